@@ -1,0 +1,3 @@
+//! Arguments, subcommands, printing, exit codes.
+
+#![forbid(unsafe_code)]

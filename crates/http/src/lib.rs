@@ -1,0 +1,3 @@
+//! The HTTP side: listeners, connections, bodies, handlers and the bridge to a pool.
+
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! The one life that all services of the server have.
+
+#![forbid(unsafe_code)]

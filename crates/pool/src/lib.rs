@@ -1,0 +1,3 @@
+//! Pools of workers: slots, queue, dispatcher, supervisor.
+
+#![forbid(unsafe_code)]

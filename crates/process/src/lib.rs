@@ -1,0 +1,3 @@
+//! Child processes: spawn, watch, signal.
+
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! The composition root: configuration to parts, phases, drain.
+
+#![forbid(unsafe_code)]

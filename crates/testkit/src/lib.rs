@@ -1,0 +1,3 @@
+//! What tests of several crates share.
+
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! Goridge frames and the three codecs: bytes to types and back. No I/O, no clock.
+
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! End-to-end tests: the real binary with real PHP.
+
+#![forbid(unsafe_code)]
