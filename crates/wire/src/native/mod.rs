@@ -1,0 +1,386 @@
+//! The `native` codec, version 1, as `docs/reference/native-codec.md` specifies it.
+
+use bytes::Bytes;
+
+use crate::message::ascii;
+use crate::{Codec, DecodeError, Fields, ReplyHead, Request};
+
+/// The version of this codec; named in both control frames of the handshake.
+pub const VERSION: u32 = 1;
+
+/// Bytes that every context starts with.
+const ENVELOPE: usize = 8;
+/// "No limit" where a time is expected.
+const NO_LIMIT: u32 = u32::MAX;
+/// A frame of an unknown kind may be ignored when this bit of its flags is set.
+const IGNORABLE: u8 = 0x80;
+
+const KIND_REQUEST: u8 = 0x01;
+const KIND_CANCEL: u8 = 0x10;
+const KIND_PING: u8 = 0x11;
+const KIND_REPLY: u8 = 0x81;
+const KIND_CHUNK: u8 = 0x82;
+const KIND_INFORMATIONAL: u8 = 0x83;
+const KIND_ERROR: u8 = 0x84;
+const KIND_EXTEND: u8 = 0x85;
+const KIND_FREE: u8 = 0x86;
+const KIND_PONG: u8 = 0x91;
+
+/// What a request's body is, beside its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum BodyKind {
+    /// The body itself.
+    #[default]
+    Bytes,
+    /// The path of a file that holds it.
+    File,
+    /// The form section of a parsed `multipart/form-data` body.
+    Form,
+}
+
+/// What the envelope of a request says beside the request.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Envelope {
+    /// 1 or more, unique among the calls of a worker.
+    pub call: u32,
+    /// Until the deadline; `None` without one.
+    pub time_left_ms: Option<u32>,
+    /// What the body is.
+    pub body: BodyKind,
+    /// Development mode: error details may be shown.
+    pub development: bool,
+}
+
+/// Appends the context of a request.
+pub fn encode_request(out: &mut Vec<u8>, request: &Request<'_>, envelope: Envelope) {
+    let path = ascii(request.path);
+    let query = request.query.map(ascii);
+    let headers = request.worker_headers();
+    let header_count = headers.clone().count();
+    let path_start = request
+        .scheme()
+        .len()
+        .saturating_add(request.authority.len());
+    let uri_len = path_start.saturating_add(path.len()).saturating_add(
+        query
+            .as_ref()
+            .map_or(0, |query| query.len().saturating_add(1)),
+    );
+    let flags = match envelope.body {
+        BodyKind::Bytes => 0,
+        BodyKind::File => 0x01,
+        BodyKind::Form => 0x02,
+    } | if request.tls { 0x04 } else { 0 }
+        | if envelope.development { 0x08 } else { 0 };
+
+    put_envelope(
+        out,
+        KIND_REQUEST,
+        flags,
+        count16(header_count),
+        envelope.call,
+    );
+    out.extend_from_slice(&request.accepted_us.to_le_bytes());
+    put_u32(
+        out,
+        envelope
+            .time_left_ms
+            .map_or(NO_LIMIT, |left| left.min(NO_LIMIT.saturating_sub(1))),
+    );
+    put_len(out, request.method.len());
+    put_len(out, request.remote.len());
+    put_len(out, uri_len);
+    put_len(out, path_start);
+    put_len(out, path.len());
+    out.extend_from_slice(&request.protocol.number().to_le_bytes());
+    out.extend_from_slice(&count16(request.attributes.len()).to_le_bytes());
+    put_table(out, headers.clone());
+    put_table(out, request.attributes.iter());
+    out.extend_from_slice(request.method.as_bytes());
+    out.extend_from_slice(request.remote.as_bytes());
+    out.extend_from_slice(request.scheme().as_bytes());
+    out.extend_from_slice(request.authority.as_bytes());
+    out.extend_from_slice(path.as_bytes());
+    if let Some(query) = &query {
+        out.push(b'?');
+        out.extend_from_slice(query.as_bytes());
+    }
+    put_strings(out, headers);
+    put_strings(out, request.attributes.iter());
+}
+
+/// Appends the context of a *cancel*: the client of this call has left.
+pub fn encode_cancel(out: &mut Vec<u8>, call: u32) {
+    put_envelope(out, KIND_CANCEL, 0, 0, call);
+}
+
+/// Appends the context of a *ping*.
+pub fn encode_ping(out: &mut Vec<u8>, call: u32) {
+    put_envelope(out, KIND_PING, 0, 0, call);
+}
+
+/// What a worker sends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Message {
+    /// The head of a reply; its body, or the first piece, follows the context.
+    Reply {
+        /// The call it answers.
+        call: u32,
+        /// What else it says.
+        flags: ReplyFlags,
+        /// Status and headers, not yet checked.
+        head: ReplyHead,
+    },
+    /// A further piece of a reply's body.
+    Chunk {
+        /// The call it belongs to.
+        call: u32,
+    },
+    /// A 1xx reply before the real one.
+    Informational {
+        /// The call it belongs to.
+        call: u32,
+        /// Status and headers, not yet checked.
+        head: ReplyHead,
+    },
+    /// The handler threw.
+    Error {
+        /// The call that ends with it.
+        call: u32,
+        /// What else it says.
+        flags: ReplyFlags,
+        /// What was thrown, where.
+        thrown: Thrown,
+    },
+    /// More time is asked for.
+    Extend {
+        /// The call under way.
+        call: u32,
+        /// From now.
+        left_ms: u32,
+    },
+    /// The worker of a reply with [`ReplyFlags::busy`] takes calls again.
+    Free {
+        /// The call whose reply was busy.
+        call: u32,
+    },
+    /// The answer to a ping.
+    Pong {
+        /// The ping's number.
+        call: u32,
+    },
+    /// A kind from the future that says it can be ignored.
+    Ignorable,
+}
+
+/// Flags of a reply or an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReplyFlags {
+    /// The body is the path of a file to send.
+    pub file: bool,
+    /// The worker will say when it takes calls again.
+    pub busy: bool,
+    /// The worker ends after this reply.
+    pub leaving: bool,
+}
+
+impl ReplyFlags {
+    const fn from_byte(byte: u8) -> Self {
+        Self {
+            file: byte & 0x01 != 0,
+            busy: byte & 0x02 != 0,
+            leaving: byte & 0x04 != 0,
+        }
+    }
+}
+
+/// What a handler threw, in PHP's words.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Thrown {
+    /// Class of the exception or error.
+    pub class: String,
+    /// Its message.
+    pub message: String,
+    /// The file it was thrown in.
+    pub file: String,
+    /// The line there.
+    pub line: u32,
+    /// The trace, a frame per line; may be cut by the worker.
+    pub trace: String,
+}
+
+/// Reads a context that a worker sent.
+///
+/// # Errors
+///
+/// When a length leads outside, bytes are left over, or the kind is not one that workers send.
+pub fn decode(context: &Bytes) -> Result<Message, DecodeError> {
+    let mut input = Reader { rest: context };
+    let kind = input.u8()?;
+    let flags = input.u8()?;
+    let small = input.u16()?;
+    let call = input.u32()?;
+    if call == 0 {
+        return Err(DecodeError::CallNumber);
+    }
+    let message = match kind {
+        KIND_REPLY | KIND_INFORMATIONAL => {
+            let head = ReplyHead {
+                status: small,
+                headers: input.fields(context)?,
+            };
+            if kind == KIND_REPLY {
+                Message::Reply {
+                    call,
+                    flags: ReplyFlags::from_byte(flags),
+                    head,
+                }
+            } else {
+                Message::Informational { call, head }
+            }
+        }
+        KIND_CHUNK => Message::Chunk { call },
+        KIND_ERROR => Message::Error {
+            call,
+            flags: ReplyFlags::from_byte(flags),
+            thrown: input.thrown()?,
+        },
+        KIND_EXTEND => Message::Extend {
+            call,
+            left_ms: input.u32()?,
+        },
+        KIND_FREE => Message::Free { call },
+        KIND_PONG => Message::Pong { call },
+        _ if flags & IGNORABLE != 0 => return Ok(Message::Ignorable),
+        _ => return Err(DecodeError::Kind(kind)),
+    };
+    match input.rest.len() {
+        0 => Ok(message),
+        bytes => Err(DecodeError::LeftOver {
+            codec: Codec::Native,
+            bytes,
+        }),
+    }
+}
+
+fn put_envelope(out: &mut Vec<u8>, kind: u8, flags: u8, small: u16, call: u32) {
+    let [s0, s1] = small.to_le_bytes();
+    let [c0, c1, c2, c3] = call.to_le_bytes();
+    out.extend_from_slice(&[kind, flags, s0, s1, c0, c1, c2, c3]);
+}
+
+fn put_u32(out: &mut Vec<u8>, number: u32) {
+    out.extend_from_slice(&number.to_le_bytes());
+}
+
+fn put_len(out: &mut Vec<u8>, len: usize) {
+    put_u32(out, u32::try_from(len).expect("a head is far below 4 GiB"));
+}
+
+fn count16(count: usize) -> u16 {
+    u16::try_from(count).expect("a head has at most a few hundred fields")
+}
+
+fn put_table<'a>(out: &mut Vec<u8>, fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
+    for (name, value) in fields {
+        put_len(out, name.len());
+        put_len(out, value.len());
+    }
+}
+
+fn put_strings<'a>(out: &mut Vec<u8>, fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
+    for (name, value) in fields {
+        out.extend_from_slice(name);
+        out.extend_from_slice(value);
+    }
+}
+
+/// Takes numbers and texts off the front; every failure is the same: the context is cut.
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+const CUT: DecodeError = DecodeError::Cut {
+    codec: Codec::Native,
+};
+
+impl<'a> Reader<'a> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        let (first, rest) = self.rest.split_first_chunk::<N>().ok_or(CUT)?;
+        self.rest = rest;
+        Ok(*first)
+    }
+
+    fn u8(&mut self) -> Result<u8, DecodeError> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    fn u16(&mut self) -> Result<u16, DecodeError> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32, DecodeError> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn len(&mut self) -> Result<usize, DecodeError> {
+        self.u32().map(|len| len as usize)
+    }
+
+    fn take(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
+        let (first, rest) = self.rest.split_at_checked(len).ok_or(CUT)?;
+        self.rest = rest;
+        Ok(first)
+    }
+
+    fn text(&mut self, len: usize) -> Result<String, DecodeError> {
+        self.take(len)
+            .map(|text| String::from_utf8_lossy(text).into_owned())
+    }
+
+    /// The fields of a reply: a count, the table, the strings. `context` is the whole that `rest` is the tail of.
+    fn fields(&mut self, context: &'a Bytes) -> Result<Fields, DecodeError> {
+        let count = self.len()?;
+        let mut table = Reader {
+            rest: self.take(count.checked_mul(8).ok_or(CUT)?)?,
+        };
+        let mut at = context.len().saturating_sub(self.rest.len());
+        let mut fields = Fields::over(context.clone(), count);
+        for _ in 0..count {
+            let (name, value) = (table.len()?, table.len()?);
+            let value_at = at.checked_add(name).ok_or(CUT)?;
+            if !fields.push_received((at, name), (value_at, value)) {
+                return Err(CUT);
+            }
+            at = value_at.checked_add(value).ok_or(CUT)?;
+        }
+        self.rest = context.get(at..).ok_or(CUT)?;
+        Ok(fields)
+    }
+
+    fn thrown(&mut self) -> Result<Thrown, DecodeError> {
+        let line = self.u32()?;
+        let (class, message, file, trace) = (self.len()?, self.len()?, self.len()?, self.len()?);
+        Ok(Thrown {
+            class: self.text(class)?,
+            message: self.text(message)?,
+            file: self.text(file)?,
+            line,
+            trace: self.text(trace)?,
+        })
+    }
+}
+
+/// Fuzz entry: no input may panic or allocate beyond its own size.
+#[doc(hidden)]
+pub fn fuzz_decode(data: &[u8]) {
+    if let Ok(Message::Reply { head, .. }) = decode(&Bytes::copy_from_slice(data)) {
+        assert!(
+            head.headers.len() <= data.len() / ENVELOPE,
+            "more headers than table entries fit"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests;

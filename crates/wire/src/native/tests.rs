@@ -1,0 +1,247 @@
+use proptest::prelude::*;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::*;
+use crate::Protocol;
+use crate::frame::{Flags, Header, MAX_PAYLOAD, OpenFrame, Stream};
+
+#[derive(Deserialize)]
+struct Vectors {
+    messages: Vec<Vector>,
+    broken: Vec<Broken>,
+}
+
+#[derive(Deserialize)]
+struct Vector {
+    name: String,
+    direction: String,
+    kind: String,
+    fields: Value,
+    body_hex: String,
+    stream: u8,
+    context_hex: String,
+    frame_hex: String,
+}
+
+#[derive(Deserialize)]
+struct Broken {
+    name: String,
+    direction: String,
+    context_hex: String,
+}
+
+fn vectors() -> Vectors {
+    serde_json::from_str(include_str!("../../../../vectors/native.json")).unwrap()
+}
+
+fn bytes(hex: &str) -> Bytes {
+    crate::frame::tests::bytes(hex).into()
+}
+
+fn latin1(text: &Value) -> Vec<u8> {
+    text.as_str()
+        .unwrap()
+        .chars()
+        .map(|c| u8::try_from(u32::from(c)).unwrap())
+        .collect()
+}
+
+fn fields(list: &Value) -> Fields {
+    list.as_array()
+        .unwrap()
+        .iter()
+        .map(|pair| (latin1(&pair[0]), latin1(&pair[1])))
+        .collect()
+}
+
+fn number<T: TryFrom<u64>>(value: &Value) -> T {
+    T::try_from(value.as_u64().unwrap()).ok().unwrap()
+}
+
+#[test]
+fn requests_are_written_as_the_vectors_say() {
+    let mut seen = 0;
+    for vector in vectors()
+        .messages
+        .iter()
+        .filter(|vector| vector.direction == "to worker")
+    {
+        let mut context = Vec::new();
+        let of = |key: &str| &vector.fields[key];
+        let call = number(of("call"));
+        match vector.kind.as_str() {
+            "cancel" => encode_cancel(&mut context, call),
+            "ping" => encode_ping(&mut context, call),
+            _ => {
+                let flags: u8 = number(of("flags"));
+                let uri = of("uri").as_str().unwrap();
+                let (head, query) = uri
+                    .split_once('?')
+                    .map_or((uri, None), |(h, q)| (h, Some(q)));
+                let rest = head.split_once("://").unwrap().1;
+                let (authority, path) = rest.split_at(rest.find('/').unwrap());
+                let (headers, attributes) = (fields(of("headers")), fields(of("attributes")));
+                let request = Request {
+                    method: of("method").as_str().unwrap(),
+                    tls: uri.starts_with("https"),
+                    authority,
+                    path: path.as_bytes(),
+                    query: query.map(str::as_bytes),
+                    protocol: match number::<u16>(of("protocol")) {
+                        10 => Protocol::Http10,
+                        11 => Protocol::Http11,
+                        20 => Protocol::Http2,
+                        _ => Protocol::Http3,
+                    },
+                    remote: of("remote").as_str().unwrap(),
+                    headers: &headers,
+                    attributes: &attributes,
+                    accepted_us: number(of("started")),
+                };
+                let body = match flags & 3 {
+                    1 => BodyKind::File,
+                    2 => BodyKind::Form,
+                    _ => BodyKind::Bytes,
+                };
+                let time_left_ms = of("left").as_u64().map(|left| left.try_into().unwrap());
+                let envelope = Envelope {
+                    call,
+                    time_left_ms,
+                    body,
+                    development: flags & 8 != 0,
+                };
+                // The first vector with TLS says https in its URI only where the flag is set.
+                assert_eq!(request.tls, flags & 4 != 0, "{}", vector.name);
+                encode_request(&mut context, &request, envelope);
+            }
+        }
+        assert_eq!(
+            Bytes::from(context),
+            bytes(&vector.context_hex),
+            "{}",
+            vector.name
+        );
+        assert_frame(vector);
+        seen += 1;
+    }
+    assert!(seen >= 8, "the vectors lost messages to the worker");
+}
+
+fn assert_frame(vector: &Vector) {
+    let (context, body) = (bytes(&vector.context_hex), bytes(&vector.body_hex));
+    let mut frame = Vec::new();
+    let open = OpenFrame::begin(&mut frame);
+    frame.extend_from_slice(&context);
+    open.finish(&mut frame, Flags::NATIVE, Stream(vector.stream), body.len())
+        .unwrap();
+    frame.extend_from_slice(&body);
+    assert_eq!(
+        Bytes::from(frame),
+        bytes(&vector.frame_hex),
+        "{}",
+        vector.name
+    );
+    let header = Header::decode(&bytes(&vector.frame_hex), MAX_PAYLOAD)
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        header.options.as_slice(),
+        [u32::try_from(context.len()).unwrap()]
+    );
+}
+
+#[test]
+fn replies_are_read_as_the_vectors_say() {
+    let mut seen = 0;
+    for vector in vectors()
+        .messages
+        .iter()
+        .filter(|vector| vector.direction == "to server")
+    {
+        let of = |key: &str| &vector.fields[key];
+        let call = number(of("call"));
+        let head = || ReplyHead {
+            status: number(of("status")),
+            headers: fields(of("headers")),
+        };
+        let flags = ReplyFlags::from_byte(number(of("flags")));
+        let want = match vector.kind.as_str() {
+            "reply" => Message::Reply {
+                call,
+                flags,
+                head: head(),
+            },
+            "informational" => Message::Informational { call, head: head() },
+            "chunk" => Message::Chunk { call },
+            "extend" => Message::Extend {
+                call,
+                left_ms: number(of("left")),
+            },
+            "free" => Message::Free { call },
+            "pong" => Message::Pong { call },
+            "error" => Message::Error {
+                call,
+                flags,
+                thrown: Thrown {
+                    class: of("class").as_str().unwrap().into(),
+                    message: of("message").as_str().unwrap().into(),
+                    file: of("file").as_str().unwrap().into(),
+                    line: number(of("line")),
+                    trace: of("trace").as_str().unwrap().into(),
+                },
+            },
+            other => panic!("unknown kind {other}"),
+        };
+        let context = bytes(&vector.context_hex);
+        assert_eq!(decode(&context).unwrap(), want, "{}", vector.name);
+        for cut in 0..context.len() {
+            assert!(
+                decode(&context.slice(..cut)).is_err(),
+                "{} cut to {cut}",
+                vector.name
+            );
+        }
+        assert_frame(vector);
+        seen += 1;
+    }
+    assert!(seen >= 12, "the vectors lost messages to the server");
+}
+
+#[test]
+fn broken_contexts_are_refused() {
+    for vector in vectors()
+        .broken
+        .iter()
+        .filter(|vector| vector.direction == "to server")
+    {
+        let got = decode(&bytes(&vector.context_hex));
+        assert!(got.is_err(), "{} gave {got:?}", vector.name);
+    }
+}
+
+#[test]
+fn a_kind_from_the_future_may_be_ignored_when_it_says_so() {
+    let mut context = Vec::new();
+    put_envelope(&mut context, 0x99, IGNORABLE, 0, 1);
+    context.extend_from_slice(b"anything");
+    assert_eq!(decode(&Bytes::from(context)).unwrap(), Message::Ignorable);
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_the_decoder_panic(data in prop::collection::vec(any::<u8>(), 0..200)) {
+        fuzz_decode(&data);
+    }
+
+    #[test]
+    fn replies_with_one_byte_changed_are_read_or_refused(at in 0_usize..60, to: u8) {
+        for vector in vectors().messages.iter().filter(|vector| vector.direction == "to server") {
+            let mut context = bytes(&vector.context_hex).to_vec();
+            if let Some(byte) = context.get_mut(at) {
+                *byte = to;
+            }
+            fuzz_decode(&context);
+        }
+    }
+}
