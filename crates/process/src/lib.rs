@@ -1,3 +1,18 @@
-//! Child processes: spawn, watch, signal.
+//! Child processes: spawn them, know when they end, signal them.
+//!
+//! - [`Spawner`]: the one thread that starts children. The kernel sends a child's parent-death signal when the *thread* that
+//!   spawned it ends, so it has to live as long as the server.
+//! - [`Process`]: a running child. Its end is read from its pidfd, never from an end of file: grandchildren inherit pipes.
+//! - [`Credentials`]: the user that a child runs as.
+//!
+//! Knows nothing of pools or PHP. With `ring`, the only crate with `unsafe`: what a child does between fork and exec.
 
-#![forbid(unsafe_code)]
+mod credentials;
+mod process;
+mod reap;
+mod spawner;
+
+pub use credentials::{Credentials, LookupError};
+pub use process::{Exit, Process, Signal};
+pub use reap::reap_orphans;
+pub use spawner::{Child, Command, SpawnError, Spawner, Stream};

@@ -1,0 +1,98 @@
+//! Which user a child runs as.
+
+use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
+use thiserror::Error;
+
+/// A user, its group and its supplementary groups, looked up once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credentials {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) groups: Vec<u32>,
+}
+
+/// The operator's: a name that the system doesn't know.
+#[derive(Debug, Error)]
+pub enum LookupError {
+    #[error("no user is called `{0}`")]
+    NoSuchUser(String),
+    #[error("no group is called `{0}`")]
+    NoSuchGroup(String),
+    #[error("the user database cannot be read for `{name}`")]
+    Database { name: String, source: nix::Error },
+}
+
+impl Credentials {
+    /// Looks up a user by name or number, and a group likewise; without a group, the user's own.
+    pub fn look_up(user: &str, group: Option<&str>) -> Result<Self, LookupError> {
+        let database = |source| LookupError::Database {
+            name: user.to_owned(),
+            source,
+        };
+        let found = match user.parse() {
+            Ok(uid) => User::from_uid(Uid::from_raw(uid)),
+            Err(_) => User::from_name(user),
+        }
+        .map_err(database)?
+        .ok_or_else(|| LookupError::NoSuchUser(user.to_owned()))?;
+        let gid = match group {
+            Some(group) => group_id(group)?,
+            None => found.gid,
+        };
+        let name = std::ffi::CString::new(found.name.as_str())
+            .map_err(|_| LookupError::NoSuchUser(user.to_owned()))?;
+        let groups = getgrouplist(&name, gid).map_err(database)?;
+        Ok(Self {
+            uid: found.uid.as_raw(),
+            gid: gid.as_raw(),
+            groups: groups.into_iter().map(Gid::as_raw).collect(),
+        })
+    }
+
+    /// The user's number.
+    pub fn uid(&self) -> u32 {
+        self.uid
+    }
+
+    /// The group's number.
+    pub fn gid(&self) -> u32 {
+        self.gid
+    }
+}
+
+fn group_id(group: &str) -> Result<Gid, LookupError> {
+    let found = match group.parse() {
+        Ok(gid) => Group::from_gid(Gid::from_raw(gid)),
+        Err(_) => Group::from_name(group),
+    };
+    found
+        .map_err(|source| LookupError::Database {
+            name: group.to_owned(),
+            source,
+        })?
+        .map(|group| group.gid)
+        .ok_or_else(|| LookupError::NoSuchGroup(group.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_is_found_by_name_and_by_number() {
+        let by_name = Credentials::look_up("root", None).unwrap();
+        assert_eq!((by_name.uid, by_name.gid), (0, 0));
+        assert_eq!(Credentials::look_up("0", Some("0")).unwrap().uid, 0);
+    }
+
+    #[test]
+    fn an_unknown_name_is_named() {
+        let error = Credentials::look_up("nobody-is-called-this", None).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "no user is called `nobody-is-called-this`"
+        );
+        let error = Credentials::look_up("root", Some("no-such-group")).unwrap_err();
+        assert_eq!(error.to_string(), "no group is called `no-such-group`");
+    }
+}

@@ -1,0 +1,160 @@
+//! A running child: its number, its end, its signals.
+
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, WaitIdStatus};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::reap;
+
+/// Signals that the server sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    Terminate,
+    Kill,
+}
+
+impl Signal {
+    const fn number(self) -> rustix::process::Signal {
+        match self {
+            Self::Terminate => rustix::process::Signal::TERM,
+            Self::Kill => rustix::process::Signal::KILL,
+        }
+    }
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    Code(i32),
+    Signal(i32),
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Code(code) => write!(f, "exit code {code}"),
+            Self::Signal(number) => match signal_name(number) {
+                Some(name) => write!(f, "signal {number} ({name})"),
+                None => write!(f, "signal {number}"),
+            },
+        }
+    }
+}
+
+/// Names of the signals that end PHP in practice; the numbers are those of x86-64 and arm64.
+fn signal_name(number: i32) -> Option<&'static str> {
+    Some(match number {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        14 => "SIGALRM",
+        15 => "SIGTERM",
+        24 => "SIGXCPU",
+        31 => "SIGSYS",
+        _ => return None,
+    })
+}
+
+/// A child that was spawned and not yet waited for.
+///
+/// Dropped while it runs, it is killed with its process group.
+#[derive(Debug)]
+pub struct Process {
+    pid: Pid,
+    pidfd: AsyncFd<OwnedFd>,
+    exit: Option<Exit>,
+}
+
+impl Process {
+    /// Takes over a child of this process. Must be called within a tokio runtime with I/O, which then watches it.
+    pub(crate) fn adopt(pid: Pid, pidfd: OwnedFd) -> io::Result<Self> {
+        #[expect(unsafe_code, reason = "the only way that tokio offers")]
+        // SAFETY: an `OwnedFd` is open and stays the same file as long as it lives, and it lives as long as the AsyncFd.
+        let pidfd = unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }?;
+        Ok(Self {
+            pid,
+            pidfd,
+            exit: None,
+        })
+    }
+
+    pub(crate) fn open_pidfd(pid: Pid) -> io::Result<OwnedFd> {
+        Ok(rustix::process::pidfd_open(pid, PidfdFlags::empty())?)
+    }
+
+    /// The process's number; its own as long as this value lives.
+    pub fn pid(&self) -> u32 {
+        self.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// Waits for the end and reaps. Cancel safe; after the end it answers at once.
+    pub async fn wait(&mut self) -> io::Result<Exit> {
+        loop {
+            if let Some(exit) = self.try_wait()? {
+                return Ok(exit);
+            }
+            // A pidfd becomes readable once, when the process has ended, and stays so.
+            self.pidfd.readable().await?.retain_ready();
+        }
+    }
+
+    /// The end, if it has come.
+    pub fn try_wait(&mut self) -> io::Result<Option<Exit>> {
+        use std::os::fd::AsFd;
+        if self.exit.is_none() {
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+            let id = WaitId::PidFd(self.pidfd.get_ref().as_fd());
+            if let Some(status) = rustix::process::waitid(id, options)? {
+                self.exit = Some(exit_of(&status));
+                reap::forget(self.pid);
+            }
+        }
+        Ok(self.exit)
+    }
+
+    /// Signals the process alone. A process that has ended is no error.
+    pub fn signal(&self, signal: Signal) {
+        if self.exit.is_none() {
+            // The pidfd can't name another process, so the only failure is "has ended".
+            _ = rustix::process::pidfd_send_signal(self.pidfd.get_ref(), signal.number());
+        }
+    }
+
+    /// Kills the process and what it started in its process group.
+    pub fn kill_group(&self) {
+        if self.exit.is_none() {
+            // Not yet reaped, so the number is still its own and its group's.
+            _ = rustix::process::kill_process_group(self.pid, rustix::process::Signal::KILL);
+        }
+        self.signal(Signal::Kill);
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill_group();
+        if self.exit.is_none() {
+            // From now on it is an orphan like any other, for `reap_orphans`.
+            reap::forget(self.pid);
+        }
+    }
+}
+
+fn exit_of(status: &WaitIdStatus) -> Exit {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => Exit::Code(code),
+        (None, Some(signal)) => Exit::Signal(signal),
+        (None, None) => unreachable!("only ended processes are waited for"),
+    }
+}

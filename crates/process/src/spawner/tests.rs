@@ -1,0 +1,138 @@
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+
+use super::*;
+use crate::{Exit, Signal};
+
+fn shell(script: &str) -> Command {
+    Command {
+        program: "sh".into(),
+        args: vec!["-c".into(), script.into()],
+        env: vec![("PATH".into(), "/usr/bin:/bin".into())],
+        cwd: "/".into(),
+        credentials: None,
+        stdin: Stream::Null,
+        stdout: Stream::Pipe,
+        stderr: Stream::Null,
+        socket: None,
+    }
+}
+
+async fn run(command: Command) -> (Exit, String) {
+    let spawner = Spawner::start().unwrap();
+    let mut child = spawner.spawn(command).await.unwrap();
+    let exit = child.process.wait().await.unwrap();
+    let mut said = String::new();
+    std::fs::File::from(child.stdout.take().unwrap())
+        .read_to_string(&mut said)
+        .unwrap();
+    (exit, said)
+}
+
+#[tokio::test]
+async fn a_childs_output_and_exit_code_arrive() {
+    assert_eq!(
+        run(shell("echo hello; exit 7")).await,
+        (Exit::Code(7), "hello\n".into())
+    );
+}
+
+#[tokio::test]
+async fn the_environment_is_what_was_given_and_nothing_else() {
+    let mut command = shell("/usr/bin/env | grep -v -e ^PWD= -e ^SHLVL= -e ^_=");
+    command.env.push(("GIVEN".into(), "yes".into()));
+    let (_, said) = run(command).await;
+    assert_eq!(said, "PATH=/usr/bin:/bin\nGIVEN=yes\n");
+}
+
+#[tokio::test]
+async fn descriptor_3_is_the_childs_end_of_the_socket() {
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    let mut command = shell("echo over the socket >&3");
+    command.socket = Some(theirs.into());
+    assert_eq!(run(command).await.0, Exit::Code(0));
+    let mut said = String::new();
+    ours.read_to_string(&mut said).unwrap();
+    assert_eq!(said, "over the socket\n");
+}
+
+#[tokio::test]
+async fn no_other_descriptor_of_the_server_reaches_the_child() {
+    let _open = std::fs::File::open("/dev/null").unwrap();
+    let (_, said) = run(shell("ls /proc/self/fd | tr '\\n' ' '")).await;
+    // 3 is the folder that `ls` itself reads.
+    assert_eq!(said, "0 1 2 3 ");
+}
+
+#[tokio::test]
+async fn a_killed_child_tells_the_signal_and_its_own_children_go_too() {
+    let spawner = Spawner::start().unwrap();
+    let mut child = spawner
+        .spawn(shell("sleep 1000 & echo $!; wait"))
+        .await
+        .unwrap();
+    let mut line = [0; 32];
+    let stdout = child.stdout.take().unwrap();
+    let read = rustix::io::read(&stdout, &mut line).unwrap();
+    let grandchild: i32 = std::str::from_utf8(&line[..read])
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    child.process.kill_group();
+    assert_eq!(child.process.wait().await.unwrap(), Exit::Signal(9));
+    assert_eq!(Exit::Signal(9).to_string(), "signal 9 (SIGKILL)");
+    // The pipe's other end is closed only when the grandchild is gone too.
+    assert_eq!(rustix::io::read(&stdout, &mut line).unwrap(), 0);
+    let pid = Pid::from_raw(grandchild).unwrap();
+    let state = std::fs::read_to_string(format!("/proc/{grandchild}/stat")).unwrap_or_default();
+    let zombie_or_gone = state.is_empty() || state.contains(") Z ");
+    assert!(
+        zombie_or_gone || rustix::process::test_kill_process(pid).is_err(),
+        "{state}"
+    );
+}
+
+#[tokio::test]
+async fn a_signal_after_the_end_is_nothing() {
+    let spawner = Spawner::start().unwrap();
+    let mut child = spawner.spawn(shell("exit 0")).await.unwrap();
+    child.process.wait().await.unwrap();
+    child.process.signal(Signal::Terminate);
+    child.process.kill_group();
+    assert_eq!(child.process.try_wait().unwrap(), Some(Exit::Code(0)));
+}
+
+#[tokio::test]
+async fn what_cannot_be_started_is_named() {
+    let spawner = Spawner::start().unwrap();
+    let mut command = shell("");
+    command.program = "/nope/php".into();
+    let error = spawner.spawn(command).await.unwrap_err();
+    assert_eq!(error.to_string(), "`/nope/php` was not found");
+    let mut command = shell("");
+    command.cwd = "/nope".into();
+    let error = spawner.spawn(command).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the working folder `/nope` was not found"
+    );
+}
+
+#[tokio::test]
+async fn children_end_when_the_spawners_thread_ends() {
+    let spawner = Spawner::start().unwrap();
+    let mut child = spawner.spawn(shell("exec sleep 1000")).await.unwrap();
+    drop(spawner);
+    assert_eq!(child.process.wait().await.unwrap(), Exit::Signal(15));
+}
+
+#[tokio::test]
+async fn a_child_runs_as_the_user_it_was_given() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let mut command = shell("id -un; id -Gn");
+    command.credentials = Some(Credentials::look_up("www-data", None).unwrap());
+    assert_eq!(run(command).await.1, "www-data\nwww-data\n");
+}
