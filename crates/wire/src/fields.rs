@@ -136,6 +136,11 @@ impl Fields {
             .unwrap_or_default()
     }
 
+    /// The buffer that the received fields lie in.
+    pub fn received(&self) -> &Bytes {
+        &self.received
+    }
+
     /// How many fields there are.
     pub fn len(&self) -> usize {
         self.entries.len()

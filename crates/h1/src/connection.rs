@@ -1,0 +1,288 @@
+//! The receiving half of a connection: which request is where in the bytes, and how long it may take.
+
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+
+use crate::body::{BodyState, BodyStep};
+use crate::head::{self, BodyFraming, RequestHead};
+use crate::refusal::Refusal;
+
+/// What a client may send, and how slowly.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Bytes of a head. Default is 64 KB: Laravel's cookies fit.
+    pub head: usize,
+    /// Fields of a head, at most 100, which is the default.
+    pub fields: usize,
+    /// From the first byte of a head (for the first one: from the connection's start) to its end. Default is 15 s.
+    pub head_time: Duration,
+    /// Between two reads of a body. Default is 60 s.
+    pub body_pause: Duration,
+    /// Bytes per second that a body must come with on average, after `body_pause`. Default is 500.
+    pub body_rate: u64,
+    /// Between two requests. Default is 75 s: longer than the 60 s that common proxies keep a connection.
+    pub idle: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            head: 64 << 10,
+            fields: 100,
+            head_time: Duration::from_secs(15),
+            body_pause: Duration::from_secs(60),
+            body_rate: 500,
+            idle: Duration::from_secs(75),
+        }
+    }
+}
+
+/// What the received bytes hold next.
+#[derive(Debug)]
+pub enum Received {
+    /// A request's head; its bytes are taken from the input.
+    Head(Box<RequestHead>),
+    /// The next so many bytes of the input are the body's: take them before the next call.
+    Body(usize),
+    /// The body is complete. Comes once for every head.
+    End,
+}
+
+/// What a client did not do in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expiry {
+    /// It sent nothing: close, there is nobody to tell.
+    Idle,
+    /// It did not finish a head: 408.
+    Head,
+    /// It did not go on with a body: 408.
+    Body,
+}
+
+/// Reads one client's requests, one after the other. The next head is not looked for before [`finish`](Self::finish).
+#[derive(Debug)]
+pub struct Connection {
+    limits: Limits,
+    phase: Phase,
+    /// How far the head's end was looked for.
+    scanned: usize,
+    /// When the phase began.
+    since: Duration,
+    /// When the client last sent something.
+    heard: Duration,
+    body_bytes: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Nothing of the next request is there. `first`: nothing ever was.
+    Idle {
+        first: bool,
+    },
+    Head,
+    Body(BodyState),
+    /// The request is complete and being answered.
+    Answering,
+}
+
+/// Empty lines before a request, which old clients send behind a body (RFC 9112, section 2.2).
+const LEADING_EMPTY_LINES: usize = 2;
+
+impl Connection {
+    /// A connection that was accepted at `now`. All times are measured from one moment of the caller's choice.
+    pub fn new(limits: Limits, now: Duration) -> Self {
+        Self {
+            limits,
+            phase: Phase::Idle { first: true },
+            scanned: 0,
+            since: now,
+            heard: now,
+            body_bytes: 0,
+        }
+    }
+
+    /// Takes the next thing from the front of `input`. `None` when more bytes are needed, or when the request is complete
+    /// and being answered.
+    ///
+    /// # Errors
+    ///
+    /// When the request can't be taken. Nothing more can be received then.
+    pub fn receive(
+        &mut self,
+        input: &mut BytesMut,
+        now: Duration,
+    ) -> Result<Option<Received>, Refusal> {
+        match self.phase {
+            Phase::Idle { .. } if input.is_empty() => Ok(None),
+            Phase::Idle { first } => {
+                // The time for the first head runs from the connection's start: a client that connects and says nothing
+                // is as slow as one that says little.
+                let since = if first { self.since } else { now };
+                self.go(Phase::Head, since);
+                self.receive(input, now)
+            }
+            Phase::Head => self.receive_head(input, now),
+            Phase::Body(body) => self.receive_body(body, input, now),
+            Phase::Answering => Ok(None),
+        }
+    }
+
+    fn receive_head(
+        &mut self,
+        input: &mut BytesMut,
+        now: Duration,
+    ) -> Result<Option<Received>, Refusal> {
+        if self.scanned == 0 {
+            for _ in 0..LEADING_EMPTY_LINES {
+                if input.starts_with(b"\r\n") {
+                    input.advance(2);
+                }
+            }
+        }
+        let Some(end) = head::find_end(input, &mut self.scanned, self.limits.head)? else {
+            return Ok(None);
+        };
+        let head = head::parse(input.get(..end).unwrap_or_default(), self.limits.fields)?;
+        input.advance(end);
+        self.scanned = 0;
+        self.body_bytes = 0;
+        self.heard = now;
+        let body = match head.framing {
+            BodyFraming::None => BodyState::Done,
+            BodyFraming::Length(length) => BodyState::Length(length),
+            BodyFraming::Chunked => BodyState::ChunkSize,
+        };
+        self.go(Phase::Body(body), now);
+        Ok(Some(Received::Head(Box::new(head))))
+    }
+
+    fn receive_body(
+        &mut self,
+        mut body: BodyState,
+        input: &mut BytesMut,
+        now: Duration,
+    ) -> Result<Option<Received>, Refusal> {
+        loop {
+            let step = body.step(input)?;
+            self.phase = Phase::Body(body);
+            match step {
+                BodyStep::Skip(bytes) => input.advance(bytes),
+                BodyStep::Data(bytes) => {
+                    self.heard = now;
+                    self.body_bytes = self.body_bytes.saturating_add(bytes as u64);
+                    return Ok(Some(Received::Body(bytes)));
+                }
+                BodyStep::More => return Ok(None),
+                BodyStep::Done => {
+                    self.go(Phase::Answering, now);
+                    return Ok(Some(Received::End));
+                }
+            }
+        }
+    }
+
+    /// The request was answered; the next one may come.
+    ///
+    /// False when its body was never read to the end: then nobody knows where the next request starts, and the connection
+    /// must be closed.
+    #[must_use]
+    pub fn finish(&mut self, now: Duration) -> bool {
+        let complete = matches!(self.phase, Phase::Answering | Phase::Body(BodyState::Done));
+        if complete {
+            self.go(Phase::Idle { first: false }, now);
+        }
+        complete
+    }
+
+    fn go(&mut self, phase: Phase, now: Duration) {
+        self.phase = phase;
+        self.since = now;
+    }
+
+    /// By when the client must have done something, and what follows if it hasn't. `None` while it is the server's turn.
+    pub fn deadline(&self) -> Option<(Duration, Expiry)> {
+        let limits = &self.limits;
+        match self.phase {
+            Phase::Idle { first: true } => {
+                Some((self.since.saturating_add(limits.head_time), Expiry::Idle))
+            }
+            Phase::Idle { first: false } => {
+                Some((self.since.saturating_add(limits.idle), Expiry::Idle))
+            }
+            Phase::Head => Some((self.since.saturating_add(limits.head_time), Expiry::Head)),
+            Phase::Body(BodyState::Done) | Phase::Answering => None,
+            Phase::Body(_) => {
+                let pause = self.heard.saturating_add(limits.body_pause);
+                let earned = Duration::from_secs(
+                    self.body_bytes
+                        .checked_div(limits.body_rate)
+                        .unwrap_or(u64::MAX / 2),
+                );
+                let average = self
+                    .since
+                    .saturating_add(limits.body_pause)
+                    .saturating_add(earned);
+                Some((pause.min(average), Expiry::Body))
+            }
+        }
+    }
+
+    /// Whether nothing of a next request is there.
+    pub fn is_idle(&self) -> bool {
+        matches!(self.phase, Phase::Idle { .. })
+    }
+}
+
+/// Fuzz entry: the same bytes in one piece and in pieces give the same requests, and nothing panics or loops.
+#[doc(hidden)]
+pub fn fuzz_connection(data: &[u8]) {
+    let whole = replay(data, data.len().max(1));
+    for piece in [1, 3] {
+        assert_eq!(
+            whole,
+            replay(data, piece),
+            "the result depends on how the bytes were cut"
+        );
+    }
+}
+
+/// Everything that a connection makes of some bytes, as text.
+fn replay(data: &[u8], piece: usize) -> String {
+    use std::fmt::Write as _;
+    let mut connection = Connection::new(
+        Limits {
+            head: 4096,
+            ..Limits::default()
+        },
+        Duration::ZERO,
+    );
+    let mut input = BytesMut::new();
+    let mut seen = String::new();
+    for part in data.chunks(piece) {
+        input.extend_from_slice(part);
+        loop {
+            match connection.receive(&mut input, Duration::ZERO) {
+                Ok(Some(Received::Head(head))) => _ = writeln!(seen, "{head:?}"),
+                Ok(Some(Received::Body(bytes))) => {
+                    for byte in input.split_to(bytes) {
+                        _ = write!(seen, "{byte:02x}");
+                    }
+                }
+                Ok(Some(Received::End)) => {
+                    seen.push('.');
+                    assert!(
+                        connection.finish(Duration::ZERO),
+                        "a request that has ended is finished"
+                    );
+                }
+                Ok(None) => break,
+                Err(refusal) => {
+                    _ = write!(seen, "{refusal}");
+                    return seen;
+                }
+            }
+        }
+    }
+    seen
+}

@@ -1,0 +1,435 @@
+//! The head of a request: found, checked line by line, split by `httparse`, checked again for what decides its framing.
+
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+use bytes::Bytes;
+use pronghorn_wire::Fields;
+
+use crate::refusal::Refusal;
+
+/// The version in a request line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    /// HTTP/1.0
+    Http10,
+    /// HTTP/1.1
+    Http11,
+}
+
+/// What follows a head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BodyFraming {
+    None,
+    Length(u64),
+    Chunked,
+}
+
+/// A request's head, with all its bytes in one buffer.
+#[derive(Debug, Clone)]
+pub struct RequestHead {
+    /// The buffer is the head as it came, but for the names, which are in lower case. All ranges are places in it.
+    fields: Fields,
+    method: Range<usize>,
+    authority: Range<usize>,
+    path: Range<usize>,
+    query: Option<Range<usize>>,
+    version: Version,
+    keep_alive: bool,
+    expects_continue: bool,
+    pub(crate) framing: BodyFraming,
+}
+
+impl RequestHead {
+    /// As received; methods are case-sensitive.
+    pub fn method(&self) -> &str {
+        std::str::from_utf8(self.text(&self.method)).unwrap_or_default()
+    }
+
+    /// Host and port as the client named them: from an absolute target, else from `Host`; empty where HTTP/1.0 has none.
+    pub fn authority(&self) -> &str {
+        std::str::from_utf8(self.text(&self.authority)).unwrap_or_default()
+    }
+
+    /// As received: not decoded, not normalised. Starts with `/`, or is `*` for OPTIONS.
+    pub fn path(&self) -> &[u8] {
+        match self.text(&self.path) {
+            // An absolute target may leave it out (RFC 9110, section 4.2.3).
+            b"" => b"/",
+            path => path,
+        }
+    }
+
+    /// What follows the first `?`, undecoded.
+    pub fn query(&self) -> Option<&[u8]> {
+        self.query.as_ref().map(|query| self.text(query))
+    }
+
+    /// The client's version of HTTP.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// All fields in order, names in lower case; `host` is among them.
+    pub fn fields(&self) -> &Fields {
+        &self.fields
+    }
+
+    /// For what middleware changes.
+    pub fn fields_mut(&mut self) -> &mut Fields {
+        &mut self.fields
+    }
+
+    /// Whether the client is ready for another request on this connection.
+    pub fn keep_alive(&self) -> bool {
+        self.keep_alive
+    }
+
+    /// Whether the client waits for `100 Continue` before it sends the body.
+    pub fn expects_continue(&self) -> bool {
+        self.expects_continue
+    }
+
+    /// The length of the body if it is known: `None` for a chunked one.
+    pub fn body_len(&self) -> Option<u64> {
+        match self.framing {
+            BodyFraming::None => Some(0),
+            BodyFraming::Length(len) => Some(len),
+            BodyFraming::Chunked => None,
+        }
+    }
+
+    fn text(&self, place: &Range<usize>) -> &[u8] {
+        self.fields
+            .received()
+            .get(place.clone())
+            .unwrap_or_default()
+    }
+}
+
+/// Looks for the end of a head and checks every line end on the way.
+///
+/// `scanned` is how far the last look came, so that a head that arrives byte by byte is read once. `Some(end)` is where the
+/// head ends.
+pub(crate) fn find_end(
+    input: &[u8],
+    scanned: &mut usize,
+    limit: usize,
+) -> Result<Option<usize>, Refusal> {
+    let window = input.get(..input.len().min(limit)).unwrap_or_default();
+    let mut at = *scanned;
+    while let Some(found) = memchr::memchr3(b'\r', b'\n', 0, window.get(at..).unwrap_or_default()) {
+        let place = at.saturating_add(found);
+        match window.get(place..).unwrap_or_default() {
+            [0, ..] => return Err(Refusal::Nul),
+            [b'\r', b'\n', rest @ ..] => match rest {
+                [b'\r', b'\n', ..] => return Ok(Some(place.saturating_add(4))),
+                // An end may come: look at this CRLF again with more bytes.
+                [] | [b'\r'] => {
+                    *scanned = place;
+                    return too_long(input, limit);
+                }
+                _ => at = place.saturating_add(2),
+            },
+            [b'\r'] => {
+                *scanned = place;
+                return too_long(input, limit);
+            }
+            _ => return Err(Refusal::LineEnd),
+        }
+    }
+    *scanned = window.len();
+    too_long(input, limit)
+}
+
+fn too_long(input: &[u8], limit: usize) -> Result<Option<usize>, Refusal> {
+    if input.len() >= limit {
+        Err(Refusal::HeadTooLong(limit))
+    } else {
+        Ok(None)
+    }
+}
+
+/// More than any limit on fields that can be set.
+const MOST_FIELDS: usize = 100;
+
+/// Splits and checks a whole head, from its first byte to the empty line.
+pub(crate) fn parse(head: &[u8], most_fields: usize) -> Result<RequestHead, Refusal> {
+    let mut slots = [const { MaybeUninit::uninit() }; MOST_FIELDS];
+    let slots = slots
+        .get_mut(..most_fields.min(MOST_FIELDS))
+        .unwrap_or_default();
+    let mut request = httparse::Request::new(&mut []);
+    let status = request
+        .parse_with_uninit_headers(head, slots)
+        .map_err(|error| match error {
+            httparse::Error::HeaderName => Refusal::Syntax("a field's name"),
+            httparse::Error::HeaderValue => Refusal::Syntax("a field's value"),
+            httparse::Error::NewLine => Refusal::LineEnd,
+            httparse::Error::Status => Refusal::Syntax("the request line"),
+            httparse::Error::Token => Refusal::Syntax("the request line or a field's name"),
+            httparse::Error::TooManyHeaders => Refusal::TooManyFields(most_fields),
+            httparse::Error::Version => version_or_syntax(head),
+        })?;
+    let (httparse::Status::Complete(_), Some(method), Some(target), Some(version)) =
+        (status, request.method, request.path, request.version)
+    else {
+        return Err(Refusal::Syntax("it ends early"));
+    };
+    let version = if version == 0 {
+        Version::Http10
+    } else {
+        Version::Http11
+    };
+    let mut bytes = head.to_vec();
+    for header in request.headers.iter() {
+        bytes
+            .get_mut(place(head, header.name.as_bytes()))
+            .unwrap_or_default()
+            .make_ascii_lowercase();
+    }
+    let mut fields = Fields::over(Bytes::from(bytes), request.headers.len());
+    let mut facts = Facts::default();
+    for header in request.headers.iter() {
+        let name = header.name.as_bytes();
+        // `X-A` and `X_A` become the same variable in CGI and PHP; a client must not be able to set the one by the other.
+        if memchr::memchr(b'_', name).is_some() {
+            continue;
+        }
+        facts.note(name, header.value, head)?;
+        fields.push_received(span(place(head, name)), span(place(head, header.value)));
+    }
+    let method_place = place(head, method.as_bytes());
+    let target = split_target(head, place(head, target.as_bytes()), method)?;
+    let authority = match (target.authority, facts.host.clone()) {
+        (Some(authority), _) => authority,
+        (None, Some(host)) => host,
+        (None, None) => 0..0,
+    };
+    if version == Version::Http11 && facts.host.is_none() {
+        return Err(Refusal::Host("missing"));
+    }
+    check_authority(head.get(authority.clone()).unwrap_or_default())?;
+    Ok(RequestHead {
+        method: method_place,
+        authority,
+        path: target.path,
+        query: target.query,
+        version,
+        keep_alive: facts.keep_alive(version),
+        expects_continue: facts.expects_continue && version == Version::Http11,
+        framing: facts.framing(version)?,
+        fields,
+    })
+}
+
+/// Tells `HTTP/2.0` from `FTP/1.1`: only the first is a version that could be asked for.
+fn version_or_syntax(head: &[u8]) -> Refusal {
+    let line = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
+    let mut words = line.split(|&byte| byte == b' ').skip(2);
+    match (words.next(), words.next()) {
+        (Some([b'H', b'T', b'T', b'P', b'/', major, b'.', minor]), None)
+            if major.is_ascii_digit() && minor.is_ascii_digit() =>
+        {
+            Refusal::Version
+        }
+        _ => Refusal::Syntax("the request line"),
+    }
+}
+
+/// Where a token that was cut out of `head` lies in it.
+fn place(head: &[u8], token: &[u8]) -> Range<usize> {
+    let start = (token.as_ptr() as usize).saturating_sub(head.as_ptr() as usize);
+    start..start.saturating_add(token.len())
+}
+
+fn span(place: Range<usize>) -> (usize, usize) {
+    (place.start, place.len())
+}
+
+/// What the fields say about the connection and the body.
+#[derive(Debug, Default)]
+struct Facts {
+    host: Option<Range<usize>>,
+    length: Option<u64>,
+    chunked: bool,
+    close: bool,
+    persist: bool,
+    expects_continue: bool,
+}
+
+impl Facts {
+    fn note(&mut self, name: &[u8], value: &[u8], head: &[u8]) -> Result<(), Refusal> {
+        // By length first: most fields are none of these.
+        match name.len() {
+            4 if name.eq_ignore_ascii_case(b"host") => {
+                once(
+                    &mut self.host,
+                    place(head, value),
+                    Refusal::Host("given twice"),
+                )?;
+            }
+            6 if name.eq_ignore_ascii_case(b"expect") => {
+                if !value.eq_ignore_ascii_case(b"100-continue") {
+                    return Err(Refusal::Expectation);
+                }
+                self.expects_continue = true;
+            }
+            10 if name.eq_ignore_ascii_case(b"connection") => {
+                for option in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
+                    self.close |= option.eq_ignore_ascii_case(b"close");
+                    self.persist |= option.eq_ignore_ascii_case(b"keep-alive");
+                }
+            }
+            14 if name.eq_ignore_ascii_case(b"content-length") => {
+                let twice = Refusal::ContentLength("given twice");
+                once(&mut self.length, content_length(value)?, twice)?;
+            }
+            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
+                if self.chunked {
+                    return Err(Refusal::TransferEncoding("is given twice"));
+                }
+                if !value.eq_ignore_ascii_case(b"chunked") {
+                    return Err(Refusal::TransferCoding);
+                }
+                self.chunked = true;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn keep_alive(&self, version: Version) -> bool {
+        !self.close && (version == Version::Http11 || self.persist)
+    }
+
+    fn framing(&self, version: Version) -> Result<BodyFraming, Refusal> {
+        match (self.chunked, self.length) {
+            (true, Some(_)) => Err(Refusal::TransferEncoding(
+                "and Content-Length are both given",
+            )),
+            (true, None) if version == Version::Http10 => {
+                Err(Refusal::TransferEncoding("does not exist in HTTP/1.0"))
+            }
+            (true, None) => Ok(BodyFraming::Chunked),
+            (false, None | Some(0)) => Ok(BodyFraming::None),
+            (false, Some(length)) => Ok(BodyFraming::Length(length)),
+        }
+    }
+}
+
+fn once<T>(place: &mut Option<T>, value: T, twice: Refusal) -> Result<(), Refusal> {
+    place.replace(value).map_or(Ok(()), |_| Err(twice))
+}
+
+fn content_length(value: &[u8]) -> Result<u64, Refusal> {
+    let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+    let text = std::str::from_utf8(value).ok().filter(|_| digits);
+    text.ok_or(Refusal::ContentLength("not a number"))?
+        .parse()
+        .map_err(|_| Refusal::ContentLength("too large"))
+}
+
+struct Target {
+    authority: Option<Range<usize>>,
+    path: Range<usize>,
+    query: Option<Range<usize>>,
+}
+
+/// The four forms of RFC 9112, section 3.2.
+fn split_target(head: &[u8], target: Range<usize>, method: &str) -> Result<Target, Refusal> {
+    if method == "CONNECT" {
+        return Err(Refusal::Connect);
+    }
+    let text = head.get(target.clone()).unwrap_or_default();
+    // A fragment is the client's own business and was sent by mistake.
+    let text = text.split(|&byte| byte == b'#').next().unwrap_or_default();
+    let end = target.start.saturating_add(text.len());
+    if text == b"*" && method == "OPTIONS" {
+        return Ok(Target {
+            authority: None,
+            path: target.start..end,
+            query: None,
+        });
+    }
+    let (authority, path_start) = if text.starts_with(b"/") {
+        (None, target.start)
+    } else {
+        let authority = absolute_authority(text, target.start).ok_or(Refusal::Target)?;
+        let path_start = authority.end;
+        (Some(authority), path_start)
+    };
+    let path = head.get(path_start..end).unwrap_or_default();
+    let (path_end, query) = match memchr::memchr(b'?', path) {
+        Some(mark) => {
+            let mark = path_start.saturating_add(mark);
+            (mark, Some(mark.saturating_add(1)..end))
+        }
+        None => (end, None),
+    };
+    Ok(Target {
+        authority,
+        path: path_start..path_end,
+        query,
+    })
+}
+
+/// Where host and port of an absolute target lie.
+fn absolute_authority(target: &[u8], start: usize) -> Option<Range<usize>> {
+    let scheme = [&b"http://"[..], b"https://"].into_iter().find(|scheme| {
+        target
+            .get(..scheme.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+    })?;
+    let rest = target.get(scheme.len()..).unwrap_or_default();
+    let len = memchr::memchr2(b'/', b'?', rest).unwrap_or(rest.len());
+    let start = start.saturating_add(scheme.len());
+    (len > 0).then_some(start..start.saturating_add(len))
+}
+
+/// Host and port of RFC 3986, section 3.2, without user information: what lands in URIs and is compared with routes.
+fn check_authority(authority: &[u8]) -> Result<(), Refusal> {
+    const BAD: Refusal = Refusal::Host("no host name");
+    let (host, port) = match authority {
+        [b'[', rest @ ..] => {
+            let end = memchr::memchr(b']', rest).ok_or(BAD)?;
+            let (address, port) = rest.split_at_checked(end).ok_or(BAD)?;
+            let address_ok = !address.is_empty()
+                && address
+                    .iter()
+                    .all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.'));
+            if !address_ok {
+                return Err(BAD);
+            }
+            (&b""[..], port.get(1..).unwrap_or_default())
+        }
+        _ => authority.split_at(memchr::memchr(b':', authority).unwrap_or(authority.len())),
+    };
+    let host_ok = host.iter().all(|&byte| {
+        byte.is_ascii_alphanumeric()
+            || matches!(
+                byte,
+                b'-' | b'.'
+                    | b'_'
+                    | b'~'
+                    | b'%'
+                    | b'!'
+                    | b'$'
+                    | b'&'
+                    | b'\''
+                    | b'('
+                    | b')'
+                    | b'*'
+                    | b'+'
+                    | b','
+                    | b';'
+                    | b'='
+            )
+    });
+    let port_ok = match port {
+        [] => true,
+        [b':', digits @ ..] => digits.len() <= 5 && digits.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    if host_ok && port_ok { Ok(()) } else { Err(BAD) }
+}

@@ -1,0 +1,352 @@
+//! The sending half: how a reply is framed, and its bytes.
+
+use pronghorn_wire::Fields;
+
+use crate::head::{RequestHead, Version};
+
+/// How long a reply's body is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodySize {
+    /// All of it is there.
+    Known(u64),
+    /// It comes in pieces; the head may announce a length of its own.
+    Unknown,
+}
+
+/// How a reply's end is told to the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Framing {
+    /// There is no body, whatever the reply has.
+    None,
+    /// So many bytes are left of those that were announced.
+    Length(u64),
+    Chunked,
+    /// The end of the connection is the end of the body.
+    Close,
+}
+
+/// Writes one reply to one request.
+#[derive(Debug)]
+pub struct Response {
+    version: Version,
+    to_head: bool,
+    keep_alive: bool,
+    framing: Framing,
+    broken: bool,
+}
+
+/// What surrounds a piece of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PieceFrame {
+    /// Goes before the piece.
+    pub before: ChunkHead,
+    /// So many bytes of the piece are sent; the rest would pass the announced length.
+    pub take: usize,
+    /// Goes behind it.
+    pub after: &'static [u8],
+}
+
+/// A chunk's size line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChunkHead {
+    text: [u8; 18],
+    len: u8,
+}
+
+impl ChunkHead {
+    const NONE: Self = Self {
+        text: [0; 18],
+        len: 0,
+    };
+
+    fn new(size: usize) -> Self {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut text = [0; 18];
+        let count = (usize::BITS.saturating_sub(size.leading_zeros()))
+            .div_ceil(4)
+            .max(1);
+        let digits = (0..count).rev().map(|place| {
+            let digit = size.checked_shr(place.saturating_mul(4)).unwrap_or(0) & 0xf;
+            DIGITS.get(digit).copied().unwrap_or_default()
+        });
+        let mut len = 0_u8;
+        for (place, byte) in text.iter_mut().zip(digits.chain(*b"\r\n")) {
+            *place = byte;
+            len = len.saturating_add(1);
+        }
+        Self { text, len }
+    }
+}
+
+impl AsRef<[u8]> for ChunkHead {
+    fn as_ref(&self) -> &[u8] {
+        self.text.get(..usize::from(self.len)).unwrap_or_default()
+    }
+}
+
+/// Fields that belong to the connection and not to the reply (RFC 9110, section 7.6.1), and the two that are written here.
+fn is_own(name: &[u8]) -> bool {
+    match name.len() {
+        2 => name.eq_ignore_ascii_case(b"te"),
+        7 => name.eq_ignore_ascii_case(b"upgrade") || name.eq_ignore_ascii_case(b"trailer"),
+        10 => name.eq_ignore_ascii_case(b"connection") || name.eq_ignore_ascii_case(b"keep-alive"),
+        14 => name.eq_ignore_ascii_case(b"content-length"),
+        16 => name.eq_ignore_ascii_case(b"proxy-connection"),
+        17 => name.eq_ignore_ascii_case(b"transfer-encoding"),
+        _ => false,
+    }
+}
+
+impl Response {
+    /// A reply to this request. `keep_alive` is the server's own wish; the client's is in the head.
+    pub fn new(request: &RequestHead, keep_alive: bool) -> Self {
+        Self {
+            version: request.version(),
+            to_head: request.method() == "HEAD",
+            keep_alive: keep_alive && request.keep_alive(),
+            framing: Framing::None,
+            broken: false,
+        }
+    }
+
+    /// A reply to something that could not be read as a request; the connection ends with it.
+    pub fn to_unreadable() -> Self {
+        Self {
+            version: Version::Http11,
+            to_head: false,
+            keep_alive: false,
+            framing: Framing::None,
+            broken: false,
+        }
+    }
+
+    /// Appends the head. `date` is the value of the Date field, used unless the reply brings its own.
+    ///
+    /// A length that the reply announces is believed only while its body comes in pieces: a whole body has the length
+    /// that it has.
+    pub fn head(
+        &mut self,
+        out: &mut Vec<u8>,
+        status: u16,
+        fields: &Fields,
+        size: BodySize,
+        date: &[u8],
+    ) {
+        let announced = fields.get("content-length").and_then(announced_length);
+        let asks_to_close = fields.all("connection").any(|value| {
+            value
+                .split(|&byte| byte == b',')
+                .any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
+        });
+        self.keep_alive &= !asks_to_close;
+        let bodiless = matches!(status, 100..=199 | 204 | 304);
+        let length = match size {
+            // A reply to HEAD may announce the length of the body it leaves out.
+            BodySize::Known(0) if self.to_head => announced,
+            BodySize::Known(len) => Some(len),
+            BodySize::Unknown => announced,
+        };
+        self.framing = match length {
+            _ if bodiless || self.to_head => Framing::None,
+            Some(len) => Framing::Length(len),
+            None if self.version == Version::Http11 => Framing::Chunked,
+            None => Framing::Close,
+        };
+        self.keep_alive &= self.framing != Framing::Close;
+
+        status_line(out, status);
+        let mut has_date = false;
+        for (name, value) in fields.iter() {
+            if !is_own(name) {
+                has_date |= name.eq_ignore_ascii_case(b"date");
+                field(out, name, value);
+            }
+        }
+        if !has_date {
+            field(out, b"Date", date);
+        }
+        match (self.framing, length) {
+            (Framing::None, _) if bodiless => {}
+            (Framing::Length(len), _) | (Framing::None, Some(len)) => {
+                field(
+                    out,
+                    b"Content-Length",
+                    itoa::Buffer::new().format(len).as_bytes(),
+                );
+            }
+            (Framing::Chunked, _) => field(out, b"Transfer-Encoding", b"chunked"),
+            (Framing::None | Framing::Close, _) => {}
+        }
+        match (self.keep_alive, self.version) {
+            (false, _) => field(out, b"Connection", b"close"),
+            (true, Version::Http10) => field(out, b"Connection", b"keep-alive"),
+            (true, Version::Http11) => {}
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+
+    /// Whether a body is sent at all: not to HEAD, not with 204 and 304.
+    pub fn sends_body(&self) -> bool {
+        self.framing != Framing::None
+    }
+
+    /// What surrounds the next `len` bytes of the body. For a piece of no bytes there is nothing to send.
+    pub fn piece(&mut self, len: usize) -> PieceFrame {
+        const BARE: PieceFrame = PieceFrame {
+            before: ChunkHead::NONE,
+            take: 0,
+            after: b"",
+        };
+        match &mut self.framing {
+            Framing::None => BARE,
+            Framing::Close => PieceFrame { take: len, ..BARE },
+            Framing::Chunked if len == 0 => BARE,
+            Framing::Chunked => PieceFrame {
+                before: ChunkHead::new(len),
+                take: len,
+                after: b"\r\n",
+            },
+            Framing::Length(left) => {
+                let take = usize::try_from(*left).unwrap_or(usize::MAX).min(len);
+                *left = left.saturating_sub(take as u64);
+                self.broken |= take < len;
+                PieceFrame { take, ..BARE }
+            }
+        }
+    }
+
+    /// What ends the body. Afterwards [`keeps_alive`](Self::keeps_alive) tells whether another request may follow.
+    pub fn end(&mut self) -> &'static [u8] {
+        match self.framing {
+            Framing::Chunked => b"0\r\n\r\n",
+            Framing::Length(left) => {
+                self.broken |= left > 0;
+                b""
+            }
+            Framing::None | Framing::Close => b"",
+        }
+    }
+
+    /// The body ends here although it is not complete: the connection must be cut, so that it does not look whole.
+    pub fn abort(&mut self) {
+        self.broken = true;
+    }
+
+    /// Whether the reply kept to what it announced.
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Whether the connection can carry another request.
+    pub fn keeps_alive(&self) -> bool {
+        self.keep_alive && !self.broken
+    }
+}
+
+/// Appends an informational reply, 100 Continue or 103 Early Hints for instance. HTTP/1.0 knows none.
+pub fn interim(out: &mut Vec<u8>, status: u16, fields: &Fields) {
+    status_line(out, status);
+    for (name, value) in fields.iter().filter(|(name, _)| !is_own(name)) {
+        field(out, name, value);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+fn status_line(out: &mut Vec<u8>, status: u16) {
+    if status == 200 {
+        return out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+    }
+    out.extend_from_slice(b"HTTP/1.1 ");
+    out.extend_from_slice(itoa::Buffer::new().format(status).as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(reason(status).as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    debug_assert!(
+        memchr::memchr3(b'\r', b'\n', 0, value).is_none(),
+        "values are checked before they come here"
+    );
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn announced_length(value: &[u8]) -> Option<u64> {
+    let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(value)
+        .ok()
+        .filter(|_| digits)?
+        .parse()
+        .ok()
+}
+
+/// The phrase of the status registry; empty for a status that has none.
+pub fn reason(status: u16) -> &'static str {
+    match status {
+        100 => "Continue",
+        102 => "Processing",
+        103 => "Early Hints",
+        200 => "OK",
+        201 => "Created",
+        202 => "Accepted",
+        203 => "Non-Authoritative Information",
+        204 => "No Content",
+        205 => "Reset Content",
+        206 => "Partial Content",
+        207 => "Multi-Status",
+        208 => "Already Reported",
+        226 => "IM Used",
+        300 => "Multiple Choices",
+        301 => "Moved Permanently",
+        302 => "Found",
+        303 => "See Other",
+        304 => "Not Modified",
+        305 => "Use Proxy",
+        307 => "Temporary Redirect",
+        308 => "Permanent Redirect",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        402 => "Payment Required",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        406 => "Not Acceptable",
+        407 => "Proxy Authentication Required",
+        408 => "Request Timeout",
+        409 => "Conflict",
+        410 => "Gone",
+        411 => "Length Required",
+        412 => "Precondition Failed",
+        413 => "Content Too Large",
+        414 => "URI Too Long",
+        415 => "Unsupported Media Type",
+        416 => "Range Not Satisfiable",
+        417 => "Expectation Failed",
+        418 => "I'm a Teapot",
+        421 => "Misdirected Request",
+        422 => "Unprocessable Content",
+        423 => "Locked",
+        424 => "Failed Dependency",
+        425 => "Too Early",
+        426 => "Upgrade Required",
+        428 => "Precondition Required",
+        429 => "Too Many Requests",
+        431 => "Request Header Fields Too Large",
+        451 => "Unavailable For Legal Reasons",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        505 => "HTTP Version Not Supported",
+        506 => "Variant Also Negotiates",
+        507 => "Insufficient Storage",
+        508 => "Loop Detected",
+        510 => "Not Extended",
+        511 => "Network Authentication Required",
+        _ => "",
+    }
+}

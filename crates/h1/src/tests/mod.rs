@@ -1,0 +1,2 @@
+mod receiving;
+mod sending;
