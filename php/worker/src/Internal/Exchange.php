@@ -8,7 +8,7 @@ use Pronghorn\Call;
 use Pronghorn\Request;
 
 /**
- * One call as the loop sees it: what came in, what went out so far, what is left to do. {@see Call} is its public face,
+ * One call as this package sees it: what came in, what went out so far, what is left to do. {@see Call} is its public face,
  * made when somebody asks for it.
  */
 final class Exchange
@@ -26,17 +26,26 @@ final class Exchange
     /** @var self::FRESH|self::STREAMING|self::DONE */
     public int $state = self::FRESH;
 
+    /** @var ?array{int, array<array-key, string|list<string>>} status and headers of a streamed reply */
+    public ?array $head = null;
+
     /** The client has left. */
     public bool $gone = false;
 
-    /** @var list<callable(): mixed> */
+    /** @var list<callable(): mixed> what is left to do when the reply is sent */
     public array $deferred = [];
+
+    /** What answers this call, in a loop of ours. */
+    public ?Handler $handler = null;
+
+    /** Set in an application's own loop, which answers through {@see Call}. */
+    public ?Loop $loop = null;
 
     private ?Call $call = null;
 
     /**
      * @param int $startedAt microseconds since the Unix epoch
-     * @param ?int $deadline on the clock of {@see \hrtime()}, in nanoseconds; null: no limit
+     * @param ?int $deadline on the clock of `hrtime`, in nanoseconds; null: no limit
      */
     public function __construct(
         public readonly Transport $transport,
@@ -50,5 +59,11 @@ final class Exchange
     public function call(): Call
     {
         return $this->call ??= new Call($this);
+    }
+
+    /** Whether the client has left; asks the transport until it has. */
+    public function isGone(): bool
+    {
+        return $this->gone = $this->gone || $this->transport->cancelled($this->id);
     }
 }

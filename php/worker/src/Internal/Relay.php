@@ -19,28 +19,35 @@ final class Relay implements Transport
     private const READ = 8192;
     /** One read of a long frame. PHP allocates this much before it knows how much there is. */
     private const READ_MORE = 256 * 1024;
-    /** Frame header, option and the fixed part of a request. */
-    private const REQUEST_HEAD = 16 + Native::REQUEST_HEAD;
+    /** A frame's header with one option. */
+    private const FRAME = 16;
+    /** The same with the fixed part of a request. */
+    private const REQUEST_HEAD = self::FRAME + Native::REQUEST_HEAD;
     /** The first two bytes of every native frame: version 1, one option; the codec's flag. */
     private const NATIVE = "\x14\x02";
-    /** Writes that may fail in a row, by signals, before the server counts as gone. */
-    private const WRITES = 16;
+    /** Reads or writes in a row that may fail by signals before the server counts as gone. */
+    private const TRIES = 16;
+    /** Stands for a kind where a frame is a control frame. */
+    private const CONTROL = 0;
 
     /** @var resource */
     private $socket;
     /** What was read and not yet used; begins with a frame. */
     private string $buffer = '';
     private bool $stopped = false;
+    private readonly bool $hasSignals;
 
     /** @param resource $socket connected, blocking */
     public function __construct($socket)
     {
         $this->socket = $socket;
+        \stream_set_blocking($socket, true);
+        $this->hasSignals = \function_exists('pcntl_async_signals');
     }
 
     public function announce(array $kinds): void
     {
-        $hello = \json_decode($this->frame(Frame::CONTROL)->payload, true);
+        $hello = \json_decode($this->greeting()->payload, true);
         if (!isset($hello['native'])) {
             throw new ProtocolError('the server does not offer the native codec on this socket');
         }
@@ -62,14 +69,16 @@ final class Relay implements Transport
             if ($bytes === '' && ($bytes = $this->read(self::READ)) === '') {
                 return null;
             }
-            $frame = $this->complete($bytes);
-            if (\strlen($frame) >= self::REQUEST_HEAD && \str_starts_with($frame, self::NATIVE)) {
-                $fixed = \unpack(Native::FIXED, $frame);
-                if ($fixed['k'] === Native::REQUEST) {
-                    return $this->exchange($frame, $fixed);
-                }
+            // Almost always this is one request and nothing else, and then one unpack() is enough for both of its heads.
+            $fixed = $this->request($bytes);
+            if ($fixed === null || \strlen($bytes) !== self::FRAME + $fixed['n']) {
+                $bytes = $this->complete($bytes);
+                $fixed = $this->request($bytes);
             }
-            $this->other(Frame::decode($frame));
+            if ($fixed !== null) {
+                return $this->exchange($bytes, $fixed);
+            }
+            $this->handle(Frame::decode($bytes));
         }
 
         return null;
@@ -109,16 +118,43 @@ final class Relay implements Transport
 
     public function cancelled(int $call): bool
     {
+        while ($this->readable(0)) {
+            $this->buffer .= $this->more(self::READ);
+        }
+        // What comes while a call is under way is short and rare, save for a request sent too early, which stays.
+        while (($length = Frame::length($this->buffer)) !== null && $length <= \strlen($this->buffer)) {
+            $frame = Frame::decode(\substr($this->buffer, 0, $length));
+            [$kind, $number] = $this->envelope($frame);
+            if ($kind === Native::REQUEST) {
+                return false;
+            }
+            $this->buffer = \substr($this->buffer, $length);
+            if ($kind === Native::CANCEL && $number === $call) {
+                return true;
+            }
+            $this->handle($frame);
+        }
+
         return false;
+    }
+
+    /** @return ?array<string, int> the numbers of a request's heads, if these bytes begin with a request */
+    private function request(string $bytes): ?array
+    {
+        if (\strlen($bytes) < self::REQUEST_HEAD || !\str_starts_with($bytes, self::NATIVE)) {
+            return null;
+        }
+        $fixed = \unpack(Native::FIXED, $bytes);
+
+        return $fixed['k'] === Native::REQUEST && \crc32(\substr($bytes, 0, 6)) === $fixed['s'] ? $fixed : null;
     }
 
     /** @param array<string, int> $fixed */
     private function exchange(string $frame, array $fixed): Exchange
     {
-        $tables = 8 * ($fixed['h'] + $fixed['b']);
-        $strings = $fixed['m'] + $fixed['i'] + $fixed['u'];
+        $head = self::REQUEST_HEAD + 8 * ($fixed['h'] + $fixed['b']) + $fixed['m'] + $fixed['i'] + $fixed['u'];
         if (
-            self::REQUEST_HEAD + $tables + $strings > 16 + $fixed['o']
+            $head > self::FRAME + $fixed['o']
             || $fixed['o'] > $fixed['n']
             || $fixed['p'] + $fixed['q'] > $fixed['u']
             || $fixed['c'] === 0
@@ -130,24 +166,32 @@ final class Relay implements Transport
         return new Exchange($this, $fixed['c'], $fixed['t'], $deadline, Request::decode($frame, $fixed));
     }
 
-    /** A frame that is no request, while no call is under way. */
-    private function other(Frame $frame): void
+    /** A frame that is no request. */
+    private function handle(Frame $frame): void
     {
-        if ($frame->flags & Frame::CONTROL) {
+        [$kind, $call, $flags] = $this->envelope($frame);
+        if ($kind === self::CONTROL) {
             $this->control($frame->payload);
-
-            return;
-        }
-        $context = \substr($frame->payload, 0, $frame->options[0] ?? 0);
-        if ($frame->flags !== Frame::NATIVE || \count($frame->options) !== 1 || \strlen($context) < 8) {
-            throw new ProtocolError('a frame that is neither control nor native');
-        }
-        ['k' => $kind, 'f' => $flags, 'c' => $call] = \unpack('Ck/Cf/vs/Vc', $context);
-        if ($kind === Native::PING) {
+        } elseif ($kind === Native::PING) {
             $this->message(Native::envelope(Native::PONG, $call), '', false);
         } elseif ($kind !== Native::CANCEL && !($flags & Native::IGNORABLE)) {
-            throw new ProtocolError(\sprintf('a message of unknown kind 0x%02x', $kind));
+            throw new ProtocolError(\sprintf('a message of kind 0x%02x, which a worker does not get', $kind));
         }
+    }
+
+    /** @return array{int, int, int} kind, call and flags */
+    private function envelope(Frame $frame): array
+    {
+        if ($frame->flags & Frame::CONTROL) {
+            return [self::CONTROL, 0, 0];
+        }
+        $length = $frame->options[0] ?? 0;
+        if ($frame->flags !== Frame::NATIVE || \count($frame->options) !== 1 || $length < 8 || $length > \strlen($frame->payload)) {
+            throw new ProtocolError('a frame that is neither control nor native');
+        }
+        ['k' => $kind, 'f' => $flags, 'c' => $call] = \unpack('Ck/Cf/vs/Vc', $frame->payload);
+
+        return [$kind, $call, $flags];
     }
 
     private function control(string $payload): void
@@ -162,16 +206,12 @@ final class Relay implements Transport
         }
     }
 
-    private function frame(int $flag): Frame
+    /** What the server says first. */
+    private function greeting(): Frame
     {
-        $bytes = $this->buffer;
-        $this->buffer = '';
-        if ($bytes === '' && ($bytes = $this->read(self::READ)) === '') {
-            throw new ConnectionLost('the server closed the connection before it said anything');
-        }
-        $frame = Frame::decode($this->complete($bytes));
-        if (!($frame->flags & $flag)) {
-            throw new ProtocolError('a frame with flags ' . $frame->flags . ' where one with ' . $flag . ' was due');
+        $frame = Frame::decode($this->complete($this->more(self::READ)));
+        if (!($frame->flags & Frame::CONTROL)) {
+            throw new ProtocolError('the server began with something else than a control frame');
         }
 
         return $frame;
@@ -205,7 +245,7 @@ final class Relay implements Transport
     {
         $piece = $this->read($bytes);
         if ($piece === '') {
-            throw new ConnectionLost('the server closed the connection in the middle of a frame');
+            throw new ConnectionLost('the server closed the connection');
         }
 
         return $piece;
@@ -214,11 +254,29 @@ final class Relay implements Transport
     /** At least one byte, or none at the end. */
     private function read(int $bytes): string
     {
-        // False: a signal came. Its handler has run by now.
-        while (($piece = \stream_socket_recvfrom($this->socket, $bytes)) === false) {
+        if ($this->hasSignals && \pcntl_async_signals()) {
+            // A read goes on after a signal without PHP's handler having run, select doesn't.
+            while (!$this->readable(null)) {
+            }
+        }
+        // False: a signal, whose handler has run by now. More than a few in a row: the socket is broken.
+        for ($tries = 0; ($piece = @\stream_socket_recvfrom($this->socket, $bytes)) === false; $tries++) {
+            if ($tries === self::TRIES) {
+                throw new ConnectionLost('the connection with the server is broken');
+            }
         }
 
         return $piece;
+    }
+
+    /** @param ?int $seconds to wait, null: until a signal comes */
+    private function readable(?int $seconds): bool
+    {
+        $read = [$this->socket];
+        $none = null;
+
+        // The warning is about a signal.
+        return @\stream_select($read, $none, $none, $seconds) > 0;
     }
 
     private function message(string $context, string $body, bool $more): void
@@ -229,16 +287,18 @@ final class Relay implements Transport
 
     private function send(string $bytes): void
     {
-        $sent = \stream_socket_sendto($this->socket, $bytes);
-        for ($failed = 0; $sent !== \strlen($bytes); $failed++) {
-            if ($failed === self::WRITES) {
-                throw new ConnectionLost('the server closed the connection');
+        for ($tries = 0; $tries < self::TRIES; $tries++) {
+            $sent = @\stream_socket_sendto($this->socket, $bytes);
+            if ($sent === \strlen($bytes)) {
+                return;
             }
             if ($sent > 0) {
+                // Broken off by a signal.
                 $bytes = \substr($bytes, $sent);
-                $failed = 0;
+                $tries = 0;
             }
-            $sent = @\stream_socket_sendto($this->socket, $bytes);
         }
+
+        throw new ConnectionLost('the server closed the connection');
     }
 }
