@@ -1,0 +1,18 @@
+<?php
+
+/**
+ * Loads pronghorn/worker without Composer: `require '…/php/worker/autoload.php';`
+ */
+
+declare(strict_types=1);
+
+\spl_autoload_register(static function (string $class): void {
+    if (\str_starts_with($class, 'Pronghorn\\')) {
+        $file = __DIR__ . '/src/' . \strtr(\substr($class, 10), '\\', '/') . '.php';
+        if (\is_file($file)) {
+            require $file;
+        }
+    }
+});
+
+require_once __DIR__ . '/src/functions.php';

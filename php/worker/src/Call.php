@@ -1,0 +1,145 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn;
+
+use Pronghorn\Internal\BadCall;
+use Pronghorn\Internal\Exchange;
+use Psr\Http\Message\ResponseInterface;
+use Psr\Http\Message\ServerRequestInterface;
+
+/**
+ * The call under way: one request on its way through this worker. PSR-7 requests carry it as the attribute `Call::class`.
+ */
+final class Call
+{
+    /** The server's number of this call, unique among those that this worker has yet to answer. */
+    public readonly int $id;
+
+    /** When the server accepted the request: seconds since the Unix epoch. */
+    public readonly float $startedAt;
+
+    /** @internal */
+    public function __construct(private readonly Exchange $exchange)
+    {
+        $this->id = $exchange->id;
+        $this->startedAt = $exchange->startedAt / 1e6;
+    }
+
+    /** @throws NotAWorker when no call is under way in this process */
+    public static function current(): self
+    {
+        return Exchange::$current?->call() ?? throw new NotAWorker(
+            'No call is under way in this process: Call::current() is for code that a handler runs.'
+        );
+    }
+
+    /** Seconds until the server gives this call up, 0 when it has; null when there is no limit. */
+    public function timeLeft(): ?float
+    {
+        $deadline = $this->exchange->deadline;
+
+        return $deadline === null ? null : \max(0.0, ($deadline - \hrtime(true)) / 1e9);
+    }
+
+    /**
+     * Asks the server for more time.
+     *
+     * @param float $seconds from now, above 0; the server grants at most the pool's limit
+     * @throws Exception when the time makes no sense
+     * @throws ConnectionLost when the server is gone
+     */
+    public function extend(float $seconds): void
+    {
+        if (!($seconds > 0 && $seconds < 0xFFFFFFFF / 1000)) {
+            throw new BadCall("A call cannot be extended by $seconds seconds.");
+        }
+        $milliseconds = \max(1, (int) ($seconds * 1000));
+        $this->exchange->transport->extend($this->id, $milliseconds);
+        if ($this->exchange->deadline !== null) {
+            $this->exchange->deadline = \hrtime(true) + $milliseconds * 1_000_000;
+        }
+    }
+
+    /**
+     * Whether the client still waits for the reply. Costs a system call.
+     *
+     * @throws ConnectionLost when the server is gone
+     */
+    public function clientConnected(): bool
+    {
+        return !$this->exchange->isGone();
+    }
+
+    /**
+     * Sends `103 Early Hints`, so that the client fetches what the page will need while it is being made.
+     *
+     * @param string ...$links values of `Link` headers, e.g. `</app.css>; rel=preload; as=style`
+     * @throws Exception when the reply has begun
+     * @throws ConnectionLost when the server is gone
+     */
+    public function earlyHints(string ...$links): void
+    {
+        if ($this->exchange->state !== Exchange::FRESH) {
+            throw new BadCall('Early hints come before the reply, which has begun.');
+        }
+        if ($links !== []) {
+            $this->exchange->transport->informational($this->id, 103, ['Link' => \array_values($links)]);
+        }
+    }
+
+    /**
+     * Runs the function when the reply was sent. The client waits no longer, this worker is not free until it returns. What
+     * it throws goes to the log.
+     *
+     * @param callable(): mixed $work
+     */
+    public function defer(callable $work): void
+    {
+        $this->exchange->deferred[] = $work;
+    }
+
+    /** What the client asked for. */
+    public function request(): Request
+    {
+        return $this->exchange->request;
+    }
+
+    /**
+     * The request for code that wants PSR-7, in an own loop.
+     *
+     * @throws Exception in a handler, which gets it as its parameter; or when there is no PSR-17 factory
+     */
+    public function serverRequest(): ServerRequestInterface
+    {
+        return $this->loop()->serverRequest($this->exchange);
+    }
+
+    /**
+     * Answers the call, in an own loop.
+     *
+     * @param string|iterable<string>|array<mixed>|\Stringable|Response|ResponseInterface $reply as a handler returns it
+     * @throws Exception in a handler, which returns its reply; or when the call has been answered
+     */
+    public function reply(string|iterable|\Stringable|Response|ResponseInterface $reply): void
+    {
+        $this->loop()->reply($this->exchange, $reply);
+    }
+
+    /**
+     * Says that this call failed, in an own loop: the client gets 500, the log gets the exception.
+     *
+     * @throws Exception in a handler, which throws; or when the call has been answered
+     */
+    public function fail(\Throwable $thrown): void
+    {
+        $this->loop()->fail($this->exchange, $thrown);
+    }
+
+    private function loop(): Internal\Loop
+    {
+        return $this->exchange->loop
+            ?? throw new BadCall('This is for calls of Worker::next(): a handler returns its reply, or throws.');
+    }
+}

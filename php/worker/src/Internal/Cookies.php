@@ -1,0 +1,75 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Internal;
+
+/** What `$_COOKIE` would be. */
+final class Cookies
+{
+    /** @return array<array-key, string|array<mixed>> */
+    public static function parse(string $header): array
+    {
+        // Almost all names are plain; the others take PHP's own way through names.
+        if (\strpbrk($header, '[.') !== false) {
+            return self::withNames(self::pairs($header));
+        }
+        $cookies = [];
+        $pairs = self::pairs($header);
+        foreach ($pairs as [$name, $value]) {
+            if (\str_contains($name, ' ')) {
+                return self::withNames($pairs);
+            }
+            // The first one wins: browsers put the one with the longer path first.
+            $cookies[$name] ??= $value;
+        }
+
+        return $cookies;
+    }
+
+    /**
+     * Names are not decoded, and in values `+` stays what it is: that is how PHP reads cookies, and only cookies.
+     *
+     * @return list<array{string, string}>
+     */
+    private static function pairs(string $header): array
+    {
+        $pairs = [];
+        $limit = (int) \ini_get('max_input_vars');
+        foreach (\explode(';', $header) as $cookie) {
+            [$name, $value] = \explode('=', $cookie, 2) + [1 => ''];
+            $name = \ltrim($name, " \t\n\v\f\r");
+            if ($name === '') {
+                continue;
+            }
+            if (\count($pairs) === $limit) {
+                \error_log("PHP Warning:  Cookies exceeded $limit. To increase the limit change max_input_vars in php.ini.");
+                break;
+            }
+            $pairs[] = [$name, \rawurldecode($value)];
+        }
+
+        return $pairs;
+    }
+
+    /**
+     * @param list<array{string, string}> $pairs
+     * @return array<array-key, string|array<mixed>>
+     */
+    private static function withNames(array $pairs): array
+    {
+        $seen = [];
+        $kept = [];
+        foreach ($pairs as $pair) {
+            $variable = Variables::ofPairs([[$pair[0], '']]);
+            $key = \array_key_first($variable);
+            // The first one wins, but what has brackets adds to what is there.
+            if ($key !== null && (!isset($seen[$key]) || \is_array($variable[$key]))) {
+                $seen[$key] = true;
+                $kept[] = $pair;
+            }
+        }
+
+        return Variables::ofPairs($kept);
+    }
+}

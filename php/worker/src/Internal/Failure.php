@@ -1,0 +1,59 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Internal;
+
+/**
+ * Why a call has no reply, as the server is told. Every part is capped: a message may hold a whole query, a trace
+ * thousands of frames.
+ */
+final class Failure
+{
+    private const MAX_MESSAGE = 16 * 1024;
+    private const MAX_TRACE = 64 * 1024;
+    private const MAX_NAME = 4096;
+
+    public readonly string $class;
+    public readonly string $message;
+    public readonly string $file;
+    public readonly string $trace;
+
+    public function __construct(
+        string $class,
+        string $message,
+        string $file,
+        public readonly int $line,
+        string $trace = '',
+    ) {
+        $this->class = self::cut($class, self::MAX_NAME);
+        $this->message = self::cut($message, self::MAX_MESSAGE);
+        $this->file = self::cut($file, self::MAX_NAME);
+        $this->trace = self::cut($trace, self::MAX_TRACE);
+    }
+
+    public static function of(\Throwable $thrown): self
+    {
+        $trace = $thrown->getTraceAsString();
+        // Ten levels: deeper chains exist only by mistake.
+        for ($cause = $thrown->getPrevious(), $level = 0; $cause !== null && $level < 10; $level++) {
+            $trace .= "\ncaused by " . $cause::class . ': ' . self::cut($cause->getMessage(), self::MAX_NAME)
+                . " in {$cause->getFile()}:{$cause->getLine()}\n" . $cause->getTraceAsString();
+            $cause = $cause->getPrevious();
+        }
+
+        return new self($thrown::class, $thrown->getMessage(), $thrown->getFile(), $thrown->getLine(), $trace);
+    }
+
+    /** The codec wants UTF-8; messages of databases and file names need not be. */
+    private static function cut(string $text, int $limit): string
+    {
+        if (\strlen($text) > $limit) {
+            $text = \substr($text, 0, $limit) . ' … cut off';
+        }
+
+        return \preg_match('//u', $text) === 1
+            ? $text
+            : \htmlspecialchars_decode(\htmlspecialchars($text, \ENT_NOQUOTES | \ENT_SUBSTITUTE, 'UTF-8'), \ENT_NOQUOTES);
+    }
+}

@@ -1,0 +1,72 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Internal;
+
+use Pronghorn\Request;
+use Psr\Http\Message\ServerRequestInterface;
+use Psr\Http\Server\RequestHandlerInterface;
+
+/** A request handler and how it wants its call, which the type of its first parameter says. */
+final class Handler
+{
+    private const SHAPES = <<<'END'
+        Accepted are
+          fn (Psr\Http\Message\ServerRequestInterface $request): Psr\Http\Message\ResponseInterface
+          fn (Pronghorn\Request $request): string|iterable|array|Pronghorn\Response
+          an object that is a Psr\Http\Server\RequestHandlerInterface
+        END;
+
+    private function __construct(
+        public readonly \Closure $function,
+        public readonly bool $wantsPsr,
+        /** @var class-string the type of the first parameter */
+        public readonly string $type,
+        public readonly string $file,
+        public readonly int $line,
+    ) {
+    }
+
+    /** @throws BadWorker when nobody could call it */
+    public static function of(callable|RequestHandlerInterface $handler): self
+    {
+        $function = $handler instanceof RequestHandlerInterface ? $handler->handle(...) : \Closure::fromCallable($handler);
+        $reflection = new \ReflectionFunction($function);
+        $file = (string) $reflection->getFileName();
+        $line = (int) $reflection->getStartLine();
+        $where = "The handler in $file:$line";
+        $parameters = $reflection->getParameters();
+        if ($parameters === []) {
+            throw new BadWorker(
+                "$where takes no parameter: this is the form with superglobals, echo and header(), which needs the pronghorn"
+                    . " extension. It is not there in this version.\n" . self::SHAPES
+            );
+        }
+        if ($reflection->getNumberOfRequiredParameters() > 1) {
+            throw new BadWorker("$where takes more than one parameter.\n" . self::SHAPES);
+        }
+        foreach (self::names($parameters[0]->getType()) as $type) {
+            if (\is_a($type, Request::class, true)) {
+                return new self($function, false, $type, $file, $line);
+            }
+            if (\is_a($type, ServerRequestInterface::class, true) || \is_a(ServerRequestInterface::class, $type, true)) {
+                return new self($function, true, $type, $file, $line);
+            }
+        }
+        $type = $parameters[0]->getType();
+        throw new BadWorker(
+            "$where takes " . ($type === null ? 'a parameter without a type' : "`$type`") . ", not a request.\n" . self::SHAPES
+        );
+    }
+
+    /** @return list<string> */
+    private static function names(?\ReflectionType $type): array
+    {
+        return match (true) {
+            $type instanceof \ReflectionNamedType => [$type->getName()],
+            $type instanceof \ReflectionUnionType => \array_merge(...\array_map(self::names(...), $type->getTypes())),
+            default => [],
+        };
+    }
+}

@@ -1,0 +1,97 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Internal;
+
+/**
+ * Answers the call that `exit` or a fatal error ended: PHP runs shutdown functions even then. The worker leaves after it,
+ * and says so, because nothing can bring the loop back.
+ */
+final class LastWords
+{
+    private const FATAL = \E_ERROR | \E_PARSE | \E_CORE_ERROR | \E_COMPILE_ERROR | \E_USER_ERROR | \E_RECOVERABLE_ERROR;
+
+    /** Freed when PHP ran out of memory, so that there is some for the answer. */
+    private ?string $reserve;
+
+    private function __construct(private readonly Output $output, private readonly int $pid)
+    {
+        $this->reserve = \str_repeat("\0", 256 * 1024);
+    }
+
+    public static function prepare(Output $output): void
+    {
+        \register_shutdown_function((new self($output, (int) \getmypid()))->say(...));
+    }
+
+    private function say(): void
+    {
+        $exchange = Exchange::$current;
+        if ($exchange === null || \getmypid() !== $this->pid) {
+            // Between two calls, or in a child that the application forked: not ours to answer.
+            return;
+        }
+        Exchange::$current = null;
+        $this->reserve = null;
+        $error = \error_get_last();
+        try {
+            if ($error !== null && $error['type'] & self::FATAL) {
+                @\ini_set('memory_limit', '-1');
+                $this->fail($exchange, self::fatal($error));
+            } else {
+                $this->finish($exchange);
+            }
+        } catch (\Throwable) {
+            // The server is gone as well.
+        }
+        $this->output->stop();
+    }
+
+    /** @param array{type: int, message: string, file: string, line: int} $error */
+    private static function fatal(array $error): Failure
+    {
+        // An exception that nobody caught, thrown after the handler: PHP's message holds the trace.
+        [$message, $trace] = \explode("\nStack trace:\n", $error['message'], 2) + [1 => ''];
+
+        return new Failure(\ErrorException::class, $message, $error['file'], $error['line'], $trace);
+    }
+
+    private function fail(Exchange $exchange, Failure $failure): void
+    {
+        if ($exchange->state !== Exchange::DONE) {
+            $exchange->transport->error($exchange->id, $failure, Native::LEAVING);
+        }
+    }
+
+    /** `exit` ends the reply, it is no mistake: what was returned counts, else what was echoed. */
+    private function finish(Exchange $exchange): void
+    {
+        if ($exchange->state === Exchange::STREAMING) {
+            $exchange->transport->chunk($exchange->id, '', Native::LEAVING);
+        } elseif ($exchange->state === Exchange::FRESH) {
+            $echoed = $this->output->take();
+            if ($exchange->head === null && $echoed === '') {
+                $this->fail($exchange, self::silent($exchange));
+
+                return;
+            }
+            [$status, $headers] = $exchange->head ?? [200, []];
+            $exchange->transport->reply($exchange->id, $status, $headers, $echoed, Native::LEAVING);
+        }
+    }
+
+    /** PHP keeps no trace of where `exit` was, so the next best: which handler. */
+    private static function silent(Exchange $exchange): Failure
+    {
+        $handler = $exchange->handler;
+
+        return new Failure(
+            'exit',
+            'exit() ended the worker, and nothing had been returned or echoed. PHP does not tell where it was called'
+                . ($handler === null ? '.' : "; the handler is in $handler->file:$handler->line."),
+            $handler->file ?? '',
+            $handler->line ?? 0,
+        );
+    }
+}

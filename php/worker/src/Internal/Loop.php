@@ -1,0 +1,122 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Internal;
+
+use Psr\Http\Message\ServerRequestInterface;
+
+/** Takes call after call from a transport and sends what becomes of it. */
+final class Loop
+{
+    public function __construct(
+        private readonly Transport $transport,
+        private readonly Output $output,
+        private readonly Psr\Messages $messages,
+    ) {
+        $output->start();
+    }
+
+    /** Answers calls with a handler until the server stops this worker. */
+    public function run(Handler $handler): void
+    {
+        while (($exchange = $this->transport->next()) !== null) {
+            $exchange->handler = $handler;
+            $this->serve($exchange, $handler);
+            // What belongs to a call is gone before the wait for the next one begins.
+            unset($exchange);
+        }
+    }
+
+    /** The next call of an own loop. */
+    public function next(): ?Exchange
+    {
+        $last = Exchange::$current;
+        if ($last !== null) {
+            $this->fail($last, new BadCall('Worker::next() was called again, and the call before has no reply.'));
+        }
+        $exchange = $this->transport->next();
+        if ($exchange !== null) {
+            $exchange->loop = $this;
+        }
+
+        return Exchange::$current = $exchange;
+    }
+
+    public function serverRequest(Exchange $exchange): ServerRequestInterface
+    {
+        return $this->messages->request($exchange);
+    }
+
+    public function reply(Exchange $exchange, mixed $reply): void
+    {
+        $this->expectOpen($exchange);
+        try {
+            Sender::send($exchange, $reply);
+        } catch (\Throwable $thrown) {
+            $this->error($exchange, $thrown);
+        }
+        $this->end($exchange);
+    }
+
+    public function fail(Exchange $exchange, \Throwable $thrown): void
+    {
+        $this->expectOpen($exchange);
+        $this->error($exchange, $thrown);
+        $this->end($exchange);
+    }
+
+    public function stop(): void
+    {
+        $this->output->stop();
+    }
+
+    private function serve(Exchange $exchange, Handler $handler): void
+    {
+        Exchange::$current = $exchange;
+        try {
+            $request = $handler->wantsPsr ? $this->messages->request($exchange) : $exchange->request;
+            Sender::send($exchange, ($handler->function)($request));
+        } catch (\Throwable $thrown) {
+            $this->error($exchange, $thrown);
+        }
+        $this->end($exchange);
+    }
+
+    private function error(Exchange $exchange, \Throwable $thrown): void
+    {
+        $flags = $exchange->deferred === [] ? 0 : Native::BUSY;
+        $exchange->transport->error($exchange->id, Failure::of($thrown), $flags);
+        $exchange->state = Exchange::DONE;
+    }
+
+    /** What follows a reply: deferred work, and the output into the log. */
+    private function end(Exchange $exchange): void
+    {
+        if ($exchange->deferred !== []) {
+            $this->defer($exchange);
+        }
+        Exchange::$current = null;
+        $this->output->settle();
+    }
+
+    private function defer(Exchange $exchange): void
+    {
+        while (($work = \array_shift($exchange->deferred)) !== null) {
+            try {
+                $work();
+            } catch (\Throwable $thrown) {
+                $request = $exchange->request;
+                $this->output->write("pronghorn: deferred work of {$request->method} {$request->path} failed: $thrown");
+            }
+        }
+        $exchange->transport->free($exchange->id);
+    }
+
+    private function expectOpen(Exchange $exchange): void
+    {
+        if ($exchange->state !== Exchange::FRESH || $exchange !== Exchange::$current) {
+            throw new BadCall('This call has been answered.');
+        }
+    }
+}

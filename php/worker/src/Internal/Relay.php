@@ -1,0 +1,304 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Internal;
+
+use Pronghorn\ConnectionLost;
+use Pronghorn\Request;
+
+/**
+ * The transport of a plain PHP worker: Goridge frames over a stream socket.
+ *
+ * `recvfrom` and `sendto`, not `fread` and `fwrite`: those poll before each read, which would be a third system call per
+ * request.
+ */
+final class Relay implements Transport
+{
+    /** Holds any request without a body; what is longer takes a second read. */
+    private const READ = 8192;
+    /** One read of a long frame. PHP allocates this much before it knows how much there is. */
+    private const READ_MORE = 256 * 1024;
+    /** A frame's header with one option. */
+    private const FRAME = 16;
+    /** The same with the fixed part of a request. */
+    private const REQUEST_HEAD = self::FRAME + Native::REQUEST_HEAD;
+    /** The first two bytes of every native frame: version 1, one option; the codec's flag. */
+    private const NATIVE = "\x14\x02";
+    /** Reads or writes in a row that may fail by signals before the server counts as gone. */
+    private const TRIES = 16;
+    /** Stands for a kind where a frame is a control frame. */
+    private const CONTROL = 0;
+
+    /** @var resource */
+    private $socket;
+    /** What was read and not yet used; begins with a frame. */
+    private string $buffer = '';
+    private bool $stopped = false;
+    private readonly bool $hasSignals;
+
+    /** @param resource $socket connected, blocking */
+    public function __construct($socket)
+    {
+        $this->socket = $socket;
+        \stream_set_blocking($socket, true);
+        $this->hasSignals = \function_exists('pcntl_async_signals');
+    }
+
+    public function announce(array $kinds): void
+    {
+        $hello = \json_decode($this->greeting()->payload, true);
+        if (!isset($hello['native'])) {
+            throw new ProtocolError('the server does not offer the native codec on this socket');
+        }
+        $this->send(Frame::encode(Frame::CONTROL | Frame::JSON, 0, [], \json_encode([
+            'pid' => \getmypid(),
+            'codec' => 'native',
+            'version' => Native::VERSION,
+            'kinds' => $kinds,
+            'sdk' => 'pronghorn/worker ' . Native::SDK,
+            'php' => \PHP_VERSION,
+        ], \JSON_THROW_ON_ERROR | \JSON_UNESCAPED_SLASHES)));
+    }
+
+    public function next(): ?Exchange
+    {
+        while (!$this->stopped) {
+            $bytes = $this->buffer;
+            $this->buffer = '';
+            if ($bytes === '' && ($bytes = $this->read(self::READ)) === '') {
+                return null;
+            }
+            // Almost always this is one request and nothing else, and then one unpack() is enough for both of its heads.
+            $fixed = $this->request($bytes);
+            if ($fixed === null || \strlen($bytes) !== self::FRAME + $fixed['n']) {
+                $bytes = $this->complete($bytes);
+                $fixed = $this->request($bytes);
+            }
+            if ($fixed !== null) {
+                return $this->exchange($bytes, $fixed);
+            }
+            $this->handle(Frame::decode($bytes));
+        }
+
+        return null;
+    }
+
+    public function reply(int $call, int $status, array $headers, string $body, int $flags = 0, bool $more = false): void
+    {
+        $context = Native::envelope(Native::REPLY, $call, $flags, $status) . Native::fields($headers);
+        $this->message($context, $body, $more);
+    }
+
+    public function chunk(int $call, string $piece, int $flags = 0, bool $more = false): void
+    {
+        $this->message(Native::envelope(Native::CHUNK, $call, $flags), $piece, $more);
+    }
+
+    public function informational(int $call, int $status, array $headers): void
+    {
+        $context = Native::envelope(Native::INFORMATIONAL, $call, 0, $status) . Native::fields($headers);
+        $this->message($context, '', true);
+    }
+
+    public function error(int $call, Failure $failure, int $flags = 0): void
+    {
+        $this->message(Native::error($call, $failure, $flags), '', false);
+    }
+
+    public function extend(int $call, int $milliseconds): void
+    {
+        $this->message(Native::envelope(Native::EXTEND, $call) . \pack('V', $milliseconds), '', false);
+    }
+
+    public function free(int $call): void
+    {
+        $this->message(Native::envelope(Native::FREE, $call), '', false);
+    }
+
+    public function cancelled(int $call): bool
+    {
+        while ($this->readable(0)) {
+            $this->buffer .= $this->more(self::READ);
+        }
+        // What comes while a call is under way is short and rare, save for a request sent too early, which stays.
+        while (($length = Frame::length($this->buffer)) !== null && $length <= \strlen($this->buffer)) {
+            $frame = Frame::decode(\substr($this->buffer, 0, $length));
+            [$kind, $number] = $this->envelope($frame);
+            if ($kind === Native::REQUEST) {
+                return false;
+            }
+            $this->buffer = \substr($this->buffer, $length);
+            if ($kind === Native::CANCEL && $number === $call) {
+                return true;
+            }
+            $this->handle($frame);
+        }
+
+        return false;
+    }
+
+    /** @return ?array<string, int> the numbers of a request's heads, if these bytes begin with a request */
+    private function request(string $bytes): ?array
+    {
+        if (\strlen($bytes) < self::REQUEST_HEAD || !\str_starts_with($bytes, self::NATIVE)) {
+            return null;
+        }
+        $fixed = \unpack(Native::FIXED, $bytes);
+
+        return $fixed['k'] === Native::REQUEST && \crc32(\substr($bytes, 0, 6)) === $fixed['s'] ? $fixed : null;
+    }
+
+    /** @param array<string, int> $fixed */
+    private function exchange(string $frame, array $fixed): Exchange
+    {
+        $head = self::REQUEST_HEAD + 8 * ($fixed['h'] + $fixed['b']) + $fixed['m'] + $fixed['i'] + $fixed['u'];
+        if (
+            $head > self::FRAME + $fixed['o']
+            || $fixed['o'] > $fixed['n']
+            || $fixed['p'] + $fixed['q'] > $fixed['u']
+            || $fixed['c'] === 0
+        ) {
+            throw new ProtocolError('a request whose lengths leave its frame');
+        }
+        $deadline = $fixed['l'] === Native::NO_LIMIT ? null : \hrtime(true) + $fixed['l'] * 1_000_000;
+
+        return new Exchange($this, $fixed['c'], $fixed['t'], $deadline, Request::decode($frame, $fixed));
+    }
+
+    /** A frame that is no request. */
+    private function handle(Frame $frame): void
+    {
+        [$kind, $call, $flags] = $this->envelope($frame);
+        if ($kind === self::CONTROL) {
+            $this->control($frame->payload);
+        } elseif ($kind === Native::PING) {
+            $this->message(Native::envelope(Native::PONG, $call), '', false);
+        } elseif ($kind !== Native::CANCEL && !($flags & Native::IGNORABLE)) {
+            throw new ProtocolError(\sprintf('a message of kind 0x%02x, which a worker does not get', $kind));
+        }
+    }
+
+    /** @return array{int, int, int} kind, call and flags */
+    private function envelope(Frame $frame): array
+    {
+        if ($frame->flags & Frame::CONTROL) {
+            return [self::CONTROL, 0, 0];
+        }
+        $length = $frame->options[0] ?? 0;
+        if ($frame->flags !== Frame::NATIVE || \count($frame->options) !== 1 || $length < 8 || $length > \strlen($frame->payload)) {
+            throw new ProtocolError('a frame that is neither control nor native');
+        }
+        ['k' => $kind, 'f' => $flags, 'c' => $call] = \unpack('Ck/Cf/vs/Vc', $frame->payload);
+
+        return [$kind, $call, $flags];
+    }
+
+    private function control(string $payload): void
+    {
+        $message = \json_decode($payload, true);
+        if (isset($message['stop'])) {
+            $this->stopped = true;
+        } elseif (isset($message['pid'])) {
+            $this->send(Frame::encode(Frame::CONTROL | Frame::JSON, 0, [], '{"pid":' . \getmypid() . '}'));
+        } else {
+            throw new ProtocolError('an unknown control message: ' . $payload);
+        }
+    }
+
+    /** What the server says first. */
+    private function greeting(): Frame
+    {
+        $frame = Frame::decode($this->complete($this->more(self::READ)));
+        if (!($frame->flags & Frame::CONTROL)) {
+            throw new ProtocolError('the server began with something else than a control frame');
+        }
+
+        return $frame;
+    }
+
+    /** Reads on until the first frame is whole; what is left over waits in the buffer. */
+    private function complete(string $bytes): string
+    {
+        while (($length = Frame::length($bytes)) === null) {
+            $bytes .= $this->more(12 - \strlen($bytes));
+        }
+        $have = \strlen($bytes);
+        if ($have === $length) {
+            return $bytes;
+        }
+        if ($have > $length) {
+            $this->buffer = \substr($bytes, $length);
+
+            return \substr($bytes, 0, $length);
+        }
+        $pieces = [$bytes];
+        while ($have < $length) {
+            $pieces[] = $piece = $this->more(\min($length - $have, self::READ_MORE));
+            $have += \strlen($piece);
+        }
+
+        return \implode('', $pieces);
+    }
+
+    private function more(int $bytes): string
+    {
+        $piece = $this->read($bytes);
+        if ($piece === '') {
+            throw new ConnectionLost('the server closed the connection');
+        }
+
+        return $piece;
+    }
+
+    /** At least one byte, or none at the end. */
+    private function read(int $bytes): string
+    {
+        if ($this->hasSignals && \pcntl_async_signals()) {
+            // A read goes on after a signal without PHP's handler having run, select doesn't.
+            while (!$this->readable(null)) {
+            }
+        }
+        // False: a signal, whose handler has run by now. More than a few in a row: the socket is broken.
+        for ($tries = 0; ($piece = @\stream_socket_recvfrom($this->socket, $bytes)) === false; $tries++) {
+            if ($tries === self::TRIES) {
+                throw new ConnectionLost('the connection with the server is broken');
+            }
+        }
+
+        return $piece;
+    }
+
+    /** @param ?int $seconds to wait, null: until a signal comes */
+    private function readable(?int $seconds): bool
+    {
+        $read = [$this->socket];
+        $none = null;
+
+        // The warning is about a signal.
+        return @\stream_select($read, $none, $none, $seconds) > 0;
+    }
+
+    private function message(string $context, string $body, bool $more): void
+    {
+        $head = \pack('vV', 0x0214, \strlen($context) + \strlen($body));
+        $this->send($head . \pack('VvV', \crc32($head), $more ? Frame::MORE : 0, \strlen($context)) . $context . $body);
+    }
+
+    private function send(string $bytes): void
+    {
+        for ($tries = 0; $tries < self::TRIES; $tries++) {
+            $sent = @\stream_socket_sendto($this->socket, $bytes);
+            if ($sent === \strlen($bytes)) {
+                return;
+            }
+            if ($sent > 0) {
+                // Broken off by a signal.
+                $bytes = \substr($bytes, $sent);
+                $tries = 0;
+            }
+        }
+
+        throw new ConnectionLost('the server closed the connection');
+    }
+}

@@ -1,0 +1,155 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Internal;
+
+use Pronghorn\ClientGone;
+use Pronghorn\Response;
+use Pronghorn\StreamBody;
+use Psr\Http\Message\ResponseInterface;
+use Psr\Http\Message\StreamInterface;
+
+/** Sends what a handler returned as the reply of its call. */
+final class Sender
+{
+    /** A PSR-7 body up to this size is sent at once; a longer one, or one of unknown size, in pieces. */
+    private const WHOLE = 1024 * 1024;
+    private const PIECE = 64 * 1024;
+    /** Reads in a row that may give nothing from a body that says it isn't at its end. */
+    private const EMPTY_READS = 1000;
+
+    public static function send(Exchange $exchange, mixed $result): void
+    {
+        if (\is_string($result)) {
+            self::whole($exchange, 200, [], $result);
+        } elseif ($result instanceof Response) {
+            self::response($exchange, $result);
+        } elseif ($result instanceof ResponseInterface) {
+            self::psr($exchange, $result);
+        } elseif (\is_array($result)) {
+            self::response($exchange, Response::json($result));
+        } elseif ($result instanceof \Traversable) {
+            self::stream($exchange, 200, [], $result);
+        } elseif ($result instanceof \Stringable) {
+            self::whole($exchange, 200, [], (string) $result);
+        } else {
+            throw new \TypeError(
+                'A handler returned ' . \get_debug_type($result) . '. It may return a string, an iterable of strings, an array'
+                    . ' (sent as JSON), a Pronghorn\Response or a Psr\Http\Message\ResponseInterface.'
+            );
+        }
+    }
+
+    private static function response(Exchange $exchange, Response $response): void
+    {
+        $body = $response->body;
+        if ($body instanceof ServedFile) {
+            self::whole($exchange, $response->status, $response->headers, $body->path, Native::BODY_FILE);
+        } elseif (\is_iterable($body)) {
+            self::stream($exchange, $response->status, $response->headers, $body);
+        } else {
+            self::whole($exchange, $response->status, $response->headers, (string) $body);
+        }
+    }
+
+    private static function psr(Exchange $exchange, ResponseInterface $response): void
+    {
+        $status = $response->getStatusCode();
+        $headers = $response->getHeaders();
+        $body = $response->getBody();
+        if ($body instanceof StreamBody && ($pieces = $body->untouched()) !== null) {
+            self::stream($exchange, $status, $headers, $pieces);
+
+            return;
+        }
+        $size = $body->getSize();
+        // Middleware may have read the body; it is meant from its start all the same.
+        if ($size !== 0 && $body->isSeekable()) {
+            $body->rewind();
+        }
+        if ($size !== null && $size <= self::WHOLE) {
+            self::whole($exchange, $status, $headers, $size === 0 ? '' : $body->getContents());
+
+            return;
+        }
+        if ($size !== null && !$response->hasHeader('Content-Length')) {
+            $headers['Content-Length'] = [(string) $size];
+        }
+        self::stream($exchange, $status, $headers, self::read($body));
+    }
+
+    /** @return \Generator<string> */
+    private static function read(StreamInterface $body): \Generator
+    {
+        for ($empty = 0; !$body->eof(); $empty++) {
+            $piece = $body->read(self::PIECE);
+            if ($piece !== '') {
+                $empty = 0;
+            } elseif ($empty === self::EMPTY_READS) {
+                throw new \RuntimeException($body::class . ' gives nothing and does not say that it is at its end.');
+            }
+            yield $piece;
+        }
+    }
+
+    /** @param array<array-key, string|list<string>> $headers */
+    private static function whole(Exchange $exchange, int $status, array $headers, string $body, int $flags = 0): void
+    {
+        if ($exchange->deferred !== []) {
+            $flags |= Native::BUSY;
+        }
+        $exchange->transport->reply($exchange->id, $status, $headers, $body, $flags);
+        $exchange->state = Exchange::DONE;
+    }
+
+    /**
+     * @param array<array-key, string|list<string>> $headers
+     * @param iterable<mixed> $pieces
+     */
+    private static function stream(Exchange $exchange, int $status, array $headers, iterable $pieces): void
+    {
+        $exchange->head = [$status, $headers];
+        $iterator = Pieces::iterator($pieces);
+        // The first piece is waited for before the head goes out: what fails until then is a clean 500. Events may be
+        // minutes apart, and their reader wants to know that it is connected.
+        if ($pieces instanceof Events) {
+            self::head($exchange, '');
+        }
+        for ($iterator->rewind(); $iterator->valid(); $iterator->next()) {
+            if (self::isGone($exchange)) {
+                Pieces::abandon($iterator, new ClientGone('The client left before the reply was complete.'));
+                break;
+            }
+            self::piece($exchange, Pieces::text($iterator->current()));
+        }
+        if ($exchange->state === Exchange::FRESH) {
+            self::whole($exchange, $status, $headers, '');
+
+            return;
+        }
+        $exchange->transport->chunk($exchange->id, '', $exchange->deferred === [] ? 0 : Native::BUSY);
+        $exchange->state = Exchange::DONE;
+    }
+
+    private static function piece(Exchange $exchange, string $piece): void
+    {
+        if ($exchange->state === Exchange::FRESH) {
+            self::head($exchange, $piece);
+        } elseif ($piece !== '') {
+            $exchange->transport->chunk($exchange->id, $piece, more: true);
+        }
+    }
+
+    private static function head(Exchange $exchange, string $piece): void
+    {
+        [$status, $headers] = $exchange->head;
+        $exchange->transport->reply($exchange->id, $status, $headers, $piece, more: true);
+        $exchange->state = Exchange::STREAMING;
+    }
+
+    private static function isGone(Exchange $exchange): bool
+    {
+        return $exchange->gone = $exchange->gone || $exchange->transport->cancelled($exchange->id);
+    }
+}

@@ -1,0 +1,49 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Internal;
+
+use Pronghorn\ConnectionLost;
+
+/**
+ * How this process is connected with the server. The only thing that differs between a plain PHP worker and one with the
+ * extension: everything above sees calls come in as {@see Exchange} and sends replies through these methods.
+ *
+ * Every method throws {@see ConnectionLost} when the server is gone, and {@see ProtocolError} when it sends nonsense.
+ */
+interface Transport
+{
+    /**
+     * Announces this worker and returns when the server took it.
+     *
+     * @param non-empty-list<string> $kinds of calls it answers, e.g. `http`
+     */
+    public function announce(array $kinds): void;
+
+    /** Waits for a call. Null when the server stops this worker or has gone. */
+    public function next(): ?Exchange;
+
+    /**
+     * The reply's head with its body, or with the first piece of it when more follows.
+     *
+     * @param array<array-key, string|list<string>> $headers
+     */
+    public function reply(int $call, int $status, array $headers, string $body, int $flags = 0, bool $more = false): void;
+
+    /** The next piece. The last one ends the reply; only that one has flags. */
+    public function chunk(int $call, string $piece, int $flags = 0, bool $more = false): void;
+
+    /** @param array<string, string|list<string>> $headers */
+    public function informational(int $call, int $status, array $headers): void;
+
+    public function error(int $call, Failure $failure, int $flags = 0): void;
+
+    public function extend(int $call, int $milliseconds): void;
+
+    /** Ends the deferred work of a call whose reply said BUSY. */
+    public function free(int $call): void;
+
+    /** Whether the server said that the client of this call has left. Does not wait. */
+    public function cancelled(int $call): bool;
+}

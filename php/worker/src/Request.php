@@ -1,0 +1,284 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn;
+
+use Pronghorn\Internal\BodyTooLong;
+use Pronghorn\Internal\Cookies;
+use Pronghorn\Internal\Form;
+use Pronghorn\Internal\Native;
+use Pronghorn\Internal\ProtocolError;
+use Pronghorn\Internal\Variables;
+
+/** A request, decoded piece by piece as it is asked: a handler that looks at the path pays for the path. */
+final class Request
+{
+    private const PROTOCOLS = [10 => 'HTTP/1.0', 11 => 'HTTP/1.1', 20 => 'HTTP/2.0', 30 => 'HTTP/3.0'];
+    private const LAZY = ['method' => 1, 'uri' => 1, 'path' => 1, 'queryString' => 1, 'protocol' => 1,
+        'remoteAddress' => 1, 'headers' => 1, 'cookies' => 1, 'attributes' => 1];
+    /** The frame's own header and option, before the context. */
+    private const FRAME = 16;
+
+    /** As the client sent it, e.g. `GET`. */
+    public readonly string $method;
+    /** Absolute: `http://host:port/path?query`, neither decoded nor normalised. */
+    public readonly string $uri;
+    /** Neither decoded nor normalised. */
+    public readonly string $path;
+    /** What stands behind the `?`, not decoded; empty when there is none. */
+    public readonly string $queryString;
+    /** `HTTP/1.0`, `HTTP/1.1`, `HTTP/2.0` or `HTTP/3.0`. */
+    public readonly string $protocol;
+    /** The client's address without a port. */
+    public readonly string $remoteAddress;
+    /** @var array<lowercase-string, list<string>> in the order of the request, `host` first */
+    public readonly array $headers;
+    /** @var array<array-key, string|array<mixed>> what PHP would put into `$_COOKIE` */
+    public readonly array $cookies;
+    /** @var array<array-key, string> set by the server's middleware */
+    public readonly array $attributes;
+
+    /** The frame that the request came in. */
+    private string $frame;
+    /** @var array<string, int> its numbers, named by {@see Native::FIXED} */
+    private array $fixed;
+    /** @var ?array{array<mixed>, array<mixed>} fields and files */
+    private ?array $form = null;
+
+    private static ?self $prototype = null;
+
+    private function __construct()
+    {
+        // What is unset is filled by __get() when it is read for the first time.
+        unset(
+            $this->method,
+            $this->uri,
+            $this->path,
+            $this->queryString,
+            $this->protocol,
+            $this->remoteAddress,
+            $this->headers,
+            $this->cookies,
+            $this->attributes,
+        );
+    }
+
+    /**
+     * @internal
+     *
+     * @param string $frame whose fixed lengths were checked
+     * @param array<string, int> $fixed its numbers, named by {@see Native::FIXED}
+     */
+    public static function decode(string $frame, array $fixed): self
+    {
+        // A clone takes over which properties are unset, at half the price of unsetting them again.
+        $request = clone self::$prototype ??= new self();
+        $request->frame = $frame;
+        $request->fixed = $fixed;
+
+        return $request;
+    }
+
+    /** The first value of a header, in any case of letters; null when there is none. */
+    public function header(string $name): ?string
+    {
+        return $this->headers[\strtolower($name)][0] ?? null;
+    }
+
+    /** @return array<array-key, string|array<mixed>> what PHP would put into `$_GET` */
+    public function query(): array
+    {
+        return $this->queryString === '' ? [] : Variables::ofQuery($this->queryString);
+    }
+
+    /**
+     * The fields of a urlencoded or multipart form, whatever the method; else an empty array.
+     *
+     * @return array<array-key, string|array<mixed>> what PHP would put into `$_POST`
+     */
+    public function form(): array
+    {
+        return ($this->form ??= $this->parseForm())[0];
+    }
+
+    /**
+     * The files of a multipart form, nested as their names say: `photo`, `photos[]`, `album[cover]`. The server removes
+     * them after the call.
+     *
+     * @return array<array-key, File|array<mixed>>
+     */
+    public function files(): array
+    {
+        return ($this->form ??= $this->parseForm())[1];
+    }
+
+    /**
+     * The whole body; empty for a multipart form, which the server has already taken apart.
+     *
+     * @throws Exception when it is larger than the memory that is left; {@see stream()} takes any size
+     */
+    public function body(): string
+    {
+        $path = $this->bodyFile();
+        if ($path === null) {
+            return $this->fixed['f'] & Native::FORM ? '' : $this->payload();
+        }
+        BodyTooLong::check($path);
+
+        return (string) \file_get_contents($path);
+    }
+
+    /**
+     * The body as a stream at its start, without loading it. Each call opens a new one.
+     *
+     * @return resource
+     */
+    public function stream()
+    {
+        $path = $this->bodyFile();
+        if ($path !== null) {
+            return \fopen($path, 'rb') ?: throw new ProtocolError("the request's body in $path cannot be read");
+        }
+        $stream = \fopen('php://temp', 'r+b');
+        \fwrite($stream, $this->body());
+        \rewind($stream);
+
+        return $stream;
+    }
+
+    /**
+     * The body decoded as JSON, objects as arrays.
+     *
+     * @throws \JsonException when it is none
+     */
+    public function json(): mixed
+    {
+        return \json_decode($this->body(), true, 512, \JSON_THROW_ON_ERROR);
+    }
+
+    /** @internal path and query as the request line had them */
+    public function target(): string
+    {
+        return \substr($this->uri, $this->fixed['p']);
+    }
+
+    /** @internal */
+    public function hasBody(): bool
+    {
+        return $this->fixed['n'] > $this->fixed['o'];
+    }
+
+    /** @internal whether form() and files() have something to look at */
+    public function isForm(): bool
+    {
+        return ($this->fixed['f'] & Native::FORM) !== 0 || Form::isUrlencoded($this->header('content-type') ?? '');
+    }
+
+    /** @internal the path of the file that holds the body, or null when it is in memory */
+    public function bodyFile(): ?string
+    {
+        return $this->fixed['f'] & Native::BODY_FILE ? $this->payload() : null;
+    }
+
+    /** @return string|array<mixed> */
+    public function __get(string $name): string|array
+    {
+        $fixed = $this->fixed;
+
+        return match ($name) {
+            'method' => $this->method = $this->text(0, $fixed['m']),
+            'remoteAddress' => $this->remoteAddress = $this->text($fixed['m'], $fixed['i']),
+            'uri' => $this->uri = $this->text($fixed['m'] + $fixed['i'], $fixed['u']),
+            'path' => $this->path = \substr($this->uri, $fixed['p'], $fixed['q']),
+            'queryString' => $this->queryString = \substr($this->uri, $fixed['p'] + $fixed['q'] + 1),
+            'protocol' => $this->protocol = self::PROTOCOLS[$fixed['v']] ?? 'HTTP/1.1',
+            'cookies' => $this->cookies = Cookies::parse(\implode('; ', $this->headers['cookie'] ?? [])),
+            'headers', 'attributes' => $this->tables()[$name],
+            default => throw new \Error('Undefined property: ' . self::class . "::\$$name"),
+        };
+    }
+
+    /** Without it, `$request->cookies['id'] ?? null` would be null for ever. */
+    public function __isset(string $name): bool
+    {
+        return isset(self::LAZY[$name]);
+    }
+
+    /** @return array<string, mixed> */
+    public function __debugInfo(): array
+    {
+        $shown = [];
+        foreach (self::LAZY as $name => $_) {
+            $shown[$name] = $this->$name;
+        }
+
+        return $shown;
+    }
+
+    private function payload(): string
+    {
+        return \substr($this->frame, self::FRAME + $this->fixed['o']);
+    }
+
+    /** A piece of the strings behind the tables. */
+    private function text(int $start, int $length): string
+    {
+        $tables = self::FRAME + Native::REQUEST_HEAD + 8 * ($this->fixed['h'] + $this->fixed['b']);
+
+        return \substr($this->frame, $tables + $start, $length);
+    }
+
+    /** @return array{headers: array<string, list<string>>, attributes: array<string, string>} */
+    private function tables(): array
+    {
+        ['h' => $headers, 'b' => $attributes, 'm' => $method, 'i' => $address, 'u' => $uri] = $this->fixed;
+        $at = self::FRAME + Native::REQUEST_HEAD;
+        $lengths = $headers + $attributes === 0
+            ? []
+            : \unpack('V' . 2 * ($headers + $attributes), $this->frame, $at);
+        $at += 8 * ($headers + $attributes) + $method + $address + $uri;
+        if ($at + \array_sum($lengths) !== self::FRAME + $this->fixed['o']) {
+            throw new ProtocolError('a request whose strings do not end where its body begins');
+        }
+
+        $host = $this->host();
+        $named = $host === '' ? [] : ['host' => [$host]];
+        for ($field = 1; $field <= 2 * $headers; $field += 2) {
+            $name = \substr($this->frame, $at, $lengths[$field]);
+            $named[$name][] = \substr($this->frame, $at += $lengths[$field], $lengths[$field + 1]);
+            $at += $lengths[$field + 1];
+        }
+        $this->headers = $named;
+
+        $named = [];
+        for (; $field <= 2 * ($headers + $attributes); $field += 2) {
+            $name = \substr($this->frame, $at, $lengths[$field]);
+            $named[$name] = \substr($this->frame, $at += $lengths[$field], $lengths[$field + 1]);
+            $at += $lengths[$field + 1];
+        }
+        $this->attributes = $named;
+
+        return ['headers' => $this->headers, 'attributes' => $named];
+    }
+
+    /** What the client sent as `Host`: the server puts it into the URI and not among the headers. */
+    private function host(): string
+    {
+        $authority = \substr($this->uri, 0, $this->fixed['p']);
+
+        return \substr($authority, (int) \strpos($authority, '://') + 3);
+    }
+
+    /** @return array{array<mixed>, array<mixed>} fields and files */
+    private function parseForm(): array
+    {
+        if ($this->fixed['f'] & Native::FORM) {
+            $form = Form::decode($this->payload());
+
+            return [$form->post(), $form->files()];
+        }
+
+        return [$this->isForm() ? Variables::ofBody($this->body()) : [], []];
+    }
+}

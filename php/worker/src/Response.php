@@ -1,0 +1,84 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn;
+
+use Pronghorn\Internal\BadResponse;
+use Pronghorn\Internal\Events;
+use Pronghorn\Internal\ServedFile;
+
+/** A reply of a plain handler. */
+final class Response
+{
+    /**
+     * @param string|iterable<string>|\Stringable $body an iterable is streamed: each element is sent at once, the first one
+     *     together with the head
+     * @param int $status 200 to 599
+     * @param array<array-key, string|int|list<string|int>> $headers by name, one value or several
+     * @throws Exception when the status is out of its range
+     */
+    public function __construct(
+        public readonly string|iterable|\Stringable $body = '',
+        public readonly int $status = 200,
+        public readonly array $headers = [],
+    ) {
+        if ($status < 200 || $status > 599) {
+            throw new BadResponse("A reply cannot have the status $status: 200 to 599 are allowed.");
+        }
+    }
+
+    /**
+     * @param array<array-key, string|int|list<string|int>> $headers
+     * @throws \JsonException when the value can't be written as JSON
+     */
+    public static function json(mixed $value, int $status = 200, array $headers = []): self
+    {
+        $flags = \JSON_THROW_ON_ERROR | \JSON_UNESCAPED_SLASHES | \JSON_UNESCAPED_UNICODE | \JSON_PRESERVE_ZERO_FRACTION;
+
+        return new self(\json_encode($value, $flags), $status, $headers + ['Content-Type' => 'application/json']);
+    }
+
+    /**
+     * A file that the server sends, while this worker is free for the next call. The server must be allowed to read it, and
+     * names its type by its extension when there is no `Content-Type`.
+     *
+     * @param array<array-key, string|int|list<string|int>> $headers
+     * @throws Exception when there is no such file
+     */
+    public static function file(string $path, array $headers = []): self
+    {
+        return new self(new ServedFile($path), 200, $headers);
+    }
+
+    /**
+     * @param int $status 300 to 399
+     * @param array<array-key, string|int|list<string|int>> $headers
+     * @throws Exception when the status is no redirect
+     */
+    public static function redirect(string $location, int $status = 302, array $headers = []): self
+    {
+        if ($status < 300 || $status > 399) {
+            throw new BadResponse("A redirect cannot have the status $status: 300 to 399 are allowed.");
+        }
+
+        return new self('', $status, ['Location' => $location] + $headers);
+    }
+
+    /**
+     * Server-Sent Events. The head goes out at once; the worker is busy until the last event or until the client leaves.
+     *
+     * @param iterable<string|array{data?: string, event?: string, id?: string, retry?: int, comment?: string}> $events a
+     *     string is data; `retry` is in milliseconds; a comment keeps the connection alive
+     * @param array<array-key, string|int|list<string|int>> $headers
+     */
+    public static function events(iterable $events, array $headers = []): self
+    {
+        return new self(new Events($events), 200, $headers + [
+            'Content-Type' => 'text/event-stream',
+            'Cache-Control' => 'no-cache',
+            // Else nginx in front would keep events back until it has a buffer full of them.
+            'X-Accel-Buffering' => 'no',
+        ]);
+    }
+}

@@ -1,0 +1,160 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn;
+
+use Pronghorn\Internal\BadWorker;
+use Pronghorn\Internal\Boot;
+use Pronghorn\Internal\Handler;
+use Pronghorn\Internal\Loop;
+use Pronghorn\Internal\ProtocolError;
+use Pronghorn\Internal\Psr\Messages;
+use Psr\Http\Server\RequestHandlerInterface;
+
+/** What a worker script answers, and how. */
+final class Worker
+{
+    /** @var array<string, callable|RequestHandlerInterface> by the kind of call */
+    private array $handlers = [];
+    /** @var list<callable(): mixed> */
+    private array $beforeFork = [];
+    /** @var list<callable(): mixed> */
+    private array $afterFork = [];
+    /** @var list<callable(): mixed> */
+    private array $onStop = [];
+    /** @var list<object> */
+    private array $factories = [];
+
+    private ?Loop $loop = null;
+
+    /**
+     * Answers HTTP requests. The type of the handler's first parameter says how it wants them:
+     * `Psr\Http\Message\ServerRequestInterface` or `Pronghorn\Request`.
+     *
+     * It returns a string, an iterable of strings (each is sent at once), an array (sent as JSON), a {@see Response} or a
+     * PSR-7 response. What it throws becomes a 500, and the worker goes on; what it echoes goes to the log.
+     */
+    public function onRequest(callable|RequestHandlerInterface $handler): static
+    {
+        $this->handlers['http'] = $handler;
+
+        return $this;
+    }
+
+    /**
+     * For pools that fork their workers from one booted process (`spawn: fork`): runs once in that process, before its first
+     * fork, e.g. to close connections, which children must not share. No server forks yet, so nothing runs it yet.
+     *
+     * @param callable(): mixed $function
+     */
+    public function beforeFork(callable $function): static
+    {
+        $this->beforeFork[] = $function;
+
+        return $this;
+    }
+
+    /**
+     * The same in each child, before its first call, e.g. to connect again. Nothing runs it yet.
+     *
+     * @param callable(): mixed $function
+     */
+    public function afterFork(callable $function): static
+    {
+        $this->afterFork[] = $function;
+
+        return $this;
+    }
+
+    /**
+     * Runs when the server has stopped this worker or is gone, after the last call. Not after `exit()` or a fatal error:
+     * `register_shutdown_function` is for that.
+     *
+     * @param callable(): mixed $function
+     */
+    public function onStop(callable $function): static
+    {
+        $this->onStop[] = $function;
+
+        return $this;
+    }
+
+    /**
+     * PSR-17 factories to make requests, streams and uploaded files with. Without it those of an installed PSR-7 library are
+     * found: nyholm, guzzle, slim, laminas, httpsoft.
+     */
+    public function withFactories(object ...$psr17): static
+    {
+        $this->factories = \array_values($psr17);
+
+        return $this;
+    }
+
+    /**
+     * Answers calls until the server stops this worker or is gone, then returns. Without a server, or with handlers that
+     * nobody can call, it says so on stderr and ends the process with exit code 1.
+     */
+    public function run(): void
+    {
+        try {
+            $messages = new Messages($this->factories);
+            Boot::expectServer();
+            $handler = $this->handler();
+            if ($handler->wantsPsr) {
+                $messages->prepare($handler->type);
+            }
+            $this->open($messages)->run($handler);
+            $this->close();
+        } catch (ConnectionLost) {
+            $this->close();
+        } catch (NotAWorker | BadWorker | ProtocolError $problem) {
+            Boot::fail($problem->getMessage());
+        }
+    }
+
+    /**
+     * The next call, for an own loop instead of handlers; null when the server stops this worker or is gone. Answer it with
+     * {@see Call::reply()} or {@see Call::fail()} before the next one is asked for.
+     *
+     * @throws NotAWorker when this process was not started by Pronghorn
+     */
+    public function next(): ?Call
+    {
+        try {
+            $loop = $this->loop ?? $this->open(new Messages($this->factories));
+            $call = $loop->next()?->call();
+        } catch (ConnectionLost) {
+            $call = null;
+        }
+        if ($call === null) {
+            $this->close();
+        }
+
+        return $call;
+    }
+
+    private function handler(): Handler
+    {
+        $mode = Boot::mode();
+
+        return Handler::of($this->handlers[$mode] ?? throw new BadWorker(
+            "This pool runs `$mode` (RR_MODE), and the script has no handler for it."
+                . ($mode === 'http' ? ' Give one to onRequest().' : ' This version of pronghorn/worker answers `http`.')
+        ));
+    }
+
+    private function open(Messages $messages): Loop
+    {
+        return $this->loop = Boot::loop(['http'], $messages);
+    }
+
+    /** Runs what onStop() was given, once. */
+    private function close(): void
+    {
+        $this->loop?->stop();
+        while (($function = \array_shift($this->onStop)) !== null) {
+            $function();
+        }
+    }
+}

@@ -1,0 +1,248 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Tests;
+
+use PHPUnit\Framework\TestCase;
+use Pronghorn\File;
+use Pronghorn\Internal\Failure;
+use Pronghorn\Internal\Frame;
+use Pronghorn\Internal\Native;
+use Pronghorn\Internal\ProtocolError;
+use Pronghorn\Internal\Relay;
+use Pronghorn\Internal\Transport;
+use Pronghorn\Tests\Support\Codec;
+use Pronghorn\Tests\Support\SocketServer;
+use Pronghorn\Tests\Support\Vectors;
+
+/** The vectors of the native codec, read and written by the relay. */
+final class NativeTest extends TestCase
+{
+    /**
+     * @dataProvider requests
+     * @param array<string, mixed> $vector
+     */
+    public function testReadsRequests(array $vector): void
+    {
+        [$relay, $server] = self::relay();
+        $server->send(hex2bin($vector['frame_hex']));
+        $exchange = $relay->next();
+        $fields = self::latin1($vector['fields']);
+
+        self::assertSame($fields['call'], $exchange->id);
+        self::assertSame($fields['started'], $exchange->startedAt);
+        self::assertSame($fields['left'] === null, $exchange->deadline === null);
+        $request = $exchange->request;
+        self::assertSame($fields['method'], $request->method);
+        self::assertSame($fields['remote'], $request->remoteAddress);
+        self::assertSame($fields['uri'], $request->uri);
+        self::assertSame($fields['path'], $request->path);
+        self::assertSame($fields['query'], $request->queryString);
+        self::assertSame(sprintf('HTTP/%.1f', $fields['protocol'] / 10), $request->protocol);
+        self::assertSame(self::grouped($fields['headers']), array_diff_key($request->headers, ['host' => 1]));
+        self::assertSame(array_column($fields['attributes'], 1, 0), $request->attributes);
+        if ($fields['flags'] & Native::BODY_FILE) {
+            self::assertSame(hex2bin($vector['body_hex']), $request->bodyFile());
+        } elseif ($fields['flags'] & Native::FORM) {
+            self::assertSame('', $request->body());
+            self::assertCount(count(array_filter($fields['form'], static fn (array $e) => $e['kind'] === 0)), $request->form());
+        } else {
+            self::assertSame(hex2bin($vector['body_hex']), $request->body());
+        }
+    }
+
+    /** @return iterable<string, array{array<string, mixed>}> */
+    public static function requests(): iterable
+    {
+        foreach (Vectors::named('native', 'messages') as $name => [$vector]) {
+            if ($vector['kind'] === 'request') {
+                yield $name => [$vector];
+            }
+        }
+    }
+
+    public function testReadsTheFormOfTheVectors(): void
+    {
+        [$relay, $server] = self::relay();
+        $vector = iterator_to_array(Vectors::named('native', 'messages'))['multipart form'][0];
+        $server->send(hex2bin($vector['frame_hex']));
+        $request = $relay->next()->request;
+
+        self::assertSame(['title' => 'Hello', 'tags' => ['été']], $request->form());
+        [$cv, $none] = $request->files()['file'];
+        self::assertInstanceOf(File::class, $cv);
+        self::assertSame(
+            ['cv.pdf', 'application/pdf', 12345, 0, '/tmp/pronghorn/upload-1'],
+            [$cv->name, $cv->type, $cv->size, $cv->error, $cv->path()],
+        );
+        self::assertSame(UPLOAD_ERR_NO_FILE, $none->error);
+    }
+
+    /**
+     * @dataProvider replies
+     * @param array<string, mixed> $vector
+     */
+    public function testWritesReplies(array $vector): void
+    {
+        [$relay, $server] = self::relay();
+        $fields = self::latin1($vector['fields']);
+        self::write($relay, $vector['kind'], $fields, hex2bin($vector['body_hex']), $vector['stream'] === 1);
+
+        self::assertSame($vector['frame_hex'], bin2hex($server->bytes()));
+    }
+
+    /** @return iterable<string, array{array<string, mixed>}> */
+    public static function replies(): iterable
+    {
+        foreach (Vectors::named('native', 'messages') as $name => [$vector]) {
+            if ($vector['direction'] === 'to server' && $vector['kind'] !== 'pong') {
+                yield $name => [$vector];
+            }
+        }
+    }
+
+    public function testAnswersPingAndIgnoresACancelThatCameTooLate(): void
+    {
+        [$relay, $server] = self::relay();
+        foreach (Vectors::named('native', 'messages') as [$vector]) {
+            if ($vector['direction'] === 'to worker' && $vector['kind'] !== 'request') {
+                $server->send(hex2bin($vector['frame_hex']));
+            }
+        }
+        $server->hangUp();
+
+        self::assertNull($relay->next());
+        [$pong] = $server->received();
+        self::assertSame(['pong', 8], [$pong->kind, $pong->call]);
+    }
+
+    /**
+     * @dataProvider broken
+     * @param array<string, string> $vector
+     */
+    public function testRefusesBrokenRequests(array $vector): void
+    {
+        [$relay, $server] = self::relay();
+        $server->send(Codec::frame(hex2bin($vector['context_hex']), hex2bin($vector['body_hex'])));
+
+        $this->expectException(ProtocolError::class);
+        $request = $relay->next()->request;
+        // Tables and forms are decoded when somebody asks, and so refused only then.
+        $request->headers;
+        $request->form();
+    }
+
+    /** @return iterable<string, array{array<string, string>}> */
+    public static function broken(): iterable
+    {
+        foreach (Vectors::named('native', 'broken') as $name => [$vector]) {
+            if ($vector['direction'] === 'to worker') {
+                yield $name => [$vector];
+            }
+        }
+    }
+
+    public function testCutsAtEveryByteAreRefusedOrWaitForMore(): void
+    {
+        $context = Codec::request(['headers' => [['a', 'b']], 'attributes' => [['c', 'd']]]);
+        for ($length = 0; $length < strlen($context); $length++) {
+            [$relay, $server] = self::relay();
+            $server->send(Codec::frame(substr($context, 0, $length)));
+            try {
+                $relay->next()->request->headers;
+                self::fail("$length bytes of a context were taken for a request");
+            } catch (ProtocolError) {
+                $this->addToAssertionCount(1);
+            }
+        }
+    }
+
+    public function testAMessageOfAnUnknownKindIsIgnoredOnlyWhenItSaysSo(): void
+    {
+        [$relay, $server] = self::relay();
+        $server->send(Codec::frame(Native::envelope(0x40, 1, Native::IGNORABLE)));
+        $server->request(['call' => 7]);
+        self::assertSame(7, $relay->next()->id);
+
+        $server->send(Codec::frame(Native::envelope(0x40, 1)));
+        $this->expectException(ProtocolError::class);
+        $this->expectExceptionMessage('0x40');
+        $relay->next();
+    }
+
+    public function testTakesFramesInWhateverPiecesTheyCome(): void
+    {
+        $body = random_bytes(20000);
+        $bytes = Codec::frame(Codec::request(['call' => 1, 'method' => 'POST']), $body) . Codec::frame(Codec::request(['call' => 2]));
+        [$relay, $server] = self::relay();
+        $server->send($bytes);
+        self::assertSame($body, $relay->next()->request->body());
+        self::assertSame(2, $relay->next()->id);
+
+        foreach ([1, 11, 12, 13, 59, 60, 61, 8191, 8192, 8193] as $cut) {
+            [$relay, $server, $pair] = self::relay();
+            $server->send(substr($bytes, 0, $cut));
+            // The rest arrives when the worker has read what is there.
+            $relay->cancelled(9);
+            $server->send(substr($bytes, $cut));
+            self::assertSame($body, $relay->next()->request->body(), "cut after $cut bytes");
+            self::assertSame(2, $relay->next()->id);
+        }
+    }
+
+    /** @return array{Relay, SocketServer} */
+    private static function relay(): array
+    {
+        [$worker, $server] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
+
+        return [new Relay($worker), new SocketServer($server), $worker];
+    }
+
+    /** @param array<string, mixed> $fields */
+    private static function write(Transport $to, string $kind, array $fields, string $body, bool $more): void
+    {
+        ['call' => $call, 'flags' => $flags] = $fields;
+        match ($kind) {
+            'reply' => $to->reply($call, $fields['status'], self::grouped($fields['headers']), $body, $flags, $more),
+            'chunk' => $to->chunk($call, $body, $flags, $more),
+            'informational' => $to->informational($call, $fields['status'], self::grouped($fields['headers'])),
+            'error' => $to->error($call, new Failure(
+                $fields['class'],
+                $fields['message'],
+                $fields['file'],
+                $fields['line'],
+                $fields['trace'],
+            ), $flags),
+            'extend' => $to->extend($call, $fields['left']),
+            'free' => $to->free($call),
+        };
+    }
+
+    /**
+     * @param list<array{string, string}> $fields
+     * @return array<string, list<string>>
+     */
+    private static function grouped(array $fields): array
+    {
+        $grouped = [];
+        foreach ($fields as [$name, $value]) {
+            $grouped[$name][] = $value;
+        }
+
+        return $grouped;
+    }
+
+    /** Strings of the vectors stand for the bytes of the same number, except in forms and errors. */
+    private static function latin1(array $fields): array
+    {
+        if (isset($fields['form']) || isset($fields['class'])) {
+            return $fields;
+        }
+        array_walk_recursive($fields, static function (mixed &$value): void {
+            $value = is_string($value) ? iconv('UTF-8', 'ISO-8859-1', $value) : $value;
+        });
+
+        return $fields;
+    }
+}

@@ -1,0 +1,156 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Tests\Support;
+
+use Pronghorn\Internal\Frame;
+use Pronghorn\Internal\Native;
+
+/** The server's half of the native codec: writes what workers read, reads what they write. */
+final class Codec
+{
+    /**
+     * @param array<string, mixed> $fields as in `vectors/native.json`; what is missing is that of a plain GET
+     * @return string the context
+     */
+    public static function request(array $fields): string
+    {
+        $fields += [
+            'call' => 1, 'flags' => 0, 'started' => 0, 'left' => null, 'method' => 'GET', 'remote' => '127.0.0.1',
+            'uri' => 'http://127.0.0.1:8080/', 'protocol' => 11, 'headers' => [], 'attributes' => [],
+        ];
+        $start = (int) strpos($fields['uri'], '/', (int) strpos($fields['uri'], '://') + 3);
+        $length = strcspn($fields['uri'], '?', $start);
+        $table = '';
+        $strings = $fields['method'] . $fields['remote'] . $fields['uri'];
+        foreach ([...$fields['headers'], ...$fields['attributes']] as [$name, $value]) {
+            $table .= pack('VV', strlen($name), strlen($value));
+            $strings .= $name . $value;
+        }
+
+        return pack(
+            'CCvVPVVVVVVvv',
+            Native::REQUEST,
+            $fields['flags'],
+            count($fields['headers']),
+            $fields['call'],
+            $fields['started'],
+            $fields['left'] ?? Native::NO_LIMIT,
+            strlen($fields['method']),
+            strlen($fields['remote']),
+            strlen($fields['uri']),
+            $start,
+            $length,
+            $fields['protocol'],
+            count($fields['attributes']),
+        ) . $table . $strings;
+    }
+
+    /** @param list<array<string, mixed>> $entries as in `vectors/native.json` */
+    public static function form(array $entries): string
+    {
+        $table = '';
+        $strings = '';
+        foreach ($entries as $entry) {
+            $entry += ['kind' => 0, 'error' => 0, 'value' => '', 'type' => '', 'path' => '', 'size' => strlen($entry['value'] ?? '')];
+            $table .= pack(
+                'VVVVVVP',
+                $entry['kind'],
+                $entry['error'],
+                strlen($entry['name']),
+                strlen($entry['value']),
+                strlen($entry['type']),
+                strlen($entry['path']),
+                $entry['size'],
+            );
+            $strings .= $entry['name'] . $entry['value'] . $entry['type'] . $entry['path'];
+        }
+
+        return pack('V', count($entries)) . $table . $strings;
+    }
+
+    public static function frame(string $context, string $body = '', int $stream = 0): string
+    {
+        return Frame::encode(Frame::NATIVE, $stream, [strlen($context)], $context . $body);
+    }
+
+    public static function control(string $json): string
+    {
+        return Frame::encode(Frame::CONTROL | Frame::JSON, 0, [], $json);
+    }
+
+    /**
+     * @param string $bytes whole frames
+     * @return list<Message>
+     */
+    public static function messages(string $bytes): array
+    {
+        $messages = [];
+        while ($bytes !== '') {
+            $length = Frame::length($bytes) ?? throw new \RuntimeException('half a frame');
+            if ($length > strlen($bytes)) {
+                throw new \RuntimeException('a frame that is cut off');
+            }
+            $messages[] = self::message(Frame::decode(substr($bytes, 0, $length)));
+            $bytes = substr($bytes, $length);
+        }
+
+        return $messages;
+    }
+
+    public static function message(Frame $frame): Message
+    {
+        if ($frame->flags & Frame::CONTROL) {
+            return new Message('control', body: $frame->payload);
+        }
+        $context = substr($frame->payload, 0, $frame->options[0]);
+        $body = substr($frame->payload, $frame->options[0]);
+        ['k' => $kind, 'f' => $flags, 's' => $small, 'c' => $call] = unpack('Ck/Cf/vs/Vc', $context);
+        $more = $frame->stream === Frame::MORE;
+        $rest = substr($context, 8);
+
+        return match ($kind) {
+            Native::REPLY => new Message('reply', $call, $flags, $more, $small, self::fields($rest), $body),
+            Native::CHUNK => new Message('chunk', $call, $flags, $more, body: $body),
+            Native::INFORMATIONAL => new Message('informational', $call, $flags, $more, $small, self::fields($rest)),
+            Native::ERROR => new Message('error', $call, $flags, $more, error: self::error($rest)),
+            Native::EXTEND => new Message('extend', $call, $flags, $more, unpack('V', $rest)[1]),
+            Native::FREE => new Message('free', $call, $flags, $more),
+            Native::PONG => new Message('pong', $call, $flags, $more),
+            default => throw new \RuntimeException("a message of kind $kind"),
+        };
+    }
+
+    /** @return list<array{string, string}> */
+    private static function fields(string $bytes): array
+    {
+        $count = unpack('V', $bytes)[1];
+        $at = 4 + 8 * $count;
+        $fields = [];
+        for ($i = 0; $i < $count; $i++) {
+            ['n' => $name, 'v' => $value] = unpack('Vn/Vv', $bytes, 4 + 8 * $i);
+            $fields[] = [substr($bytes, $at, $name), substr($bytes, $at + $name, $value)];
+            $at += $name + $value;
+        }
+        if ($at !== strlen($bytes)) {
+            throw new \RuntimeException('fields with bytes left over');
+        }
+
+        return $fields;
+    }
+
+    /** @return array{class: string, message: string, file: string, line: int, trace: string} */
+    private static function error(string $bytes): array
+    {
+        ['l' => $line, 'c' => $class, 'm' => $message, 'f' => $file, 't' => $trace] = unpack('Vl/Vc/Vm/Vf/Vt', $bytes);
+
+        return [
+            'class' => substr($bytes, 20, $class),
+            'message' => substr($bytes, 20 + $class, $message),
+            'file' => substr($bytes, 20 + $class + $message, $file),
+            'line' => $line,
+            'trace' => substr($bytes, 20 + $class + $message + $file, $trace),
+        ];
+    }
+}

@@ -1,0 +1,33 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Tests\Support;
+
+/** The other end of a transport, played by the test. What it sends lies ready before the worker looks. */
+interface Server
+{
+    /**
+     * @param array<string, mixed> $fields see {@see Codec::request()}
+     */
+    public function request(array $fields = [], string $body = ''): void;
+
+    public function cancel(int $call): void;
+
+    public function ping(int $number): void;
+
+    /** How many were sent. */
+    public function requests(): int;
+
+    /** Asks the worker to stop. */
+    public function stop(): void;
+
+    /** Closes its end for writing: the worker sees that the server is gone. */
+    public function hangUp(): void;
+
+    /** Closes its end for good. */
+    public function close(): void;
+
+    /** @return list<Message> what came from the worker since the last time */
+    public function received(): array;
+}

@@ -1,0 +1,68 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Tests\Support;
+
+use Pronghorn\Internal\Exchange;
+use Pronghorn\Internal\Failure;
+use Pronghorn\Internal\Transport;
+
+/** A transport whose server hangs up as soon as the worker has taken every request, so that a loop ends by itself. */
+final class UntilServed implements Transport
+{
+    private int $taken = 0;
+
+    public function __construct(private readonly Transport $inner, private readonly Server $server)
+    {
+    }
+
+    public function announce(array $kinds): void
+    {
+        $this->inner->announce($kinds);
+    }
+
+    public function next(): ?Exchange
+    {
+        if ($this->taken++ === $this->server->requests()) {
+            $this->server->hangUp();
+        }
+
+        return $this->inner->next();
+    }
+
+    public function reply(int $call, int $status, array $headers, string $body, int $flags = 0, bool $more = false): void
+    {
+        $this->inner->reply($call, $status, $headers, $body, $flags, $more);
+    }
+
+    public function chunk(int $call, string $piece, int $flags = 0, bool $more = false): void
+    {
+        $this->inner->chunk($call, $piece, $flags, $more);
+    }
+
+    public function informational(int $call, int $status, array $headers): void
+    {
+        $this->inner->informational($call, $status, $headers);
+    }
+
+    public function error(int $call, Failure $failure, int $flags = 0): void
+    {
+        $this->inner->error($call, $failure, $flags);
+    }
+
+    public function extend(int $call, int $milliseconds): void
+    {
+        $this->inner->extend($call, $milliseconds);
+    }
+
+    public function free(int $call): void
+    {
+        $this->inner->free($call);
+    }
+
+    public function cancelled(int $call): bool
+    {
+        return $this->inner->cancelled($call);
+    }
+}

@@ -1,0 +1,636 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Tests;
+
+use PHPUnit\Framework\TestCase;
+use Pronghorn\Call;
+use Pronghorn\ClientGone;
+use Pronghorn\ConnectionLost;
+use Pronghorn\Exception;
+use Pronghorn\Internal\Handler;
+use Pronghorn\Internal\Loop;
+use Pronghorn\Internal\Native;
+use Pronghorn\Internal\Output;
+use Pronghorn\Internal\Psr\Messages;
+use Pronghorn\Internal\Transport;
+use Pronghorn\NotAWorker;
+use Pronghorn\Request;
+use Pronghorn\Response;
+use Pronghorn\Tests\Support\Message;
+use Pronghorn\Tests\Support\Server;
+use Pronghorn\Tests\Support\Text;
+use Pronghorn\Tests\Support\UntilServed;
+
+/** What a worker does with its calls, the same over every transport. */
+abstract class TransportTestCase extends TestCase
+{
+    protected Transport $transport;
+    protected Server $server;
+    /** @var resource what the application's output goes to */
+    private $log;
+
+    /** @return array{Transport, Server} two ends that are connected; the handshake is done */
+    abstract protected function connect(): array;
+
+    protected function setUp(): void
+    {
+        [$this->transport, $this->server] = $this->connect();
+        $this->log = fopen('php://memory', 'w+');
+    }
+
+    public function testAStringIsAReply(): void
+    {
+        $this->server->request(['call' => 4]);
+        [$reply] = $this->serve(fn (Request $request) => "Hello, $request->path");
+
+        self::assertEquals(new Message('reply', 4, number: 200, body: 'Hello, /'), $reply);
+    }
+
+    /**
+     * @dataProvider whole
+     * @param array<string, string|list<string>> $headers
+     */
+    public function testWhatAHandlerMayReturn(mixed $returned, int $status, array $headers, string $body, int $flags = 0): void
+    {
+        $this->server->request();
+        $received = $this->serve(fn (Request $request) => $returned);
+
+        self::assertEquals([new Message('reply', 1, $flags, false, $status, $headers, $body)], $received);
+    }
+
+    /** @return iterable<string, array<mixed>> */
+    public static function whole(): iterable
+    {
+        $json = ['Content-Type', 'application/json'];
+        yield 'empty string' => ['', 200, [], ''];
+        yield 'array' => [['a' => 1.0, 'b' => 'é/'], 200, [$json], '{"a":1.0,"b":"é/"}'];
+        yield 'empty array' => [[], 200, [$json], '[]'];
+        yield 'stringable' => [new Text('x'), 200, [], 'x'];
+        yield 'json' => [Response::json('x', 201), 201, [$json], '"x"'];
+        yield 'json with another type' => [
+            Response::json(null, 422, ['Content-Type' => 'application/problem+json']),
+            422,
+            [['Content-Type', 'application/problem+json']],
+            'null',
+        ];
+        yield 'redirect' => [Response::redirect('/a?b', 307), 307, [['Location', '/a?b']], ''];
+        yield 'redirect with a cookie' => [
+            Response::redirect('/', headers: ['Set-Cookie' => ['a=1', 'b=2']]),
+            302,
+            [['Location', '/'], ['Set-Cookie', 'a=1'], ['Set-Cookie', 'b=2']],
+            '',
+        ];
+        yield 'response' => [
+            new Response('gone', 410, ['X-Number' => 5, 'X-Many' => ['a', 2], '7' => 'seven', 'X-None' => []]),
+            410,
+            [['X-Number', '5'], ['X-Many', 'a'], ['X-Many', '2'], ['7', 'seven']],
+            'gone',
+        ];
+        yield 'file' => [Response::file(__FILE__), 200, [], realpath(__FILE__), Native::BODY_FILE];
+        yield 'file with a name' => [
+            Response::file(__DIR__ . '/../tests/bootstrap.php', ['Content-Disposition' => 'attachment']),
+            200,
+            [['Content-Disposition', 'attachment']],
+            realpath(__DIR__ . '/bootstrap.php'),
+            Native::BODY_FILE,
+        ];
+        yield 'empty stream' => [(function () { yield from []; })(), 200, [], ''];
+        yield 'response with an empty list' => [new Response([], 204), 204, [], ''];
+    }
+
+    /**
+     * @dataProvider streamed
+     * @param list<string> $pieces
+     */
+    public function testEachElementIsOneChunk(mixed $returned, int $status, array $pieces): void
+    {
+        $this->server->request(['call' => 6]);
+        $received = $this->serve(fn (Request $request) => $returned);
+
+        $first = array_shift($received);
+        self::assertSame(['reply', 6, true, $status], [$first->kind, $first->call, $first->more, $first->number]);
+        $last = array_pop($received);
+        self::assertEquals(new Message('chunk', 6), $last);
+        foreach ($received as $chunk) {
+            self::assertSame(['chunk', 6, true], [$chunk->kind, $chunk->call, $chunk->more]);
+        }
+        self::assertSame($pieces, array_map(static fn (Message $m) => $m->body, [$first, ...$received]));
+    }
+
+    /** @return iterable<string, array<mixed>> */
+    public static function streamed(): iterable
+    {
+        $generator = static function (): \Generator {
+            yield 'a';
+            yield '';
+            yield 5;
+            yield new Text('x');
+        };
+        yield 'generator' => [$generator(), 200, ['a', '5', 'x']];
+        yield 'iterator' => [new \ArrayIterator(['a', 'b']), 200, ['a', 'b']];
+        yield 'iterator of an aggregate' => [new \ArrayObject(['a', 'b']), 200, ['a', 'b']];
+        yield 'list in a response' => [new Response(['a', 'b'], 203), 203, ['a', 'b']];
+        yield 'the head first' => [new Response(['', 'b'], 203), 203, ['', 'b']];
+        yield 'events' => [Response::events([['id' => 1, 'data' => "x\ny"], 'z']), 200, ['', "id: 1\ndata: x\ndata: y\n\n", "data: z\n\n"]];
+    }
+
+    public function testEventsSendTheirHeadBeforeTheFirstEvent(): void
+    {
+        $this->server->request();
+        $seen = null;
+        $events = function () use (&$seen): \Generator {
+            $seen = $this->server->received();
+            yield 'late';
+        };
+        $this->serve(fn (Request $request) => Response::events($events()));
+
+        self::assertCount(1, $seen);
+        self::assertTrue($seen[0]->more);
+        self::assertSame(['text/event-stream'], $seen[0]->header('content-type'));
+        self::assertSame(['no-cache'], $seen[0]->header('cache-control'));
+    }
+
+    /** @dataProvider unusable */
+    public function testWhatCannotBeAReplyIsAnError(mixed $returned, string $class, string $message): void
+    {
+        $this->server->request(['call' => 1]);
+        $this->server->request(['call' => 2]);
+        $received = $this->serve(fn (Request $request) => $returned);
+
+        self::assertSame(['error', 'error'], array_column($received, 'kind'), 'and the worker goes on');
+        self::assertSame($class, $received[0]->error['class']);
+        self::assertStringContainsString($message, $received[0]->error['message']);
+    }
+
+    /** @return iterable<string, array<mixed>> */
+    public static function unusable(): iterable
+    {
+        yield 'nothing' => [null, \TypeError::class, 'returned null'];
+        yield 'number' => [5, \TypeError::class, 'returned int'];
+        yield 'object' => [new \stdClass(), \TypeError::class, 'returned stdClass'];
+        yield 'array that is no JSON' => [["\xff"], \JsonException::class, 'UTF-8'];
+        yield 'a piece that is no string' => [new \ArrayIterator([[]]), \TypeError::class, 'piece of a streamed body is of type array'];
+    }
+
+    public function testAnExceptionBecomesAnErrorAndTheWorkerGoesOn(): void
+    {
+        $this->server->request(['call' => 1]);
+        $this->server->request(['call' => 2]);
+        $line = __LINE__ + 3;
+        [$error, $reply] = $this->serve(function (Request $request): string {
+            if (Call::current()->id === 1) {
+                throw new \DomainException('no € left', 0, new \LogicException('because'));
+            }
+
+            return 'fine';
+        });
+
+        self::assertSame(['error', 1, 0, false], [$error->kind, $error->call, $error->flags, $error->more]);
+        self::assertSame(\DomainException::class, $error->error['class']);
+        self::assertSame('no € left', $error->error['message']);
+        self::assertSame([__FILE__, $line], [$error->error['file'], $error->error['line']]);
+        self::assertStringContainsString('#0 ', $error->error['trace']);
+        self::assertStringContainsString('caused by LogicException: because in ' . __FILE__, $error->error['trace']);
+        self::assertSame(['reply', 'fine'], [$reply->kind, $reply->body]);
+    }
+
+    public function testAGeneratorThatThrowsAtOnceGivesACleanError(): void
+    {
+        $this->server->request();
+        [$error] = $this->serve(fn (Request $request) => (function (): \Generator {
+            throw new \DomainException('early');
+            yield;
+        })());
+
+        self::assertSame(['error', 'early'], [$error->kind, $error->error['message']]);
+    }
+
+    public function testAGeneratorThatThrowsInTheMiddleEndsTheStreamWithAnError(): void
+    {
+        $this->server->request();
+        $received = $this->serve(fn (Request $request) => (function (): \Generator {
+            yield 'a';
+            throw new \DomainException('late');
+        })());
+
+        self::assertSame(['reply', 'error'], array_column($received, 'kind'));
+    }
+
+    public function testClientGoneIsThrownIntoTheGenerator(): void
+    {
+        $this->server->request(['call' => 3]);
+        $caught = null;
+        $cleaned = false;
+        $generator = function () use (&$caught, &$cleaned): \Generator {
+            try {
+                yield 'a';
+                $this->server->cancel(3);
+                yield 'nobody reads this';
+            } catch (ClientGone $gone) {
+                $caught = $gone;
+            } finally {
+                $cleaned = true;
+            }
+            yield 'nor this';
+        };
+        $received = $this->serve(fn (Request $request) => $generator());
+
+        self::assertInstanceOf(ClientGone::class, $caught);
+        self::assertTrue($cleaned);
+        self::assertSame(['a', ''], array_column($received, 'body'));
+        self::assertFalse(end($received)->more);
+    }
+
+    public function testClientGoneReachesTheGeneratorOfEvents(): void
+    {
+        $this->server->request(['call' => 3]);
+        $caught = false;
+        $generator = function () use (&$caught): \Generator {
+            try {
+                $this->server->cancel(3);
+                yield 'x';
+            } catch (ClientGone) {
+                $caught = true;
+            }
+        };
+        $received = $this->serve(fn (Request $request) => Response::events($generator()));
+
+        self::assertTrue($caught);
+        self::assertSame(['reply', 'chunk'], array_column($received, 'kind'));
+        self::assertFalse($received[1]->more);
+    }
+
+    public function testAGeneratorNeedNotCatchClientGone(): void
+    {
+        $this->server->request(['call' => 1]);
+        $generator = function (): \Generator {
+            yield 'a';
+            $this->server->cancel(1);
+            $this->server->request(['call' => 2]);
+            yield 'b';
+        };
+        $received = $this->serve(fn (Request $request) => Call::current()->id === 1 ? $generator() : 'next');
+
+        self::assertSame(['reply', 'chunk', 'reply'], array_column($received, 'kind'));
+        self::assertSame('next', $received[2]->body);
+    }
+
+    public function testWhatAGeneratorThrowsUponClientGoneIsReported(): void
+    {
+        $this->server->request();
+        $generator = function (): \Generator {
+            try {
+                yield 'a';
+                $this->server->cancel(1);
+                yield 'b';
+            } catch (ClientGone) {
+                throw new \DomainException('clean-up failed');
+            }
+        };
+        $received = $this->serve(fn (Request $request) => $generator());
+
+        self::assertSame('clean-up failed', $received[1]->error['message']);
+    }
+
+    public function testACancelOfAnotherCallIsIgnored(): void
+    {
+        $this->server->request(['call' => 2]);
+        $this->server->cancel(1);
+        $received = $this->serve(fn (Request $request) => new \ArrayIterator(['a', 'b']));
+
+        self::assertSame(['a', 'b', ''], array_column($received, 'body'));
+    }
+
+    public function testAStopThatComesInACallEndsTheWorkerAfterIt(): void
+    {
+        $this->server->request(['call' => 1]);
+        $received = $this->serve(function (Request $request): string {
+            $this->server->ping(9);
+            $this->server->stop();
+
+            return Call::current()->clientConnected() ? 'connected' : 'gone';
+        });
+
+        self::assertSame(['pong', 'reply'], array_column($received, 'kind'));
+        self::assertSame('connected', $received[1]->body);
+    }
+
+    public function testClientConnected(): void
+    {
+        $this->server->request(['call' => 1]);
+        $answers = [];
+        $this->serve(function (Request $request) use (&$answers): string {
+            $call = Call::current();
+            $answers[] = $call->clientConnected();
+            $this->server->cancel(1);
+            $answers[] = $call->clientConnected();
+            $answers[] = $call->clientConnected();
+
+            return '';
+        });
+
+        self::assertSame([true, false, false], $answers);
+    }
+
+    public function testACallKnowsItsTimes(): void
+    {
+        $this->server->request(['started' => 1_795_297_449_123_456, 'left' => 30_000]);
+        $this->server->request(['left' => null]);
+        $this->server->request(['left' => 0]);
+        $left = [];
+        $started = [];
+        $this->serve(function (Request $request) use (&$left, &$started): string {
+            $left[] = Call::current()->timeLeft();
+            $started[] = Call::current()->startedAt;
+
+            return '';
+        });
+
+        self::assertSame(1_795_297_449.123456, $started[0]);
+        self::assertGreaterThan(20.0, $left[0]);
+        self::assertLessThanOrEqual(30.0, $left[0]);
+        self::assertNull($left[1]);
+        self::assertSame(0.0, $left[2]);
+    }
+
+    public function testExtend(): void
+    {
+        $this->server->request(['left' => 10]);
+        [$extend] = $this->serve(function (Request $request) use (&$left): string {
+            Call::current()->extend(61.5);
+            $left = Call::current()->timeLeft();
+
+            return '';
+        });
+
+        self::assertEquals(new Message('extend', 1, number: 61_500), $extend);
+        self::assertGreaterThan(50.0, $left);
+    }
+
+    /** @dataProvider senseless */
+    public function testExtendRefusesATimeThatMakesNoSense(float $seconds): void
+    {
+        $this->server->request();
+        [$error] = $this->serve(function (Request $request) use ($seconds): string {
+            Call::current()->extend($seconds);
+
+            return '';
+        });
+
+        self::assertStringContainsString('cannot be extended', $error->error['message']);
+    }
+
+    /** @return iterable<array{float}> */
+    public static function senseless(): iterable
+    {
+        return [[0.0], [-1.0], [NAN], [INF], [5e9]];
+    }
+
+    public function testEarlyHintsComeBeforeTheReplyOnly(): void
+    {
+        $this->server->request();
+        [$hints, $head, $error] = $this->serve(function (Request $request): \Generator {
+            Call::current()->earlyHints('</a.css>; rel=preload', '</b.js>; rel=preload');
+            Call::current()->earlyHints();
+            yield 'a';
+            Call::current()->earlyHints('</late.css>; rel=preload');
+        });
+
+        self::assertSame(['informational', 103, true], [$hints->kind, $hints->number, $hints->more]);
+        self::assertSame(['</a.css>; rel=preload', '</b.js>; rel=preload'], $hints->header('link'));
+        self::assertSame('reply', $head->kind);
+        self::assertStringContainsString('Early hints come before', $error->error['message']);
+    }
+
+    public function testDeferredWorkRunsAfterTheReply(): void
+    {
+        $this->server->request();
+        $seen = null;
+        $order = [];
+        $received = $this->serve(function (Request $request) use (&$seen, &$order): string {
+            Call::current()->defer(function () use (&$seen, &$order): void {
+                $seen = $this->server->received();
+                $order[] = 'first';
+                Call::current()->defer(function () use (&$order): void {
+                    $order[] = 'third';
+                });
+                throw new \DomainException('not the client\'s business');
+            });
+            Call::current()->defer(function () use (&$order): void {
+                $order[] = 'second';
+            });
+
+            return 'done';
+        });
+
+        self::assertEquals([new Message('reply', 1, Native::BUSY, number: 200, body: 'done')], $seen);
+        self::assertSame(['first', 'second', 'third'], $order);
+        self::assertEquals([new Message('free', 1)], $received);
+        self::assertStringContainsString('deferred work of GET / failed: DomainException: not the client', $this->log());
+    }
+
+    public function testAStreamSaysInItsLastChunkThatTheWorkerIsBusy(): void
+    {
+        $this->server->request();
+        $received = $this->serve(function (Request $request): \Generator {
+            yield 'a';
+            Call::current()->defer(static fn () => null);
+        });
+
+        self::assertSame(['reply', 'chunk', 'free'], array_column($received, 'kind'));
+        self::assertSame([0, Native::BUSY, 0], array_column($received, 'flags'));
+    }
+
+    public function testDeferredWorkOfAFailedCallRunsToo(): void
+    {
+        $this->server->request();
+        $received = $this->serve(function (Request $request): string {
+            Call::current()->defer(static fn () => null);
+            throw new \DomainException('x');
+        });
+
+        self::assertSame(['error', 'free'], array_column($received, 'kind'));
+        self::assertSame(Native::BUSY, $received[0]->flags);
+    }
+
+    public function testNoCallIsCurrentOutsideOfOne(): void
+    {
+        $this->server->request();
+        $this->serve(fn (Request $request) => '');
+
+        $this->expectException(NotAWorker::class);
+        Call::current();
+    }
+
+    public function testWhatIsEchoedGoesToTheLogInWholeLines(): void
+    {
+        $this->server->request(['call' => 1]);
+        $this->server->request(['call' => 2]);
+        $received = $this->serve(function (Request $request): string {
+            if (Call::current()->id === 1) {
+                echo 'one';
+                ob_start();
+                echo ' two';
+
+                return 'a';
+            }
+            echo "three\n";
+
+            return 'b';
+        });
+
+        self::assertSame(['a', 'b'], array_column($received, 'body'));
+        self::assertSame("one two\nthree\n", $this->log());
+    }
+
+    public function testOutputSurvivesAnApplicationThatClosesAllBuffers(): void
+    {
+        $level = ob_get_level();
+        $this->server->request(['call' => 1]);
+        $this->server->request(['call' => 2]);
+        $this->serve(function (Request $request) use ($level): string {
+            echo 'call ' . Call::current()->id;
+            while (ob_get_level() > $level) {
+                ob_end_flush();
+            }
+            // Left open, and at the level where ours was.
+            ob_start();
+
+            return '';
+        });
+
+        self::assertSame("call 1\ncall 2\n", $this->log());
+        self::assertSame($level, ob_get_level());
+    }
+
+    public function testOutputDoesNotPileUp(): void
+    {
+        $this->server->request();
+        $memory = 0;
+        $this->serve(function (Request $request) use (&$memory): string {
+            $line = str_repeat('x', 1023) . "\n";
+            for ($i = 0; $i < 32 * 1024; $i++) {
+                echo $line;
+            }
+            $memory = memory_get_usage();
+
+            return '';
+        });
+
+        self::assertLessThan(memory_get_usage() + 16 * 1024 * 1024, $memory);
+        self::assertSame(32 * 1024 * 1024, strlen($this->log()));
+    }
+
+    public function testAnOwnLoopAnswersThroughTheCall(): void
+    {
+        foreach ([1, 2, 3, 4] as $call) {
+            $this->server->request(['call' => $call, 'uri' => "http://h/$call"]);
+        }
+        $loop = $this->loop();
+        $call = $loop->next()->call();
+        self::assertSame($call, Call::current());
+        $call->defer(static fn () => null);
+        $call->reply('first: ' . $call->request()->path);
+        self::assertSame($call->id, 1);
+
+        $loop->next()->call()->fail(new \DomainException('second'));
+        $loop->next()->call()->reply((function (): \Generator {
+            yield 'third';
+        })());
+        $loop->next()->call();
+        self::assertNull($loop->next());
+        $loop->stop();
+
+        $received = $this->server->received();
+        self::assertSame(['reply', 'free', 'error', 'reply', 'chunk', 'error'], array_column($received, 'kind'));
+        self::assertSame([1, 1, 2, 3, 3, 4], array_column($received, 'call'));
+        self::assertSame(Native::BUSY, $received[0]->flags);
+        self::assertStringContainsString('has no reply', $received[5]->error['message']);
+    }
+
+    public function testACallIsAnsweredOnce(): void
+    {
+        $this->server->request();
+        $loop = $this->loop();
+        $call = $loop->next()->call();
+        $call->reply('');
+        try {
+            $this->expectException(Exception::class);
+            $call->reply('again');
+        } finally {
+            $loop->stop();
+            self::assertCount(1, $this->server->received());
+        }
+    }
+
+    public function testAHandlerCannotReplyThroughItsCall(): void
+    {
+        $this->server->request();
+        [$error] = $this->serve(function (Request $request): string {
+            Call::current()->reply('x');
+
+            return 'y';
+        });
+
+        self::assertStringContainsString('a handler returns its reply', $error->error['message']);
+    }
+
+    public function testWhenTheServerIsGoneAWriteSaysSo(): void
+    {
+        $this->server->request();
+        $this->expectException(ConnectionLost::class);
+        $this->serve(function (Request $request): string {
+            $this->server->close();
+
+            return 'x';
+        });
+    }
+
+    public function testNothingOfACallIsKeptUntilTheNextOne(): void
+    {
+        $this->server->request(['call' => 1]);
+        $this->server->request(['call' => 2]);
+        $request = null;
+        $alive = null;
+        $this->serve(function (Request $given) use (&$request, &$alive): string {
+            $alive = $request?->get();
+            $request = \WeakReference::create($given);
+
+            return '';
+        });
+
+        self::assertNull($alive);
+        self::assertNull($request->get());
+    }
+
+    /**
+     * Answers all requests of the server.
+     *
+     * @return list<Message>
+     */
+    protected function serve(callable $handler): array
+    {
+        $loop = $this->loop();
+        try {
+            $loop->run(Handler::of($handler));
+        } finally {
+            $loop->stop();
+        }
+
+        return $this->server->received();
+    }
+
+    private function loop(): Loop
+    {
+        return new Loop(new UntilServed($this->transport, $this->server), new Output($this->log), new Messages([]));
+    }
+
+    private function log(): string
+    {
+        rewind($this->log);
+
+        return (string) stream_get_contents($this->log);
+    }
+}

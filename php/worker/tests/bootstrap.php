@@ -1,0 +1,24 @@
+<?php
+
+declare(strict_types=1);
+
+// With Composer its autoloader does all of this.
+if (is_file(__DIR__ . '/../vendor/autoload.php')) {
+    require __DIR__ . '/../vendor/autoload.php';
+
+    return;
+}
+
+require __DIR__ . '/../autoload.php';
+
+spl_autoload_register(static function (string $class): void {
+    if (str_starts_with($class, 'Pronghorn\\Tests\\')) {
+        require __DIR__ . '/' . strtr(substr($class, 16), '\\', '/') . '.php';
+    }
+});
+
+// Distributions put these below a folder of include_path.
+require_once 'Nyholm/Psr7/autoload.php';
+require_once 'GuzzleHttp/Psr7/autoload.php';
+require_once 'Slim/Psr7/autoload.php';
+require_once 'PhpParser/autoload.php';
