@@ -1,3 +1,41 @@
 //! Pools of workers: slots, queue, dispatcher, supervisor.
+//!
+//! A [`Pool`] takes calls and gives each to a free worker, or lets it wait. What a worker is and how it is reached is
+//! behind [`Transport`]; the relay (Goridge frames) is one. A supervisor keeps the slots filled.
+//!
+//! Two threads of work, which never wait for each other: the *data path* (calls, on the threads that serve requests) takes
+//! one short lock; the *control path* (processes, on the control thread) sends its steps there.
+//!
+//! Knows no HTTP: what a call says is its [`Payload`]'s business.
 
 #![forbid(unsafe_code)]
+// A new state must be thought about everywhere.
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
+
+mod boot;
+mod call;
+mod core;
+mod ladder;
+mod pool;
+mod queue;
+mod relay;
+pub mod settings;
+mod spool;
+mod stats;
+mod supervisor;
+mod timer;
+
+pub use boot::{BootCause, BootError, CommandLauncher, RelayAddress, RelayListener};
+pub use call::{
+    Answer, Body, CallError, Dispatch, Payload, Pending, Piece, Pieces, Refused, Reply, ReplyBody,
+    Stamps, Unencodable, WorkerFault,
+};
+pub use core::{SlotId, SlotState};
+pub use pool::{Options, Pool};
+pub use spool::{Spool, SpoolError, SpoolFile};
+pub use stats::Stats;
+pub use supervisor::Supervised;
+pub use timer::Timer;
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,7 @@
 mod credentials;
 mod process;
 mod reap;
+pub mod socket;
 mod spawner;
 
 pub use credentials::{Credentials, LookupError};

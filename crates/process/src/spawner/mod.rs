@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -16,8 +16,10 @@ use tokio::sync::oneshot;
 use crate::process::Process;
 use crate::{Credentials, reap};
 
-/// The descriptor on which a child finds its private socket, if it gets one.
-const SOCKET_FD: i32 = 3;
+/// The first descriptor behind the standard streams: what a child is handed beside them starts here.
+const FIRST_FD: i32 = 3;
+/// So many can be handed over; the server keeps these numbers for itself.
+const MOST_PASSED: i32 = 2;
 /// Spawns that may wait for the thread. Each takes about a millisecond; a pool boots a few workers at a time.
 const WAITING_SPAWNS: usize = 64;
 
@@ -39,8 +41,8 @@ pub struct Command {
     pub stdin: Stream,
     pub stdout: Stream,
     pub stderr: Stream,
-    /// Becomes descriptor 3 of the child.
-    pub socket: Option<OwnedFd>,
+    /// Become descriptors 3 and 4 of the child, in order.
+    pub passed: Vec<OwnedFd>,
 }
 
 /// A started child with the server's ends of its pipes.
@@ -88,7 +90,7 @@ struct Started {
 impl Spawner {
     /// Starts the thread.
     pub fn start() -> io::Result<Self> {
-        reserve_socket_fd()?;
+        reserve_passed()?;
         let (orders, inbox) = sync_channel::<Order>(WAITING_SPAWNS);
         thread::Builder::new()
             .name("spawner".into())
@@ -132,14 +134,21 @@ impl Spawner {
     }
 }
 
-/// The standard library reports a failed exec over a descriptor of its own in the child. If that were number 3, placing
-/// the socket there would overwrite it; so number 3 is taken here before it can be.
-fn reserve_socket_fd() -> io::Result<()> {
+/// The standard library reports a failed exec over a descriptor of its own in the child. If that had a number at which a
+/// passed one is placed, it would be overwritten; so these numbers are taken here before they can be.
+fn reserve_passed() -> io::Result<()> {
+    static RESERVED: std::sync::OnceLock<Vec<OwnedFd>> = std::sync::OnceLock::new();
+    if RESERVED.get().is_some() {
+        return Ok(());
+    }
     let null = std::fs::File::open("/dev/null")?;
-    let kept = rustix::io::fcntl_dupfd_cloexec(&null, SOCKET_FD)?;
-    // Any number from 3 up will do: either 3 was free and is now taken, or it was taken before. Kept for good.
-    static RESERVED: std::sync::OnceLock<OwnedFd> = std::sync::OnceLock::new();
-    RESERVED.get_or_init(|| kept);
+    let mut kept = Vec::new();
+    for number in FIRST_FD..FIRST_FD + MOST_PASSED {
+        // Either the number was free and is now taken, or it was taken before and this is some other one: both will do.
+        kept.push(rustix::io::fcntl_dupfd_cloexec(&null, number)?);
+    }
+    // Kept for good; a second thread that was as quick gives its own back.
+    _ = RESERVED.set(kept);
     Ok(())
 }
 
@@ -168,14 +177,8 @@ fn start(command: Command) -> Result<Started, SpawnError> {
         .stdout(stdio(command.stdout))
         .stderr(stdio(command.stderr));
     let parent = rustix::process::getpid();
-    let (credentials, socket) = (command.credentials, command.socket);
-    let in_child = move || {
-        prepare_child(
-            parent,
-            credentials.as_ref(),
-            socket.as_ref().map(AsFd::as_fd),
-        )
-    };
+    let (credentials, passed) = (command.credentials, command.passed);
+    let in_child = move || prepare_child(parent, credentials.as_ref(), &passed);
     #[expect(
         unsafe_code,
         reason = "std's only way to run code between fork and exec"
@@ -219,7 +222,7 @@ fn stdio(stream: Stream) -> Stdio {
 fn prepare_child(
     parent: Pid,
     credentials: Option<&Credentials>,
-    socket: Option<BorrowedFd<'_>>,
+    passed: &[OwnedFd],
 ) -> io::Result<()> {
     if let Some(user) = credentials {
         become_user(user)?;
@@ -231,11 +234,12 @@ fn prepare_child(
         // The server died in between, so the signal will never come.
         return Err(io::ErrorKind::BrokenPipe.into());
     }
-    let first_unknown = match socket {
-        Some(socket) => place_socket(socket).map(|()| SOCKET_FD + 1)?,
-        None => SOCKET_FD,
-    };
-    close_on_exec_from(first_unknown);
+    let mut place = FIRST_FD;
+    for descriptor in passed {
+        put_at(place, descriptor)?;
+        place += 1;
+    }
+    close_on_exec_from(place);
     Ok(())
 }
 
@@ -279,16 +283,12 @@ fn for_each_group(
     set(list.get(..count).unwrap_or_default())
 }
 
-fn place_socket(socket: BorrowedFd<'_>) -> io::Result<()> {
-    if socket.as_raw_fd() == SOCKET_FD {
-        rustix::io::fcntl_setfd(socket, rustix::io::FdFlags::empty())?;
-        return Ok(());
-    }
-    #[expect(unsafe_code, reason = "naming descriptor 3 by its number")]
-    // SAFETY: in the child nobody else owns descriptor 3: the parent keeps it reserved, and this is between fork and
-    // exec. `mem::forget` below keeps it open.
-    let mut place = unsafe { OwnedFd::from_raw_fd(SOCKET_FD) };
-    let placed = rustix::io::dup2(socket, &mut place);
+fn put_at(number: i32, descriptor: &OwnedFd) -> io::Result<()> {
+    #[expect(unsafe_code, reason = "naming a descriptor by its number")]
+    // SAFETY: in the child nobody else owns this number: the parent keeps it reserved, and this is between fork and exec.
+    // `mem::forget` below keeps it open.
+    let mut place = unsafe { OwnedFd::from_raw_fd(number) };
+    let placed = rustix::io::dup2(descriptor, &mut place);
     #[expect(
         clippy::mem_forget,
         reason = "the program that is about to start owns it"

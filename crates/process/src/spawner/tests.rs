@@ -1,5 +1,4 @@
 use std::io::Read;
-use std::os::unix::net::UnixStream;
 
 use super::*;
 use crate::{Exit, Signal};
@@ -14,7 +13,7 @@ fn shell(script: &str) -> Command {
         stdin: Stream::Null,
         stdout: Stream::Pipe,
         stderr: Stream::Null,
-        socket: None,
+        passed: Vec::new(),
     }
 }
 
@@ -46,14 +45,17 @@ async fn the_environment_is_what_was_given_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn descriptor_3_is_the_childs_end_of_the_socket() {
-    let (mut ours, theirs) = UnixStream::pair().unwrap();
-    let mut command = shell("echo over the socket >&3");
-    command.socket = Some(theirs.into());
+async fn what_is_passed_becomes_descriptors_3_and_4() {
+    let (mut ours, theirs) = std::io::pipe().unwrap();
+    let (back, mut there) = std::io::pipe().unwrap();
+    std::io::Write::write_all(&mut there, b"there and back").unwrap();
+    drop(there);
+    let mut command = shell("cat <&3 >&4");
+    command.passed = vec![back.into(), theirs.into()];
     assert_eq!(run(command).await.0, Exit::Code(0));
     let mut said = String::new();
     ours.read_to_string(&mut said).unwrap();
-    assert_eq!(said, "over the socket\n");
+    assert_eq!(said, "there and back");
 }
 
 #[tokio::test]

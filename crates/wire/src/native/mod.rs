@@ -135,6 +135,8 @@ pub enum Message {
     Chunk {
         /// The call it belongs to.
         call: u32,
+        /// What else it says, in the last chunk.
+        flags: ReplyFlags,
     },
     /// A 1xx reply before the real one.
     Informational {
@@ -239,7 +241,10 @@ pub fn decode(context: &Bytes) -> Result<Message, DecodeError> {
                 Message::Informational { call, head }
             }
         }
-        KIND_CHUNK => Message::Chunk { call },
+        KIND_CHUNK => Message::Chunk {
+            call,
+            flags: ReplyFlags::from_byte(flags),
+        },
         KIND_ERROR => Message::Error {
             call,
             flags: ReplyFlags::from_byte(flags),

@@ -173,7 +173,7 @@ fn replies_are_read_as_the_vectors_say() {
                 head: head(),
             },
             "informational" => Message::Informational { call, head: head() },
-            "chunk" => Message::Chunk { call },
+            "chunk" => Message::Chunk { call, flags },
             "extend" => Message::Extend {
                 call,
                 left_ms: number(of("left")),

@@ -1,3 +1,0 @@
-//! Arguments, subcommands, printing, exit codes.
-
-#![forbid(unsafe_code)]

@@ -1,0 +1,133 @@
+//! Why a worker did not come up, told to the one who has to mend it.
+
+use std::error::Error;
+use std::fmt;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pronghorn_process::{Exit, SpawnError};
+
+/// A worker that was started, or was to be, and is not up.
+#[derive(Debug)]
+pub struct BootError {
+    pub pool: String,
+    /// As the operator wrote it.
+    pub command: String,
+    pub cwd: PathBuf,
+    pub user: Option<String>,
+    pub cause: BootCause,
+    /// What it printed on stdout and stderr until then.
+    pub transcript: String,
+}
+
+#[derive(Debug)]
+pub enum BootCause {
+    /// The operator's: wrong path, no permission.
+    Spawn(SpawnError),
+    /// The application's: it ran, said something and left.
+    Exited(Exit),
+    /// The application's: it runs and doesn't announce itself.
+    TimedOut(Duration),
+    /// It announced itself as something that this server can't talk to.
+    Protocol(String),
+    /// The server's: no descriptors, no memory.
+    System(std::io::Error),
+}
+
+impl fmt::Display for BootCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Spawn(error) => {
+                write!(f, "{error}")?;
+                error
+                    .source()
+                    .map_or(Ok(()), |source| write!(f, ": {source}"))
+            }
+            Self::Exited(exit) => write!(f, "worker ended before it was ready ({exit})"),
+            Self::TimedOut(after) => write!(f, "worker did not announce itself within {after:?}"),
+            Self::Protocol(what) => write!(f, "worker cannot be used: {what}"),
+            Self::System(error) => write!(f, "worker cannot be connected: {error}"),
+        }
+    }
+}
+
+impl fmt::Display for BootError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "pool `{}`: {}", self.pool, self.cause)
+    }
+}
+
+impl Error for BootError {}
+
+impl BootError {
+    /// The whole story: what, where, the evidence, the next step. Several lines, without an end of line.
+    pub fn report(&self) -> String {
+        let mut text = self.to_string();
+        _ = write!(
+            text,
+            "\n  command  {}   in {}",
+            self.command,
+            self.cwd.display()
+        ); // a String takes all
+        if let Some(user) = &self.user {
+            _ = write!(text, "   as {user}");
+        }
+        for (index, line) in self
+            .transcript
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .enumerate()
+        {
+            _ = write!(
+                text,
+                "\n  {:8} {line}",
+                if index == 0 { "it said" } else { "" }
+            );
+        }
+        if let Some(hint) = self.hint() {
+            _ = write!(text, "\nhint: {hint}");
+        }
+        text
+    }
+
+    /// The next step, where the evidence points to one.
+    fn hint(&self) -> Option<String> {
+        let said = |text: &str| self.transcript.contains(text);
+        let cwd = self.cwd.display();
+        Some(match &self.cause {
+            BootCause::Spawn(SpawnError::NotFound { program }) if is_php(program) => {
+                "PHP is not installed, or not in PATH: `apt install php-cli`, or write its path into `server.command`".into()
+            }
+            BootCause::Spawn(SpawnError::NotFound { .. }) => {
+                format!("the first word of `server.command` is looked up in PATH; a path is taken from {cwd}")
+            }
+            BootCause::Spawn(SpawnError::NoFolder(_)) => "see `-w` and where the configuration file lies".into(),
+            BootCause::Exited(_) if said("Could not open input file") => {
+                format!("the script's path is taken from {cwd}")
+            }
+            BootCause::Exited(_) if said("vendor/autoload.php") => {
+                format!("the application's packages are not installed: run `composer install` in {cwd}")
+            }
+            BootCause::Exited(_) if said("Parse error") || said("syntax error") => {
+                "`php -l` checks a file; `pronghorn serve --dev` waits for a change and tries again".into()
+            }
+            BootCause::Exited(Exit::Code(0)) if self.transcript.trim().is_empty() => {
+                "the script ran to its end: a worker script waits for requests, with `Pronghorn\\serve(…)` for instance".into()
+            }
+            BootCause::TimedOut(_) => {
+                "a worker script announces itself when it calls `Pronghorn\\serve(…)` or a RoadRunner worker; a slow start \
+                 can be given more time with `pool.boot_timeout`"
+                    .into()
+            }
+            BootCause::Spawn(_) | BootCause::Exited(_) | BootCause::Protocol(_) | BootCause::System(_) => {
+                return None;
+            }
+        })
+    }
+}
+
+fn is_php(program: &str) -> bool {
+    let name = program.rsplit('/').next().unwrap_or(program);
+    name.starts_with("php")
+}

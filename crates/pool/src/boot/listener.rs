@@ -1,0 +1,195 @@
+//! The socket to which foreign workers connect when `server.relay` names one.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use pronghorn_process::Credentials;
+use pronghorn_process::socket::{BindError, bind_unix};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::JoinHandle;
+
+use crate::boot::handshake::{Refusal, shake_hands};
+use crate::relay::channel::Channel;
+
+/// Connections that have not said who they are; each worker needs one, once.
+const STRANGERS: usize = 128;
+/// A worker answers at once; whoever doesn't is none.
+const SHAKE_HANDS: Duration = Duration::from_secs(10);
+
+/// Where `server.relay` says that workers connect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RelayAddress {
+    Unix(PathBuf),
+    Tcp(SocketAddr),
+}
+
+/// Accepts workers and hands each connection to the boot that waits for its process.
+#[derive(Debug)]
+pub struct RelayListener {
+    guests: Arc<Mutex<Guests>>,
+    accepting: JoinHandle<()>,
+    path: Option<PathBuf>,
+}
+
+type Guest = (Channel, Vec<u8>);
+
+#[derive(Debug, Default)]
+struct Guests {
+    /// Boots that wait, by process.
+    awaited: HashMap<u32, oneshot::Sender<Guest>>,
+    /// Workers that were quicker than the boot that started them.
+    early: HashMap<u32, Guest>,
+}
+
+enum Listener {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+impl RelayListener {
+    /// Binds, and accepts on the runtime it is called on until it is dropped.
+    pub fn bind(address: &RelayAddress, owner: Option<&Credentials>) -> Result<Self, BindError> {
+        let (listener, path) = match address {
+            RelayAddress::Unix(path) => {
+                let listener = bind_unix(path, owner)?;
+                (
+                    UnixListener::from_std(listener).map(Listener::Unix),
+                    Some(path.clone()),
+                )
+            }
+            RelayAddress::Tcp(address) => {
+                let listener = std::net::TcpListener::bind(address)
+                    .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
+                    .map_err(|source| BindError::tcp(*address, source))?;
+                (TcpListener::from_std(listener).map(Listener::Tcp), None)
+            }
+        };
+        let listener = listener.map_err(BindError::Runtime)?;
+        let guests = Arc::new(Mutex::new(Guests::default()));
+        let accepting = tokio::runtime::Handle::current().spawn(accept(listener, guests.clone()));
+        Ok(Self {
+            guests,
+            accepting,
+            path,
+        })
+    }
+
+    /// The connection of a process that was just started. Cancel safe.
+    pub(crate) async fn wait_for(&self, pid: u32) -> Guest {
+        let receiver = {
+            let mut guests = lock(&self.guests);
+            if let Some(guest) = guests.early.remove(&pid) {
+                return guest;
+            }
+            let (sender, receiver) = oneshot::channel();
+            guests.awaited.retain(|_, sender| !sender.is_closed());
+            guests.awaited.insert(pid, sender);
+            receiver
+        };
+        match receiver.await {
+            Ok(guest) => guest,
+            // Only when the listener is dropped, and then the boot is too.
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for RelayListener {
+    fn drop(&mut self) {
+        self.accepting.abort();
+        if let Some(path) = &self.path {
+            _ = std::fs::remove_file(path); // somebody may have been quicker
+        }
+    }
+}
+
+fn lock(guests: &Mutex<Guests>) -> MutexGuard<'_, Guests> {
+    guests.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn accept(listener: Listener, guests: Arc<Mutex<Guests>>) {
+    let strangers = Arc::new(Semaphore::new(STRANGERS));
+    let mut tasks = tokio::task::JoinSet::new();
+    loop {
+        while tasks.try_join_next().is_some() {}
+        let accepted = match &listener {
+            Listener::Unix(listener) => listener
+                .accept()
+                .await
+                .map(|(stream, _)| Channel::Unix(stream)),
+            Listener::Tcp(listener) => listener.accept().await.and_then(|(stream, _)| {
+                stream.set_nodelay(true)?;
+                Ok(Channel::Tcp(stream))
+            }),
+        };
+        match accepted {
+            Ok(channel) => {
+                if let Ok(permit) = strangers.clone().try_acquire_owned() {
+                    let guests = guests.clone();
+                    tasks.spawn(async move {
+                        receive(channel, &guests).await;
+                        drop(permit);
+                    });
+                }
+            }
+            Err(error) => {
+                tracing::error!(target: "server", "relay socket: {error}");
+                // Out of descriptors, most likely: trying again at once would only spin.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn receive(mut channel: Channel, guests: &Mutex<Guests>) {
+    let answer = match tokio::time::timeout(SHAKE_HANDS, shake_hands(&mut channel, None)).await {
+        Ok(Ok(answer)) if !answer.native => answer,
+        Ok(Ok(_)) => {
+            tracing::warn!(target: "server", "relay socket: a worker speaks the native codec here, it belongs on descriptors 3 and 4");
+            return;
+        }
+        Ok(Err(Refusal::Protocol(what))) => {
+            tracing::warn!(target: "server", "relay socket: not a worker: {what}");
+            return;
+        }
+        Ok(Err(Refusal::Io(error))) => {
+            tracing::debug!(target: "server", "relay socket: {error}");
+            return;
+        }
+        Err(_) => return,
+    };
+    let guest = (channel, answer.leftover);
+    let mut all = lock(guests);
+    let guest = match all.awaited.remove(&answer.pid) {
+        Some(boot) => match boot.send(guest) {
+            Ok(()) => return,
+            Err(guest) => guest,
+        },
+        None => guest,
+    };
+    if all.early.len() < STRANGERS {
+        all.early.insert(answer.pid, guest);
+    }
+}
+
+/// For messages: what the operator wrote.
+impl std::fmt::Display for RelayAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix://{}", path.display()),
+            Self::Tcp(address) => write!(f, "tcp://{address}"),
+        }
+    }
+}
+
+/// `AddrInUse` is the commonest of these.
+impl From<io::Error> for crate::boot::BootCause {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}

@@ -1,0 +1,378 @@
+//! From a command to a worker that is up: process, handshake, transcript.
+
+use std::ffi::OsString;
+use std::future::{Future, pending};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pronghorn_process::{Command, Credentials, Exit, Process, Signal, Spawner, Stream};
+use pronghorn_wire::Codec;
+use tokio::net::unix::pipe;
+use tokio::runtime::Handle;
+
+use crate::core::SlotId;
+use crate::pool::{Report, Seat, Transport};
+use crate::relay::channel::{Channel, Detached};
+use crate::relay::inbox::Inbox;
+use crate::relay::{self, Dialect, Relay};
+use crate::settings::Fence;
+use crate::spool::Spool;
+use crate::supervisor::{Launched, Launcher, Watched};
+
+mod error;
+mod handshake;
+mod listener;
+mod output;
+
+pub use error::{BootCause, BootError};
+pub use listener::{RelayAddress, RelayListener};
+
+use handshake::{Announcement, Refusal};
+use output::{Output, Readers};
+
+/// Starts workers by a command.
+#[derive(Debug)]
+pub struct CommandLauncher {
+    pub pool: String,
+    pub spawner: Spawner,
+    /// As the operator wrote it, for messages.
+    pub command: String,
+    pub argv: Vec<OsString>,
+    pub env: Vec<(OsString, OsString)>,
+    /// Kept as it was written and resolved anew for each worker, so that a `current` link may move.
+    pub cwd: PathBuf,
+    /// Name and rights.
+    pub user: Option<(String, Credentials)>,
+    pub boot_timeout: Duration,
+    /// Where foreign workers connect, when not over their pipes.
+    pub listener: Option<Arc<RelayListener>>,
+    /// How calls to foreign workers are written.
+    pub foreign_codec: Codec,
+    pub fence: Fence,
+    pub stream_timeout: Duration,
+    pub spool: Arc<Spool>,
+    /// The threads that serve requests: each worker's connection lives on one of them.
+    pub homes: Vec<Handle>,
+}
+
+impl Launcher for CommandLauncher {
+    fn launch(
+        &self,
+        slot: SlotId,
+    ) -> Pin<Box<dyn Future<Output = Result<Launched, BootError>> + Send + '_>> {
+        Box::pin(self.launch_worker(slot))
+    }
+}
+
+/// How much a worker can write before the server reads: a reply of 64 KB with its head goes out without waiting.
+const PIPE_SIZE: usize = 256 << 10;
+
+/// Two pipes for the native codec: the server's ends, then the worker's, to read from and to write to.
+///
+/// Pipes and not a socket: a call costs 4 to 7 µs of CPU over them and 6 to 11 over a socket pair, whose reader wakes the
+/// writer for nothing (`docs/decisions/0002-pipes.md`).
+fn private_pipes() -> std::io::Result<((OwnedFd, OwnedFd), Vec<OwnedFd>)> {
+    use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
+    let (their_read, our_write) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (our_read, their_write) = pipe_with(PipeFlags::CLOEXEC)?;
+    // Refused when a user has many pipes; then long replies take more turns.
+    _ = fcntl_setpipe_size(&our_read, PIPE_SIZE);
+    // The worker's ends stay blocking: `O_NONBLOCK` belongs to an end, not to the pipe.
+    for ours in [&our_read, &our_write] {
+        rustix::io::ioctl_fionbio(ours, true)?;
+    }
+    Ok(((our_read, our_write), vec![their_read, their_write]))
+}
+
+/// A worker's connection before it is handed to its home.
+struct Connection {
+    channel: Detached,
+    leftover: Vec<u8>,
+    dialect: Dialect,
+    codec: Codec,
+}
+
+impl CommandLauncher {
+    async fn launch_worker(&self, slot: SlotId) -> Result<Launched, BootError> {
+        let (ours, theirs) =
+            private_pipes().map_err(|error| self.failed(BootCause::System(error), None))?;
+        let child = self
+            .spawner
+            .spawn(self.command_line(theirs))
+            .await
+            .map_err(|error| self.failed(BootCause::Spawn(error), None))?;
+        let mut worker = RunningWorker {
+            output: Output::new(&self.pool, child.process.pid()),
+            process: child.process,
+            readers: Readers::default(),
+            exit: None,
+        };
+        let pipes = (child.stdin, child.stdout, child.stderr);
+        match self.connect(&mut worker, ours, pipes).await {
+            Ok(connection) => {
+                worker.output.up();
+                let home = self.homes[slot % self.homes.len()].clone();
+                let settings = relay::Settings {
+                    codec: connection.codec,
+                    stream_timeout: self.stream_timeout,
+                    spool: self.spool.clone(),
+                };
+                let connect = move |seat| start_relay(&home, connection, settings, seat);
+                Ok(Launched {
+                    process: Box::new(worker),
+                    connect: Box::new(connect),
+                })
+            }
+            Err(cause) => {
+                if worker.exit.is_none() {
+                    worker.process.kill_group();
+                }
+                worker.readers.finish().await;
+                Err(self.failed(cause, Some(&worker.output)))
+            }
+        }
+    }
+
+    fn command_line(&self, passed: Vec<OwnedFd>) -> Command {
+        let (program, args) = self
+            .argv
+            .split_first()
+            .map_or_else(Default::default, |(program, args)| {
+                (program.clone(), args.to_vec())
+            });
+        Command {
+            program,
+            args,
+            env: self.env.clone(),
+            cwd: self.cwd.clone(),
+            credentials: self
+                .user
+                .as_ref()
+                .map(|(_, credentials)| credentials.clone()),
+            // A foreign worker finds its relay on the pipes unless it is sent to a socket.
+            stdin: if self.listener.is_some() {
+                Stream::Null
+            } else {
+                Stream::Pipe
+            },
+            stdout: Stream::Pipe,
+            stderr: Stream::Pipe,
+            passed,
+        }
+    }
+
+    fn failed(&self, cause: BootCause, output: Option<&Output>) -> BootError {
+        BootError {
+            pool: self.pool.clone(),
+            command: self.command.clone(),
+            cwd: self.cwd.clone(),
+            user: self.user.as_ref().map(|(name, _)| name.clone()),
+            cause,
+            transcript: output.map(Output::transcript).unwrap_or_default(),
+        }
+    }
+
+    /// Offers every way at once; the one that is answered first is taken.
+    async fn connect(
+        &self,
+        worker: &mut RunningWorker,
+        (read, write): (OwnedFd, OwnedFd),
+        (stdin, stdout, stderr): (Option<OwnedFd>, Option<OwnedFd>, Option<OwnedFd>),
+    ) -> Result<Connection, BootCause> {
+        let system = BootCause::System;
+        let mut private = Channel::attach(Detached::Pipes { read, write }).map_err(system)?;
+        let pid = worker.process.pid();
+        let output = worker.output.clone();
+        if let Some(stderr) = stderr {
+            worker
+                .readers
+                .read(stderr, output.clone())
+                .map_err(system)?;
+        }
+        let (mut stdin, mut stdout) = match (stdin, stdout) {
+            (Some(stdin), Some(stdout)) => (
+                Some(pipe::Sender::from_owned_fd(stdin).map_err(system)?),
+                Some(pipe::Receiver::from_owned_fd(stdout).map_err(system)?),
+            ),
+            (_, stdout) => {
+                if let Some(stdout) = stdout {
+                    worker
+                        .readers
+                        .read(stdout, output.clone())
+                        .map_err(system)?;
+                }
+                (None, None)
+            }
+        };
+        let over_pipes = async {
+            match (&mut stdin, &mut stdout) {
+                (Some(stdin), Some(stdout)) => {
+                    // A worker that reads nothing from its pipes may be ours, and a full pipe is no mistake of its.
+                    _ = handshake::say_pid(stdin).await;
+                    answered(handshake::listen(stdout, Some(&output)).await).await
+                }
+                _ => pending().await,
+            }
+        };
+        let over_listener = async {
+            match &self.listener {
+                Some(listener) => listener.wait_for(pid).await,
+                None => pending().await,
+            }
+        };
+        let over_private =
+            async { answered(handshake::shake_hands(&mut private, None).await).await };
+
+        enum Way {
+            Private(Announcement),
+            Pipes(Announcement),
+            Listener(Channel, Vec<u8>),
+        }
+        let way = tokio::select! {
+            biased;
+            answer = over_private => Way::Private(answer?),
+            (channel, leftover) = over_listener => Way::Listener(channel, leftover),
+            answer = over_pipes => Way::Pipes(answer?),
+            exit = wait_for_exit(&mut worker.process) => {
+                worker.exit = Some(exit);
+                if let Some(stdout) = stdout {
+                    worker.readers.go_on(stdout, Vec::new(), worker.output.clone());
+                }
+                return Err(BootCause::Exited(exit));
+            }
+            () = tokio::time::sleep(self.boot_timeout) => {
+                return Err(BootCause::TimedOut(self.boot_timeout));
+            }
+        };
+        let foreign = |channel: Channel, leftover, prints| {
+            Ok(Connection {
+                channel: channel.detach().map_err(system)?,
+                leftover,
+                dialect: Dialect::foreign(self.fence, prints),
+                codec: self.foreign_codec,
+            })
+        };
+        match way {
+            Way::Private(answer) => {
+                if !answer.native {
+                    return Err(BootCause::Protocol(
+                        "only the native codec is spoken on descriptors 3 and 4".into(),
+                    ));
+                }
+                if let Some(stdout) = stdout {
+                    worker
+                        .readers
+                        .go_on(stdout, Vec::new(), worker.output.clone());
+                }
+                Ok(Connection {
+                    channel: private.detach().map_err(system)?,
+                    leftover: answer.leftover,
+                    dialect: Dialect::Native,
+                    codec: Codec::Native,
+                })
+            }
+            Way::Pipes(answer) => {
+                if answer.native {
+                    return Err(BootCause::Protocol(
+                        "the native codec is spoken on descriptors 3 and 4, not on stdin and stdout".into(),
+                    ));
+                }
+                let (Some(write), Some(read)) = (stdin, stdout) else {
+                    unreachable!("the answer came over these pipes");
+                };
+                foreign(Channel::Pipes { read, write }, answer.leftover, true)
+            }
+            Way::Listener(channel, leftover) => foreign(channel, leftover, false),
+        }
+    }
+}
+
+/// An answer that decides. A way that is closed decides nothing: the process may answer elsewhere, or its exit tells more.
+async fn answered(answer: Result<Announcement, Refusal>) -> Result<Announcement, BootCause> {
+    match answer {
+        Ok(announcement) => Ok(announcement),
+        Err(Refusal::Protocol(what)) => Err(BootCause::Protocol(what)),
+        Err(Refusal::Io(_)) => pending().await,
+    }
+}
+
+async fn wait_for_exit(process: &mut Process) -> Exit {
+    match process.wait().await {
+        Ok(exit) => exit,
+        // The kernel has lost it, which can't happen; there is no process to wait for.
+        Err(error) => {
+            tracing::error!(target: "server", pid = process.pid(), "cannot wait for a worker: {error}");
+            Exit::Code(-1)
+        }
+    }
+}
+
+fn start_relay(
+    home: &Handle,
+    connection: Connection,
+    settings: relay::Settings,
+    seat: Seat,
+) -> Arc<dyn Transport> {
+    let inbox = Arc::new(Inbox::default());
+    let transport: Arc<dyn Transport> = inbox.clone();
+    // Owned by the worker's keeper: it waits until the seat is left.
+    home.spawn(async move {
+        match Channel::attach(connection.channel) {
+            Ok(channel) => {
+                let Connection {
+                    leftover, dialect, ..
+                } = connection;
+                Relay::new(channel, &leftover, dialect, settings, seat, inbox)
+                    .run()
+                    .await;
+            }
+            Err(error) => {
+                seat.report(Report::Garbage {
+                    what: format!("nothing: its connection can't be watched ({error})"),
+                });
+                std::future::poll_fn(|cx| inbox.poll_ended(cx)).await;
+                seat.leave();
+            }
+        }
+    });
+    transport
+}
+
+/// A worker's process with its output.
+struct RunningWorker {
+    process: Process,
+    output: Output,
+    readers: Readers,
+    exit: Option<Exit>,
+}
+
+impl Watched for RunningWorker {
+    fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    fn wait(&mut self) -> Pin<Box<dyn Future<Output = Exit> + Send + '_>> {
+        Box::pin(async {
+            let exit = match self.exit {
+                Some(exit) => exit,
+                None => *self.exit.insert(wait_for_exit(&mut self.process).await),
+            };
+            self.readers.finish().await;
+            exit
+        })
+    }
+
+    fn signal(&self, signal: Signal) {
+        match signal {
+            Signal::Terminate => self.process.signal(signal),
+            Signal::Kill => self.process.kill_group(),
+        }
+    }
+
+    fn last_words(&self) -> Vec<String> {
+        self.output.last_words()
+    }
+}

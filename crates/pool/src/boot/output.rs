@@ -1,0 +1,143 @@
+//! What a worker prints: the boot transcript first, then log records, line by line, and its last words.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::task::JoinSet;
+
+/// As much of what is printed before a worker is up is kept; PHP's longest traces fit.
+const TRANSCRIPT: usize = 64 << 10;
+/// A longer line becomes several records.
+const LONGEST_LINE: usize = 64 << 10;
+/// Lines that a crash report shows.
+const LAST_WORDS: usize = 20;
+/// How long the output of a process is waited for after its end. All it wrote is there already; whatever else holds the
+/// pipe open may write on, and nobody listens.
+const AFTER_THE_END: Duration = Duration::from_millis(100);
+
+/// The output of one worker. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Output {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    pool: String,
+    pid: u32,
+    /// `None` once the worker is up.
+    transcript: Option<String>,
+    last_words: VecDeque<String>,
+}
+
+impl Output {
+    pub(crate) fn new(pool: &str, pid: u32) -> Self {
+        let state = State {
+            pool: pool.to_owned(),
+            pid,
+            transcript: Some(String::new()),
+            last_words: VecDeque::with_capacity(LAST_WORDS),
+        };
+        Self {
+            state: Arc::new(Mutex::new(state)),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn line(&self, line: &str) {
+        let mut state = self.lock();
+        if let Some(transcript) = &mut state.transcript {
+            if transcript.len() < TRANSCRIPT {
+                transcript.push_str(line);
+                transcript.push('\n');
+            }
+            return;
+        }
+        if state.last_words.len() == LAST_WORDS {
+            state.last_words.pop_front();
+        }
+        state.last_words.push_back(line.to_owned());
+        state.log(line);
+    }
+
+    /// The worker is up: what it printed on its way becomes log records, and what follows too.
+    pub(crate) fn up(&self) {
+        let mut state = self.lock();
+        if let Some(transcript) = state.transcript.take() {
+            for line in transcript.lines() {
+                state.log(line);
+            }
+        }
+    }
+
+    pub(crate) fn transcript(&self) -> String {
+        self.lock().transcript.clone().unwrap_or_default()
+    }
+
+    pub(crate) fn last_words(&self) -> Vec<String> {
+        self.lock().last_words.iter().cloned().collect()
+    }
+}
+
+impl State {
+    /// Octane reads these records: `logger` server, level info, the line alone as message.
+    fn log(&self, line: &str) {
+        tracing::info!(target: "server", pool = self.pool, pid = self.pid, "{line}");
+    }
+}
+
+/// The tasks that read a worker's pipes.
+#[derive(Debug, Default)]
+pub(crate) struct Readers {
+    tasks: JoinSet<()>,
+}
+
+impl Readers {
+    pub(crate) fn read(&mut self, pipe: OwnedFd, output: Output) -> std::io::Result<()> {
+        let pipe = pipe::Receiver::from_owned_fd(pipe)?;
+        self.tasks.spawn(read_lines(pipe, Vec::new(), output));
+        Ok(())
+    }
+
+    /// Goes on with a pipe that was read for other reasons before.
+    pub(crate) fn go_on(&mut self, pipe: pipe::Receiver, before: Vec<u8>, output: Output) {
+        self.tasks.spawn(read_lines(pipe, before, output));
+    }
+
+    /// After the end of the process: the rest of what it said.
+    pub(crate) async fn finish(&mut self) {
+        let all = async { while self.tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(AFTER_THE_END, all).await.is_err() {
+            self.tasks.shutdown().await;
+        }
+    }
+}
+
+async fn read_lines(mut pipe: pipe::Receiver, before: Vec<u8>, output: Output) {
+    let mut buffer = before;
+    loop {
+        while let Some(end) = memchr::memchr(b'\n', &buffer)
+            .or_else(|| (buffer.len() >= LONGEST_LINE).then_some(buffer.len() - 1))
+        {
+            let line: Vec<u8> = buffer.drain(..=end).collect();
+            output.line(String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']));
+        }
+        if buffer.is_empty() && buffer.capacity() > LONGEST_LINE {
+            buffer = Vec::new();
+        }
+        match pipe.read_buf(&mut buffer).await {
+            Ok(1..) => {}
+            Ok(0) | Err(_) => break,
+        }
+    }
+    if !buffer.is_empty() {
+        output.line(&String::from_utf8_lossy(&buffer));
+    }
+}

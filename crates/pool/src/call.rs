@@ -1,0 +1,350 @@
+//! A call on its way through a pool, and what becomes of it.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use pronghorn_process::Exit;
+use pronghorn_wire::native::Thrown;
+use pronghorn_wire::{Codec, ReplyHead};
+use thiserror::Error;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use crate::pool::Shared;
+use crate::spool::SpoolFile;
+
+/// What a call carries. Written for a worker when one takes it, in the codec that this worker speaks.
+pub trait Payload: Send + Sync + 'static {
+    /// Appends the context to `out` and says what body follows it.
+    ///
+    /// # Errors
+    ///
+    /// When this payload can't be written in this codec; the text goes to the client's answer and to the log.
+    fn encode(&self, codec: Codec, terms: Dispatch, out: &mut Vec<u8>)
+    -> Result<Body, Unencodable>;
+
+    /// Whether it may be given to a second worker after the first one died with it.
+    fn repeatable(&self) -> bool;
+
+    /// A short text for reports, `GET /path` for instance.
+    fn describe(&self) -> String;
+}
+
+/// What is only known when a call is handed to a worker.
+#[derive(Debug, Clone, Copy)]
+pub struct Dispatch {
+    /// The call's number at this worker.
+    pub number: u32,
+    /// Until its deadline, in milliseconds.
+    pub time_left_ms: Option<u32>,
+}
+
+/// What follows a call's context.
+#[derive(Debug, Default)]
+pub enum Body {
+    #[default]
+    Empty,
+    Bytes(Bytes),
+    /// The content of a file, for codecs that can't name one.
+    File(Arc<SpoolFile>),
+}
+
+impl Body {
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::Empty => 0,
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::File(file) => file.len(),
+        }
+    }
+}
+
+/// The codec cannot carry this payload.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct Unencodable(pub String);
+
+/// When each step of a call happened.
+#[derive(Debug, Clone, Copy)]
+pub struct Stamps {
+    /// The client's request was accepted.
+    pub accepted: Instant,
+    /// It entered the pool.
+    pub queued: Instant,
+    /// A worker was chosen.
+    pub dispatched: Option<Instant>,
+    /// The worker has it: over a relay, the frame was written.
+    pub claimed: Option<Instant>,
+    /// The first byte of the reply arrived.
+    pub first_byte: Option<Instant>,
+    /// The reply is complete.
+    pub complete: Option<Instant>,
+}
+
+impl Stamps {
+    pub(crate) fn new(accepted: Instant, queued: Instant) -> Self {
+        Self {
+            accepted,
+            queued,
+            dispatched: None,
+            claimed: None,
+            first_byte: None,
+            complete: None,
+        }
+    }
+}
+
+/// A call inside the pool. It ends in exactly one of [`Call::deliver`] and [`Call::fail`], or is dropped after its client
+/// has left.
+pub(crate) struct Call {
+    pub(crate) payload: Arc<dyn Payload>,
+    pub(crate) stamps: Stamps,
+    /// By when it must be done; set when it is dispatched.
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) priority: u8,
+    pub(crate) seq: u64,
+    /// How many workers had it before.
+    pub(crate) attempts: u8,
+    answer: oneshot::Sender<Delivery>,
+}
+
+/// What goes over a call's channel: its end, or a 1xx reply and the channel that goes on.
+enum Delivery {
+    Informational(ReplyHead, oneshot::Receiver<Self>),
+    End(Result<Reply, CallError>),
+}
+
+/// What comes back for a call.
+#[derive(Debug)]
+pub enum Answer {
+    /// A 1xx reply. The real one follows: ask again.
+    Informational(ReplyHead),
+    Reply(Reply),
+}
+
+/// A worker's reply.
+#[derive(Debug)]
+pub struct Reply {
+    /// Not yet checked.
+    pub head: ReplyHead,
+    pub body: ReplyBody,
+    pub stamps: Stamps,
+}
+
+/// What follows the head.
+#[derive(Debug)]
+pub enum ReplyBody {
+    Whole(Bytes),
+    /// The worker names a file for the server to send.
+    File(PathBuf),
+    /// It arrives in pieces; the length is known when the worker has already announced all of it.
+    Pieces {
+        pieces: Pieces,
+        len: Option<u64>,
+    },
+}
+
+/// The pieces of a body, as they come. Dropping it tells the worker that nobody reads.
+#[derive(Debug)]
+pub struct Pieces(pub(crate) mpsc::Receiver<Piece>);
+
+impl Pieces {
+    /// The next piece. `None` means that the reply broke off: no [`Piece::End`] was seen.
+    pub async fn next(&mut self) -> Option<Piece> {
+        self.0.recv().await
+    }
+
+    /// A further piece that is already there.
+    pub fn try_next(&mut self) -> Option<Piece> {
+        self.0.try_recv().ok()
+    }
+}
+
+/// A piece of a reply's body.
+#[derive(Debug)]
+pub enum Piece {
+    Bytes(Bytes),
+    /// The rest was put into a file because the client was slower than the worker.
+    Spooled(SpoolFile),
+    /// The body is complete.
+    End,
+}
+
+/// Why a call got no reply. Whose fault it is decides what the client sees (`http` maps it in one place).
+#[derive(Debug, Clone, Error)]
+pub enum CallError {
+    /// The load's: there was no place, or no worker in time. Nothing was done.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The request's: it can't be written for this worker. Nothing was done.
+    #[error("the request can't be passed on: {0}")]
+    Unencodable(#[from] Unencodable),
+    /// The application's: it took longer than it may.
+    #[error("the deadline passed")]
+    Deadline,
+    /// The worker's: it ended, or what it sent made no sense.
+    #[error(transparent)]
+    Worker(#[from] WorkerFault),
+    /// The application's: it threw and the SDK said what.
+    #[error("{} in {}:{}", .0.message, .0.file, .0.line)]
+    Thrown(Box<Thrown>),
+    /// The application's: a foreign worker reported an error as text.
+    #[error("the worker reported an error: {0}")]
+    Reported(String),
+}
+
+/// Why a call was never given to a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum Refused {
+    #[error("the queue is full")]
+    QueueFull,
+    #[error("no worker became free in time")]
+    WaitedTooLong,
+    #[error("no worker can be started")]
+    NoWorker,
+    #[error("the pool is stopping")]
+    Stopping,
+}
+
+/// What went wrong with the worker that had a call.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum WorkerFault {
+    #[error("the worker ended with {0}")]
+    Died(Exit),
+    #[error("the worker's answer makes no sense: {0}")]
+    Garbage(String),
+    /// Every worker that got it asked to be replaced instead of answering.
+    #[error("no worker would take it: {0} asked to be replaced")]
+    Unwilling(u8),
+}
+
+/// The caller's side of a call. Dropping it withdraws the call: it leaves the queue, or its worker learns that the client
+/// has left.
+pub struct Pending {
+    answer: oneshot::Receiver<Delivery>,
+    place: Option<Place>,
+}
+
+/// Where in a queue a call may wait.
+struct Place {
+    pool: Arc<Shared>,
+    priority: u8,
+    seq: u64,
+}
+
+/// Connects a call and its caller.
+pub(crate) fn call(
+    pool: Arc<Shared>,
+    payload: Arc<dyn Payload>,
+    stamps: Stamps,
+    priority: u8,
+    seq: u64,
+) -> (Call, Pending) {
+    let (sender, answer) = oneshot::channel();
+    let call = Call {
+        payload,
+        stamps,
+        deadline: None,
+        priority,
+        seq,
+        attempts: 0,
+        answer: sender,
+    };
+    (
+        call,
+        Pending {
+            answer,
+            place: Some(Place {
+                pool,
+                priority,
+                seq,
+            }),
+        },
+    )
+}
+
+impl Pending {
+    /// Waits for the next thing that comes back. Cancel safe. After [`Answer::Reply`] or an error nothing comes.
+    pub async fn answer(&mut self) -> Result<Answer, CallError> {
+        poll_fn(|cx| self.poll_answer(cx)).await
+    }
+
+    /// The same, for those who wait for something else as well.
+    pub fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answer, CallError>> {
+        match std::task::ready!(Pin::new(&mut self.answer).poll(cx)) {
+            Ok(Delivery::Informational(head, rest)) => {
+                self.answer = rest;
+                Poll::Ready(Ok(Answer::Informational(head)))
+            }
+            Ok(Delivery::End(end)) => {
+                self.place = None;
+                Poll::Ready(end.map(Answer::Reply))
+            }
+            // The pool's promise is that every call ends; one that is dropped without an answer is a bug in it.
+            Err(_) => {
+                debug_assert!(false, "a call was dropped without an answer");
+                self.place = None;
+                Poll::Ready(Err(Refused::Stopping.into()))
+            }
+        }
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if let Some(place) = self.place.take() {
+            self.answer.close();
+            place.pool.withdraw(place.priority, place.seq);
+        }
+    }
+}
+
+impl Call {
+    /// Passes a 1xx reply on.
+    pub(crate) fn inform(&mut self, head: ReplyHead) {
+        let (sender, rest) = oneshot::channel();
+        let before = std::mem::replace(&mut self.answer, sender);
+        // If the caller has left, `rest` is dropped here and the call looks withdrawn, as before.
+        _ = before.send(Delivery::Informational(head, rest));
+    }
+
+    /// Ends the call with a reply.
+    pub(crate) fn deliver(self, reply: Reply) {
+        // A caller that has left needs no answer.
+        _ = self.answer.send(Delivery::End(Ok(reply)));
+    }
+
+    /// Ends the call without one.
+    pub(crate) fn fail(self, error: impl Into<CallError>) {
+        _ = self.answer.send(Delivery::End(Err(error.into())));
+    }
+
+    /// Whether the caller has left.
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        self.answer.is_closed()
+    }
+
+    pub(crate) fn poll_withdrawn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.answer.poll_closed(cx)
+    }
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut call = f.debug_struct("Call");
+        call.field("seq", &self.seq)
+            .field("what", &self.payload.describe())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pending").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,284 @@
+//! The data path's state: who works, who is free, who waits. Pure: no task, no clock, no process.
+//!
+//! One [`Core`] lives behind the one short lock of a pool. Each method is one step; what has to be done outside of the lock
+//! comes back as a value.
+
+use tokio::time::Instant;
+
+use crate::call::Refused;
+use crate::queue::Queue;
+
+/// A worker's place in its pool: survives the process that fills it.
+pub type SlotId = usize;
+
+/// Where a slot stands, in the order of a normal life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SlotState {
+    Empty,
+    /// A process was started and has not announced itself.
+    Booting,
+    Ready,
+    Busy,
+    /// Gets no new call; the one under way may finish.
+    Draining,
+    /// Was asked to end.
+    Stopping,
+    /// Could not boot; a back-off runs.
+    Failed,
+}
+
+impl SlotState {
+    /// Every step a slot may take. Any other is a bug.
+    const fn may_become(self, next: Self) -> bool {
+        use SlotState::{Booting, Busy, Draining, Empty, Failed, Ready, Stopping};
+        match self {
+            Empty => matches!(next, Booting | Failed),
+            Booting => matches!(next, Ready | Busy | Failed | Empty),
+            // A worker can die at any time, hence Empty.
+            Ready => matches!(next, Busy | Stopping | Empty),
+            Busy => matches!(next, Ready | Busy | Draining | Stopping | Empty),
+            Draining => matches!(next, Stopping | Empty),
+            Stopping => matches!(next, Empty),
+            Failed => matches!(next, Booting | Empty),
+        }
+    }
+}
+
+/// Slots, queue and the order in which workers are chosen. `C` is a call, `T` is how a worker is reached.
+#[derive(Debug)]
+pub(crate) struct Core<C, T> {
+    slots: Vec<Slot<T>>,
+    /// Ready slots, the most recently used last: it is chosen first, its caches are warm.
+    idle: Vec<SlotId>,
+    queue: Queue<C>,
+    stopping: bool,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    state: SlotState,
+    worker: Option<T>,
+}
+
+/// What becomes of a new call.
+#[derive(Debug)]
+pub(crate) enum Admitted<C, T> {
+    Run(T, C),
+    Waits,
+    Refused(C, Refused),
+}
+
+/// What a worker does next.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Next<C> {
+    Run(C),
+    Wait,
+    /// Nothing more: ask the process to end.
+    Stop,
+}
+
+/// When and where a call waits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ticket {
+    pub(crate) priority: u8,
+    pub(crate) seq: u64,
+    pub(crate) until: Instant,
+}
+
+impl<C, T: Clone> Core<C, T> {
+    pub(crate) fn new(slots: usize, queue_limit: usize) -> Self {
+        let empty = || Slot {
+            state: SlotState::Empty,
+            worker: None,
+        };
+        Self {
+            slots: std::iter::repeat_with(empty).take(slots).collect(),
+            idle: Vec::with_capacity(slots),
+            queue: Queue::new(queue_limit),
+            stopping: false,
+        }
+    }
+
+    /// A new call: to a free worker, else into the queue.
+    pub(crate) fn admit(&mut self, call: C, ticket: Ticket) -> Admitted<C, T> {
+        if self.stopping {
+            return Admitted::Refused(call, Refused::Stopping);
+        }
+        if let Some(worker) = self.take_idle() {
+            return Admitted::Run(worker, call);
+        }
+        if self
+            .slots
+            .iter()
+            .all(|slot| matches!(slot.state, SlotState::Failed))
+        {
+            return Admitted::Refused(call, Refused::NoWorker);
+        }
+        match self
+            .queue
+            .push(ticket.priority, ticket.seq, ticket.until, call)
+        {
+            Ok(()) => Admitted::Waits,
+            Err(call) => Admitted::Refused(call, Refused::QueueFull),
+        }
+    }
+
+    fn take_idle(&mut self) -> Option<T> {
+        let id = self.idle.pop()?;
+        self.go(id, SlotState::Busy);
+        self.slots.get(id)?.worker.clone()
+    }
+
+    /// A worker has announced itself.
+    pub(crate) fn enter(&mut self, id: SlotId, worker: T, now: Instant) -> Freed<C> {
+        if let Some(slot) = self.slots.get_mut(id) {
+            slot.worker = Some(worker);
+        }
+        if self.stopping {
+            self.go(id, SlotState::Ready);
+            self.go(id, SlotState::Stopping);
+            return Freed {
+                late: Vec::new(),
+                next: Next::Stop,
+            };
+        }
+        self.next(id, now)
+    }
+
+    /// A worker has finished its call and asks what to do next.
+    pub(crate) fn freed(&mut self, id: SlotId, now: Instant) -> Freed<C> {
+        match self.state(id) {
+            SlotState::Draining => {
+                self.go(id, SlotState::Stopping);
+                Freed {
+                    late: Vec::new(),
+                    next: Next::Stop,
+                }
+            }
+            SlotState::Empty
+            | SlotState::Booting
+            | SlotState::Ready
+            | SlotState::Busy
+            | SlotState::Stopping
+            | SlotState::Failed => self.next(id, now),
+        }
+    }
+
+    /// The next waiting call for this worker; those whose wait is over are passed over and come back.
+    fn next(&mut self, id: SlotId, now: Instant) -> Freed<C> {
+        let mut late = Vec::new();
+        while let Some((until, call)) = self.queue.pop() {
+            if until > now {
+                self.go(id, SlotState::Busy);
+                return Freed {
+                    late,
+                    next: Next::Run(call),
+                };
+            }
+            late.push(call);
+        }
+        self.go(id, SlotState::Ready);
+        self.idle.push(id);
+        Freed {
+            late,
+            next: Next::Wait,
+        }
+    }
+
+    /// Gives a slot no further call. True when it is idle now and can be asked to end at once.
+    pub(crate) fn drain(&mut self, id: SlotId) -> Option<T> {
+        match self.state(id) {
+            SlotState::Ready => {
+                self.idle.retain(|idle| *idle != id);
+                self.go(id, SlotState::Stopping);
+                self.slots.get(id)?.worker.clone()
+            }
+            SlotState::Busy => {
+                self.go(id, SlotState::Draining);
+                None
+            }
+            SlotState::Empty
+            | SlotState::Booting
+            | SlotState::Draining
+            | SlotState::Stopping
+            | SlotState::Failed => None,
+        }
+    }
+
+    /// The process of a slot is gone.
+    pub(crate) fn vacate(&mut self, id: SlotId) {
+        self.idle.retain(|idle| *idle != id);
+        if let Some(slot) = self.slots.get_mut(id) {
+            slot.worker = None;
+        }
+        if self.state(id) != SlotState::Empty {
+            self.go(id, SlotState::Empty);
+        }
+    }
+
+    /// A process is being started for an empty or failed slot.
+    pub(crate) fn booting(&mut self, id: SlotId) {
+        self.go(id, SlotState::Booting);
+    }
+
+    /// It did not come up. When no slot is left that could take a call, those that wait come back.
+    pub(crate) fn failed(&mut self, id: SlotId) -> Vec<C> {
+        self.go(id, SlotState::Failed);
+        if self
+            .slots
+            .iter()
+            .all(|slot| slot.state == SlotState::Failed)
+        {
+            return self.queue.drain();
+        }
+        Vec::new()
+    }
+
+    /// The caller of a waiting call has left.
+    pub(crate) fn withdraw(&mut self, priority: u8, seq: u64) -> Option<C> {
+        self.queue.forget(priority, seq)
+    }
+
+    /// Calls whose wait is over, and when to look again.
+    pub(crate) fn expire(&mut self, now: Instant) -> (Vec<C>, Option<Instant>) {
+        (self.queue.expire(now), self.queue.next_expiry())
+    }
+
+    /// No further call. Those that wait come back; workers are drained one by one with [`drain`](Self::drain).
+    pub(crate) fn stop(&mut self) -> Vec<C> {
+        self.stopping = true;
+        self.queue.drain()
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(crate) fn state(&self, id: SlotId) -> SlotState {
+        self.slots
+            .get(id)
+            .map_or(SlotState::Empty, |slot| slot.state)
+    }
+
+    fn go(&mut self, id: SlotId, next: SlotState) {
+        let Some(slot) = self.slots.get_mut(id) else {
+            return;
+        };
+        debug_assert!(
+            slot.state.may_become(next),
+            "slot {id} went from {:?} to {next:?}",
+            slot.state
+        );
+        if !slot.state.may_become(next) {
+            tracing::error!(target: "pool", slot = id, from = ?slot.state, to = ?next, "illegal step of a slot");
+        }
+        slot.state = next;
+    }
+}
+
+/// A worker is free: what it does next, and the calls that were passed over because their wait is over.
+#[derive(Debug)]
+pub(crate) struct Freed<C> {
+    pub(crate) late: Vec<C>,
+    pub(crate) next: Next<C>,
+}

@@ -1,0 +1,109 @@
+//! What is done to a worker that should end and doesn't: one table, a row per reason.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use pronghorn_process::Signal;
+use tokio::time::{Instant, Sleep};
+
+/// Steps in order, each with the time since the one before.
+pub(crate) type Steps = &'static [(Duration, Signal)];
+
+const fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+/// Its call passed the deadline. php has no handler for SIGTERM, so it ends here; an application that has one gets the
+/// time to use it.
+pub(crate) const OVERDUE: Steps = &[
+    (Duration::ZERO, Signal::Terminate),
+    (seconds(5), Signal::Kill),
+];
+
+/// It was asked to end over its connection, or said that it will. RoadRunner gives it 10 s as well.
+pub(crate) const ASKED: Steps = &[(seconds(10), Signal::Terminate), (seconds(5), Signal::Kill)];
+
+/// It closed its connection: the end of a process that is ending closes it a moment before.
+pub(crate) const HUNG_UP: Steps = &[(seconds(1), Signal::Terminate), (seconds(2), Signal::Kill)];
+
+/// It sends what makes no sense: nothing it says can be believed.
+pub(crate) const GARBAGE: Steps = &[(Duration::ZERO, Signal::Kill)];
+
+/// How far up a worker is. Started for one reason it can be started again for a more urgent one.
+#[derive(Debug, Default)]
+pub(crate) struct Ladder {
+    left: Option<(Steps, Pin<Box<Sleep>>)>,
+}
+
+impl Ladder {
+    /// Begins, unless a step of a reason given before would come sooner.
+    pub(crate) fn start(&mut self, steps: Steps) {
+        let Some((wait, _)) = steps.first() else {
+            return;
+        };
+        let first = Instant::now() + *wait;
+        if self
+            .left
+            .as_ref()
+            .is_none_or(|(_, sleep)| sleep.deadline() > first)
+        {
+            self.left = Some((steps, Box::pin(tokio::time::sleep_until(first))));
+        }
+    }
+
+    /// Waits for the next step; for ever when there is none. Cancel safe.
+    pub(crate) async fn step(&mut self) -> Signal {
+        loop {
+            let Some((steps, sleep)) = &mut self.left else {
+                std::future::pending::<()>().await;
+                continue;
+            };
+            sleep.as_mut().await;
+            let Some(((_, signal), rest)) = steps.split_first() else {
+                self.left = None;
+                continue;
+            };
+            self.left = rest.first().map(|(wait, _)| {
+                (
+                    rest,
+                    Box::pin(tokio::time::sleep_until(Instant::now() + *wait)),
+                )
+            });
+            return *signal;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_steps_come_in_order_and_then_nothing() {
+        let start = Instant::now();
+        let mut ladder = Ladder::default();
+        ladder.start(ASKED);
+        assert_eq!(ladder.step().await, Signal::Terminate);
+        assert_eq!(start.elapsed(), seconds(10));
+        assert_eq!(ladder.step().await, Signal::Kill);
+        assert_eq!(start.elapsed(), seconds(15));
+        assert!(
+            tokio::time::timeout(seconds(1000), ladder.step())
+                .await
+                .is_err()
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_more_urgent_reason_comes_first_and_a_less_urgent_one_changes_nothing() {
+        let start = Instant::now();
+        let mut ladder = Ladder::default();
+        ladder.start(ASKED);
+        ladder.start(OVERDUE);
+        ladder.start(ASKED);
+        assert_eq!(ladder.step().await, Signal::Terminate);
+        assert_eq!(start.elapsed(), Duration::ZERO);
+        assert_eq!(ladder.step().await, Signal::Kill);
+        assert_eq!(start.elapsed(), seconds(5));
+    }
+}

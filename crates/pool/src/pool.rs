@@ -1,0 +1,418 @@
+//! A pool as its callers and its workers see it.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use pronghorn_process::Exit;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::call::{self, Call, Payload, Pending, Refused, Stamps, WorkerFault};
+use crate::core::{Admitted, Core, Freed, Next, SlotId, SlotState, Ticket};
+use crate::stats::Stats;
+
+/// How often a call is given to another worker because the one that got it asked to be replaced.
+const MOST_DECLINED: u8 = 3;
+/// The only priority there is until routes set others.
+const DEFAULT_PRIORITY: u8 = 10;
+/// Reports of one worker that its life has not read yet; it sends a handful in all.
+const REPORTS: usize = 16;
+
+/// What a pool needs to know to take calls.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// As routes and logs name it.
+    pub name: String,
+    pub slots: usize,
+    /// Calls that may wait.
+    pub queue_limit: usize,
+    /// How long they may.
+    pub queue_timeout: Duration,
+    /// How long a worker may take for one.
+    pub exec_ttl: Option<Duration>,
+}
+
+/// A set of workers behind one queue. Cheap to clone.
+#[derive(Clone)]
+pub struct Pool {
+    shared: Arc<Shared>,
+    _timekeeper: Arc<Timekeeper>,
+}
+
+/// The task that refuses calls whose wait is over; ends with the last handle to its pool.
+struct Timekeeper(JoinHandle<()>);
+
+impl Drop for Timekeeper {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+pub(crate) struct Shared {
+    options: Options,
+    /// Held for a few steps at a time; nothing blocks inside. Only threads that serve requests take it: a control thread
+    /// that lost its processor while it held the lock would stop all of them. It sends its steps to `home`.
+    core: Mutex<Guarded>,
+    seq: AtomicU64,
+    queue_has_calls: Notify,
+    home: Handle,
+    pub(crate) stats: Stats,
+}
+
+struct Guarded {
+    core: Core<Call, Arc<dyn Transport>>,
+    /// Whether the timekeeper will look without being told.
+    timekeeper_armed: bool,
+}
+
+/// How a worker is reached, by whatever means it is connected.
+pub(crate) trait Transport: Send + Sync {
+    /// A call for a worker that was free.
+    fn submit(&self, call: Call);
+
+    fn order(&self, order: Order);
+}
+
+/// What a transport is told beside calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Ask the process to end; it has no call and gets no more.
+    Stop,
+    /// The process has ended: settle what is left and leave the pool.
+    Ended(Exit),
+}
+
+/// What a transport tells the one that watches over its process.
+#[derive(Debug)]
+pub(crate) enum Report {
+    /// The call under way passed its deadline; its client was answered.
+    Overdue { what: String, ran: Duration },
+    /// The worker is done for good and was told, or announced it itself.
+    Leaving,
+    /// It sent something that makes no sense.
+    Garbage { what: String },
+    /// Its end of the connection is closed; it is about to end, or can't be reached any more.
+    HungUp { what: String },
+    /// It died with a call; what it was.
+    DiedWith {
+        what: String,
+        ran: Duration,
+        retried: bool,
+    },
+    /// The transport has left the pool.
+    Left,
+}
+
+impl Pool {
+    /// A pool without workers. Its steps run on `home`, the runtime of a thread that serves requests.
+    pub fn new(options: Options, home: &Handle) -> Self {
+        let core = Core::new(options.slots, options.queue_limit);
+        let shared = Arc::new(Shared {
+            core: Mutex::new(Guarded {
+                core,
+                timekeeper_armed: false,
+            }),
+            seq: AtomicU64::new(1),
+            queue_has_calls: Notify::new(),
+            home: home.clone(),
+            stats: Stats::default(),
+            options,
+        });
+        let timekeeper = Arc::new(Timekeeper(home.spawn(keep_time(shared.clone()))));
+        Self {
+            shared,
+            _timekeeper: timekeeper,
+        }
+    }
+
+    /// Hands a call in. `accepted` is when the client's request arrived.
+    pub fn call(&self, payload: Arc<dyn Payload>, accepted: Instant) -> Pending {
+        let seq = self.shared.seq.fetch_add(1, Ordering::Relaxed);
+        let stamps = Stamps::new(accepted, Instant::now());
+        let (call, pending) =
+            call::call(self.shared.clone(), payload, stamps, DEFAULT_PRIORITY, seq);
+        self.shared.admit(call);
+        pending
+    }
+
+    pub fn name(&self) -> &str {
+        &self.shared.options.name
+    }
+
+    pub fn stats(&self) -> &Stats {
+        &self.shared.stats
+    }
+
+    /// A worker's place, and where its reports arrive.
+    pub(crate) fn seat(&self, slot: SlotId) -> (Seat, mpsc::Receiver<Report>) {
+        let (reports, inbox) = mpsc::channel(REPORTS);
+        (
+            Seat {
+                shared: self.shared.clone(),
+                slot,
+                reports,
+            },
+            inbox,
+        )
+    }
+
+    /// Carries out a step on the pool's state, on a thread that may.
+    async fn apply<R: Send + 'static>(
+        &self,
+        step: impl FnOnce(&mut Core<Call, Arc<dyn Transport>>) -> R + Send + 'static,
+    ) -> R {
+        let (done, result) = oneshot::channel();
+        let shared = self.shared.clone();
+        self.shared.home.spawn(async move {
+            let result = step(&mut shared.lock().core);
+            _ = done.send(result); // whoever asked may have been cancelled
+        });
+        result
+            .await
+            .expect("the pool's home lives as long as its supervisor")
+    }
+
+    pub(crate) async fn booting(&self, slot: SlotId) {
+        self.apply(move |core| core.booting(slot)).await;
+    }
+
+    pub(crate) async fn failed(&self, slot: SlotId) {
+        for call in self.apply(move |core| core.failed(slot)).await {
+            self.shared.refuse(call, Refused::NoWorker);
+        }
+    }
+
+    /// Gives a worker no further call; when it is free now, it is asked to end.
+    pub(crate) async fn drain(&self, slot: SlotId) {
+        if let Some(worker) = self.apply(move |core| core.drain(slot)).await {
+            worker.order(Order::Stop);
+        }
+    }
+
+    /// Takes no further call and refuses those that wait.
+    pub(crate) async fn close(&self) {
+        for call in self.apply(Core::stop).await {
+            self.shared.refuse(call, Refused::Stopping);
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Guarded> {
+        // A panic under the lock is a bug in `core`, whose steps leave it whole; going on beats stopping the pool.
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn admit(&self, call: Call) {
+        let ticket = self.ticket(&call);
+        let mut guarded = self.lock();
+        let admitted = guarded.core.admit(call, ticket);
+        let wake = matches!(admitted, Admitted::Waits) && !guarded.timekeeper_armed;
+        guarded.timekeeper_armed |= wake;
+        self.stats.set_waiting(guarded.core.waiting());
+        drop(guarded);
+        if wake {
+            self.queue_has_calls.notify_one();
+        }
+        match admitted {
+            Admitted::Run(worker, call) => worker.submit(self.dispatched(call)),
+            Admitted::Waits => {}
+            Admitted::Refused(call, reason) => self.refuse(call, reason),
+        }
+    }
+
+    fn ticket(&self, call: &Call) -> Ticket {
+        let until = Instant::now() + self.options.queue_timeout;
+        Ticket {
+            priority: call.priority,
+            seq: call.seq,
+            until,
+        }
+    }
+
+    fn dispatched(&self, mut call: Call) -> Call {
+        let now = Instant::now();
+        call.stamps.dispatched = Some(now);
+        call.deadline = self.options.exec_ttl.map(|limit| now + limit);
+        self.stats.dispatched();
+        call
+    }
+
+    fn refuse(&self, call: Call, reason: Refused) {
+        if !call.is_withdrawn() {
+            self.stats.refused(reason);
+            call.fail(reason);
+        }
+    }
+
+    pub(crate) fn withdraw(&self, priority: u8, seq: u64) {
+        let mut guarded = self.lock();
+        let call = guarded.core.withdraw(priority, seq);
+        self.stats.set_waiting(guarded.core.waiting());
+        drop(guarded);
+        if call.is_some() {
+            self.stats.client_gone();
+        }
+    }
+
+    fn settle(&self, freed: Freed<Call>) -> Next<Call> {
+        for call in freed.late {
+            self.refuse(call, Refused::WaitedTooLong);
+        }
+        match freed.next {
+            Next::Run(call) => Next::Run(self.dispatched(call)),
+            Next::Wait => Next::Wait,
+            Next::Stop => Next::Stop,
+        }
+    }
+}
+
+/// Refuses calls whose wait is over. Sleeps until the first of them can be, so it costs a call nothing; a call that is
+/// queued while nobody waits wakes it once.
+async fn keep_time(pool: Arc<Shared>) {
+    loop {
+        pool.queue_has_calls.notified().await;
+        while let Some(next) = expire(&pool) {
+            tokio::time::sleep_until(next).await;
+        }
+    }
+}
+
+fn expire(pool: &Shared) -> Option<Instant> {
+    let mut guarded = pool.lock();
+    let (late, next) = guarded.core.expire(Instant::now());
+    guarded.timekeeper_armed = next.is_some();
+    pool.stats.set_waiting(guarded.core.waiting());
+    drop(guarded);
+    for call in late {
+        pool.refuse(call, Refused::WaitedTooLong);
+    }
+    next
+}
+
+/// A worker's place in its pool, held by its transport.
+pub(crate) struct Seat {
+    shared: Arc<Shared>,
+    slot: SlotId,
+    reports: mpsc::Sender<Report>,
+}
+
+impl Seat {
+    /// Takes the place: from now on calls come.
+    pub(crate) fn enter(&self, worker: Arc<dyn Transport>) -> Next<Call> {
+        let freed = self
+            .shared
+            .lock()
+            .core
+            .enter(self.slot, worker, Instant::now());
+        self.shared.settle(freed)
+    }
+
+    /// The call is done, or was given back. What next?
+    pub(crate) fn next(&self) -> Next<Call> {
+        let mut guarded = self.shared.lock();
+        let freed = guarded.core.freed(self.slot, Instant::now());
+        self.shared.stats.set_waiting(guarded.core.waiting());
+        drop(guarded);
+        self.shared.settle(freed)
+    }
+
+    /// The worker takes no further call, by its own wish.
+    pub(crate) fn close(&self) {
+        // Not idle: only a worker that has a call, or just finished one, says so.
+        let idle = self.shared.lock().core.drain(self.slot);
+        debug_assert!(
+            idle.is_none(),
+            "a worker that is free can't leave by itself"
+        );
+    }
+
+    /// The worker turned out to be unusable while it was free.
+    pub(crate) fn retire(&self) {
+        _ = self.shared.lock().core.drain(self.slot); // the one who would be asked to stop it is the caller
+    }
+
+    /// How long a worker may take for a call.
+    pub(crate) fn exec_ttl(&self) -> Option<Duration> {
+        self.shared.options.exec_ttl
+    }
+
+    /// The worker asked to be replaced instead of answering: another one gets the call.
+    pub(crate) fn decline(&self, mut call: Call) {
+        call.attempts += 1;
+        if call.attempts >= MOST_DECLINED {
+            let attempts = call.attempts;
+            call.fail(WorkerFault::Unwilling(attempts));
+        } else {
+            self.shared.admit(call);
+        }
+    }
+
+    /// The worker died, or is about to be killed, before any part of a reply was passed on. True when another worker
+    /// gets the call: once, and only one that may be repeated.
+    pub(crate) fn lose(&self, mut call: Call, fault: WorkerFault) -> bool {
+        let again = call.attempts == 0 && call.payload.repeatable() && !call.is_withdrawn();
+        if again {
+            call.attempts += 1;
+            self.shared.stats.retried();
+            self.shared.admit(call);
+        } else {
+            self.shared.stats.worker_fault();
+            call.fail(fault);
+        }
+        again
+    }
+
+    pub(crate) fn report(&self, report: Report) {
+        if let Err(lost) = self.reports.try_send(report) {
+            tracing::error!(target: "pool", slot = self.slot, report = ?lost, "report of a worker lost");
+        }
+    }
+
+    /// The process is gone and nothing is under way: the place is empty.
+    pub(crate) fn leave(self) {
+        self.shared.lock().core.vacate(self.slot);
+        self.report(Report::Left);
+    }
+
+    pub(crate) fn slot(&self) -> SlotId {
+        self.slot
+    }
+
+    pub(crate) fn pool(&self) -> &str {
+        &self.shared.options.name
+    }
+
+    pub(crate) fn stats(&self) -> &Stats {
+        &self.shared.stats
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("name", &self.shared.options.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Seat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seat")
+            .field("slot", &self.slot)
+            .finish_non_exhaustive()
+    }
+}
+
+/// For `workers` and tests: where each slot stands.
+impl Pool {
+    pub async fn states(&self) -> Vec<SlotState> {
+        let slots = self.shared.options.slots;
+        self.apply(move |core| (0..slots).map(|slot| core.state(slot)).collect())
+            .await
+    }
+}

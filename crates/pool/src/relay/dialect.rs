@@ -1,0 +1,338 @@
+//! The two kinds of worker behind a relay, and what their frames mean.
+
+use bytes::Bytes;
+use pronghorn_wire::frame::{Flags, Header, Stream, encode_plain};
+use pronghorn_wire::native::{self, Message};
+use pronghorn_wire::{Codec, DecodeError, ReplyHead, json, proto};
+use std::time::Duration;
+
+use crate::call::CallError;
+use crate::pool::{Report, Seat};
+use crate::relay::incoming::{Garbage, Incoming, Item};
+use crate::settings::Fence;
+
+/// What an official package sends when it wants to be replaced: as the answer to a call, that call was not handled.
+const REPLACE_ME: &[u8] = br#"{"stop":true}"#;
+
+/// How a worker talks.
+#[derive(Debug)]
+pub(crate) enum Dialect {
+    /// Our SDK: replies carry the number of their call.
+    Native,
+    /// The official packages: a reply answers whatever was asked last.
+    Foreign {
+        /// After each reply, while the worker is idle, it has to answer a control frame; a stray reply would come before
+        /// that answer and so can't be taken for the next call's.
+        fenced: bool,
+        may_fence: bool,
+        /// Output and frames share a pipe.
+        prints: bool,
+    },
+}
+
+/// A frame in answer to a call.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    Informational(ReplyHead),
+    Reply {
+        head: ReplyHead,
+        file: bool,
+        said: Said,
+    },
+    Chunk(Said),
+    Failed {
+        error: CallError,
+        said: Said,
+    },
+    Extend(Duration),
+    Free,
+    /// The call was not handled: the worker wants to be replaced.
+    Declined,
+    Nothing,
+}
+
+/// What a frame says beside its content.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Said {
+    /// More frames of this reply follow.
+    pub(crate) more: bool,
+    /// The worker wants to know whether anybody reads.
+    pub(crate) ping: bool,
+    /// The worker will say when it is free.
+    pub(crate) busy: bool,
+    /// The worker ends after this reply.
+    pub(crate) leaving: bool,
+}
+
+impl Said {
+    fn of(header: &Header) -> Self {
+        Self {
+            more: header.stream.has(Stream::MORE),
+            ping: header.stream.has(Stream::PING),
+            ..Self::default()
+        }
+    }
+
+    fn with(self, flags: native::ReplyFlags) -> Self {
+        Self {
+            busy: flags.busy,
+            leaving: flags.leaving,
+            ..self
+        }
+    }
+}
+
+impl Dialect {
+    pub(crate) fn foreign(fence: Fence, prints: bool) -> Self {
+        Self::Foreign {
+            fenced: fence == Fence::Always,
+            may_fence: fence != Fence::Never,
+            prints,
+        }
+    }
+
+    /// Reads a frame that came while call `number` is under way.
+    pub(crate) fn hear(
+        &self,
+        header: &Header,
+        context: &Bytes,
+        body: &Bytes,
+        number: u32,
+        streaming: bool,
+    ) -> Result<Heard, Garbage> {
+        match self {
+            Self::Native => hear_native(header, context, number, streaming),
+            Self::Foreign { .. } => hear_foreign(header, context, body, streaming),
+        }
+        .map_err(|error| Garbage(with_causes(&error)))
+    }
+
+    /// The frame that tells the worker that nobody reads its reply any more.
+    pub(crate) fn cancel(&self, out: &mut Vec<u8>, number: u32) {
+        match self {
+            Self::Native => {
+                let mut context = Vec::with_capacity(8);
+                native::encode_cancel(&mut context, number);
+                encode_context(out, &context);
+            }
+            Self::Foreign { .. } => encode_plain(out, Flags::NONE, Stream::STOP, b""),
+        }
+    }
+
+    /// Whether the worker may be told at any time; the official packages look only between two chunks of a stream, and
+    /// anywhere else take the frame for a call.
+    pub(crate) fn hears_cancel_before_its_reply(&self) -> bool {
+        matches!(self, Self::Native)
+    }
+
+    pub(crate) fn is_fenced(&self) -> bool {
+        matches!(self, Self::Foreign { fenced: true, .. })
+    }
+
+    /// A frame that nobody asked for, from a worker without a call.
+    pub(crate) fn stray(&mut self, item: Item, seat: &Seat) -> Result<(), Report> {
+        match self {
+            Self::Native => match item {
+                Item::Frame { context, .. }
+                    if matches!(
+                        native::decode(&context),
+                        Ok(Message::Pong { .. } | Message::Ignorable)
+                    ) =>
+                {
+                    Ok(())
+                }
+                Item::Frame { .. } | Item::Large { .. } | Item::Piece { .. } => {
+                    Err(Report::Garbage {
+                        what: "a frame while it had no call".into(),
+                    })
+                }
+            },
+            Self::Foreign {
+                fenced, may_fence, ..
+            } => {
+                if let Item::Frame { context, body, .. } = &item
+                    && context == REPLACE_ME
+                    && body.is_empty()
+                {
+                    return Err(Report::Leaving);
+                }
+                // It answered twice. The second answer must not reach the next client (`protocol/worker.md` section 4).
+                tracing::warn!(
+                    target: "server",
+                    pool = seat.pool(),
+                    slot = seat.slot(),
+                    "a worker answered twice: the second answer was dropped, from now on each answer is fenced"
+                );
+                *fenced = *may_fence;
+                match item {
+                    Item::Frame { .. } => Ok(()),
+                    // Too long to read away while a call waits.
+                    Item::Large { .. } | Item::Piece { .. } => Err(Report::Garbage {
+                        what: "a second, long answer to one call".into(),
+                    }),
+                }
+            }
+        }
+    }
+
+    /// Bytes that are no frame, from a worker without a call.
+    pub(crate) fn text(
+        &self,
+        incoming: &mut Incoming,
+        garbage: Garbage,
+        seat: &Seat,
+    ) -> Result<(), Report> {
+        match self {
+            Self::Foreign { prints: true, .. } => {
+                let text = incoming.skip_text();
+                for line in text.lines().filter(|line| !line.is_empty()) {
+                    tracing::warn!(target: "server", pool = seat.pool(), slot = seat.slot(), "on stdout, between answers: {line}");
+                }
+                Ok(())
+            }
+            Self::Foreign { .. } | Self::Native => Err(Report::Garbage { what: garbage.0 }),
+        }
+    }
+}
+
+fn encode_context(out: &mut Vec<u8>, context: &[u8]) {
+    use pronghorn_wire::frame::OpenFrame;
+    let frame = OpenFrame::begin(out);
+    out.extend_from_slice(context);
+    frame
+        .finish(out, Flags::NATIVE, Stream::END, 0)
+        .expect("an envelope is short");
+}
+
+/// Why a frame makes no sense.
+#[derive(Debug, thiserror::Error)]
+enum Nonsense {
+    #[error(transparent)]
+    Context(#[from] DecodeError),
+    #[error("a frame with flags 0x{0:02x}")]
+    Flags(u8),
+    #[error("an answer to call {got} while call {want} is under way")]
+    Number { got: u32, want: u32 },
+    #[error("a {0} at the wrong time")]
+    Order(&'static str),
+    #[error("a frame with {0} options")]
+    Options(usize),
+}
+
+fn hear_native(
+    header: &Header,
+    context: &Bytes,
+    number: u32,
+    streaming: bool,
+) -> Result<Heard, Nonsense> {
+    if header.flags != Flags::NATIVE {
+        return Err(Nonsense::Flags(header.flags.0));
+    }
+    let said = Said::of(header);
+    let message = native::decode(context)?;
+    let (call, heard) = match message {
+        Message::Reply { .. } | Message::Informational { .. } if streaming => {
+            return Err(Nonsense::Order("second reply"));
+        }
+        Message::Reply { call, flags, head } => (
+            call,
+            Heard::Reply {
+                head,
+                file: flags.file,
+                said: said.with(flags),
+            },
+        ),
+        Message::Informational { call, head } => (call, Heard::Informational(head)),
+        Message::Chunk { .. } if !streaming => return Err(Nonsense::Order("chunk")),
+        Message::Chunk { call, flags } => (call, Heard::Chunk(said.with(flags))),
+        Message::Error {
+            call,
+            flags,
+            thrown,
+        } => {
+            let error = CallError::Thrown(Box::new(thrown));
+            (
+                call,
+                Heard::Failed {
+                    error,
+                    said: Said {
+                        more: false,
+                        ..said.with(flags)
+                    },
+                },
+            )
+        }
+        Message::Extend { call, left_ms } => (
+            call,
+            Heard::Extend(Duration::from_millis(u64::from(left_ms))),
+        ),
+        Message::Free { call } => (call, Heard::Free),
+        Message::Pong { call } => (call, Heard::Nothing),
+        Message::Ignorable => (number, Heard::Nothing),
+    };
+    if call != number {
+        return Err(Nonsense::Number {
+            got: call,
+            want: number,
+        });
+    }
+    Ok(heard)
+}
+
+fn hear_foreign(
+    header: &Header,
+    context: &Bytes,
+    body: &Bytes,
+    streaming: bool,
+) -> Result<Heard, Nonsense> {
+    let said = Said::of(header);
+    if header.flags.has(Flags::ERROR) {
+        let text = if header.options.as_slice().is_empty() {
+            body
+        } else {
+            context
+        };
+        let error = CallError::Reported(String::from_utf8_lossy(text).into_owned());
+        return Ok(Heard::Failed {
+            error,
+            said: Said::default(),
+        });
+    }
+    if header.flags.has(Flags::CONTROL) {
+        return Ok(Heard::Nothing);
+    }
+    if header.options.as_slice().len() != 1 {
+        return Err(Nonsense::Options(header.options.as_slice().len()));
+    }
+    if streaming {
+        // Some releases repeat the head in every chunk: the client has it already.
+        return Ok(Heard::Chunk(said));
+    }
+    if context == REPLACE_ME && body.is_empty() {
+        return Ok(Heard::Declined);
+    }
+    let head = match Codec::of_reply(header.flags) {
+        Codec::Proto => proto::decode_reply(context)?,
+        Codec::Json | Codec::Native => json::decode_reply(context)?,
+    };
+    if (100..200).contains(&head.status) && said.more {
+        return Ok(Heard::Informational(head));
+    }
+    Ok(Heard::Reply {
+        head,
+        file: false,
+        said,
+    })
+}
+
+/// An error with all that caused it, on one line.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

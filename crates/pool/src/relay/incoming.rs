@@ -1,0 +1,201 @@
+//! Frames out of a worker's bytes. No I/O: the relay reads into the buffer, this takes frames out of it.
+
+use bytes::{Buf, Bytes, BytesMut};
+use pronghorn_wire::frame::{FrameError, Header, MAX_PAYLOAD, MIN_HEADER};
+
+/// A frame up to this size is handed over whole. A larger body comes in pieces, so that memory stays bounded and the
+/// client gets the first bytes while the last are being written.
+pub(crate) const WHOLE: usize = 1 << 20;
+/// A piece is at most this long: what one read from a socket can give.
+pub(crate) const PIECE: usize = 256 << 10;
+/// Room for a read when nothing larger is expected. Most replies fit.
+const READ: usize = 16 << 10;
+/// A frame up to this size is copied out, and the buffer used again; a larger one takes the buffer with it.
+const COPIED: usize = 4 << 10;
+/// A reply's head. PHP can't build a larger one that any client would take.
+const MAX_CONTEXT: u32 = 1 << 20;
+/// How much of what is no frame is kept for people to read.
+const QUOTED: usize = 4 << 10;
+
+/// What the worker's bytes hold next.
+#[derive(Debug)]
+pub(crate) enum Item {
+    /// A whole frame. Without option, the context is empty and all is body.
+    Frame {
+        header: Header,
+        context: Bytes,
+        body: Bytes,
+    },
+    /// A frame whose body of `len` bytes follows in pieces.
+    Large {
+        header: Header,
+        context: Bytes,
+        len: u64,
+    },
+    /// A piece of it; `last` after the last one.
+    Piece { bytes: Bytes, last: bool },
+}
+
+/// The worker's bytes make no sense.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Garbage(pub(crate) String);
+
+/// Bytes that were read and not yet taken.
+#[derive(Debug, Default)]
+pub(crate) struct Incoming {
+    buffer: BytesMut,
+    /// Bytes of a large body that have not come yet.
+    large_left: u64,
+    /// How many bytes the frame that has begun still needs.
+    wanted: usize,
+}
+
+impl Incoming {
+    pub(crate) fn starting_with(leftover: &[u8]) -> Self {
+        Self {
+            buffer: BytesMut::from(leftover),
+            large_left: 0,
+            wanted: 0,
+        }
+    }
+
+    /// Where to read to. Never empty.
+    pub(crate) fn room(&mut self) -> &mut BytesMut {
+        let room = if self.large_left > 0 {
+            PIECE
+        } else {
+            self.wanted.max(READ)
+        };
+        self.buffer.reserve(room);
+        &mut self.buffer
+    }
+
+    /// The next item, or `None` when more bytes are needed.
+    pub(crate) fn next(&mut self) -> Result<Option<Item>, Garbage> {
+        if self.large_left > 0 {
+            return Ok(self.piece());
+        }
+        self.wanted = 0;
+        if self.buffer.first().is_some_and(|first| first >> 4 != 1) {
+            // No need to wait for the rest of a header: this starts none.
+            return Err(Garbage(format!("no frame but text: {}", self.quote())));
+        }
+        let header = match Header::decode(&self.buffer, MAX_PAYLOAD) {
+            Ok(Some(header)) => header,
+            Ok(None) => return Ok(None),
+            Err(error) => return Err(self.garbage(&error)),
+        };
+        let context = Self::context_len(&header)?;
+        let payload = header.payload as usize;
+        let whole = header.len() + payload;
+        if whole > WHOLE && payload > context {
+            return Ok(self.large(header, context));
+        }
+        if self.buffer.len() < whole {
+            self.wanted = whole - self.buffer.len();
+            return Ok(None);
+        }
+        let mut payload = self.take(header.len(), whole);
+        let context = payload.split_to(context);
+        Ok(Some(Item::Frame {
+            header,
+            context,
+            body: payload,
+        }))
+    }
+
+    fn context_len(header: &Header) -> Result<usize, Garbage> {
+        let context = match header.options.as_slice() {
+            [] => 0,
+            [context] => *context,
+            more => return Err(Garbage(format!("a frame with {} options", more.len()))),
+        };
+        if context > header.payload || context > MAX_CONTEXT {
+            return Err(Garbage(format!(
+                "a context of {context} bytes in a frame of {}",
+                header.payload
+            )));
+        }
+        Ok(context as usize)
+    }
+
+    fn large(&mut self, header: Header, context: usize) -> Option<Item> {
+        let head = header.len() + context;
+        if self.buffer.len() < head {
+            self.wanted = head - self.buffer.len();
+            return None;
+        }
+        let context_bytes = Bytes::copy_from_slice(&self.buffer[header.len()..head]);
+        self.buffer.advance(head);
+        let len = u64::from(header.payload) - context as u64;
+        self.large_left = len;
+        Some(Item::Large {
+            header,
+            context: context_bytes,
+            len,
+        })
+    }
+
+    fn piece(&mut self) -> Option<Item> {
+        let there = usize::try_from(self.large_left)
+            .unwrap_or(usize::MAX)
+            .min(self.buffer.len());
+        if there == 0 {
+            return None;
+        }
+        let bytes = self.buffer.split_to(there.min(PIECE)).freeze();
+        self.large_left -= bytes.len() as u64;
+        Some(Item::Piece {
+            bytes,
+            last: self.large_left == 0,
+        })
+    }
+
+    /// The bytes from `start` to `end`; everything up to `end` is gone afterwards.
+    fn take(&mut self, start: usize, end: usize) -> Bytes {
+        if end <= COPIED {
+            let taken = Bytes::copy_from_slice(&self.buffer[start..end]);
+            self.buffer.advance(end);
+            return taken;
+        }
+        let mut taken = self.buffer.split_to(end).freeze();
+        taken.advance(start);
+        taken
+    }
+
+    fn garbage(&self, error: &FrameError) -> Garbage {
+        match error {
+            FrameError::Crc { .. } => Garbage(format!("no frame but text: {}", self.quote())),
+            FrameError::Version(_) | FrameError::HeaderLength(_) | FrameError::TooLong { .. } => {
+                Garbage(error.to_string())
+            }
+        }
+    }
+
+    /// What was read and not taken.
+    pub(crate) fn into_rest(self) -> Vec<u8> {
+        self.buffer.into()
+    }
+
+    /// The start of what is there, for people to read.
+    fn quote(&self) -> String {
+        let text = &self.buffer[..self.buffer.len().min(QUOTED)];
+        String::from_utf8_lossy(text).trim_end().to_owned()
+    }
+
+    /// Drops bytes until a frame could start, and gives them back as text. For a worker whose output and frames share a
+    /// pipe: what it prints between frames must not end it.
+    pub(crate) fn skip_text(&mut self) -> String {
+        let could_start = |at: usize| match Header::decode(&self.buffer[at..], MAX_PAYLOAD) {
+            Ok(Some(_)) => true,
+            // Too short to tell: a frame starts with its version and a count of words.
+            Ok(None) => self.buffer[at] >> 4 == 1 && self.buffer.len() - at < MIN_HEADER,
+            Err(_) => false,
+        };
+        let end = (0..self.buffer.len())
+            .find(|at| could_start(*at))
+            .unwrap_or(self.buffer.len());
+        let text = self.buffer.split_to(end);
+        String::from_utf8_lossy(&text[..text.len().min(QUOTED)]).into_owned()
+    }
+}

@@ -1,0 +1,764 @@
+//! A worker behind Goridge frames: one task owns the connection and carries one call at a time.
+//!
+//! Knows the frames of both kinds of worker ([`Dialect`]): our SDK's, whose replies name their call, and the official
+//! packages', whose replies don't. The task ends when the worker's process has ended, which it is told; an end of file
+//! proves nothing, because grandchildren inherit the other end.
+
+use std::ffi::OsStr;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use pronghorn_process::Exit;
+use pronghorn_wire::frame::{Flags, OpenFrame, Stream, encode_plain};
+use pronghorn_wire::{Codec, ReplyHead};
+use tokio::io::AsyncWrite;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::io::poll_read_buf;
+
+use crate::call::{
+    Body, Call, CallError, Dispatch, Pieces, Reply, ReplyBody, Stamps, Unencodable, WorkerFault,
+};
+use crate::core::Next;
+use crate::pool::{Report, Seat};
+use crate::spool::{Spool, SpoolFile};
+use crate::timer::Timer;
+
+pub(crate) mod channel;
+mod dialect;
+pub(crate) mod inbox;
+pub(crate) mod incoming;
+mod outlet;
+
+pub(crate) use dialect::Dialect;
+
+use channel::Channel;
+use dialect::{Heard, Said};
+use inbox::{Inbox, Told};
+use incoming::{Garbage, Incoming, Item};
+use outlet::Outlet;
+
+/// Pieces of a reply that may wait for a slow client; each is at most `incoming::PIECE` long, so about 1 MB.
+const WAITING_PIECES: usize = 4;
+/// Places for what must never wait: the file with the rest, and the end.
+const RESERVED_PIECES: usize = 2;
+/// The most that an application may ask for at a time; a worker that needs longer asks again.
+const MOST_EXTENSION: Duration = Duration::from_secs(3600);
+/// A body up to this size goes out in the same buffer as its head; copying it is cheaper than a second vector.
+const JOINED_BODY: usize = 16 << 10;
+/// Buffers that grew beyond this are given back after a call.
+const KEPT_BUFFER: usize = 64 << 10;
+
+/// What a relay is told at its start.
+pub(crate) struct Settings {
+    /// How calls are written.
+    pub(crate) codec: Codec,
+    /// How long a worker may go on with a reply that nobody reads.
+    pub(crate) stream_timeout: Duration,
+    pub(crate) spool: Arc<Spool>,
+}
+
+pub(crate) struct Relay {
+    channel: Channel,
+    incoming: Incoming,
+    out: Vec<u8>,
+    dialect: Dialect,
+    settings: Settings,
+    seat: Seat,
+    inbox: Arc<Inbox>,
+    timer: Timer,
+    /// Of the last call.
+    number: u32,
+}
+
+/// How a call went, as far as the worker is concerned.
+enum Served {
+    /// It takes another call.
+    Free,
+    /// It ends by itself.
+    Leaving,
+    /// It can't be used any more; whoever watches its process has been told.
+    Broken,
+    /// Its process has ended.
+    Ended,
+}
+
+/// What a relay waits for while it has a call.
+enum Event {
+    Item(Item),
+    Withdrawn,
+    Over(Over),
+}
+
+/// Why a call, or a reply, can't go on.
+enum Over {
+    Garbage(String),
+    /// The worker closed its end.
+    HungUp,
+    Ended(Exit),
+    Overdue,
+}
+
+impl Relay {
+    pub(crate) fn new(
+        channel: Channel,
+        leftover: &[u8],
+        dialect: Dialect,
+        settings: Settings,
+        seat: Seat,
+        inbox: Arc<Inbox>,
+    ) -> Self {
+        Self {
+            channel,
+            incoming: Incoming::starting_with(leftover),
+            out: Vec::with_capacity(1024),
+            dialect,
+            settings,
+            seat,
+            inbox,
+            timer: Timer::default(),
+            number: 0,
+        }
+    }
+
+    /// Carries calls until the worker's process has ended.
+    pub(crate) async fn run(mut self) {
+        let mut next = self.seat.enter(self.inbox.clone());
+        loop {
+            next = match next {
+                Next::Run(call) => match self.serve(call).await {
+                    Served::Free => self.seat.next(),
+                    Served::Leaving => {
+                        self.seat.report(Report::Leaving);
+                        self.seat.close();
+                        self.seat.next()
+                    }
+                    Served::Broken => break,
+                    Served::Ended => return self.leave(),
+                },
+                Next::Wait => match self.idle().await {
+                    Idle::Told(Told::Call(call)) => Next::Run(call),
+                    Idle::Told(Told::Stop) => Next::Stop,
+                    Idle::Told(Told::Ended) => return self.leave(),
+                    Idle::Unusable(why) => {
+                        self.retire(why);
+                        break;
+                    }
+                },
+                Next::Stop => {
+                    self.say_stop().await;
+                    break;
+                }
+            };
+        }
+        poll_fn(|cx| self.inbox.poll_ended(cx)).await;
+        self.leave();
+    }
+
+    /// A free worker turned out to be unusable. If a call was given to it in the same moment, another one gets it.
+    fn retire(&self, why: Report) {
+        self.seat.report(why);
+        self.seat.retire();
+        if let Some(call) = self.inbox.take_call() {
+            self.seat.decline(call);
+        }
+    }
+
+    fn leave(self) {
+        // A call may have been given in the moment of the end; nobody has seen it.
+        if let Some(call) = self.inbox.take_call() {
+            self.seat.decline(call);
+        }
+        self.seat.leave();
+    }
+
+    /// Waits for a call, and looks at what comes meanwhile: nothing should.
+    async fn idle(&mut self) -> Idle {
+        loop {
+            match self.incoming.next() {
+                Ok(None) => {}
+                Ok(Some(item)) => match self.dialect.stray(item, &self.seat) {
+                    Ok(()) => continue,
+                    Err(why) => return Idle::Unusable(why),
+                },
+                Err(garbage) => match self.dialect.text(&mut self.incoming, garbage, &self.seat) {
+                    Ok(()) => continue,
+                    Err(why) => return Idle::Unusable(why),
+                },
+            }
+            let told = poll_fn(|cx| {
+                if let Poll::Ready(told) = self.inbox.poll(cx) {
+                    return Poll::Ready(Some(Ok(told)));
+                }
+                self.poll_fill(cx).map(|filled| match filled {
+                    Ok(0) => Some(Err("closed its connection".to_owned())),
+                    Ok(_) => None,
+                    Err(error) => Some(Err(format!("its connection broke: {error}"))),
+                })
+            });
+            match told.await {
+                Some(Ok(told)) => return Idle::Told(told),
+                Some(Err(what)) => return Idle::Unusable(Report::HungUp { what }),
+                None => {}
+            }
+        }
+    }
+
+    /// Reads what there is. 0 is the end of file.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        poll_read_buf(Pin::new(&mut self.channel), cx, self.incoming.room())
+    }
+
+    /// Carries one call to the worker and its reply back.
+    async fn serve(&mut self, mut call: Call) -> Served {
+        if call.is_withdrawn() {
+            return Served::Free;
+        }
+        self.number = self.number.checked_add(1).unwrap_or(1);
+        let body = match self.encode(&call) {
+            Ok(body) => body,
+            Err(error) => {
+                call.fail(error);
+                return Served::Free;
+            }
+        };
+        if let Err(over) = self.write_call(body, &call).await {
+            return self.cut_short(over, Some(call)).await;
+        }
+        call.stamps.claimed = Some(Instant::now());
+        let mut told_withdrawn = false;
+        loop {
+            let item = match self
+                .event(Some(&mut call).filter(|_| !told_withdrawn))
+                .await
+            {
+                Event::Item(item) => item,
+                Event::Withdrawn => {
+                    told_withdrawn = true;
+                    if self.dialect.hears_cancel_before_its_reply() {
+                        self.say_cancel().await;
+                    }
+                    continue;
+                }
+                Event::Over(over) => return self.cut_short(over, Some(call)).await,
+            };
+            call.stamps.first_byte.get_or_insert_with(Instant::now);
+            match self.hear(&item, false) {
+                Ok(Heard::Informational(head)) => call.inform(head),
+                Ok(Heard::Extend(time)) => {
+                    call.deadline = Some(Instant::now() + time.min(MOST_EXTENSION));
+                }
+                Ok(Heard::Nothing) => {}
+                Ok(Heard::Reply { head, file, said }) => {
+                    return self.reply(call, head, file, said, item).await;
+                }
+                Ok(Heard::Failed { error, said }) => {
+                    call.fail(error);
+                    return self.after(said).await;
+                }
+                Ok(Heard::Declined) => {
+                    self.seat.decline(call);
+                    return Served::Leaving;
+                }
+                Ok(Heard::Chunk(_) | Heard::Free) => {
+                    let over = Over::Garbage("a frame at the wrong time".into());
+                    return self.cut_short(over, Some(call)).await;
+                }
+                Err(Garbage(what)) => {
+                    return self.cut_short(Over::Garbage(what), Some(call)).await;
+                }
+            }
+        }
+    }
+
+    fn hear(&self, item: &Item, streaming: bool) -> Result<Heard, Garbage> {
+        match item {
+            Item::Frame {
+                header,
+                context,
+                body,
+            } => self
+                .dialect
+                .hear(header, context, body, self.number, streaming),
+            Item::Large {
+                header, context, ..
+            } => self
+                .dialect
+                .hear(header, context, &Bytes::new(), self.number, streaming),
+            Item::Piece { .. } => Err(Garbage("a piece of nothing".into())),
+        }
+    }
+
+    fn encode(&mut self, call: &Call) -> Result<Body, CallError> {
+        let codec = self.settings.codec;
+        let left = call
+            .deadline
+            .map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let time_left_ms = left.map(|left| u32::try_from(left.as_millis()).unwrap_or(u32::MAX));
+        let terms = Dispatch {
+            number: self.number,
+            time_left_ms,
+        };
+        self.out.clear();
+        let frame = OpenFrame::begin(&mut self.out);
+        let body = call.payload.encode(codec, terms, &mut self.out)?;
+        let len = usize::try_from(body.len()).unwrap_or(usize::MAX);
+        frame
+            .finish(&mut self.out, codec.flag(), Stream::END, len)
+            .map_err(|error| Unencodable(error.to_string()))?;
+        Ok(body)
+    }
+
+    /// Sends a call: one write for all of it where the kernel takes that much.
+    async fn write_call(&mut self, body: Body, call: &Call) -> Result<(), Over> {
+        match body {
+            Body::Empty => self.write(&Bytes::new(), call).await,
+            Body::Bytes(bytes) if bytes.len() <= JOINED_BODY => {
+                self.out.extend_from_slice(&bytes);
+                self.write(&Bytes::new(), call).await
+            }
+            Body::Bytes(bytes) => self.write(&bytes, call).await,
+            Body::File(file) => {
+                let mut at = 0;
+                while at < file.len() {
+                    let piece = read_piece(file.clone(), at).await.map_err(|error| {
+                        Over::Garbage(format!("the request's body cannot be read back: {error}"))
+                    })?;
+                    at += piece.len() as u64;
+                    self.write(&piece, call).await?;
+                    self.out.clear();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes `out` and then `body`.
+    async fn write(&mut self, body: &Bytes, call: &Call) -> Result<(), Over> {
+        let (mut head, mut body) = (0, body.clone());
+        poll_fn(|cx| {
+            while head < self.out.len() || !body.is_empty() {
+                let parts = [IoSlice::new(&self.out[head..]), IoSlice::new(&body)];
+                match Pin::new(&mut self.channel).poll_write_vectored(cx, &parts) {
+                    Poll::Ready(Ok(written)) => {
+                        let of_head = written.min(self.out.len() - head);
+                        head += of_head;
+                        body.advance(written - of_head);
+                    }
+                    // The worker closed its end: it is about to die, and its exit says more than this error.
+                    Poll::Ready(Err(_)) => return Poll::Ready(Err(Over::HungUp)),
+                    Poll::Pending => {
+                        if let Poll::Ready(exit) = self.inbox.poll_ended(cx) {
+                            return Poll::Ready(Err(Over::Ended(exit)));
+                        }
+                        return self
+                            .timer
+                            .poll(cx, call.deadline)
+                            .map(|()| Err(Over::Overdue));
+                    }
+                }
+            }
+            Poll::Ready(Ok(()))
+        })
+        .await
+    }
+
+    /// What happens next while the worker has a call. `call` is there while its client waits for the first byte.
+    async fn event(&mut self, call: Option<&mut Call>) -> Event {
+        let deadline = call.as_ref().and_then(|call| call.deadline);
+        self.event_until(call, deadline).await
+    }
+
+    async fn event_until(
+        &mut self,
+        mut call: Option<&mut Call>,
+        deadline: Option<Instant>,
+    ) -> Event {
+        poll_fn(|cx| {
+            loop {
+                match self.incoming.next() {
+                    Ok(Some(item)) => return Poll::Ready(Event::Item(item)),
+                    Ok(None) => {}
+                    Err(Garbage(what)) => return Poll::Ready(Event::Over(Over::Garbage(what))),
+                }
+                match self.poll_fill(cx) {
+                    Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Event::Over(Over::HungUp)),
+                    Poll::Ready(Ok(_)) => {}
+                    Poll::Pending => break,
+                }
+            }
+            if let Poll::Ready(exit) = self.inbox.poll_ended(cx) {
+                // What it wrote last is there, even if its event is not.
+                return Poll::Ready(match self.last_item() {
+                    Some(item) => Event::Item(item),
+                    None => Event::Over(Over::Ended(exit)),
+                });
+            }
+            if let Some(call) = &mut call
+                && call.poll_withdrawn(cx).is_ready()
+            {
+                return Poll::Ready(Event::Withdrawn);
+            }
+            self.timer
+                .poll(cx, deadline)
+                .map(|()| Event::Over(Over::Overdue))
+        })
+        .await
+    }
+
+    fn last_item(&mut self) -> Option<Item> {
+        let mut buffer = [0; 4096];
+        while let Ok(read @ 1..) = self.channel.read_now(&mut buffer) {
+            self.incoming.room().extend_from_slice(&buffer[..read]);
+        }
+        self.incoming.next().ok().flatten()
+    }
+
+    /// The call can't go on. Settles it and says what that means for the worker.
+    async fn cut_short(&self, over: Over, call: Option<Call>) -> Served {
+        match over {
+            Over::Garbage(what) => {
+                if let Some(call) = call {
+                    self.seat.stats().worker_fault();
+                    call.fail(WorkerFault::Garbage(what.clone()));
+                }
+                self.seat.report(Report::Garbage { what });
+                Served::Broken
+            }
+            Over::Overdue => {
+                if let Some(call) = call {
+                    self.seat.stats().overdue();
+                    self.seat.report(Report::Overdue {
+                        what: call.payload.describe(),
+                        ran: ran(&call.stamps),
+                    });
+                    call.fail(CallError::Deadline);
+                }
+                Served::Broken
+            }
+            Over::HungUp => {
+                self.seat.report(Report::HungUp {
+                    what: "closed its connection during a call".into(),
+                });
+                let exit = poll_fn(|cx| self.inbox.poll_ended(cx)).await;
+                self.lost(call, exit)
+            }
+            Over::Ended(exit) => self.lost(call, exit),
+        }
+    }
+
+    fn lost(&self, call: Option<Call>, exit: Exit) -> Served {
+        if let Some(call) = call {
+            let (what, ran) = (call.payload.describe(), ran(&call.stamps));
+            let retried = self.seat.lose(call, WorkerFault::Died(exit));
+            self.seat.report(Report::DiedWith { what, ran, retried });
+        }
+        Served::Ended
+    }
+
+    /// The head of a reply is here: hands it over, and what follows it.
+    async fn reply(
+        &mut self,
+        call: Call,
+        head: ReplyHead,
+        file: bool,
+        said: Said,
+        item: Item,
+    ) -> Served {
+        let mut stamps = call.stamps;
+        let (first, whole) = match item {
+            Item::Frame { body, .. } if !said.more => {
+                stamps.complete = Some(Instant::now());
+                let body = if file {
+                    ReplyBody::File(path_of(&body))
+                } else {
+                    ReplyBody::Whole(body)
+                };
+                call.deliver(Reply { head, body, stamps });
+                return self.after(said).await;
+            }
+            Item::Frame { body, .. } => (Some(body), None),
+            Item::Large { len, .. } => (None, (!said.more).then_some(len)),
+            Item::Piece { .. } => unreachable!("`hear` refused it"),
+        };
+        let (pieces, receiver) = mpsc::channel(WAITING_PIECES + RESERVED_PIECES);
+        let what = call.payload.describe();
+        call.deliver(Reply {
+            head,
+            body: ReplyBody::Pieces {
+                pieces: Pieces(receiver),
+                len: whole,
+            },
+            stamps,
+        });
+        let mut outlet = Outlet::new(pieces, self.settings.spool.clone());
+        if said.ping {
+            self.say(Flags::NONE, Stream::PONG, b"").await;
+        }
+        self.pass_on(&mut outlet, first, said, what).await
+    }
+
+    /// Passes the body of a reply on until it ends.
+    async fn pass_on(
+        &mut self,
+        outlet: &mut Outlet,
+        first: Option<Bytes>,
+        said: Said,
+        what: String,
+    ) -> Served {
+        match self.pass_pieces(outlet, first, said, &what).await {
+            Ok(said) => self.after(said).await,
+            Err(Over::Overdue) => {
+                self.seat.stats().overdue();
+                let ran = self.seat.exec_ttl().unwrap_or_default();
+                self.seat.report(Report::Overdue { what, ran });
+                Served::Broken
+            }
+            Err(Over::HungUp) => {
+                let hung_up = "closed its connection during a reply";
+                self.seat.report(Report::HungUp {
+                    what: hung_up.into(),
+                });
+                poll_fn(|cx| self.inbox.poll_ended(cx)).await;
+                self.lost_in_stream(what)
+            }
+            Err(Over::Ended(_)) => self.lost_in_stream(what),
+            Err(over @ Over::Garbage(_)) => self.cut_short(over, None).await,
+        }
+    }
+
+    async fn pass_pieces(
+        &mut self,
+        outlet: &mut Outlet,
+        first: Option<Bytes>,
+        mut said: Said,
+        what: &str,
+    ) -> Result<Said, Over> {
+        let mut nobody_reads_since = None;
+        // Whether pieces of a large frame are still to come.
+        let mut inside = first.is_none();
+        let mut next = first;
+        loop {
+            if let Some(bytes) = next.take().filter(|bytes| !bytes.is_empty()) {
+                self.hand_out(outlet, bytes, !said.more).await?;
+            }
+            if !inside && !said.more {
+                outlet.end();
+                return Ok(said);
+            }
+            if outlet.is_closed() && nobody_reads_since.is_none() {
+                nobody_reads_since = Some(Instant::now());
+                self.say_cancel().await;
+            }
+            // Each frame has the whole time, as with RoadRunner: a stream may go on for hours.
+            let deadline = match nobody_reads_since {
+                Some(since) => Some(since + self.settings.stream_timeout),
+                None => self.seat.exec_ttl().map(|limit| Instant::now() + limit),
+            };
+            let item = match self.event_until(None, deadline).await {
+                Event::Item(Item::Piece { bytes, last }) => {
+                    inside = !last;
+                    next = Some(bytes);
+                    continue;
+                }
+                Event::Item(item) => item,
+                // Only waited for with a call at hand.
+                Event::Withdrawn => continue,
+                Event::Over(over) => return Err(over),
+            };
+            match self
+                .hear(&item, true)
+                .map_err(|Garbage(what)| Over::Garbage(what))?
+            {
+                Heard::Chunk(more) => {
+                    let (busy, leaving) = (said.busy || more.busy, said.leaving || more.leaving);
+                    said = Said {
+                        busy,
+                        leaving,
+                        ..more
+                    };
+                    if said.ping && !outlet.is_closed() {
+                        self.say(Flags::NONE, Stream::PONG, b"").await;
+                    }
+                }
+                Heard::Extend(_) | Heard::Nothing => continue,
+                Heard::Failed { error, said } => {
+                    // Without its end the client's connection is cut: the reply must not look whole.
+                    tracing::error!(target: "http", pool = self.seat.pool(), request = what, "reply broken off: {error}");
+                    return Ok(said);
+                }
+                Heard::Informational(_) | Heard::Reply { .. } | Heard::Free | Heard::Declined => {
+                    return Err(Over::Garbage("a frame at the wrong time".into()));
+                }
+            }
+            match item {
+                Item::Frame { body, .. } => next = Some(body),
+                Item::Large { .. } | Item::Piece { .. } => inside = true,
+            }
+        }
+    }
+
+    fn lost_in_stream(&self, what: String) -> Served {
+        self.seat.stats().worker_fault();
+        self.seat.report(Report::DiedWith {
+            what,
+            ran: Duration::ZERO,
+            retried: false,
+        });
+        Served::Ended
+    }
+
+    /// Hands a piece to the client's side. `finished` says that the worker has nothing left to decide: it must not wait
+    /// for a slow client, so what finds no room goes to a file. Otherwise the worker waits, which is how a slow client
+    /// slows it down.
+    async fn hand_out(
+        &self,
+        outlet: &mut Outlet,
+        bytes: Bytes,
+        finished: bool,
+    ) -> Result<(), Over> {
+        let Some(bytes) = outlet.try_send(bytes) else {
+            return Ok(());
+        };
+        let left = if finished {
+            outlet.spill(bytes).await
+        } else {
+            Some(bytes)
+        };
+        let Some(bytes) = left else { return Ok(()) };
+        tokio::select! {
+            () = outlet.send(bytes) => Ok(()),
+            exit = poll_fn(|cx| self.inbox.poll_ended(cx)) => Err(Over::Ended(exit)),
+        }
+    }
+
+    /// The reply is out. What is left before the worker takes the next call?
+    async fn after(&mut self, said: Said) -> Served {
+        if self.out.capacity() > KEPT_BUFFER {
+            self.out = Vec::new();
+        }
+        if said.leaving {
+            return Served::Leaving;
+        }
+        if said.busy {
+            return self
+                .wait_for("its deferred work", |relay, item| {
+                    matches!(relay.hear(item, false), Ok(Heard::Free))
+                })
+                .await;
+        }
+        if self.dialect.is_fenced() {
+            let fence = format!(r#"{{"pid":{}}}"#, std::process::id());
+            self.say(
+                Flags::CONTROL.with(Flags::JSON),
+                Stream::END,
+                fence.as_bytes(),
+            )
+            .await;
+            return self.wait_for("its fence", |_, item| {
+                matches!(item, Item::Frame { header, .. } if header.flags.has(Flags::CONTROL))
+            })
+            .await;
+        }
+        Served::Free
+    }
+
+    /// Waits for one frame without a call; others are dropped.
+    async fn wait_for(&mut self, what: &str, found: impl Fn(&Self, &Item) -> bool) -> Served {
+        let limit = self.seat.exec_ttl();
+        let deadline = limit.map(|limit| Instant::now() + limit);
+        loop {
+            match self.event_until(None, deadline).await {
+                Event::Item(item) if found(self, &item) => return Served::Free,
+                Event::Item(_) | Event::Withdrawn => {}
+                Event::Over(Over::Overdue) => {
+                    let ran = limit.unwrap_or_default();
+                    self.seat.report(Report::Overdue {
+                        what: what.into(),
+                        ran,
+                    });
+                    return Served::Broken;
+                }
+                Event::Over(over) => return self.cut_short(over, None).await,
+            }
+        }
+    }
+
+    async fn say_stop(&mut self) {
+        self.say(
+            Flags::CONTROL.with(Flags::JSON),
+            Stream::END,
+            br#"{"stop":true}"#,
+        )
+        .await;
+    }
+
+    async fn say_cancel(&mut self) {
+        self.out.clear();
+        self.dialect.cancel(&mut self.out, self.number);
+        self.flush().await;
+    }
+
+    async fn say(&mut self, flags: Flags, stream: Stream, payload: &[u8]) {
+        self.out.clear();
+        encode_plain(&mut self.out, flags, stream, payload);
+        self.flush().await;
+    }
+
+    /// Writes `out`, a short frame beside the calls. A failure is the worker's end, which shows elsewhere; a worker that
+    /// reads nothing is given up when its process ends, and whoever watches it sees to that.
+    async fn flush(&mut self) {
+        let mut written = 0;
+        poll_fn(|cx| {
+            while written < self.out.len() {
+                match Pin::new(&mut self.channel).poll_write(cx, &self.out[written..]) {
+                    Poll::Ready(Ok(more)) => written += more,
+                    Poll::Ready(Err(_)) => return Poll::Ready(()),
+                    Poll::Pending => return self.inbox.poll_ended(cx).map(|_| ()),
+                }
+            }
+            Poll::Ready(())
+        })
+        .await;
+    }
+}
+
+fn ran(stamps: &Stamps) -> Duration {
+    stamps
+        .dispatched
+        .map(|start| start.elapsed())
+        .unwrap_or_default()
+}
+
+fn path_of(bytes: &Bytes) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(bytes))
+}
+
+/// A piece of a spooled body, read off the I/O thread.
+async fn read_piece(file: Arc<SpoolFile>, at: u64) -> io::Result<Bytes> {
+    let read = move || {
+        use std::os::unix::fs::FileExt;
+        let want = usize::try_from(file.len() - at)
+            .unwrap_or(usize::MAX)
+            .min(incoming::PIECE);
+        let mut piece = vec![0; want];
+        file.file().read_exact_at(&mut piece, at)?;
+        Ok(piece.into())
+    };
+    tokio::task::spawn_blocking(read)
+        .await
+        .map_err(io::Error::other)?
+}
+
+/// Why a free worker's relay stopped waiting.
+enum Idle {
+    Told(Told),
+    Unusable(Report),
+}

@@ -1,0 +1,106 @@
+//! The relay's end of a reply's body: hands pieces to the client's side, and puts what finds no room into a file.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use super::RESERVED_PIECES;
+use crate::call::Piece;
+use crate::spool::{Spool, SpoolError, SpoolFile};
+
+pub(crate) struct Outlet {
+    pieces: mpsc::Sender<Piece>,
+    spool: Arc<Spool>,
+    /// Once there is a file, everything that follows goes there.
+    spilled: Option<SpoolFile>,
+    may_spill: bool,
+}
+
+impl Outlet {
+    pub(crate) fn new(pieces: mpsc::Sender<Piece>, spool: Arc<Spool>) -> Self {
+        Self {
+            pieces,
+            spool,
+            spilled: None,
+            may_spill: true,
+        }
+    }
+
+    /// Whether nobody reads any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.pieces.is_closed()
+    }
+
+    /// Hands a piece over if there is room, and gives it back if not.
+    pub(crate) fn try_send(&self, bytes: Bytes) -> Option<Bytes> {
+        if self.is_closed() {
+            return None;
+        }
+        if self.spilled.is_some() || self.pieces.capacity() <= RESERVED_PIECES {
+            return Some(bytes);
+        }
+        _ = self.pieces.try_send(Piece::Bytes(bytes)); // there was room, so it is closed or taken
+        None
+    }
+
+    /// Waits for room.
+    pub(crate) async fn send(&self, bytes: Bytes) {
+        if let Ok(mut places) = self.pieces.reserve_many(RESERVED_PIECES + 1).await
+            && let Some(place) = places.next()
+        {
+            place.send(Piece::Bytes(bytes));
+        }
+    }
+
+    /// Puts a piece into the file. Gives it back when there can be none: then the worker has to wait for the client.
+    pub(crate) async fn spill(&mut self, bytes: Bytes) -> Option<Bytes> {
+        if !self.may_spill {
+            return Some(bytes);
+        }
+        let (spool, file) = (self.spool.clone(), self.spilled.take());
+        let piece = bytes.clone();
+        let append = move || {
+            let mut file = match file {
+                Some(file) => file,
+                None => spool.unnamed().map_err(|error| (None, error))?,
+            };
+            match file.append(&piece) {
+                Ok(()) => Ok(file),
+                Err(error) => Err((Some(file), error)),
+            }
+        };
+        match tokio::task::spawn_blocking(append).await {
+            Ok(Ok(file)) => {
+                self.spilled = Some(file);
+                None
+            }
+            Ok(Err((file, error))) => {
+                self.give_up(file, &error);
+                Some(bytes)
+            }
+            Err(_) => None, // the runtime ends, and so does the client's connection
+        }
+    }
+
+    fn give_up(&mut self, file: Option<SpoolFile>, error: &SpoolError) {
+        tracing::warn!(target: "http", "a worker has to wait for a slow client: {error}");
+        self.may_spill = false;
+        if let Some(file) = file {
+            self.send_file(file);
+        }
+    }
+
+    fn send_file(&self, file: SpoolFile) {
+        // A place is reserved for it; the only failure is a client that has left.
+        _ = self.pieces.try_send(Piece::Spooled(file));
+    }
+
+    /// The reply is complete.
+    pub(crate) fn end(&mut self) {
+        if let Some(file) = self.spilled.take() {
+            self.send_file(file);
+        }
+        _ = self.pieces.try_send(Piece::End); // a place is reserved for it
+    }
+}

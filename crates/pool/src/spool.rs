@@ -1,0 +1,256 @@
+//! Bodies that are too long for memory, in files.
+//!
+//! All spool files together may take at most half of what was free on their file system at the start. Files are made and
+//! written by blocking calls: keep them off the I/O threads.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pronghorn_process::Credentials;
+use thiserror::Error;
+
+/// A folder for spool files and what is left of its share of the disk.
+#[derive(Debug)]
+pub struct Spool {
+    folder: PathBuf,
+    /// Who may read files that workers are told of by name.
+    owner: Option<Credentials>,
+    used: AtomicU64,
+    limit: u64,
+    next: AtomicU64,
+}
+
+/// Why a body cannot be spooled.
+#[derive(Debug, Error)]
+pub enum SpoolError {
+    /// The load's: too many long bodies at once.
+    #[error("spool files take {used} bytes already, half of what was free at the start is {limit}")]
+    Full { used: u64, limit: u64 },
+    /// The machine's: no space, no permission.
+    #[error("cannot write to the spool folder `{}`", .folder.display())]
+    Io { folder: PathBuf, source: io::Error },
+}
+
+impl Spool {
+    /// Looks at the folder once: it must exist and be writable.
+    pub fn open(folder: PathBuf, owner: Option<Credentials>) -> Result<Self, SpoolError> {
+        let failed = |source| SpoolError::Io {
+            folder: folder.clone(),
+            source,
+        };
+        let free = rustix::fs::statvfs(&folder).map_err(|error| failed(error.into()))?;
+        rustix::fs::access(&folder, rustix::fs::Access::WRITE_OK)
+            .map_err(|error| failed(error.into()))?;
+        let limit = free.f_bavail.saturating_mul(free.f_frsize) / 2;
+        Ok(Self {
+            folder,
+            owner,
+            used: AtomicU64::new(0),
+            limit,
+            next: AtomicU64::new(1),
+        })
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// A file without a name: gone with its last descriptor, whatever happens.
+    pub fn unnamed(self: &Arc<Self>) -> Result<SpoolFile, SpoolError> {
+        use rustix::fs::{Mode, OFlags};
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        match rustix::fs::open(&self.folder, flags, Mode::RUSR | Mode::WUSR) {
+            Ok(file) => Ok(SpoolFile {
+                spool: self.clone(),
+                file: file.into(),
+                path: None,
+                len: 0,
+            }),
+            // Not every file system knows nameless files.
+            Err(
+                rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR | rustix::io::Errno::NOENT,
+            ) => {
+                let mut named = self.named("reply")?;
+                named.unlink();
+                Ok(named)
+            }
+            Err(error) => Err(self.failed(error.into())),
+        }
+    }
+
+    /// A file that a worker can open: only its user may read it. Removed when this value is dropped.
+    pub fn named(self: &Arc<Self>, what: &str) -> Result<SpoolFile, SpoolError> {
+        /// Somebody else's file of the same name is an accident; ten in a row are not.
+        const TRIES: usize = 10;
+        let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
+        for _ in 0..TRIES {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            let name = format!(
+                "pronghorn-{what}-{}-{number}-{:08x}",
+                std::process::id(),
+                fastrand::u32(..)
+            );
+            let path = self.folder.join(name);
+            let made = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&path);
+            match made {
+                Ok(file) => {
+                    let file = SpoolFile {
+                        spool: self.clone(),
+                        file,
+                        path: Some(path),
+                        len: 0,
+                    };
+                    file.hand_to_owner()?;
+                    return Ok(file);
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
+                Err(error) => return Err(self.failed(error)),
+            }
+        }
+        Err(self.failed(last))
+    }
+
+    fn failed(&self, source: io::Error) -> SpoolError {
+        SpoolError::Io {
+            folder: self.folder.clone(),
+            source,
+        }
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<(), SpoolError> {
+        let used = self.used.fetch_add(bytes, Ordering::Relaxed);
+        if used.saturating_add(bytes) > self.limit {
+            self.used.fetch_sub(bytes, Ordering::Relaxed);
+            return Err(SpoolError::Full {
+                used,
+                limit: self.limit,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// A body in a file.
+#[derive(Debug)]
+pub struct SpoolFile {
+    spool: Arc<Spool>,
+    file: File,
+    path: Option<PathBuf>,
+    len: u64,
+}
+
+impl SpoolFile {
+    /// Appends. Blocks on the disk.
+    pub fn append(&mut self, bytes: &[u8]) -> Result<(), SpoolError> {
+        self.spool.reserve(bytes.len() as u64)?;
+        self.len += bytes.len() as u64;
+        io::Write::write_all(&mut self.file, bytes).map_err(|source| self.spool.failed(source))
+    }
+
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    fn hand_to_owner(&self) -> Result<(), SpoolError> {
+        let Some(owner) = &self.spool.owner else {
+            return Ok(());
+        };
+        std::os::unix::fs::fchown(&self.file, Some(owner.uid()), Some(owner.gid()))
+            .map_err(|source| self.spool.failed(source))
+    }
+
+    fn unlink(&mut self) {
+        if let Some(path) = self.path.take() {
+            // The application may have moved it: that is what uploads are for.
+            _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl Drop for SpoolFile {
+    fn drop(&mut self) {
+        self.unlink();
+        self.spool.used.fetch_sub(self.len, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Seek};
+
+    use super::*;
+
+    fn spool(limit: u64) -> Arc<Spool> {
+        let mut spool = Spool::open(std::env::temp_dir(), None).unwrap();
+        spool.limit = limit;
+        Arc::new(spool)
+    }
+
+    #[test]
+    fn a_named_file_is_private_and_gone_when_it_is_dropped() {
+        use std::os::unix::fs::MetadataExt;
+        let mut file = spool(100).named("body").unwrap();
+        file.append(b"hello").unwrap();
+        let path = file.path().unwrap().to_owned();
+        assert_eq!(std::fs::read(&path).unwrap(), b"hello");
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        drop(file);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn an_unnamed_file_can_be_read_back() {
+        let mut file = spool(100).unnamed().unwrap();
+        file.append(b"hello ").unwrap();
+        file.append(b"world").unwrap();
+        assert_eq!(file.path(), None);
+        let mut text = String::new();
+        file.file().rewind().unwrap();
+        file.file().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "hello world");
+    }
+
+    #[test]
+    fn the_share_of_the_disk_has_an_end_and_is_given_back() {
+        let spool = spool(10);
+        let mut first = spool.unnamed().unwrap();
+        first.append(b"12345678").unwrap();
+        let mut second = spool.unnamed().unwrap();
+        assert!(matches!(
+            second.append(b"123"),
+            Err(SpoolError::Full { used: 8, limit: 10 })
+        ));
+        drop(first);
+        second.append(b"123").unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_is_missing_is_named() {
+        let error = Spool::open("/nope".into(), None).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "cannot write to the spool folder `/nope`"
+        );
+    }
+}

@@ -1,0 +1,269 @@
+//! Random steps through the data path's state, compared with what must always hold.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tokio::time::Instant;
+
+use crate::call::Refused;
+use crate::core::{Admitted, Core, Freed, Next, SlotId, SlotState, Ticket};
+
+const SLOTS: usize = 4;
+const LIMIT: usize = 5;
+const WAIT: u64 = 10;
+
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Call,
+    Finish(usize),
+    Die(usize),
+    Boot(usize),
+    BootFails(usize),
+    Drain(usize),
+    Withdraw(usize),
+    Pass(u64),
+    Stop,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let any = any::<usize>();
+    let step = prop_oneof![
+        8 => Just(Step::Call),
+        6 => any.prop_map(Step::Finish),
+        2 => any.prop_map(Step::Die),
+        4 => any.prop_map(Step::Boot),
+        1 => any.prop_map(Step::BootFails),
+        1 => any.prop_map(Step::Drain),
+        2 => any.prop_map(Step::Withdraw),
+        2 => (0..12_u64).prop_map(Step::Pass),
+        1 => Just(Step::Stop),
+    ];
+    prop::collection::vec(step, 0..400)
+}
+
+type Call = u64;
+
+/// The pool's outside: which worker has which call, who waits, what became of the others.
+struct World {
+    core: Core<Call, SlotId>,
+    now: Instant,
+    working: BTreeMap<SlotId, Call>,
+    waiting: BTreeSet<Call>,
+    ended: BTreeSet<Call>,
+    next: Call,
+    stopped: bool,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            core: Core::new(SLOTS, LIMIT),
+            now: Instant::now(),
+            working: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            ended: BTreeSet::new(),
+            next: 1,
+            stopped: false,
+        }
+    }
+
+    fn end(&mut self, call: Call) {
+        assert!(self.ended.insert(call), "call {call} ended twice");
+    }
+
+    fn ticket(&self, seq: u64) -> Ticket {
+        Ticket {
+            priority: 10,
+            seq,
+            until: self.now + Duration::from_secs(WAIT),
+        }
+    }
+
+    fn admit(&mut self, call: Call) {
+        match self.core.admit(call, self.ticket(call)) {
+            Admitted::Run(worker, given) => {
+                assert_eq!(given, call);
+                assert!(
+                    self.working.insert(worker, call).is_none(),
+                    "worker {worker} got a second call"
+                );
+            }
+            Admitted::Waits => {
+                assert!(self.waiting.insert(call));
+            }
+            Admitted::Refused(given, why) => {
+                assert_eq!(given, call);
+                match why {
+                    Refused::QueueFull => assert_eq!(self.waiting.len(), LIMIT),
+                    Refused::Stopping => assert!(self.stopped),
+                    Refused::NoWorker => {
+                        assert!(self.states().all(|state| state == SlotState::Failed));
+                    }
+                    Refused::WaitedTooLong => panic!("it has not waited"),
+                }
+                self.end(call);
+            }
+        }
+    }
+
+    fn states(&self) -> impl Iterator<Item = SlotState> {
+        (0..SLOTS).map(|slot| self.core.state(slot))
+    }
+
+    fn freed(&mut self, slot: SlotId, freed: Freed<Call>) {
+        for late in freed.late {
+            assert!(self.waiting.remove(&late));
+            self.end(late);
+        }
+        match freed.next {
+            Next::Run(call) => {
+                assert!(self.waiting.remove(&call), "call {call} did not wait");
+                assert!(self.working.insert(slot, call).is_none());
+            }
+            Next::Wait => assert_eq!(self.core.state(slot), SlotState::Ready),
+            Next::Stop => assert_eq!(self.core.state(slot), SlotState::Stopping),
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Call => {
+                let call = self.next;
+                self.next += 1;
+                self.admit(call);
+            }
+            Step::Finish(which) => {
+                if let Some((&slot, &call)) = self.working.iter().nth(which % SLOTS) {
+                    self.working.remove(&slot);
+                    self.end(call);
+                    let freed = self.core.freed(slot, self.now);
+                    self.freed(slot, freed);
+                }
+            }
+            Step::Die(which) => {
+                let slot = which % SLOTS;
+                let alive = [
+                    SlotState::Ready,
+                    SlotState::Busy,
+                    SlotState::Draining,
+                    SlotState::Stopping,
+                ];
+                if alive.contains(&self.core.state(slot)) {
+                    let lost = self.working.remove(&slot);
+                    self.core.vacate(slot);
+                    if let Some(call) = lost {
+                        // As a call that may be repeated: it goes to another worker, or is refused.
+                        self.admit(call);
+                    }
+                }
+            }
+            Step::Boot(which) => {
+                let slot = which % SLOTS;
+                if matches!(self.core.state(slot), SlotState::Empty | SlotState::Failed) {
+                    self.core.booting(slot);
+                    let freed = self.core.enter(slot, slot, self.now);
+                    self.freed(slot, freed);
+                }
+            }
+            Step::BootFails(which) => {
+                let slot = which % SLOTS;
+                if matches!(self.core.state(slot), SlotState::Empty | SlotState::Failed) {
+                    self.core.booting(slot);
+                    for call in self.core.failed(slot) {
+                        assert!(self.waiting.remove(&call));
+                        self.end(call);
+                    }
+                }
+            }
+            Step::Drain(which) => {
+                let slot = which % SLOTS;
+                let before = self.core.state(slot);
+                let asked = self.core.drain(slot).is_some();
+                assert_eq!(
+                    asked,
+                    before == SlotState::Ready,
+                    "only an idle worker is asked at once"
+                );
+            }
+            Step::Withdraw(which) => {
+                if let Some(&call) = self.waiting.iter().nth(which % LIMIT) {
+                    assert_eq!(self.core.withdraw(10, call), Some(call));
+                    self.waiting.remove(&call);
+                    self.end(call);
+                }
+            }
+            Step::Pass(seconds) => {
+                self.now += Duration::from_secs(seconds);
+                let (late, _) = self.core.expire(self.now);
+                for call in late {
+                    assert!(self.waiting.remove(&call));
+                    self.end(call);
+                }
+            }
+            Step::Stop => {
+                self.stopped = true;
+                for call in self.core.stop() {
+                    assert!(self.waiting.remove(&call));
+                    self.end(call);
+                }
+            }
+        }
+    }
+
+    fn check(&self) {
+        assert_eq!(
+            self.core.waiting(),
+            self.waiting.len(),
+            "the queue's length"
+        );
+        let ready = self
+            .states()
+            .filter(|state| *state == SlotState::Ready)
+            .count();
+        assert!(
+            ready == 0 || self.waiting.is_empty(),
+            "a call waits while a worker is free"
+        );
+        for slot in 0..SLOTS {
+            let busy = matches!(self.core.state(slot), SlotState::Busy | SlotState::Draining);
+            assert_eq!(self.working.contains_key(&slot), busy, "slot {slot}");
+        }
+        let known = self.working.len() + self.waiting.len() + self.ended.len();
+        assert_eq!(known as u64, self.next - 1, "a call was lost");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn no_call_is_lost_or_ended_twice_and_none_waits_while_a_worker_is_free(steps in steps()) {
+        let mut world = World::new();
+        for step in steps {
+            world.step(step);
+            world.check();
+        }
+    }
+}
+
+#[test]
+fn the_most_recently_used_worker_is_chosen() {
+    let mut world = World::new();
+    for slot in 0..3 {
+        world.step(Step::Boot(slot));
+    }
+    world.step(Step::Call);
+    let (&slot, _) = world.working.first_key_value().unwrap();
+    for _ in 0..5 {
+        world.step(Step::Finish(0));
+        world.step(Step::Call);
+        assert_eq!(world.working.keys().collect::<Vec<_>>(), [&slot]);
+    }
+}
+
+#[test]
+#[should_panic(expected = "slot 0 went from Empty to Ready")]
+fn an_illegal_step_is_noticed() {
+    let mut world = World::new();
+    world.core.enter(0, 0, world.now);
+}

@@ -1,0 +1,104 @@
+use bytes::Bytes;
+use pronghorn_wire::frame::{Flags, OpenFrame, Stream, encode_plain};
+use proptest::prelude::*;
+
+use crate::relay::incoming::{Incoming, Item, PIECE, WHOLE};
+
+fn frame(context: &[u8], body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let open = OpenFrame::begin(&mut out);
+    out.extend_from_slice(context);
+    open.finish(&mut out, Flags::NATIVE, Stream::END, body.len())
+        .unwrap();
+    out.extend_from_slice(body);
+    out
+}
+
+/// Feeds bytes in pieces; whole frames come out as (context, body).
+fn read(bytes: &[u8], piece: usize) -> Vec<(Bytes, Vec<u8>)> {
+    let mut incoming = Incoming::default();
+    let mut frames = Vec::new();
+    for part in bytes.chunks(piece) {
+        incoming.room().extend_from_slice(part);
+        while let Some(item) = incoming.next().unwrap() {
+            match item {
+                Item::Frame { context, body, .. } => frames.push((context, body.to_vec())),
+                Item::Large { context, .. } => frames.push((context, Vec::new())),
+                Item::Piece { bytes, .. } => {
+                    assert!(bytes.len() <= PIECE);
+                    frames.last_mut().unwrap().1.extend_from_slice(&bytes);
+                }
+            }
+        }
+    }
+    frames
+}
+
+#[test]
+fn a_long_body_comes_in_pieces_and_the_last_one_says_so() {
+    let body = vec![7; WHOLE + 100];
+    let mut incoming = Incoming::starting_with(&frame(b"ctx", &body));
+    let Some(Item::Large { context, len, .. }) = incoming.next().unwrap() else {
+        panic!()
+    };
+    assert_eq!((&context[..], len), (&b"ctx"[..], body.len() as u64));
+    let mut total = 0;
+    loop {
+        let Some(Item::Piece { bytes, last }) = incoming.next().unwrap() else {
+            panic!()
+        };
+        total += bytes.len();
+        if last {
+            break;
+        }
+    }
+    assert_eq!(total, body.len());
+    assert!(incoming.next().unwrap().is_none());
+}
+
+#[test]
+fn text_is_told_from_frames_at_its_first_byte() {
+    let mut incoming = Incoming::starting_with(b"W");
+    let garbage = incoming.next().unwrap_err();
+    assert_eq!(garbage.0, "no frame but text: W");
+}
+
+#[test]
+fn text_before_a_frame_can_be_skipped() {
+    let mut bytes = b"PHP Warning: one\n\x13 two\n".to_vec();
+    let text = bytes.clone();
+    encode_plain(&mut bytes, Flags::CONTROL, Stream::END, b"{}");
+    let mut incoming = Incoming::starting_with(&bytes);
+    assert!(incoming.next().is_err());
+    assert_eq!(incoming.skip_text().as_bytes(), text);
+    assert!(matches!(incoming.next(), Ok(Some(Item::Frame { .. }))));
+}
+
+#[test]
+fn lengths_that_contradict_each_other_are_garbage() {
+    let mut bytes = frame(b"context", b"body");
+    bytes[12] = 200; // the context's length, beyond the payload's
+    assert!(Incoming::starting_with(&bytes).next().is_err());
+}
+
+proptest! {
+    #[test]
+    fn frames_come_out_whatever_the_pieces(
+        sizes in prop::collection::vec((0..5000_usize, 0..40_000_usize), 1..8), piece in 1..9000_usize,
+    ) {
+        let frames: Vec<_> = sizes.iter().map(|(context, body)| (vec![1; *context], vec![2; *body])).collect();
+        let bytes: Vec<u8> = frames.iter().flat_map(|(context, body)| frame(context, body)).collect();
+        let got: Vec<_> = read(&bytes, piece).into_iter().map(|(c, b)| (c.to_vec(), b)).collect();
+        prop_assert_eq!(got, frames);
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(data in prop::collection::vec(any::<u8>(), 0..200)) {
+        let mut incoming = Incoming::starting_with(&data);
+        for _ in 0..10 {
+            if incoming.next().is_err() {
+                incoming.skip_text();
+            }
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The pool against workers that the test plays.
+
+mod core_model;
+mod incoming;
+mod relay;
+mod supervision;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use pronghorn_wire::Codec;
+use pronghorn_wire::native::{self, Envelope};
+
+use crate::call::{Body, Dispatch, Payload, Unencodable};
+
+/// A call that carries a text. Its context is a native request for a path of that name.
+pub(super) struct TestPayload {
+    pub(super) name: &'static str,
+    pub(super) repeatable: bool,
+    pub(super) body: Bytes,
+}
+
+impl TestPayload {
+    pub(super) fn new(name: &'static str) -> Arc<Self> {
+        Arc::new(Self {
+            name,
+            repeatable: true,
+            body: Bytes::new(),
+        })
+    }
+
+    pub(super) fn unrepeatable(name: &'static str) -> Arc<Self> {
+        Arc::new(Self {
+            name,
+            repeatable: false,
+            body: Bytes::new(),
+        })
+    }
+}
+
+impl Payload for TestPayload {
+    fn encode(
+        &self,
+        codec: Codec,
+        terms: Dispatch,
+        out: &mut Vec<u8>,
+    ) -> Result<Body, Unencodable> {
+        if self.name == "unencodable" {
+            return Err(Unencodable("it has a bad escape".into()));
+        }
+        let none = pronghorn_wire::Fields::new();
+        let request = pronghorn_wire::Request {
+            method: "GET",
+            tls: false,
+            authority: "h",
+            path: self.name.as_bytes(),
+            query: None,
+            protocol: pronghorn_wire::Protocol::Http11,
+            remote: "127.0.0.1",
+            headers: &none,
+            attributes: &none,
+            accepted_us: 0,
+        };
+        match codec {
+            Codec::Native => {
+                let envelope = Envelope {
+                    call: terms.number,
+                    time_left_ms: terms.time_left_ms,
+                    ..Envelope::default()
+                };
+                native::encode_request(out, &request, envelope);
+            }
+            Codec::Json | Codec::Proto => {
+                pronghorn_wire::json::encode_request(
+                    out,
+                    &request,
+                    pronghorn_wire::Form::default(),
+                );
+            }
+        }
+        Ok(Body::Bytes(self.body.clone()))
+    }
+
+    fn repeatable(&self) -> bool {
+        self.repeatable
+    }
+
+    fn describe(&self) -> String {
+        self.name.to_owned()
+    }
+}

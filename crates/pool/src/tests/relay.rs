@@ -1,0 +1,824 @@
+//! A relay whose worker is played by the test, over a real socket, under a paused clock.
+//!
+//! With nothing left to do the clock jumps to the next deadline, so a test that waits for one takes no time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use pronghorn_process::Exit;
+use pronghorn_wire::Codec;
+use pronghorn_wire::frame::{Flags, Header, MAX_PAYLOAD, OpenFrame, Stream, encode_plain};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::TestPayload;
+use crate::call::{Answer, CallError, Payload, Pending, Piece, Reply, ReplyBody, WorkerFault};
+use crate::core::SlotState;
+use crate::pool::{Options, Order, Pool, Report, Transport};
+use crate::relay::channel::Channel;
+use crate::relay::inbox::Inbox;
+use crate::relay::{Dialect, Relay, Settings};
+use crate::settings::Fence;
+use crate::spool::Spool;
+
+/// A pool with one worker, which the test plays.
+struct Stage {
+    pool: Pool,
+    inbox: Arc<Inbox>,
+    reports: mpsc::Receiver<Report>,
+    worker: Worker,
+}
+
+struct Worker {
+    stream: UnixStream,
+    read: BytesMut,
+}
+
+/// A frame as the worker sees it.
+#[derive(Debug)]
+struct Frame {
+    header: Header,
+    context: Bytes,
+    body: Bytes,
+}
+
+impl Frame {
+    fn call(&self) -> u32 {
+        u32::from_le_bytes(self.context[4..8].try_into().unwrap())
+    }
+
+    fn is_cancel(&self) -> bool {
+        self.context[0] == 0x10
+    }
+}
+
+impl Worker {
+    async fn frame(&mut self) -> Frame {
+        loop {
+            if let Some(header) = Header::decode(&self.read, MAX_PAYLOAD).unwrap() {
+                let whole = header.len() + header.payload as usize;
+                if self.read.len() >= whole {
+                    let mut frame = self.read.split_to(whole).freeze();
+                    let mut payload = frame.split_off(header.len());
+                    let option = header
+                        .options
+                        .as_slice()
+                        .first()
+                        .copied()
+                        .unwrap_or_default();
+                    let context = payload.split_to(option as usize);
+                    return Frame {
+                        header,
+                        context,
+                        body: payload,
+                    };
+                }
+            }
+            assert!(
+                self.stream.read_buf(&mut self.read).await.unwrap() > 0,
+                "the server hung up"
+            );
+        }
+    }
+
+    async fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).await.unwrap();
+    }
+
+    async fn reply(&mut self, call: u32, body: &[u8]) {
+        self.send(&native(
+            0x81,
+            0,
+            200,
+            call,
+            &[0, 0, 0, 0],
+            body,
+            Stream::END,
+        ))
+        .await;
+    }
+}
+
+fn native(
+    kind: u8,
+    flags: u8,
+    small: u16,
+    call: u32,
+    rest: &[u8],
+    body: &[u8],
+    stream: Stream,
+) -> Vec<u8> {
+    let mut context = vec![kind, flags];
+    context.extend_from_slice(&small.to_le_bytes());
+    context.extend_from_slice(&call.to_le_bytes());
+    context.extend_from_slice(rest);
+    framed(Flags::NATIVE, &context, body, stream)
+}
+
+fn json(context: &str, body: &[u8]) -> Vec<u8> {
+    framed(Flags::NONE, context.as_bytes(), body, Stream::END)
+}
+
+fn framed(flags: Flags, context: &[u8], body: &[u8], stream: Stream) -> Vec<u8> {
+    let mut out = Vec::new();
+    let open = OpenFrame::begin(&mut out);
+    out.extend_from_slice(context);
+    open.finish(&mut out, flags, stream, body.len()).unwrap();
+    out.extend_from_slice(body);
+    out
+}
+
+impl Stage {
+    async fn native() -> Self {
+        Self::new(Dialect::Native, Codec::Native).await
+    }
+
+    async fn foreign(fence: Fence) -> Self {
+        Self::new(Dialect::foreign(fence, true), Codec::Json).await
+    }
+
+    async fn new(dialect: Dialect, codec: Codec) -> Self {
+        let options = Options {
+            name: "test".into(),
+            slots: 1,
+            queue_limit: 10,
+            queue_timeout: Duration::from_secs(1000),
+            exec_ttl: Some(Duration::from_secs(10)),
+        };
+        let pool = Pool::new(options, &tokio::runtime::Handle::current());
+        pool.booting(0).await;
+        let (seat, reports) = pool.seat(0);
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let inbox = Arc::new(Inbox::default());
+        let settings = Settings {
+            codec,
+            stream_timeout: Duration::from_secs(60),
+            spool: Arc::new(Spool::open(std::env::temp_dir(), None).unwrap()),
+        };
+        let relay = Relay::new(
+            Channel::Unix(ours),
+            &[],
+            dialect,
+            settings,
+            seat,
+            inbox.clone(),
+        );
+        tokio::runtime::Handle::current().spawn(relay.run());
+        let worker = Worker {
+            stream: theirs,
+            read: BytesMut::new(),
+        };
+        Self {
+            pool,
+            inbox,
+            reports,
+            worker,
+        }
+    }
+
+    fn call(&self, payload: Arc<dyn Payload>) -> Pending {
+        self.pool.call(payload, Instant::now())
+    }
+
+    /// A call that the worker has.
+    async fn running(&mut self, name: &'static str) -> (Pending, u32) {
+        let pending = self.call(TestPayload::unrepeatable(name));
+        let frame = self.worker.frame().await;
+        (pending, frame.call())
+    }
+
+    async fn ends(&mut self, exit: Exit) -> Vec<Report> {
+        self.inbox.order(Order::Ended(exit));
+        let mut reports = Vec::new();
+        while let Some(report) = self.reports.recv().await {
+            if matches!(report, Report::Left) {
+                assert_eq!(self.pool.states().await, [SlotState::Empty]);
+                return reports;
+            }
+            reports.push(report);
+        }
+        panic!("the relay never left: {reports:?}");
+    }
+
+    /// The worker is used again: it answers another call.
+    async fn goes_on(&mut self) {
+        let (mut pending, call) = self.running("/next").await;
+        self.worker.reply(call, b"next").await;
+        assert_eq!(body(&mut pending).await.unwrap(), "next");
+    }
+}
+
+async fn reply(pending: &mut Pending) -> Result<Reply, CallError> {
+    match pending.answer().await? {
+        Answer::Reply(reply) => Ok(reply),
+        Answer::Informational(head) => panic!("{head:?}"),
+    }
+}
+
+async fn body(pending: &mut Pending) -> Result<String, CallError> {
+    match reply(pending).await?.body {
+        ReplyBody::Whole(bytes) => Ok(String::from_utf8(bytes.to_vec()).unwrap()),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn garbage<T: std::fmt::Debug>(result: Result<T, CallError>) -> String {
+    match result {
+        Err(CallError::Worker(WorkerFault::Garbage(what))) => what,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_goes_out_whole_and_its_reply_comes_back() {
+    let mut stage = Stage::native().await;
+    let body_out = Bytes::from(vec![b'x'; 100_000]);
+    let payload = TestPayload {
+        name: "/big",
+        repeatable: true,
+        body: body_out.clone(),
+    };
+    let mut pending = stage.call(Arc::new(payload));
+    let frame = stage.worker.frame().await;
+    assert_eq!((frame.header.flags, frame.body), (Flags::NATIVE, body_out));
+    stage
+        .worker
+        .reply(
+            u32::from_le_bytes(frame.context[4..8].try_into().unwrap()),
+            b"hello",
+        )
+        .await;
+    let Reply { head, stamps, .. } = reply(&mut pending).await.unwrap();
+    assert_eq!(head.status, 200);
+    assert!(stamps.claimed.is_some() && stamps.first_byte.is_some() && stamps.complete.is_some());
+    stage.goes_on().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_may_come_in_any_number_of_writes() {
+    let mut stage = Stage::native().await;
+    let (mut pending, call) = stage.running("/").await;
+    for byte in native(0x81, 0, 200, call, &[0; 4], b"slow", Stream::END) {
+        stage.worker.send(&[byte]).await;
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(body(&mut pending).await.unwrap(), "slow");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_payload_that_cannot_be_written_costs_no_worker() {
+    let mut stage = Stage::native().await;
+    let result = body(&mut stage.call(TestPayload::new("unencodable"))).await;
+    assert!(matches!(result, Err(CallError::Unencodable(_))));
+    stage.goes_on().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_to_another_call_is_never_delivered() {
+    let mut stage = Stage::native().await;
+    let (mut pending, call) = stage.running("/").await;
+    stage.worker.reply(call + 1, b"somebody else's page").await;
+    let what = garbage(body(&mut pending).await);
+    assert_eq!(
+        what,
+        format!(
+            "an answer to call {} while call {call} is under way",
+            call + 1
+        )
+    );
+    assert!(matches!(
+        stage.reports.recv().await,
+        Some(Report::Garbage { .. })
+    ));
+    stage.ends(Exit::Signal(9)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_answer_ends_a_native_worker() {
+    let mut stage = Stage::native().await;
+    let (mut pending, call) = stage.running("/").await;
+    stage.worker.reply(call, b"one").await;
+    assert_eq!(body(&mut pending).await.unwrap(), "one");
+    stage.worker.reply(call, b"two").await;
+    assert!(matches!(
+        stage.reports.recv().await,
+        Some(Report::Garbage { .. })
+    ));
+    // A call that comes now waits for a successor.
+    let pending = stage.call(TestPayload::new("/later"));
+    assert_eq!(stage.pool.stats().waiting(), 1);
+    drop(pending);
+}
+
+#[tokio::test(start_paused = true)]
+async fn garbage_ends_the_call_with_its_first_bytes_in_the_report() {
+    let mut stage = Stage::native().await;
+    let (mut pending, _) = stage.running("/").await;
+    stage.worker.send(b"<html>oops").await;
+    assert_eq!(
+        garbage(body(&mut pending).await),
+        "no frame but text: <html>oops"
+    );
+    for (what, bytes) in [
+        ("flags", framed(Flags::JSON, b"{}", b"", Stream::END)),
+        (
+            "a chunk before a reply",
+            native(0x82, 0, 0, 1, b"", b"x", Stream::END),
+        ),
+        (
+            "free before a reply",
+            native(0x86, 0, 0, 1, b"", b"", Stream::END),
+        ),
+        ("unknown kind", native(0x70, 0, 0, 1, b"", b"", Stream::END)),
+        ("no option", {
+            let mut out = Vec::new();
+            encode_plain(&mut out, Flags::NATIVE, Stream::END, b"12345678");
+            out
+        }),
+    ] {
+        let mut stage = Stage::native().await;
+        let (mut pending, call) = stage.running("/").await;
+        assert_eq!(call, 1);
+        stage.worker.send(&bytes).await;
+        assert!(
+            matches!(
+                body(&mut pending).await,
+                Err(CallError::Worker(WorkerFault::Garbage(_)))
+            ),
+            "{what}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_dies_before_its_reply_loses_the_call() {
+    let mut stage = Stage::native().await;
+    let (mut pending, _) = stage.running("/dies").await;
+    let reports = stage.ends(Exit::Signal(11)).await;
+    let died = |result: &Result<String, _>| {
+        matches!(
+            result,
+            Err(CallError::Worker(WorkerFault::Died(Exit::Signal(11))))
+        )
+    };
+    assert!(died(&body(&mut pending).await));
+    assert!(
+        matches!(reports.as_slice(), [Report::DiedWith { what, retried: false, .. }] if what == "/dies")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_that_was_written_before_the_death_is_delivered() {
+    let mut stage = Stage::native().await;
+    let (mut pending, call) = stage.running("/").await;
+    // The end is known before the runtime has seen the bytes.
+    stage
+        .worker
+        .stream
+        .try_write(&native(0x81, 0, 200, call, &[0; 4], b"last", Stream::END))
+        .unwrap();
+    stage.inbox.order(Order::Ended(Exit::Code(0)));
+    assert_eq!(body(&mut pending).await.unwrap(), "last");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closed_connection_is_not_yet_a_death() {
+    let mut stage = Stage::native().await;
+    let (mut pending, _) = stage.running("/").await;
+    stage.worker.stream.shutdown().await.unwrap();
+    assert!(matches!(
+        stage.reports.recv().await,
+        Some(Report::HungUp { .. })
+    ));
+    stage.ends(Exit::Code(255)).await;
+    let result = body(&mut pending).await;
+    assert!(matches!(
+        result,
+        Err(CallError::Worker(WorkerFault::Died(Exit::Code(255))))
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_client_is_answered_at_the_deadline_and_the_place_stays_taken() {
+    let mut stage = Stage::native().await;
+    let start = Instant::now();
+    let (mut pending, call) = stage.running("/slow").await;
+    assert!(matches!(body(&mut pending).await, Err(CallError::Deadline)));
+    assert_eq!(start.elapsed().as_secs(), 10);
+    assert!(
+        matches!(stage.reports.recv().await, Some(Report::Overdue { what, .. }) if what == "/slow")
+    );
+    let waiting = stage.call(TestPayload::new("/waits"));
+    stage.worker.reply(call, b"too late").await;
+    tokio::task::yield_now().await;
+    assert_eq!(
+        stage.pool.stats().waiting(),
+        1,
+        "a worker about to be ended takes no call"
+    );
+    drop(waiting);
+    stage.ends(Exit::Signal(15)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_may_ask_for_more_time() {
+    let mut stage = Stage::native().await;
+    let start = Instant::now();
+    let (mut pending, call) = stage.running("/").await;
+    stage
+        .worker
+        .send(&native(
+            0x85,
+            0,
+            0,
+            call,
+            &30_000_u32.to_le_bytes(),
+            b"",
+            Stream::END,
+        ))
+        .await;
+    assert!(matches!(body(&mut pending).await, Err(CallError::Deadline)));
+    assert_eq!(start.elapsed().as_secs(), 30);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_is_told_that_the_client_left_and_its_reply_is_dropped() {
+    let mut stage = Stage::native().await;
+    let (pending, call) = stage.running("/").await;
+    drop(pending);
+    let frame = stage.worker.frame().await;
+    assert!(frame.is_cancel());
+    assert_eq!(frame.call(), call);
+    stage.worker.reply(call, b"for nobody").await;
+    stage.goes_on().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn early_hints_come_before_the_reply() {
+    let mut stage = Stage::native().await;
+    let (mut pending, call) = stage.running("/").await;
+    for _ in 0..2 {
+        stage
+            .worker
+            .send(&native(0x83, 0, 103, call, &[0; 4], b"", Stream::MORE))
+            .await;
+    }
+    stage.worker.reply(call, b"page").await;
+    for _ in 0..2 {
+        assert!(
+            matches!(pending.answer().await, Ok(Answer::Informational(head)) if head.status == 103)
+        );
+    }
+    assert_eq!(body(&mut pending).await.unwrap(), "page");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_exception_ends_the_call_and_the_worker_goes_on() {
+    let mut stage = Stage::native().await;
+    let (mut pending, call) = stage.running("/").await;
+    let mut rest = Vec::new();
+    for number in [7_u32, 1, 4, 1, 0] {
+        rest.extend_from_slice(&number.to_le_bytes());
+    }
+    rest.extend_from_slice(b"EoopsF");
+    stage
+        .worker
+        .send(&native(0x84, 0, 0, call, &rest, b"", Stream::END))
+        .await;
+    match body(&mut pending).await {
+        Err(CallError::Thrown(thrown)) => {
+            assert_eq!(
+                (thrown.class.as_str(), thrown.message.as_str(), thrown.line),
+                ("E", "oops", 7)
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    stage.goes_on().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_worker_gets_no_call_before_it_says_that_it_is_free() {
+    let mut stage = Stage::native().await;
+    let (mut pending, call) = stage.running("/").await;
+    stage
+        .worker
+        .send(&native(
+            0x81,
+            0x02,
+            200,
+            call,
+            &[0; 4],
+            b"done",
+            Stream::END,
+        ))
+        .await;
+    assert_eq!(body(&mut pending).await.unwrap(), "done");
+    let next = stage.call(TestPayload::new("/next"));
+    assert_eq!(stage.pool.stats().waiting(), 1);
+    stage
+        .worker
+        .send(&native(0x86, 0, 0, call, b"", b"", Stream::END))
+        .await;
+    assert_eq!(stage.worker.frame().await.call(), call + 1);
+    drop(next);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leaving_worker_gets_no_call() {
+    let mut stage = Stage::native().await;
+    let (mut pending, call) = stage.running("/").await;
+    stage
+        .worker
+        .send(&native(0x81, 0x04, 200, call, &[0; 4], b"bye", Stream::END))
+        .await;
+    assert_eq!(body(&mut pending).await.unwrap(), "bye");
+    assert!(matches!(stage.reports.recv().await, Some(Report::Leaving)));
+    let waiting = stage.call(TestPayload::new("/next"));
+    assert_eq!(stage.pool.stats().waiting(), 1);
+    drop(waiting);
+    stage.ends(Exit::Code(0)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_reply_names_its_file() {
+    let mut stage = Stage::native().await;
+    let (mut pending, call) = stage.running("/").await;
+    stage
+        .worker
+        .send(&native(
+            0x81,
+            0x01,
+            200,
+            call,
+            &[0; 4],
+            b"/srv/report.pdf",
+            Stream::END,
+        ))
+        .await;
+    let reply = reply(&mut pending).await.unwrap();
+    assert!(
+        matches!(reply.body, ReplyBody::File(path) if path.to_str() == Some("/srv/report.pdf"))
+    );
+}
+
+fn pieces(reply: Reply) -> (crate::call::Pieces, Option<u64>) {
+    match reply.body {
+        ReplyBody::Pieces { pieces, len } => (pieces, len),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_arrives_piece_by_piece_and_a_slow_client_slows_the_worker_down() {
+    let mut stage = Stage::native().await;
+    let (mut pending, call) = stage.running("/").await;
+    stage
+        .worker
+        .send(&native(0x81, 0, 200, call, &[0; 4], b"first", Stream::MORE))
+        .await;
+    let (mut pieces, len) = pieces(reply(&mut pending).await.unwrap());
+    assert_eq!(len, None);
+    assert!(matches!(pieces.next().await, Some(Piece::Bytes(bytes)) if bytes == "first"));
+    // Nobody takes anything: after a few pieces the worker's writes don't go through any more.
+    let chunk = native(0x82, 0, 0, call, b"", &vec![b'c'; 200_000], Stream::MORE);
+    let mut sent = 0;
+    while tokio::time::timeout(
+        Duration::from_secs(1),
+        stage.worker.stream.write_all(&chunk),
+    )
+    .await
+    .is_ok()
+    {
+        sent += 1;
+        assert!(sent < 50, "the server takes it all");
+    }
+    assert!(
+        stage.reports.try_recv().is_err(),
+        "waiting for the client is not the worker's fault"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_stream_can_be_told_from_its_breaking_off() {
+    let mut stage = Stage::native().await;
+    let (mut pending, call) = stage.running("/").await;
+    stage
+        .worker
+        .send(&native(0x81, 0, 200, call, &[0; 4], b"", Stream::MORE))
+        .await;
+    stage
+        .worker
+        .send(&native(0x82, 0, 0, call, b"", b"a", Stream::MORE))
+        .await;
+    stage
+        .worker
+        .send(&native(0x82, 0, 0, call, b"", b"b", Stream::END))
+        .await;
+    let (mut whole, _) = pieces(reply(&mut pending).await.unwrap());
+    assert!(matches!(whole.next().await, Some(Piece::Bytes(bytes)) if bytes == "a"));
+    assert!(matches!(whole.next().await, Some(Piece::Bytes(bytes)) if bytes == "b"));
+    assert!(matches!(whole.next().await, Some(Piece::End)));
+
+    let (mut pending, call) = stage.running("/").await;
+    stage
+        .worker
+        .send(&native(0x81, 0, 200, call, &[0; 4], b"half", Stream::MORE))
+        .await;
+    let (mut broken, _) = pieces(reply(&mut pending).await.unwrap());
+    stage.ends(Exit::Signal(11)).await;
+    assert!(matches!(broken.next().await, Some(Piece::Bytes(_))));
+    assert!(broken.next().await.is_none(), "no end was seen");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_nobody_reads_is_cancelled_and_then_given_up() {
+    let mut stage = Stage::native().await;
+    let (mut pending, call) = stage.running("/").await;
+    stage
+        .worker
+        .send(&native(0x81, 0, 200, call, &[0; 4], b"x", Stream::MORE))
+        .await;
+    drop(reply(&mut pending).await.unwrap());
+    stage
+        .worker
+        .send(&native(0x82, 0, 0, call, b"", b"y", Stream::MORE))
+        .await;
+    assert!(stage.worker.frame().await.is_cancel());
+    let start = Instant::now();
+    assert!(matches!(
+        stage.reports.recv().await,
+        Some(Report::Overdue { .. })
+    ));
+    assert_eq!(start.elapsed().as_secs(), 60);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_finished_reply_frees_its_worker_whatever_the_client_does() {
+    let mut stage = Stage::native().await;
+    let (mut pending, call) = stage.running("/").await;
+    let long: Vec<u8> = (0..5_000_000_u32).map(|n| n.to_le_bytes()[0]).collect();
+    stage
+        .worker
+        .send(&native(0x81, 0, 200, call, &[0; 4], &long, Stream::END))
+        .await;
+    let (mut pieces, len) = pieces(reply(&mut pending).await.unwrap());
+    assert_eq!(len, Some(long.len() as u64));
+    stage.goes_on().await;
+    let mut got = Vec::new();
+    loop {
+        match pieces.next().await.unwrap() {
+            Piece::Bytes(bytes) => got.extend_from_slice(&bytes),
+            Piece::Spooled(file) => {
+                use std::os::unix::fs::FileExt;
+                let mut rest = vec![0; usize::try_from(file.len()).unwrap()];
+                file.file().read_exact_at(&mut rest, 0).unwrap();
+                got.extend_from_slice(&rest);
+            }
+            Piece::End => break,
+        }
+    }
+    assert!(got == long, "the body arrived changed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_foreign_worker_is_asked_to_stop_over_its_relay() {
+    let mut stage = Stage::foreign(Fence::Auto).await;
+    stage.pool.drain(0).await;
+    let frame = stage.worker.frame().await;
+    assert_eq!(
+        (frame.header.flags.0, &frame.body[..]),
+        (0x09, &br#"{"stop":true}"#[..])
+    );
+    stage.ends(Exit::Code(0)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_foreign_worker_answers_in_json_or_with_an_error() {
+    let mut stage = Stage::foreign(Fence::Auto).await;
+    let mut pending = stage.call(TestPayload::new("/"));
+    assert_eq!(stage.worker.frame().await.header.flags, Flags::JSON);
+    stage
+        .worker
+        .send(&json(r#"{"status":201,"headers":{"X":["1"]}}"#, b"made"))
+        .await;
+    assert_eq!(reply(&mut pending).await.unwrap().head.status, 201);
+    let mut pending = stage.call(TestPayload::new("/"));
+    stage.worker.frame().await;
+    let mut error = Vec::new();
+    encode_plain(&mut error, Flags::ERROR, Stream::END, b"boom");
+    stage.worker.send(&error).await;
+    assert!(matches!(body(&mut pending).await, Err(CallError::Reported(text)) if text == "boom"));
+    let mut pending = stage.call(TestPayload::new("/"));
+    stage.worker.frame().await;
+    stage.worker.send(&json("", b"still there")).await;
+    assert_eq!(body(&mut pending).await.unwrap(), "still there");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_answer_of_a_foreign_worker_reaches_nobody_and_brings_the_fence() {
+    let mut stage = Stage::foreign(Fence::Auto).await;
+    let mut first = stage.call(TestPayload::new("/1"));
+    stage.worker.frame().await;
+    let mut both = json("{}", b"one");
+    both.extend(json("{}", b"one again"));
+    stage.worker.send(&both).await;
+    assert_eq!(body(&mut first).await.unwrap(), "one");
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    let mut second = stage.call(TestPayload::new("/2"));
+    stage.worker.frame().await;
+    // This one answers twice, too, and the second answer comes late.
+    stage.worker.send(&json("{}", b"two")).await;
+    assert_eq!(body(&mut second).await.unwrap(), "two");
+    let fence = stage.worker.frame().await;
+    assert_eq!(fence.header.flags.0, 0x09);
+    let mut third = stage.call(TestPayload::new("/3"));
+    stage.worker.send(&json("{}", b"two again")).await;
+    let mut pong = Vec::new();
+    encode_plain(&mut pong, Flags::CONTROL, Stream::END, br#"{"pid":1}"#);
+    stage.worker.send(&pong).await;
+    stage.worker.frame().await;
+    stage.worker.send(&json("{}", b"three")).await;
+    assert_eq!(body(&mut third).await.unwrap(), "three");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_wants_to_be_replaced_is_and_its_call_goes_elsewhere() {
+    let mut stage = Stage::foreign(Fence::Auto).await;
+    let mut pending = stage.call(TestPayload::unrepeatable("/"));
+    stage.worker.frame().await;
+    stage.worker.send(&json(r#"{"stop":true}"#, b"")).await;
+    assert!(matches!(stage.reports.recv().await, Some(Report::Leaving)));
+    assert_eq!(
+        stage.worker.frame().await.header.flags.0,
+        0x09,
+        "it is told to stop"
+    );
+    assert_eq!(
+        stage.pool.stats().waiting(),
+        1,
+        "its call waits for another worker"
+    );
+    stage.ends(Exit::Code(0)).await;
+    stage.pool.close().await;
+    assert!(body(&mut pending).await.is_err());
+
+    // Behind a reply the same frame is just a farewell.
+    let mut stage = Stage::foreign(Fence::Auto).await;
+    let mut pending = stage.call(TestPayload::new("/"));
+    stage.worker.frame().await;
+    let mut both = json("{}", b"page");
+    both.extend(json(r#"{"stop":true}"#, b""));
+    stage.worker.send(&both).await;
+    assert_eq!(body(&mut pending).await.unwrap(), "page");
+    assert!(matches!(stage.reports.recv().await, Some(Report::Leaving)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn text_between_two_answers_is_no_reason_to_end_a_foreign_worker() {
+    let mut stage = Stage::foreign(Fence::Auto).await;
+    stage.worker.send(b"PHP Warning:  something\n").await;
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    let mut pending = stage.call(TestPayload::new("/"));
+    stage.worker.frame().await;
+    stage.worker.send(&json("{}", b"fine")).await;
+    assert_eq!(body(&mut pending).await.unwrap(), "fine");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_foreign_stream_gets_its_pong_and_its_stop() {
+    let mut stage = Stage::foreign(Fence::Auto).await;
+    let mut pending = stage.call(TestPayload::new("/"));
+    stage.worker.frame().await;
+    let chunk = |context: &str, stream| framed(Flags::NONE, context.as_bytes(), b"chunk", stream);
+    stage
+        .worker
+        .send(&chunk(r#"{"status":200}"#, Stream::MORE))
+        .await;
+    let (mut first, _) = pieces(reply(&mut pending).await.unwrap());
+    assert!(matches!(first.next().await, Some(Piece::Bytes(_))));
+    // Some releases repeat the head.
+    stage
+        .worker
+        .send(&chunk(r#"{"status":200}"#, Stream(0x05)))
+        .await;
+    assert_eq!(stage.worker.frame().await.header.stream, Stream::PONG);
+    drop(first);
+    stage.worker.send(&chunk("", Stream::MORE)).await;
+    assert_eq!(stage.worker.frame().await.header.stream, Stream::STOP);
+    stage
+        .worker
+        .send(&framed(Flags::NONE, b"", b"", Stream::END))
+        .await;
+    let mut pending = stage.call(TestPayload::new("/"));
+    stage.worker.frame().await;
+    stage.worker.send(&json("{}", b"next")).await;
+    assert_eq!(body(&mut pending).await.unwrap(), "next");
+}

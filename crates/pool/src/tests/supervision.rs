@@ -1,0 +1,527 @@
+//! Pool and supervisor with workers that exist only here, under a paused clock.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use pronghorn_process::{Exit, Signal};
+use pronghorn_wire::{Fields, ReplyHead};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, advance, sleep};
+
+use super::TestPayload;
+use crate::boot::{BootCause, BootError};
+use crate::call::{
+    Answer, Call, CallError, Payload, Pending, Refused, Reply, ReplyBody, WorkerFault,
+};
+use crate::core::{Next, SlotId, SlotState};
+use crate::pool::{Options, Order, Pool, Report, Seat, Transport};
+use crate::supervisor::{Launched, Launcher, Supervised, Watched};
+
+/// What a worker does with its calls.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Manner {
+    /// Answers at once.
+    Quick,
+    /// Takes this long.
+    Slow(Duration),
+    /// Dies with every call.
+    Dies,
+    /// Asks to be replaced instead of answering.
+    Declines,
+}
+
+/// Starts workers as the test wishes.
+struct Fakes {
+    manner: Mutex<Manner>,
+    boot: Mutex<Result<Duration, ()>>,
+    booted: Mutex<usize>,
+    booting: Mutex<(usize, usize)>,
+    signals: Arc<Mutex<Vec<Signal>>>,
+    /// Whether a worker that is asked to end does.
+    obeys: Mutex<bool>,
+}
+
+impl Fakes {
+    fn new(manner: Manner) -> Arc<Self> {
+        Arc::new(Self {
+            manner: Mutex::new(manner),
+            boot: Mutex::new(Ok(Duration::from_millis(10))),
+            booted: Mutex::default(),
+            booting: Mutex::default(),
+            signals: Arc::default(),
+            obeys: Mutex::new(true),
+        })
+    }
+}
+
+impl Launcher for Fakes {
+    fn launch(
+        &self,
+        _: SlotId,
+    ) -> Pin<Box<dyn Future<Output = Result<Launched, BootError>> + Send + '_>> {
+        Box::pin(async {
+            {
+                let mut booting = self.booting.lock().unwrap();
+                booting.0 += 1;
+                booting.1 = booting.1.max(booting.0);
+            }
+            let boot = *self.boot.lock().unwrap();
+            sleep(boot.unwrap_or(Duration::from_millis(10))).await;
+            self.booting.lock().unwrap().0 -= 1;
+            if boot.is_err() {
+                return Err(BootError {
+                    pool: "test".into(),
+                    command: "php worker.php".into(),
+                    cwd: PathBuf::from("/srv/app"),
+                    user: None,
+                    cause: BootCause::Exited(Exit::Code(255)),
+                    transcript: "PHP Parse error: oops".into(),
+                });
+            }
+            *self.booted.lock().unwrap() += 1;
+            let (end, ended) = watch::channel(None);
+            let process = FakeProcess {
+                ended,
+                end: end.clone(),
+                signals: self.signals.clone(),
+            };
+            let manner = *self.manner.lock().unwrap();
+            let obeys = *self.obeys.lock().unwrap();
+            let connect = move |seat| FakeWorker::start(seat, manner, obeys, end);
+            Ok(Launched {
+                process: Box::new(process),
+                connect: Box::new(connect),
+            })
+        })
+    }
+}
+
+struct FakeProcess {
+    ended: watch::Receiver<Option<Exit>>,
+    end: watch::Sender<Option<Exit>>,
+    signals: Arc<Mutex<Vec<Signal>>>,
+}
+
+impl Watched for FakeProcess {
+    fn pid(&self) -> u32 {
+        4711
+    }
+
+    fn wait(&mut self) -> Pin<Box<dyn Future<Output = Exit> + Send + '_>> {
+        Box::pin(async { self.ended.wait_for(Option::is_some).await.unwrap().unwrap() })
+    }
+
+    fn signal(&self, signal: Signal) {
+        self.signals.lock().unwrap().push(signal);
+        if signal == Signal::Kill {
+            self.end.send_replace(Some(Exit::Signal(9)));
+        }
+    }
+
+    fn last_words(&self) -> Vec<String> {
+        vec!["a last word".into()]
+    }
+}
+
+struct FakeWorker {
+    inbox: mpsc::Sender<Told>,
+}
+
+enum Told {
+    Call(Call),
+    Order(Order),
+}
+
+impl Transport for FakeWorker {
+    fn submit(&self, call: Call) {
+        self.inbox.try_send(Told::Call(call)).unwrap();
+    }
+
+    fn order(&self, order: Order) {
+        _ = self.inbox.try_send(Told::Order(order)); // a worker that has left hears nothing
+    }
+}
+
+impl FakeWorker {
+    fn start(
+        seat: Seat,
+        manner: Manner,
+        obeys: bool,
+        end: watch::Sender<Option<Exit>>,
+    ) -> Arc<dyn Transport> {
+        let (inbox, told) = mpsc::channel(8);
+        let worker: Arc<dyn Transport> = Arc::new(Self { inbox });
+        tokio::runtime::Handle::current().spawn(work(
+            seat,
+            worker.clone(),
+            manner,
+            obeys,
+            end,
+            told,
+        ));
+        worker
+    }
+}
+
+async fn work(
+    seat: Seat,
+    worker: Arc<dyn Transport>,
+    manner: Manner,
+    obeys: bool,
+    end: watch::Sender<Option<Exit>>,
+    mut told: mpsc::Receiver<Told>,
+) {
+    let mut next = seat.enter(worker);
+    loop {
+        let call = match next {
+            Next::Run(call) => call,
+            Next::Wait => match told.recv().await.unwrap() {
+                Told::Call(call) => call,
+                Told::Order(Order::Stop) => {
+                    next = Next::Stop;
+                    continue;
+                }
+                Told::Order(Order::Ended(_)) => return seat.leave(),
+            },
+            Next::Stop => {
+                if obeys {
+                    end.send_replace(Some(Exit::Code(0)));
+                }
+                while !matches!(told.recv().await, Some(Told::Order(Order::Ended(_)))) {}
+                return seat.leave();
+            }
+        };
+        next = match manner {
+            Manner::Quick => answer(&seat, call),
+            Manner::Slow(time) => tokio::select! {
+                () = sleep(time) => answer(&seat, call),
+                Some(Told::Order(Order::Ended(exit))) = told.recv() => {
+                    seat.lose(call, WorkerFault::Died(exit));
+                    return seat.leave();
+                }
+            },
+            Manner::Declines => {
+                seat.decline(call);
+                seat.report(Report::Leaving);
+                seat.close();
+                seat.next()
+            }
+            Manner::Dies => {
+                end.send_replace(Some(Exit::Signal(11)));
+                while !matches!(told.recv().await, Some(Told::Order(Order::Ended(_)))) {}
+                seat.lose(call, WorkerFault::Died(Exit::Signal(11)));
+                return seat.leave();
+            }
+        };
+    }
+}
+
+fn answer(seat: &Seat, call: Call) -> Next<Call> {
+    let body = Bytes::from(call.payload.describe());
+    let stamps = call.stamps;
+    let head = ReplyHead {
+        status: 200,
+        headers: Fields::new(),
+    };
+    call.deliver(Reply {
+        head,
+        body: ReplyBody::Whole(body),
+        stamps,
+    });
+    seat.next()
+}
+
+fn pool(slots: usize, queue_limit: usize) -> Pool {
+    let options = Options {
+        name: "test".into(),
+        slots,
+        queue_limit,
+        queue_timeout: Duration::from_secs(30),
+        exec_ttl: None,
+    };
+    Pool::new(options, &tokio::runtime::Handle::current())
+}
+
+async fn started(fakes: &Arc<Fakes>, slots: usize, queue_limit: usize) -> (Pool, Supervised) {
+    let pool = pool(slots, queue_limit);
+    let supervised = Supervised::start_with(pool.clone(), fakes.clone(), slots, 4)
+        .await
+        .unwrap();
+    (pool, supervised)
+}
+
+fn call(pool: &Pool, payload: Arc<dyn Payload>) -> Pending {
+    pool.call(payload, Instant::now())
+}
+
+async fn body(pending: &mut Pending) -> Result<String, CallError> {
+    match pending.answer().await? {
+        Answer::Reply(Reply {
+            body: ReplyBody::Whole(bytes),
+            ..
+        }) => Ok(String::from_utf8(bytes.to_vec()).unwrap()),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Lets every task that can run do so, without time passing.
+async fn settle() {
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+}
+
+const fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_are_answered_and_workers_end_in_good_order() {
+    let fakes = Fakes::new(Manner::Quick);
+    let (pool, supervised) = started(&fakes, 3, 10).await;
+    assert_eq!(pool.states().await, [SlotState::Ready; 3]);
+    for name in ["/a", "/b", "/c", "/d"] {
+        assert_eq!(
+            body(&mut call(&pool, TestPayload::new(name)))
+                .await
+                .unwrap(),
+            name
+        );
+    }
+    let start = Instant::now();
+    assert_eq!(supervised.stop(seconds(60)).await, 0);
+    assert!(
+        start.elapsed() < Duration::from_millis(10),
+        "nobody had to be waited for"
+    );
+    assert_eq!(fakes.signals.lock().unwrap().as_slice(), []);
+    assert_eq!(pool.states().await, [SlotState::Empty; 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_refuses_and_a_free_worker_takes_the_next() {
+    let fakes = Fakes::new(Manner::Slow(seconds(1)));
+    let (pool, _supervised) = started(&fakes, 1, 2).await;
+    let mut calls: Vec<_> = ["/1", "/2", "/3", "/4"]
+        .map(|name| call(&pool, TestPayload::new(name)))
+        .into();
+    assert_eq!(pool.stats().waiting(), 2);
+    let mut refused = calls.pop().unwrap();
+    assert!(matches!(
+        body(&mut refused).await,
+        Err(CallError::Refused(Refused::QueueFull))
+    ));
+    let start = Instant::now();
+    for (index, pending) in calls.iter_mut().enumerate() {
+        body(pending).await.unwrap();
+        assert_eq!(
+            start.elapsed().as_secs(),
+            index as u64 + 1,
+            "in order, one after the other"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waited_too_long_is_refused_and_costs_no_worker() {
+    let fakes = Fakes::new(Manner::Slow(seconds(100)));
+    let (pool, _supervised) = started(&fakes, 1, 10).await;
+    let _working = call(&pool, TestPayload::new("/working"));
+    let start = Instant::now();
+    let mut waiting = call(&pool, TestPayload::new("/waiting"));
+    advance(seconds(10)).await;
+    let mut later = call(&pool, TestPayload::new("/later"));
+    let refused = body(&mut waiting).await;
+    assert!(matches!(
+        refused,
+        Err(CallError::Refused(Refused::WaitedTooLong))
+    ));
+    assert_eq!(start.elapsed().as_secs(), 30);
+    assert!(matches!(
+        body(&mut later).await,
+        Err(CallError::Refused(Refused::WaitedTooLong))
+    ));
+    assert_eq!(start.elapsed().as_secs(), 40, "each has its own time");
+    assert_eq!(pool.stats().waiting(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_client_left_gives_its_place_away() {
+    let fakes = Fakes::new(Manner::Slow(seconds(1)));
+    let (pool, _supervised) = started(&fakes, 1, 1).await;
+    let mut first = call(&pool, TestPayload::new("/first"));
+    let second = call(&pool, TestPayload::new("/second"));
+    drop(second);
+    assert_eq!(pool.stats().waiting(), 0);
+    let mut third = call(&pool, TestPayload::new("/third"));
+    assert_eq!(body(&mut first).await.unwrap(), "/first");
+    assert_eq!(body(&mut third).await.unwrap(), "/third");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_worker_died_is_repeated_once_when_that_is_safe() {
+    let fakes = Fakes::new(Manner::Dies);
+    let (pool, _supervised) = started(&fakes, 2, 10).await;
+    let died = |result| {
+        matches!(
+            result,
+            Err(CallError::Worker(WorkerFault::Died(Exit::Signal(11))))
+        )
+    };
+    assert!(died(
+        body(&mut call(&pool, TestPayload::unrepeatable("/post"))).await
+    ));
+    sleep(seconds(60)).await;
+    let booted = *fakes.booted.lock().unwrap();
+    assert!(died(body(&mut call(&pool, TestPayload::new("/get"))).await));
+    sleep(seconds(60)).await;
+    assert_eq!(
+        *fakes.booted.lock().unwrap(),
+        booted + 2,
+        "two workers died of it"
+    );
+    *fakes.manner.lock().unwrap() = Manner::Quick;
+    // One of the two still dies; its successor answers.
+    let mut calls = [
+        call(&pool, TestPayload::new("/a")),
+        call(&pool, TestPayload::new("/b")),
+    ];
+    for pending in &mut calls {
+        body(pending).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_every_worker_declines_ends() {
+    let fakes = Fakes::new(Manner::Declines);
+    let (pool, _supervised) = started(&fakes, 1, 10).await;
+    let result = body(&mut call(&pool, TestPayload::unrepeatable("/"))).await;
+    assert!(
+        matches!(result, Err(CallError::Worker(WorkerFault::Unwilling(3)))),
+        "{result:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_declined_call_is_done_by_another_worker_even_if_it_cannot_be_repeated() {
+    let fakes = Fakes::new(Manner::Declines);
+    let (pool, _supervised) = started(&fakes, 1, 10).await;
+    *fakes.manner.lock().unwrap() = Manner::Quick;
+    let result = body(&mut call(&pool, TestPayload::unrepeatable("/"))).await;
+    assert_eq!(result.unwrap(), "/");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_start_fails_when_a_worker_does_not_come_up() {
+    let fakes = Fakes::new(Manner::Quick);
+    *fakes.boot.lock().unwrap() = Err(());
+    let error = Supervised::start_with(pool(3, 10), fakes.clone(), 3, 2)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "pool `test`: worker ended before it was ready (exit code 255)"
+    );
+    let report = error.report();
+    for part in [
+        "command  php worker.php   in /srv/app",
+        "it said  PHP Parse error: oops",
+        "hint: ",
+    ] {
+        assert!(report.contains(part), "{report}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_so_many_workers_boot_at_once() {
+    let fakes = Fakes::new(Manner::Quick);
+    let pool = pool(20, 10);
+    Supervised::start_with(pool, fakes.clone(), 20, 3)
+        .await
+        .unwrap();
+    assert_eq!(fakes.booting.lock().unwrap().1, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_that_was_up_tries_for_ever_and_refuses_meanwhile() {
+    let fakes = Fakes::new(Manner::Dies);
+    let (pool, _supervised) = started(&fakes, 1, 10).await;
+    *fakes.boot.lock().unwrap() = Err(());
+    let mut first = call(&pool, TestPayload::unrepeatable("/"));
+    assert!(matches!(body(&mut first).await, Err(CallError::Worker(_))));
+    sleep(seconds(5)).await;
+    let mut refused = call(&pool, TestPayload::new("/"));
+    assert!(matches!(
+        body(&mut refused).await,
+        Err(CallError::Refused(Refused::NoWorker))
+    ));
+    sleep(seconds(3600)).await;
+    *fakes.manner.lock().unwrap() = Manner::Quick;
+    *fakes.boot.lock().unwrap() = Ok(Duration::ZERO);
+    sleep(seconds(15)).await;
+    assert_eq!(
+        body(&mut call(&pool, TestPayload::new("/up")))
+            .await
+            .unwrap(),
+        "/up"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_does_not_end_is_signalled_and_then_killed() {
+    let fakes = Fakes::new(Manner::Quick);
+    *fakes.obeys.lock().unwrap() = false;
+    let (_pool, supervised) = started(&fakes, 1, 10).await;
+    let start = Instant::now();
+    assert_eq!(supervised.stop(seconds(60)).await, 0);
+    assert_eq!(start.elapsed().as_secs(), 15);
+    assert_eq!(
+        fakes.signals.lock().unwrap().as_slice(),
+        [Signal::Terminate, Signal::Kill]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_stop_has_an_end_of_its_own() {
+    let fakes = Fakes::new(Manner::Slow(seconds(1000)));
+    let (pool, supervised) = started(&fakes, 2, 10).await;
+    let mut busy = call(&pool, TestPayload::new("/"));
+    let mut waiting: Vec<_> = (0..2)
+        .map(|_| call(&pool, TestPayload::new("/waits")))
+        .collect();
+    let stop = supervised.stop(seconds(5));
+    let start = Instant::now();
+    let last = waiting.pop().unwrap();
+    drop(last);
+    let killed = stop.await;
+    assert_eq!((killed, start.elapsed().as_secs()), (2, 5));
+    assert!(body(&mut busy).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stopping_pool_finishes_what_runs_and_refuses_the_rest() {
+    let fakes = Fakes::new(Manner::Slow(seconds(3)));
+    let (pool, supervised) = started(&fakes, 1, 10).await;
+    let mut running = call(&pool, TestPayload::new("/running"));
+    let mut waiting = call(&pool, TestPayload::new("/waiting"));
+    settle().await;
+    let (killed, running, waiting) = tokio::join!(
+        supervised.stop(seconds(60)),
+        body(&mut running),
+        body(&mut waiting)
+    );
+    assert_eq!((killed, running.unwrap().as_str()), (0, "/running"));
+    assert!(matches!(
+        waiting,
+        Err(CallError::Refused(Refused::Stopping))
+    ));
+    let mut late = call(&pool, TestPayload::new("/late"));
+    assert!(matches!(
+        body(&mut late).await,
+        Err(CallError::Refused(Refused::Stopping))
+    ));
+}

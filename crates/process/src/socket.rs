@@ -1,0 +1,217 @@
+//! Binding sockets: every way that it fails says what is in the way and what to do.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use crate::Credentials;
+
+/// A socket that cannot be bound. The operator's to mend.
+#[derive(Debug, Error)]
+pub enum BindError {
+    #[error("{address} is in use by another process\nhint: `ss -ltnp 'sport = :{}'` shows which", .address.port())]
+    AddressInUse { address: SocketAddr },
+    #[error("port {} needs the right to bind ports below 1024\nhint: `setcap cap_net_bind_service=+ep` on the binary, `AmbientCapabilities=CAP_NET_BIND_SERVICE` in its systemd unit, or a port from 1024 up", .address.port())]
+    PortNeedsRight { address: SocketAddr },
+    #[error("{address} is no address of this machine")]
+    NotOurs { address: SocketAddr },
+    #[error("cannot listen on {address}: {source}")]
+    Tcp {
+        address: SocketAddr,
+        source: io::Error,
+    },
+    #[error("a live server listens on `{}`\nhint: stop it first, or choose another path", .0.display())]
+    SocketInUse(PathBuf),
+    #[error("`{}` exists and is no socket", .0.display())]
+    NotASocket(PathBuf),
+    #[error(
+        "the folder `{0}` for the socket cannot be created: {source}\nhint: `sudo mkdir -p {0}` and `sudo chown {user} {0}`",
+        .folder.display(), user = user_name()
+    )]
+    NoFolder { folder: PathBuf, source: io::Error },
+    #[error(
+        "cannot create a socket in the folder `{0}`: {source}\nhint: `sudo chown {user} {0}`, or choose another path",
+        .folder.display(), user = user_name()
+    )]
+    FolderNotOurs { folder: PathBuf, source: io::Error },
+    #[error("cannot listen on `{}`: {source}", .path.display())]
+    Unix { path: PathBuf, source: io::Error },
+    #[error("cannot watch a socket: {0}")]
+    Runtime(io::Error),
+}
+
+impl BindError {
+    /// Sorts the errors of bind(2) and listen(2) for an internet address.
+    pub fn tcp(address: SocketAddr, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::AddrInUse => Self::AddressInUse { address },
+            io::ErrorKind::PermissionDenied if address.port() < 1024 => {
+                Self::PortNeedsRight { address }
+            }
+            io::ErrorKind::AddrNotAvailable => Self::NotOurs { address },
+            _ => Self::Tcp { address, source },
+        }
+    }
+}
+
+/// Listens on a unix socket that `owner`, or this process's user, can connect to. Makes the folder if it can, and
+/// removes a socket that nobody listens on.
+pub fn bind_unix(path: &Path, owner: Option<&Credentials>) -> Result<UnixListener, BindError> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or_else(|| Path::new("."));
+    if !folder.is_dir() {
+        std::fs::create_dir_all(folder).map_err(|source| BindError::NoFolder {
+            folder: folder.to_owned(),
+            source,
+        })?;
+    }
+    remove_stale(path)?;
+    let listener = UnixListener::bind(path).map_err(|source| match source.kind() {
+        io::ErrorKind::PermissionDenied => BindError::FolderNotOurs {
+            folder: folder.to_owned(),
+            source,
+        },
+        _ => BindError::Unix {
+            path: path.to_owned(),
+            source,
+        },
+    })?;
+    let prepared = listener.set_nonblocking(true).and_then(|()| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))?;
+        owner.map_or(Ok(()), |owner| {
+            std::os::unix::fs::chown(path, Some(owner.uid()), Some(owner.gid()))
+        })
+    });
+    match prepared {
+        Ok(()) => Ok(listener),
+        Err(source) => {
+            _ = std::fs::remove_file(path); // the error that is returned matters more
+            Err(BindError::Unix {
+                path: path.to_owned(),
+                source,
+            })
+        }
+    }
+}
+
+/// A server that was killed leaves its socket behind. One that lives answers.
+fn remove_stale(path: &Path) -> Result<(), BindError> {
+    let failed = |source| BindError::Unix {
+        path: path.to_owned(),
+        source,
+    };
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(failed(error)),
+        Ok(found) if !found.file_type().is_socket() => Err(BindError::NotASocket(path.to_owned())),
+        Ok(_) => match UnixStream::connect(path) {
+            Ok(_) => Err(BindError::SocketInUse(path.to_owned())),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                std::fs::remove_file(path).map_err(failed)
+            }
+            Err(error) => Err(failed(error)),
+        },
+    }
+}
+
+fn user_name() -> String {
+    let uid = nix::unistd::geteuid();
+    match nix::unistd::User::from_uid(uid) {
+        Ok(Some(user)) => user.name,
+        _ => uid.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path =
+                std::env::temp_dir().join(format!("pronghorn-{name}-{}", std::process::id()));
+            std::fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            std::fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_missing_folder_is_made() {
+        let folder = Folder::new("made");
+        let path = folder.0.join("a/b/c.sock");
+        let _listener = bind_unix(&path, None).unwrap();
+        UnixStream::connect(&path).unwrap();
+    }
+
+    #[test]
+    fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
+        let folder = Folder::new("stale");
+        let path = folder.0.join("s.sock");
+        drop(UnixListener::bind(&path).unwrap());
+        let _listener = bind_unix(&path, None).unwrap();
+        assert!(matches!(
+            bind_unix(&path, None),
+            Err(BindError::SocketInUse(_))
+        ));
+    }
+
+    #[test]
+    fn a_file_that_is_no_socket_is_left_alone() {
+        let folder = Folder::new("file");
+        let path = folder.0.join("file");
+        std::fs::write(&path, "precious").unwrap();
+        assert!(matches!(
+            bind_unix(&path, None),
+            Err(BindError::NotASocket(_))
+        ));
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "precious");
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_names_the_two_commands() {
+        let error = bind_unix(Path::new("/proc/nope/s.sock"), None)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("sudo mkdir -p /proc/nope") && error.contains("sudo chown"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_taken_port_and_a_foreign_address_are_told_apart() {
+        let address = "127.0.0.1:80".parse().unwrap();
+        let of = |kind: io::ErrorKind| BindError::tcp(address, kind.into());
+        assert!(matches!(
+            of(io::ErrorKind::AddrInUse),
+            BindError::AddressInUse { .. }
+        ));
+        assert!(matches!(
+            of(io::ErrorKind::PermissionDenied),
+            BindError::PortNeedsRight { .. }
+        ));
+        assert!(matches!(
+            of(io::ErrorKind::AddrNotAvailable),
+            BindError::NotOurs { .. }
+        ));
+        let error = of(io::ErrorKind::AddrInUse).to_string();
+        assert_eq!(
+            error,
+            "127.0.0.1:80 is in use by another process\nhint: `ss -ltnp 'sport = :80'` shows which"
+        );
+    }
+}
