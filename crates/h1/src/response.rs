@@ -227,6 +227,16 @@ impl Response {
         }
     }
 
+    /// The connection ends with this reply. To be said before its head.
+    pub fn close(&mut self) {
+        self.keep_alive = false;
+    }
+
+    /// Whether the client knows interim replies.
+    pub fn allows_interim(&self) -> bool {
+        self.version == Version::Http11
+    }
+
     /// The body ends here although it is not complete: the connection must be cut, so that it does not look whole.
     pub fn abort(&mut self) {
         self.broken = true;

@@ -1,3 +1,29 @@
 //! The HTTP side: listeners, connections, bodies, handlers and the bridge to a pool.
+//!
+//! A connection reads a request's head and hands it to a [`Handler`] together with its [`Exchange`], through which the body
+//! can be read and the client watched; the handler's [`Response`] is written in the shortest way that its body allows.
+//! [`PoolHandler`] is the handler that asks PHP. Middleware is a handler around another one.
+//!
+//! Knows no transport: whether a worker is behind a relay or a ring is the pool's business.
 
 #![forbid(unsafe_code)]
+
+mod bridge;
+mod buffers;
+mod connection;
+mod date;
+mod error;
+mod exchange;
+mod listener;
+mod message;
+mod record;
+mod service;
+mod threads;
+
+pub use bridge::PoolHandler;
+pub use exchange::{BodyError, Exchange};
+pub use listener::{Accepting, Listener};
+pub use message::{Body, Handled, Handler, Peer, Request, Response};
+pub use record::Record;
+pub use service::{Limits, Service};
+pub use threads::{IoThread, IoThreads};

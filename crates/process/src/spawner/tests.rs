@@ -1,4 +1,4 @@
-use std::io::Read;
+use std::io::{Read, Write, pipe};
 
 use super::*;
 use crate::{Exit, Signal};
@@ -46,9 +46,9 @@ async fn the_environment_is_what_was_given_and_nothing_else() {
 
 #[tokio::test]
 async fn what_is_passed_becomes_descriptors_3_and_4() {
-    let (mut ours, theirs) = std::io::pipe().unwrap();
-    let (back, mut there) = std::io::pipe().unwrap();
-    std::io::Write::write_all(&mut there, b"there and back").unwrap();
+    let (mut ours, theirs) = pipe().unwrap();
+    let (back, mut there) = pipe().unwrap();
+    there.write_all(b"there and back").unwrap();
     drop(there);
     let mut command = shell("cat <&3 >&4");
     command.passed = vec![back.into(), theirs.into()];

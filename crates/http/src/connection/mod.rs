@@ -1,0 +1,588 @@
+//! One HTTP/1.1 connection: a task that drives the state machine over a socket.
+
+use std::future::poll_fn;
+use std::io::IoSlice;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use pronghorn_h1::{self as h1, BodySize, Expiry, Received, Refusal, RequestHead};
+use pronghorn_pool::{Piece, Pieces, SpoolFile, Timer};
+use pronghorn_wire::Fields;
+use tokio::io::AsyncWrite;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use tokio_util::io::poll_read_buf;
+use tokio_util::sync::WaitForCancellationFutureOwned;
+
+use crate::exchange::{BodyError, Exchange};
+use crate::message::{Body, Peer, Request, Response};
+use crate::record::epoch_us;
+use crate::service::Entered;
+use crate::{buffers, date};
+
+/// A body up to this size is sent from the same buffer as its head.
+const JOINED_BODY: usize = 8 << 10;
+/// What a client may send ahead while its request is being answered.
+const SENT_AHEAD: usize = 64 << 10;
+/// A body that the handler did not want is read away up to this length, so that the connection can be kept.
+const UNWANTED_BODY: usize = 256 << 10;
+/// After a refusal: how long and how much is read away so that the answer is not lost in a reset (RFC 9112, section 9.6).
+const LINGER: Duration = Duration::from_secs(1);
+const LINGER_BYTES: usize = 1 << 20;
+/// How much of a file is read at a time.
+const FILE_PIECE: usize = 256 << 10;
+
+pub(crate) struct Http1 {
+    stream: TcpStream,
+    machine: h1::Connection,
+    input: BytesMut,
+    out: Vec<u8>,
+    /// How much of `out` is written.
+    written: usize,
+    timer: Timer,
+    opened: Instant,
+    peer: Arc<Peer>,
+    entered: Entered,
+    drain: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// When a draining connection without a request is closed.
+    drain_until: Option<Instant>,
+    owes_continue: bool,
+    /// Whether the client knows interim replies.
+    knows_interim: bool,
+    /// Bytes of the current response's body.
+    body_sent: u64,
+}
+
+/// How waiting for a head ended.
+enum Next {
+    Head(Box<RequestHead>),
+    Refused(Refusal),
+    TooSlow,
+    Closed,
+}
+
+/// The client can't be reached any more.
+struct Gone;
+
+impl Http1 {
+    pub(crate) fn new(stream: TcpStream, peer: Arc<Peer>, entered: Entered) -> Self {
+        let service = entered.service();
+        let drain = Box::pin(service.draining.clone().cancelled_owned());
+        Self {
+            stream,
+            machine: h1::Connection::new(service.limits.receive, Duration::ZERO),
+            input: BytesMut::new(),
+            out: Vec::new(),
+            written: 0,
+            timer: Timer::default(),
+            opened: Instant::now(),
+            peer,
+            drain,
+            drain_until: None,
+            owes_continue: false,
+            knows_interim: false,
+            body_sent: 0,
+            entered,
+        }
+    }
+
+    /// Serves requests until either side ends the connection.
+    pub(crate) async fn run(mut self) {
+        loop {
+            let head = match self.next_head().await {
+                Next::Head(head) => head,
+                Next::Refused(refusal) => {
+                    tracing::debug!(target: "http", remote_address = %self.peer.address, "request refused: {refusal}");
+                    return self
+                        .answer_and_close(refusal.status(), &format!("{refusal}\n"))
+                        .await;
+                }
+                Next::TooSlow => {
+                    return self
+                        .answer_and_close(408, "the request came too slowly\n")
+                        .await;
+                }
+                Next::Closed => return,
+            };
+            if !self.serve(head).await {
+                return;
+            }
+        }
+    }
+
+    /// Answers one request. False when the connection ends with it.
+    async fn serve(&mut self, head: Box<RequestHead>) -> bool {
+        self.owes_continue = head.expects_continue();
+        let mut framing = h1::Response::new(&head, true);
+        self.knows_interim = framing.allows_interim();
+        let response = if head.path() == b"*" {
+            Response::new(200, Body::Empty)
+        } else {
+            let accepted = Instant::now();
+            let request = Request {
+                head,
+                peer: self.peer.clone(),
+                attributes: Fields::new(),
+                accepted,
+                accepted_us: epoch_us(accepted),
+            };
+            let service = self.entered.service().clone();
+            service.handler.handle(request, self).await
+        };
+        let unread = !self.discard_body().await;
+        if unread || self.entered.service().draining.is_cancelled() {
+            framing.close();
+        }
+        let (status, record) = (response.status, response.record);
+        self.body_sent = 0;
+        let sent = self
+            .send(&mut framing, status, &response.fields, response.body)
+            .await;
+        if let Some(record) = record {
+            record.write(status, self.body_sent);
+        }
+        if sent.is_err() {
+            return false;
+        }
+        if unread {
+            self.linger().await;
+        }
+        self.release_output();
+        framing.keeps_alive() && self.machine.finish(self.opened.elapsed())
+    }
+
+    async fn next_head(&mut self) -> Next {
+        poll_fn(|cx| {
+            loop {
+                match self.machine.receive(&mut self.input, self.opened.elapsed()) {
+                    Ok(Some(Received::Head(head))) => return Poll::Ready(Next::Head(head)),
+                    Ok(Some(Received::Body(_) | Received::End)) => {
+                        unreachable!("no body before a head")
+                    }
+                    Ok(None) => {}
+                    Err(refusal) => return Poll::Ready(Next::Refused(refusal)),
+                }
+                match self.poll_fill(cx) {
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(Gone)) => return Poll::Ready(Next::Closed),
+                    Poll::Pending => break,
+                }
+            }
+            if self.machine.is_idle() {
+                self.release_input();
+                if self.poll_drained(cx).is_ready() {
+                    return Poll::Ready(Next::Closed);
+                }
+            }
+            self.poll_expiry(cx).map(|expiry| match expiry {
+                Expiry::Idle => Next::Closed,
+                Expiry::Head | Expiry::Body => Next::TooSlow,
+            })
+        })
+        .await
+    }
+
+    /// Reads what there is. A client that only closed its sending side has left, too: nobody waits for an answer on half a
+    /// connection (nginx sees it the same way).
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
+        if self.input.capacity() == self.input.len() {
+            if self.stream.poll_read_ready(cx)?.is_pending() {
+                return Poll::Pending;
+            }
+            if self.input.is_empty() {
+                self.input = buffers::input();
+            }
+            self.input.reserve(buffers::SIZE);
+        }
+        match poll_read_buf(Pin::new(&mut self.stream), cx, &mut self.input) {
+            Poll::Ready(Ok(1..)) => Poll::Ready(Ok(())),
+            Poll::Ready(Ok(0) | Err(_)) => Poll::Ready(Err(Gone)),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    fn poll_expiry(&mut self, cx: &mut Context<'_>) -> Poll<Expiry> {
+        let Some((deadline, expiry)) = self.machine.deadline() else {
+            return Poll::Pending;
+        };
+        let deadline = self.opened + deadline;
+        let deadline = self
+            .drain_until
+            .map_or(deadline, |until| until.min(deadline));
+        self.timer.poll(cx, Some(deadline)).map(|()| expiry)
+    }
+
+    /// Ready when a draining server has waited long enough for a request on this connection.
+    fn poll_drained(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.drain_until.is_none() && self.drain.as_mut().poll(cx).is_ready() {
+            self.drain_until = Some(Instant::now() + self.entered.service().limits.drain_idle);
+        }
+        match self.drain_until {
+            Some(until) if Instant::now() >= until => Poll::Ready(()),
+            _ => Poll::Pending,
+        }
+    }
+
+    fn release_input(&mut self) {
+        if self.input.capacity() > 0 {
+            buffers::give_back_input(std::mem::take(&mut self.input));
+        }
+    }
+
+    fn release_output(&mut self) {
+        self.written = 0;
+        buffers::give_back_output(std::mem::take(&mut self.out));
+    }
+
+    /// Reads away what the handler left of the body. False when that is too much, or the client waits to be told to send it.
+    async fn discard_body(&mut self) -> bool {
+        let mut discarded = 0;
+        loop {
+            match self.machine.receive(&mut self.input, self.opened.elapsed()) {
+                Ok(None) if self.machine.deadline().is_none() => return true,
+                Ok(Some(Received::End)) => return true,
+                Ok(Some(Received::Body(len))) => {
+                    self.input.advance(len);
+                    discarded += len;
+                }
+                Ok(None) if self.owes_continue || discarded > UNWANTED_BODY => return false,
+                Ok(None) => {
+                    let filled = poll_fn(|cx| match self.poll_fill(cx) {
+                        Poll::Pending => self.poll_expiry(cx).map(|_| Err(Gone)),
+                        ready => ready,
+                    });
+                    if filled.await.is_err() {
+                        return false;
+                    }
+                }
+                Ok(Some(Received::Head(_))) | Err(_) => return false,
+            }
+        }
+    }
+
+    /// Writes a response in the shortest way that its body allows.
+    async fn send(
+        &mut self,
+        framing: &mut h1::Response,
+        status: u16,
+        fields: &Fields,
+        body: Body,
+    ) -> Result<(), Gone> {
+        if self.out.capacity() == 0 {
+            self.out = buffers::output();
+        }
+        let (body, size) = match body {
+            Body::Empty => (Body::Empty, BodySize::Known(0)),
+            Body::Whole(bytes) => {
+                let len = bytes.len() as u64;
+                (Body::Whole(bytes), BodySize::Known(len))
+            }
+            Body::Pieces { pieces, len } => (
+                Body::Pieces { pieces, len },
+                len.map_or(BodySize::Unknown, BodySize::Known),
+            ),
+            Body::File { path } => {
+                // The handler looked at it; if it is gone by now, the reply breaks off.
+                let len = tokio::task::spawn_blocking({
+                    let path = path.clone();
+                    move || std::fs::metadata(path).map(|data| data.len())
+                });
+                let len = len.await.ok().and_then(Result::ok).unwrap_or(0);
+                (Body::File { path }, BodySize::Known(len))
+            }
+        };
+        date::with_now(|date| framing.head(&mut self.out, status, fields, size, date));
+        match body {
+            _ if !framing.sends_body() => {}
+            Body::Empty => {}
+            Body::Whole(bytes) if bytes.len() <= JOINED_BODY => {
+                let piece = framing.piece(bytes.len());
+                self.body_sent += piece.take as u64;
+                self.out.extend_from_slice(&bytes[..piece.take]);
+            }
+            Body::Whole(bytes) => {
+                framing.piece(bytes.len());
+                self.write_with(bytes, b"").await?;
+            }
+            Body::Pieces { pieces, .. } => self.send_pieces(framing, pieces).await?,
+            Body::File { path } => {
+                let opened = tokio::task::spawn_blocking(move || std::fs::File::open(path));
+                match opened.await {
+                    Ok(Ok(file)) => self.send_file(framing, Arc::new(file)).await?,
+                    Ok(Err(_)) | Err(_) => framing.abort(),
+                }
+            }
+        }
+        let end = framing.end();
+        self.out.extend_from_slice(end);
+        self.flush().await
+    }
+
+    /// Passes pieces on as they come: what is there goes out together, and nothing waits for more.
+    async fn send_pieces(
+        &mut self,
+        framing: &mut h1::Response,
+        mut pieces: Pieces,
+    ) -> Result<(), Gone> {
+        loop {
+            let piece = match pieces.try_next() {
+                Some(piece) => Some(piece),
+                None => {
+                    self.flush().await?;
+                    self.next_piece(&mut pieces).await?
+                }
+            };
+            match piece {
+                Some(Piece::Bytes(bytes)) => self.send_piece(framing, bytes).await?,
+                Some(Piece::Spooled(file)) => self.send_spooled(framing, file).await?,
+                Some(Piece::End) => return Ok(()),
+                None => {
+                    framing.abort();
+                    return self.flush().await;
+                }
+            }
+            if framing.is_broken() {
+                return self.flush().await;
+            }
+        }
+    }
+
+    /// Waits for a piece, and for the client's end: a stream may be silent for hours.
+    async fn next_piece(&mut self, pieces: &mut Pieces) -> Result<Option<Piece>, Gone> {
+        tokio::select! {
+            piece = pieces.next() => Ok(piece),
+            () = poll_fn(|cx| self.poll_gone(cx)) => Err(Gone),
+        }
+    }
+
+    async fn send_piece(&mut self, framing: &mut h1::Response, bytes: Bytes) -> Result<(), Gone> {
+        let piece = framing.piece(bytes.len());
+        let bytes = bytes.slice(..piece.take);
+        self.out.extend_from_slice(piece.before.as_ref());
+        if bytes.len() <= JOINED_BODY {
+            self.body_sent += bytes.len() as u64;
+            self.out.extend_from_slice(&bytes);
+            self.out.extend_from_slice(piece.after);
+            // Several small pieces that are there share a write.
+            return if self.out.len() > JOINED_BODY {
+                self.flush().await
+            } else {
+                Ok(())
+            };
+        }
+        self.write_with(bytes, piece.after).await
+    }
+
+    async fn send_spooled(
+        &mut self,
+        framing: &mut h1::Response,
+        file: SpoolFile,
+    ) -> Result<(), Gone> {
+        let reader = Arc::new(file);
+        let mut at = 0;
+        while at < reader.len() {
+            let file = reader.clone();
+            let Ok(Ok(bytes)) = tokio::task::spawn_blocking(move || read_at(file.file(), at)).await
+            else {
+                framing.abort();
+                return Ok(());
+            };
+            at += bytes.len() as u64;
+            self.send_piece(framing, bytes).await?;
+        }
+        Ok(())
+    }
+
+    async fn send_file(
+        &mut self,
+        framing: &mut h1::Response,
+        file: Arc<std::fs::File>,
+    ) -> Result<(), Gone> {
+        let mut at = 0;
+        loop {
+            let reader = file.clone();
+            match tokio::task::spawn_blocking(move || read_at(&reader, at)).await {
+                Ok(Ok(bytes)) if bytes.is_empty() => return Ok(()),
+                Ok(Ok(bytes)) => {
+                    at += bytes.len() as u64;
+                    self.send_piece(framing, bytes).await?;
+                }
+                Ok(Err(_)) | Err(_) => {
+                    framing.abort();
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Writes `out`, then `bytes`, then `after`: one system call where the kernel takes that much.
+    async fn write_with(&mut self, mut bytes: Bytes, after: &'static [u8]) -> Result<(), Gone> {
+        let mut after = after;
+        let mut until = self.send_deadline();
+        poll_fn(|cx| {
+            while self.written < self.out.len() || !bytes.is_empty() || !after.is_empty() {
+                let parts = [
+                    IoSlice::new(&self.out[self.written..]),
+                    IoSlice::new(&bytes),
+                    IoSlice::new(after),
+                ];
+                match Pin::new(&mut self.stream).poll_write_vectored(cx, &parts) {
+                    Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(Gone)),
+                    Poll::Ready(Ok(mut taken)) => {
+                        until = self.send_deadline();
+                        let of_out = taken.min(self.out.len() - self.written);
+                        self.written += of_out;
+                        taken -= of_out;
+                        let of_bytes = taken.min(bytes.len());
+                        bytes.advance(of_bytes);
+                        self.body_sent += of_bytes as u64;
+                        after = &after[taken - of_bytes..];
+                    }
+                    Poll::Pending => return self.timer.poll(cx, Some(until)).map(|()| Err(Gone)),
+                }
+            }
+            Poll::Ready(Ok(()))
+        })
+        .await?;
+        self.out.clear();
+        self.written = 0;
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> Result<(), Gone> {
+        if self.out.is_empty() {
+            Ok(())
+        } else {
+            self.write_with(Bytes::new(), b"").await
+        }
+    }
+
+    fn send_deadline(&self) -> Instant {
+        Instant::now() + self.entered.service().limits.send_pause
+    }
+
+    /// The last answer on a connection whose request could not be read.
+    async fn answer_and_close(&mut self, status: u16, text: &str) {
+        let response = Response::plain(status, text);
+        let mut framing = h1::Response::to_unreadable();
+        if self
+            .send(&mut framing, status, &response.fields, response.body)
+            .await
+            .is_ok()
+        {
+            self.linger().await;
+        }
+    }
+
+    /// Closing with unread bytes resets the connection, and the client may never see the answer: tells it that nothing
+    /// more comes, and reads away what it still sends for a moment.
+    async fn linger(&mut self) {
+        if rustix::net::shutdown(&self.stream, rustix::net::Shutdown::Write).is_err() {
+            return;
+        }
+        let until = Instant::now() + LINGER;
+        let mut read = 0;
+        poll_fn(|cx| {
+            while read < LINGER_BYTES {
+                self.input.clear();
+                match self.poll_fill(cx) {
+                    Poll::Ready(Ok(())) => read += self.input.len(),
+                    Poll::Ready(Err(Gone)) => return Poll::Ready(()),
+                    Poll::Pending => return self.timer.poll(cx, Some(until)),
+                }
+            }
+            Poll::Ready(())
+        })
+        .await;
+    }
+}
+
+impl From<std::io::Error> for Gone {
+    fn from(_: std::io::Error) -> Self {
+        Self
+    }
+}
+
+fn read_at(file: &std::fs::File, at: u64) -> std::io::Result<Bytes> {
+    use std::os::unix::fs::FileExt;
+    let mut piece = vec![0; FILE_PIECE];
+    let read = file.read_at(&mut piece, at)?;
+    piece.truncate(read);
+    Ok(piece.into())
+}
+
+impl Exchange for Http1 {
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>> {
+        loop {
+            match self
+                .machine
+                .receive(&mut self.input, self.opened.elapsed())?
+            {
+                Some(Received::Body(len)) => {
+                    self.owes_continue = false;
+                    return Poll::Ready(Ok(Some(self.input.split_to(len).freeze())));
+                }
+                Some(Received::End) => return Poll::Ready(Ok(None)),
+                Some(Received::Head(_)) => unreachable!("the next head waits for `finish`"),
+                None if self.machine.deadline().is_none() => return Poll::Ready(Ok(None)),
+                None => {}
+            }
+            if std::mem::take(&mut self.owes_continue) {
+                self.inform(100, &Fields::new());
+            }
+            if self.poll_flush(cx).is_pending() {
+                return Poll::Pending;
+            }
+            match self.poll_fill(cx) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(Gone)) => return Poll::Ready(Err(BodyError::Gone)),
+                Poll::Pending => return self.poll_expiry(cx).map(|_| Err(BodyError::TooSlow)),
+            }
+        }
+    }
+
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            if self.input.len() >= SENT_AHEAD {
+                // It can be read later; until then its end goes unnoticed.
+                return Poll::Pending;
+            }
+            match self.poll_fill(cx) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(Gone)) => return Poll::Ready(()),
+                Poll::Pending => {
+                    if self.input.is_empty() {
+                        self.release_input();
+                    }
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+
+    fn inform(&mut self, status: u16, fields: &Fields) {
+        if self.knows_interim {
+            if self.out.capacity() == 0 {
+                self.out = buffers::output();
+            }
+            h1::interim(&mut self.out, status, fields);
+        }
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while self.written < self.out.len() {
+            match Pin::new(&mut self.stream).poll_write(cx, &self.out[self.written..]) {
+                Poll::Ready(Ok(taken @ 1..)) => self.written += taken,
+                // Whoever waits for the client next will see that it is gone.
+                Poll::Ready(Ok(0) | Err(_)) => break,
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        self.out.clear();
+        self.written = 0;
+        Poll::Ready(())
+    }
+}

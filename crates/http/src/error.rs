@@ -1,0 +1,19 @@
+//! What a client sees when there is no reply: the one place where reasons become statuses.
+
+use pronghorn_pool::{CallError, Refused};
+
+/// When to come back after an overload. Queues are short-lived: a second is enough for the next try to find room.
+pub(crate) const RETRY_AFTER: &str = "1";
+
+/// The status for a call that got no reply. `internal` is `http.internal_error_code`.
+pub(crate) fn status(error: &CallError, internal: u16) -> u16 {
+    match error {
+        CallError::Refused(
+            Refused::QueueFull | Refused::WaitedTooLong | Refused::NoWorker | Refused::Stopping,
+        ) => 503,
+        CallError::Unencodable(_) => 400,
+        CallError::Deadline => 504,
+        CallError::Worker(_) => 502,
+        CallError::Thrown(_) | CallError::Reported(_) => internal,
+    }
+}

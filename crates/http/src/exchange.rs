@@ -1,0 +1,54 @@
+//! What a handler can do with its request's connection, whatever protocol that speaks.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use pronghorn_h1::Refusal;
+use pronghorn_wire::Fields;
+use thiserror::Error;
+
+/// One request's connection, lent to its handler.
+pub trait Exchange: Send {
+    /// The next piece of the request's body; `None` at its end. Tells the client to go on if it waits for that.
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>>;
+
+    /// Ready when the client has left. To be asked only after the whole body was read.
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
+
+    /// Sends an informational reply, for instance 103 Early Hints, where the protocol knows them.
+    fn inform(&mut self, status: u16, fields: &Fields);
+
+    /// Ready when what [`inform`](Self::inform) wrote is on its way, or can't be.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<()>;
+}
+
+impl dyn Exchange + '_ {
+    /// The next piece of the request's body; `None` at its end.
+    ///
+    /// # Errors
+    ///
+    /// When the rest can't be had.
+    pub async fn body(&mut self) -> Result<Option<Bytes>, BodyError> {
+        poll_fn(|cx| self.poll_body(cx)).await
+    }
+
+    /// Waits until [`inform`](Exchange::inform)'s reply is on its way.
+    pub async fn flush(&mut self) {
+        poll_fn(|cx| self.poll_flush(cx)).await;
+    }
+}
+
+/// Why a body did not arrive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum BodyError {
+    /// The client's: broken framing.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The client's: too slow.
+    #[error("the body came too slowly")]
+    TooSlow,
+    /// The client left.
+    #[error("the client left in the middle of the body")]
+    Gone,
+}

@@ -1,0 +1,194 @@
+//! Listening sockets and the tasks that accept from them.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use pronghorn_process::socket::BindError;
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use crate::connection::Http1;
+use crate::message::Peer;
+use crate::service::Service;
+use crate::threads::{IoThread, emptier};
+
+/// Connections that wait in the kernel; it takes the smaller of this and `net.core.somaxconn`.
+const BACKLOG: i32 = 4096;
+/// A pause after a failed accept: out of descriptors, most likely, and trying again at once would only spin.
+const AFTER_FAILURE: Duration = Duration::from_millis(100);
+
+/// One address, listened on by a socket per I/O thread.
+#[derive(Debug)]
+pub struct Listener {
+    address: SocketAddr,
+    sockets: Vec<std::net::TcpListener>,
+}
+
+/// The accepting tasks of a listener; they end when it is dropped.
+#[derive(Debug)]
+pub struct Accepting {
+    address: SocketAddr,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Listener {
+    /// Binds once for each of `threads` threads. With port 0, all get the port that the first one was given.
+    ///
+    /// # Errors
+    ///
+    /// What is in the way, and what to do.
+    pub fn bind(address: SocketAddr, threads: usize) -> Result<Self, BindError> {
+        let failed = |source| BindError::tcp(address, source);
+        // A socket of another process with the same user could share a port by SO_REUSEPORT without either noticing: the
+        // first one is bound without it, as a question, and again with it.
+        drop(bind_socket(address, false).map_err(failed)?);
+        let first = bind_socket(address, true).map_err(failed)?;
+        let address = first.local_addr().map_err(failed)?;
+        let mut sockets = vec![first];
+        for _ in 1..threads {
+            sockets.push(bind_socket(address, true).map_err(failed)?);
+        }
+        Ok(Self { address, sockets })
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Starts to accept, a task on each thread.
+    ///
+    /// # Errors
+    ///
+    /// When a runtime can't watch a socket.
+    pub fn serve(
+        self,
+        threads: &[IoThread],
+        service: &Arc<Service>,
+    ) -> Result<Accepting, BindError> {
+        let mut accepting = Accepting {
+            address: self.address,
+            tasks: Vec::new(),
+        };
+        for (socket, thread) in self.sockets.into_iter().zip(threads.iter().cycle()) {
+            let _context = thread.runtime.enter();
+            let listener = TcpListener::from_std(socket).map_err(BindError::Runtime)?;
+            let door = Door {
+                threads: threads.to_vec(),
+                own: thread.clone(),
+                service: service.clone(),
+            };
+            accepting
+                .tasks
+                .push(thread.runtime.spawn(door.accept(listener)));
+        }
+        Ok(accepting)
+    }
+}
+
+fn bind_socket(address: SocketAddr, shared: bool) -> io::Result<std::net::TcpListener> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    socket.set_nonblocking(true)?;
+    socket.set_reuse_address(true)?;
+    if shared {
+        socket.set_reuse_port(true)?;
+    }
+    socket.bind(&address.into())?;
+    if shared {
+        socket.listen(BACKLOG)?;
+    }
+    Ok(socket.into())
+}
+
+impl Accepting {
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Accepting {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// Accepts on one thread and hands a connection to another when that has clearly less to do.
+struct Door {
+    threads: Vec<IoThread>,
+    own: IoThread,
+    service: Arc<Service>,
+}
+
+impl Door {
+    async fn accept(self, listener: TcpListener) {
+        loop {
+            match listener.accept().await {
+                Ok((stream, address)) => self.admit(stream, address),
+                Err(error) if is_about_the_connection(&error) => {}
+                Err(error) => {
+                    tracing::error!(target: "http", "cannot accept connections: {error}");
+                    tokio::time::sleep(AFTER_FAILURE).await;
+                }
+            }
+        }
+    }
+
+    fn admit(&self, stream: TcpStream, address: SocketAddr) {
+        let Some(entered) = self.service.enter() else {
+            tracing::warn!(target: "http", limit = self.service.limits.connections, "connection refused: there are too many");
+            return;
+        };
+        _ = stream.set_nodelay(true); // without it replies in pieces are slower, not wrong
+        let peer = Arc::new(Peer::new(address, false));
+        let thread = emptier(&self.threads, &self.own).unwrap_or(&self.own);
+        let load = Loaded::on(thread);
+        if std::ptr::eq(thread, &raw const self.own) {
+            thread.runtime.spawn(async move {
+                Http1::new(stream, peer, entered).run().await;
+                drop(load);
+            });
+            return;
+        }
+        // A socket belongs to the runtime it was registered with.
+        if let Ok(stream) = stream.into_std() {
+            thread.runtime.spawn(async move {
+                if let Ok(stream) = TcpStream::from_std(stream) {
+                    Http1::new(stream, peer, entered).run().await;
+                }
+                drop(load);
+            });
+        }
+    }
+}
+
+/// The client gave up between its SYN and our accept: no reason to pause.
+fn is_about_the_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionReset | Interrupted
+    )
+}
+
+/// Counts a connection on its thread.
+struct Loaded(IoThread);
+
+impl Loaded {
+    fn on(thread: &IoThread) -> Self {
+        thread.load.fetch_add(1, Ordering::Relaxed);
+        Self(thread.clone())
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        self.0.load.fetch_sub(1, Ordering::Relaxed);
+    }
+}

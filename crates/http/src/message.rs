@@ -1,0 +1,130 @@
+//! Requests and responses as handlers see them.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use pronghorn_h1::{RequestHead, Version, reason};
+use pronghorn_pool::Pieces;
+use pronghorn_wire::{Fields, Protocol};
+use tokio::time::Instant;
+
+use crate::exchange::Exchange;
+use crate::record::Record;
+
+/// Answers requests. Middleware is a handler that holds the next one.
+pub trait Handler: Send + Sync + 'static {
+    /// Answers one request. When the client leaves, the future is still carried on: whoever waits for something slow asks
+    /// [`Exchange::poll_gone`].
+    fn handle<'a>(&'a self, request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a>;
+}
+
+/// A response to come.
+pub type Handled<'a> = Pin<Box<dyn Future<Output = Response> + Send + 'a>>;
+
+/// The other end of a connection; one for all its requests.
+#[derive(Debug)]
+pub struct Peer {
+    pub address: SocketAddr,
+    /// The address without its port, as text.
+    pub ip: String,
+    pub tls: bool,
+}
+
+impl Peer {
+    pub fn new(address: SocketAddr, tls: bool) -> Self {
+        // An IPv4 client of an IPv6 listener is an IPv4 client.
+        Self {
+            address,
+            ip: address.ip().to_canonical().to_string(),
+            tls,
+        }
+    }
+}
+
+/// A request without its body, which is read through the [`Exchange`].
+#[derive(Debug)]
+pub struct Request {
+    pub head: Box<RequestHead>,
+    pub peer: Arc<Peer>,
+    /// What middleware adds for the application.
+    pub attributes: Fields,
+    /// When the head was complete.
+    pub accepted: Instant,
+    /// The same moment in microseconds since the Unix epoch.
+    pub accepted_us: u64,
+}
+
+impl Request {
+    pub fn protocol(&self) -> Protocol {
+        match self.head.version() {
+            Version::Http10 => Protocol::Http10,
+            Version::Http11 => Protocol::Http11,
+        }
+    }
+
+    /// The path and query as the client sent them.
+    pub fn target(&self) -> String {
+        let mut target = String::from_utf8_lossy(self.head.path()).into_owned();
+        if let Some(query) = self.head.query() {
+            target.push('?');
+            target.push_str(&String::from_utf8_lossy(query));
+        }
+        target
+    }
+}
+
+/// What goes back to a client.
+#[derive(Debug)]
+pub struct Response {
+    pub status: u16,
+    pub fields: Fields,
+    pub body: Body,
+    /// Written to the log when the response is out.
+    pub record: Option<Box<Record>>,
+}
+
+/// A response's body, each kind with its own shortest way to the socket.
+#[derive(Debug, Default)]
+pub enum Body {
+    #[default]
+    Empty,
+    Whole(Bytes),
+    /// A file, from its start.
+    File {
+        path: PathBuf,
+    },
+    /// From a worker, as it comes. A length is known when the worker has already announced all of it.
+    Pieces {
+        pieces: Pieces,
+        len: Option<u64>,
+    },
+}
+
+impl Response {
+    pub fn new(status: u16, body: Body) -> Self {
+        Self {
+            status,
+            fields: Fields::new(),
+            body,
+            record: None,
+        }
+    }
+
+    /// A short answer of the server itself, for people.
+    pub fn plain(status: u16, text: &str) -> Self {
+        let mut response = Self::new(status, Body::Whole(Bytes::copy_from_slice(text.as_bytes())));
+        response
+            .fields
+            .push("Content-Type", "text/plain; charset=utf-8");
+        response
+    }
+
+    /// Just the status, in words.
+    pub fn status_only(status: u16) -> Self {
+        Self::plain(status, &format!("{status} {}\n", reason(status)))
+    }
+}

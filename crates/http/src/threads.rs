@@ -1,0 +1,97 @@
+//! The threads that serve requests: a runtime each, and nothing on them that could block.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+
+use tokio::runtime::{Builder, Handle};
+use tokio_util::sync::CancellationToken;
+
+/// Threads for file work of each I/O thread. They exist only while there is some.
+const FILE_THREADS: usize = 4;
+
+/// All I/O threads of a server.
+#[derive(Debug)]
+pub struct IoThreads {
+    threads: Vec<IoThread>,
+    ends: CancellationToken,
+    handles: Vec<JoinHandle<()>>,
+}
+
+/// One I/O thread, as others see it.
+#[derive(Debug, Clone)]
+pub struct IoThread {
+    pub runtime: Handle,
+    /// Connections that live here.
+    pub(crate) load: Arc<AtomicUsize>,
+}
+
+impl IoThreads {
+    /// Starts `count` threads, at least one.
+    ///
+    /// # Errors
+    ///
+    /// When the system gives no thread or no descriptors for one.
+    pub fn start(count: usize) -> io::Result<Self> {
+        let ends = CancellationToken::new();
+        let mut all = Self {
+            threads: Vec::new(),
+            ends: ends.clone(),
+            handles: Vec::new(),
+        };
+        for index in 0..count.max(1) {
+            let runtime = Builder::new_current_thread()
+                .enable_io()
+                .enable_time()
+                .max_blocking_threads(FILE_THREADS)
+                .build()?;
+            all.threads.push(IoThread {
+                runtime: runtime.handle().clone(),
+                load: Arc::new(AtomicUsize::new(0)),
+            });
+            let ends = ends.clone();
+            let thread = std::thread::Builder::new().name(format!("io-{index}"));
+            all.handles.push(thread.spawn(move || {
+                runtime.block_on(ends.cancelled_owned());
+                // File work that hangs must not hold up the end.
+                runtime.shutdown_background();
+            })?);
+        }
+        Ok(all)
+    }
+
+    pub fn threads(&self) -> &[IoThread] {
+        &self.threads
+    }
+
+    pub fn runtimes(&self) -> Vec<Handle> {
+        self.threads
+            .iter()
+            .map(|thread| thread.runtime.clone())
+            .collect()
+    }
+}
+
+impl Drop for IoThreads {
+    fn drop(&mut self) {
+        self.ends.cancel();
+        for handle in self.handles.drain(..) {
+            _ = handle.join(); // a panic there was reported when it happened
+        }
+    }
+}
+
+/// The thread with the fewest connections, if its lead over `own` is worth the move.
+pub(crate) fn emptier<'a>(threads: &'a [IoThread], own: &IoThread) -> Option<&'a IoThread> {
+    /// A difference of two comes and goes by itself.
+    const LEAD: usize = 2;
+    let emptiest = threads
+        .iter()
+        .min_by_key(|thread| thread.load.load(Ordering::Relaxed))?;
+    let lead = own
+        .load
+        .load(Ordering::Relaxed)
+        .saturating_sub(emptiest.load.load(Ordering::Relaxed));
+    (lead > LEAD).then_some(emptiest)
+}
