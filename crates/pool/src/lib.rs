@@ -1,3 +1,5 @@
 //! Pools of workers: slots, queue, dispatcher, supervisor.
 
 #![forbid(unsafe_code)]
+
+pub mod settings;

@@ -1,3 +1,5 @@
 //! Child processes: spawn, watch, signal.
 
 #![forbid(unsafe_code)]
+
+pub mod cpus;
