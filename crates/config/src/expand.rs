@@ -9,10 +9,15 @@ use crate::load::Variables;
 use crate::node::{Map, Node, Value};
 use crate::place::Place;
 use crate::resolve::Difference;
+use crate::secret::is_secret;
+use crate::setting::shorten;
 
 /// Text that variables may still add. One for a whole configuration with its variable files: a
 /// variable in each of many values, or one that doubles line by line, could fill the memory.
 pub(crate) struct Allowance(usize);
+
+/// Variables of one value that messages name.
+const MOST_NAMED: usize = 10;
 
 /// Far beyond what a configuration needs.
 const MAX_EXPANDED_BYTES: usize = 4 << 20;
@@ -31,7 +36,7 @@ pub(crate) struct Expander<'a> {
     pub(crate) differences: &'a mut Vec<Difference>,
 }
 
-impl<'a> Expander<'a> {
+impl Expander<'_> {
     pub(crate) fn map(&mut self, map: &mut Map, path: &str) {
         for entry in &mut map.entries {
             let path = join(path, &entry.name);
@@ -51,7 +56,7 @@ impl<'a> Expander<'a> {
         }
     }
 
-    /// `used` gets the names of the variables.
+    /// `used` gets the names of the variables. An empty one counts as unset where there is a default.
     pub(crate) fn text(
         &mut self,
         text: &str,
@@ -60,30 +65,39 @@ impl<'a> Expander<'a> {
         used: &mut Vec<String>,
     ) -> String {
         let mut out = String::new();
+        let mut unset: Vec<&str> = Vec::new();
         for piece in pieces(text) {
-            match piece {
-                Piece::Text(text) => out.push_str(text),
-                Piece::Malformed(what) => self.diagnostics.error(
-                    place,
-                    format!("`{path}`: `{what}` is no reference to a variable"),
-                    "write `$NAME`, `${NAME}` or `${NAME:-default}`, and `$$` for a dollar sign",
-                ),
-                Piece::Variable { name, default } => {
-                    let value = self.value(name, default, path, place);
-                    used.push(name.to_owned());
-                    let Some(left) = self.allowance.0.checked_sub(value.len()) else {
-                        self.diagnostics.error(
-                            place,
-                            format!("`{path}`: variables add more than {MAX_EXPANDED_BYTES} bytes"),
-                            "",
-                        );
-                        return out;
-                    };
-                    self.allowance.0 = left;
-                    out.push_str(&value);
+            let (name, default) = match piece {
+                Piece::Text(text) => {
+                    out.push_str(text);
+                    continue;
                 }
+                Piece::Variable { name, default } => (name, default),
+                Piece::Malformed(what) => {
+                    self.tell_malformed(what, path, place);
+                    break;
+                }
+            };
+            let set = self.variables.get(name);
+            let set = set.filter(|value| !value.is_empty() || default.is_none());
+            let value = set.or(default);
+            if value.is_none() && !unset.contains(&name) && unset.len() < MOST_NAMED {
+                unset.push(name);
             }
+            if !used.iter().any(|known| known == name) && used.len() < MOST_NAMED {
+                used.push(name.to_owned());
+            }
+            let value = value.unwrap_or_default();
+            let Some(left) = self.allowance.0.checked_sub(value.len()) else {
+                let most = MAX_EXPANDED_BYTES;
+                let message = format!("`{path}`: variables add more than {most} bytes");
+                self.diagnostics.error(place, message, "");
+                break;
+            };
+            self.allowance.0 = left;
+            out.push_str(value);
         }
+        self.warn_unset(&unset, path, place);
         if let Some((there, why)) = roadrunner_reads(text) {
             self.differences.push(Difference {
                 key: path.to_owned(),
@@ -95,28 +109,24 @@ impl<'a> Expander<'a> {
         out
     }
 
-    /// An empty variable counts as unset when there is a default.
-    fn value<'v>(
-        &mut self,
-        name: &str,
-        default: Option<&'v str>,
-        path: &str,
-        place: &Place,
-    ) -> Cow<'v, str>
-    where
-        'a: 'v,
-    {
-        match (self.variables.get(name), default) {
-            (Some("") | None, Some(default)) => default.into(),
-            (Some(value), _) => value.into(),
-            (None, None) => {
-                self.diagnostics.warn(
-                    place,
-                    format!("`{path}`: the variable `{name}` is not set, and empty here"),
-                    &format!("set it, write `${{{name}:-default}}`, or `$$` for a dollar sign"),
-                );
-                "".into()
-            }
+    fn tell_malformed(&mut self, what: &str, path: &str, place: &Place) {
+        let secret = is_secret(path.rsplit('.').next().unwrap_or(path));
+        let what = if secret {
+            "{…}".to_owned()
+        } else {
+            shorten(what)
+        };
+        let message = format!("`{path}`: `${what}` is no reference to a variable");
+        let hint = "write `$NAME`, `${NAME}` or `${NAME:-default}`, and `$$` for a dollar sign";
+        self.diagnostics.error(place, message, hint);
+    }
+
+    fn warn_unset(&mut self, names: &[&str], path: &str, place: &Place) {
+        if let Some(first) = names.first() {
+            let names = names.join("`, `");
+            let message = format!("`{path}`: not set, and empty here: `{names}`");
+            let hint = format!("set it, write `${{{first}:-default}}`, or `$$` for a dollar sign");
+            self.diagnostics.warn(place, message, &hint);
         }
     }
 }
@@ -145,6 +155,7 @@ enum Piece<'t> {
         name: &'t str,
         default: Option<&'t str>,
     },
+    /// What follows the `$`.
     Malformed(&'t str),
 }
 
@@ -168,7 +179,7 @@ fn after_dollar(after: &str) -> (Piece<'_>, &str) {
     }
     if let Some(braced) = after.strip_prefix('{') {
         let Some((inside, left)) = braced.split_once('}') else {
-            return (Piece::Malformed("${"), braced);
+            return (Piece::Malformed(after), "");
         };
         let (name, default) = match inside.split_once(":-") {
             Some((name, default)) => (name, Some(default)),
@@ -176,10 +187,9 @@ fn after_dollar(after: &str) -> (Piece<'_>, &str) {
         };
         let piece = if !name.is_empty() && name_length(name) == name.len() {
             Piece::Variable { name, default }
-        } else if name.is_empty() {
-            Piece::Malformed("${}")
         } else {
-            Piece::Malformed(inside)
+            let (braces, _) = after.split_at(inside.len() + "{}".len());
+            Piece::Malformed(braces)
         };
         return (piece, left);
     }
@@ -287,7 +297,7 @@ mod tests {
     #[test]
     fn only_an_unset_variable_without_default_is_warned_about() {
         assert_eq!(expand("$SET ${EMPTY} ${NOPE:-x} ${NOPE:-}").2.0, []);
-        assert_eq!(expand("$NOPE ${NOPE}").2.0.len(), 2);
+        assert_eq!(expand("$NOPE ${NOPE} $NO").2.0.len(), 1);
     }
 
     #[test]

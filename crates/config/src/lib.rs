@@ -38,6 +38,7 @@ mod diagnostic;
 mod dotenv;
 mod expand;
 mod fuzz;
+mod key;
 mod load;
 mod node;
 mod place;
@@ -52,6 +53,7 @@ mod yaml;
 
 pub use diagnostic::{Diagnostic, Report, Severity};
 pub use fuzz::fuzz_load;
+pub use key::Key;
 pub use load::{Disk, Input, Loaded, MAIN_FILES, load};
 pub use node::{Entry, Map, Node, Text, Value};
 pub use place::{Origin, Place};
@@ -61,4 +63,4 @@ pub use setting::{
     Address, Choice, Command, Endpoint, Pair, Pairs, Setting, Shown, Size, Subnet, Wrong,
     show_duration,
 };
-pub use table::{Key, Section, Table};
+pub use table::{Section, Table};

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::setting::one_line;
+
 /// A position in a file, a file as a whole, or a `-o` argument. Ordered as a report lists them:
 /// files as they were read, then overrides as they were given.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,7 +27,7 @@ impl Place {
         Self {
             source: Source::File {
                 order,
-                name: name.into(),
+                name: one_line(name).into(),
             },
             line: 0,
             column: 0,
@@ -37,7 +39,7 @@ impl Place {
         Self {
             source: Source::Override {
                 number,
-                key: key.into(),
+                key: one_line(key).into(),
             },
             line: 0,
             column: 0,

@@ -21,10 +21,12 @@ pub fn describe<S: Section>() -> Reference {
 
 impl fmt::Display for Reference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.section(f, "", "At the top of the file, in no section.")?;
+        f.write_str("## Top level\n\nIn no section.\n")?;
+        self.keys(f, "")?;
         for record in &self.records {
             if let Record::Section { path, sentence } = record {
-                self.section(f, path, sentence)?;
+                write!(f, "\n## `{path}`\n\n{sentence}\n")?;
+                self.keys(f, path)?;
             }
         }
         Ok(())
@@ -32,68 +34,62 @@ impl fmt::Display for Reference {
 }
 
 impl Reference {
-    fn section(&self, f: &mut fmt::Formatter<'_>, section: &str, sentence: &str) -> fmt::Result {
+    fn keys(&self, f: &mut fmt::Formatter<'_>, section: &str) -> fmt::Result {
         let mut rows = String::new();
+        let mut unused = [("not used yet", Vec::new()), ("without effect", Vec::new())];
         for record in &self.records {
-            if let Some((in_section, row)) = row(record)
-                && in_section == section
-            {
-                rows.push_str(&row);
+            let path = record.path();
+            let (in_section, name) = path.rsplit_once('.').unwrap_or(("", path));
+            if in_section != section {
+                continue;
+            }
+            match record {
+                Record::Section { .. } => {}
+                Record::Key(key) => {
+                    let cells = [
+                        &key.accepts,
+                        &default(key),
+                        &roadrunner(key),
+                        &sentence(key),
+                    ];
+                    rows.push_str(&row(name, cells));
+                }
+                Record::Loading { sentence, .. } => {
+                    let none = String::new();
+                    rows.push_str(&row(name, [&none, &none, &none, &(*sentence).to_owned()]));
+                }
+                Record::Unused { state, why, .. } => {
+                    for (_, keys) in unused.iter_mut().filter(|(of, _)| of == state) {
+                        keys.push(format!("`{name}` ({why})"));
+                    }
+                }
             }
         }
-        if section.is_empty() {
-            writeln!(f, "## Top level\n\n{sentence}")?;
-        } else {
-            writeln!(f, "\n## `{section}`\n\n{sentence}")?;
-        }
         if !rows.is_empty() {
-            writeln!(
-                f,
-                "\n| key | accepted | default | in RoadRunner | |\n|---|---|---|---|---|"
+            f.write_str(
+                "\n| key | accepted | default | in RoadRunner | |\n|---|---|---|---|---|\n",
             )?;
             f.write_str(&rows)?;
+        }
+        for (state, keys) in unused {
+            if !keys.is_empty() {
+                write!(f, "\n{}: {}.\n", capital(state), keys.join(", "))?;
+            }
         }
         Ok(())
     }
 }
 
-/// The section a record stands in, and its row there; sections have none.
-fn row(record: &Record) -> Option<(&str, String)> {
-    let cells = match record {
-        Record::Section { .. } => return None,
-        Record::Key(key) => [
-            key.accepts.clone(),
-            default(key),
-            roadrunner(key),
-            sentence(key),
-        ],
-        Record::Unused { why, .. } => [String::new(), String::new(), String::new(), why.clone()],
-        Record::Loading { sentence, .. } => [
-            String::new(),
-            String::new(),
-            String::new(),
-            (*sentence).to_owned(),
-        ],
-    };
-    let path = match record {
-        Record::Section { path, .. } | Record::Unused { path, .. } => path,
-        Record::Key(key) => &key.path,
-        Record::Loading { path, .. } => *path,
-    };
-    let (section, name) = path.rsplit_once('.').unwrap_or(("", path));
-    let mut row = format!("| `{name}` |");
-    for cell in cells {
-        write!(row, " {} |", cell.replace('|', "\\|")).ok()?;
-    }
-    row.push('\n');
-    Some((section, row))
+fn row(name: &str, cells: [&String; 4]) -> String {
+    let cells = cells.map(|cell| cell.replace('|', "\\|"));
+    format!("| `{name}` | {} |\n", cells.join(" | "))
 }
 
 fn default(key: &KeyRecord) -> String {
     let value = match &key.default {
         DefaultShown::None => String::new(),
         DefaultShown::Off => "off".to_owned(),
-        DefaultShown::Words(_, words) => (*words).to_owned(),
+        DefaultShown::Words(words) => (*words).to_owned(),
         DefaultShown::Value(Shown::Map(pairs)) if pairs.is_empty() => "none".to_owned(),
         DefaultShown::Value(Shown::List(texts)) if texts.is_empty() => "none".to_owned(),
         DefaultShown::Value(shown) => format!("`{shown}`"),
@@ -124,4 +120,10 @@ fn sentence(key: &KeyRecord) -> String {
         write!(text, " **Not used yet:** {what}.").ok();
     }
     text
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|c| c.to_ascii_uppercase());
+    first.into_iter().chain(chars).collect()
 }

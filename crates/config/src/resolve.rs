@@ -3,11 +3,12 @@
 use std::fmt;
 
 use crate::diagnostic::{Diagnostics, Report, Severity};
+use crate::expand::join;
 use crate::load::Loaded;
-use crate::node::{Map, Node};
+use crate::node::{Map, Node, Value};
 use crate::place::{Origin, Place};
-use crate::setting::Shown;
-use crate::suggest::nearest;
+use crate::setting::{Shown, Wrong, shorten};
+use crate::suggest::{is_same, nearest};
 use crate::table::{Section, Table};
 
 /// Settings with everything that is to be said about them.
@@ -104,8 +105,9 @@ pub(crate) enum Record {
     /// Not acted on, now or ever.
     Unused {
         path: String,
-        why: String,
-        short: &'static str,
+        /// `not used yet` or `without effect`.
+        state: &'static str,
+        why: &'static str,
         node: Option<Node>,
     },
     /// The loader's own keys: their effect is in the tree already.
@@ -140,7 +142,7 @@ pub(crate) enum DefaultShown {
     None,
     Off,
     Value(Shown),
-    Words(Shown, &'static str),
+    Words(&'static str),
 }
 
 /// A key that nobody read.
@@ -155,22 +157,15 @@ pub(crate) struct Unknown {
 
 pub(crate) fn resolve<S: Section>(loaded: &Loaded, unknown: Severity) -> Resolved<S> {
     let mut run = Run::new(unknown);
-    let settings = read(&mut run, Some(&loaded.root), &loaded.main);
     judge_version(loaded, &mut run);
-    if !run.unknown.is_empty() {
-        let known = paths(&described::<S>());
-        for unknown in &run.unknown {
-            let message = format!("unknown key `{}`", unknown.path());
-            let hint = unknown.hint(&known);
-            run.diagnostics
-                .push(run.unknown_severity, &unknown.place, message, &hint);
-        }
-    }
+    let settings = read(&mut run, Some(&loaded.root), &loaded.main);
+    tell_unknown::<S>(&mut run);
     if loaded.incomplete {
         // What seems to be missing may stand in the file that could not be read.
         run.diagnostics
             .0
             .retain(|d| d.place.line().is_some() || d.place.is_override());
+        run.differences.clear();
     }
     let found = loaded.diagnostics.0.iter().cloned();
     let differences = loaded.differences.iter().cloned();
@@ -181,6 +176,28 @@ pub(crate) fn resolve<S: Section>(loaded: &Loaded, unknown: Severity) -> Resolve
         effective: Effective {
             records: run.records,
         },
+    }
+}
+
+/// Unknown keys told one by one. A file with more is not a configuration of ours, and each costs a
+/// look through all names.
+const MOST_UNKNOWN: usize = 100;
+
+fn tell_unknown<S: Section>(run: &mut Run) {
+    if run.unknown.is_empty() {
+        return;
+    }
+    let known = described::<S>();
+    let severity = run.unknown_severity;
+    for unknown in run.unknown.iter().take(MOST_UNKNOWN) {
+        let message = format!("unknown key `{}`", unknown.path());
+        run.diagnostics
+            .push(severity, &unknown.place, message, &unknown.hint(&known));
+    }
+    if let Some(next) = run.unknown.get(MOST_UNKNOWN) {
+        let message = format!("and {} more unknown keys", run.unknown.len() - MOST_UNKNOWN);
+        run.diagnostics
+            .push(severity, &next.place, message, "is this the right file?");
     }
 }
 
@@ -220,33 +237,34 @@ impl Run {
 
 impl Unknown {
     fn path(&self) -> String {
-        crate::expand::join(&self.section, &crate::setting::shorten(&self.name))
+        join(&self.section, &shorten(&self.name))
     }
 
     /// The nearest name beside it, else the section that it belongs in, else all names there.
-    fn hint(&self, known: &[String]) -> String {
+    fn hint(&self, known: &[Record]) -> String {
         if let Some(near) = nearest(&self.name, self.siblings.iter().map(String::as_str)) {
             return format!("did you mean `{near}`?");
         }
-        let elsewhere = known.iter().find_map(|path| {
+        let elsewhere = known.iter().map(Record::path).find_map(|path| {
             let (section, name) = path.rsplit_once('.').unwrap_or(("", path));
-            name.eq_ignore_ascii_case(&self.name).then_some(section)
+            is_same(&self.name, name).then_some((section, name))
         });
         match elsewhere {
-            Some("") => format!("`{}` stands at the top, in no section", self.name),
-            Some(section) => format!("`{}` belongs in `{section}`", self.name),
+            Some(("", name)) => format!("`{name}` stands at the top, in no section"),
+            Some((section, name)) => format!("`{name}` belongs in `{section}`"),
             None => format!("known here: {}", self.siblings.join(", ")),
         }
     }
 }
 
-fn paths(records: &[Record]) -> Vec<String> {
-    let path = |record: &Record| match record {
-        Record::Section { path, .. } | Record::Unused { path, .. } => path.clone(),
-        Record::Key(key) => key.path.clone(),
-        Record::Loading { path, .. } => (*path).to_owned(),
-    };
-    records.iter().map(path).collect()
+impl Record {
+    pub(crate) fn path(&self) -> &str {
+        match self {
+            Self::Section { path, .. } | Self::Unused { path, .. } => path,
+            Self::Key(key) => &key.path,
+            Self::Loading { path, .. } => path,
+        }
+    }
 }
 
 /// `"3"`, `"2"`, `"2.7"` or nothing. RoadRunner insists on a text.
@@ -268,14 +286,14 @@ fn judge_version(loaded: &Loaded, run: &mut Run) {
         .text()
         .map(|text| text.split('.').next().unwrap_or_default().trim());
     if !matches!(major, Some("2" | "3")) {
-        let mut wrong = crate::setting::Wrong::value(node);
+        let mut wrong = Wrong::value(node);
         let given = wrong.pop().map_or_else(String::new, |wrong| wrong.given);
         run.diagnostics.error(
             &node.origin.place,
             format!("`version` is {given}; accepted: `\"3\"`, `\"2\"`, `\"2.7\"`"),
             "write `version: \"3\"`",
         );
-    } else if matches!(&node.value, crate::node::Value::Text(text) if !text.quoted) {
+    } else if matches!(&node.value, Value::Text(text) if !text.quoted) {
         run.differences
             .push(differs("accepted without quotes", "the meaning is clear"));
     }

@@ -60,11 +60,11 @@ fn lines(records: &[Record]) -> Vec<Line> {
             }
             Record::Key(key) => key_lines(key, &mut lines),
             Record::Unused {
-                path, short, node, ..
+                path, state, node, ..
             } => {
                 if let Some(node) = node {
                     let (indent, name) = place(path);
-                    let comment = format!("{}, {short}", node.origin);
+                    let comment = format!("{}, {state}", node.origin);
                     node_lines(&indent, &name, node, &comment, &mut lines);
                 }
             }
@@ -103,7 +103,7 @@ impl KeyRecord {
     fn comment(&self) -> String {
         let origin = match (&self.origin, &self.default) {
             (Some(origin), _) => origin.to_string(),
-            (None, DefaultShown::Words(_, words)) => format!("default: {words}"),
+            (None, DefaultShown::Words(words)) => format!("default: {words}"),
             (None, DefaultShown::Off) => "default: off".to_owned(),
             (None, DefaultShown::Value(_)) => "default".to_owned(),
             (None, DefaultShown::None) => "not set".to_owned(),

@@ -12,11 +12,19 @@ pub(crate) fn nearest<'c>(
     if text.len() > LONGEST {
         return None;
     }
-    let distances = candidates
-        .into_iter()
-        .map(|c| (distance(&text, &normal(c)), c));
-    let (mistakes, nearest) = distances.min_by_key(|(mistakes, _)| *mistakes)?;
+    let judged = candidates.into_iter().map(|candidate| {
+        let name = normal(candidate);
+        // Someone who stops after `prod` has made no mistake yet.
+        let begins = text.len() > 2 && name.starts_with(&text);
+        (if begins { 0 } else { distance(&text, &name) }, candidate)
+    });
+    let (mistakes, nearest) = judged.min_by_key(|(mistakes, _)| *mistakes)?;
     (mistakes <= (text.len() / 3).max(1) && mistakes < text.len()).then_some(nearest)
+}
+
+/// True when two names differ in case and separators only.
+pub(crate) fn is_same(a: &str, b: &str) -> bool {
+    normal(a) == normal(b)
 }
 
 /// Case and separators are no mistakes: `numWorkers` is `num_workers`.
@@ -72,6 +80,7 @@ mod tests {
             ("maxjobs", Some("max_jobs")),
             ("tll", Some("ttl")),
             ("comand", Some("command")),
+            ("com", Some("command")),
             ("x", None),
             ("", None),
             ("workers", None),

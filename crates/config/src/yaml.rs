@@ -20,6 +20,9 @@ pub(crate) const MAX_DEPTH: usize = 40;
 /// Values in one file after aliases are resolved: nine lines of aliases could make billions.
 const MAX_NODES: usize = 10_000;
 
+/// A name. Messages repeat names, and paths are made of them.
+const MAX_NAME_BYTES: usize = 128;
+
 /// Text in one file after aliases are resolved.
 const MAX_TEXT_BYTES: usize = 4 * MAX_FILE_BYTES;
 
@@ -212,6 +215,8 @@ impl<'a> Builder<'a> {
         let mut map = Map::default();
         let mut seen = HashSet::new();
         let mut merged = Vec::new();
+        // Only a dotted key can meet what another key has put here.
+        let mut any_dots = false;
         loop {
             let (name, place) = match self.next()? {
                 (Event::MappingEnd, _) => break,
@@ -224,6 +229,14 @@ impl<'a> Builder<'a> {
                         let value = self.next()?;
                         merged.push(self.node(value, depth + 1)?);
                         continue;
+                    }
+                    if name.contains(char::is_control) {
+                        let hint = "is a quote missing?";
+                        return Err(Refused::new(place, "a key with control characters", hint));
+                    }
+                    if name.len() > MAX_NAME_BYTES {
+                        let message = format!("a key longer than {MAX_NAME_BYTES} bytes");
+                        return Err(Refused::new(place, message, "is a quote missing?"));
                     }
                     (name.into_owned(), place)
                 }
@@ -243,7 +256,14 @@ impl<'a> Builder<'a> {
                 node.origin.place = place.clone();
             }
             let new = seen.insert(name.clone());
-            if !new || !insert(&mut map, &path, &place, node) {
+            any_dots |= path.len() > 1;
+            if new && !any_dots {
+                map.entries.push(Entry {
+                    origin: Origin::new(place),
+                    name,
+                    node,
+                });
+            } else if !new || !insert(&mut map, &path, &place, node) {
                 self.found.error(
                     &place,
                     format!("`{name}` is written twice in this map"),

@@ -2,8 +2,9 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use super::{Loader, merge, texts};
-use crate::node::{Map, Node, same_name};
+use super::{Loader, merge, shown};
+use crate::node::{Map, Node, Value, same_name};
+use crate::place::Place;
 use crate::resolve::Difference;
 
 /// Files within files. Nobody keeps track of more.
@@ -28,23 +29,26 @@ fn into(
     chain: &mut Vec<PathBuf>,
     sections: &mut Vec<String>,
 ) {
-    let Some(node) = map.get("include").cloned() else {
+    let Some(entry) = map.position("include").map(|at| map.entries.remove(at)) else {
         return;
     };
-    let place = node.origin.place.clone();
-    let Some(names) = texts(&node.value) else {
+    let Some(names) = texts(&entry.node) else {
         let hint = "write `include: [one.yaml, two.yaml]`";
+        let place = &entry.node.origin.place;
         loader
             .diagnostics
-            .error(&place, "`include` takes a list of files", hint);
+            .error(place, "`include` takes a list of files", hint);
         return;
     };
-    for name in names {
+    for (name, place) in names {
         let mut used = Vec::new();
         let name = loader.expander().text(&name, "include", &place, &mut used);
+        if name.is_empty() {
+            continue;
+        }
         let path = find(loader, &name, file);
         if let Some(problem) = refusal(loader, &path, chain) {
-            let message = format!("`include`: `{}` {problem}", path.display());
+            let message = format!("`include`: `{}` {problem}", shown(&path));
             loader.diagnostics.error(&place, message, "");
             continue;
         }
@@ -61,24 +65,37 @@ fn into(
                 .diagnostics
                 .warn(&at, "`envfile` has no effect in an included file", hint);
         }
-        let own = |name: &str| {
-            ["version", "include", "envfile"]
-                .iter()
-                .any(|k| same_name(k, name))
-        };
+        let own = |name: &str| ["version", "envfile"].iter().any(|k| same_name(k, name));
         included.entries.retain(|entry| !own(&entry.name));
         for entry in &included.entries {
             if map.get(&entry.name).is_some() {
                 loader.differences.push(Difference {
                     key: entry.name.clone(),
-                    here: format!("merged with `{}` key by key", path.display()),
-                    there: format!("the section of `{}` alone", path.display()),
+                    here: format!("merged with `{}` key by key", shown(&path)),
+                    there: format!("the section of `{}` alone", shown(&path)),
                     why: "an included section should not drop the rest of it".to_owned(),
                 });
             }
             sections.push(entry.name.clone());
         }
         merge::merge(map, included);
+    }
+}
+
+/// A list, or texts apart by white space or commas.
+fn texts(node: &Node) -> Option<Vec<(String, Place)>> {
+    match &node.value {
+        Value::Null => Some(Vec::new()),
+        Value::Text(text) => {
+            let parts = text.text.split(|c: char| c.is_whitespace() || c == ',');
+            let place = &node.origin.place;
+            Some(parts.map(|part| (part.to_owned(), place.clone())).collect())
+        }
+        Value::List(items) => {
+            let text = |item: &Node| Some((item.text()?.to_owned(), item.origin.place.clone()));
+            items.iter().map(text).collect()
+        }
+        Value::Map(_) => None,
     }
 }
 
@@ -94,8 +111,8 @@ fn find(loader: &mut Loader<'_>, name: &str, including: &Path) -> PathBuf {
     if plain(&beside) != plain(&in_folder) && there(&in_folder) {
         loader.differences.push(Difference {
             key: "include".to_owned(),
-            here: format!("`{}`, beside the including file", beside.display()),
-            there: format!("`{}`, in the working folder", in_folder.display()),
+            here: format!("`{}`, beside the including file", shown(&beside)),
+            there: format!("`{}`, in the working folder", shown(&in_folder)),
             why: "a file's includes should not depend on where the server is started".to_owned(),
         });
     }

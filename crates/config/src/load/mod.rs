@@ -13,9 +13,10 @@ use std::path::{Path, PathBuf};
 
 use crate::diagnostic::{Diagnostics, Severity};
 use crate::expand::{Allowance, Expander};
-use crate::node::{Map, Value, same_name};
+use crate::node::{Map, same_name};
 use crate::place::Place;
 use crate::resolve::{Difference, Resolved};
+use crate::setting::one_line;
 use crate::table::Section;
 use crate::yaml::MAX_FILE_BYTES;
 use crate::{dotenv, resolve, yaml};
@@ -262,7 +263,7 @@ impl Loader<'_> {
                 let message = if file == named_at {
                     format!("cannot be read: {error}")
                 } else {
-                    format!("`{}` cannot be read: {error}", path.display())
+                    format!("`{}` cannot be read: {error}", shown(path))
                 };
                 let hint = match error.kind() {
                     io::ErrorKind::NotFound => {
@@ -319,19 +320,7 @@ impl Variables {
     }
 }
 
-/// A list, or texts apart by white space or commas: how `include` is written.
-fn texts(value: &Value) -> Option<Vec<String>> {
-    match value {
-        Value::Null => Some(Vec::new()),
-        Value::Text(text) => {
-            let apart = |c: char| c.is_whitespace() || c == ',';
-            let parts = text.text.split(apart).filter(|part| !part.is_empty());
-            Some(parts.map(ToOwned::to_owned).collect())
-        }
-        Value::List(items) => items
-            .iter()
-            .map(|n| n.text().map(ToOwned::to_owned))
-            .collect(),
-        Value::Map(_) => None,
-    }
+/// A path in a message.
+fn shown(path: &Path) -> String {
+    one_line(&path.display().to_string())
 }

@@ -17,11 +17,12 @@ pub(super) fn parse(arguments: &[String], diagnostics: &mut Diagnostics) -> Vec<
     let mut overrides = Vec::new();
     for (argument, number) in arguments.iter().zip(1..) {
         let (key, value) = argument.split_once('=').unwrap_or((argument, ""));
-        let place = Place::overriding(number, key);
+        let place = Place::overriding(number, if key.is_empty() { "=" } else { key });
         let unquoted = value.strip_prefix('"').and_then(|v| v.strip_suffix('"'));
         let text = unquoted.unwrap_or(value);
         let path: Vec<String> = key.trim().split('.').map(ToOwned::to_owned).collect();
-        let wrong = if path.iter().any(String::is_empty) || path.len() > MAX_DEPTH {
+        let unusable = |name: &String| name.is_empty() || name.contains(char::is_control);
+        let wrong = if path.iter().any(unusable) || path.len() > MAX_DEPTH {
             "has no usable key"
         } else if text.is_empty() {
             "has no value"

@@ -18,7 +18,9 @@ pub struct Address {
 }
 
 impl Setting for Address {
-    const EXAMPLE: &'static str = "127.0.0.1:8080";
+    fn example() -> String {
+        "127.0.0.1:8080".to_owned()
+    }
 
     fn accepts() -> String {
         "`host:port`, or `:port` for all addresses".to_owned()
@@ -102,7 +104,9 @@ pub enum Endpoint {
 const LONGEST_SOCKET_PATH: usize = 107;
 
 impl Setting for Endpoint {
-    const EXAMPLE: &'static str = "tcp://127.0.0.1:6001";
+    fn example() -> String {
+        "tcp://127.0.0.1:6001".to_owned()
+    }
 
     fn accepts() -> String {
         "`tcp://host:port` or `unix:///path`".to_owned()
@@ -164,7 +168,9 @@ impl Subnet {
 }
 
 impl Setting for Subnet {
-    const EXAMPLE: &'static str = "10.0.0.0/8";
+    fn example() -> String {
+        "10.0.0.0/8".to_owned()
+    }
 
     fn accepts() -> String {
         "an address with a prefix length, `10.0.0.0/8`".to_owned()

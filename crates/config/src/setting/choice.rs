@@ -11,13 +11,23 @@ pub trait Choice: Copy + PartialEq + 'static {
 }
 
 impl<T: Choice> Setting for T {
-    const EXAMPLE: &'static str = match T::CHOICES {
-        [(first, _), ..] => first,
-        [] => "",
-    };
+    fn example() -> String {
+        T::CHOICES
+            .first()
+            .map_or_else(String::new, |(spelling, _)| (*spelling).to_owned())
+    }
 
     fn accepts() -> String {
-        let spelled: Vec<String> = T::CHOICES.iter().map(|(s, _)| format!("`{s}`")).collect();
+        let shown = |(i, (_, value)): &(usize, &(_, T))| {
+            T::CHOICES
+                .iter()
+                .take(*i)
+                .all(|(_, before)| before != value)
+        };
+        let first_spellings = T::CHOICES.iter().enumerate().filter(shown);
+        let spelled: Vec<String> = first_spellings
+            .map(|(_, (s, _))| format!("`{s}`"))
+            .collect();
         spelled.join(", ")
     }
 

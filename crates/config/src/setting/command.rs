@@ -39,7 +39,9 @@ impl Command {
 }
 
 impl Setting for Command {
-    const EXAMPLE: &'static str = "php worker.php";
+    fn example() -> String {
+        "php worker.php".to_owned()
+    }
 
     fn accepts() -> String {
         "a command, or a list of its parts".to_owned()
@@ -64,6 +66,28 @@ impl Setting for Command {
     fn show(&self) -> Shown {
         let argv = std::iter::once(&self.program).chain(&self.arguments);
         Shown::List(argv.cloned().collect())
+    }
+
+    fn roadrunner(text: &str) -> Option<(&'static str, &'static str)> {
+        let parts = text.split(',').count();
+        if text.contains(['"', '\'']) {
+            Some((
+                "split at every space, quotes kept",
+                "quotes keep words together",
+            ))
+        } else if parts > 1 && text.contains(' ') {
+            Some((
+                "split at commas alone, spaces kept",
+                "a comma may be part of an argument",
+            ))
+        } else if text.trim() != text || text.contains("  ") {
+            Some((
+                "an empty argument for each extra space",
+                "nobody means that",
+            ))
+        } else {
+            None
+        }
     }
 }
 

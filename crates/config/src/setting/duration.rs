@@ -21,10 +21,12 @@ const UNITS: [(&str, u64); 8] = [
 ];
 
 impl Setting for Duration {
-    const EXAMPLE: &'static str = "30s";
+    fn example() -> String {
+        "30s".to_owned()
+    }
 
     fn accepts() -> String {
-        "a duration such as `30s`, `1h30m` or `500ms`".to_owned()
+        "a duration such as `30s`".to_owned()
     }
 
     fn read(node: &Node) -> Result<Self, Vec<Wrong>> {

@@ -4,7 +4,9 @@ use super::{Setting, Shown, Wrong};
 use crate::node::{Node, Text, Value};
 
 impl<T: Setting> Setting for Vec<T> {
-    const EXAMPLE: &'static str = "[one, two]";
+    fn example() -> String {
+        format!("[{}]", T::example())
+    }
     const EMPTY_IS_VALUE: bool = true;
 
     fn accepts() -> String {
@@ -38,6 +40,11 @@ impl<T: Setting> Setting for Vec<T> {
             Shown::Map(_) => String::new(),
         });
         Shown::List(texts.collect())
+    }
+
+    fn roadrunner(text: &str) -> Option<(&'static str, &'static str)> {
+        let spaces = text.contains(", ") || text.contains(" ,");
+        spaces.then_some(("spaces beside commas kept", "no name begins with a space"))
     }
 }
 

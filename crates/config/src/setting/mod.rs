@@ -21,11 +21,12 @@ pub use size::Size;
 
 use crate::node::{Node, Value};
 use crate::place::Place;
+use crate::secret::masked;
 
 /// A type that a key can have.
 pub trait Setting: Sized {
     /// A value as it is written in a file.
-    const EXAMPLE: &'static str;
+    fn example() -> String;
 
     /// An empty text is a value, such as an empty list. For all others it means "not written".
     const EMPTY_IS_VALUE: bool = false;
@@ -41,6 +42,12 @@ pub trait Setting: Sized {
 
     /// The value as it would be written.
     fn show(&self) -> Shown;
+
+    /// What RoadRunner makes of a text that is read here, where that is something else, and why it
+    /// is read here.
+    fn roadrunner(_text: &str) -> Option<(&'static str, &'static str)> {
+        None
+    }
 
     /// True for the 0 that means "off" or "default" in RoadRunner.
     fn is_zero(&self) -> bool {
@@ -69,7 +76,8 @@ impl Wrong {
     pub fn hinted(node: &Node, hint: impl Into<String>) -> Vec<Self> {
         let mut given = match &node.value {
             Value::Null => "nothing".to_owned(),
-            Value::Text(text) => format!("`{}`", shorten(&text.text)),
+            Value::Text(text) if text.text.trim().is_empty() => "an empty text".to_owned(),
+            Value::Text(text) => format!("`{}`", shorten(&masked(&text.text, false))),
             Value::List(_) => "a list".to_owned(),
             Value::Map(_) => "a map".to_owned(),
         };
@@ -96,25 +104,33 @@ pub enum Shown {
     Map(Vec<Pair>),
 }
 
-/// The text of a scalar, else what is wrong.
+/// The text of a scalar without the space around it, else what is wrong.
 fn text(node: &Node) -> Result<&str, Vec<Wrong>> {
-    node.text().map(str::trim).ok_or_else(|| Wrong::value(node))
+    let text = node.text().map(str::trim).filter(|text| !text.is_empty());
+    text.ok_or_else(|| Wrong::value(node))
 }
 
 /// One line, no control characters, not endless.
 pub(crate) fn shorten(text: &str) -> String {
     const LONGEST: usize = 80;
-    let mut out: String = text.chars().take(LONGEST).flat_map(visible).collect();
+    let mut out: String = text.chars().take(LONGEST).collect();
     if text.chars().nth(LONGEST).is_some() {
         out.push('…');
     }
-    out
+    one_line(&out)
 }
 
-fn visible(c: char) -> impl Iterator<Item = char> {
-    let escaped = c.is_control().then(|| c.escape_default());
-    let plain = (!c.is_control()).then_some(c);
-    escaped.into_iter().flatten().chain(plain)
+/// Control characters escaped: what people wrote must not break up what is said to them.
+pub(crate) fn one_line(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out
 }
 
 /// What tests of the types share.

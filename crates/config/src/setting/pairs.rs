@@ -1,6 +1,6 @@
 //! Names with texts, in the order of the file.
 
-use super::{Setting, Shown, Wrong};
+use super::{Setting, Shown, Wrong, shorten};
 use crate::node::{Map, Node, Value, map_of_list};
 use crate::place::Origin;
 
@@ -29,7 +29,9 @@ impl Pairs {
 }
 
 impl Setting for Pairs {
-    const EXAMPLE: &'static str = "{NAME: text}";
+    fn example() -> String {
+        "{NAME: text}".to_owned()
+    }
     const EMPTY_IS_VALUE: bool = true;
 
     fn accepts() -> String {
@@ -78,11 +80,12 @@ fn collect(map: &Map, prefix: &str, pairs: &mut Vec<Pair>, wrong: &mut Vec<Wrong
                 continue;
             }
         };
-        if name.contains(['=', '\n', '\r']) {
-            wrong.append(&mut Wrong::hinted(
-                &entry.node,
-                "a name holds no `=` and no line end",
-            ));
+        if name.contains('=') {
+            wrong.push(Wrong {
+                place: entry.origin.place.clone(),
+                given: format!("`{}`", shorten(&name)),
+                hint: "a name holds no `=`".to_owned(),
+            });
             continue;
         }
         let origin = entry.node.origin.clone();

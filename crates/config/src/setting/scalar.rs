@@ -8,7 +8,9 @@ use crate::node::Node;
 macro_rules! whole_numbers {
     ($($type:ty),*) => {$(
         impl Setting for $type {
-            const EXAMPLE: &'static str = "4";
+            fn example() -> String {
+"4".to_owned()
+}
 
             fn accepts() -> String {
                 "a whole number".to_owned()
@@ -42,7 +44,9 @@ fn has_octal_look(text: &str) -> bool {
 }
 
 impl Setting for bool {
-    const EXAMPLE: &'static str = "true";
+    fn example() -> String {
+        "true".to_owned()
+    }
 
     fn accepts() -> String {
         "`true` or `false`".to_owned()
@@ -59,10 +63,18 @@ impl Setting for bool {
     fn show(&self) -> Shown {
         Shown::One(self.to_string())
     }
+
+    fn roadrunner(text: &str) -> Option<(&'static str, &'static str)> {
+        let words = ["yes", "no", "on", "off"];
+        let yamls = words.iter().any(|word| text.eq_ignore_ascii_case(word));
+        yamls.then_some(("refused", "YAML's older words for it"))
+    }
 }
 
 impl Setting for String {
-    const EXAMPLE: &'static str = "text";
+    fn example() -> String {
+        "text".to_owned()
+    }
 
     fn accepts() -> String {
         "a text".to_owned()
@@ -80,7 +92,9 @@ impl Setting for String {
 }
 
 impl Setting for PathBuf {
-    const EXAMPLE: &'static str = "/srv/app";
+    fn example() -> String {
+        "/srv/app".to_owned()
+    }
 
     fn accepts() -> String {
         "a path".to_owned()

@@ -28,10 +28,12 @@ impl Size {
 }
 
 impl Setting for Size {
-    const EXAMPLE: &'static str = "64MB";
+    fn example() -> String {
+        "64MB".to_owned()
+    }
 
     fn accepts() -> String {
-        "a size in MB, or with its unit (`B`, `KB`, `MB`, `GB`)".to_owned()
+        "a size such as `64MB`, or a number of MB".to_owned()
     }
 
     fn read(node: &Node) -> Result<Self, Vec<Wrong>> {
@@ -48,6 +50,11 @@ impl Setting for Size {
 
     fn show(&self) -> Shown {
         Shown::One(self.to_string())
+    }
+
+    fn roadrunner(text: &str) -> Option<(&'static str, &'static str)> {
+        let has_unit = text.contains(|c: char| c.is_ascii_alphabetic());
+        has_unit.then_some(("refused", "RoadRunner knows megabytes only"))
     }
 
     fn is_zero(&self) -> bool {

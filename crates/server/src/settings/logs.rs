@@ -135,7 +135,8 @@ impl Section for LogSettings {
         Self {
             channels: t.sections_with(
                 "channels",
-                "Settings for the records of one part of the server, by the part's name.",
+                "Records of parts of the server, by the part's name.",
+                "What is not written is as in `logs`.",
                 |t| LogTarget::read(t, Some(&target)),
             ),
             target,
@@ -187,13 +188,14 @@ impl LogTarget {
             },
             output,
             line_ending,
-            file: t
-                .optional_section_with(
-                    "file_logger_options",
-                    "A file that is replaced when it grows, instead of `output`.",
-                    FileLog::read,
-                )
-                .unwrap_or_else(|| logs.filter(|_| !output_written)?.file.clone()),
+            file: match logs.and_then(|logs| logs.file.as_ref()) {
+                Some(file) if !output_written => {
+                    t.section_with(FILE, FILE_SENTENCE, |t| FileLog::read(t, Some(file)))
+                }
+                _ => t
+                    .optional_section_with(FILE, FILE_SENTENCE, |t| FileLog::read(t, None))
+                    .flatten(),
+            },
         };
         t.no_effect("err_output", "the logger's own errors go to standard error");
         target
@@ -209,10 +211,18 @@ impl LogMode {
     }
 }
 
+const FILE: &str = "file_logger_options";
+const FILE_SENTENCE: &str = "A file that is replaced when it grows, instead of `output`.";
+
 impl FileLog {
-    /// None, and an error, without a path.
-    fn read(t: &mut Table<'_>) -> Option<Self> {
-        let path: Option<PathBuf> = t.key("log_output", "The file.").optional();
+    /// None, and an error, without a path. A channel has what is written for it, and all else from
+    /// `logs`.
+    fn read(t: &mut Table<'_>, logs: Option<&Self>) -> Option<Self> {
+        let path = t.key("log_output", "The file.");
+        let path: Option<PathBuf> = match logs {
+            Some(logs) => Some(path.default_as(logs.path.clone(), "as in `logs`")),
+            None => path.optional(),
+        };
         if path.is_none() {
             let hint = "RoadRunner would write to the folder for temporary files; name a file";
             t.error("log_output", "is missing", hint);
@@ -220,18 +230,18 @@ impl FileLog {
         let max_size = t
             .key("max_size", "A larger file is closed and a new one begun.")
             .zero_is_default()
-            .default(FILE_MAX_SIZE);
+            .default(logs.map_or(FILE_MAX_SIZE, |logs| logs.max_size));
         let max_age = t
             .key("max_age", "Days after which an old file is removed.")
             .zero_is_default()
-            .default(FILE_MAX_AGE);
+            .default(logs.map_or(FILE_MAX_AGE, |logs| logs.max_age));
         let max_backups = t
             .key("max_backups", "How many old files are kept.")
             .zero_is_default()
-            .default(FILE_MAX_BACKUPS);
+            .default(logs.map_or(FILE_MAX_BACKUPS, |logs| logs.max_backups));
         let compress = t
             .key("compress", "Old files are compressed.")
-            .default(false);
+            .default(logs.is_some_and(|logs| logs.compress));
         Some(Self {
             path: path?,
             max_size,
@@ -243,7 +253,9 @@ impl FileLog {
 }
 
 impl Setting for LogOutput {
-    const EXAMPLE: &'static str = "stderr";
+    fn example() -> String {
+        "stderr".to_owned()
+    }
 
     fn accepts() -> String {
         "`stdout`, `stderr` or a path".to_owned()

@@ -6,7 +6,7 @@ mod worker;
 
 use std::time::Duration;
 
-use pronghorn_config::{Address, Endpoint, Section, Table};
+use pronghorn_config::{Address, Endpoint, Section, Table, describe};
 use pronghorn_http::settings::HttpSettings;
 
 pub use logs::{Encoding, FileLog, Level, LogMode, LogOutput, LogSettings, LogTarget};
@@ -47,6 +47,11 @@ pub struct RpcSettings {
 pub struct EndureSettings {
     /// What everything gets when the server stops; then it ends at once.
     pub grace_period: Duration,
+}
+
+/// `docs/reference/configuration.md`, from the statements that read the keys.
+pub fn reference() -> String {
+    format!("{}{}", include_str!("reference.md"), describe::<Settings>())
 }
 
 impl Section for Settings {

@@ -72,7 +72,10 @@ impl Section for ServerSettings {
             relay: t
                 .key("relay", "What workers of foreign packages speak over.")
                 .default(RelayAddress::Pipes),
-            on_init: t.optional_section("on_init", "A command to run once before the workers."),
+            on_init: t.optional_section(
+                "on_init",
+                "A command to run once before the workers. Not used yet.",
+            ),
         };
         t.section_not_yet("on_init", "a command before the workers");
         t.no_effect(
@@ -108,7 +111,9 @@ impl Section for OnInit {
 }
 
 impl Setting for RelayAddress {
-    const EXAMPLE: &'static str = "pipes";
+    fn example() -> String {
+        "pipes".to_owned()
+    }
 
     fn accepts() -> String {
         format!("`pipes`, {}", Endpoint::accepts())

@@ -8,25 +8,63 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use pronghorn_config::{Disk, Input};
-use pronghorn_server::settings::{check, config_show};
+use pronghorn_config::{Disk, Input, fuzz_load};
+use pronghorn_server::settings::{Settings, check, config_show, reference};
 
-const UPDATE: &str = "UPDATE_GOLDEN=1 cargo test -p pronghorn-server --test it";
+const UPDATE: &str = "`UPDATE_GOLDEN=1 cargo test -p pronghorn-server --test it`";
 
 #[test]
 fn every_case_gives_what_it_says() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/configuration");
-    let mut cases: Vec<PathBuf> = fs::read_dir(folder)
-        .expect("the folder of cases")
-        .map(|entry| entry.expect("an entry").path())
-        .collect();
-    cases.sort();
+    let cases = files("tests/configuration");
+    assert!(cases.len() > 40, "the cases are gone");
     let wrong: Vec<String> = cases.iter().filter_map(|path| run(path)).collect();
     assert!(
         wrong.is_empty(),
         "{}\n{UPDATE} rewrites them",
         wrong.join("\n")
     );
+}
+
+#[test]
+fn the_reference_page_is_what_the_settings_say() {
+    let page = in_crate("../../docs/reference/configuration.md");
+    if update() {
+        fs::write(&page, reference()).expect("the page");
+    }
+    let committed = fs::read_to_string(&page).unwrap_or_default();
+    assert!(
+        committed == reference(),
+        "{} is old: {UPDATE} writes it anew",
+        page.display()
+    );
+}
+
+#[test]
+fn no_case_and_no_part_of_one_breaks_the_loader() {
+    for path in files("tests/configuration") {
+        let text = fs::read_to_string(path).expect("a case");
+        for (_, block) in Case::parse(&text).blocks {
+            fuzz_load::<Settings>(block.as_bytes());
+        }
+    }
+    for path in files("../config/tests/corpus") {
+        fuzz_load::<Settings>(&fs::read(path).expect("a file of the corpus"));
+    }
+}
+
+fn in_crate(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+fn files(folder: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(in_crate(folder)).expect(folder);
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect(folder).path()).collect();
+    files.sort();
+    files
+}
+
+fn update() -> bool {
+    env::var_os("UPDATE_GOLDEN").is_some()
 }
 
 /// What differs, if anything.
@@ -38,7 +76,7 @@ fn run(path: &Path) -> Option<String> {
     if now == text {
         return None;
     }
-    if env::var_os("UPDATE_GOLDEN").is_some() {
+    if update() {
         fs::write(path, now).expect("a case that can be written");
         return None;
     }
