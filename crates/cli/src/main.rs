@@ -33,7 +33,7 @@ fn main() {
                     queue_timeout: Duration::from_secs(30),
                     exec_ttl: Some(Duration::from_secs(300)),
                 },
-                io.threads()[0].runtime.clone(),
+                &io.threads()[0].runtime,
             );
             let mut env: Vec<_> = std::env::vars_os().collect();
             env.push(("PRONGHORN_PIPES".into(), "3,4".into()));

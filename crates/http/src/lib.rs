@@ -18,6 +18,7 @@ mod listener;
 mod message;
 mod record;
 mod service;
+pub mod settings;
 mod threads;
 
 pub use bridge::PoolHandler;

@@ -1,11 +1,317 @@
-//! What an operator can set for a pool.
+//! The keys of a pool, typed.
 
-/// When a foreign worker's answers are fenced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Fence {
-    /// From its first stray answer on.
-    #[default]
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use pronghorn_config::{Choice, Command, Section, Size, Table};
+use pronghorn_process::cpus;
+
+/// As RoadRunner's. Far more processes than that need another machine.
+pub const MAX_WORKERS: usize = 500;
+
+/// Waiting calls. Enough for a burst, few enough that the last one is still answered in time.
+pub const QUEUE_SIZE: usize = 1024;
+
+/// Every queue has an end. Each waiting call holds a connection, and this is as many as an open-file
+/// limit usually leaves.
+pub const MAX_QUEUE_SIZE: usize = 65_536;
+
+/// How long a call may wait for a worker. Shorter than the 60 s after which common proxies give up,
+/// so that the client sees our 503 and not their 504.
+pub const QUEUE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// From start to handshake, as RoadRunner's: a cold framework on a busy disk takes its time.
+pub const BOOT_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// What calls under way get when the server stops, as RoadRunner's.
+pub const DESTROY_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// What calls under way get when a reload replaces their workers, as RoadRunner's.
+pub const RESET_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// What a worker gets to notice that the client of its stream left, as RoadRunner's.
+pub const STREAM_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// A call that takes longer is hung: no client waits that long.
+pub const EXEC_TTL: Duration = Duration::from_mins(5);
+
+/// How often soft limits are looked at, as RoadRunner's.
+pub const WATCH_TICK: Duration = Duration::from_secs(5);
+
+/// Of our own keys, where 0 would be a riddle.
+const SHORTEST: Duration = Duration::from_millis(1);
+const LONGEST: Duration = Duration::from_hours(24);
+
+/// At least 2: one slow call must not stop the site, and a call to oneself must not deadlock.
+pub fn default_workers() -> usize {
+    cpus::usable().clamp(2, MAX_WORKERS)
+}
+
+/// One pool: its workers, its queue, its limits.
+#[derive(Clone, Debug)]
+pub struct PoolSettings {
+    /// None runs the server's command.
+    pub command: Option<Command>,
+    /// From 1 to [`MAX_WORKERS`].
+    pub num_workers: usize,
+    /// Waiting calls, from 1 to [`MAX_QUEUE_SIZE`]; those that run are not counted.
+    pub max_queue_size: usize,
+    /// How long a call may wait for a worker.
+    pub queue_timeout: Duration,
+    /// From a worker's start to its handshake.
+    pub boot_timeout: Duration,
+    /// What calls under way get when the server stops.
+    pub destroy_timeout: Duration,
+    /// What calls under way get at a reload.
+    pub reset_timeout: Duration,
+    /// How long a worker may go on with a stream whose client left.
+    pub stream_timeout: Duration,
+    /// Calls after which a worker is replaced.
+    pub max_jobs: Option<NonZeroU64>,
+    /// A fresh worker for each call.
+    pub debug: bool,
+    /// How workers are connected.
+    pub transport: TransportChoice,
+    /// How calls are written for foreign packages.
+    pub codec: CodecChoice,
+    /// When to check that a worker has nothing left to say.
+    pub fence: Fence,
+    /// Which calls may run again after their worker died.
+    pub retry: Retry,
+    /// Limits per worker.
+    pub supervisor: Supervisor,
+}
+
+/// Limits per worker.
+#[derive(Clone, Debug)]
+pub struct Supervisor {
+    /// How often the soft limits are looked at.
+    pub watch_tick: Duration,
+    /// Age at which a worker is replaced.
+    pub ttl: Option<Duration>,
+    /// Time without a call after which a worker is replaced.
+    pub idle_ttl: Option<Duration>,
+    /// The hard limit of one call.
+    pub exec_ttl: Option<Duration>,
+    /// Memory of its own at which a worker is replaced between calls.
+    pub max_worker_memory: Option<Size>,
+}
+
+/// How workers are connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransportChoice {
+    /// As the worker announces itself.
     Auto,
+    /// Goridge frames.
+    Relay,
+    /// Shared memory.
+    Ring,
+}
+
+impl Choice for TransportChoice {
+    const CHOICES: &'static [(&'static str, Self)] = &[
+        ("auto", Self::Auto),
+        ("relay", Self::Relay),
+        ("ring", Self::Ring),
+    ];
+}
+
+/// How calls are written for foreign packages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CodecChoice {
+    /// `json`, or `native` for a worker that announces it.
+    Auto,
+    /// RoadRunner's older one; takes UTF-8 only.
+    Json,
+    /// RoadRunner's newer one; any bytes.
+    Proto,
+}
+
+impl Choice for CodecChoice {
+    const CHOICES: &'static [(&'static str, Self)] = &[
+        ("auto", Self::Auto),
+        ("json", Self::Json),
+        ("proto", Self::Proto),
+    ];
+}
+
+/// Whether a reply is followed by a question whose answer shows that nothing else was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fence {
+    /// After the first stray frame.
+    Auto,
+    /// After each reply.
     Always,
+    /// Not at all.
     Never,
+}
+
+impl Choice for Fence {
+    const CHOICES: &'static [(&'static str, Self)] = &[
+        ("auto", Self::Auto),
+        ("always", Self::Always),
+        ("never", Self::Never),
+    ];
+}
+
+/// Which calls may run once more when their worker died before it replied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// None.
+    Never,
+    /// GET, HEAD, OPTIONS, TRACE.
+    Safe,
+    /// Those, PUT and DELETE.
+    Idempotent,
+}
+
+impl Choice for Retry {
+    const CHOICES: &'static [(&'static str, Self)] = &[
+        ("never", Self::Never),
+        ("safe", Self::Safe),
+        ("idempotent", Self::Idempotent),
+    ];
+}
+
+impl Section for PoolSettings {
+    fn read(t: &mut Table<'_>) -> Self {
+        t.key::<Duration>(
+            "allocate_timeout",
+            "RoadRunner's one limit for boot and queue.",
+        )
+        .zero_is_default()
+        .optional();
+        let settings = Self {
+            command: t
+                .key("command", "What to run as a worker; `server.command` when not written.")
+                .optional(),
+            num_workers: t
+                .key("num_workers", "How many workers run at once.")
+                .range(1..=MAX_WORKERS)
+                .zero_is_default()
+                .roadrunner("the machine's CPUs", "a call to oneself must not deadlock, and a container's limits count")
+                .default_as(default_workers(), "CPUs that this process may use, at least 2"),
+            max_queue_size: t
+                .key("max_queue_size", "How many calls may wait for a worker; more are answered 503.")
+                .range(1..=MAX_QUEUE_SIZE)
+                .zero_means(MAX_QUEUE_SIZE, "every queue has an end")
+                .roadrunner("endless", "every queue has an end")
+                .differs("counts running calls too", "only waiting ones are counted")
+                .default(QUEUE_SIZE),
+            queue_timeout: t
+                .key("queue_timeout", "How long a call may wait for a worker; then it is answered 503.")
+                .ours()
+                .roadrunner("60s", "ours answers before a proxy's 60 s")
+                .or_key("allocate_timeout")
+                .range(SHORTEST..=LONGEST)
+                .default(QUEUE_TIMEOUT),
+            boot_timeout: t
+                .key("boot_timeout", "How long a worker may take from its start to its handshake.")
+                .ours()
+                .or_key("allocate_timeout")
+                .range(SHORTEST..=LONGEST)
+                .default(BOOT_TIMEOUT),
+            destroy_timeout: t
+                .key("destroy_timeout", "How long calls under way may take when the server stops.")
+                .zero_is_default()
+                .default(DESTROY_TIMEOUT),
+            reset_timeout: t
+                .key("reset_timeout", "How long calls under way may take when a reload replaces their workers.")
+                .zero_is_default()
+                .not_yet("reload")
+                .default(RESET_TIMEOUT),
+            stream_timeout: t
+                .key("stream_timeout", "How long a worker may go on with a stream whose client left.")
+                .zero_is_default()
+                .default(STREAM_TIMEOUT),
+            max_jobs: t
+                .key("max_jobs", "Calls after which a worker is replaced, with 0 to 14 % added by chance.")
+                .not_yet("recycling of workers")
+                .limit()
+                .and_then(NonZeroU64::new),
+            debug: t
+                .key("debug", "For development: a fresh worker for each call, errors in the browser.")
+                .default(false),
+            transport: t
+                .key("transport", "How workers are connected; `auto` follows what a worker announces.")
+                .ours()
+                .default(TransportChoice::Auto),
+            codec: t
+                .key("codec", "How calls are written for foreign packages; `auto` is `json` for them.")
+                .ours()
+                .default(CodecChoice::Auto),
+            fence: t.section_with("relay", "Workers on pipes and sockets.", |t| {
+                t.key("fence", "When to make sure that a worker's reply was its only one; `auto`: after the first stray frame.")
+                    .ours()
+                    .default(Fence::Auto)
+            }),
+            retry: t
+                .key("retry", "Which calls run once more when their worker died before it replied.")
+                .ours()
+                .default(Retry::Safe),
+            supervisor: t.section("supervisor", "Limits per worker."),
+        };
+        if settings.transport == TransportChoice::Ring {
+            t.warn(
+                "transport",
+                "is `ring`, which is not there yet: `relay` is used",
+                "",
+            );
+        }
+        not_yet(t);
+        settings
+    }
+}
+
+impl Section for Supervisor {
+    fn read(t: &mut Table<'_>) -> Self {
+        Self {
+            watch_tick: t
+                .key("watch_tick", "How often the soft limits are looked at.")
+                .zero_is_default()
+                .range(Duration::from_millis(100)..=LONGEST)
+                .not_yet("recycling of workers")
+                .default(WATCH_TICK),
+            ttl: t
+                .key("ttl", "Age at which a worker is replaced.")
+                .not_yet("recycling of workers")
+                .limit(),
+            idle_ttl: t
+                .key(
+                    "idle_ttl",
+                    "Time without a call after which a worker is replaced.",
+                )
+                .not_yet("recycling of workers")
+                .limit(),
+            exec_ttl: t
+                .key(
+                    "exec_ttl",
+                    "The hard limit of one call: the client gets 504, the worker is stopped.",
+                )
+                .zero_warns("a call that never ends holds its worker for ever, and nobody is told")
+                .roadrunner("off", "a hung worker must be noticed")
+                .limit_of(EXEC_TTL),
+            max_worker_memory: t
+                .key(
+                    "max_worker_memory",
+                    "Memory at which a worker is replaced after its call.",
+                )
+                .not_yet("recycling of workers")
+                .limit(),
+        }
+    }
+}
+
+/// What later work brings; each line moves up into a key of its own then.
+fn not_yet(t: &mut Table<'_>) {
+    t.not_yet("dynamic_allocator", "more workers under load");
+    t.not_yet("min_workers", "more workers under load");
+    t.not_yet("max_workers", "more workers under load");
+    t.not_yet("mode", "classic, FastCGI and CGI pools");
+    t.not_yet("root", "classic and CGI pools");
+    t.not_yet("spawn", "workers forked from a booted one");
+    t.not_yet("fork", "workers forked from a booted one");
+    t.not_yet("ini", "settings of PHP");
+    t.not_yet("request_body", "bodies that stream into the worker");
+    t.not_yet("deadline_max", "calls that ask for more time");
 }

@@ -7,6 +7,7 @@
 //!
 //! Knows nothing of pools or PHP. With `ring`, the only crate with `unsafe`: what a child does between fork and exec.
 
+pub mod cpus;
 mod credentials;
 mod process;
 mod reap;

@@ -1,3 +1,5 @@
 //! The composition root: configuration to parts, phases, drain.
 
 #![forbid(unsafe_code)]
+
+pub mod settings;

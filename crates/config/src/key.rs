@@ -1,0 +1,343 @@
+//! A key's statement: what is said about it, and how it ends.
+
+use std::ops::RangeInclusive;
+
+use crate::node::Node;
+use crate::place::Origin;
+use crate::resolve::{DefaultShown, KeyRecord, Record};
+use crate::secret;
+use crate::setting::{Setting, Shown, Wrong};
+use crate::table::Table;
+
+/// What a written 0 means.
+#[derive(Debug)]
+enum Zero<T> {
+    Value,
+    Default,
+    Off { warning: Option<&'static str> },
+    Means(T, &'static str),
+}
+
+/// A range, and how to tell whether a value lies in it: the type may have no order otherwise.
+type Within<T> = (RangeInclusive<T>, fn(&RangeInclusive<T>, &T) -> bool);
+
+/// A key whose statement has not ended yet.
+#[derive(Debug)]
+#[must_use = "the key is read by `default`, `optional`, `limit` or their kind"]
+pub struct Key<'t, 'a, T> {
+    table: &'t mut Table<'a>,
+    name: &'static str,
+    sentence: &'static str,
+    given: Option<(Result<T, Vec<Wrong>>, &'a Node)>,
+    within: Option<Within<T>>,
+    accepts: String,
+    zero: Zero<T>,
+    fallback: Option<&'static str>,
+    by_fallback: bool,
+    secret: bool,
+    ours: bool,
+    roadrunner: Option<(&'static str, &'static str)>,
+    differs: Option<(&'static str, &'static str)>,
+    not_yet: Option<&'static str>,
+}
+
+impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
+    pub(crate) fn new(
+        table: &'t mut Table<'a>,
+        name: &'static str,
+        sentence: &'static str,
+        node: Option<&'a Node>,
+    ) -> Self {
+        Self {
+            table,
+            name,
+            sentence,
+            given: node.map(|node| (T::read(node), node)),
+            within: None,
+            accepts: T::accepts(),
+            zero: Zero::Value,
+            fallback: None,
+            by_fallback: false,
+            secret: secret::is_secret(name),
+            ours: false,
+            roadrunner: None,
+            differs: None,
+            not_yet: None,
+        }
+    }
+
+    /// Only these values, both ends included.
+    pub fn range(mut self, range: RangeInclusive<T>) -> Self
+    where
+        T: PartialOrd,
+    {
+        let (least, most) = (range.start().show(), range.end().show());
+        self.accepts = format!("{}, from {least} to {most}", T::accepts());
+        self.within = Some((range, |range, value| range.contains(value)));
+        self
+    }
+
+    /// A written 0 counts as not written, as in RoadRunner.
+    pub fn zero_is_default(mut self) -> Self {
+        self.zero = Zero::Default;
+        self
+    }
+
+    /// A written 0 becomes `value`, with a warning that says `why`.
+    pub fn zero_means(mut self, value: T, why: &'static str) -> Self {
+        self.zero = Zero::Means(value, why);
+        self
+    }
+
+    /// Switching it off by 0 is warned about. For [`Key::limit_of`].
+    pub fn zero_warns(mut self, warning: &'static str) -> Self {
+        self.zero = Zero::Off {
+            warning: Some(warning),
+        };
+        self
+    }
+
+    /// While this key is not written, `other` of the same section counts, unless it is 0. `other`
+    /// needs a statement of its own, which tells its mistakes.
+    pub fn or_key(mut self, other: &'static str) -> Self {
+        self.fallback = Some(other);
+        if self.given.is_none()
+            && let Some(node) = self.table.written(other)
+            && !node.is_blank()
+            && let Ok(value) = T::read(node)
+            && !value.is_zero()
+        {
+            self.given = Some((Ok(value), node));
+            self.by_fallback = true;
+        }
+        self
+    }
+
+    /// Never shown. Names such as `password` are known as secrets without this.
+    pub fn secret(mut self) -> Self {
+        self.secret = true;
+        self
+    }
+
+    /// RoadRunner has no such key.
+    pub fn ours(mut self) -> Self {
+        self.ours = true;
+        self
+    }
+
+    /// What RoadRunner does by default where that is something else, and why ours is not that.
+    pub fn roadrunner(mut self, default: &'static str, why: &'static str) -> Self {
+        self.roadrunner = Some((default, why));
+        self
+    }
+
+    /// What a written value does in RoadRunner, and why it is not that here.
+    pub fn differs(mut self, there: &'static str, why: &'static str) -> Self {
+        self.differs = Some((there, why));
+        self
+    }
+
+    /// Read and checked, but nothing acts on it yet. `what` names the feature.
+    pub fn not_yet(mut self, what: &'static str) -> Self {
+        self.not_yet = Some(what);
+        self
+    }
+
+    /// The value, or None when it is not written.
+    pub fn optional(self) -> Option<T> {
+        self.settle(None, DefaultShown::None)
+    }
+
+    /// The value, or this one.
+    pub fn default(self, value: T) -> T {
+        let shown = DefaultShown::Value(value.show());
+        self.settle_to(value, shown)
+    }
+
+    /// As [`Key::default`], for one that depends on the machine: `words` stand in the reference.
+    pub fn default_as(self, value: T, words: &'static str) -> T {
+        self.settle_to(value, DefaultShown::Words(words))
+    }
+
+    /// A limit that is off by default; a written 0 is off.
+    pub fn limit(mut self) -> Option<T> {
+        self.zero_is_off();
+        self.settle(None, DefaultShown::Off)
+    }
+
+    /// A limit that is on by default; a written 0 is off.
+    pub fn limit_of(mut self, value: T) -> Option<T> {
+        self.zero_is_off();
+        let shown = DefaultShown::Value(value.show());
+        self.settle(Some(value), shown)
+    }
+
+    fn zero_is_off(&mut self) {
+        if matches!(self.zero, Zero::Value | Zero::Default) {
+            self.zero = Zero::Off { warning: None };
+        }
+    }
+
+    fn settle_to(mut self, default: T, shown: DefaultShown) -> T {
+        if matches!(self.zero, Zero::Off { .. }) {
+            // Only a limit can be off.
+            self.zero = Zero::Default;
+        }
+        self.settle(Some(default), shown)
+            .expect("nothing is off, and there is a default")
+    }
+
+    /// The one place where a value is taken, its mistake told and the key recorded.
+    fn settle(mut self, default: Option<T>, default_shown: DefaultShown) -> Option<T> {
+        let path = self.table.path_of(self.name);
+        let taken = self.take(&path, &default_shown);
+        let shown = match &taken {
+            Taken::Value(value, _) => Some(value.show()),
+            Taken::Off(_) => Some(Shown::One("0".to_owned())),
+            Taken::Nothing | Taken::Wrong => default.as_ref().map(Setting::show),
+        };
+        let shown = shown.map(|shown| secret::masked_shown(shown, self.secret));
+        self.compare(&path, &taken, shown.as_ref(), &default_shown);
+        let (value, origin) = match taken {
+            Taken::Value(value, origin) => (Some(value), Some(origin)),
+            Taken::Off(origin) => (None, Some(origin)),
+            Taken::Nothing | Taken::Wrong => (default, None),
+        };
+        self.record(path, default_shown, shown, origin);
+        value
+    }
+
+    fn take(&mut self, path: &str, default: &DefaultShown) -> Taken<T> {
+        let Some((read, node)) = self.given.take() else {
+            return Taken::Nothing;
+        };
+        let in_range = |value: &T| {
+            self.within
+                .as_ref()
+                .is_none_or(|(r, contains)| contains(r, value))
+        };
+        let wrong = match read {
+            Ok(value) if value.is_zero() && !matches!(self.zero, Zero::Value) => {
+                return self.take_zero(path, node);
+            }
+            Ok(value) if in_range(&value) => return Taken::Value(value, node.origin.clone()),
+            Ok(_) => Wrong::value(node),
+            Err(wrong) => wrong,
+        };
+        self.tell(path, wrong, default);
+        Taken::Wrong
+    }
+
+    fn take_zero(&mut self, path: &str, node: &Node) -> Taken<T> {
+        let diagnostics = &mut self.table.run().diagnostics;
+        let origin = node.origin.clone();
+        match std::mem::replace(&mut self.zero, Zero::Value) {
+            Zero::Value | Zero::Default => Taken::Nothing,
+            Zero::Off { warning } => {
+                if let Some(warning) = warning {
+                    diagnostics.warn(&origin.place, format!("`{path}` is off: {warning}"), "");
+                }
+                Taken::Off(origin)
+            }
+            Zero::Means(value, why) => {
+                let message = format!("`{path}` is {} where 0 is written: {why}", value.show());
+                let hint = format!("write `{}: {}`, or fewer", self.name, value.show());
+                diagnostics.warn(&origin.place, message, &hint);
+                Taken::Value(value, origin)
+            }
+        }
+    }
+
+    fn tell(&mut self, path: &str, wrong: Vec<Wrong>, default: &DefaultShown) {
+        let example = match default {
+            DefaultShown::Value(shown @ Shown::One(_)) => shown.to_string(),
+            _ => T::example(),
+        };
+        for Wrong { place, given, hint } in wrong {
+            let given = if self.secret { "`***`" } else { &given };
+            let message = format!("`{path}` is {given}; accepted: {}", self.accepts);
+            let hint = if hint.is_empty() {
+                format!("for example `{}: {example}`", self.name)
+            } else {
+                hint
+            };
+            self.table.run().diagnostics.error(&place, message, &hint);
+        }
+    }
+
+    /// What RoadRunner would do with what is written, or with what is not.
+    fn compare(
+        &mut self,
+        path: &str,
+        taken: &Taken<T>,
+        shown: Option<&Shown>,
+        default: &DefaultShown,
+    ) {
+        if self.by_fallback {
+            return;
+        }
+        if let (Some(what), Taken::Value(_, origin)) = (self.not_yet, taken) {
+            let message = format!("`{path}` is not used yet: {what}");
+            self.table
+                .run()
+                .diagnostics
+                .warn(&origin.place, message, "");
+        }
+        let difference = match taken {
+            Taken::Wrong => None,
+            Taken::Nothing => self.roadrunner,
+            Taken::Value(..) | Taken::Off(_) if self.ours => {
+                Some(("ignored", "RoadRunner has no such key"))
+            }
+            Taken::Value(..) | Taken::Off(_) => {
+                let text = self.table.written(self.name).and_then(Node::text);
+                self.differs.or_else(|| text.and_then(T::roadrunner))
+            }
+        };
+        if let Some((there, why)) = difference {
+            let here = shown.map_or_else(|| "off".to_owned(), ToString::to_string);
+            let here = match (taken, default) {
+                (Taken::Nothing, DefaultShown::Words(words)) => format!("{here} ({words})"),
+                _ => here,
+            };
+            self.table.differs(self.name, &here, there, why);
+        }
+    }
+
+    fn record(
+        self,
+        path: String,
+        default: DefaultShown,
+        shown: Option<Shown>,
+        origin: Option<Origin>,
+    ) {
+        let zero = match self.zero {
+            Zero::Value | Zero::Means(..) => "",
+            Zero::Default => "; 0 is the default",
+            Zero::Off { .. } => "; 0 is off",
+        };
+        self.table.run().records.push(Record::Key(KeyRecord {
+            path,
+            sentence: self.sentence,
+            accepts: format!("{}{zero}", self.accepts),
+            default,
+            fallback: self.fallback,
+            ours: self.ours,
+            roadrunner: self.roadrunner,
+            differs: self.differs,
+            not_yet: self.not_yet,
+            shown,
+            origin,
+        }));
+    }
+}
+
+/// What a file says about a key.
+enum Taken<T> {
+    Nothing,
+    Value(T, Origin),
+    /// A written 0 that means so.
+    Off(Origin),
+    /// Told already; the default stands in.
+    Wrong,
+}

@@ -1,0 +1,127 @@
+//! `-o key.path=value`.
+
+use crate::diagnostic::Diagnostics;
+use crate::node::{Entry, Map, Node, Text, Value, map_of_list, same_name};
+use crate::place::{Origin, Place};
+use crate::yaml::MAX_DEPTH;
+
+/// One of them, taken apart.
+pub(super) struct Override {
+    pub(super) place: Place,
+    pub(super) path: Vec<String>,
+    text: String,
+}
+
+/// Those that can be used. The first `=` separates; one pair of `"` around the value is taken off.
+pub(super) fn parse(arguments: &[String], diagnostics: &mut Diagnostics) -> Vec<Override> {
+    let mut overrides = Vec::new();
+    for (argument, number) in arguments.iter().zip(1..) {
+        let (key, value) = argument.split_once('=').unwrap_or((argument, ""));
+        let place = Place::overriding(number, if key.is_empty() { "=" } else { key });
+        let unquoted = value.strip_prefix('"').and_then(|v| v.strip_suffix('"'));
+        let text = unquoted.unwrap_or(value);
+        let path: Vec<String> = key.trim().split('.').map(ToOwned::to_owned).collect();
+        let unusable = |name: &String| name.is_empty() || name.contains(char::is_control);
+        let wrong = if path.iter().any(unusable) || path.len() > MAX_DEPTH {
+            "has no usable key"
+        } else if text.is_empty() {
+            "has no value"
+        } else if argument.contains('\0') {
+            "holds a NUL character"
+        } else {
+            overrides.push(Override {
+                place,
+                path,
+                text: text.to_owned(),
+            });
+            continue;
+        };
+        diagnostics.error(&place, wrong, "write `-o section.key=value`");
+    }
+    overrides
+}
+
+/// Keys that are needed before includes are read.
+const EARLY: [&str; 2] = ["include", "envfile"];
+
+/// Applies those of the keys that say what else to load.
+pub(super) fn apply_early(overrides: &[Override], root: &mut Map, diagnostics: &mut Diagnostics) {
+    apply(overrides.iter().filter(|o| o.is_early()), root, diagnostics);
+}
+
+/// Applies all others.
+pub(super) fn apply_late(overrides: &[Override], root: &mut Map, diagnostics: &mut Diagnostics) {
+    apply(
+        overrides.iter().filter(|o| !o.is_early()),
+        root,
+        diagnostics,
+    );
+}
+
+fn apply<'o>(
+    overrides: impl Iterator<Item = &'o Override>,
+    root: &mut Map,
+    diagnostics: &mut Diagnostics,
+) {
+    for o in overrides {
+        if let Err(at) = o.set(root, &o.path) {
+            diagnostics.error(
+                &o.place,
+                format!("cannot be set: what stands at {at} has no keys of its own"),
+                "change it there",
+            );
+        }
+    }
+}
+
+impl Override {
+    fn is_early(&self) -> bool {
+        matches!(self.path.as_slice(), [one] if EARLY.iter().any(|early| same_name(early, one)))
+    }
+
+    /// Err is the place of a value that is in the way.
+    fn set(&self, map: &mut Map, path: &[String]) -> Result<(), Place> {
+        let Some((name, rest)) = path.split_first() else {
+            return Ok(());
+        };
+        let at = map.position(name).unwrap_or_else(|| {
+            map.entries.push(Entry {
+                name: name.clone(),
+                origin: Origin::new(self.place.clone()),
+                node: self.node(Value::Null),
+            });
+            map.entries.len() - 1
+        });
+        let Some(entry) = map.entries.get_mut(at) else {
+            return Ok(());
+        };
+        if rest.is_empty() {
+            entry.origin = Origin::new(self.place.clone());
+            entry.node = self.node(Value::Text(Text {
+                text: self.text.clone(),
+                quoted: true,
+            }));
+            return Ok(());
+        }
+        match &entry.node.value {
+            Value::Null => entry.node = self.node(Value::Map(Map::default())),
+            Value::List(items) => {
+                if let Some(map) = map_of_list(items) {
+                    entry.node.value = Value::Map(map);
+                }
+            }
+            Value::Text(_) | Value::Map(_) => {}
+        }
+        match &mut entry.node.value {
+            Value::Map(inner) => self.set(inner, rest),
+            _ => Err(entry.node.origin.place.clone()),
+        }
+    }
+
+    fn node(&self, value: Value) -> Node {
+        Node {
+            value,
+            origin: Origin::new(self.place.clone()),
+        }
+    }
+}

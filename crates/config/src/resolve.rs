@@ -1,0 +1,300 @@
+//! One run of the sections over a tree, or over nothing.
+
+use std::fmt;
+
+use crate::diagnostic::{Diagnostics, Report, Severity};
+use crate::expand::join;
+use crate::load::Loaded;
+use crate::node::{Map, Node, Value};
+use crate::place::{Origin, Place};
+use crate::setting::{Shown, Wrong, shorten};
+use crate::suggest::{is_same, nearest};
+use crate::table::{Section, Table};
+
+/// Settings with everything that is to be said about them.
+#[derive(Debug)]
+pub struct Resolved<S> {
+    settings: S,
+    report: Report,
+    differences: Vec<Difference>,
+    effective: Effective,
+}
+
+impl<S> Resolved<S> {
+    /// Every mistake, those of loading included.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// What this configuration makes RoadRunner do differently, in the order of the keys.
+    pub fn differences(&self) -> &[Difference] {
+        &self.differences
+    }
+
+    /// Every value that holds, and where it came from. Displays as YAML.
+    pub fn effective(&self) -> &Effective {
+        &self.effective
+    }
+
+    /// The settings.
+    ///
+    /// # Errors
+    /// The report, when it holds an error: what was wrong would stand in as a default.
+    pub fn into_settings(self) -> Result<S, Report> {
+        if self.report.has_errors() {
+            Err(self.report)
+        } else {
+            Ok(self.settings)
+        }
+    }
+}
+
+/// A key that RoadRunner reads or fills in differently.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The key's path.
+    pub key: String,
+    /// What holds here.
+    pub here: String,
+    /// What RoadRunner makes of it.
+    pub there: String,
+    /// The reason for ours.
+    pub why: String,
+}
+
+/// `http.pool.queue_timeout: 30s; RoadRunner: 60s (ours answers before a proxy's 60 s)`
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            key,
+            here,
+            there,
+            why,
+        } = self;
+        write!(f, "{key}: {here}; RoadRunner: {there} ({why})")
+    }
+}
+
+/// Every value that holds. Displays as YAML with each value's origin as a comment; loading that
+/// text gives the same values, but for secrets, which are `***`.
+#[derive(Clone, Debug)]
+pub struct Effective {
+    pub(crate) records: Vec<Record>,
+}
+
+/// What one run collects.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) diagnostics: Diagnostics,
+    pub(crate) differences: Vec<Difference>,
+    pub(crate) records: Vec<Record>,
+    pub(crate) unknown: Vec<Unknown>,
+    pub(crate) unknown_severity: Severity,
+    /// Over nothing: sections that may be absent are read all the same.
+    pub(crate) describing: bool,
+}
+
+/// A statement that ran, in the order of the statements.
+#[derive(Clone, Debug)]
+pub(crate) enum Record {
+    Section {
+        path: String,
+        sentence: &'static str,
+    },
+    Key(KeyRecord),
+    /// Not acted on, now or ever.
+    Unused {
+        path: String,
+        /// `not used yet` or `without effect`.
+        state: &'static str,
+        why: &'static str,
+        node: Option<Node>,
+    },
+    /// The loader's own keys: their effect is in the tree already.
+    Loading {
+        path: &'static str,
+        sentence: &'static str,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct KeyRecord {
+    pub(crate) path: String,
+    pub(crate) sentence: &'static str,
+    pub(crate) accepts: String,
+    pub(crate) default: DefaultShown,
+    pub(crate) fallback: Option<&'static str>,
+    /// RoadRunner has no such key.
+    pub(crate) ours: bool,
+    /// Its default and why ours is another.
+    pub(crate) roadrunner: Option<(&'static str, &'static str)>,
+    /// What it does with a written value, and why ours is not that.
+    pub(crate) differs: Option<(&'static str, &'static str)>,
+    pub(crate) not_yet: Option<&'static str>,
+    /// None when there is no value.
+    pub(crate) shown: Option<Shown>,
+    /// None when the default holds.
+    pub(crate) origin: Option<Origin>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum DefaultShown {
+    None,
+    Off,
+    Value(Shown),
+    Words(&'static str),
+}
+
+/// A key that nobody read.
+#[derive(Debug)]
+pub(crate) struct Unknown {
+    pub(crate) place: Place,
+    /// Path of the section it stands in; empty at the top.
+    pub(crate) section: String,
+    pub(crate) name: String,
+    pub(crate) siblings: Vec<String>,
+}
+
+pub(crate) fn resolve<S: Section>(loaded: &Loaded, unknown: Severity) -> Resolved<S> {
+    let mut run = Run::new(unknown);
+    judge_version(loaded, &mut run);
+    let settings = read(&mut run, Some(&loaded.root), &loaded.main);
+    tell_unknown::<S>(&mut run);
+    if loaded.incomplete {
+        // What seems to be missing may stand in the file that could not be read.
+        run.diagnostics
+            .0
+            .retain(|d| d.place.line().is_some() || d.place.is_override());
+        run.differences.clear();
+    }
+    let found = loaded.diagnostics.0.iter().cloned();
+    let differences = loaded.differences.iter().cloned();
+    Resolved {
+        settings,
+        report: Report::new(found.chain(run.diagnostics.0).collect()),
+        differences: differences.chain(run.differences).collect(),
+        effective: Effective {
+            records: run.records,
+        },
+    }
+}
+
+/// Unknown keys told one by one. A file with more is not a configuration of ours, and each costs a
+/// look through all names.
+const MOST_UNKNOWN: usize = 100;
+
+fn tell_unknown<S: Section>(run: &mut Run) {
+    if run.unknown.is_empty() {
+        return;
+    }
+    let known = described::<S>();
+    let severity = run.unknown_severity;
+    for unknown in run.unknown.iter().take(MOST_UNKNOWN) {
+        let message = format!("unknown key `{}`", unknown.path());
+        run.diagnostics
+            .push(severity, &unknown.place, message, &unknown.hint(&known));
+    }
+    if let Some(next) = run.unknown.get(MOST_UNKNOWN) {
+        let message = format!("and {} more unknown keys", run.unknown.len() - MOST_UNKNOWN);
+        run.diagnostics
+            .push(severity, &next.place, message, "is this the right file?");
+    }
+}
+
+/// The statements of `S`, run over nothing.
+pub(crate) fn described<S: Section>() -> Vec<Record> {
+    let mut run = Run::new(Severity::Error);
+    run.describing = true;
+    read::<S>(&mut run, None, &Place::file(0, ""));
+    run.records
+}
+
+fn read<S: Section>(run: &mut Run, map: Option<&Map>, place: &Place) -> S {
+    let mut table = Table::root(run, map, place.clone());
+    table.loading_key(
+        "version",
+        "The configuration's form: `\"3\"`; missing or `\"2\"` is the older one.",
+    );
+    table.loading_key("include", "More files, merged over this one key by key.");
+    table.loading_key("envfile", "A file of variables, beside this file.");
+    let settings = S::read(&mut table);
+    table.finish();
+    settings
+}
+
+impl Run {
+    fn new(unknown_severity: Severity) -> Self {
+        Self {
+            diagnostics: Diagnostics::default(),
+            differences: Vec::new(),
+            records: Vec::new(),
+            unknown: Vec::new(),
+            unknown_severity,
+            describing: false,
+        }
+    }
+}
+
+impl Unknown {
+    fn path(&self) -> String {
+        join(&self.section, &shorten(&self.name))
+    }
+
+    /// The nearest name beside it, else the section that it belongs in, else all names there.
+    fn hint(&self, known: &[Record]) -> String {
+        if let Some(near) = nearest(&self.name, self.siblings.iter().map(String::as_str)) {
+            return format!("did you mean `{near}`?");
+        }
+        let elsewhere = known.iter().map(Record::path).find_map(|path| {
+            let (section, name) = path.rsplit_once('.').unwrap_or(("", path));
+            is_same(&self.name, name).then_some((section, name))
+        });
+        match elsewhere {
+            Some(("", name)) => format!("`{name}` stands at the top, in no section"),
+            Some((section, name)) => format!("`{name}` belongs in `{section}`"),
+            None => format!("known here: {}", self.siblings.join(", ")),
+        }
+    }
+}
+
+impl Record {
+    pub(crate) fn path(&self) -> &str {
+        match self {
+            Self::Section { path, .. } | Self::Unused { path, .. } => path,
+            Self::Key(key) => &key.path,
+            Self::Loading { path, .. } => path,
+        }
+    }
+}
+
+/// `"3"`, `"2"`, `"2.7"` or nothing. RoadRunner insists on a text.
+fn judge_version(loaded: &Loaded, run: &mut Run) {
+    let differs = |here: &str, why: &str| Difference {
+        key: "version".to_owned(),
+        here: here.to_owned(),
+        there: "refused".to_owned(),
+        why: why.to_owned(),
+    };
+    let Some(node) = loaded.root.get("version").filter(|node| !node.is_blank()) else {
+        if loaded.file.is_some() {
+            run.differences
+                .push(differs("read as version 2", "older files have none"));
+        }
+        return;
+    };
+    let major = node
+        .text()
+        .map(|text| text.split('.').next().unwrap_or_default().trim());
+    if !matches!(major, Some("2" | "3")) {
+        let mut wrong = Wrong::value(node);
+        let given = wrong.pop().map_or_else(String::new, |wrong| wrong.given);
+        run.diagnostics.error(
+            &node.origin.place,
+            format!("`version` is {given}; accepted: `\"3\"`, `\"2\"`, `\"2.7\"`"),
+            "write `version: \"3\"`",
+        );
+    } else if matches!(&node.value, Value::Text(text) if !text.quoted) {
+        run.differences
+            .push(differs("accepted without quotes", "the meaning is clear"));
+    }
+}

@@ -1,0 +1,51 @@
+//! One of a few words.
+
+use super::{Setting, Shown, Wrong, text};
+use crate::node::Node;
+use crate::suggest::nearest;
+
+/// An enum whose values have spellings.
+pub trait Choice: Copy + PartialEq + 'static {
+    /// Every spelling; the first of a value is the one that is shown.
+    const CHOICES: &'static [(&'static str, Self)];
+}
+
+impl<T: Choice> Setting for T {
+    fn example() -> String {
+        T::CHOICES
+            .first()
+            .map_or_else(String::new, |(spelling, _)| (*spelling).to_owned())
+    }
+
+    fn accepts() -> String {
+        let shown = |(i, (_, value)): &(usize, &(_, T))| {
+            T::CHOICES
+                .iter()
+                .take(*i)
+                .all(|(_, before)| before != value)
+        };
+        let first_spellings = T::CHOICES.iter().enumerate().filter(shown);
+        let spelled: Vec<String> = first_spellings
+            .map(|(_, (s, _))| format!("`{s}`"))
+            .collect();
+        spelled.join(", ")
+    }
+
+    fn read(node: &Node) -> Result<Self, Vec<Wrong>> {
+        let text = text(node)?;
+        let found = T::CHOICES
+            .iter()
+            .find(|(spelling, _)| spelling.eq_ignore_ascii_case(text));
+        found.map(|(_, value)| *value).ok_or_else(|| {
+            match nearest(text, T::CHOICES.iter().map(|(spelling, _)| *spelling)) {
+                Some(near) => Wrong::hinted(node, format!("did you mean `{near}`?")),
+                None => Wrong::value(node),
+            }
+        })
+    }
+
+    fn show(&self) -> Shown {
+        let spelled = T::CHOICES.iter().find(|(_, value)| value == self);
+        Shown::One(spelled.map_or_else(String::new, |(spelling, _)| (*spelling).to_owned()))
+    }
+}

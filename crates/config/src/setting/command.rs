@@ -1,0 +1,211 @@
+//! A program and its arguments.
+
+use std::fmt;
+
+use super::{Setting, Shown, Wrong};
+use crate::node::{Node, Value};
+
+/// A program and its arguments. Never empty; no shell is involved.
+///
+/// A list is taken as it stands. A text is split at commas as RoadRunner does, which is what
+/// `-o server.command=php,app/worker.php` needs, but not when its first part holds a space: then,
+/// and without commas, it is split at spaces. Quotes keep spaces and commas together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command {
+    program: String,
+    arguments: Vec<String>,
+}
+
+impl Command {
+    /// The first of `argv` is the program; None when there is none.
+    pub fn new(argv: impl IntoIterator<Item = String>) -> Option<Self> {
+        let mut argv = argv.into_iter();
+        let program = argv.next().filter(|program| !program.is_empty())?;
+        Some(Self {
+            program,
+            arguments: argv.collect(),
+        })
+    }
+
+    /// A path, or a name to look up in `PATH`.
+    pub fn program(&self) -> &str {
+        &self.program
+    }
+
+    /// What follows the program.
+    pub fn arguments(&self) -> &[String] {
+        &self.arguments
+    }
+}
+
+impl Setting for Command {
+    fn example() -> String {
+        "php worker.php".to_owned()
+    }
+
+    fn accepts() -> String {
+        "a command, or a list of its parts".to_owned()
+    }
+
+    fn read(node: &Node) -> Result<Self, Vec<Wrong>> {
+        let argv = match &node.value {
+            Value::Null | Value::Map(_) => return Err(Wrong::value(node)),
+            Value::List(items) => {
+                let text = |item: &Node| item.text().map(ToOwned::to_owned);
+                let parts: Option<Vec<String>> = items.iter().map(text).collect();
+                parts.ok_or_else(|| Wrong::hinted(node, "each part of the list is a text"))?
+            }
+            Value::Text(text) => {
+                let from_override = node.origin.place.is_override();
+                split(text.text.trim(), from_override).map_err(|hint| Wrong::hinted(node, hint))?
+            }
+        };
+        Self::new(argv).ok_or_else(|| Wrong::hinted(node, "name a program first"))
+    }
+
+    fn show(&self) -> Shown {
+        let argv = std::iter::once(&self.program).chain(&self.arguments);
+        Shown::List(argv.cloned().collect())
+    }
+
+    fn roadrunner(text: &str) -> Option<(&'static str, &'static str)> {
+        let parts = text.split(',').count();
+        if text.contains(['"', '\'']) {
+            Some((
+                "split at every space, quotes kept",
+                "quotes keep words together",
+            ))
+        } else if parts > 1 && text.contains(' ') {
+            Some((
+                "split at commas alone, spaces kept",
+                "a comma may be part of an argument",
+            ))
+        } else if text.trim() != text || text.contains("  ") {
+            Some((
+                "an empty argument for each extra space",
+                "nobody means that",
+            ))
+        } else {
+            None
+        }
+    }
+}
+
+/// The parts with spaces between, quoted where they hold one: for messages.
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.program)?;
+        self.arguments.iter().try_for_each(|part| {
+            if part.is_empty() || part.contains(char::is_whitespace) {
+                write!(f, " \"{part}\"")
+            } else {
+                write!(f, " {part}")
+            }
+        })
+    }
+}
+
+fn split(text: &str, from_override: bool) -> Result<Vec<String>, &'static str> {
+    if text.contains(['"', '\'']) {
+        return split_quoted(text);
+    }
+    let by_comma: Vec<String> = text.split(',').map(|part| part.trim().to_owned()).collect();
+    let one_word = by_comma
+        .first()
+        .is_some_and(|first| !first.contains(char::is_whitespace));
+    if by_comma.len() > 1 && (from_override || one_word) {
+        Ok(by_comma)
+    } else {
+        Ok(text.split_whitespace().map(ToOwned::to_owned).collect())
+    }
+}
+
+/// As a shell splits, but without its other meanings: a backslash is special in double quotes only,
+/// before `"` and `\`.
+fn split_quoted(text: &str) -> Result<Vec<String>, &'static str> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (Some('"'), '\\') if chars.peek().is_some_and(|next| matches!(next, '"' | '\\')) => {
+                word.get_or_insert_default().extend(chars.next());
+            }
+            (None, '"' | '\'') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            (_, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    match quote {
+        None => Ok(words),
+        Some(_) => Err("a quote is not closed; a list of the parts needs no quotes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::setting::testing::read;
+
+    fn argv(yaml: &str) -> Vec<String> {
+        match read::<Command>(yaml).expect(yaml).show() {
+            Shown::List(argv) => argv,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn texts_and_lists_become_arguments() {
+        for (yaml, expected) in [
+            ("php worker.php", vec!["php", "worker.php"]),
+            ("php   worker.php -x ", vec!["php", "worker.php", "-x"]),
+            ("php,app/worker.php,-x", vec!["php", "app/worker.php", "-x"]),
+            (
+                "\"php, app/my worker.php\"",
+                vec!["php", "app/my worker.php"],
+            ),
+            (
+                "php worker.php --queues=high,low",
+                vec!["php", "worker.php", "--queues=high,low"],
+            ),
+            ("[php, my worker.php]", vec!["php", "my worker.php"]),
+            ("[php, \"a,b\", \"\", 3]", vec!["php", "a,b", "", "3"]),
+            (
+                "php \"my worker.php\" '' -d'a b'=1",
+                vec!["php", "my worker.php", "", "-da b=1"],
+            ),
+            (r#"'php "a \"b\" \\ \n"'"#, vec!["php", r#"a "b" \ \n"#]),
+            (
+                "php --kernel=App\\Kernel",
+                vec!["php", "--kernel=App\\Kernel"],
+            ),
+        ] {
+            assert_eq!(argv(yaml), expected, "{yaml}");
+        }
+    }
+
+    #[test]
+    fn commas_of_an_override_always_separate() {
+        assert_eq!(
+            split("/my php/php,w.php", true),
+            Ok(vec!["/my php/php".into(), "w.php".into()])
+        );
+    }
+
+    #[test]
+    fn a_command_needs_a_program_and_closed_quotes() {
+        for yaml in ["[]", "[\"\"]", "',php'", "{a: b}", "[[php]]", "php it's"] {
+            assert!(read::<Command>(yaml).is_err(), "{yaml}");
+        }
+        assert_eq!(
+            read::<Command>("[a, b c, \"\"]").map(|c| c.to_string()),
+            Ok("a \"b c\" \"\"".into())
+        );
+    }
+}

@@ -1,0 +1,93 @@
+//! "Did you mean …?"
+
+/// Longer names are not compared: the cost is the product of both lengths.
+const LONGEST: usize = 64;
+
+/// The candidate that a slip of the keyboard turns into `text`: one mistake in three letters.
+pub(crate) fn nearest<'c>(
+    text: &str,
+    candidates: impl IntoIterator<Item = &'c str>,
+) -> Option<&'c str> {
+    let text = normal(text);
+    if text.len() > LONGEST {
+        return None;
+    }
+    let judged = candidates.into_iter().map(|candidate| {
+        let name = normal(candidate);
+        // Someone who stops after `prod` has made no mistake yet.
+        let begins = text.len() > 2 && name.starts_with(&text);
+        (if begins { 0 } else { distance(&text, &name) }, candidate)
+    });
+    let (mistakes, nearest) = judged.min_by_key(|(mistakes, _)| *mistakes)?;
+    (mistakes <= (text.len() / 3).max(1) && mistakes < text.len()).then_some(nearest)
+}
+
+/// True when two names differ in case and separators only.
+pub(crate) fn is_same(a: &str, b: &str) -> bool {
+    normal(a) == normal(b)
+}
+
+/// Case and separators are no mistakes: `numWorkers` is `num_workers`.
+fn normal(text: &str) -> Vec<char> {
+    let letters = text.chars().filter(|c| !matches!(c, '_' | '-' | ' '));
+    letters
+        .take(LONGEST + 1)
+        .flat_map(char::to_lowercase)
+        .collect()
+}
+
+/// How many letters must be added, removed, replaced, or swapped with their neighbour.
+fn distance(a: &[char], b: &[char]) -> usize {
+    let mut before_last: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    let at = |row: &[usize], i: usize| row.get(i).copied().unwrap_or(usize::MAX / 2);
+    for (i, x) in a.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, y) in b.iter().enumerate() {
+            let replaced = at(&last, j) + usize::from(x != y);
+            let mut best = replaced.min(at(&last, j + 1) + 1).min(at(&row, j) + 1);
+            let swapped = i > 0 && j > 0 && a.get(i - 1) == Some(y) && b.get(j - 1) == Some(x);
+            if swapped {
+                best = best.min(at(&before_last, j - 1) + 1);
+            }
+            row.push(best);
+        }
+        before_last = std::mem::replace(&mut last, row);
+    }
+    at(&last, b.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slips_are_found_and_other_words_are_not() {
+        let known = [
+            "num_workers",
+            "max_jobs",
+            "debug",
+            "ttl",
+            "command",
+            "address",
+        ];
+        for (typed, meant) in [
+            ("num_worker", Some("num_workers")),
+            ("numWorkers", Some("num_workers")),
+            ("num-workers", Some("num_workers")),
+            ("adress", Some("address")),
+            ("addrses", Some("address")),
+            ("maxjobs", Some("max_jobs")),
+            ("tll", Some("ttl")),
+            ("comand", Some("command")),
+            ("com", Some("command")),
+            ("x", None),
+            ("", None),
+            ("workers", None),
+            ("timeout", None),
+        ] {
+            assert_eq!(nearest(typed, known), meant, "{typed}");
+        }
+        assert_eq!(nearest(&"x".repeat(10_000), known), None);
+    }
+}

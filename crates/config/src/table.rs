@@ -1,0 +1,328 @@
+//! One statement per key: what sections are written with.
+
+use crate::diagnostic::Severity;
+use crate::expand::join;
+use crate::key::Key;
+use crate::node::{Entry, Map, Node, Value, same_name};
+use crate::place::Place;
+use crate::resolve::{Difference, Record, Run, Unknown};
+use crate::setting::{Setting, Wrong};
+
+/// A part of the configuration with keys of its own.
+pub trait Section: Sized {
+    /// Reads every key the section has, whether written or not: the same statements describe it.
+    fn read(t: &mut Table<'_>) -> Self;
+}
+
+/// The keys of one section while [`Section::read`] runs.
+#[derive(Debug)]
+pub struct Table<'a> {
+    run: &'a mut Run,
+    /// None when the section is not written.
+    map: Option<&'a Map>,
+    place: Place,
+    path: String,
+    /// Names that statements have named, in their order.
+    known: Vec<String>,
+    /// Those of them that do nothing: no suggestion.
+    unused: Vec<String>,
+}
+
+impl<'a> Table<'a> {
+    pub(crate) fn root(run: &'a mut Run, map: Option<&'a Map>, place: Place) -> Self {
+        Self {
+            run,
+            map,
+            place,
+            path: String::new(),
+            known: Vec::new(),
+            unused: Vec::new(),
+        }
+    }
+
+    /// A key. `sentence` says what it does, for the reference. The statement ends with
+    /// [`Key::default`], [`Key::optional`] or one of their kind, which decides the type.
+    pub fn key<T: Setting>(
+        &mut self,
+        name: &'static str,
+        sentence: &'static str,
+    ) -> Key<'_, 'a, T> {
+        let entry = self.take(name).filter(|entry| self.has_value::<T>(entry));
+        Key::new(self, name, sentence, entry.map(|entry| &entry.node))
+    }
+
+    /// A section that is always there; one that is not written has its defaults.
+    pub fn section<S: Section>(&mut self, name: &str, sentence: &'static str) -> S {
+        self.section_with(name, sentence, S::read)
+    }
+
+    /// A section that counts only when it is written.
+    pub fn optional_section<S: Section>(
+        &mut self,
+        name: &str,
+        sentence: &'static str,
+    ) -> Option<S> {
+        self.optional_section_with(name, sentence, S::read)
+    }
+
+    /// As [`Table::optional_section`], for a section that needs something from its parent.
+    pub fn optional_section_with<R>(
+        &mut self,
+        name: &str,
+        sentence: &'static str,
+        read: impl FnOnce(&mut Table<'_>) -> R,
+    ) -> Option<R> {
+        let is_map = self
+            .written(name)
+            .is_some_and(|node| matches!(node.value, Value::Map(_)));
+        if is_map || self.run.describing {
+            return Some(self.section_with(name, sentence, read));
+        }
+        if let Some(entry) = self.take(name) {
+            self.section_map(entry);
+        }
+        None
+    }
+
+    /// As [`Table::section`], for a section that needs something from its parent.
+    pub fn section_with<R>(
+        &mut self,
+        name: &str,
+        sentence: &'static str,
+        read: impl FnOnce(&mut Table<'_>) -> R,
+    ) -> R {
+        let entry = self.take(name);
+        let map = entry.and_then(|entry| self.section_map(entry));
+        let path = join(&self.path, name);
+        self.run.records.push(Record::Section {
+            path: path.clone(),
+            sentence,
+        });
+        let place = entry
+            .map_or(&self.place, |entry| &entry.origin.place)
+            .clone();
+        let mut table = Table {
+            run: &mut *self.run,
+            map,
+            place,
+            path,
+            known: Vec::new(),
+            unused: Vec::new(),
+        };
+        let read = read(&mut table);
+        table.finish();
+        read
+    }
+
+    /// A map whose keys are names that people choose, each with a section of the same kind. `each`
+    /// is the sentence of such a section.
+    pub fn sections_with<R>(
+        &mut self,
+        name: &str,
+        sentence: &'static str,
+        each: &'static str,
+        mut read: impl FnMut(&mut Table<'_>) -> R,
+    ) -> Vec<(String, R)> {
+        const ANY: &str = "<name>";
+        let describing = self.run.describing;
+        self.section_with(name, sentence, |t| {
+            let names: Vec<String> = match t.map {
+                Some(map) => map.entries.iter().map(|e| e.name.clone()).collect(),
+                None if describing => vec![ANY.to_owned()],
+                None => Vec::new(),
+            };
+            let named = names.into_iter().map(|name| {
+                let value = t.section_with(&name, each, &mut read);
+                (name, value)
+            });
+            named.collect()
+        })
+    }
+
+    /// A key or section that RoadRunner has and we do not act on yet. `what` names the feature.
+    pub fn not_yet(&mut self, name: &str, what: &'static str) {
+        self.unused(name, "not used yet", what);
+    }
+
+    /// A key that is accepted and will never do anything. `why` is a sentence without its full stop.
+    pub fn no_effect(&mut self, name: &str, why: &'static str) {
+        self.unused(name, "without effect", why);
+    }
+
+    fn unused(&mut self, name: &str, state: &'static str, why: &'static str) {
+        self.unused.push(name.to_owned());
+        let entry = self
+            .take(name)
+            .filter(|entry| entry.node.value != Value::Null);
+        let path = join(&self.path, name);
+        if let Some(entry) = entry {
+            let message = format!("`{path}` is {state}: {why}");
+            self.run.diagnostics.warn(&entry.origin.place, message, "");
+        }
+        self.run.records.push(Record::Unused {
+            path,
+            state,
+            why,
+            node: entry.map(|entry| entry.node.clone()),
+        });
+    }
+
+    /// For a section that has its statements already: says that nothing acts on it yet.
+    pub fn section_not_yet(&mut self, name: &str, what: &'static str) {
+        if self.is_written(name) {
+            self.warn(name, &format!("is not used yet: {what}"), "");
+        }
+    }
+
+    /// A key that the loader acts on.
+    pub(crate) fn loading_key(&mut self, name: &'static str, sentence: &'static str) {
+        self.take(name);
+        self.run.records.push(Record::Loading {
+            path: name,
+            sentence,
+        });
+    }
+
+    /// True when the key stands in the file or in an override, with or without a value.
+    pub fn is_written(&self, name: &str) -> bool {
+        self.written(name).is_some()
+    }
+
+    /// The names below a section or map, as written.
+    pub fn names_in(&self, name: &str) -> Vec<String> {
+        match self.written(name).map(|node| &node.value) {
+            Some(Value::Map(map)) => map.entries.iter().map(|e| e.name.clone()).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// True when a statement has named this key already.
+    pub fn is_known(&self, name: &str) -> bool {
+        self.known.iter().any(|known| same_name(known, name))
+    }
+
+    /// A mistake that shows only when several keys are compared. Placed at `name`, or at the section
+    /// when that is not written.
+    pub fn error(&mut self, name: &str, message: &str, hint: &str) {
+        self.say(Severity::Error, name, message, hint);
+    }
+
+    /// As [`Table::error`], for what can be used all the same.
+    pub fn warn(&mut self, name: &str, message: &str, hint: &str) {
+        self.say(Severity::Warning, name, message, hint);
+    }
+
+    /// As [`Table::error`], with the severity that unknown keys have: for unknown names in values.
+    pub fn unknown(&mut self, name: &str, message: &str, hint: &str) {
+        self.say(self.run.unknown_severity, name, message, hint);
+    }
+
+    /// Something that this file makes RoadRunner do differently.
+    pub fn differs(&mut self, name: &str, here: &str, there: &str, why: &str) {
+        self.run.differences.push(Difference {
+            key: join(&self.path, name),
+            here: here.to_owned(),
+            there: there.to_owned(),
+            why: why.to_owned(),
+        });
+    }
+
+    fn say(&mut self, severity: Severity, name: &str, message: &str, hint: &str) {
+        let mut entries = self.map.iter().flat_map(|map| &map.entries);
+        let place = match entries.find(|e| same_name(&e.name, name)) {
+            Some(entry) if matches!(entry.node.value, Value::Map(_)) => &entry.origin.place,
+            Some(entry) => &entry.node.origin.place,
+            None => &self.place,
+        };
+        let message = format!("`{}` {message}", join(&self.path, name));
+        self.run.diagnostics.push(severity, place, message, hint);
+    }
+
+    /// Marks a name as known, and finds what is written there.
+    fn take(&mut self, name: &str) -> Option<&'a Entry> {
+        self.known.push(name.to_owned());
+        let entries = self.map?.entries.iter();
+        let mut written = entries.filter(|e| same_name(&e.name, name));
+        let first = written.next()?;
+        for again in written {
+            let (path, first) = (join(&self.path, &again.name), &first.name);
+            let message =
+                format!("`{path}` is `{first}` again: names match without regard to case");
+            self.run
+                .diagnostics
+                .error(&again.origin.place, message, "keep one of the two");
+        }
+        Some(first)
+    }
+
+    /// False, with a warning, for what is written but empty.
+    fn has_value<T: Setting>(&mut self, entry: &Entry) -> bool {
+        let Entry { name, node, .. } = entry;
+        let empty = match &node.value {
+            Value::Null => true,
+            _ => node.is_blank() && !T::EMPTY_IS_VALUE,
+        };
+        // An empty variable is meant as "not set"; an unset one was warned about.
+        if empty && node.origin.variables.is_empty() {
+            let path = join(&self.path, name);
+            let message = format!("`{path}` has no value and counts as not written");
+            let hint = "remove it, or give it a value";
+            self.run.diagnostics.warn(&node.origin.place, message, hint);
+        }
+        !empty
+    }
+
+    fn section_map(&mut self, entry: &'a Entry) -> Option<&'a Map> {
+        let Entry { name, node, .. } = entry;
+        let path = join(&self.path, name);
+        match &node.value {
+            Value::Map(map) => return Some(map),
+            Value::Null => {
+                let message = format!("`{path}` is empty and counts as not written");
+                let hint = format!("write `{name}: {{}}` for the section with its defaults");
+                self.run
+                    .diagnostics
+                    .warn(&node.origin.place, message, &hint);
+            }
+            Value::Text(_) | Value::List(_) => {
+                let hint = if node.origin.place.is_override() {
+                    format!("write `-o {path}.key=value`")
+                } else {
+                    format!("write the section's keys below `{name}:`, indented")
+                };
+                for Wrong { place, given, .. } in Wrong::value(node) {
+                    let message = format!("`{path}` is {given}; accepted: a section");
+                    self.run.diagnostics.error(&place, message, &hint);
+                }
+            }
+        }
+        None
+    }
+
+    pub(crate) fn written(&self, name: &str) -> Option<&'a Node> {
+        self.map.and_then(|map| map.get(name))
+    }
+
+    pub(crate) fn path_of(&self, name: &str) -> String {
+        join(&self.path, name)
+    }
+
+    pub(crate) fn run(&mut self) -> &mut Run {
+        self.run
+    }
+
+    /// What is left in the map has been read by nobody.
+    pub(crate) fn finish(self) {
+        let useful = |name: &&String| !self.unused.contains(name);
+        for entry in self.map.iter().flat_map(|map| &map.entries) {
+            if !self.is_known(&entry.name) {
+                self.run.unknown.push(Unknown {
+                    place: entry.origin.place.clone(),
+                    section: self.path.clone(),
+                    name: entry.name.clone(),
+                    siblings: self.known.iter().filter(useful).cloned().collect(),
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Where files are looked for and read, and what callers get.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pronghorn_config::{Input, Severity, describe, load};
+
+use crate::{Sample, read};
+
+/// A folder that is gone after the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let unique = format!("pronghorn-config-{}-{name}", std::process::id());
+        let folder = std::env::temp_dir().join(unique);
+        fs::create_dir_all(&folder).expect("a folder for the test");
+        Self(folder)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.0.join(name), text).expect("a file for the test");
+    }
+
+    fn input(&self) -> Input {
+        Input {
+            folder: self.0.clone(),
+            ..Input::default()
+        }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).expect("the folder of the test");
+    }
+}
+
+#[test]
+fn our_file_is_preferred_and_none_is_no_mistake() {
+    let folder = Folder::new("search");
+    let nothing = load(&folder.input());
+    assert_eq!(nothing.file, None);
+    assert_eq!(
+        nothing
+            .resolve::<Sample>(Severity::Error)
+            .report()
+            .to_string(),
+        ""
+    );
+
+    folder.write(".rr.yaml", "name: theirs");
+    assert_eq!(load(&folder.input()).file, Some(".rr.yaml".into()));
+    folder.write("pronghorn.yaml", "name: ours");
+    let (settings, _) = read(&folder.input());
+    assert_eq!(settings.expect("settings").name.as_deref(), Some("ours"));
+}
+
+#[test]
+fn overrides_alone_are_a_configuration() {
+    let input = Input {
+        folder: "/nowhere".into(),
+        overrides: vec!["name=x".to_owned(), "count=0".to_owned()],
+        ..Input::default()
+    };
+    let settings = read(&input).0.expect("settings");
+    assert_eq!(settings.name.as_deref(), Some("x"));
+    assert_eq!(settings.count, 3);
+}
+
+#[test]
+fn what_is_no_readable_file_is_told() {
+    let folder = Folder::new("unreadable");
+    for (name, message) in [
+        (
+            "missing.yaml",
+            "error: missing.yaml: cannot be read: No such file",
+        ),
+        (".", "error: .: cannot be read: Is a directory"),
+        (
+            "/dev/zero",
+            "error: /dev/zero: is larger than a configuration may be",
+        ),
+    ] {
+        let input = Input {
+            file: Some(name.into()),
+            ..folder.input()
+        };
+        let said = read(&input).1;
+        assert!(said.starts_with(message), "{said}");
+    }
+    folder.write("latin1.yaml", "");
+    fs::write(folder.0.join("latin1.yaml"), b"a: 1\nname: caf\xe9\n").expect("a file");
+    let input = Input {
+        file: Some("latin1.yaml".into()),
+        ..folder.input()
+    };
+    assert!(
+        read(&input)
+            .1
+            .starts_with("error: latin1.yaml:2:10: is not UTF-8")
+    );
+}
+
+#[test]
+fn every_file_that_was_read_is_known() {
+    let folder = Folder::new("files");
+    folder.write(".rr.yaml", "include: sub.yaml\nenvfile: .env\nname: $NAME");
+    folder.write("sub.yaml", "count: 4");
+    folder.write(".env", "NAME=Ann\nHOME=/elsewhere");
+    let mut input = folder.input();
+    input.environment = [("HOME".to_owned(), "/root".to_owned())].into();
+    let loaded = load(&input);
+    let files: Vec<PathBuf> = [".rr.yaml", ".env", "sub.yaml"].map(PathBuf::from).into();
+    assert_eq!(loaded.files, files);
+    assert_eq!(
+        loaded.dotenv,
+        [("NAME".to_owned(), "Ann".to_owned())].into()
+    );
+    let settings = read(&input).0.expect("settings");
+    assert_eq!((settings.name.as_deref(), settings.count), (Some("Ann"), 4));
+}
+
+#[test]
+fn settings_have_their_types() {
+    let text = "\
+env: [{B: 1}, {A: 2}]
+list: a,b
+former_patience: 5s
+inner: {port: '81', limit: 0}
+named: {First: {port: 1}, second: {}}
+";
+    let settings = read(&Input::from_text("a.yaml", text)).0.expect("settings");
+    let env: Vec<(&str, &str)> = settings.env.iter().collect();
+    assert_eq!(env, [("B", "1"), ("A", "2")]);
+    assert_eq!(settings.list, ["a", "b"]);
+    assert_eq!(settings.patience, Duration::from_secs(5));
+    assert_eq!((settings.inner.port, settings.inner.limit), (81, None));
+    let named: Vec<(&str, u16)> = settings
+        .named
+        .iter()
+        .map(|(name, inner)| (name.as_str(), inner.port))
+        .collect();
+    assert_eq!(named, [("First", 1), ("second", 80)]);
+}
+
+#[test]
+fn a_bom_and_windows_line_ends_are_no_mistakes() {
+    let text = "\u{feff}name: x\r\ninner:\r\n  port: 1\r\n";
+    assert_eq!(read(&Input::from_text("a.yaml", text)).1, "");
+}
+
+#[test]
+fn secrets_are_shown_by_nobody() {
+    let resolved = load(&Input::from_text(
+        "a.yaml",
+        "password: hush\nenv: {TOKEN: hush}",
+    ))
+    .resolve::<Sample>(Severity::Error);
+    let shown = resolved.effective().to_string();
+    assert!(
+        shown.contains("password: \"***\"") && !shown.contains("hush"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn a_mistake_in_a_secret_does_not_show_it() {
+    let text = "password: [hush]\nlater: {token: hush}\npath: {password: hush}\nname: ${hush";
+    let resolved = load(&Input::from_text("a.yaml", text)).resolve::<Sample>(Severity::Error);
+    let shown = format!("{}{}", resolved.effective(), resolved.report());
+    let leaks: Vec<&str> = shown.lines().filter(|line| line.contains("hush")).collect();
+    assert_eq!(
+        leaks,
+        ["error: a.yaml:4:7: `name`: `${hush` is no reference to a variable"]
+    );
+}
+
+#[test]
+fn the_reference_has_every_key_and_its_default() {
+    let page = describe::<Sample>().to_string();
+    for row in [
+        "| `count` | a whole number, from 1 to 10; 0 is the default | `3` |  | A number. |",
+        "| `patience` | a duration such as `30s` | `former_patience`, else `30s` |",
+        "Not used yet: `later` (what comes later).",
+        "Without effect: `former` (it is gone).",
+        "## `named.<name>`",
+        "| `limit` | a duration such as `30s`; 0 is off | `1s` |  | A limit. |",
+    ] {
+        assert!(page.contains(row), "{row}\n{page}");
+    }
+}

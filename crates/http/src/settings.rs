@@ -1,0 +1,205 @@
+//! The keys of `http`, typed.
+
+use std::env;
+use std::path::PathBuf;
+
+use pronghorn_config::{Address, Section, Size, Subnet, Table};
+use pronghorn_pool::settings::PoolSettings;
+use pronghorn_process::cpus;
+
+/// As RoadRunner's: uploads of a drop-in must pass. Bodies are spooled to disk, not held.
+pub const MAX_REQUEST_SIZE: Size = Size::megabytes(1000);
+
+/// As RoadRunner's.
+pub const INTERNAL_ERROR_CODE: u16 = 500;
+
+/// More threads than that only wake each other up.
+pub const MAX_THREADS: usize = 64;
+
+/// PHP needs the cores; fewer threads mean fewer wake-ups.
+pub fn default_threads() -> usize {
+    (cpus::usable() / 4).clamp(1, MAX_THREADS)
+}
+
+/// The HTTP side.
+#[derive(Clone, Debug)]
+pub struct HttpSettings {
+    /// None: no plain listener.
+    pub address: Option<Address>,
+    /// I/O threads, from 1 to [`MAX_THREADS`].
+    pub threads: usize,
+    /// The status when PHP fails, from 400 to 599.
+    pub internal_error_code: u16,
+    /// More fields in the record of each request.
+    pub access_logs: bool,
+    /// A larger body is answered 413.
+    pub max_request_size: Size,
+    /// Forms reach PHP unparsed.
+    pub raw_body: bool,
+    /// Names in the order of the file: the first is the innermost.
+    pub middleware: Vec<String>,
+    /// Files in forms.
+    pub uploads: Uploads,
+    /// Proxies whose word about the client's address is taken.
+    pub trusted_subnets: Vec<Subnet>,
+    /// Where large bodies are kept while they come in.
+    pub spool_dir: PathBuf,
+    /// The default pool.
+    pub pool: PoolSettings,
+}
+
+/// Files in forms.
+#[derive(Clone, Debug)]
+pub struct Uploads {
+    /// Where they are put.
+    pub dir: PathBuf,
+    /// Endings that are refused, in lower case with their dot.
+    pub forbid: Vec<String>,
+    /// The only endings that are taken; empty takes all.
+    pub allow: Vec<String>,
+}
+
+impl Section for HttpSettings {
+    fn read(t: &mut Table<'_>) -> Self {
+        let address: Option<Address> = t
+            .key(
+                "address",
+                "Where to listen for HTTP. `127.0.0.1:8080` when there is no configuration at all.",
+            )
+            .optional();
+        if !t.is_written("address") {
+            t.warn(
+                "address",
+                "is not set: nothing listens for HTTP",
+                "for example `address: 127.0.0.1:8080`",
+            );
+        }
+        let uploads: Uploads = t.section("uploads", "Files in forms.");
+        let settings = Self {
+            address,
+            threads: t
+                .key("threads", "I/O threads.")
+                .ours()
+                .range(1..=MAX_THREADS)
+                .default_as(
+                    default_threads(),
+                    "1 below four CPUs, else a quarter of them",
+                ),
+            internal_error_code: t
+                .key(
+                    "internal_error_code",
+                    "The status of a reply when PHP fails.",
+                )
+                .zero_is_default()
+                .range(400..=599)
+                .default(INTERNAL_ERROR_CODE),
+            access_logs: t
+                .key("access_logs", "More fields in the record of each request.")
+                .default(false),
+            max_request_size: t
+                .key("max_request_size", "A larger body is answered 413.")
+                .zero_is_default()
+                .default(MAX_REQUEST_SIZE),
+            raw_body: t
+                .key("raw_body", "Forms reach PHP unparsed.")
+                .default(false),
+            middleware: t
+                .key(
+                    "middleware",
+                    "What requests pass on their way to PHP; the first is the innermost.",
+                )
+                .default(Vec::new()),
+            trusted_subnets: t
+                .key(
+                    "trusted_subnets",
+                    "Proxies whose word about the client's address is taken.",
+                )
+                .not_yet("the client's address behind a proxy")
+                .default(Vec::new()),
+            spool_dir: t
+                .key(
+                    "spool_dir",
+                    "Where large bodies are kept while they come in.",
+                )
+                .ours()
+                .default_as(uploads.dir.clone(), "`uploads.dir`"),
+            uploads,
+            pool: t.section("pool", "The default pool of workers."),
+        };
+        check_middleware(t, &settings.middleware);
+        not_yet(t);
+        settings
+    }
+}
+
+impl Section for Uploads {
+    fn read(t: &mut Table<'_>) -> Self {
+        let ending =
+            |text: String| format!(".{}", text.trim_start_matches('.').to_ascii_lowercase());
+        let mut endings = |name, sentence| -> Vec<String> {
+            let list: Vec<String> = t.key(name, sentence).default(Vec::new());
+            list.into_iter().map(ending).collect()
+        };
+        Self {
+            forbid: endings("forbid", "Endings that are refused, such as `.php`."),
+            allow: endings("allow", "The only endings that are taken; empty takes all."),
+            dir: t
+                .key("dir", "Where uploaded files are put.")
+                .default_as(env::temp_dir(), "the system's folder for temporary files"),
+        }
+    }
+}
+
+/// RoadRunner's middleware, none of which is there yet.
+const LATER_MIDDLEWARE: [&str; 9] = [
+    "headers",
+    "static",
+    "gzip",
+    "sendfile",
+    "http_metrics",
+    "proxy_ip_parser",
+    "otel",
+    "new_relic",
+    "cache",
+];
+
+fn check_middleware(t: &mut Table<'_>, names: &[String]) {
+    let later = |name: &String| {
+        LATER_MIDDLEWARE
+            .iter()
+            .any(|later| name.eq_ignore_ascii_case(later))
+    };
+    let quoted = |names: Vec<&String>| {
+        let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+        quoted.join(", ")
+    };
+    let (later, unknown): (Vec<&String>, Vec<&String>) = names.iter().partition(|name| later(name));
+    if !later.is_empty() {
+        let message = format!("names what is not there yet: {}", quoted(later));
+        t.warn(
+            "middleware",
+            &message,
+            "requests pass without it in this version",
+        );
+    }
+    if !unknown.is_empty() {
+        let message = format!("names unknown middleware: {}", quoted(unknown));
+        let hint = format!("known: {}", LATER_MIDDLEWARE.join(", "));
+        t.unknown("middleware", &message, &hint);
+    }
+}
+
+/// What later work brings; each line moves up into a key of its own then.
+fn not_yet(t: &mut Table<'_>) {
+    t.not_yet("ssl", "TLS");
+    t.not_yet("http2", "HTTP/2");
+    t.not_yet("http3", "HTTP/3");
+    t.not_yet("fcgi", "a FastCGI listener");
+    t.not_yet("static", "files without PHP");
+    t.not_yet("headers", "headers set by the server, CORS");
+    t.not_yet("cache", "a cache of replies");
+    t.not_yet("new_relic", "New Relic");
+    t.not_yet("otel", "OpenTelemetry");
+    t.not_yet("pools", "more pools");
+    t.not_yet("routes", "routes to pools");
+}

@@ -1,0 +1,297 @@
+//! The section `logs`.
+
+use std::path::PathBuf;
+
+use pronghorn_config::{Choice, Node, Section, Setting, Shown, Size, Table, Wrong};
+
+/// As RoadRunner's.
+const FILE_MAX_SIZE: Size = Size::megabytes(100);
+
+/// Days, as RoadRunner's.
+const FILE_MAX_AGE: u32 = 24;
+
+/// As RoadRunner's.
+const FILE_MAX_BACKUPS: u32 = 10;
+
+/// Where records go, and how.
+#[derive(Clone, Debug)]
+pub struct LogSettings {
+    /// For every channel that has no settings of its own.
+    pub target: LogTarget,
+    /// By the channel's name, as written; match it without regard to case.
+    pub channels: Vec<(String, LogTarget)>,
+}
+
+/// How the records of a channel are written.
+#[derive(Clone, Debug)]
+pub struct LogTarget {
+    /// What they look like by default.
+    pub mode: LogMode,
+    /// The least that is written.
+    pub level: Level,
+    /// Text or JSON.
+    pub encoding: Encoding,
+    /// Each record goes to all of them.
+    pub output: Vec<LogOutput>,
+    /// After each record.
+    pub line_ending: String,
+    /// When set, records go to this file instead of to `output`.
+    pub file: Option<FileLog>,
+}
+
+/// What records look like by default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogMode {
+    /// JSON.
+    Production,
+    /// Readable.
+    Development,
+    /// The message alone.
+    Raw,
+    /// No records.
+    Off,
+}
+
+impl Choice for LogMode {
+    const CHOICES: &'static [(&'static str, Self)] = &[
+        ("production", Self::Production),
+        ("development", Self::Development),
+        ("raw", Self::Raw),
+        ("off", Self::Off),
+        ("none", Self::Off),
+    ];
+}
+
+/// How much a record matters, the least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// For whoever looks for a mistake.
+    Debug,
+    /// What happens.
+    Info,
+    /// Somebody should look at it.
+    Warn,
+    /// Something failed.
+    Error,
+}
+
+impl Choice for Level {
+    const CHOICES: &'static [(&'static str, Self)] = &[
+        ("debug", Self::Debug),
+        ("info", Self::Info),
+        ("warn", Self::Warn),
+        ("warning", Self::Warn),
+        ("error", Self::Error),
+        // RoadRunner's levels above: nothing here is worse than an error and still logged.
+        ("dpanic", Self::Error),
+        ("panic", Self::Error),
+        ("fatal", Self::Error),
+    ];
+}
+
+/// Text or JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// A line to read.
+    Console,
+    /// An object on one line.
+    Json,
+}
+
+impl Choice for Encoding {
+    const CHOICES: &'static [(&'static str, Self)] =
+        &[("console", Self::Console), ("json", Self::Json)];
+}
+
+/// Where a record goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogOutput {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+    /// The end of this file.
+    File(PathBuf),
+}
+
+/// A file that is replaced when it grows.
+#[derive(Clone, Debug)]
+pub struct FileLog {
+    /// The file.
+    pub path: PathBuf,
+    /// When it is larger, a new one begins.
+    pub max_size: Size,
+    /// Days after which an old one is removed.
+    pub max_age: u32,
+    /// How many old ones are kept.
+    pub max_backups: u32,
+    /// Old ones are compressed.
+    pub compress: bool,
+}
+
+impl Section for LogSettings {
+    fn read(t: &mut Table<'_>) -> Self {
+        let target = LogTarget::read(t, None);
+        Self {
+            channels: t.sections_with(
+                "channels",
+                "Records of parts of the server, by the part's name.",
+                "What is not written is as in `logs`.",
+                |t| LogTarget::read(t, Some(&target)),
+            ),
+            target,
+        }
+    }
+}
+
+impl LogTarget {
+    /// A channel has what is written for it, and all else from `logs`.
+    fn read(t: &mut Table<'_>, logs: Option<&Self>) -> Self {
+        let mode = t.key(
+            "mode",
+            "What records look like; the other keys can change it.",
+        );
+        let mode = match logs {
+            Some(logs) => mode.default_as(logs.mode, "as `logs.mode`"),
+            None => mode.default(LogMode::Development),
+        };
+        let level = t.key("level", "The least that is written.");
+        let level = match logs {
+            Some(logs) => level.default_as(logs.level, "as `logs.level`"),
+            None => level
+                .roadrunner("debug", "debug records flood")
+                .default(Level::Info),
+        };
+        let output_written = t.is_written("output");
+        let output = t.key("output", "`stdout`, `stderr` or files.");
+        let output = match logs {
+            Some(logs) => output.default_as(logs.output.clone(), "as `logs.output`"),
+            None => output.default(vec![LogOutput::Stderr]),
+        };
+        let line_ending = t.key("line_ending", "After each record.");
+        let line_ending = match logs {
+            Some(logs) => line_ending.default_as(logs.line_ending.clone(), "as `logs.line_ending`"),
+            None => line_ending.default("\n".to_owned()),
+        };
+        let encoding = t.key("encoding", "Text or JSON.");
+        let target = Self {
+            mode,
+            level,
+            encoding: match logs {
+                Some(logs) if logs.mode == mode => {
+                    encoding.default_as(logs.encoding, "as `logs.encoding`")
+                }
+                _ => encoding.default_as(
+                    mode.encoding(),
+                    "by `mode`: `json` in production, else `console`",
+                ),
+            },
+            output,
+            line_ending,
+            file: match logs.and_then(|logs| logs.file.as_ref()) {
+                Some(file) if !output_written => {
+                    t.section_with(FILE, FILE_SENTENCE, |t| FileLog::read(t, Some(file)))
+                }
+                _ => t
+                    .optional_section_with(FILE, FILE_SENTENCE, |t| FileLog::read(t, None))
+                    .flatten(),
+            },
+        };
+        t.no_effect("err_output", "the logger's own errors go to standard error");
+        target
+    }
+}
+
+impl LogMode {
+    fn encoding(self) -> Encoding {
+        match self {
+            Self::Production => Encoding::Json,
+            Self::Development | Self::Raw | Self::Off => Encoding::Console,
+        }
+    }
+}
+
+const FILE: &str = "file_logger_options";
+const FILE_SENTENCE: &str = "A file that is replaced when it grows, instead of `output`.";
+
+impl FileLog {
+    /// None, and an error, without a path. A channel has what is written for it, and all else from
+    /// `logs`.
+    fn read(t: &mut Table<'_>, logs: Option<&Self>) -> Option<Self> {
+        let path = t.key("log_output", "The file.");
+        let path: Option<PathBuf> = match logs {
+            Some(logs) => Some(path.default_as(logs.path.clone(), "as in `logs`")),
+            None => path.optional(),
+        };
+        if path.is_none() {
+            let hint = "RoadRunner would write to the folder for temporary files; name a file";
+            t.error("log_output", "is missing", hint);
+        }
+        let max_size = t
+            .key("max_size", "A larger file is closed and a new one begun.")
+            .zero_is_default()
+            .default(logs.map_or(FILE_MAX_SIZE, |logs| logs.max_size));
+        let max_age = t
+            .key("max_age", "Days after which an old file is removed.")
+            .zero_is_default()
+            .default(logs.map_or(FILE_MAX_AGE, |logs| logs.max_age));
+        let max_backups = t
+            .key("max_backups", "How many old files are kept.")
+            .zero_is_default()
+            .default(logs.map_or(FILE_MAX_BACKUPS, |logs| logs.max_backups));
+        let compress = t
+            .key("compress", "Old files are compressed.")
+            .default(logs.is_some_and(|logs| logs.compress));
+        Some(Self {
+            path: path?,
+            max_size,
+            max_age,
+            max_backups,
+            compress,
+        })
+    }
+}
+
+impl Setting for LogOutput {
+    fn example() -> String {
+        "stderr".to_owned()
+    }
+
+    fn accepts() -> String {
+        "`stdout`, `stderr` or a path".to_owned()
+    }
+
+    fn read(node: &Node) -> Result<Self, Vec<Wrong>> {
+        let text = node
+            .text()
+            .map(str::trim)
+            .ok_or_else(|| Wrong::value(node))?;
+        let lower = text.to_ascii_lowercase();
+        match lower.as_str() {
+            "stdout" => return Ok(Self::Stdout),
+            "stderr" => return Ok(Self::Stderr),
+            "" => return Err(Wrong::value(node)),
+            _ => {}
+        }
+        match text.split_once("://") {
+            None => Ok(Self::File(text.into())),
+            Some(("file", path)) if path.starts_with('/') => Ok(Self::File(path.into())),
+            Some(("file", _)) => Err(Wrong::hinted(
+                node,
+                "write `file:///path`, or the path alone",
+            )),
+            Some(_) => Err(Wrong::hinted(
+                node,
+                "records go to files, not to other addresses",
+            )),
+        }
+    }
+
+    fn show(&self) -> Shown {
+        Shown::One(match self {
+            Self::Stdout => "stdout".to_owned(),
+            Self::Stderr => "stderr".to_owned(),
+            Self::File(path) => path.display().to_string(),
+        })
+    }
+}

@@ -1,0 +1,154 @@
+//! The whole configuration, typed, and what `check` and `config show` say about it.
+
+mod logs;
+mod say;
+mod worker;
+
+use std::time::Duration;
+
+use pronghorn_config::{Address, Endpoint, Section, Table, describe};
+use pronghorn_http::settings::HttpSettings;
+
+pub use logs::{Encoding, FileLog, Level, LogMode, LogOutput, LogSettings, LogTarget};
+pub use say::{Said, check, config_show};
+pub use worker::{OnInit, RelayAddress, ServerSettings};
+
+/// What everything gets when the server stops, as RoadRunner's.
+pub const GRACE_PERIOD: Duration = Duration::from_secs(30);
+
+/// RoadRunner's port for RPC, this machine only.
+const RPC_HOST: &str = "127.0.0.1";
+const RPC_PORT: u16 = 6001;
+
+/// Everything that a file can say.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How workers are started.
+    pub server: ServerSettings,
+    /// The HTTP side, when there is a section for it.
+    pub http: Option<HttpSettings>,
+    /// RPC for PHP, when there is a section for it.
+    pub rpc: Option<RpcSettings>,
+    /// Log records.
+    pub logs: LogSettings,
+    /// The server's own life.
+    pub endure: EndureSettings,
+}
+
+/// RPC for PHP.
+#[derive(Clone, Debug)]
+pub struct RpcSettings {
+    /// Where to listen.
+    pub listen: Endpoint,
+}
+
+/// The server's own life. The section has RoadRunner's name.
+#[derive(Clone, Debug)]
+pub struct EndureSettings {
+    /// What everything gets when the server stops; then it ends at once.
+    pub grace_period: Duration,
+}
+
+/// `docs/reference/configuration.md`, from the statements that read the keys.
+pub fn reference() -> String {
+    format!("{}{}", include_str!("reference.md"), describe::<Settings>())
+}
+
+impl Section for Settings {
+    fn read(t: &mut Table<'_>) -> Self {
+        let settings = Self {
+            server: t.section("server", "How workers are started."),
+            http: t.optional_section("http", "The HTTP side. Without this section there is none."),
+            rpc: t.optional_section(
+                "rpc",
+                "Calls from PHP to the server. Without this section there are none.",
+            ),
+            logs: t.section("logs", "Log records."),
+            endure: t.section("endure", "The server's own life; the name is RoadRunner's."),
+        };
+        if let Some(http) = &settings.http
+            && settings.server.command.is_none()
+            && http.pool.command.is_none()
+        {
+            let hint = "for example `command: php worker.php` in the section `server`";
+            t.error(
+                "http",
+                "has no workers: neither `server.command` nor `http.pool.command` is set",
+                hint,
+            );
+        }
+        not_yet(t);
+        settings
+    }
+}
+
+impl Section for RpcSettings {
+    fn read(t: &mut Table<'_>) -> Self {
+        let default = Endpoint::Tcp(Address {
+            host: Some(RPC_HOST.to_owned()),
+            port: RPC_PORT,
+        });
+        Self {
+            listen: t
+                .key("listen", "Where to listen; workers find it in `RR_RPC`.")
+                .default(default),
+        }
+    }
+}
+
+impl Section for EndureSettings {
+    fn read(t: &mut Table<'_>) -> Self {
+        let settings = Self {
+            grace_period: t
+                .key(
+                    "grace_period",
+                    "How long stopping may take in all; then everything ends at once.",
+                )
+                .zero_is_default()
+                .default(GRACE_PERIOD),
+        };
+        t.no_effect("log_level", "`logs.level` holds for all records");
+        t.no_effect("print_graph", "there is no graph of plugins");
+        t.not_yet("watchdog_sec", "systemd's watchdog");
+        settings
+    }
+}
+
+/// What later work brings; each line moves up into a section of its own then.
+fn not_yet(t: &mut Table<'_>) {
+    let kv: Vec<String> = t.names_in("kv");
+    t.not_yet("jobs", "message queues");
+    t.not_yet("kv", "caches");
+    t.not_yet("service", "other programs kept running");
+    t.not_yet("grpc", "gRPC");
+    t.not_yet("tcp", "TCP servers");
+    t.not_yet("centrifuge", "Centrifugo");
+    t.not_yet("status", "health checks");
+    t.not_yet("metrics", "metrics");
+    t.not_yet("fileserver", "a server of files alone");
+    t.not_yet("otel", "OpenTelemetry");
+    t.not_yet("lock", "locks");
+    t.not_yet("temporal", "Temporal");
+    t.not_yet("amqp", "message queues");
+    t.not_yet("beanstalk", "message queues");
+    t.not_yet("boltdb", "message queues and caches");
+    t.not_yet("kafka", "message queues");
+    t.not_yet("nats", "message queues");
+    t.not_yet("sqs", "message queues");
+    t.not_yet("google_pub_sub", "message queues");
+    t.not_yet("redis", "caches");
+    t.not_yet("memcached", "caches");
+    t.not_yet("memory", "caches");
+    for name in kv {
+        // A cache may keep its settings in a section of its own name at the top.
+        if !t.is_known(&name) {
+            t.not_yet(&name, "caches");
+        }
+    }
+    t.no_effect(
+        "reload",
+        "RoadRunner removed it; `pool.debug` is for development",
+    );
+    t.no_effect("websockets", "RoadRunner removed it");
+    t.no_effect("broadcast", "RoadRunner removed it");
+}

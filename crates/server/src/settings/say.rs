@@ -1,0 +1,96 @@
+//! What `check` and `config show` print.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use pronghorn_config::{Difference, Input, Loaded, MAIN_FILES, Resolved, Severity, load};
+
+use super::Settings;
+
+/// What a command prints, and whether it succeeded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// For standard output.
+    pub out: String,
+    /// For standard error.
+    pub err: String,
+    /// False when nothing would start with this configuration: exit code 2.
+    pub passed: bool,
+}
+
+/// Every mistake, and for a file of RoadRunner's name what differs from RoadRunner. Judges the text
+/// alone: what is missing on this machine is not looked at.
+pub fn check(input: &Input) -> Said {
+    let loaded = load(input);
+    let Some(file) = &loaded.file else {
+        return nothing_to_read(input);
+    };
+    let resolved: Resolved<Settings> = loaded.resolve(Severity::Error);
+    let report = resolved.report();
+    let mut out = format!("{report}{}: {}\n", file.display(), report.summary());
+    if is_roadrunners(file) {
+        differences(resolved.differences(), &mut out);
+    }
+    Said {
+        out,
+        err: String::new(),
+        passed: !report.has_errors(),
+    }
+}
+
+/// Every value that holds, as YAML. Mistakes go to standard error; the values are shown all the same.
+pub fn config_show(input: &Input) -> Said {
+    let loaded = load(input);
+    if loaded.file.is_none() && input.overrides.is_empty() {
+        return nothing_to_read(input);
+    }
+    let resolved: Resolved<Settings> = loaded.resolve(Severity::Warning);
+    Said {
+        out: format!("{}{}", origins(&loaded), resolved.effective()),
+        err: resolved.report().to_string(),
+        passed: !resolved.report().has_errors(),
+    }
+}
+
+fn nothing_to_read(input: &Input) -> Said {
+    let folder = if input.folder.as_os_str().is_empty() {
+        "the working folder".to_owned()
+    } else {
+        format!("`{}`", input.folder.display())
+    };
+    let err = format!(
+        "error: there is no configuration: neither `{}` is in {folder}\n\
+         hint: name a file with `-c`\n",
+        MAIN_FILES.join("` nor `"),
+    );
+    Said {
+        out: String::new(),
+        err,
+        passed: false,
+    }
+}
+
+fn is_roadrunners(file: &Path) -> bool {
+    file.file_stem().is_some_and(|stem| stem != "pronghorn")
+}
+
+fn differences(differences: &[Difference], out: &mut String) {
+    if differences.is_empty() {
+        return;
+    }
+    out.push_str("With this file, RoadRunner would do differently:\n");
+    for difference in differences {
+        // Writing to a String cannot fail.
+        _ = writeln!(out, "  {difference}");
+    }
+}
+
+/// The files in the order in which they were read.
+fn origins(loaded: &Loaded) -> String {
+    let names: Vec<String> = loaded
+        .files
+        .iter()
+        .map(|f| f.display().to_string())
+        .collect();
+    format!("# {}\n", names.join(", "))
+}

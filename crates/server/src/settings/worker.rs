@@ -1,0 +1,154 @@
+//! The section `server`: how workers are started.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pronghorn_config::{Command, Endpoint, Node, Pairs, Section, Setting, Shown, Table, Wrong};
+
+/// What `on_init` may take, as RoadRunner's.
+const ON_INIT_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// How workers are started.
+#[derive(Clone, Debug)]
+pub struct ServerSettings {
+    /// What to run as a worker; a pool may have its own.
+    pub command: Option<Command>,
+    /// Name of the user that workers run as; None is the server's own.
+    pub user: Option<String>,
+    /// Name of their group; None is the user's.
+    pub group: Option<String>,
+    /// Variables for workers, in the order of the file, names as written.
+    pub env: Pairs,
+    /// What workers of foreign packages speak over.
+    pub relay: RelayAddress,
+    /// A command to run once before the workers.
+    pub on_init: Option<OnInit>,
+}
+
+/// What workers of foreign packages speak over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RelayAddress {
+    /// Standard input and output.
+    Pipes,
+    /// A unix socket that the server listens on.
+    Unix(PathBuf),
+    /// A TCP socket that the server listens on.
+    Tcp(SocketAddr),
+}
+
+/// A command to run once before the workers.
+#[derive(Clone, Debug)]
+pub struct OnInit {
+    /// What to run.
+    pub command: Option<Command>,
+    /// How long it may take.
+    pub exec_timeout: Duration,
+    /// Its failure ends the server.
+    pub exit_on_error: bool,
+    /// Name of the user it runs as.
+    pub user: Option<String>,
+    /// Variables for it.
+    pub env: Pairs,
+}
+
+impl Section for ServerSettings {
+    fn read(t: &mut Table<'_>) -> Self {
+        let settings = Self {
+            command: t.key("command", "What to run as a worker.").optional(),
+            user: t
+                .key("user", "User that workers run as; needs root.")
+                .optional(),
+            group: t
+                .key(
+                    "group",
+                    "Group that workers run as; the user's own when not written.",
+                )
+                .differs("read and ignored", "it is used")
+                .optional(),
+            env: t
+                .key("env", "Variables for workers, over those of the server.")
+                .default(Pairs::default()),
+            relay: t
+                .key("relay", "What workers of foreign packages speak over.")
+                .default(RelayAddress::Pipes),
+            on_init: t.optional_section(
+                "on_init",
+                "A command to run once before the workers. Not used yet.",
+            ),
+        };
+        t.section_not_yet("on_init", "a command before the workers");
+        t.no_effect(
+            "relay_timeout",
+            "RoadRunner ignores it since 2024.1; `pool.boot_timeout` is the limit",
+        );
+        for (name, _) in settings.env.iter() {
+            let upper = name.to_uppercase();
+            if upper != name {
+                let why = "names keep their case";
+                t.differs("env", &format!("`{name}`"), &format!("`{upper}`"), why);
+            }
+        }
+        settings
+    }
+}
+
+impl Section for OnInit {
+    fn read(t: &mut Table<'_>) -> Self {
+        Self {
+            command: t.key("command", "What to run.").optional(),
+            exec_timeout: t
+                .key("exec_timeout", "How long it may take.")
+                .zero_is_default()
+                .default(ON_INIT_TIMEOUT),
+            exit_on_error: t
+                .key("exit_on_error", "Its failure ends the server.")
+                .default(false),
+            user: t.key("user", "User that it runs as.").optional(),
+            env: t.key("env", "Variables for it.").default(Pairs::default()),
+        }
+    }
+}
+
+impl Setting for RelayAddress {
+    fn example() -> String {
+        "pipes".to_owned()
+    }
+
+    fn accepts() -> String {
+        format!("`pipes`, {}", Endpoint::accepts())
+    }
+
+    fn read(node: &Node) -> Result<Self, Vec<Wrong>> {
+        if node
+            .text()
+            .is_some_and(|text| text.trim().eq_ignore_ascii_case("pipes"))
+        {
+            return Ok(Self::Pipes);
+        }
+        let address = match Endpoint::read(node)? {
+            Endpoint::Unix(path) => return Ok(Self::Unix(path)),
+            Endpoint::Tcp(address) => address,
+        };
+        let ip = match address.host.as_deref() {
+            Some("localhost") => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            Some(host) => host.parse().ok(),
+            None => None,
+        };
+        match ip {
+            Some(ip) => Ok(Self::Tcp(SocketAddr::new(ip, address.port))),
+            None => Err(Wrong::hinted(
+                node,
+                "workers are on this machine: write `tcp://127.0.0.1:7000`",
+            )),
+        }
+    }
+
+    fn show(&self) -> Shown {
+        Shown::One(match self {
+            Self::Pipes => "pipes".to_owned(),
+            Self::Unix(path) => format!("unix://{}", path.display()),
+            Self::Tcp(address) => format!("tcp://{address}"),
+        })
+    }
+}

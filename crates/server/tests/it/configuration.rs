@@ -1,0 +1,175 @@
+//! Golden cases of the configuration: each file of `tests/configuration` holds input and expectation.
+//!
+//! A case is a sentence, then blocks that begin with `--- ` and a title: `file NAME` (the first is
+//! the main one), `overrides` and `environment` (one a line), `dotenv NAME` (a file of variables);
+//! then what is expected of `check` and, where the values matter, of `show`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use pronghorn_config::{Disk, Input, fuzz_load};
+use pronghorn_server::settings::{Settings, check, config_show, reference};
+
+const UPDATE: &str = "`UPDATE_GOLDEN=1 cargo test -p pronghorn-server --test it`";
+
+#[test]
+fn every_case_gives_what_it_says() {
+    let cases = files("tests/configuration");
+    assert!(cases.len() > 40, "the cases are gone");
+    let wrong: Vec<String> = cases.iter().filter_map(|path| run(path)).collect();
+    assert!(
+        wrong.is_empty(),
+        "{}\n{UPDATE} rewrites them",
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn the_reference_page_is_what_the_settings_say() {
+    let page = in_crate("../../docs/reference/configuration.md");
+    if update() {
+        fs::write(&page, reference()).expect("the page");
+    }
+    let committed = fs::read_to_string(&page).unwrap_or_default();
+    assert!(
+        committed == reference(),
+        "{} is old: {UPDATE} writes it anew",
+        page.display()
+    );
+}
+
+#[test]
+fn no_case_and_no_part_of_one_breaks_the_loader() {
+    for path in files("tests/configuration") {
+        let text = fs::read_to_string(path).expect("a case");
+        for (_, block) in Case::parse(&text).blocks {
+            fuzz_load::<Settings>(block.as_bytes());
+        }
+    }
+    for path in files("../config/tests/corpus") {
+        fuzz_load::<Settings>(&fs::read(path).expect("a file of the corpus"));
+    }
+}
+
+fn in_crate(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+fn files(folder: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(in_crate(folder)).expect(folder);
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect(folder).path()).collect();
+    files.sort();
+    files
+}
+
+fn update() -> bool {
+    env::var_os("UPDATE_GOLDEN").is_some()
+}
+
+/// What differs, if anything.
+fn run(path: &Path) -> Option<String> {
+    let text = fs::read_to_string(path).expect("a case");
+    let mut case = Case::parse(&text);
+    case.expectations();
+    let now = case.to_string();
+    if now == text {
+        return None;
+    }
+    if update() {
+        fs::write(path, now).expect("a case that can be written");
+        return None;
+    }
+    Some(format!(
+        "{}:\n--- is\n{now}\n--- should be\n{text}",
+        path.display()
+    ))
+}
+
+struct Case {
+    sentence: String,
+    blocks: Vec<(String, String)>,
+}
+
+impl Case {
+    fn parse(text: &str) -> Self {
+        let mut blocks = Vec::new();
+        let mut parts = text.split("--- ");
+        let sentence = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let (title, body) = part.split_once('\n').expect("a title line");
+            blocks.push((title.to_owned(), body.to_owned()));
+        }
+        Self { sentence, blocks }
+    }
+
+    fn input(&self) -> Input {
+        let mut input = Input::default();
+        let mut files = BTreeMap::new();
+        for (title, body) in &self.blocks {
+            match title.split_once(' ').unwrap_or((title, "")) {
+                ("file", name) => {
+                    input.file.get_or_insert_with(|| name.into());
+                    files.insert(PathBuf::from(name), body.clone().into_bytes());
+                }
+                ("dotenv", name) => {
+                    input.dotenv = Some(name.into());
+                    files.insert(PathBuf::from(name), body.clone().into_bytes());
+                }
+                ("overrides", _) => input.overrides = body.lines().map(ToOwned::to_owned).collect(),
+                ("environment", _) => {
+                    let set = body.lines().filter_map(|line| line.split_once('='));
+                    input.environment = set.map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
+                }
+                (other, _) => assert!(
+                    ["check", "show"].contains(&other),
+                    "unknown block `{title}`"
+                ),
+            }
+        }
+        input.disk = Disk::Memory(files);
+        input
+    }
+
+    fn expectations(&mut self) {
+        let input = self.input();
+        for (title, body) in &mut self.blocks {
+            *body = match title.as_str() {
+                "check" => check(&input).out,
+                "show" => config_show(&input).out,
+                _ => continue,
+            };
+            *body = body
+                .lines()
+                .map(|line| of_any_machine(line) + "\n")
+                .collect();
+        }
+    }
+}
+
+/// What depends on the machine is left out.
+fn of_any_machine(line: &str) -> String {
+    let words = [
+        "CPUs that this process",
+        "below four CPUs",
+        "the system's folder",
+        "`uploads.dir`",
+    ];
+    let (name, _) = line.split_once(": ").unwrap_or((line, ""));
+    if !words.iter().any(|word| line.contains(word)) {
+        return line.to_owned();
+    }
+    match line.find("  # ").or_else(|| line.find(" (CPUs")) {
+        Some(at) => format!("{name}: …{}", line.split_at(at).1.trim_end()),
+        None => line.to_owned(),
+    }
+}
+
+impl std::fmt::Display for Case {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.sentence)?;
+        self.blocks
+            .iter()
+            .try_for_each(|(title, body)| write!(f, "--- {title}\n{body}"))
+    }
+}

@@ -1,0 +1,3 @@
+//! Tests of the crate from outside.
+
+mod configuration;
