@@ -13,6 +13,7 @@
 mod content_type;
 mod form;
 mod limits;
+pub mod multipart;
 
 pub use content_type::{Boundary, BoundaryError, ContentType, MAX_BOUNDARY};
 pub use form::{Entry, File, Form, UploadError};
