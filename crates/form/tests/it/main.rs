@@ -1,0 +1,4 @@
+//! The crate from outside.
+
+#[cfg(test)]
+mod tree;
