@@ -57,6 +57,7 @@
 
 mod content_type;
 mod form;
+pub mod fuzz;
 mod json;
 mod limits;
 pub mod multipart;

@@ -1,4 +1,4 @@
-//! The crate from outside: against PHP and against the vectors.
+//! The crate from outside: against PHP, against the vectors, and its properties.
 
 #[cfg(test)]
 mod cases;
@@ -6,6 +6,8 @@ mod cases;
 mod native;
 #[cfg(test)]
 mod oracle;
+#[cfg(test)]
+mod properties;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
