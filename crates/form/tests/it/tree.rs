@@ -1,4 +1,4 @@
-//! RoadRunner's trees, row by row.
+//! RoadRunner's trees, row by row of `docs/reference/forms.md`.
 
 use pronghorn_form::{Entry, File, Form, Limits, UploadError, tree};
 use serde_json::Value;
@@ -105,6 +105,32 @@ fn every_row_of_the_table_has_the_tree_it_shows() {
         let json = tree(body).unwrap();
         assert_eq!(json, *expected, "{body}");
         serde_json::from_str::<Value>(&json).unwrap();
+    }
+}
+
+#[test]
+fn the_reference_shows_every_row() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/forms.md");
+    let reference = std::fs::read_to_string(path).unwrap();
+    for (body, tree, like) in ROWS {
+        let body = if body.is_empty() {
+            "(nothing)".to_owned()
+        } else {
+            format!("`{body}`")
+        };
+        let like = match like {
+            Both => "Both",
+            RoadRunner => "RoadRunner",
+            Php => "PHP",
+        };
+        let row = format!("| {body} | `{tree}` | {like}");
+        assert!(
+            reference.lines().any(|line| line.starts_with(&row)),
+            "{row}"
+        );
+    }
+    for (body, _) in CONFLICTS {
+        assert!(reference.contains(&format!("`{body}`")), "{body}");
     }
 }
 
