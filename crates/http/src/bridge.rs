@@ -4,59 +4,181 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
-use bytes::Bytes;
 use pronghorn_pool::{
     Answer, Body as CallBody, CallError, Dispatch, Payload, Pending, Pool, Reply, ReplyBody,
     Unencodable,
 };
-use pronghorn_wire::native::{self, Envelope};
-use pronghorn_wire::{Codec, Request as WireRequest};
+use pronghorn_process::Credentials;
+use pronghorn_wire::native::{self, Envelope, Thrown};
+use pronghorn_wire::{Codec, Request as WireRequest, json, proto};
 
+use crate::body::{BodySettings, NotTaken, RequestBody, collect, for_foreign, for_native};
 use crate::error;
 use crate::exchange::Exchange;
 use crate::message::{Body, Handled, Handler, Request, Response};
-use crate::record::Record;
+use crate::record::{Record, request_id};
+use crate::{file, page};
 
 /// PHP's default for a body without a Content-Type (`default_mimetype` and `default_charset` of php.ini).
 const DEFAULT_CONTENT_TYPE: &str = "text/html; charset=UTF-8";
+/// What nginx logs for a client that left; it is never sent.
+const CLIENT_LEFT: u16 = 499;
 
 /// Answers requests by a pool of workers.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct PoolHandler {
     pub pool: Pool,
+    pub bodies: BodySettings,
     /// What a client gets when the application failed, `http.internal_error_code`.
     pub internal_error_code: u16,
+    /// Whether error details may be shown to the client.
+    pub development: bool,
+    /// More fields in the record of a request, `http.access_logs`.
+    pub access_logs: bool,
+    /// Who the workers are, when they are not the server's own user: a file that they name is sent only if they may read
+    /// it themselves.
+    pub worker_user: Option<Credentials>,
 }
 
-impl Handler for PoolHandler {
+impl Handler for Arc<PoolHandler> {
     fn handle<'a>(&'a self, request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
         Box::pin(self.answer(request, exchange))
     }
 }
 
 impl PoolHandler {
-    async fn answer(&self, request: Request, exchange: &mut dyn Exchange) -> Response {
+    async fn answer(self: &Arc<Self>, request: Request, exchange: &mut dyn Exchange) -> Response {
         let request = Arc::new(request);
-        let call = Arc::new(HttpCall {
+        let (body, read) = match collect(&request, exchange, &self.bodies).await {
+            Ok(taken) => taken,
+            Err(NotTaken::Gone) => return Response::new(CLIENT_LEFT, Body::Empty),
+            Err(NotTaken::Refused { status, why }) => {
+                tracing::debug!(target: "http", status, method = request.head.method(), URI = request.target(), "body not taken: {why}");
+                return Response::plain(status, &format!("{why}\n"));
+            }
+        };
+        let record = Record::of(&request, read, self.access_logs);
+        let call = HttpCall {
             request: request.clone(),
-        });
-        let record = Record::of(&request, 0);
-        let mut pending = self.pool.call(call, request.accepted);
+            body,
+            handler: self.clone(),
+        };
+        let mut pending = self.pool.call(Arc::new(call), request.accepted);
         let mut response = match wait(&mut pending, exchange).await {
-            Some(Ok(reply)) => respond(reply),
-            Some(Err(error)) => self.refuse(&error),
-            // Nobody reads this.
-            None => Response::new(499, Body::Empty),
+            Some(Ok(reply)) => self.respond(&request, reply).await,
+            Some(Err(error)) => self.refuse(&request, &error),
+            None => Response::new(CLIENT_LEFT, Body::Empty),
         };
         response.record = record;
         response
     }
 
-    fn refuse(&self, error: &CallError) -> Response {
-        let mut response = Response::status_only(error::status(error, self.internal_error_code));
-        if let CallError::Refused(_) = error {
-            response.fields.push("Retry-After", error::RETRY_AFTER);
+    /// A response from a worker's reply.
+    async fn respond(&self, request: &Request, reply: Reply) -> Response {
+        let Reply { mut head, body, .. } = reply;
+        let bad_head = match head.check() {
+            Ok(()) if head.status >= 200 => None,
+            Ok(()) => Some(format!("status {} ends no request", head.status)),
+            Err(bad) => Some(bad.to_string()),
+        };
+        if let Some(why) = bad_head {
+            return self.fail(
+                request,
+                &format!("the application's reply can't be sent: {why}"),
+                &why,
+            );
         }
+        let (body, content_type) = match body {
+            ReplyBody::Whole(bytes) if bytes.is_empty() => (Body::Empty, None),
+            ReplyBody::Whole(bytes) => (Body::Whole(bytes), Some(DEFAULT_CONTENT_TYPE)),
+            ReplyBody::Pieces { pieces, len } => {
+                (Body::Pieces { pieces, len }, Some(DEFAULT_CONTENT_TYPE))
+            }
+            ReplyBody::File(path) => match file::open(path.clone(), self.worker_user.clone()).await
+            {
+                Ok(file) => (Body::File(file), Some(file::content_type(&path))),
+                Err(why) => {
+                    let text = format!("the file `{}` can't be sent: {why}", path.display());
+                    return self.fail(request, &text, &text);
+                }
+            },
+        };
+        if let Some(content_type) = content_type
+            && head.headers.get("content-type").is_none()
+        {
+            head.headers.push("Content-Type", content_type);
+        }
+        Response {
+            status: head.status,
+            fields: head.headers,
+            body,
+            record: None,
+        }
+    }
+
+    /// A response to a call that got no reply.
+    fn refuse(&self, request: &Request, error: &CallError) -> Response {
+        let status = error::status(error, self.internal_error_code);
+        match error {
+            CallError::Thrown(thrown) => return self.thrown(request, thrown),
+            CallError::Reported(text) => {
+                return self.fail(
+                    request,
+                    &format!("the worker reported an error: {text}"),
+                    text,
+                );
+            }
+            CallError::Unencodable(_) => return Response::plain(status, &format!("{error}\n")),
+            CallError::Refused(_) => {
+                let mut response = Response::status_only(status);
+                response.fields.push("Retry-After", error::RETRY_AFTER);
+                return response;
+            }
+            CallError::Deadline | CallError::Worker(_) => {}
+        }
+        if self.development {
+            return Response::plain(status, &format!("{error}\n"));
+        }
+        Response::status_only(status)
+    }
+
+    /// The handler threw: one record with everything, and a number by which the client can name it.
+    fn thrown(&self, request: &Request, thrown: &Thrown) -> Response {
+        let id = request_id(request);
+        tracing::error!(
+            target: "http",
+            class = thrown.class,
+            file = thrown.file,
+            line = thrown.line,
+            method = request.head.method(),
+            URI = request.target(),
+            request_id = id,
+            trace = thrown.trace,
+            "{}", thrown.message
+        );
+        let status = self.internal_error_code;
+        let mut response = if self.development {
+            page::thrown(request, status, thrown)
+        } else {
+            Response::status_only(status)
+        };
+        response.fields.push("X-Request-Id", id);
+        response
+    }
+
+    /// The application failed in another way.
+    fn fail(&self, request: &Request, record: &str, shown: &str) -> Response {
+        let id = request_id(request);
+        tracing::error!(
+            target: "http", method = request.head.method(), URI = request.target(), request_id = id, "{record}"
+        );
+        let status = self.internal_error_code;
+        let mut response = if self.development {
+            Response::plain(status, &format!("{shown}\n"))
+        } else {
+            Response::status_only(status)
+        };
+        response.fields.push("X-Request-Id", id);
         response
     }
 }
@@ -85,37 +207,11 @@ async fn wait(
     }
 }
 
-fn respond(reply: Reply) -> Response {
-    let Reply { mut head, body, .. } = reply;
-    let bad_head = match head.check() {
-        Ok(()) if head.status >= 200 => None,
-        Ok(()) => Some(format!("status {} ends no request", head.status)),
-        Err(bad) => Some(bad.to_string()),
-    };
-    if let Some(why) = bad_head {
-        tracing::error!(target: "http", "the application's reply can't be sent: {why}");
-        return Response::status_only(500);
-    }
-    let body = match body {
-        ReplyBody::Whole(bytes) if bytes.is_empty() => Body::Empty,
-        ReplyBody::Whole(bytes) => Body::Whole(bytes),
-        ReplyBody::File(path) => Body::File { path },
-        ReplyBody::Pieces { pieces, len } => Body::Pieces { pieces, len },
-    };
-    if !matches!(body, Body::Empty) && head.headers.get("content-type").is_none() {
-        head.headers.push("Content-Type", DEFAULT_CONTENT_TYPE);
-    }
-    Response {
-        status: head.status,
-        fields: head.headers,
-        body,
-        record: None,
-    }
-}
-
 /// A request on its way through a pool.
 struct HttpCall {
     request: Arc<Request>,
+    body: RequestBody,
+    handler: Arc<PoolHandler>,
 }
 
 impl Payload for HttpCall {
@@ -126,35 +222,36 @@ impl Payload for HttpCall {
         out: &mut Vec<u8>,
     ) -> Result<CallBody, Unencodable> {
         let request = self.wire();
-        match codec {
-            Codec::Native => {
-                let envelope = Envelope {
-                    call: terms.number,
-                    time_left_ms: terms.time_left_ms,
-                    ..Envelope::default()
-                };
-                native::encode_request(out, &request, envelope);
-            }
-            Codec::Json => {
-                pronghorn_wire::json::encode_request(
-                    out,
-                    &request,
-                    pronghorn_wire::Form::default(),
-                );
-            }
-            Codec::Proto => {
-                pronghorn_wire::proto::encode_request(
-                    out,
-                    &request,
-                    pronghorn_wire::Form::default(),
-                );
-            }
+        if codec == Codec::Native {
+            let (body, kind) = for_native(&self.body)?;
+            let envelope = Envelope {
+                call: terms.number,
+                time_left_ms: terms.time_left_ms,
+                body: kind,
+                development: self.handler.development,
+            };
+            native::encode_request(out, &request, envelope);
+            return Ok(body);
         }
-        Ok(CallBody::Bytes(Bytes::new()))
+        let foreign = for_foreign(&self.body, &self.handler.bodies.forms)?;
+        if codec == Codec::Proto {
+            proto::encode_request(out, &request, foreign.form());
+        } else if json::encode_request(out, &request, foreign.form()) > 0
+            && self.handler.pool.stats().replaced_text()
+        {
+            tracing::warn!(
+                target: "http", pool = self.handler.pool.name(), URI = self.request.target(),
+                "the json codec can't carry bytes that are not UTF-8, they were replaced: `pool.codec: proto` can (said once)"
+            );
+        }
+        Ok(foreign.body)
     }
 
     fn repeatable(&self) -> bool {
-        matches!(self.request.head.method(), "GET" | "HEAD" | "OPTIONS")
+        matches!(
+            self.request.head.method(),
+            "GET" | "HEAD" | "OPTIONS" | "TRACE"
+        )
     }
 
     fn describe(&self) -> String {

@@ -8,21 +8,26 @@
 
 #![forbid(unsafe_code)]
 
+mod body;
 mod bridge;
 mod buffers;
 mod connection;
 mod date;
 mod error;
 mod exchange;
+mod file;
 mod listener;
 mod message;
+mod page;
 mod record;
 mod service;
 pub mod settings;
 mod threads;
 
+pub use body::BodySettings;
 pub use bridge::PoolHandler;
 pub use exchange::{BodyError, Exchange};
+pub use file::OpenFile;
 pub use listener::{Accepting, Listener};
 pub use message::{Body, Handled, Handler, Peer, Request, Response};
 pub use record::Record;

@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -13,6 +12,7 @@ use pronghorn_wire::{Fields, Protocol};
 use tokio::time::Instant;
 
 use crate::exchange::Exchange;
+use crate::file::OpenFile;
 use crate::record::Record;
 
 /// Answers requests. Middleware is a handler that holds the next one.
@@ -94,9 +94,7 @@ pub enum Body {
     Empty,
     Whole(Bytes),
     /// A file, from its start.
-    File {
-        path: PathBuf,
-    },
+    File(OpenFile),
     /// From a worker, as it comes. A length is known when the worker has already announced all of it.
     Pieces {
         pieces: Pieces,

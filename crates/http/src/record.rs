@@ -1,4 +1,4 @@
-//! The one log record of a request that reached PHP.
+//! The one log record of a request that reached PHP, and the number by which an error can be named.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -9,44 +9,72 @@ use crate::message::Request;
 
 /// What a record needs of its request, kept until the response is out.
 ///
-/// Names and order of the fields are RoadRunner's: Octane reads them.
+/// Message, names and order of the fields are RoadRunner's: Octane reads them. `elapsed` is in whole milliseconds there, so
+/// `elapsed_us` stands beside it.
 #[derive(Debug)]
 pub struct Record {
     request: Arc<Request>,
     read_bytes: u64,
+    /// `http.access_logs`
+    detailed: bool,
 }
 
 impl Record {
     /// `None` when nobody would see it.
-    pub(crate) fn of(request: &Arc<Request>, read_bytes: u64) -> Option<Box<Self>> {
+    pub(crate) fn of(request: &Arc<Request>, read_bytes: u64, detailed: bool) -> Option<Box<Self>> {
         tracing::enabled!(target: "http", tracing::Level::INFO).then(|| {
             Box::new(Self {
                 request: request.clone(),
                 read_bytes,
+                detailed,
             })
         })
     }
 
     pub(crate) fn write(&self, status: u16, write_bytes: u64) {
-        let request = &self.request;
-        let elapsed = request
-            .accepted
-            .saturating_duration_since(request.accepted)
-            .max(request.accepted.elapsed());
+        let Self {
+            request,
+            read_bytes,
+            ..
+        } = self;
+        let target = request.target();
+        let start = request.accepted_us.saturating_mul(1000);
+        let elapsed_us = u64::try_from(request.accepted.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let elapsed = elapsed_us / 1000;
+        let (method, remote_address) = (request.head.method(), request.peer.address);
+        if !self.detailed {
+            tracing::info!(
+                target: "http", status, method, URI = target, URL = target, %remote_address, read_bytes, write_bytes,
+                start, elapsed, elapsed_us, "http log"
+            );
+            return;
+        }
+        let field =
+            |name| String::from_utf8_lossy(request.head.fields().get(name).unwrap_or_default());
+        let query = String::from_utf8_lossy(request.head.query().unwrap_or_default());
         tracing::info!(
-            target: "http",
-            status,
-            method = request.head.method(),
-            URI = request.target(),
-            URL = request.target(),
-            remote_address = %request.peer.address,
-            read_bytes = self.read_bytes,
-            write_bytes,
-            start = request.accepted_us * 1000,
-            elapsed = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
-            elapsed_us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
-            "http log"
+            target: "http", status, method, URI = target, URL = target, %remote_address, query = &*query,
+            content_len = request.head.body_len().unwrap_or(*read_bytes), host = request.head.authority(),
+            user_agent = &*field("user-agent"), referer = &*field("referer"), read_bytes, write_bytes,
+            start, request_time = start, elapsed, elapsed_us, "http access log"
         );
+    }
+}
+
+/// The client's own number for its request if it sent one, else a new one.
+pub(crate) fn request_id(request: &Request) -> String {
+    /// Longer ones are no numbers but an attempt at something.
+    const LONGEST: usize = 128;
+    let fits = |id: &&[u8]| {
+        !id.is_empty()
+            && id.len() <= LONGEST
+            && id
+                .iter()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(byte))
+    };
+    match request.head.fields().get("x-request-id").filter(fits) {
+        Some(id) => String::from_utf8_lossy(id).into_owned(),
+        None => format!("{:016x}", fastrand::u64(..)),
     }
 }
 

@@ -13,6 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pronghorn_process::Credentials;
 use thiserror::Error;
 
+/// Names of spool files: this, what they are for, the server's number, a count, something random.
+const PREFIX: &str = "pronghorn-";
+
 /// A folder for spool files and what is left of its share of the disk.
 #[derive(Debug)]
 pub struct Spool {
@@ -46,6 +49,7 @@ impl Spool {
         rustix::fs::access(&folder, rustix::fs::Access::WRITE_OK)
             .map_err(|error| failed(error.into()))?;
         let limit = free.f_bavail.saturating_mul(free.f_frsize) / 2;
+        remove_leftovers(&folder);
         Ok(Self {
             folder,
             owner,
@@ -89,11 +93,8 @@ impl Spool {
         let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
         for _ in 0..TRIES {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
-            let name = format!(
-                "pronghorn-{what}-{}-{number}-{:08x}",
-                std::process::id(),
-                fastrand::u32(..)
-            );
+            let (pid, random) = (std::process::id(), fastrand::u32(..));
+            let name = format!("{PREFIX}{what}-{pid}-{number}-{random:08x}");
             let path = self.folder.join(name);
             let made = OpenOptions::new()
                 .read(true)
@@ -139,6 +140,24 @@ impl Spool {
     }
 }
 
+/// Removes what servers left behind that were killed: their files' names have their numbers.
+fn remove_leftovers(folder: &Path) {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| {
+            let mut words = name.strip_prefix(PREFIX)?.split('-').skip(1);
+            words.next()?.parse::<u32>().ok()
+        });
+        let dead = |pid: u32| !Path::new(&format!("/proc/{pid}")).exists();
+        if owner.is_some_and(|pid| pid != std::process::id() && dead(pid)) {
+            _ = std::fs::remove_file(entry.path()); // another server may have been quicker
+        }
+    }
+}
+
 /// A body in a file.
 #[derive(Debug)]
 pub struct SpoolFile {
@@ -180,10 +199,14 @@ impl SpoolFile {
             .map_err(|source| self.spool.failed(source))
     }
 
+    /// Removing a long file takes its time, so it is done on a file thread where there is one.
     fn unlink(&mut self) {
-        if let Some(path) = self.path.take() {
-            // The application may have moved it: that is what uploads are for.
-            _ = std::fs::remove_file(path);
+        let Some(path) = self.path.take() else { return };
+        // The application may have moved it: that is what uploads are for.
+        let remove = move || _ = std::fs::remove_file(path);
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(remove)),
+            Err(_) => remove(),
         }
     }
 }
@@ -217,6 +240,39 @@ mod tests {
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         drop(file);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn leftovers_of_dead_servers_are_removed_and_nothing_else() {
+        let folder =
+            std::env::temp_dir().join(format!("pronghorn-spool-test-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let alive = format!("pronghorn-body-{}-1-0", std::process::id());
+        // Process numbers end at 2^22.
+        for name in [
+            "pronghorn-upload-99999999-1-0",
+            &alive,
+            "pronghorn-body-x-1",
+            "other-1-99999999",
+        ] {
+            std::fs::write(folder.join(name), "").unwrap();
+        }
+        Spool::open(folder.clone(), None).unwrap();
+        let mut left: Vec<_> = std::fs::read_dir(&folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        left.sort();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(
+            left,
+            [alive.as_str(), "pronghorn-body-x-1", "other-1-99999999"]
+                .map(Into::<std::ffi::OsString>::into)
+                .into_iter()
+                .collect::<std::collections::BTreeSet<_>>()
+                .into_iter()
+                .collect::<Vec<_>>()
+        );
     }
 
     #[test]

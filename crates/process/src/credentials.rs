@@ -54,6 +54,11 @@ impl Credentials {
         self.uid
     }
 
+    /// Whether the user belongs to this group.
+    pub fn is_in_group(&self, gid: u32) -> bool {
+        self.gid == gid || self.groups.contains(&gid)
+    }
+
     /// The group's number.
     pub fn gid(&self) -> u32 {
         self.gid

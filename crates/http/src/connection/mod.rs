@@ -274,25 +274,11 @@ impl Http1 {
         if self.out.capacity() == 0 {
             self.out = buffers::output();
         }
-        let (body, size) = match body {
-            Body::Empty => (Body::Empty, BodySize::Known(0)),
-            Body::Whole(bytes) => {
-                let len = bytes.len() as u64;
-                (Body::Whole(bytes), BodySize::Known(len))
-            }
-            Body::Pieces { pieces, len } => (
-                Body::Pieces { pieces, len },
-                len.map_or(BodySize::Unknown, BodySize::Known),
-            ),
-            Body::File { path } => {
-                // The handler looked at it; if it is gone by now, the reply breaks off.
-                let len = tokio::task::spawn_blocking({
-                    let path = path.clone();
-                    move || std::fs::metadata(path).map(|data| data.len())
-                });
-                let len = len.await.ok().and_then(Result::ok).unwrap_or(0);
-                (Body::File { path }, BodySize::Known(len))
-            }
+        let size = match &body {
+            Body::Empty => BodySize::Known(0),
+            Body::Whole(bytes) => BodySize::Known(bytes.len() as u64),
+            Body::File(file) => BodySize::Known(file.len),
+            Body::Pieces { len, .. } => len.map_or(BodySize::Unknown, BodySize::Known),
         };
         date::with_now(|date| framing.head(&mut self.out, status, fields, size, date));
         match body {
@@ -308,13 +294,7 @@ impl Http1 {
                 self.write_with(bytes, b"").await?;
             }
             Body::Pieces { pieces, .. } => self.send_pieces(framing, pieces).await?,
-            Body::File { path } => {
-                let opened = tokio::task::spawn_blocking(move || std::fs::File::open(path));
-                match opened.await {
-                    Ok(Ok(file)) => self.send_file(framing, Arc::new(file)).await?,
-                    Ok(Err(_)) | Err(_) => framing.abort(),
-                }
-            }
+            Body::File(file) => self.send_file(framing, file.file).await?,
         }
         let end = framing.end();
         self.out.extend_from_slice(end);
@@ -404,17 +384,16 @@ impl Http1 {
         let mut at = 0;
         loop {
             let reader = file.clone();
-            match tokio::task::spawn_blocking(move || read_at(&reader, at)).await {
-                Ok(Ok(bytes)) if bytes.is_empty() => return Ok(()),
-                Ok(Ok(bytes)) => {
-                    at += bytes.len() as u64;
-                    self.send_piece(framing, bytes).await?;
-                }
-                Ok(Err(_)) | Err(_) => {
-                    framing.abort();
-                    return Ok(());
-                }
+            let Ok(Ok(bytes)) = tokio::task::spawn_blocking(move || read_at(&reader, at)).await
+            else {
+                framing.abort();
+                return Ok(());
+            };
+            if bytes.is_empty() {
+                return Ok(());
             }
+            at += bytes.len() as u64;
+            self.send_piece(framing, bytes).await?;
         }
     }
 

@@ -1,0 +1,434 @@
+//! A request's body on its way to a worker: read before a worker is taken, so that a slow client holds none.
+//!
+//! Small bodies stay in memory, longer ones and uploaded files go to spool files; forms in multipart are taken apart while
+//! they arrive.
+
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use pronghorn_form::multipart::{Event, Kind, Parser, Part};
+use pronghorn_form::{
+    ContentType, Entry, Form, Limits as FormLimits, UploadError, tree, urlencoded,
+};
+use pronghorn_pool::{Body as CallBody, Spool, SpoolError, SpoolFile, Unencodable};
+use pronghorn_wire::Form as ForeignForm;
+use pronghorn_wire::native::BodyKind;
+
+use crate::exchange::{BodyError, Exchange};
+use crate::message::Request;
+
+/// A body up to this length stays in memory.
+const IN_MEMORY: usize = 256 << 10;
+/// What is written to a spool file at a time.
+const SPOOL_WRITE: usize = 256 << 10;
+
+/// How bodies are taken.
+#[derive(Debug, Clone)]
+pub struct BodySettings {
+    /// A longer body is answered 413.
+    pub max_size: u64,
+    /// Forms reach PHP unparsed.
+    pub raw: bool,
+    pub forms: FormLimits,
+    /// Where long bodies are kept.
+    pub spool: Arc<Spool>,
+    /// Where uploaded files are kept.
+    pub uploads: Arc<Spool>,
+    /// Endings of uploaded files that are refused, in lower case with their dot.
+    pub forbid: Vec<String>,
+    /// The only endings that are taken; empty takes all.
+    pub allow: Vec<String>,
+}
+
+/// A body that has arrived.
+#[derive(Debug, Default)]
+pub(crate) enum RequestBody {
+    #[default]
+    Empty,
+    Bytes(Bytes),
+    /// In a file that the worker may read, move or remove.
+    Spooled(Arc<SpoolFile>),
+    /// A urlencoded form, as it came.
+    Urlencoded(Bytes),
+    /// A form in multipart. The files are kept until the call is over.
+    Form {
+        form: Form,
+        _files: Vec<SpoolFile>,
+    },
+}
+
+/// A body that is not taken.
+#[derive(Debug)]
+pub(crate) enum NotTaken {
+    /// The client has left; there is nobody to answer.
+    Gone,
+    Refused {
+        status: u16,
+        why: String,
+    },
+}
+
+impl NotTaken {
+    fn refused(status: u16, why: impl Into<String>) -> Self {
+        Self::Refused {
+            status,
+            why: why.into(),
+        }
+    }
+}
+
+impl From<BodyError> for NotTaken {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::Gone => Self::Gone,
+            BodyError::TooSlow => Self::refused(408, error.to_string()),
+            BodyError::Refused(refusal) => Self::refused(refusal.status(), refusal.to_string()),
+        }
+    }
+}
+
+impl From<SpoolError> for NotTaken {
+    fn from(error: SpoolError) -> Self {
+        let causes =
+            std::iter::successors(std::error::Error::source(&error), |error| error.source());
+        let why = causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"));
+        tracing::error!(target: "http", "a request's body can't be kept: {why}");
+        Self::refused(503, "there is no room for the body at the moment")
+    }
+}
+
+/// Reads the whole body. Returns it with its length.
+pub(crate) async fn collect(
+    request: &Request,
+    exchange: &mut dyn Exchange,
+    settings: &BodySettings,
+) -> Result<(RequestBody, u64), NotTaken> {
+    let announced = request.head.body_len();
+    if announced == Some(0) {
+        return Ok((RequestBody::Empty, 0));
+    }
+    if announced.is_some_and(|len| len > settings.max_size) {
+        return Err(too_large(settings.max_size));
+    }
+    let mut source = Source {
+        exchange,
+        most: settings.max_size,
+        read: 0,
+    };
+    let body = match form_kind(request, settings)? {
+        ContentType::Multipart(boundary) => {
+            form_body(
+                &mut source,
+                Parser::new(&boundary, settings.forms),
+                settings,
+            )
+            .await?
+        }
+        ContentType::Urlencoded => urlencoded_body(&mut source, settings).await?,
+        ContentType::Other => raw_body(&mut source, settings).await?,
+    };
+    Ok((body, source.read))
+}
+
+fn form_kind(request: &Request, settings: &BodySettings) -> Result<ContentType, NotTaken> {
+    match request.head.fields().get("content-type") {
+        Some(value) if !settings.raw => {
+            ContentType::parse(value).map_err(|error| NotTaken::refused(400, error.to_string()))
+        }
+        _ => Ok(ContentType::Other),
+    }
+}
+
+/// The pieces of a body, no more than may be.
+struct Source<'a> {
+    exchange: &'a mut dyn Exchange,
+    most: u64,
+    read: u64,
+}
+
+impl Source<'_> {
+    async fn next(&mut self) -> Result<Option<Bytes>, NotTaken> {
+        let Some(piece) = self.exchange.body().await? else {
+            return Ok(None);
+        };
+        self.read += piece.len() as u64;
+        if self.read > self.most {
+            Err(too_large(self.most))
+        } else {
+            Ok(Some(piece))
+        }
+    }
+}
+
+fn too_large(most: u64) -> NotTaken {
+    NotTaken::refused(
+        413,
+        format!("the body is too large: at most {most} bytes are taken"),
+    )
+}
+
+async fn raw_body(
+    source: &mut Source<'_>,
+    settings: &BodySettings,
+) -> Result<RequestBody, NotTaken> {
+    let Some(first) = source.next().await? else {
+        return Ok(RequestBody::Empty);
+    };
+    let Some(second) = source.next().await? else {
+        return Ok(RequestBody::Bytes(first));
+    };
+    let mut body = BytesMut::from(first);
+    body.extend_from_slice(&second);
+    while body.len() <= IN_MEMORY {
+        match source.next().await? {
+            Some(piece) => body.extend_from_slice(&piece),
+            None => return Ok(RequestBody::Bytes(body.freeze())),
+        }
+    }
+    let mut file = SpoolWriter::create(&settings.spool, "body").await?;
+    file.write(&body).await?;
+    drop(body);
+    while let Some(piece) = source.next().await? {
+        file.write(&piece).await?;
+    }
+    Ok(RequestBody::Spooled(Arc::new(file.finish().await?)))
+}
+
+async fn urlencoded_body(
+    source: &mut Source<'_>,
+    settings: &BodySettings,
+) -> Result<RequestBody, NotTaken> {
+    let mut body = BytesMut::new();
+    while let Some(piece) = source.next().await? {
+        if body.len() + piece.len() > settings.forms.field_bytes {
+            let limit = settings.forms.field_bytes;
+            return Err(NotTaken::refused(
+                413,
+                format!("a urlencoded form may have {limit} bytes"),
+            ));
+        }
+        body.extend_from_slice(&piece);
+    }
+    // What counts as malformed depends on who parses it: the codec's rules come when it is written.
+    urlencoded::check(&body, urlencoded::Rules::Php, &settings.forms)
+        .map_err(|error| NotTaken::refused(400, error.to_string()))?;
+    Ok(RequestBody::Urlencoded(body.freeze()))
+}
+
+async fn form_body(
+    source: &mut Source<'_>,
+    mut parser: Parser,
+    settings: &BodySettings,
+) -> Result<RequestBody, NotTaken> {
+    let malformed =
+        |error: pronghorn_form::multipart::Error| NotTaken::refused(400, error.to_string());
+    let (mut form, mut files) = (Form::default(), Vec::new());
+    let mut open = None;
+    while let Some(piece) = source.next().await? {
+        let mut input = &piece[..];
+        while let Some(event) = parser.next(&mut input).map_err(malformed)? {
+            match event {
+                Event::PartBegin(part) => open = Some(Open::begin(part, settings).await?),
+                Event::Data(data) => match &mut open {
+                    Some(Open::Field(_, value)) => value.extend_from_slice(data),
+                    Some(Open::File(_, file)) => file.write(data).await?,
+                    Some(Open::Dropped(..)) | None => {}
+                },
+                Event::PartEnd => {
+                    if let Some(open) = open.take() {
+                        form.entries.push(open.end(&mut files).await?);
+                    }
+                }
+                Event::End => {}
+            }
+        }
+    }
+    parser.finish().map_err(malformed)?;
+    Ok(RequestBody::Form {
+        form,
+        _files: files,
+    })
+}
+
+/// A part whose content is arriving.
+enum Open {
+    Field(Part, Vec<u8>),
+    File(Part, SpoolWriter),
+    /// A file that is not kept.
+    Dropped(Part, UploadError),
+}
+
+impl Open {
+    async fn begin(part: Part, settings: &BodySettings) -> Result<Self, NotTaken> {
+        Ok(match part.kind() {
+            Kind::Field => Self::Field(part, Vec::new()),
+            Kind::EmptyInput => Self::Dropped(part, UploadError::NoFile),
+            Kind::File if !settings.takes(&part) => Self::Dropped(part, UploadError::Extension),
+            Kind::File => Self::File(
+                part,
+                SpoolWriter::create(&settings.uploads, "upload").await?,
+            ),
+        })
+    }
+
+    async fn end(self, files: &mut Vec<SpoolFile>) -> Result<Entry, NotTaken> {
+        Ok(match self {
+            Self::Field(part, value) => part.into_field(value),
+            Self::Dropped(part, error) => part.into_failed(error),
+            Self::File(part, file) => {
+                let file = file.finish().await?;
+                let path = file.path().unwrap_or_else(|| "".as_ref()).to_owned();
+                let entry = part.into_file(file.len(), path);
+                files.push(file);
+                entry
+            }
+        })
+    }
+}
+
+impl BodySettings {
+    /// By the ending of the client's name for it, as RoadRunner does: a convenience, no safeguard. What keeps an uploaded
+    /// file from being run is where it lies.
+    fn takes(&self, part: &Part) -> bool {
+        let name = part.filename.as_deref().unwrap_or_default();
+        let ending = memchr::memrchr(b'.', name)
+            .map(|dot| String::from_utf8_lossy(&name[dot..]).to_ascii_lowercase())
+            .unwrap_or_default();
+        let listed = |list: &[String]| list.contains(&ending);
+        (self.allow.is_empty() || listed(&self.allow)) && !listed(&self.forbid)
+    }
+}
+
+/// Writes a spool file off the I/O thread, a good piece at a time.
+struct SpoolWriter {
+    /// Away while a piece is written.
+    file: Option<SpoolFile>,
+    buffer: Vec<u8>,
+}
+
+impl SpoolWriter {
+    async fn create(spool: &Arc<Spool>, what: &'static str) -> Result<Self, NotTaken> {
+        let spool = spool.clone();
+        let file = on_file_thread(move || spool.named(what)).await??;
+        Ok(Self {
+            file: Some(file),
+            buffer: Vec::new(),
+        })
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> Result<(), NotTaken> {
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() >= SPOOL_WRITE {
+            self.flush().await
+        } else {
+            Ok(())
+        }
+    }
+
+    async fn flush(&mut self) -> Result<(), NotTaken> {
+        let Some(mut file) = self.file.take() else {
+            return Err(NotTaken::Gone);
+        };
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let written = on_file_thread(move || {
+            file.append(&buffer)?;
+            buffer.clear();
+            Ok::<_, SpoolError>((file, buffer))
+        });
+        let (file, buffer) = written.await??;
+        self.file = Some(file);
+        self.buffer = buffer;
+        Ok(())
+    }
+
+    async fn finish(mut self) -> Result<SpoolFile, NotTaken> {
+        self.flush().await?;
+        self.file.ok_or(NotTaken::Gone)
+    }
+}
+
+async fn on_file_thread<R: Send + 'static>(
+    work: impl FnOnce() -> R + Send + 'static,
+) -> Result<R, NotTaken> {
+    // Fails only when the runtime ends, and then the connection does, too.
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|_| NotTaken::Gone)
+}
+
+/// How a body goes to a worker of our own SDK.
+pub(crate) fn for_native(body: &RequestBody) -> Result<(CallBody, BodyKind), Unencodable> {
+    Ok(match body {
+        RequestBody::Empty => (CallBody::Empty, BodyKind::Bytes),
+        RequestBody::Bytes(bytes) | RequestBody::Urlencoded(bytes) => {
+            (CallBody::Bytes(bytes.clone()), BodyKind::Bytes)
+        }
+        RequestBody::Spooled(file) => {
+            let path = file
+                .path()
+                .map(|path| path.as_os_str().as_bytes())
+                .unwrap_or_default();
+            (
+                CallBody::Bytes(Bytes::copy_from_slice(path)),
+                BodyKind::File,
+            )
+        }
+        RequestBody::Form { form, .. } => {
+            let mut section = Vec::new();
+            pronghorn_form::native::write(form, &mut section)
+                .map_err(|error| Unencodable(error.to_string()))?;
+            (CallBody::Bytes(section.into()), BodyKind::Form)
+        }
+    })
+}
+
+/// How a body goes to a worker of the official packages: a tree for a form, else as it came.
+pub(crate) struct Foreign {
+    pub(crate) body: CallBody,
+    parsed: bool,
+    uploads: Option<Vec<u8>>,
+}
+
+impl Foreign {
+    pub(crate) fn form(&self) -> ForeignForm<'_> {
+        ForeignForm {
+            parsed: self.parsed,
+            uploads: self.uploads.as_deref(),
+        }
+    }
+}
+
+pub(crate) fn for_foreign(body: &RequestBody, limits: &FormLimits) -> Result<Foreign, Unencodable> {
+    let raw = |body| Foreign {
+        body,
+        parsed: false,
+        uploads: None,
+    };
+    Ok(match body {
+        RequestBody::Empty => raw(CallBody::Empty),
+        RequestBody::Bytes(bytes) => raw(CallBody::Bytes(bytes.clone())),
+        RequestBody::Spooled(file) => raw(CallBody::File(file.clone())),
+        RequestBody::Urlencoded(bytes) => {
+            let mut fields = Vec::new();
+            tree::write_urlencoded(bytes, limits, &mut fields)
+                .map_err(|error| Unencodable(error.to_string()))?;
+            Foreign {
+                body: CallBody::Bytes(fields.into()),
+                parsed: true,
+                uploads: None,
+            }
+        }
+        RequestBody::Form { form, .. } => {
+            let (mut fields, mut uploads) = (Vec::new(), Vec::new());
+            tree::write_fields(form, limits, &mut fields)
+                .and_then(|()| tree::write_uploads(form, limits, &mut uploads))
+                .map_err(|error| Unencodable(error.to_string()))?;
+            Foreign {
+                body: CallBody::Bytes(fields.into()),
+                parsed: true,
+                uploads: Some(uploads),
+            }
+        }
+    })
+}

@@ -1,0 +1,138 @@
+//! Files that a worker names for the server to send.
+
+use std::fs::{File, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pronghorn_process::Credentials;
+
+/// An open file and its length.
+#[derive(Debug)]
+pub struct OpenFile {
+    pub(crate) file: Arc<File>,
+    pub(crate) len: u64,
+}
+
+/// Opens a file off the I/O thread.
+///
+/// The server may run as root and its workers not: an application that lets itself be talked into naming a file must not
+/// give away more than it could read. So with `user` the file, and each folder above it, must be open to that user.
+pub(crate) async fn open(path: PathBuf, user: Option<Credentials>) -> Result<OpenFile, String> {
+    let opened = tokio::task::spawn_blocking(move || open_now(&path, user.as_ref()));
+    opened.await.map_err(|error| error.to_string())?
+}
+
+fn open_now(path: &Path, user: Option<&Credentials>) -> Result<OpenFile, String> {
+    if !path.is_absolute() {
+        return Err("its path is not absolute".into());
+    }
+    let text = |error: std::io::Error| error.to_string();
+    let path = path.canonicalize().map_err(text)?;
+    // Not to be held up by a pipe that nobody writes to.
+    let options =
+        rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC | rustix::fs::OFlags::NONBLOCK;
+    let file = rustix::fs::open(&path, options, rustix::fs::Mode::empty());
+    let file = File::from(file.map_err(|error| error.to_string())?);
+    let metadata = file.metadata().map_err(text)?;
+    if !metadata.is_file() {
+        return Err("it is no file".into());
+    }
+    if let Some(user) = user {
+        let folders = path.ancestors().skip(1);
+        let open_folders = folders.map(|folder| {
+            std::fs::metadata(folder).is_ok_and(|metadata| allows(user, &metadata, 0o1))
+        });
+        if !allows(user, &metadata, 0o4) || !open_folders.into_iter().all(|open| open) {
+            return Err("the workers' user may not read it".into());
+        }
+    }
+    Ok(OpenFile {
+        len: metadata.len(),
+        file: Arc::new(file),
+    })
+}
+
+/// Whether the mode gives `user` this right: 4 to read, 1 to go through a folder.
+fn allows(user: &Credentials, metadata: &Metadata, right: u32) -> bool {
+    if user.uid() == 0 {
+        return true;
+    }
+    let mode = metadata.mode();
+    if metadata.uid() == user.uid() {
+        mode & (right << 6) != 0
+    } else if user.is_in_group(metadata.gid()) {
+        mode & (right << 3) != 0
+    } else {
+        mode & right != 0
+    }
+}
+
+/// The type by the name's ending.
+pub(crate) fn content_type(path: &Path) -> &'static str {
+    mime_guess::from_path(path)
+        .first_raw()
+        .unwrap_or("application/octet-stream")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn only_what_the_user_could_read_is_opened() {
+        let nobody = Credentials::look_up("nobody", None).unwrap();
+        let folder = std::env::temp_dir().join(format!("pronghorn-file-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("file.txt");
+        std::fs::write(&file, "hello").unwrap();
+        let mode = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode(&folder, 0o755);
+        mode(&file, 0o644);
+        assert_eq!(open_now(&file, Some(&nobody)).unwrap().len, 5);
+        mode(&file, 0o640);
+        assert_eq!(
+            open_now(&file, Some(&nobody)).unwrap_err(),
+            "the workers' user may not read it"
+        );
+        assert!(open_now(&file, None).is_ok());
+        mode(&file, 0o644);
+        mode(&folder, 0o700);
+        assert!(
+            open_now(&file, Some(&nobody)).is_err(),
+            "its folder is closed"
+        );
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_file_is_named() {
+        assert_eq!(
+            open_now(Path::new("relative"), None).unwrap_err(),
+            "its path is not absolute"
+        );
+        assert_eq!(
+            open_now(Path::new("/tmp"), None).unwrap_err(),
+            "it is no file"
+        );
+        assert!(
+            open_now(Path::new("/nope"), None)
+                .unwrap_err()
+                .contains("No such file")
+        );
+    }
+
+    #[test]
+    fn types_by_ending() {
+        assert_eq!(content_type(Path::new("/a/report.PDF")), "application/pdf");
+        assert_eq!(content_type(Path::new("/a/style.css")), "text/css");
+        assert_eq!(
+            content_type(Path::new("/a/noending")),
+            "application/octet-stream"
+        );
+    }
+}
