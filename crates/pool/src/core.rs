@@ -58,6 +58,8 @@ pub(crate) struct Core<C, T> {
 struct Slot<T> {
     state: SlotState,
     worker: Option<T>,
+    /// Whether a generation uses it.
+    taken: bool,
 }
 
 /// What becomes of a new call.
@@ -86,16 +88,49 @@ pub(crate) struct Ticket {
 }
 
 impl<C, T: Clone> Core<C, T> {
-    pub(crate) fn new(slots: usize, queue_limit: usize) -> Self {
-        let empty = || Slot {
-            state: SlotState::Empty,
-            worker: None,
-        };
+    pub(crate) fn new(queue_limit: usize) -> Self {
         Self {
-            slots: std::iter::repeat_with(empty).take(slots).collect(),
-            idle: Vec::with_capacity(slots),
+            slots: Vec::new(),
+            idle: Vec::new(),
             queue: Queue::new(queue_limit),
             stopping: false,
+        }
+    }
+
+    /// Places for the workers of a new generation.
+    pub(crate) fn add_slots(&mut self, count: usize) -> Vec<SlotId> {
+        let free = self
+            .slots
+            .iter()
+            .enumerate()
+            .filter(|(_, slot)| !slot.taken)
+            .map(|(id, _)| id);
+        let mut added: Vec<SlotId> = free.take(count).collect();
+        while added.len() < count {
+            added.push(self.slots.len());
+            self.slots.push(Slot {
+                state: SlotState::Empty,
+                worker: None,
+                taken: false,
+            });
+        }
+        for id in &added {
+            if let Some(slot) = self.slots.get_mut(*id) {
+                slot.taken = true;
+            }
+        }
+        // So that the data path never grows it.
+        self.idle.reserve(self.slots.len());
+        added
+    }
+
+    /// Gives places back; whatever was in them is gone.
+    pub(crate) fn remove_slots(&mut self, ids: &[SlotId]) {
+        for id in ids {
+            self.vacate(*id);
+            if let Some(slot) = self.slots.get_mut(*id) {
+                slot.taken = false;
+            }
         }
     }
 
@@ -107,11 +142,7 @@ impl<C, T: Clone> Core<C, T> {
         if let Some(worker) = self.take_idle() {
             return Admitted::Run(worker, call);
         }
-        if self
-            .slots
-            .iter()
-            .all(|slot| matches!(slot.state, SlotState::Failed))
-        {
+        if self.all_failed() {
             return Admitted::Refused(call, Refused::NoWorker);
         }
         match self
@@ -224,11 +255,7 @@ impl<C, T: Clone> Core<C, T> {
     /// It did not come up. When no slot is left that could take a call, those that wait come back.
     pub(crate) fn failed(&mut self, id: SlotId) -> Vec<C> {
         self.go(id, SlotState::Failed);
-        if self
-            .slots
-            .iter()
-            .all(|slot| slot.state == SlotState::Failed)
-        {
+        if self.all_failed() {
             return self.queue.drain();
         }
         Vec::new()
@@ -250,8 +277,24 @@ impl<C, T: Clone> Core<C, T> {
         self.queue.drain()
     }
 
+    fn all_failed(&self) -> bool {
+        self.slots
+            .iter()
+            .filter(|slot| slot.taken)
+            .all(|slot| slot.state == SlotState::Failed)
+    }
+
     pub(crate) fn waiting(&self) -> usize {
         self.queue.len()
+    }
+
+    /// Where every place that is in use stands.
+    pub(crate) fn states(&self) -> Vec<SlotState> {
+        self.slots
+            .iter()
+            .filter(|slot| slot.taken)
+            .map(|slot| slot.state)
+            .collect()
     }
 
     pub(crate) fn state(&self, id: SlotId) -> SlotState {

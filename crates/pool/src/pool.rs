@@ -1,6 +1,7 @@
 //! A pool as its callers and its workers see it.
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -27,13 +28,14 @@ const REPORTS: usize = 16;
 pub struct Options {
     /// As routes and logs name it.
     pub name: String,
-    pub slots: usize,
     /// Calls that may wait.
     pub queue_limit: usize,
     /// How long they may.
     pub queue_timeout: Duration,
     /// How long a worker may take for one.
     pub exec_ttl: Option<Duration>,
+    /// After so many calls, and up to 14 % more at random, a worker is replaced.
+    pub max_jobs: Option<NonZeroU64>,
 }
 
 /// A set of workers behind one queue. Cheap to clone.
@@ -89,6 +91,8 @@ pub(crate) enum Order {
 /// What a transport tells the one that watches over its process.
 #[derive(Debug)]
 pub(crate) enum Report {
+    /// The worker takes calls.
+    Entered,
     /// The call under way passed its deadline; its client was answered.
     Overdue { what: String, ran: Duration },
     /// The worker is done for good and was told, or announced it itself.
@@ -110,7 +114,7 @@ pub(crate) enum Report {
 impl Pool {
     /// A pool without workers. Its steps run on `home`, the runtime of a thread that serves requests.
     pub fn new(options: Options, home: &Handle) -> Self {
-        let core = Core::new(options.slots, options.queue_limit);
+        let core = Core::new(options.queue_limit);
         let shared = Arc::new(Shared {
             core: Mutex::new(Guarded {
                 core,
@@ -174,6 +178,14 @@ impl Pool {
         result
             .await
             .expect("the pool's home lives as long as its supervisor")
+    }
+
+    pub(crate) async fn add_slots(&self, count: usize) -> Vec<SlotId> {
+        self.apply(move |core| core.add_slots(count)).await
+    }
+
+    pub(crate) async fn remove_slots(&self, slots: Vec<SlotId>) {
+        self.apply(move |core| core.remove_slots(&slots)).await;
     }
 
     pub(crate) async fn booting(&self, slot: SlotId) {
@@ -309,6 +321,7 @@ impl Seat {
             .lock()
             .core
             .enter(self.slot, worker, Instant::now());
+        self.report(Report::Entered);
         self.shared.settle(freed)
     }
 
@@ -334,6 +347,13 @@ impl Seat {
     /// The worker turned out to be unusable while it was free.
     pub(crate) fn retire(&self) {
         _ = self.shared.lock().core.drain(self.slot); // the one who would be asked to stop it is the caller
+    }
+
+    /// How many calls this worker gets. The random part keeps workers that started together from ending together; its size
+    /// is RoadRunner's.
+    pub(crate) fn lifetime(&self) -> Option<u64> {
+        let max_jobs = self.shared.options.max_jobs?.get();
+        Some(max_jobs.saturating_add(fastrand::u64(..=max_jobs / 7)))
     }
 
     /// How long a worker may take for a call.
@@ -411,8 +431,6 @@ impl fmt::Debug for Seat {
 /// For `workers` and tests: where each slot stands.
 impl Pool {
     pub async fn states(&self) -> Vec<SlotState> {
-        let slots = self.shared.options.slots;
-        self.apply(move |core| (0..slots).map(|slot| core.state(slot)).collect())
-            .await
+        self.apply(|core| core.states()).await
     }
 }

@@ -76,6 +76,8 @@ pub(crate) struct Relay {
     timer: Timer,
     /// Of the last call.
     number: u32,
+    /// Calls that the worker still gets.
+    calls_left: Option<u64>,
 }
 
 /// How a call went, as far as the worker is concerned.
@@ -121,6 +123,7 @@ impl Relay {
             out: Vec::with_capacity(1024),
             dialect,
             settings,
+            calls_left: seat.lifetime(),
             seat,
             inbox,
             timer: Timer::default(),
@@ -134,9 +137,8 @@ impl Relay {
         loop {
             next = match next {
                 Next::Run(call) => match self.serve(call).await {
-                    Served::Free => self.seat.next(),
-                    Served::Leaving => {
-                        self.seat.report(Report::Leaving);
+                    Served::Free if !self.is_worn_out() => self.seat.next(),
+                    Served::Free | Served::Leaving => {
                         self.seat.close();
                         self.seat.next()
                     }
@@ -153,6 +155,7 @@ impl Relay {
                     }
                 },
                 Next::Stop => {
+                    self.seat.report(Report::Leaving);
                     self.say_stop().await;
                     break;
                 }
@@ -160,6 +163,12 @@ impl Relay {
         }
         poll_fn(|cx| self.inbox.poll_ended(cx)).await;
         self.leave();
+    }
+
+    /// Counts a call. True when it was the worker's last.
+    fn is_worn_out(&mut self) -> bool {
+        self.calls_left = self.calls_left.map(|left| left.saturating_sub(1));
+        self.calls_left == Some(0)
     }
 
     /// A free worker turned out to be unusable. If a call was given to it in the same moment, another one gets it.

@@ -49,17 +49,34 @@ pub(crate) trait Watched: Send {
 }
 
 /// A pool with a full set of workers, and the tasks that keep it so.
-#[derive(Debug)]
 pub struct Supervised {
     pool: Pool,
-    phase: watch::Sender<Phase>,
-    slots: JoinSet<()>,
+    launcher: Arc<dyn Launcher>,
+    size: usize,
+    at_once: usize,
+    current: Generation,
+    /// Generations that were replaced and whose workers still finish something.
+    retiring: JoinSet<()>,
 }
 
-/// What becomes of a pool's workers, in this order.
+/// All workers that one start or reload has brought up.
+struct Generation {
+    pool: Pool,
+    phase: watch::Sender<Phase>,
+    slots: Vec<SlotId>,
+    keepers: JoinSet<()>,
+    progress: mpsc::Receiver<Progress>,
+}
+
+/// What a keeper tells of its first worker: that it is up, or why not; and then that it takes calls.
+type Progress = Result<(), BootError>;
+
+/// What becomes of a generation's workers, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
-    /// They are kept up.
+    /// They boot, and wait for each other.
+    Held,
+    /// They take calls and are kept up.
     Kept,
     /// Each finishes its call and ends.
     Stopped,
@@ -71,7 +88,7 @@ enum Phase {
 const AFTER_KILL: Duration = Duration::from_secs(2);
 
 impl Supervised {
-    /// Starts `slots` workers, `at_once` at a time, and returns when all have come up.
+    /// Starts `size` workers, `at_once` at a time, and returns when all have come up.
     ///
     /// # Errors
     ///
@@ -79,45 +96,49 @@ impl Supervised {
     pub async fn start(
         pool: Pool,
         launcher: CommandLauncher,
-        slots: usize,
+        size: usize,
         at_once: usize,
     ) -> Result<Self, BootError> {
-        Self::start_with(pool, Arc::new(launcher), slots, at_once).await
+        Self::start_with(pool, Arc::new(launcher), size, at_once).await
     }
 
     pub(crate) async fn start_with(
         pool: Pool,
         launcher: Arc<dyn Launcher>,
-        slots: usize,
+        size: usize,
         at_once: usize,
     ) -> Result<Self, BootError> {
-        let (phase, phases) = watch::channel(Phase::Kept);
-        let (first_boots, mut boots) = mpsc::channel(slots.max(1));
-        let boot_permits = Arc::new(Semaphore::new(at_once.max(1)));
-        let mut tasks = JoinSet::new();
-        for slot in 0..slots {
-            let keeper = Keeper {
-                slot,
-                pool: pool.clone(),
-                launcher: launcher.clone(),
-                boot_permits: boot_permits.clone(),
-                phases: phases.clone(),
-            };
-            tasks.spawn(keeper.keep(first_boots.clone()));
-        }
-        drop(first_boots);
-        let mut supervised = Self {
+        let mut current = Generation::boot(&pool, &launcher, size, at_once).await?;
+        current.let_in().await;
+        Ok(Self {
             pool,
-            phase,
-            slots: tasks,
-        };
-        while let Some(boot) = boots.recv().await {
-            if let Err(error) = boot {
-                supervised.kill().await;
-                return Err(error);
+            launcher,
+            size,
+            at_once,
+            current,
+            retiring: JoinSet::new(),
+        })
+    }
+
+    /// Boots a new generation beside the one that works. When all of it is up it takes over, and the old workers end after
+    /// what they have at hand, for which they get `grace`. No call is refused or waits for this.
+    ///
+    /// # Errors
+    ///
+    /// The first worker that does not come up ends the reload; the old generation goes on as if nothing had happened.
+    pub async fn reload(&mut self, grace: Duration) -> Result<(), BootError> {
+        let mut next =
+            Generation::boot(&self.pool, &self.launcher, self.size, self.at_once).await?;
+        next.let_in().await;
+        let old = std::mem::replace(&mut self.current, next);
+        while self.retiring.try_join_next().is_some() {}
+        self.retiring.spawn(async move {
+            let killed = old.stop(Instant::now() + grace).await;
+            if killed > 0 {
+                tracing::warn!(target: "server", killed, "workers of the old generation took too long and were killed");
             }
-        }
-        Ok(supervised)
+        });
+        Ok(())
     }
 
     /// Refuses waiting calls, lets each worker finish what it has, and ends all. What still runs after `grace` is killed;
@@ -125,20 +146,79 @@ impl Supervised {
     pub async fn stop(mut self, grace: Duration) -> usize {
         let deadline = Instant::now() + grace;
         self.pool.close().await;
+        let killed = self.current.stop(deadline).await;
+        let retired = async { while self.retiring.join_next().await.is_some() {} };
+        _ = tokio::time::timeout_at(deadline, retired).await; // what is left is killed as it is dropped
+        killed
+    }
+}
+
+impl Generation {
+    /// Boots `size` workers, which then wait to be let in.
+    async fn boot(
+        pool: &Pool,
+        launcher: &Arc<dyn Launcher>,
+        size: usize,
+        at_once: usize,
+    ) -> Result<Self, BootError> {
+        let slots = pool.add_slots(size).await;
+        let (phase, phases) = watch::channel(Phase::Held);
+        let (told, progress) = mpsc::channel(size.max(1));
+        let boot_permits = Arc::new(Semaphore::new(at_once.max(1)));
+        let mut keepers = JoinSet::new();
+        for slot in slots.iter().copied() {
+            let keeper = Keeper {
+                slot,
+                pool: pool.clone(),
+                launcher: launcher.clone(),
+                boot_permits: boot_permits.clone(),
+                phases: phases.clone(),
+            };
+            keepers.spawn(keeper.keep(told.clone()));
+        }
+        drop(told);
+        let mut generation = Self {
+            pool: pool.clone(),
+            phase,
+            slots,
+            keepers,
+            progress,
+        };
+        for _ in 0..size {
+            if let Some(Err(error)) = generation.progress.recv().await {
+                generation.end().await;
+                return Err(error);
+            }
+        }
+        Ok(generation)
+    }
+
+    /// Lets the workers take calls, and returns when all that still live do.
+    async fn let_in(&mut self) {
+        self.phase.send_replace(Phase::Kept);
+        for _ in 0..self.slots.len() {
+            _ = self.progress.recv().await; // closed when one has died meanwhile
+        }
+    }
+
+    /// Lets each worker finish what it has and ends all. Returns how many had to be killed.
+    async fn stop(mut self, deadline: Instant) -> usize {
         self.phase.send_replace(Phase::Stopped);
-        while let Ok(Some(_)) = tokio::time::timeout_at(deadline, self.slots.join_next()).await {}
-        let killed = self.slots.len();
-        self.kill().await;
+        while let Ok(Some(_)) = tokio::time::timeout_at(deadline, self.keepers.join_next()).await {}
+        let killed = self.keepers.len();
+        self.end().await;
         killed
     }
 
-    async fn kill(&mut self) {
+    /// Kills what is left and gives the slots back.
+    async fn end(mut self) {
         self.phase.send_replace(Phase::Killed);
-        let all = async { while self.slots.join_next().await.is_some() {} };
+        let all = async { while self.keepers.join_next().await.is_some() {} };
         if tokio::time::timeout(AFTER_KILL, all).await.is_err() {
             tracing::error!(target: "server", pool = self.pool.name(), "workers do not end although they were killed");
-            self.slots.shutdown().await;
+            self.keepers.shutdown().await;
         }
+        self.pool.remove_slots(self.slots).await;
     }
 }
 
@@ -152,26 +232,27 @@ struct Keeper {
 }
 
 impl Keeper {
-    async fn keep(mut self, first_boot: mpsc::Sender<Result<(), BootError>>) {
-        let mut first_boot = Some(first_boot);
+    async fn keep(mut self, told: mpsc::Sender<Progress>) {
+        let mut first = Some(told);
         let mut backoff = Backoff::default();
-        while *self.phases.borrow() == Phase::Kept {
+        while *self.phases.borrow() <= Phase::Kept {
             match self.boot().await {
                 Ok(launched) => {
-                    if let Some(first) = first_boot.take() {
-                        _ = first.send(Ok(())).await; // nobody waits any more when another one failed
+                    if let Some(first) = &first {
+                        _ = first.send(Ok(())).await; // nobody listens any more when another one failed
+                        reached(&mut self.phases, Phase::Kept).await;
                     }
                     let up = Instant::now();
-                    self.live(launched).await;
-                    if up.elapsed() >= SETTLED {
+                    let expected = self.live(launched, first.take()).await;
+                    if expected || up.elapsed() >= SETTLED {
                         backoff = Backoff::default();
                     }
                 }
                 Err(None) => {}
                 Err(Some(error)) => {
-                    if let Some(first) = first_boot.take() {
-                        _ = first.send(Err(error)).await;
-                        return; // the start is over
+                    if let Some(first) = first {
+                        _ = first.send(Err(error)).await; // as above
+                        return; // the generation is given up
                     }
                     tracing::error!(target: "server", pool = self.pool.name(), slot = self.slot, "{}", error.report());
                     self.pool.failed(self.slot).await;
@@ -195,8 +276,8 @@ impl Keeper {
         }
     }
 
-    /// From a worker's first call to the end of its process.
-    async fn live(&self, launched: Launched) {
+    /// From a worker's first call to the end of its process. True when that end was no surprise.
+    async fn live(&self, launched: Launched, mut first: Option<mpsc::Sender<Progress>>) -> bool {
         let Launched {
             mut process,
             connect,
@@ -211,7 +292,12 @@ impl Keeper {
         let exit = loop {
             tokio::select! {
                 exit = process.wait() => break exit,
-                Some(report) = reports.recv() => expected |= self.heed(&report, &mut ladder, process.as_ref()),
+                Some(report) = reports.recv() => {
+                    if let (Report::Entered, Some(first)) = (&report, first.take()) {
+                        _ = first.send(Ok(())).await; // whoever waited may have given up
+                    }
+                    expected |= self.heed(&report, &mut ladder, process.as_ref());
+                }
                 signal = ladder.step() => process.signal(signal),
                 () = reached(&mut killed, Phase::Killed), if !told_to_die => {
                     told_to_die = true;
@@ -224,9 +310,6 @@ impl Keeper {
                     self.pool.drain(self.slot).await;
                 }
             }
-            if told_to_stop {
-                ladder.start(ladder::ASKED);
-            }
         };
         worker.order(Order::Ended(exit));
         let mut died_with = None;
@@ -234,15 +317,18 @@ impl Keeper {
             match report {
                 Report::Left => break,
                 Report::DiedWith { what, ran, retried } => died_with = Some((what, ran, retried)),
-                Report::Overdue { .. }
+                Report::Entered
+                | Report::Overdue { .. }
                 | Report::Leaving
                 | Report::Garbage { .. }
                 | Report::HungUp { .. } => {}
             }
         }
-        if !expected || died_with.is_some() {
+        let expected = expected && died_with.is_none();
+        if !expected {
             self.report_crash(exit, process.as_ref(), died_with);
         }
+        expected
     }
 
     /// Says what a transport reports and starts what has to follow. True when the worker's end is no surprise.
@@ -271,7 +357,7 @@ impl Keeper {
                 ladder.start(ladder::HUNG_UP);
                 false
             }
-            Report::DiedWith { .. } | Report::Left => false,
+            Report::Entered | Report::DiedWith { .. } | Report::Left => false,
         }
     }
 
@@ -301,6 +387,15 @@ impl Keeper {
 /// Waits for a phase. A pool that was dropped is past all of them.
 async fn reached(phases: &mut watch::Receiver<Phase>, phase: Phase) {
     _ = phases.wait_for(|now| *now >= phase).await;
+}
+
+impl std::fmt::Debug for Supervised {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Supervised")
+            .field("pool", &self.pool)
+            .field("size", &self.size)
+            .finish_non_exhaustive()
+    }
 }
 
 fn millis(duration: Duration) -> u64 {

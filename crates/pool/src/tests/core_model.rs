@@ -58,7 +58,11 @@ struct World {
 impl World {
     fn new() -> Self {
         Self {
-            core: Core::new(SLOTS, LIMIT),
+            core: {
+                let mut core = Core::new(LIMIT);
+                assert_eq!(core.add_slots(SLOTS), [0, 1, 2, 3]);
+                core
+            },
             now: Instant::now(),
             working: BTreeMap::new(),
             waiting: BTreeSet::new(),
@@ -266,4 +270,14 @@ fn the_most_recently_used_worker_is_chosen() {
 fn an_illegal_step_is_noticed() {
     let mut world = World::new();
     world.core.enter(0, 0, world.now);
+}
+
+#[test]
+fn places_are_used_again() {
+    let mut core: Core<Call, SlotId> = Core::new(LIMIT);
+    assert_eq!(core.add_slots(2), [0, 1]);
+    assert_eq!(core.add_slots(2), [2, 3]);
+    core.remove_slots(&[0, 1]);
+    assert_eq!(core.states().len(), 2);
+    assert_eq!(core.add_slots(3), [0, 1, 4]);
 }

@@ -143,14 +143,15 @@ impl Stage {
     async fn new(dialect: Dialect, codec: Codec) -> Self {
         let options = Options {
             name: "test".into(),
-            slots: 1,
             queue_limit: 10,
             queue_timeout: Duration::from_secs(1000),
             exec_ttl: Some(Duration::from_secs(10)),
+            max_jobs: std::num::NonZeroU64::new(3),
         };
         let pool = Pool::new(options, &tokio::runtime::Handle::current());
+        assert_eq!(pool.add_slots(1).await, [0]);
         pool.booting(0).await;
-        let (seat, reports) = pool.seat(0);
+        let (seat, mut reports) = pool.seat(0);
         let (ours, theirs) = UnixStream::pair().unwrap();
         let inbox = Arc::new(Inbox::default());
         let settings = Settings {
@@ -167,6 +168,7 @@ impl Stage {
             inbox.clone(),
         );
         tokio::runtime::Handle::current().spawn(relay.run());
+        assert!(matches!(reports.recv().await, Some(Report::Entered)));
         let worker = Worker {
             stream: theirs,
             read: BytesMut::new(),
@@ -540,6 +542,21 @@ async fn a_leaving_worker_gets_no_call() {
     let waiting = stage.call(TestPayload::new("/next"));
     assert_eq!(stage.pool.stats().waiting(), 1);
     drop(waiting);
+    stage.ends(Exit::Code(0)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_ends_after_its_last_call_and_not_before_its_reply() {
+    let mut stage = Stage::native().await;
+    for _ in 0..3 {
+        stage.goes_on().await;
+    }
+    assert_eq!(
+        stage.worker.frame().await.header.flags.0,
+        0x09,
+        "it is told to stop"
+    );
+    assert!(matches!(stage.reports.recv().await, Some(Report::Leaving)));
     stage.ends(Exit::Code(0)).await;
 }
 

@@ -188,6 +188,7 @@ async fn work(
                 Told::Order(Order::Ended(_)) => return seat.leave(),
             },
             Next::Stop => {
+                seat.report(Report::Leaving);
                 if obeys {
                     end.send_replace(Some(Exit::Code(0)));
                 }
@@ -206,7 +207,6 @@ async fn work(
             },
             Manner::Declines => {
                 seat.decline(call);
-                seat.report(Report::Leaving);
                 seat.close();
                 seat.next()
             }
@@ -235,19 +235,19 @@ fn answer(seat: &Seat, call: Call) -> Next<Call> {
     seat.next()
 }
 
-fn pool(slots: usize, queue_limit: usize) -> Pool {
+fn pool(queue_limit: usize) -> Pool {
     let options = Options {
         name: "test".into(),
-        slots,
         queue_limit,
         queue_timeout: Duration::from_secs(30),
         exec_ttl: None,
+        max_jobs: None,
     };
     Pool::new(options, &tokio::runtime::Handle::current())
 }
 
 async fn started(fakes: &Arc<Fakes>, slots: usize, queue_limit: usize) -> (Pool, Supervised) {
-    let pool = pool(slots, queue_limit);
+    let pool = pool(queue_limit);
     let supervised = Supervised::start_with(pool.clone(), fakes.clone(), slots, 4)
         .await
         .unwrap();
@@ -299,7 +299,7 @@ async fn calls_are_answered_and_workers_end_in_good_order() {
         "nobody had to be waited for"
     );
     assert_eq!(fakes.signals.lock().unwrap().as_slice(), []);
-    assert_eq!(pool.states().await, [SlotState::Empty; 3]);
+    assert_eq!(pool.states().await, [], "nothing is left");
 }
 
 #[tokio::test(start_paused = true)]
@@ -419,7 +419,7 @@ async fn a_declined_call_is_done_by_another_worker_even_if_it_cannot_be_repeated
 async fn the_first_start_fails_when_a_worker_does_not_come_up() {
     let fakes = Fakes::new(Manner::Quick);
     *fakes.boot.lock().unwrap() = Err(());
-    let error = Supervised::start_with(pool(3, 10), fakes.clone(), 3, 2)
+    let error = Supervised::start_with(pool(10), fakes.clone(), 3, 2)
         .await
         .unwrap_err();
     assert_eq!(
@@ -439,7 +439,7 @@ async fn the_first_start_fails_when_a_worker_does_not_come_up() {
 #[tokio::test(start_paused = true)]
 async fn only_so_many_workers_boot_at_once() {
     let fakes = Fakes::new(Manner::Quick);
-    let pool = pool(20, 10);
+    let pool = pool(10);
     Supervised::start_with(pool, fakes.clone(), 20, 3)
         .await
         .unwrap();
@@ -524,4 +524,86 @@ async fn a_stopping_pool_finishes_what_runs_and_refuses_the_rest() {
         body(&mut late).await,
         Err(CallError::Refused(Refused::Stopping))
     ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reload_replaces_every_worker_and_no_call_notices() {
+    let fakes = Fakes::new(Manner::Slow(seconds(1)));
+    let (pool, mut supervised) = started(&fakes, 2, 100).await;
+    let mut calls: Vec<_> = (0..20)
+        .map(|_| call(&pool, TestPayload::unrepeatable("/")))
+        .collect();
+    sleep(Duration::from_millis(1500)).await;
+    *fakes.manner.lock().unwrap() = Manner::Quick;
+    supervised.reload(seconds(60)).await.unwrap();
+    for pending in &mut calls {
+        assert_eq!(body(pending).await.unwrap(), "/");
+    }
+    sleep(seconds(5)).await;
+    assert_eq!(*fakes.booted.lock().unwrap(), 4);
+    assert_eq!(pool.states().await, [SlotState::Ready; 2]);
+    for _ in 0..3 {
+        supervised.reload(seconds(60)).await.unwrap();
+        sleep(seconds(5)).await;
+    }
+    assert_eq!(
+        pool.states().await,
+        [SlotState::Ready; 2],
+        "slots are given back"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reload_that_does_not_boot_leaves_everything_as_it_was() {
+    let fakes = Fakes::new(Manner::Quick);
+    let (pool, mut supervised) = started(&fakes, 2, 10).await;
+    *fakes.boot.lock().unwrap() = Err(());
+    let error = supervised.reload(seconds(60)).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "pool `test`: worker ended before it was ready (exit code 255)"
+    );
+    assert_eq!(pool.states().await, [SlotState::Ready; 2]);
+    assert_eq!(
+        body(&mut call(&pool, TestPayload::new("/old")))
+            .await
+            .unwrap(),
+        "/old"
+    );
+    *fakes.boot.lock().unwrap() = Ok(Duration::ZERO);
+    supervised.reload(seconds(60)).await.unwrap();
+    assert_eq!(
+        body(&mut call(&pool, TestPayload::new("/new")))
+            .await
+            .unwrap(),
+        "/new"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_of_the_old_generation_that_takes_too_long_is_killed() {
+    let fakes = Fakes::new(Manner::Slow(seconds(1000)));
+    let (pool, mut supervised) = started(&fakes, 1, 10).await;
+    let mut endless = call(&pool, TestPayload::unrepeatable("/"));
+    settle().await;
+    *fakes.manner.lock().unwrap() = Manner::Quick;
+    supervised.reload(seconds(20)).await.unwrap();
+    assert_eq!(
+        body(&mut call(&pool, TestPayload::new("/new")))
+            .await
+            .unwrap(),
+        "/new"
+    );
+    let start = Instant::now();
+    let died = body(&mut endless).await;
+    assert!(
+        matches!(
+            died,
+            Err(CallError::Worker(WorkerFault::Died(Exit::Signal(9))))
+        ),
+        "{died:?}"
+    );
+    assert_eq!(start.elapsed().as_secs(), 20);
+    // A stop in the middle of it ends both generations.
+    assert_eq!(supervised.stop(seconds(60)).await, 0);
 }
