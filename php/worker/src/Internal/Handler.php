@@ -47,10 +47,10 @@ final class Handler
             throw new BadWorker("$where takes more than one parameter.\n" . self::SHAPES);
         }
         foreach (self::names($parameters[0]->getType()) as $type) {
-            if (\is_a($type, Request::class, true)) {
+            if ($type === Request::class) {
                 return new self($function, false, $type, $file, $line);
             }
-            if (\is_a($type, ServerRequestInterface::class, true) || \is_a(ServerRequestInterface::class, $type, true)) {
+            if (self::isPsr($type)) {
                 return new self($function, true, $type, $file, $line);
             }
         }
@@ -58,6 +58,14 @@ final class Handler
         throw new BadWorker(
             "$where takes " . ($type === null ? 'a parameter without a type' : "`$type`") . ", not a request.\n" . self::SHAPES
         );
+    }
+
+    /** The interface, one that it extends, or a class of requests. The interface need not be installed to be meant. */
+    private static function isPsr(string $type): bool
+    {
+        return $type === ServerRequestInterface::class
+            || \is_a($type, ServerRequestInterface::class, true)
+            || \is_a(ServerRequestInterface::class, $type, true);
     }
 
     /** @return list<string> */

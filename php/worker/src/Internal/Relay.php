@@ -19,6 +19,8 @@ final class Relay implements Transport
     private const READ = 8192;
     /** One read of a long frame. PHP allocates this much before it knows how much there is. */
     private const READ_MORE = 256 * 1024;
+    /** Bytes of a body that are copied behind their head, so that one write is enough. A longer one costs a second write. */
+    private const COPIED = 256 * 1024;
     /** A frame's header with one option. */
     private const FRAME = 16;
     /** The same with the fixed part of a request. */
@@ -282,7 +284,13 @@ final class Relay implements Transport
     private function message(string $context, string $body, bool $more): void
     {
         $head = \pack('vV', 0x0214, \strlen($context) + \strlen($body));
-        $this->send($head . \pack('VvV', \crc32($head), $more ? Frame::MORE : 0, \strlen($context)) . $context . $body);
+        $head .= \pack('VvV', \crc32($head), $more ? Frame::MORE : 0, \strlen($context)) . $context;
+        if (\strlen($body) <= self::COPIED) {
+            $this->send($head . $body);
+        } else {
+            $this->send($head);
+            $this->send($body);
+        }
     }
 
     private function send(string $bytes): void
