@@ -36,10 +36,11 @@ final class OracleTest extends TestCase
     /** @dataProvider urlencoded */
     public function testUrlencoded(string $encoded): void
     {
-        $php = self::php(['QUERY_STRING' => strtr($encoded, ["\0" => ''])], 'application/x-www-form-urlencoded', $encoded);
+        $query = strtr($encoded, ["\0" => '']);
+        $php = self::php(['QUERY_STRING' => $query], 'application/x-www-form-urlencoded', $encoded);
         $request = self::request([
             'method' => 'POST',
-            'uri' => 'http://h/?' . strtr($encoded, ["\0" => '']),
+            'uri' => "http://h/?$query",
             'headers' => [['content-type', 'application/x-www-form-urlencoded']],
         ], $encoded);
 
@@ -52,14 +53,22 @@ final class OracleTest extends TestCase
     public static function urlencoded(): iterable
     {
         $cases = [
-            '', 'a', 'a=', '=a', '=', '&', '&&a=1&&', 'a=1', 'a=1&a=2', 'a=1=2', 'a=b+c%20d', 'a+b=1', 'a.b=1', 'a%2eb.c=1',
-            ' a=1', '%20a=1', '++a=1', 'a[]=1&a[]=2', 'a[b]=1&a[c]=2', 'a[b][c]=1&a[b][d]=2', 'a[][b]=1&a[][b]=2', 'a[][]=1&a[][]=2',
-            'a=1&a[b]=2', 'a[b]=1&a=2', 'a[]=1&a[x]=2&a[]=3', 'a[5]=x&a[]=y', 'a[-5]=x&a[]=y', 'a[01]=x&a[1]=y', '5=x&6[]=y', 'a[b=1',
-            'a[b=1&a[c=2', 'a]b=1', '[a]=1', '[]=1', 'a[b]c=1', 'a[b]c[d]=1', 'a[[b]]=1', 'a[b[c]]=1', 'a [b]=1', 'a[ b ]=1', 'a[b.c]=1',
-            'a.b[c.d]=1', 'a[b c]=1', 'a%00b=1', 'a[%00]=1', 'a=%00', "a=x\0y&b=z", "a\0b=1&c=2", 'a=%zz&b=%4', 'a=%C3%A9&%C3%A9=1', "\xff=\xfe",
-            'a;b=1;c=2', 'a=1;b=2', "a=1\r\nb", 'a[b]=1&a[b][c]=2', 'a[b][c]=1&a[b]=2', 'a[]', 'a[][]', 'a[b][', 'a[b].c=1', '.=1', ' =1', '_=1&.=2',
-            'GLOBALS[x]=1', '__Host-x=1', '..Host-x=1', 'a[' . str_repeat('x', 300) . ']=1', str_repeat('a', 5000) . '=1',
-            'a' . str_repeat('[x]', 63) . '=1&b=2', 'a' . str_repeat('[x]', 64) . '=1&b=2', 'a' . str_repeat('[x]', 70) . '=1&b=2',
+            '', 'a', 'a=', '=a', '=', '&', '&&a=1&&', 'a=1', 'a=1&a=2', 'a=1=2', 'a=b+c%20d', 'a+b=1', 'a.b=1',
+            'a%2eb.c=1',
+            ' a=1', '%20a=1', '++a=1', 'a[]=1&a[]=2', 'a[b]=1&a[c]=2', 'a[b][c]=1&a[b][d]=2', 'a[][b]=1&a[][b]=2',
+            'a[][]=1&a[][]=2',
+            'a=1&a[b]=2', 'a[b]=1&a=2', 'a[]=1&a[x]=2&a[]=3', 'a[5]=x&a[]=y', 'a[-5]=x&a[]=y', 'a[01]=x&a[1]=y',
+            '5=x&6[]=y', 'a[b=1',
+            'a[b=1&a[c=2', 'a]b=1', '[a]=1', '[]=1', 'a[b]c=1', 'a[b]c[d]=1', 'a[[b]]=1', 'a[b[c]]=1', 'a [b]=1',
+            'a[ b ]=1', 'a[b.c]=1',
+            'a.b[c.d]=1', 'a[b c]=1', 'a%00b=1', 'a[%00]=1', 'a=%00', "a=x\0y&b=z", "a\0b=1&c=2", 'a=%zz&b=%4',
+            'a=%C3%A9&%C3%A9=1', "\xff=\xfe",
+            'a;b=1;c=2', 'a=1;b=2', "a=1\r\nb", 'a[b]=1&a[b][c]=2', 'a[b][c]=1&a[b]=2', 'a[]', 'a[][]', 'a[b][',
+            'a[b].c=1', '.=1', ' =1', '_=1&.=2',
+            'GLOBALS[x]=1', '__Host-x=1', '..Host-x=1', 'a[' . str_repeat('x', 300) . ']=1',
+            str_repeat('a', 5000) . '=1',
+            'a' . str_repeat('[x]', 63) . '=1&b=2', 'a' . str_repeat('[x]', 64) . '=1&b=2',
+            'a' . str_repeat('[x]', 70) . '=1&b=2',
             implode('&', array_map(static fn (int $i) => "v$i=1", range(1, 1000))),
         ];
         foreach ($cases as $case) {
@@ -120,10 +129,14 @@ final class OracleTest extends TestCase
     public static function cookies(): iterable
     {
         $cases = [
-            '', 'a', 'a=', '=a', 'a=1', 'a=1; b=2', 'a=1;b=2', 'a=1;  b=2', "a=1;\tb=2", 'a=1; a=2', 'a=b=c', 'a=b+c', 'a=b%20c', 'a=%2B%zz',
-            'a%20b=1', 'a+b=1', 'a b=1', 'a.b=1', 'a.b=1; a_b=2', 'a_b=1; a.b=2', 'a b=1; a.b=2; a_b=3', ' a=1', 'a =1', 'a = 1 ; b = 2 ', ';;a=1;;',
-            'a[]=1; a[]=2', 'a[b]=1; a[b]=2', 'a[b]=1; a[c]=2', 'a=1; a[b]=2', 'a[b]=1; a=2', 'a[b=1; a_b=2', 'a_b=1; a[b=2', '[a]=1', 'a]=1',
-            '5=x; 6=y; 5=z', '5=x; 05=y', '__Host-a=1', '..Host-a=1', '_.Secure-a=1', '__Secure-a=1; a.b=1', "a=\xc3\xa9; \xff=1", 'a="quoted; b=2"', 'a="x"',
+            '', 'a', 'a=', '=a', 'a=1', 'a=1; b=2', 'a=1;b=2', 'a=1;  b=2', "a=1;\tb=2", 'a=1; a=2', 'a=b=c', 'a=b+c',
+            'a=b%20c', 'a=%2B%zz',
+            'a%20b=1', 'a+b=1', 'a b=1', 'a.b=1', 'a.b=1; a_b=2', 'a_b=1; a.b=2', 'a b=1; a.b=2; a_b=3', ' a=1', 'a =1',
+            'a = 1 ; b = 2 ', ';;a=1;;',
+            'a[]=1; a[]=2', 'a[b]=1; a[b]=2', 'a[b]=1; a[c]=2', 'a=1; a[b]=2', 'a[b]=1; a=2', 'a[b=1; a_b=2',
+            'a_b=1; a[b=2', '[a]=1', 'a]=1',
+            '5=x; 6=y; 5=z', '5=x; 05=y', '__Host-a=1', '..Host-a=1', '_.Secure-a=1', '__Secure-a=1; a.b=1',
+            "a=\xc3\xa9; \xff=1", 'a="quoted; b=2"', 'a="x"',
             'a,b=1,2', 'a=1, b=2', '%61=1', 'a%5Bb%5D=1', 'GLOBALS=1', str_repeat('x', 4000) . '=1',
             implode('; ', array_map(static fn (int $i) => "c$i=$i", range(1, 1001))),
             implode('; ', array_map(static fn (int $i) => "c[$i]=$i", range(1, 1001))),
@@ -151,12 +164,18 @@ final class OracleTest extends TestCase
     /** @return iterable<string, array{list<array<mixed>>}> */
     public static function multipart(): iterable
     {
-        $file = static fn (string $name, string $given = 'f.txt', string $type = 'text/plain', string $content = 'abc') =>
-            [$name, $given, $type, $content];
+        $file = static fn (
+            string $name,
+            string $given = 'f.txt',
+            string $type = 'text/plain',
+            string $content = 'abc',
+        ) => [$name, $given, $type, $content];
         $cases = [
             'nothing' => [],
             'one field' => [['a', '1']],
-            'fields with odd names' => [['a.b', '1'], [' c d', '2'], ['e[f.g][]', '3'], ['h[i', '4'], ['[j]', '5'], ['', '6'], ['a_b', '7']],
+            'fields with odd names' => [
+                ['a.b', '1'], [' c d', '2'], ['e[f.g][]', '3'], ['h[i', '4'], ['[j]', '5'], ['', '6'], ['a_b', '7'],
+            ],
             'a field twice' => [['a', '1'], ['a', '2']],
             'values with everything' => [['a', "\0 %41+&=\r\n\xff"], ['b', '']],
             'names with everything' => [['a%20b', '1'], ['a+b', '2'], ['a&b=c', '3'], ["\xc3\xa9", '4'], ['a;b', '5']],
@@ -175,23 +194,37 @@ final class OracleTest extends TestCase
             'a file twice' => [$file('a', '1.txt'), $file('a', '2.txt')],
             'a file and a list' => [$file('a', '1.txt'), $file('a[]', '2.txt')],
             'a list and a file' => [$file('a[]', '1.txt'), $file('a', '2.txt')],
-            'file names of attributes' => [$file('name'), $file('a[name]'), $file('a[tmp_name]'), $file('error[error]')],
+            'file names of attributes' => [$file('name'), $file('a[name]'), $file('b[tmp_name]'), $file('c[d]')],
             'dots and spaces' => [$file('a.b'), $file('c d'), $file(' e'), $file('f.g[h.i]'), $file('j[ k ]')],
             'brackets never closed' => [$file('a[b'), $file('c')],
             'brackets never opened' => [$file('a]b'), $file('c]'), $file('d')],
             'brackets nested' => [$file('a[[b]]'), $file('c[d[e]]'), $file('f')],
-            'fields between files that are dropped' => [['a', '1'], $file('b'), ['c', '2'], $file('d[e'), ['f', '3'], $file('g'), ['h', '4']],
-            'fields and files of one name, again' => [$file('a'), ['a', '1'], $file('b[c]'), ['b', '2'], ['b[c]', '3']],
-            'white space in brackets' => [$file("a[ \t b ]"), $file('c[d][  e]'), $file('f[ ]'), $file('g[ ]'), ['a[ b ]', '1']],
+            'fields between files that are dropped' => [
+                ['a', '1'], $file('b'), ['c', '2'], $file('d[e'), ['f', '3'], $file('g'), ['h', '4'],
+            ],
+            'a file, then a field of its name' => [$file('a'), ['a', '1'], $file('b[c]'), ['b', '2'], ['b[c]', '3']],
+            'white space in brackets' => [
+                $file("a[ \t b ]"), $file('c[d][  e]'), $file('f[ ]'), $file('g[ ]'), ['a[ b ]', '1'],
+            ],
             'text behind brackets' => [$file('a[b]c'), $file('d[e]f[g]'), $file('h')],
             'name begins with a bracket' => [$file('[a]'), $file('[]'), $file('b')],
             'no name at all' => [$file(''), $file('a')],
             'names with everything, files' => [$file('a%20b'), $file('a+b[c&d=e]'), $file("\xc3\xa9"), $file("\xff")],
             'number as a name' => [$file('5'), $file('6[7]')],
-            'folders in the file name' => [$file('a', 'x/y/z.txt'), $file('b', 'C:\\x\\y.txt'), $file('c', '/'), $file('d', 'x\\y/z'), $file('e', '../..')],
-            'file names with everything' => [$file('a', "\xc3\xa9.txt"), $file('b', "\xff"), $file('c', ' x '), $file('d', 'a&b=c%20')],
-            'types' => [$file('a', type: 'text/plain; charset=utf-8'), $file('b', type: ''), $file('c', type: 'nonsense'), $file('d', type: 'a ; b')],
-            'too large for the form' => [['MAX_FILE_SIZE', '2'], $file('a'), $file('b', content: 'xy'), $file('c', content: '')],
+            'folders in the file name' => [
+                $file('a', 'x/y/z.txt'), $file('b', 'C:\\x\\y.txt'), $file('c', '/'), $file('d', 'x\\y/z'),
+                $file('e', '../..'),
+            ],
+            'file names with everything' => [
+                $file('a', "\xc3\xa9.txt"), $file('b', "\xff"), $file('c', ' x '), $file('d', 'a&b=c%20'),
+            ],
+            'types' => [
+                $file('a', type: 'text/plain; charset=utf-8'), $file('b', type: ''), $file('c', type: 'nonsense'),
+                $file('d', type: 'a ; b'),
+            ],
+            'too large for the form' => [
+                ['MAX_FILE_SIZE', '2'], $file('a'), $file('b', content: 'xy'), $file('c', content: ''),
+            ],
             'limit behind the file' => [$file('a'), ['MAX_FILE_SIZE', '2'], $file('b')],
             'limit in small letters' => [['max_file_size', '2'], $file('a')],
             'limit in brackets' => [['MAX_FILE_SIZE[]', '2'], $file('a')],
@@ -203,7 +236,8 @@ final class OracleTest extends TestCase
             'limit and no file' => [['MAX_FILE_SIZE', '2'], $file('a', '', '', '')],
             'fields and files of one name' => [['a', '1'], $file('a'), ['a[b]', '2'], $file('a[b]')],
             'deep files' => [
-                $file('a' . str_repeat('[x]', 62)), $file('b' . str_repeat('[x]', 63)), $file('c' . str_repeat('[x]', 64)), $file('d'),
+                $file('a' . str_repeat('[x]', 62)), $file('b' . str_repeat('[x]', 63)),
+                $file('c' . str_repeat('[x]', 64)), $file('d'),
             ],
             'many files' => array_map(static fn (int $i) => $file("f[$i]", "$i.txt"), range(1, 60)),
         ];
@@ -219,13 +253,18 @@ final class OracleTest extends TestCase
     private static function php(array $environment, ?string $type = null, string $body = ''): array
     {
         $environment += [
-            'GATEWAY_INTERFACE' => 'CGI/1.1', 'REDIRECT_STATUS' => '200', 'SCRIPT_FILENAME' => __DIR__ . '/fixtures/dump.php',
-            'REQUEST_METHOD' => $type === null ? 'GET' : 'POST', 'QUERY_STRING' => '', 'PATH' => (string) getenv('PATH'),
+            'GATEWAY_INTERFACE' => 'CGI/1.1', 'REDIRECT_STATUS' => '200',
+            'SCRIPT_FILENAME' => __DIR__ . '/fixtures/dump.php',
+            'REQUEST_METHOD' => $type === null ? 'GET' : 'POST', 'QUERY_STRING' => '',
+            'PATH' => (string) getenv('PATH'),
         ];
         if ($type !== null) {
             $environment += ['CONTENT_TYPE' => $type, 'CONTENT_LENGTH' => (string) strlen($body)];
         }
-        $command = ['php-cgi', '-d', 'max_file_uploads=100', '-d', 'display_errors=0', '-d', 'log_errors=0', '-d', 'opcache.enable=0'];
+        $command = ['php-cgi'];
+        foreach (['max_file_uploads=100', 'display_errors=0', 'log_errors=0', 'opcache.enable=0'] as $setting) {
+            array_push($command, '-d', $setting);
+        }
         $process = proc_open($command, [['pipe', 'r'], ['pipe', 'w'], ['pipe', 'w']], $pipes, null, $environment);
         fwrite($pipes[0], $body);
         fclose($pipes[0]);
@@ -267,8 +306,14 @@ final class OracleTest extends TestCase
     {
         return Codec::form(array_map(fn (array $part) => count($part) === 2
             ? ['name' => $part[0], 'value' => $part[1]]
-            : ['kind' => 1, 'name' => $part[0], 'value' => $part[1], 'type' => $part[2], 'path' => $this->file($part[3]),
-                'size' => strlen($part[3])], $parts));
+            : [
+                'kind' => 1,
+                'name' => $part[0],
+                'value' => $part[1],
+                'type' => $part[2],
+                'path' => $this->file($part[3]),
+                'size' => strlen($part[3]),
+            ], $parts));
     }
 
     private function file(string $content): string
@@ -292,7 +337,9 @@ final class OracleTest extends TestCase
             if (is_string($file['tmp_name'])) {
                 $file['tmp_name'] = $content($file['tmp_name']);
             } else {
-                array_walk_recursive($file['tmp_name'], static fn (string &$path) => $path = $content($path));
+                array_walk_recursive($file['tmp_name'], static function (string &$path) use ($content): void {
+                    $path = $content($path);
+                });
             }
         }
 

@@ -51,7 +51,8 @@ final class ProcessTest extends TestCase
         $worker->send("GET / HTTP/1.1\r\n\r\n");
 
         self::assertSame(1, $worker->wait());
-        self::assertStringContainsString('pronghorn: crc: these bytes are no Goridge frame: "GET / HTTP', $worker->output());
+        self::assertStringContainsString('pronghorn: crc: these bytes are no Goridge', $worker->output());
+        self::assertStringContainsString('"GET / HTTP', $worker->output());
     }
 
     /**
@@ -78,7 +79,8 @@ final class ProcessTest extends TestCase
         yield 'what was returned' => ['/returned-exit', [['reply', 418, $leaving, 'and echoed']]];
         yield 'what was streamed' => ['/stream-exit', [['reply', 200, 0, 'a'], ['chunk', 0, $leaving, '']]];
         yield 'nothing' => ['/silent-exit', [['error', 0, $leaving, '']], 3];
-        yield 'an echo that comes later' => ['/shutdown-echo-exit', [['error', 0, $leaving, '']], 0, 'too late for the client'];
+        $late = 'too late for the client';
+        yield 'an echo that comes later' => ['/shutdown-echo-exit', [['error', 0, $leaving, '']], 0, $late];
         yield 'deferred work' => ['/defer-exit', [['reply', 200, Native::BUSY, 'before']], 4];
     }
 
@@ -151,12 +153,12 @@ final class ProcessTest extends TestCase
         $worker = Process::started(self::WORKER);
         $worker->request(['uri' => 'http://h/signal']);
         self::assertSame('on', $worker->reply()[0]->body);
-        for ($deadline = microtime(true) + 10; !str_contains($worker->output(), 'signal seen'); usleep(1000)) {
+        // One that comes just before the wait begins is seen with the next one.
+        for ($tries = 0; $tries < 100 && !$worker->hasEnded(100_000); $tries++) {
             posix_kill($worker->pid(), SIGUSR1);
-            self::assertLessThan($deadline, microtime(true));
         }
-        $worker->request(['uri' => 'http://h/']);
-        self::assertSame('nothing special', $worker->reply()[0]->body);
+        self::assertSame(7, $worker->wait());
+        self::assertSame('', $worker->output(), 'it waited, so there was no call to answer');
     }
 
     public function testChildrenDoNotTakeThemselvesForWorkers(): void
@@ -196,10 +198,11 @@ final class ProcessTest extends TestCase
         $file = tmpfile();
         ftruncate($file, 64 * 1024 * 1024);
         $worker = Process::started(self::WORKER);
-        $worker->request(['uri' => 'http://h/file-body', 'flags' => Native::BODY_FILE], stream_get_meta_data($file)['uri']);
+        $path = stream_get_meta_data($file)['uri'];
+        $worker->request(['uri' => 'http://h/file-body', 'flags' => Native::BODY_FILE], $path);
         $error = $worker->reply()[0];
         self::assertSame(['error', 0], [$error->kind, $error->flags]);
-        self::assertStringContainsString('read it from stream()', $error->error['message']);
+        self::assertStringContainsString('Read it from stream()', $error->error['message']);
         $worker->request(['uri' => 'http://h/']);
         self::assertSame('nothing special', $worker->reply()[0]->body);
     }
@@ -252,8 +255,9 @@ final class ProcessTest extends TestCase
             [],
             'composer require nyholm/psr7',
         ];
-        yield 'no socket' => ['Pronghorn\serve(fn (Pronghorn\Request $r) => "x");', ['PRONGHORN_FD' => '9'], 'PRONGHORN_FD=9'];
-        yield 'no number' => ['Pronghorn\serve(fn (Pronghorn\Request $r) => "x");', ['PRONGHORN_FD' => 'x'], 'PRONGHORN_FD=x'];
-        yield 'no socket but a file' => ['Pronghorn\serve(fn (Pronghorn\Request $r) => "x");', ['PRONGHORN_FD' => '1'], 'PRONGHORN_FD=1'];
+        $good = 'Pronghorn\serve(fn (Pronghorn\Request $r) => "x");';
+        yield 'no socket' => [$good, ['PRONGHORN_FD' => '9'], 'PRONGHORN_FD=9'];
+        yield 'no number' => [$good, ['PRONGHORN_FD' => 'x'], 'PRONGHORN_FD=x'];
+        yield 'no socket but a file' => [$good, ['PRONGHORN_FD' => '1'], 'PRONGHORN_FD=1'];
     }
 }

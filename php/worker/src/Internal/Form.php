@@ -27,7 +27,9 @@ final class Form
 
     public static function isUrlencoded(string $contentType): bool
     {
-        return \strtolower(\substr($contentType, 0, \strcspn($contentType, ';, '))) === 'application/x-www-form-urlencoded';
+        $type = \substr($contentType, 0, \strcspn($contentType, ';, '));
+
+        return \strtolower($type) === 'application/x-www-form-urlencoded';
     }
 
     public static function decode(string $bytes): self
@@ -86,7 +88,9 @@ final class Form
         return $uploads;
     }
 
-    /** PHP never repairs a file's name: brackets must be closed, and a closed one may only be followed by an open one. */
+    /**
+     * PHP never repairs a file's name: brackets must be closed, and a closed one may only be followed by an open one.
+     */
     private static function isBalanced(string $name): bool
     {
         $open = 0;
@@ -150,8 +154,8 @@ final class Form
     }
 
     /**
-     * The numbers of the files, nested as their names say. PHP puts the attribute between name and first bracket, so the
-     * depth of a name counts one more: here as well.
+     * The numbers of the files, nested as their names say. PHP puts the attribute between name and first bracket, so
+     * the depth of a name counts one more: here as well.
      *
      * @return array<array-key, string|array<mixed>>
      */

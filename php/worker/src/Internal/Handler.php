@@ -31,16 +31,17 @@ final class Handler
     /** @throws BadWorker when nobody could call it */
     public static function of(callable|RequestHandlerInterface $handler): self
     {
-        $function = $handler instanceof RequestHandlerInterface ? $handler->handle(...) : \Closure::fromCallable($handler);
+        $callable = $handler instanceof RequestHandlerInterface ? [$handler, 'handle'] : $handler;
+        $function = \Closure::fromCallable($callable);
         $reflection = new \ReflectionFunction($function);
         $file = (string) $reflection->getFileName();
         $line = (int) $reflection->getStartLine();
-        $where = "The handler in $file:$line";
+        $where = 'The handler ' . ($reflection->isInternal() ? "{$reflection->getName()}()" : "in $file:$line");
         $parameters = $reflection->getParameters();
         if ($parameters === []) {
             throw new BadWorker(
-                "$where takes no parameter: this is the form with superglobals, echo and header(), which needs the pronghorn"
-                    . " extension. It is not there in this version.\n" . self::SHAPES
+                "$where takes no parameter: this is the form with superglobals, echo and header(), which needs the"
+                    . " pronghorn extension. It is not there in this version.\n" . self::SHAPES
             );
         }
         if ($reflection->getNumberOfRequiredParameters() > 1) {
@@ -55,9 +56,8 @@ final class Handler
             }
         }
         $type = $parameters[0]->getType();
-        throw new BadWorker(
-            "$where takes " . ($type === null ? 'a parameter without a type' : "`$type`") . ", not a request.\n" . self::SHAPES
-        );
+        $taken = $type === null ? 'a parameter without a type' : "`$type`";
+        throw new BadWorker("$where takes $taken, not a request.\n" . self::SHAPES);
     }
 
     /** The interface, one that it extends, or a class of requests. The interface need not be installed to be meant. */

@@ -90,7 +90,8 @@ final class Process
     {
         $messages = [];
         do {
-            $messages[] = $message = $this->read() ?? throw new \RuntimeException('the worker ended: ' . $this->output());
+            $message = $this->read() ?? throw new \RuntimeException('the worker ended: ' . $this->output());
+            $messages[] = $message;
         } while ($message->more);
 
         return $messages;
@@ -109,6 +110,15 @@ final class Process
         }
 
         return proc_close($this->process);
+    }
+
+    /** Whether it has hung up, or does so within this time. */
+    public function hasEnded(int $microseconds): bool
+    {
+        $read = [$this->socket];
+        $none = null;
+
+        return stream_select($read, $none, $none, 0, $microseconds) === 1;
     }
 
     public function pid(): int

@@ -31,8 +31,14 @@ final class UntilServed implements Transport
         return $this->inner->next();
     }
 
-    public function reply(int $call, int $status, array $headers, string $body, int $flags = 0, bool $more = false): void
-    {
+    public function reply(
+        int $call,
+        int $status,
+        array $headers,
+        string $body,
+        int $flags = 0,
+        bool $more = false,
+    ): void {
         $this->inner->reply($call, $status, $headers, $body, $flags, $more);
     }
 
