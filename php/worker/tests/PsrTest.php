@@ -154,7 +154,7 @@ final class PsrTest extends TestCase
         file_put_contents($path, 'content');
         $request = $this->request($factories, ['method' => 'POST', 'flags' => Native::FORM], Codec::form([
             ['name' => 'title', 'value' => 'x'],
-            ['kind' => 1, 'name' => 'doc[cv]', 'value' => 'cv.pdf', 'type' => 'text/x-cv', 'path' => $path, 'size' => 7],
+            ['kind' => 1, 'name' => 'doc[cv]', 'value' => 'cv.pdf', 'type' => 'text/cv', 'path' => $path, 'size' => 7],
             ['kind' => 1, 'name' => 'doc[none]', 'value' => '', 'error' => UPLOAD_ERR_NO_FILE, 'size' => 0],
         ]));
 
@@ -163,7 +163,7 @@ final class PsrTest extends TestCase
         ['cv' => $cv, 'none' => $none] = $request->getUploadedFiles()['doc'];
         self::assertInstanceOf(UploadedFileInterface::class, $cv);
         self::assertSame(
-            ['cv.pdf', 'text/x-cv', 7, UPLOAD_ERR_OK],
+            ['cv.pdf', 'text/cv', 7, UPLOAD_ERR_OK],
             [$cv->getClientFilename(), $cv->getClientMediaType(), $cv->getSize(), $cv->getError()],
         );
         self::assertSame('content', (string) $cv->getStream());
@@ -300,8 +300,7 @@ final class PsrTest extends TestCase
 
     public function testAHandlerMayAskForTheClassOfALibrary(): void
     {
-        $classes = [\GuzzleHttp\Psr7\ServerRequest::class, \Slim\Psr7\Request::class, \Nyholm\Psr7\ServerRequest::class];
-        foreach ($classes as $class) {
+        foreach (['GuzzleHttp\Psr7\ServerRequest', 'Slim\Psr7\Request', 'Nyholm\Psr7\ServerRequest'] as $class) {
             $messages = new Messages([]);
             $messages->prepare($class);
             self::assertInstanceOf($class, $messages->request($this->exchange([], '')));
