@@ -158,6 +158,38 @@ final class NativeTest extends TestCase
         }
     }
 
+    /** @dataProvider wrong */
+    public function testRefusesRequestsThatCannotBe(string $frame, string $message): void
+    {
+        [$relay, $server] = self::relay();
+        $server->send($frame);
+        $this->expectException(ProtocolError::class);
+        $this->expectExceptionMessage($message);
+        $relay->next();
+    }
+
+    /** @return iterable<string, array{string, string}> */
+    public static function wrong(): iterable
+    {
+        $frame = Codec::frame(Codec::request([]));
+        yield 'check sum' => [substr_replace($frame, 'XXXX', 6, 4), 'crc: '];
+        yield 'call 0' => [Codec::frame(Codec::request(['call' => 0])), 'leave its frame'];
+        yield 'context longer than the payload' => [substr_replace($frame, pack('V', 500), 12, 4), 'leave its frame'];
+        yield 'no context' => [substr_replace($frame, pack('V', 0), 12, 4), 'leave its frame'];
+        yield 'a reply' => [Codec::frame(Codec::envelope(Native::REPLY, 1)), '0x81'];
+        yield 'another codec' => [Frame::encode(Frame::JSON, 0, [2], '{}'), 'neither control nor native'];
+        yield 'two options' => [Frame::encode(Frame::NATIVE, 0, [8, 0], '12345678'), 'neither control nor native'];
+        yield 'half an envelope' => [Frame::encode(Frame::NATIVE, 0, [4], '12345678'), 'neither control nor native'];
+    }
+
+    public function testASocketThatDoesNotBlockIsMadeToBlock(): void
+    {
+        [$worker] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
+        stream_set_blocking($worker, false);
+        new Relay($worker);
+        self::assertTrue(stream_get_meta_data($worker)['blocked']);
+    }
+
     public function testAMessageOfAnUnknownKindIsIgnoredOnlyWhenItSaysSo(): void
     {
         [$relay, $server] = self::relay();

@@ -124,7 +124,7 @@ final class ProcessTest extends TestCase
     public static function fatal(): iterable
     {
         yield 'out of memory' => ['/memory', 'Allowed memory size of'];
-        yield 'out of memory, to the last byte' => ['/memory-in-small-pieces', 'Allowed memory size of'];
+        yield 'out of memory, to the last page' => ['/memory-to-the-last-page', 'Allowed memory size of'];
         yield 'out of memory in a stream' => ['/memory-in-a-stream', 'Allowed memory size of'];
         yield 'a class declared twice' => ['/fatal', 'Cannot redeclare twice()'];
     }

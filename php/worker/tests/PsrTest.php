@@ -121,7 +121,9 @@ final class PsrTest extends TestCase
         foreach ($odd as $uri => [$host, $path, $query]) {
             $got = $this->request($factories, ['uri' => $uri])->getUri();
             self::assertSame($host, $got->getHost(), $uri);
-            self::assertSame(str_replace('%25', '%', $path), str_replace('%25', '%', $got->getPath()), $uri);
+            // Some encode the percent sign anew, some make one slash of two.
+            $normal = static fn (string $path) => '/' . ltrim(str_replace('%25', '%', $path), '/');
+            self::assertSame($normal($path), $normal($got->getPath()), $uri);
             self::assertSame($query, $got->getQuery(), $uri);
         }
     }
@@ -231,6 +233,10 @@ final class PsrTest extends TestCase
         self::assertSame(['20000000'], $received[0]->header('content-length'));
         self::assertSame([true, true, false], array_column($received, 'more'));
         self::assertSame([65536, 70_000 - 65536, 0], array_map('strlen', array_column($received, 'body')));
+
+        $said = $response()->withBody($body)->withHeader('content-length', '5');
+        $received = $this->serve(fn (ServerRequestInterface $r) => $said, $factories);
+        self::assertSame(['5'], $received[0]->header('content-length'), 'what the application says stays');
     }
 
     /** @dataProvider libraries */
@@ -325,6 +331,18 @@ final class PsrTest extends TestCase
             \Slim\Psr7\Request::class,
             $slim,
         ];
+        foreach (['laminas' => 'Laminas\Diactoros', 'httpsoft' => 'HttpSoft\Message'] as $name => $namespace) {
+            // Not every machine has these.
+            if (class_exists("$namespace\\ServerRequestFactory")) {
+                yield $name => [
+                    array_map(static fn (string $kind) => new ("$namespace\\{$kind}Factory")(), [
+                        'ServerRequest', 'Stream', 'UploadedFile',
+                    ]),
+                    "$namespace\\ServerRequest",
+                    static fn () => (new ("$namespace\\ResponseFactory")())->createResponse(),
+                ];
+            }
+        }
         yield 'slim through its factories' => [
             [new class extends ServerRequestFactory {
             }, new StreamFactory(), new UploadedFileFactory()],

@@ -186,7 +186,7 @@ final class Relay implements Transport
         } elseif ($kind === Native::PING) {
             $this->message(Native::PONG, $call);
         } elseif ($kind !== Native::CANCEL && !($flags & Native::IGNORABLE)) {
-            throw new ProtocolError(\sprintf('a message of kind 0x%02x, which a worker does not get', $kind));
+            throw new ProtocolError(\sprintf('a message of kind 0x%02x that makes no sense here', $kind));
         }
     }
 

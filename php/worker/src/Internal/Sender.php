@@ -117,7 +117,7 @@ final class Sender
             self::head($exchange, '');
         }
         for ($iterator->rewind(); $iterator->valid(); $iterator->next()) {
-            if (self::isGone($exchange)) {
+            if ($exchange->isGone()) {
                 Pieces::abandon($iterator, new ClientGone('The client left before the reply was complete.'));
                 break;
             }
