@@ -10,7 +10,8 @@ use Psr\Http\Message\ResponseInterface;
 use Psr\Http\Message\ServerRequestInterface;
 
 /**
- * The call under way: one request on its way through this worker. PSR-7 requests carry it as the attribute `Call::class`.
+ * The call under way: one request on its way through this worker. PSR-7 requests carry it as the attribute
+ * `Call::class`.
  */
 final class Call
 {
@@ -90,8 +91,8 @@ final class Call
     }
 
     /**
-     * Runs the function when the reply was sent. The client waits no longer, this worker is not free until it returns. What
-     * it throws goes to the log.
+     * Runs the function when the reply was sent. The client waits no longer, this worker is not free until it returns.
+     * What it throws goes to the log.
      *
      * @param callable(): mixed $work
      */

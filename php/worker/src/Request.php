@@ -172,7 +172,8 @@ final class Request
     /** @internal whether form() and files() have something to look at */
     public function isForm(): bool
     {
-        return ($this->fixed['f'] & Native::FORM) !== 0 || Form::isUrlencoded($this->header('content-type') ?? '');
+        return ($this->fixed['f'] & Native::FORM) !== 0
+            || (isset($this->headers['content-type']) && Form::isUrlencoded($this->headers['content-type'][0]));
     }
 
     /** @internal the path of the file that holds the body, or null when it is in memory */
@@ -184,19 +185,14 @@ final class Request
     /** @return string|array<mixed> */
     public function __get(string $name): string|array
     {
-        $fixed = $this->fixed;
-
-        return match ($name) {
-            'method' => $this->method = $this->text(0, $fixed['m']),
-            'remoteAddress' => $this->remoteAddress = $this->text($fixed['m'], $fixed['i']),
-            'uri' => $this->uri = $this->text($fixed['m'] + $fixed['i'], $fixed['u']),
-            'path' => $this->path = \substr($this->uri, $fixed['p'], $fixed['q']),
-            'queryString' => $this->queryString = \substr($this->uri, $fixed['p'] + $fixed['q'] + 1),
-            'protocol' => $this->protocol = self::PROTOCOLS[$fixed['v']] ?? 'HTTP/1.1',
+        match ($name) {
+            'headers', 'attributes' => $this->readFields(),
             'cookies' => $this->cookies = Cookies::parse(\implode('; ', $this->headers['cookie'] ?? [])),
-            'headers', 'attributes' => $this->tables()[$name],
+            'method', 'uri', 'path', 'queryString', 'protocol', 'remoteAddress' => $this->readLine(),
             default => throw new \Error('Undefined property: ' . self::class . "::\$$name"),
         };
+
+        return $this->$name;
     }
 
     /** Without it, `$request->cookies['id'] ?? null` would be null for ever. */
@@ -221,45 +217,47 @@ final class Request
         return \substr($this->frame, self::FRAME + $this->fixed['o']);
     }
 
-    /** A piece of the strings behind the tables. */
-    private function text(int $start, int $length): string
+    /** All six strings at once: each is cheaper than the way here. */
+    private function readLine(): void
     {
-        $tables = self::FRAME + Native::REQUEST_HEAD + 8 * ($this->fixed['h'] + $this->fixed['b']);
-
-        return \substr($this->frame, $tables + $start, $length);
+        ['h' => $headers, 'b' => $attributes, 'm' => $method, 'i' => $address] = $this->fixed;
+        ['p' => $start, 'q' => $length] = $this->fixed;
+        $at = self::FRAME + Native::REQUEST_HEAD + 8 * ($headers + $attributes);
+        $this->method = \substr($this->frame, $at, $method);
+        $this->remoteAddress = \substr($this->frame, $at + $method, $address);
+        $this->uri = $uri = \substr($this->frame, $at + $method + $address, $this->fixed['u']);
+        $this->path = \substr($uri, $start, $length);
+        $this->queryString = \substr($uri, $start + $length + 1);
+        $this->protocol = self::PROTOCOLS[$this->fixed['v']] ?? 'HTTP/1.1';
     }
 
-    /** @return array{headers: array<string, list<string>>, attributes: array<string, string>} */
-    private function tables(): array
+    private function readFields(): void
     {
+        $frame = $this->frame;
         ['h' => $headers, 'b' => $attributes, 'm' => $method, 'i' => $address, 'u' => $uri] = $this->fixed;
+        $count = 2 * ($headers + $attributes);
         $at = self::FRAME + Native::REQUEST_HEAD;
-        $lengths = $headers + $attributes === 0
-            ? []
-            : \unpack('V' . 2 * ($headers + $attributes), $this->frame, $at);
-        $at += 8 * ($headers + $attributes) + $method + $address + $uri;
+        $lengths = $count === 0 ? [] : \unpack("V$count", $frame, $at);
+        $at += 4 * $count + $method + $address + $uri;
         if ($at + \array_sum($lengths) !== self::FRAME + $this->fixed['o']) {
             throw new ProtocolError('a request whose strings do not end where its body begins');
         }
-
         $host = $this->host();
         $named = $host === '' ? [] : ['host' => [$host]];
         for ($field = 1; $field <= 2 * $headers; $field += 2) {
-            $name = \substr($this->frame, $at, $lengths[$field]);
-            $named[$name][] = \substr($this->frame, $at += $lengths[$field], $lengths[$field + 1]);
-            $at += $lengths[$field + 1];
+            $value = $at + $lengths[$field];
+            $named[\substr($frame, $at, $lengths[$field])][] = \substr($frame, $value, $lengths[$field + 1]);
+            $at = $value + $lengths[$field + 1];
         }
         $this->headers = $named;
 
         $named = [];
-        for (; $field <= 2 * ($headers + $attributes); $field += 2) {
-            $name = \substr($this->frame, $at, $lengths[$field]);
-            $named[$name] = \substr($this->frame, $at += $lengths[$field], $lengths[$field + 1]);
-            $at += $lengths[$field + 1];
+        for (; $field <= $count; $field += 2) {
+            $value = $at + $lengths[$field];
+            $named[\substr($frame, $at, $lengths[$field])] = \substr($frame, $value, $lengths[$field + 1]);
+            $at = $value + $lengths[$field + 1];
         }
         $this->attributes = $named;
-
-        return ['headers' => $this->headers, 'attributes' => $named];
     }
 
     /** What the client sent as `Host`: the server puts it into the URI and not among the headers. */

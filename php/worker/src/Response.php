@@ -11,9 +11,12 @@ use Pronghorn\Internal\ServedFile;
 /** A reply of a plain handler. */
 final class Response
 {
+    private const JSON = \JSON_THROW_ON_ERROR | \JSON_UNESCAPED_SLASHES | \JSON_UNESCAPED_UNICODE
+        | \JSON_PRESERVE_ZERO_FRACTION;
+
     /**
-     * @param string|iterable<string>|\Stringable $body an iterable is streamed: each element is sent at once, the first one
-     *     together with the head
+     * @param string|iterable<string>|\Stringable $body an iterable is streamed: each element is sent at once, the first
+     *     one together with the head
      * @param int $status 200 to 599
      * @param array<array-key, string|int|list<string|int>> $headers by name, one value or several
      * @throws Exception when the status is out of its range
@@ -34,14 +37,14 @@ final class Response
      */
     public static function json(mixed $value, int $status = 200, array $headers = []): self
     {
-        $flags = \JSON_THROW_ON_ERROR | \JSON_UNESCAPED_SLASHES | \JSON_UNESCAPED_UNICODE | \JSON_PRESERVE_ZERO_FRACTION;
+        $json = \json_encode($value, self::JSON);
 
-        return new self(\json_encode($value, $flags), $status, $headers + ['Content-Type' => 'application/json']);
+        return new self($json, $status, $headers + ['Content-Type' => 'application/json']);
     }
 
     /**
-     * A file that the server sends, while this worker is free for the next call. The server must be allowed to read it, and
-     * names its type by its extension when there is no `Content-Type`.
+     * A file that the server sends, while this worker is free for the next call. The server must be allowed to read it,
+     * and names its type by its extension when there is no `Content-Type`.
      *
      * @param array<array-key, string|int|list<string|int>> $headers
      * @throws Exception when there is no such file
@@ -66,10 +69,11 @@ final class Response
     }
 
     /**
-     * Server-Sent Events. The head goes out at once; the worker is busy until the last event or until the client leaves.
+     * Server-Sent Events. The head goes out at once; the worker is busy until the last event or until the client
+     * leaves.
      *
-     * @param iterable<string|array{data?: string, event?: string, id?: string, retry?: int, comment?: string}> $events a
-     *     string is data; `retry` is in milliseconds; a comment keeps the connection alive
+     * @param iterable<string|array{data?: string, event?: string, id?: string, retry?: int, comment?: string}> $events
+     *     a string is data; `retry` is in milliseconds; a comment keeps the connection alive
      * @param array<array-key, string|int|list<string|int>> $headers
      */
     public static function events(iterable $events, array $headers = []): self

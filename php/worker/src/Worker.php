@@ -32,8 +32,8 @@ final class Worker
      * Answers HTTP requests. The type of the handler's first parameter says how it wants them:
      * `Psr\Http\Message\ServerRequestInterface` or `Pronghorn\Request`.
      *
-     * It returns a string, an iterable of strings (each is sent at once), an array (sent as JSON), a {@see Response} or a
-     * PSR-7 response. What it throws becomes a 500, and the worker goes on; what it echoes goes to the log.
+     * It returns a string, an iterable of strings (each is sent at once), an array (sent as JSON), a {@see Response} or
+     * a PSR-7 response. What it throws becomes a 500, and the worker goes on; what it echoes goes to the log.
      */
     public function onRequest(callable|RequestHandlerInterface $handler): static
     {
@@ -43,8 +43,9 @@ final class Worker
     }
 
     /**
-     * For pools that fork their workers from one booted process (`spawn: fork`): runs once in that process, before its first
-     * fork, e.g. to close connections, which children must not share. No server forks yet, so nothing runs it yet.
+     * For pools that fork their workers from one booted process (`spawn: fork`): runs once in that process, before its
+     * first fork, e.g. to close connections, which children must not share. No server forks yet, so nothing runs it
+     * yet.
      *
      * @param callable(): mixed $function
      */
@@ -68,8 +69,8 @@ final class Worker
     }
 
     /**
-     * Runs when the server has stopped this worker or is gone, after the last call. Not after `exit()` or a fatal error:
-     * `register_shutdown_function` is for that.
+     * Runs when the server has stopped this worker or is gone, after the last call. Not after `exit()` or a fatal
+     * error: `register_shutdown_function` is for that.
      *
      * @param callable(): mixed $function
      */
@@ -81,8 +82,8 @@ final class Worker
     }
 
     /**
-     * PSR-17 factories to make requests, streams and uploaded files with. Without it those of an installed PSR-7 library are
-     * found: nyholm, guzzle, slim, laminas, httpsoft.
+     * PSR-17 factories to make requests, streams and uploaded files with. Without it those of an installed PSR-7
+     * library are found: nyholm, guzzle, slim, laminas, httpsoft.
      */
     public function withFactories(object ...$psr17): static
     {
@@ -92,8 +93,8 @@ final class Worker
     }
 
     /**
-     * Answers calls until the server stops this worker or is gone, then returns. Without a server, or with handlers that
-     * nobody can call, it says so on stderr and ends the process with exit code 1.
+     * Answers calls until the server stops this worker or is gone, then returns. Without a server, or with handlers
+     * that nobody can call, it says so on stderr and ends the process with exit code 1.
      */
     public function run(): void
     {
@@ -114,8 +115,8 @@ final class Worker
     }
 
     /**
-     * The next call, for an own loop instead of handlers; null when the server stops this worker or is gone. Answer it with
-     * {@see Call::reply()} or {@see Call::fail()} before the next one is asked for.
+     * The next call, for an own loop instead of handlers; null when the server stops this worker or is gone. Answer it
+     * with {@see Call::reply()} or {@see Call::fail()} before the next one is asked for.
      *
      * @throws NotAWorker when this process was not started by Pronghorn
      */

@@ -27,7 +27,8 @@ final class FrameTest extends TestCase
         self::assertSame($frame['payload_hex'], bin2hex($decoded->payload));
 
         $payload = hex2bin($frame['payload_hex']);
-        self::assertSame($frame['hex'], bin2hex(Frame::encode($frame['flags'], $frame['stream'], $frame['options'], $payload)));
+        $encoded = Frame::encode($frame['flags'], $frame['stream'], $frame['options'], $payload);
+        self::assertSame($frame['hex'], bin2hex($encoded));
     }
 
     /** @return iterable<string, array{array<string, mixed>}> */

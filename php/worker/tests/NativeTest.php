@@ -46,7 +46,7 @@ final class NativeTest extends TestCase
             self::assertSame(hex2bin($vector['body_hex']), $request->bodyFile());
         } elseif ($fields['flags'] & Native::FORM) {
             self::assertSame('', $request->body());
-            self::assertCount(count(array_filter($fields['form'], static fn (array $e) => $e['kind'] === 0)), $request->form());
+            self::assertCount(array_count_values(array_column($fields['form'], 'kind'))[0] ?? 0, $request->form());
         } else {
             self::assertSame(hex2bin($vector['body_hex']), $request->body());
         }
@@ -158,14 +158,46 @@ final class NativeTest extends TestCase
         }
     }
 
+    /** @dataProvider wrong */
+    public function testRefusesRequestsThatCannotBe(string $frame, string $message): void
+    {
+        [$relay, $server] = self::relay();
+        $server->send($frame);
+        $this->expectException(ProtocolError::class);
+        $this->expectExceptionMessage($message);
+        $relay->next();
+    }
+
+    /** @return iterable<string, array{string, string}> */
+    public static function wrong(): iterable
+    {
+        $frame = Codec::frame(Codec::request([]));
+        yield 'check sum' => [substr_replace($frame, 'XXXX', 6, 4), 'crc: '];
+        yield 'call 0' => [Codec::frame(Codec::request(['call' => 0])), 'leave its frame'];
+        yield 'context longer than the payload' => [substr_replace($frame, pack('V', 500), 12, 4), 'leave its frame'];
+        yield 'no context' => [substr_replace($frame, pack('V', 0), 12, 4), 'leave its frame'];
+        yield 'a reply' => [Codec::frame(Codec::envelope(Native::REPLY, 1)), '0x81'];
+        yield 'another codec' => [Frame::encode(Frame::JSON, 0, [2], '{}'), 'neither control nor native'];
+        yield 'two options' => [Frame::encode(Frame::NATIVE, 0, [8, 0], '12345678'), 'neither control nor native'];
+        yield 'half an envelope' => [Frame::encode(Frame::NATIVE, 0, [4], '12345678'), 'neither control nor native'];
+    }
+
+    public function testASocketThatDoesNotBlockIsMadeToBlock(): void
+    {
+        [$worker] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
+        stream_set_blocking($worker, false);
+        new Relay($worker);
+        self::assertTrue(stream_get_meta_data($worker)['blocked']);
+    }
+
     public function testAMessageOfAnUnknownKindIsIgnoredOnlyWhenItSaysSo(): void
     {
         [$relay, $server] = self::relay();
-        $server->send(Codec::frame(Native::envelope(0x40, 1, Native::IGNORABLE)));
+        $server->send(Codec::frame(Codec::envelope(0x40, 1, Native::IGNORABLE)));
         $server->request(['call' => 7]);
         self::assertSame(7, $relay->next()->id);
 
-        $server->send(Codec::frame(Native::envelope(0x40, 1)));
+        $server->send(Codec::frame(Codec::envelope(0x40, 1)));
         $this->expectException(ProtocolError::class);
         $this->expectExceptionMessage('0x40');
         $relay->next();
@@ -174,14 +206,15 @@ final class NativeTest extends TestCase
     public function testTakesFramesInWhateverPiecesTheyCome(): void
     {
         $body = random_bytes(20000);
-        $bytes = Codec::frame(Codec::request(['call' => 1, 'method' => 'POST']), $body) . Codec::frame(Codec::request(['call' => 2]));
+        $bytes = Codec::frame(Codec::request(['call' => 1, 'method' => 'POST']), $body);
+        $bytes .= Codec::frame(Codec::request(['call' => 2]));
         [$relay, $server] = self::relay();
         $server->send($bytes);
         self::assertSame($body, $relay->next()->request->body());
         self::assertSame(2, $relay->next()->id);
 
         foreach ([1, 11, 12, 13, 59, 60, 61, 8191, 8192, 8193] as $cut) {
-            [$relay, $server, $pair] = self::relay();
+            [$relay, $server] = self::relay();
             $server->send(substr($bytes, 0, $cut));
             // The rest arrives when the worker has read what is there.
             $relay->cancelled(9);
@@ -196,7 +229,7 @@ final class NativeTest extends TestCase
     {
         [$worker, $server] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
 
-        return [new Relay($worker), new SocketServer($server), $worker];
+        return [new Relay($worker), new SocketServer($server)];
     }
 
     /** @param array<string, mixed> $fields */

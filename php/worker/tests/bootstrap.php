@@ -12,8 +12,9 @@ if (is_file(__DIR__ . '/../vendor/autoload.php')) {
 require __DIR__ . '/../autoload.php';
 
 spl_autoload_register(static function (string $class): void {
-    if (str_starts_with($class, 'Pronghorn\\Tests\\')) {
-        require __DIR__ . '/' . strtr(substr($class, 16), '\\', '/') . '.php';
+    $file = __DIR__ . '/' . strtr(substr($class, 16), '\\', '/') . '.php';
+    if (str_starts_with($class, 'Pronghorn\\Tests\\') && is_file($file)) {
+        require $file;
     }
 });
 

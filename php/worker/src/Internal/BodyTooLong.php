@@ -6,7 +6,9 @@ namespace Pronghorn\Internal;
 
 use Pronghorn\Exception;
 
-/** A body that would not fit into the memory that is left: an exception in one call instead of the end of the worker. */
+/**
+ * A body that would not fit into the memory that is left: an exception in one call instead of the end of the worker.
+ */
 final class BodyTooLong extends \RuntimeException implements Exception
 {
     /** @throws self when the file is larger than what `memory_limit` leaves */
@@ -17,7 +19,8 @@ final class BodyTooLong extends \RuntimeException implements Exception
         $left = $limit - \memory_get_usage();
         if ($limit > 0 && $size > $left) {
             throw new self(
-                "The request's body has $size bytes, of memory_limit $left are left: read it from stream(), or raise the limit."
+                "The request's body has $size bytes, of memory_limit $left are left."
+                    . ' Read it from stream(), or raise the limit.'
             );
         }
     }

@@ -37,16 +37,18 @@ final class Cookies
         $pairs = [];
         $limit = (int) \ini_get('max_input_vars');
         foreach (\explode(';', $header) as $cookie) {
-            [$name, $value] = \explode('=', $cookie, 2) + [1 => ''];
-            $name = \ltrim($name, " \t\n\v\f\r");
-            if ($name === '') {
+            $cookie = \ltrim($cookie, " \t\n\v\f\r");
+            $equals = \strpos($cookie, '=');
+            if ($cookie === '' || $equals === 0) {
                 continue;
             }
             if (\count($pairs) === $limit) {
-                \error_log("PHP Warning:  Cookies exceeded $limit. To increase the limit change max_input_vars in php.ini.");
+                \error_log("PHP Warning:  More than $limit cookies. The limit is max_input_vars in php.ini.");
                 break;
             }
-            $pairs[] = [$name, \rawurldecode($value)];
+            $pairs[] = $equals === false
+                ? [$cookie, '']
+                : [\substr($cookie, 0, $equals), \rawurldecode(\substr($cookie, $equals + 1))];
         }
 
         return $pairs;

@@ -8,8 +8,8 @@ use Pronghorn\Call;
 use Pronghorn\Request;
 
 /**
- * One call as this package sees it: what came in, what went out so far, what is left to do. {@see Call} is its public face,
- * made when somebody asks for it.
+ * One call as this package sees it: what came in, what went out so far, what is left to do. {@see Call} is its public
+ * face, made when somebody asks for it.
  */
 final class Exchange
 {

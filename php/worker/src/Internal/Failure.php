@@ -52,8 +52,12 @@ final class Failure
             $text = \substr($text, 0, $limit) . ' … cut off';
         }
 
-        return \preg_match('//u', $text) === 1
-            ? $text
-            : \htmlspecialchars_decode(\htmlspecialchars($text, \ENT_NOQUOTES | \ENT_SUBSTITUTE, 'UTF-8'), \ENT_NOQUOTES);
+        if (\preg_match('//u', $text) === 1) {
+            return $text;
+        }
+        // PHP's own way of replacing what is no UTF-8, without mbstring.
+        $replaced = \htmlspecialchars($text, \ENT_NOQUOTES | \ENT_SUBSTITUTE, 'UTF-8');
+
+        return \htmlspecialchars_decode($replaced, \ENT_NOQUOTES);
     }
 }

@@ -17,57 +17,42 @@ final class Form
     /** Bytes of an entry in the table. */
     private const ENTRY = 32;
 
-    /** @param list<array{string, array<string, string|int>}> $files names, and what `$_FILES` says about each */
+    /**
+     * @param list<array{string, string}> $fields names and values
+     * @param list<array{string, array<string, string|int>}> $files names, and what `$_FILES` says about each
+     */
     private function __construct(private readonly array $fields, private readonly array $files)
     {
     }
 
     public static function isUrlencoded(string $contentType): bool
     {
-        return \strtolower(\substr($contentType, 0, \strcspn($contentType, ';, '))) === 'application/x-www-form-urlencoded';
+        $type = \substr($contentType, 0, \strcspn($contentType, ';, '));
+
+        return \strtolower($type) === 'application/x-www-form-urlencoded';
     }
 
     public static function decode(string $bytes): self
     {
-        if (\strlen($bytes) < 4) {
-            throw new ProtocolError('a form without its count of entries');
-        }
-        $count = \unpack('V', $bytes)[1];
-        $at = 4 + self::ENTRY * $count;
-        if ($at > \strlen($bytes)) {
-            throw new ProtocolError("a form of $count entries that its bytes can't hold");
-        }
         $fields = [];
         $files = [];
         $limit = 0;
-        for ($entry = 0; $entry < $count; $entry++) {
-            $e = \unpack('Vkind/Verror/Vname/Vvalue/Vtype/Vpath/Psize', $bytes, 4 + self::ENTRY * $entry);
-            $end = $at + $e['name'] + $e['value'] + $e['type'] + $e['path'];
-            if ($end > \strlen($bytes)) {
-                throw new ProtocolError('a form whose strings leave its frame');
-            }
-            // For PHP a name ends at a NUL byte.
-            $name = \substr($bytes, $at, \strcspn($bytes, "\0", $at, $e['name']));
-            $value = \substr($bytes, $at += $e['name'], $e['value']);
-            if ($e['kind'] === 0) {
-                $fields[] = [$name, $value];
-                if (\strcasecmp($name, 'MAX_FILE_SIZE') === 0) {
-                    $limit = \preg_match('/^\s*[+-]?\d+/', $value, $digits) ? (int) $digits[0] : 0;
+        $broken = false;
+        foreach (self::entries($bytes) as $entry) {
+            if ($entry['kind'] === 0) {
+                $fields[] = [$entry['name'], $entry['value']];
+                if (\strcasecmp($entry['name'], 'MAX_FILE_SIZE') === 0) {
+                    $limit = \preg_match('/^\s*[+-]?\d+/', $entry['value'], $digits) ? (int) $digits[0] : 0;
                 }
-            } elseif (self::isBalanced($name)) {
-                $type = \substr($bytes, $at += $e['value'], $e['type']);
-                $path = \substr($bytes, $at + $e['type'], $e['path']);
-                $error = match (true) {
-                    $value === '' => \UPLOAD_ERR_NO_FILE,
-                    $e['error'] === \UPLOAD_ERR_OK && $limit !== 0 && $e['size'] > $limit => \UPLOAD_ERR_FORM_SIZE,
-                    default => $e['error'],
-                };
-                $files[] = [$name, self::upload($value, $error, $type, $path, $e['size'])];
+                continue;
             }
-            $at = $end;
-        }
-        if ($at !== \strlen($bytes)) {
-            throw new ProtocolError('a form with bytes left over');
+            // For PHP a file's name ends at a NUL byte.
+            $name = \substr($entry['name'], 0, \strcspn($entry['name'], "\0"));
+            // PHP takes no file behind one whose name is broken.
+            $broken = $broken || !self::isBalanced($name);
+            if (!$broken) {
+                $files[] = [\preg_replace('/\[[ \t\r\n]+/', '[', $name), self::upload($entry, $limit)];
+            }
         }
 
         return new self($fields, $files);
@@ -103,7 +88,9 @@ final class Form
         return $uploads;
     }
 
-    /** PHP never repairs a file's name: brackets must be closed, and a closed one may only be followed by an open one. */
+    /**
+     * PHP never repairs a file's name: brackets must be closed, and a closed one may only be followed by an open one.
+     */
     private static function isBalanced(string $name): bool
     {
         $open = 0;
@@ -118,25 +105,57 @@ final class Form
         return $open === 0;
     }
 
-    /** @return array<string, string|int> */
-    private static function upload(string $fullPath, int $error, string $type, string $path, int $size): array
+    /**
+     * @param array<string, string|int> $entry
+     * @return array<string, string|int> the keys of one file in `$_FILES`
+     */
+    private static function upload(array $entry, int $limit): array
     {
-        $slash = \strrpos(\strtr($fullPath, '\\', '/'), '/');
+        $fullPath = $entry['value'];
+        $error = match (true) {
+            $fullPath === '' => \UPLOAD_ERR_NO_FILE,
+            $entry['error'] !== \UPLOAD_ERR_OK => $entry['error'],
+            $limit !== 0 && $entry['size'] > \max(0, $limit) => \UPLOAD_ERR_FORM_SIZE,
+            default => \UPLOAD_ERR_OK,
+        };
         $complete = $error === \UPLOAD_ERR_OK;
+        $slash = \strrpos(\strtr($fullPath, '\\', '/'), '/');
 
         return [
             'name' => $slash === false ? $fullPath : \substr($fullPath, $slash + 1),
             'full_path' => $fullPath,
-            'type' => $complete ? \substr($type, 0, \strcspn($type, ';')) : '',
-            'tmp_name' => $complete ? $path : '',
+            'type' => $complete ? \substr($entry['type'], 0, \strcspn($entry['type'], ';')) : '',
+            'tmp_name' => $complete ? $entry['path'] : '',
             'error' => $error,
-            'size' => $complete ? $size : 0,
+            'size' => $complete ? $entry['size'] : 0,
         ];
     }
 
+    /** @return \Generator<array<string, string|int>> */
+    private static function entries(string $bytes): \Generator
+    {
+        $count = \strlen($bytes) < 4 ? 0 : \unpack('V', $bytes)[1];
+        $at = 4 + self::ENTRY * $count;
+        if ($at > \strlen($bytes)) {
+            throw new ProtocolError("a form of $count entries that its bytes cannot hold");
+        }
+        for ($number = 0; $number < $count; $number++) {
+            $entry = \unpack('Vkind/Verror/Vname/Vvalue/Vtype/Vpath/Psize', $bytes, 4 + self::ENTRY * $number);
+            foreach (['name', 'value', 'type', 'path'] as $string) {
+                $length = $entry[$string];
+                $entry[$string] = \substr($bytes, $at, $length);
+                $at += $length;
+            }
+            yield $entry;
+        }
+        if ($at !== \strlen($bytes)) {
+            throw new ProtocolError('a form whose strings do not end where it ends');
+        }
+    }
+
     /**
-     * The numbers of the files, nested as their names say. PHP puts the attribute between name and first bracket, so the
-     * depth of a name counts one more: here as well.
+     * The numbers of the files, nested as their names say. PHP puts the attribute between name and first bracket, so
+     * the depth of a name counts one more: here as well.
      *
      * @return array<array-key, string|array<mixed>>
      */

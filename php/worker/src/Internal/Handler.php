@@ -31,33 +31,41 @@ final class Handler
     /** @throws BadWorker when nobody could call it */
     public static function of(callable|RequestHandlerInterface $handler): self
     {
-        $function = $handler instanceof RequestHandlerInterface ? $handler->handle(...) : \Closure::fromCallable($handler);
+        $callable = $handler instanceof RequestHandlerInterface ? [$handler, 'handle'] : $handler;
+        $function = \Closure::fromCallable($callable);
         $reflection = new \ReflectionFunction($function);
         $file = (string) $reflection->getFileName();
         $line = (int) $reflection->getStartLine();
-        $where = "The handler in $file:$line";
+        $where = 'The handler ' . ($reflection->isInternal() ? "{$reflection->getName()}()" : "in $file:$line");
         $parameters = $reflection->getParameters();
         if ($parameters === []) {
             throw new BadWorker(
-                "$where takes no parameter: this is the form with superglobals, echo and header(), which needs the pronghorn"
-                    . " extension. It is not there in this version.\n" . self::SHAPES
+                "$where takes no parameter: this is the form with superglobals, echo and header(), which needs the"
+                    . " pronghorn extension. It is not there in this version.\n" . self::SHAPES
             );
         }
         if ($reflection->getNumberOfRequiredParameters() > 1) {
             throw new BadWorker("$where takes more than one parameter.\n" . self::SHAPES);
         }
         foreach (self::names($parameters[0]->getType()) as $type) {
-            if (\is_a($type, Request::class, true)) {
+            if ($type === Request::class) {
                 return new self($function, false, $type, $file, $line);
             }
-            if (\is_a($type, ServerRequestInterface::class, true) || \is_a(ServerRequestInterface::class, $type, true)) {
+            if (self::isPsr($type)) {
                 return new self($function, true, $type, $file, $line);
             }
         }
         $type = $parameters[0]->getType();
-        throw new BadWorker(
-            "$where takes " . ($type === null ? 'a parameter without a type' : "`$type`") . ", not a request.\n" . self::SHAPES
-        );
+        $taken = $type === null ? 'a parameter without a type' : "`$type`";
+        throw new BadWorker("$where takes $taken, not a request.\n" . self::SHAPES);
+    }
+
+    /** The interface, one that it extends, or a class of requests. The interface need not be installed to be meant. */
+    private static function isPsr(string $type): bool
+    {
+        return $type === ServerRequestInterface::class
+            || \is_a($type, ServerRequestInterface::class, true)
+            || \is_a(ServerRequestInterface::class, $type, true);
     }
 
     /** @return list<string> */

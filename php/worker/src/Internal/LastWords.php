@@ -5,14 +5,14 @@ declare(strict_types=1);
 namespace Pronghorn\Internal;
 
 /**
- * Answers the call that `exit` or a fatal error ended: PHP runs shutdown functions even then. The worker leaves after it,
- * and says so, because nothing can bring the loop back.
+ * Answers the call that `exit` or a fatal error ended: PHP runs shutdown functions even then. The worker leaves after
+ * it, and says so, because nothing can bring the loop back.
  */
 final class LastWords
 {
     private const FATAL = \E_ERROR | \E_PARSE | \E_CORE_ERROR | \E_COMPILE_ERROR | \E_USER_ERROR | \E_RECOVERABLE_ERROR;
 
-    /** Freed when PHP ran out of memory, so that there is some for the answer. */
+    /** Freed at the end, so that there is memory for the answer when PHP ran out of it. */
     private ?string $reserve;
 
     private function __construct(private readonly Output $output, private readonly int $pid)
@@ -37,7 +37,6 @@ final class LastWords
         $error = \error_get_last();
         try {
             if ($error !== null && $error['type'] & self::FATAL) {
-                @\ini_set('memory_limit', '-1');
                 $this->fail($exchange, self::fatal($error));
             } else {
                 $this->finish($exchange);

@@ -38,12 +38,15 @@ final class Native
     public const LEAVING = 0x04;
 
     /**
-     * Unpacks a request's frame up to its tables, the frame's own header included. One letter a number, because PHP makes
-     * no string for a key of one letter: it halves the time. n payload length, s check sum of the frame, o length of the
-     * context, k kind, f flags, h headers, c call, t accepted at, l time left, m method, i client's address, u URI, p start
-     * and q length of the path, v protocol, b attributes.
+     * Unpacks a request's frame up to its tables, the frame's own header included. One letter a number, because PHP
+     * makes no string for a key of one letter: it halves the time. n payload length, s check sum of the frame, o length
+     * of the context, k kind, f flags, h headers, c call, t accepted at, l time left, m method, i client's address, u
+     * URI, p start and q length of the path, v protocol, b attributes.
      */
-    public const FIXED = 'vw/Vn/Vs/vx/Vo/Ck/Cf/vh/Vc/Pt/Vl/Vm/Vi/Vu/Vp/Vq/vv/vb';
+    public const FIXED = 'x2/Vn/Vs/x2/Vo/Ck/Cf/vh/Vc/Pt/Vl/Vm/Vi/Vu/Vp/Vq/vv/vb';
+
+    /** Bytes that every context starts with: kind, flags, a small number, the number of the call. */
+    public const ENVELOPE = 8;
 
     /** Bytes of a request's context before its tables. */
     public const REQUEST_HEAD = 44;
@@ -53,11 +56,6 @@ final class Native
 
     /** Set on a kind that a receiver may ignore when it doesn't know it. */
     public const IGNORABLE = 0x80;
-
-    public static function envelope(int $kind, int $call, int $flags = 0, int $small = 0): string
-    {
-        return \pack('CCvV', $kind, $flags, $small, $call);
-    }
 
     /**
      * The count, the table and the strings of header fields.
@@ -83,19 +81,10 @@ final class Native
         return \pack('V*', \count($lengths) >> 1, ...$lengths) . $strings;
     }
 
-    public static function error(int $call, Failure $failure, int $flags): string
+    public static function failure(Failure $failure): string
     {
-        return \pack(
-            'CCvVVVVVV',
-            self::ERROR,
-            $flags,
-            0,
-            $call,
-            $failure->line,
-            \strlen($failure->class),
-            \strlen($failure->message),
-            \strlen($failure->file),
-            \strlen($failure->trace),
-        ) . $failure->class . $failure->message . $failure->file . $failure->trace;
+        $strings = [$failure->class, $failure->message, $failure->file, $failure->trace];
+
+        return \pack('V*', $failure->line, ...\array_map('strlen', $strings)) . \implode('', $strings);
     }
 }

@@ -5,8 +5,8 @@ declare(strict_types=1);
 namespace Pronghorn\Internal;
 
 /**
- * What the application echoes while it answers a call. It is kept until the call is over, because it is the reply if the
- * handler ends with `exit`; else it goes to the log, in whole lines.
+ * What the application echoes while it answers a call. It is kept until the call is over, because it is the reply if
+ * the handler ends with `exit`; else it goes to the log, in whole lines.
  */
 final class Output
 {

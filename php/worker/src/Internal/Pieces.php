@@ -25,7 +25,8 @@ final class Pieces
             return (string) $piece;
         }
 
-        throw new \TypeError('A piece of a streamed body is of type ' . \get_debug_type($piece) . ', a string was due.');
+        $type = \get_debug_type($piece);
+        throw new \TypeError("A piece of a streamed body is of type $type, a string was due.");
     }
 
     /** Tells a generator that nobody reads on. Whatever it does then, its pieces are not asked for any more. */

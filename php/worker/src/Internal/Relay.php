@@ -10,8 +10,8 @@ use Pronghorn\Request;
 /**
  * The transport of a plain PHP worker: Goridge frames over a stream socket.
  *
- * `recvfrom` and `sendto`, not `fread` and `fwrite`: those poll before each read, which would be a third system call per
- * request.
+ * `recvfrom` and `sendto`, not `fread` and `fwrite`: those poll before each read, which would be a third system call
+ * per request.
  */
 final class Relay implements Transport
 {
@@ -19,12 +19,18 @@ final class Relay implements Transport
     private const READ = 8192;
     /** One read of a long frame. PHP allocates this much before it knows how much there is. */
     private const READ_MORE = 256 * 1024;
+    /**
+     * Bytes of a body that are copied behind their head, so that one write is enough. A longer one costs a second
+     * write.
+     */
+    private const COPIED = 256 * 1024;
     /** A frame's header with one option. */
     private const FRAME = 16;
     /** The same with the fixed part of a request. */
     private const REQUEST_HEAD = self::FRAME + Native::REQUEST_HEAD;
     /** The first two bytes of every native frame: version 1, one option; the codec's flag. */
     private const NATIVE = "\x14\x02";
+    private const WORD = 0x0214;
     /** Reads or writes in a row that may fail by signals before the server counts as gone. */
     private const TRIES = 16;
     /** Stands for a kind where a frame is a control frame. */
@@ -69,7 +75,8 @@ final class Relay implements Transport
             if ($bytes === '' && ($bytes = $this->read(self::READ)) === '') {
                 return null;
             }
-            // Almost always this is one request and nothing else, and then one unpack() is enough for both of its heads.
+            // Almost always this is one request and nothing else, and then one unpack() is enough for both of its
+            // heads.
             $fixed = $this->request($bytes);
             if ($fixed === null || \strlen($bytes) !== self::FRAME + $fixed['n']) {
                 $bytes = $this->complete($bytes);
@@ -84,41 +91,45 @@ final class Relay implements Transport
         return null;
     }
 
-    public function reply(int $call, int $status, array $headers, string $body, int $flags = 0, bool $more = false): void
-    {
-        $context = Native::envelope(Native::REPLY, $call, $flags, $status) . Native::fields($headers);
-        $this->message($context, $body, $more);
+    public function reply(
+        int $call,
+        int $status,
+        array $headers,
+        string $body,
+        int $flags = 0,
+        bool $more = false,
+    ): void {
+        $this->message(Native::REPLY, $call, $flags, $status, Native::fields($headers), $body, $more);
     }
 
     public function chunk(int $call, string $piece, int $flags = 0, bool $more = false): void
     {
-        $this->message(Native::envelope(Native::CHUNK, $call, $flags), $piece, $more);
+        $this->message(Native::CHUNK, $call, $flags, 0, '', $piece, $more);
     }
 
     public function informational(int $call, int $status, array $headers): void
     {
-        $context = Native::envelope(Native::INFORMATIONAL, $call, 0, $status) . Native::fields($headers);
-        $this->message($context, '', true);
+        $this->message(Native::INFORMATIONAL, $call, 0, $status, Native::fields($headers), '', true);
     }
 
     public function error(int $call, Failure $failure, int $flags = 0): void
     {
-        $this->message(Native::error($call, $failure, $flags), '', false);
+        $this->message(Native::ERROR, $call, $flags, 0, Native::failure($failure));
     }
 
     public function extend(int $call, int $milliseconds): void
     {
-        $this->message(Native::envelope(Native::EXTEND, $call) . \pack('V', $milliseconds), '', false);
+        $this->message(Native::EXTEND, $call, 0, 0, \pack('V', $milliseconds));
     }
 
     public function free(int $call): void
     {
-        $this->message(Native::envelope(Native::FREE, $call), '', false);
+        $this->message(Native::FREE, $call);
     }
 
     public function cancelled(int $call): bool
     {
-        while ($this->readable(0)) {
+        if ($this->readable(0)) {
             $this->buffer .= $this->more(self::READ);
         }
         // What comes while a call is under way is short and rare, save for a request sent too early, which stays.
@@ -173,9 +184,9 @@ final class Relay implements Transport
         if ($kind === self::CONTROL) {
             $this->control($frame->payload);
         } elseif ($kind === Native::PING) {
-            $this->message(Native::envelope(Native::PONG, $call), '', false);
+            $this->message(Native::PONG, $call);
         } elseif ($kind !== Native::CANCEL && !($flags & Native::IGNORABLE)) {
-            throw new ProtocolError(\sprintf('a message of kind 0x%02x, which a worker does not get', $kind));
+            throw new ProtocolError(\sprintf('a message of kind 0x%02x that makes no sense here', $kind));
         }
     }
 
@@ -185,8 +196,8 @@ final class Relay implements Transport
         if ($frame->flags & Frame::CONTROL) {
             return [self::CONTROL, 0, 0];
         }
-        $length = $frame->options[0] ?? 0;
-        if ($frame->flags !== Frame::NATIVE || \count($frame->options) !== 1 || $length < 8 || $length > \strlen($frame->payload)) {
+        $length = \count($frame->options) === 1 ? $frame->options[0] : 0;
+        if ($frame->flags !== Frame::NATIVE || $length < Native::ENVELOPE || $length > \strlen($frame->payload)) {
             throw new ProtocolError('a frame that is neither control nor native');
         }
         ['k' => $kind, 'f' => $flags, 'c' => $call] = \unpack('Ck/Cf/vs/Vc', $frame->payload);
@@ -279,10 +290,25 @@ final class Relay implements Transport
         return @\stream_select($read, $none, $none, $seconds) > 0;
     }
 
-    private function message(string $context, string $body, bool $more): void
-    {
-        $head = \pack('vV', 0x0214, \strlen($context) + \strlen($body));
-        $this->send($head . \pack('VvV', \crc32($head), $more ? Frame::MORE : 0, \strlen($context)) . $context . $body);
+    private function message(
+        int $kind,
+        int $call,
+        int $flags = 0,
+        int $small = 0,
+        string $context = '',
+        string $body = '',
+        bool $more = false,
+    ): void {
+        $length = Native::ENVELOPE + \strlen($context);
+        $head = \pack('vV', self::WORD, $length + \strlen($body));
+        $sum = \crc32($head);
+        $head .= \pack('VvVCCvV', $sum, $more ? Frame::MORE : 0, $length, $kind, $flags, $small, $call) . $context;
+        if (\strlen($body) <= self::COPIED) {
+            $this->send($head . $body);
+        } else {
+            $this->send($head);
+            $this->send($body);
+        }
     }
 
     private function send(string $bytes): void

@@ -35,8 +35,8 @@ final class Sender
             self::whole($exchange, 200, [], (string) $result);
         } else {
             throw new \TypeError(
-                'A handler returned ' . \get_debug_type($result) . '. It may return a string, an iterable of strings, an array'
-                    . ' (sent as JSON), a Pronghorn\Response or a Psr\Http\Message\ResponseInterface.'
+                'A handler returned ' . \get_debug_type($result) . '. It may return a string, an iterable of strings,'
+                    . ' an array (sent as JSON), a Pronghorn\Response or a Psr\Http\Message\ResponseInterface.'
             );
         }
     }
@@ -117,7 +117,7 @@ final class Sender
             self::head($exchange, '');
         }
         for ($iterator->rewind(); $iterator->valid(); $iterator->next()) {
-            if (self::isGone($exchange)) {
+            if ($exchange->isGone()) {
                 Pieces::abandon($iterator, new ClientGone('The client left before the reply was complete.'));
                 break;
             }

@@ -7,8 +7,8 @@ namespace Pronghorn\Internal;
 use Pronghorn\ConnectionLost;
 
 /**
- * How this process is connected with the server. The only thing that differs between a plain PHP worker and one with the
- * extension: everything above sees calls come in as {@see Exchange} and sends replies through these methods.
+ * How this process is connected with the server. The only thing that differs between a plain PHP worker and one with
+ * the extension: everything above sees calls come in as {@see Exchange} and sends replies through these methods.
  *
  * Every method throws {@see ConnectionLost} when the server is gone, and {@see ProtocolError} when it sends nonsense.
  */
@@ -29,7 +29,14 @@ interface Transport
      *
      * @param array<array-key, string|list<string>> $headers
      */
-    public function reply(int $call, int $status, array $headers, string $body, int $flags = 0, bool $more = false): void;
+    public function reply(
+        int $call,
+        int $status,
+        array $headers,
+        string $body,
+        int $flags = 0,
+        bool $more = false,
+    ): void;
 
     /** The next piece. The last one ends the reply; only that one has flags. */
     public function chunk(int $call, string $piece, int $flags = 0, bool $more = false): void;

@@ -53,7 +53,8 @@ final class Codec
         $table = '';
         $strings = '';
         foreach ($entries as $entry) {
-            $entry += ['kind' => 0, 'error' => 0, 'value' => '', 'type' => '', 'path' => '', 'size' => strlen($entry['value'] ?? '')];
+            $entry += ['kind' => 0, 'error' => 0, 'value' => '', 'type' => '', 'path' => ''];
+            $entry += ['size' => strlen($entry['value'])];
             $table .= pack(
                 'VVVVVVP',
                 $entry['kind'],
@@ -73,6 +74,11 @@ final class Codec
     public static function frame(string $context, string $body = '', int $stream = 0): string
     {
         return Frame::encode(Frame::NATIVE, $stream, [strlen($context)], $context . $body);
+    }
+
+    public static function envelope(int $kind, int $call, int $flags = 0): string
+    {
+        return pack('CCvV', $kind, $flags, 0, $call);
     }
 
     public static function control(string $json): string

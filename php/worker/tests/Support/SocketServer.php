@@ -6,7 +6,9 @@ namespace Pronghorn\Tests\Support;
 
 use Pronghorn\Internal\Native;
 
-/** A server at the other end of a socket in the same process. Holds what fits into the socket's buffer, about 200 KB. */
+/**
+ * A server at the other end of a socket in the same process. Holds what fits into the socket's buffer, about 200 KB.
+ */
 final class SocketServer implements Server
 {
     private int $requests = 0;
@@ -29,12 +31,12 @@ final class SocketServer implements Server
 
     public function cancel(int $call): void
     {
-        $this->send(Codec::frame(Native::envelope(Native::CANCEL, $call)));
+        $this->send(Codec::frame(Codec::envelope(Native::CANCEL, $call)));
     }
 
     public function ping(int $number): void
     {
-        $this->send(Codec::frame(Native::envelope(Native::PING, $number)));
+        $this->send(Codec::frame(Codec::envelope(Native::PING, $number)));
     }
 
     public function stop(): void

@@ -11,6 +11,8 @@ use Pronghorn\Internal\Transport;
 /** A transport whose server hangs up as soon as the worker has taken every request, so that a loop ends by itself. */
 final class UntilServed implements Transport
 {
+    /** Called when the worker is about to wait. */
+    public ?\Closure $idle = null;
     private int $taken = 0;
 
     public function __construct(private readonly Transport $inner, private readonly Server $server)
@@ -24,6 +26,9 @@ final class UntilServed implements Transport
 
     public function next(): ?Exchange
     {
+        if ($this->idle !== null) {
+            ($this->idle)();
+        }
         if ($this->taken++ === $this->server->requests()) {
             $this->server->hangUp();
         }
@@ -31,8 +36,14 @@ final class UntilServed implements Transport
         return $this->inner->next();
     }
 
-    public function reply(int $call, int $status, array $headers, string $body, int $flags = 0, bool $more = false): void
-    {
+    public function reply(
+        int $call,
+        int $status,
+        array $headers,
+        string $body,
+        int $flags = 0,
+        bool $more = false,
+    ): void {
         $this->inner->reply($call, $status, $headers, $body, $flags, $more);
     }
 

@@ -10,8 +10,8 @@ use Psr\Http\Message\StreamInterface;
 use Psr\Http\Message\UploadedFileInterface;
 
 /**
- * Nyholm's and Guzzle's library, whose constructors are the same and take everything at once. The factories would make one
- * object more for every header, and open every uploaded file.
+ * Nyholm's and Guzzle's library, whose constructors are the same and take everything at once. The factories would make
+ * one object more for every header, and open every uploaded file.
  */
 final class Constructed implements Library
 {
@@ -29,8 +29,13 @@ final class Constructed implements Library
         return $this->request;
     }
 
-    public function request(string $method, string $uri, array $headers, string $version, array $server): ServerRequestInterface
-    {
+    public function request(
+        string $method,
+        string $uri,
+        array $headers,
+        string $version,
+        array $server,
+    ): ServerRequestInterface {
         return new $this->request($method, $uri, $headers, null, $version, $server);
     }
 

@@ -27,8 +27,13 @@ final class Factories implements Library
         return $this->requests->createServerRequest('GET', 'http://localhost/')::class;
     }
 
-    public function request(string $method, string $uri, array $headers, string $version, array $server): ServerRequestInterface
-    {
+    public function request(
+        string $method,
+        string $uri,
+        array $headers,
+        string $version,
+        array $server,
+    ): ServerRequestInterface {
         $request = $this->requests->createServerRequest($method, $uri, $server);
         foreach ($headers as $name => $values) {
             $request = $request->withHeader((string) $name, $values);

@@ -53,8 +53,10 @@ final class Libraries
             $seen[] = $class;
         }
 
-        throw new BadWorker($seen === [] ? self::nothingFound($given) : "The handler takes a `$type`, but PSR-7 requests here are "
-            . \implode(' or ', $seen) . '. Let it take a Psr\Http\Message\ServerRequestInterface.');
+        throw new BadWorker($seen === []
+            ? self::nothingFound($given)
+            : "The handler takes a `$type`, but PSR-7 requests here are " . \implode(' or ', $seen)
+                . '. Let it take a Psr\Http\Message\ServerRequestInterface.');
     }
 
     /**
@@ -83,7 +85,11 @@ final class Libraries
         $any = new Factories($requests, $streams, $files);
 
         return match (\array_values(\array_unique([$requests::class, $streams::class, $files::class]))) {
-            self::KNOWN['nyholm/psr7'] => new Constructed('Nyholm\Psr7\ServerRequest', 'Nyholm\Psr7\UploadedFile', $any),
+            self::KNOWN['nyholm/psr7'] => new Constructed(
+                'Nyholm\Psr7\ServerRequest',
+                'Nyholm\Psr7\UploadedFile',
+                $any,
+            ),
             self::KNOWN['guzzlehttp/psr7'] => new Constructed(
                 'GuzzleHttp\Psr7\ServerRequest',
                 'GuzzleHttp\Psr7\UploadedFile',
@@ -109,9 +115,12 @@ final class Libraries
     /** @param list<object> $given */
     private static function nothingFound(array $given): string
     {
-        return 'The handler takes a PSR-7 request, but '
-            . ($given === [] ? 'no PSR-7 library is installed' : 'withFactories() got no factory for requests, streams or files')
-            . '. Known are ' . \implode(', ', \array_keys(self::KNOWN)) . ": type `composer require nyholm/psr7`,"
+        $missing = $given === []
+            ? 'no PSR-7 library is installed'
+            : 'withFactories() got no factory for requests, streams or files';
+
+        return "The handler takes a PSR-7 request, but $missing. Known are " . \implode(', ', \array_keys(self::KNOWN))
+            . ': type `composer require nyholm/psr7`,'
             . ' or give the PSR-17 factories of another one to withFactories().';
     }
 }

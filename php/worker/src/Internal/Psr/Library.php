@@ -19,7 +19,13 @@ interface Library
      * @param array<array-key, list<string>> $headers
      * @param array<string, mixed> $server
      */
-    public function request(string $method, string $uri, array $headers, string $version, array $server): ServerRequestInterface;
+    public function request(
+        string $method,
+        string $uri,
+        array $headers,
+        string $version,
+        array $server,
+    ): ServerRequestInterface;
 
     public function stream(string $contents): StreamInterface;
 

@@ -43,10 +43,10 @@ final class Messages
         if ($request->queryString !== '') {
             $message = $message->withQueryParams($request->query());
         }
-        if ($request->cookies !== []) {
+        if (isset($request->headers['cookie'])) {
             $message = $message->withCookieParams($request->cookies);
         }
-        if ($request->hasBody()) {
+        if ($request->hasBody() || isset($request->headers['content-type'])) {
             $message = $this->body($library, $request, $message);
         }
         foreach ($request->attributes as $name => $value) {

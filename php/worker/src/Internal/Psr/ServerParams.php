@@ -9,8 +9,11 @@ use Pronghorn\Request;
 /** What `$_SERVER` says about a request under php-fpm, as far as a worker can know it. */
 final class ServerParams
 {
-    /** Without HTTP_ in front, as CGI has it. */
-    private const BARE = ['content-type' => 'CONTENT_TYPE', 'content-length' => 'CONTENT_LENGTH'];
+    /** As many names as a client can fill are enough: browsers send the same twenty again and again. */
+    private const KEYS = 200;
+
+    /** @var array<array-key, string> names of headers as `$_SERVER` has them; two have no HTTP_ in front */
+    private static array $keys = ['content-type' => 'CONTENT_TYPE', 'content-length' => 'CONTENT_LENGTH'];
 
     /**
      * @param int $startedAt microseconds since the Unix epoch
@@ -19,18 +22,14 @@ final class ServerParams
     public static function of(Request $request, int $startedAt): array
     {
         $secure = \str_starts_with($request->uri, 'https:');
-        $host = $request->headers['host'][0] ?? '';
-        $colon = \strrpos($host, ':');
-        if ($colon === false || \str_ends_with($host, ']')) {
-            $colon = \strlen($host);
-        }
+        [$host, $port] = self::address($request->headers['host'][0] ?? '');
         $server = [
             'REQUEST_METHOD' => $request->method,
             'REQUEST_URI' => $request->target(),
             'QUERY_STRING' => $request->queryString,
             'SERVER_PROTOCOL' => $request->protocol,
-            'SERVER_NAME' => \substr($host, 0, $colon),
-            'SERVER_PORT' => \substr($host, $colon + 1) ?: ($secure ? '443' : '80'),
+            'SERVER_NAME' => $host,
+            'SERVER_PORT' => $port ?: ($secure ? '443' : '80'),
             'REQUEST_SCHEME' => $secure ? 'https' : 'http',
             'REMOTE_ADDR' => $request->remoteAddress,
             'REQUEST_TIME' => \intdiv($startedAt, 1_000_000),
@@ -40,12 +39,32 @@ final class ServerParams
             $server['HTTPS'] = 'on';
         }
         foreach ($request->headers as $name => $values) {
-            $key = self::BARE[$name] ?? 'HTTP_' . \strtoupper(\strtr((string) $name, '-', '_'));
-            $server[$key] = \implode($name === 'cookie' ? '; ' : ', ', $values);
+            $key = self::$keys[$name] ?? self::key((string) $name);
+            $server[$key] = isset($values[1]) ? \implode($name === 'cookie' ? '; ' : ', ', $values) : $values[0];
         }
         // Programs take this one for their own proxy (CVE-2016-5385).
         unset($server['HTTP_PROXY']);
 
         return $server;
+    }
+
+    /** @return array{string, string} host and port of a `Host` header, the port may be empty */
+    private static function address(string $host): array
+    {
+        $colon = \strrpos($host, ':');
+
+        return $colon === false || \str_ends_with($host, ']')
+            ? [$host, '']
+            : [\substr($host, 0, $colon), \substr($host, $colon + 1)];
+    }
+
+    private static function key(string $name): string
+    {
+        $key = 'HTTP_' . \strtoupper(\strtr($name, '-', '_'));
+        if (\count(self::$keys) < self::KEYS) {
+            self::$keys[$name] = $key;
+        }
+
+        return $key;
     }
 }

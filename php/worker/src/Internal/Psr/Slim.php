@@ -13,7 +13,10 @@ use Slim\Psr7\Headers;
 use Slim\Psr7\Request;
 use Slim\Psr7\UploadedFile;
 
-/** Slim's library. Its requests copy headers and body deeply, so adding headers one by one would cost several times as much. */
+/**
+ * Slim's library. Its requests copy headers and body deeply, so adding headers one by one would cost several times as
+ * much.
+ */
 final class Slim implements Library
 {
     private readonly UriFactory $uris;
@@ -28,15 +31,31 @@ final class Slim implements Library
         return Request::class;
     }
 
-    public function request(string $method, string $uri, array $headers, string $version, array $server): ServerRequestInterface
-    {
-        $host = $headers['host'] ?? null;
+    public function request(
+        string $method,
+        string $uri,
+        array $headers,
+        string $version,
+        array $server,
+    ): ServerRequestInterface {
+        // Its constructor refuses names that PHP has made integers.
+        $named = \array_filter($headers, '\is_string', \ARRAY_FILTER_USE_KEY);
         // An empty list of globals: else it looks for an Authorization header in this process's environment.
-        $headers = new Headers($headers, []);
-        $request = new Request($method, $this->uris->createUri($uri), $headers, [], $server, $this->stream(''));
+        $request = new Request(
+            $method,
+            $this->uris->createUri($uri),
+            new Headers($named, []),
+            [],
+            $server,
+            $this->stream(''),
+        );
+        foreach (\array_diff_key($headers, $named) as $name => $values) {
+            $request = $request->withHeader((string) $name, $values);
+        }
+        $host = $headers['host'] ?? [];
 
         // The constructor takes the host from the URI and drops its port.
-        return $host === null || $host === $request->getHeader('Host') ? $request : $request->withHeader('Host', $host);
+        return $host === [] || $host === $request->getHeader('Host') ? $request : $request->withHeader('Host', $host);
     }
 
     public function stream(string $contents): StreamInterface

@@ -1,0 +1,77 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Tests;
+
+use PHPUnit\Framework\TestCase;
+use Pronghorn\Internal\BadWorker;
+use Pronghorn\Internal\Handler;
+use Pronghorn\Request;
+use Psr\Http\Message\RequestInterface;
+use Psr\Http\Message\ServerRequestInterface;
+
+final class HandlerTest extends TestCase
+{
+    /** @dataProvider shapes */
+    public function testTheFirstParameterDecides(callable $handler, bool $psr): void
+    {
+        self::assertSame($psr, Handler::of($handler)->wantsPsr);
+    }
+
+    /** @return iterable<string, array{callable, bool}> */
+    public static function shapes(): iterable
+    {
+        yield 'plain' => [fn (Request $r) => '', false];
+        yield 'plain or nothing' => [fn (?Request $r = null) => '', false];
+        yield 'PSR-7' => [fn (ServerRequestInterface $r) => '', true];
+        yield 'what PSR-7 extends' => [fn (RequestInterface $r) => '', true];
+        yield 'a class of PSR-7' => [fn (\Nyholm\Psr7\ServerRequest $r) => '', true];
+        yield 'one of several types' => [fn (int|ServerRequestInterface $r) => '', true];
+        yield 'more parameters that need not be given' => [fn (Request $r, int $x = 5, string ...$y) => '', false];
+        yield 'a method' => [[new self(), 'takesRequest'], false];
+        yield 'a static method by name' => [self::class . '::takesPsr', true];
+        yield 'an invokable object' => [new class {
+            public function __invoke(Request $request): string
+            {
+                return '';
+            }
+        }, false];
+    }
+
+    /** @dataProvider misshapen */
+    public function testWhatNobodyCanCall(callable $handler, string $message): void
+    {
+        try {
+            Handler::of($handler);
+            self::fail();
+        } catch (BadWorker $bad) {
+            self::assertStringContainsString($message, $bad->getMessage());
+            self::assertStringContainsString('fn (Pronghorn\Request $request)', $bad->getMessage());
+            self::assertMatchesRegularExpression('#^The handler (in .+:\d+|strlen\(\)) takes#', $bad->getMessage());
+        }
+    }
+
+    /** @return iterable<string, array{callable, string}> */
+    public static function misshapen(): iterable
+    {
+        yield 'nothing' => [fn () => '', 'needs the pronghorn extension'];
+        yield 'no type' => [fn ($r) => '', 'a parameter without a type'];
+        yield 'mixed' => [fn (mixed $r) => '', '`mixed`'];
+        yield 'object' => [fn (object $r) => '', '`object`'];
+        yield 'another class' => [fn (\stdClass $r) => '', '`stdClass`'];
+        yield 'a class that is not there' => [fn (Reqest $r) => '', '`Pronghorn\Tests\Reqest`'];
+        yield 'two' => [fn (Request $r, int $x) => '', 'more than one parameter'];
+        yield 'a function of PHP' => ['strlen', '`string`'];
+    }
+
+    public static function takesPsr(ServerRequestInterface $request): string
+    {
+        return '';
+    }
+
+    public function takesRequest(Request $request): string
+    {
+        return '';
+    }
+}

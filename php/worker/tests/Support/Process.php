@@ -1,0 +1,151 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Tests\Support;
+
+use Pronghorn\Internal\Frame;
+
+/** A worker script in a process of its own, started as the server starts it. */
+final class Process
+{
+    /** Seconds that a worker may take for anything. Only a worker that hangs takes them. */
+    private const PATIENCE = 20;
+
+    /** @var resource */
+    private $process;
+    /** @var resource */
+    private $socket;
+    /** @var resource what it wrote to stdout and stderr */
+    private $output;
+
+    /**
+     * @param list<string> $php arguments of php before the script
+     * @param array<string, string> $environment
+     */
+    public function __construct(string $script, array $php = [], array $environment = [])
+    {
+        $this->output = tmpfile();
+        $this->process = proc_open(
+            [PHP_BINARY, '-d', 'display_errors=stderr', '-d', 'log_errors=0', ...$php, $script],
+            [['file', '/dev/null', 'r'], $this->output, $this->output, ['socket']],
+            $pipes,
+            dirname($script),
+            $environment + ['PRONGHORN_FD' => '3', 'PRONGHORN_VERSION' => '0.0.0', 'RR_MODE' => 'http'] + getenv(),
+        );
+        $this->socket = $pipes[3];
+        stream_set_timeout($this->socket, self::PATIENCE);
+    }
+
+    public function __destruct()
+    {
+        if (is_resource($this->process)) {
+            proc_terminate($this->process, SIGKILL);
+            proc_close($this->process);
+        }
+    }
+
+    /** Does the handshake. */
+    public static function started(string $script, array $php = [], array $environment = []): self
+    {
+        $worker = new self($script, $php, $environment);
+        $worker->send(Codec::control('{"pid":1,"native":1}'));
+        $hello = $worker->read();
+        if ($hello?->kind !== 'control') {
+            throw new \RuntimeException('the worker did not start: ' . $worker->output());
+        }
+
+        return $worker;
+    }
+
+    /** @param array<string, mixed> $fields */
+    public function request(array $fields = [], string $body = ''): void
+    {
+        $this->send(Codec::frame(Codec::request($fields), $body));
+    }
+
+    public function send(string $bytes): void
+    {
+        fwrite($this->socket, $bytes);
+    }
+
+    /** The next message, or null at the end. */
+    public function read(): ?Message
+    {
+        $bytes = $this->bytes(12);
+        if ($bytes === '') {
+            return null;
+        }
+        $bytes .= $this->bytes((ord($bytes[0]) & 15) * 4 - 12);
+
+        return Codec::message(Frame::decode($bytes . $this->bytes(Frame::length($bytes) - strlen($bytes))));
+    }
+
+    /**
+     * All messages of one reply.
+     *
+     * @return list<Message>
+     */
+    public function reply(): array
+    {
+        $messages = [];
+        do {
+            $message = $this->read() ?? throw new \RuntimeException('the worker ended: ' . $this->output());
+            $messages[] = $message;
+        } while ($message->more);
+
+        return $messages;
+    }
+
+    /** Nothing more will be sent to it. */
+    public function hangUp(): void
+    {
+        stream_socket_shutdown($this->socket, STREAM_SHUT_WR);
+    }
+
+    /** Waits for the end of the process and gives its exit code. */
+    public function wait(): int
+    {
+        while ($this->read() !== null) {
+        }
+
+        return proc_close($this->process);
+    }
+
+    /** Whether it has hung up, or does so within this time. */
+    public function hasEnded(int $microseconds): bool
+    {
+        $read = [$this->socket];
+        $none = null;
+
+        return stream_select($read, $none, $none, 0, $microseconds) === 1;
+    }
+
+    public function pid(): int
+    {
+        return proc_get_status($this->process)['pid'];
+    }
+
+    public function output(): string
+    {
+        return (string) file_get_contents(stream_get_meta_data($this->output)['uri']);
+    }
+
+    private function bytes(int $count): string
+    {
+        $bytes = '';
+        while (strlen($bytes) < $count) {
+            $piece = fread($this->socket, $count - strlen($bytes));
+            if ($piece === '' || $piece === false) {
+                if (stream_get_meta_data($this->socket)['timed_out']) {
+                    throw new \RuntimeException('the worker says nothing. Its output: ' . $this->output());
+                }
+
+                return '';
+            }
+            $bytes .= $piece;
+        }
+
+        return $bytes;
+    }
+}
