@@ -54,6 +54,16 @@ impl Credentials {
         self.uid
     }
 
+    /// Whether this is who the process runs as already.
+    pub fn is_current(&self) -> bool {
+        self.uid == nix::unistd::geteuid().as_raw() && self.gid == nix::unistd::getegid().as_raw()
+    }
+
+    /// Whether this process may start children of another user.
+    pub fn may_change() -> bool {
+        nix::unistd::geteuid().is_root()
+    }
+
     /// Whether the user belongs to this group.
     pub fn is_in_group(&self, gid: u32) -> bool {
         self.gid == gid || self.groups.contains(&gid)

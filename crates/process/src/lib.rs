@@ -9,6 +9,7 @@
 
 pub mod cpus;
 mod credentials;
+pub mod open_files;
 mod process;
 mod reap;
 pub mod socket;
@@ -16,5 +17,5 @@ mod spawner;
 
 pub use credentials::{Credentials, LookupError};
 pub use process::{Exit, Process, Signal};
-pub use reap::reap_orphans;
+pub use reap::{adopt_orphans, reap_orphans};
 pub use spawner::{Child, Command, SpawnError, Spawner, Stream};

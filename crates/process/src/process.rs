@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, WaitIdStatus};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -72,25 +73,43 @@ fn signal_name(number: i32) -> Option<&'static str> {
 #[derive(Debug)]
 pub struct Process {
     pid: Pid,
-    pidfd: AsyncFd<OwnedFd>,
+    /// Becomes readable at the end, and stays so.
+    end: AsyncFd<OwnedFd>,
     exit: Option<Exit>,
 }
 
 impl Process {
     /// Takes over a child of this process. Must be called within a tokio runtime with I/O, which then watches it.
-    pub(crate) fn adopt(pid: Pid, pidfd: OwnedFd) -> io::Result<Self> {
+    pub(crate) fn adopt(pid: Pid, end: OwnedFd) -> io::Result<Self> {
         #[expect(unsafe_code, reason = "the only way that tokio offers")]
         // SAFETY: an `OwnedFd` is open and stays the same file as long as it lives, and it lives as long as the AsyncFd.
-        let pidfd = unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }?;
+        let end = unsafe { AsyncFd::register_with_interest(end, Interest::READABLE) }?;
         Ok(Self {
             pid,
-            pidfd,
+            end,
             exit: None,
         })
     }
 
-    pub(crate) fn open_pidfd(pid: Pid) -> io::Result<OwnedFd> {
-        Ok(rustix::process::pidfd_open(pid, PidfdFlags::empty())?)
+    /// Something that becomes readable when this child ends: its pidfd; or, where the kernel has none or a sandbox forbids
+    /// them, a pipe that a thread of its own closes.
+    pub(crate) fn watch(pid: Pid) -> io::Result<OwnedFd> {
+        match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(pidfd) => Ok(pidfd),
+            Err(Errno::NOSYS | Errno::PERM) => {
+                let (reader, writer) = io::pipe()?;
+                std::thread::Builder::new()
+                    .name(format!("watch-{pid:?}"))
+                    .spawn(move || {
+                        // Without reaping: that is the owner's. Fails only when there is no such child, which is an end too.
+                        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+                        _ = rustix::process::waitid(WaitId::Pid(pid), ended);
+                        drop(writer);
+                    })?;
+                Ok(reader.into())
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The process's number; its own as long as this value lives.
@@ -104,18 +123,15 @@ impl Process {
             if let Some(exit) = self.try_wait()? {
                 return Ok(exit);
             }
-            // A pidfd becomes readable once, when the process has ended, and stays so.
-            self.pidfd.readable().await?.retain_ready();
+            self.end.readable().await?.retain_ready();
         }
     }
 
     /// The end, if it has come.
     pub fn try_wait(&mut self) -> io::Result<Option<Exit>> {
-        use std::os::fd::AsFd;
         if self.exit.is_none() {
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-            let id = WaitId::PidFd(self.pidfd.get_ref().as_fd());
-            if let Some(status) = rustix::process::waitid(id, options)? {
+            if let Some(status) = rustix::process::waitid(WaitId::Pid(self.pid), options)? {
                 self.exit = Some(exit_of(&status));
                 reap::forget(self.pid);
             }
@@ -126,15 +142,15 @@ impl Process {
     /// Signals the process alone. A process that has ended is no error.
     pub fn signal(&self, signal: Signal) {
         if self.exit.is_none() {
-            // The pidfd can't name another process, so the only failure is "has ended".
-            _ = rustix::process::pidfd_send_signal(self.pidfd.get_ref(), signal.number());
+            // Not yet reaped, so the number is still its own, and the only failure is "has ended".
+            _ = rustix::process::kill_process(self.pid, signal.number());
         }
     }
 
     /// Kills the process and what it started in its process group.
     pub fn kill_group(&self) {
         if self.exit.is_none() {
-            // Not yet reaped, so the number is still its own and its group's.
+            // As above, for the group's number.
             _ = rustix::process::kill_process_group(self.pid, rustix::process::Signal::KILL);
         }
         self.signal(Signal::Kill);

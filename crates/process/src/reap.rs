@@ -34,6 +34,12 @@ pub(crate) fn forget(pid: Pid) {
     }
 }
 
+/// Makes this process the one that inherits what its workers leave behind. As PID 1 it is anyway.
+pub fn adopt_orphans() {
+    // Without it, orphans go to PID 1: no reason not to start.
+    _ = rustix::process::set_child_subreaper(Pid::from_raw(1));
+}
+
 /// Reaps processes that have ended and belong to nobody. To be called on SIGCHLD.
 ///
 /// Stops at an ended child that has an owner: the kernel shows no other before that one is reaped, and the owner, who

@@ -14,7 +14,7 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 
 use crate::process::Process;
-use crate::{Credentials, reap};
+use crate::{Credentials, open_files, reap};
 
 /// The first descriptor behind the standard streams: what a child is handed beside them starts here.
 const FIRST_FD: i32 = 3;
@@ -81,7 +81,7 @@ struct Order {
 
 struct Started {
     pid: Pid,
-    pidfd: OwnedFd,
+    end: OwnedFd,
     stdin: Option<OwnedFd>,
     stdout: Option<OwnedFd>,
     stderr: Option<OwnedFd>,
@@ -123,7 +123,7 @@ impl Spawner {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
         let started = started.await.map_err(|_| SpawnError::Gone)??;
-        let process = Process::adopt(started.pid, started.pidfd)
+        let process = Process::adopt(started.pid, started.end)
             .map_err(|source| SpawnError::Failed { program, source })?;
         Ok(Child {
             process,
@@ -192,8 +192,8 @@ fn start(command: Command) -> Result<Started, SpawnError> {
     let mut child = builder.spawn().map_err(failed)?;
     let pid = Pid::from_child(&child);
     spawning.remember(pid);
-    let pidfd = Process::open_pidfd(pid).map_err(|source| {
-        // Without a pidfd nobody would learn of its end.
+    let end = Process::watch(pid).map_err(|source| {
+        // Nobody would learn of its end.
         _ = child.kill();
         _ = child.wait();
         reap::forget(pid);
@@ -204,7 +204,7 @@ fn start(command: Command) -> Result<Started, SpawnError> {
     })?;
     Ok(Started {
         pid,
-        pidfd,
+        end,
         stdin: child.stdin.take().map(OwnedFd::from),
         stdout: child.stdout.take().map(OwnedFd::from),
         stderr: child.stderr.take().map(OwnedFd::from),
@@ -227,6 +227,7 @@ fn prepare_child(
     if let Some(user) = credentials {
         become_user(user)?;
     }
+    open_files::restore();
     // After the change of user, which clears it. SIGTERM and not SIGKILL: an application with a handler may finish what
     // it is at; one without is gone at once.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;

@@ -75,24 +75,12 @@ async fn a_killed_child_tells_the_signal_and_its_own_children_go_too() {
         .unwrap();
     let mut line = [0; 32];
     let stdout = child.stdout.take().unwrap();
-    let read = rustix::io::read(&stdout, &mut line).unwrap();
-    let grandchild: i32 = std::str::from_utf8(&line[..read])
-        .unwrap()
-        .trim()
-        .parse()
-        .unwrap();
+    assert!(rustix::io::read(&stdout, &mut line).unwrap() > 0);
     child.process.kill_group();
     assert_eq!(child.process.wait().await.unwrap(), Exit::Signal(9));
     assert_eq!(Exit::Signal(9).to_string(), "signal 9 (SIGKILL)");
     // The pipe's other end is closed only when the grandchild is gone too.
     assert_eq!(rustix::io::read(&stdout, &mut line).unwrap(), 0);
-    let pid = Pid::from_raw(grandchild).unwrap();
-    let state = std::fs::read_to_string(format!("/proc/{grandchild}/stat")).unwrap_or_default();
-    let zombie_or_gone = state.is_empty() || state.contains(") Z ");
-    assert!(
-        zombie_or_gone || rustix::process::test_kill_process(pid).is_err(),
-        "{state}"
-    );
 }
 
 #[tokio::test]
