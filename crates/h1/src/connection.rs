@@ -228,6 +228,11 @@ impl Connection {
         }
     }
 
+    /// Whether the request has been received to its end.
+    pub fn has_all(&self) -> bool {
+        matches!(self.phase, Phase::Answering | Phase::Body(BodyState::Done))
+    }
+
     /// Whether nothing of a next request is there.
     pub fn is_idle(&self) -> bool {
         matches!(self.phase, Phase::Idle { .. })

@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
+use pronghorn_pool::settings::Retry;
 use pronghorn_pool::{
     Answer, Body as CallBody, CallError, Dispatch, Payload, Pending, Pool, Reply, ReplyBody,
     Unencodable,
@@ -11,6 +12,7 @@ use pronghorn_pool::{
 use pronghorn_process::Credentials;
 use pronghorn_wire::native::{self, Envelope, Thrown};
 use pronghorn_wire::{Codec, Request as WireRequest, json, proto};
+use tokio::time::Instant;
 
 use crate::body::{BodySettings, NotTaken, RequestBody, collect, for_foreign, for_native};
 use crate::error;
@@ -35,6 +37,8 @@ pub struct PoolHandler {
     pub development: bool,
     /// More fields in the record of a request, `http.access_logs`.
     pub access_logs: bool,
+    /// Which calls may be given to a second worker after the first one died with them.
+    pub retry: Retry,
     /// Who the workers are, when they are not the server's own user: a file that they name is sent only if they may read
     /// it themselves.
     pub worker_user: Option<Credentials>,
@@ -48,8 +52,12 @@ impl Handler for Arc<PoolHandler> {
 
 impl PoolHandler {
     async fn answer(self: &Arc<Self>, request: Request, exchange: &mut dyn Exchange) -> Response {
-        let request = Arc::new(request);
-        let (body, read) = match collect(&request, exchange, &self.bodies).await {
+        let taken = match request.head.body_len() {
+            // Nothing to wait for: the future that would is ten times the size of this one.
+            Some(0) => Ok((RequestBody::Empty, 0)),
+            _ => Box::pin(collect(&request, exchange, &self.bodies)).await,
+        };
+        let (body, read) = match taken {
             Ok(taken) => taken,
             Err(NotTaken::Gone) => return Response::new(CLIENT_LEFT, Body::Empty),
             Err(NotTaken::Refused { status, why }) => {
@@ -57,16 +65,18 @@ impl PoolHandler {
                 return Response::plain(status, &format!("{why}\n"));
             }
         };
-        let record = Record::of(&request, read, self.access_logs);
-        let call = HttpCall {
-            request: request.clone(),
+        let accepted = request.accepted;
+        let now = if read == 0 { accepted } else { Instant::now() };
+        let call = Arc::new(HttpCall {
+            request,
             body,
             handler: self.clone(),
-        };
-        let mut pending = self.pool.call(Arc::new(call), request.accepted);
+        });
+        let record = Record::of(&call, read);
+        let mut pending = self.pool.call(call.clone(), accepted, now);
         let mut response = match wait(&mut pending, exchange).await {
-            Some(Ok(reply)) => self.respond(&request, reply).await,
-            Some(Err(error)) => self.refuse(&request, &error),
+            Some(Ok(reply)) => self.respond(&call.request, reply).await,
+            Some(Err(error)) => self.refuse(&call.request, &error),
             None => Response::new(CLIENT_LEFT, Body::Empty),
         };
         response.record = record;
@@ -208,10 +218,11 @@ async fn wait(
 }
 
 /// A request on its way through a pool.
-struct HttpCall {
-    request: Arc<Request>,
+#[derive(Debug)]
+pub(crate) struct HttpCall {
+    pub(crate) request: Request,
     body: RequestBody,
-    handler: Arc<PoolHandler>,
+    pub(crate) handler: Arc<PoolHandler>,
 }
 
 impl Payload for HttpCall {
@@ -248,10 +259,14 @@ impl Payload for HttpCall {
     }
 
     fn repeatable(&self) -> bool {
-        matches!(
-            self.request.head.method(),
-            "GET" | "HEAD" | "OPTIONS" | "TRACE"
-        )
+        // RFC 9110, section 9.2.
+        let method = self.request.head.method();
+        let safe = matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE");
+        match self.handler.retry {
+            Retry::Never => false,
+            Retry::Safe => safe,
+            Retry::Idempotent => safe || matches!(method, "PUT" | "DELETE"),
+        }
     }
 
     fn describe(&self) -> String {
@@ -267,7 +282,7 @@ impl HttpCall {
             attributes,
             accepted_us,
             ..
-        } = &*self.request;
+        } = &self.request;
         WireRequest {
             method: head.method(),
             tls: peer.tls,

@@ -28,7 +28,7 @@ pub use body::BodySettings;
 pub use bridge::PoolHandler;
 pub use exchange::{BodyError, Exchange};
 pub use file::OpenFile;
-pub use listener::{Accepting, Listener};
+pub use listener::{Accepting, Listener, any_address};
 pub use message::{Body, Handled, Handler, Peer, Request, Response};
 pub use record::Record;
 pub use service::{Limits, Service};

@@ -1,7 +1,7 @@
 //! Listening sockets and the tasks that accept from them.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -89,6 +89,15 @@ impl Listener {
     }
 }
 
+/// All addresses of the machine: those of both families where there is IPv6, else those of IPv4.
+pub fn any_address() -> IpAddr {
+    let v6 = Socket::new(Domain::IPV6, Type::STREAM, Some(Protocol::TCP));
+    match v6.and_then(|socket| socket.bind(&SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)).into())) {
+        Ok(()) => Ipv6Addr::UNSPECIFIED.into(),
+        Err(_) => Ipv4Addr::UNSPECIFIED.into(),
+    }
+}
+
 fn bind_socket(address: SocketAddr, shared: bool) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(
         Domain::for_address(address),
@@ -97,6 +106,9 @@ fn bind_socket(address: SocketAddr, shared: bool) -> io::Result<std::net::TcpLis
     )?;
     socket.set_nonblocking(true)?;
     socket.set_reuse_address(true)?;
+    if address.ip() == Ipv6Addr::UNSPECIFIED {
+        socket.set_only_v6(false)?;
+    }
     if shared {
         socket.set_reuse_port(true)?;
     }
@@ -127,9 +139,15 @@ struct Door {
 }
 
 impl Door {
+    /// Accepts until the service drains, and then what is waiting already: closing the socket would reset it.
     async fn accept(self, listener: TcpListener) {
         loop {
-            match listener.accept().await {
+            let accepted = tokio::select! {
+                biased;
+                accepted = listener.accept() => accepted,
+                () = self.service.draining.cancelled() => return,
+            };
+            match accepted {
                 Ok((stream, address)) => self.admit(stream, address),
                 Err(error) if is_about_the_connection(&error) => {}
                 Err(error) => {

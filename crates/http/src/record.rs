@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use tokio::time::Instant;
 
+use crate::bridge::HttpCall;
 use crate::message::Request;
 
 /// What a record needs of its request, kept until the response is out.
@@ -13,36 +14,30 @@ use crate::message::Request;
 /// `elapsed_us` stands beside it.
 #[derive(Debug)]
 pub struct Record {
-    request: Arc<Request>,
+    call: Arc<HttpCall>,
     read_bytes: u64,
-    /// `http.access_logs`
-    detailed: bool,
 }
 
 impl Record {
     /// `None` when nobody would see it.
-    pub(crate) fn of(request: &Arc<Request>, read_bytes: u64, detailed: bool) -> Option<Box<Self>> {
+    pub(crate) fn of(call: &Arc<HttpCall>, read_bytes: u64) -> Option<Box<Self>> {
         tracing::enabled!(target: "http", tracing::Level::INFO).then(|| {
             Box::new(Self {
-                request: request.clone(),
+                call: call.clone(),
                 read_bytes,
-                detailed,
             })
         })
     }
 
     pub(crate) fn write(&self, status: u16, write_bytes: u64) {
-        let Self {
-            request,
-            read_bytes,
-            ..
-        } = self;
+        let Self { call, read_bytes } = self;
+        let request = &call.request;
         let target = request.target();
         let start = request.accepted_us.saturating_mul(1000);
         let elapsed_us = u64::try_from(request.accepted.elapsed().as_micros()).unwrap_or(u64::MAX);
         let elapsed = elapsed_us / 1000;
         let (method, remote_address) = (request.head.method(), request.peer.address);
-        if !self.detailed {
+        if !call.handler.access_logs {
             tracing::info!(
                 target: "http", status, method, URI = target, URL = target, %remote_address, read_bytes, write_bytes,
                 start, elapsed, elapsed_us, "http log"

@@ -1,10 +1,11 @@
 //! What all connections of a listener share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::message::Handler;
 
@@ -38,49 +39,51 @@ pub struct Service {
     pub(crate) handler: Arc<dyn Handler>,
     pub(crate) limits: Limits,
     pub(crate) draining: CancellationToken,
-    open: AtomicUsize,
+    connections: TaskTracker,
 }
 
 impl Service {
     pub fn new(handler: Arc<dyn Handler>, limits: Limits) -> Arc<Self> {
+        let (draining, connections) = (CancellationToken::new(), TaskTracker::new());
         Arc::new(Self {
             handler,
             limits,
-            draining: CancellationToken::new(),
-            open: AtomicUsize::new(0),
+            draining,
+            connections,
         })
     }
 
-    /// From now on each connection ends after its current request, and idle ones after a short grace.
-    pub fn drain(&self) {
+    /// From now on each connection ends after its current request, and idle ones after a short grace. What waits to be
+    /// accepted is still accepted, then no more. Returns when all have ended.
+    pub async fn drain(&self) {
         self.draining.cancel();
+        self.connections.close();
+        self.connections.wait().await;
     }
 
     /// Connections that are open.
     pub fn open(&self) -> usize {
-        self.open.load(Ordering::Relaxed)
+        self.connections.len()
     }
 
     /// Counts a connection while the returned value lives; `None` when there are as many as there may be.
     pub(crate) fn enter(self: &Arc<Self>) -> Option<Entered> {
-        let before = self.open.fetch_add(1, Ordering::Relaxed);
-        let entered = Entered(self.clone());
-        (before < self.limits.connections).then_some(entered)
+        (self.connections.len() < self.limits.connections).then(|| Entered {
+            service: self.clone(),
+            _token: self.connections.token(),
+        })
     }
 }
 
 /// One open connection.
-pub(crate) struct Entered(Arc<Service>);
+pub(crate) struct Entered {
+    service: Arc<Service>,
+    _token: TaskTrackerToken,
+}
 
 impl Entered {
     pub(crate) fn service(&self) -> &Arc<Service> {
-        &self.0
-    }
-}
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
+        &self.service
     }
 }
 
@@ -88,7 +91,7 @@ impl std::fmt::Debug for Service {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Service")
             .field("limits", &self.limits)
-            .field("open", &self.open)
+            .field("open", &self.open())
             .finish_non_exhaustive()
     }
 }

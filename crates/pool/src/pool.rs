@@ -133,13 +133,14 @@ impl Pool {
         }
     }
 
-    /// Hands a call in. `accepted` is when the client's request arrived.
-    pub fn call(&self, payload: Arc<dyn Payload>, accepted: Instant) -> Pending {
+    /// Hands a call in. `accepted` is when the client's request arrived, `now` is now: the caller has just looked at the
+    /// clock, and every look costs.
+    pub fn call(&self, payload: Arc<dyn Payload>, accepted: Instant, now: Instant) -> Pending {
         let seq = self.shared.seq.fetch_add(1, Ordering::Relaxed);
-        let stamps = Stamps::new(accepted, Instant::now());
+        let stamps = Stamps::new(accepted, now);
         let (call, pending) =
             call::call(self.shared.clone(), payload, stamps, DEFAULT_PRIORITY, seq);
-        self.shared.admit(call);
+        self.shared.admit(call, now);
         pending
     }
 
@@ -219,8 +220,13 @@ impl Shared {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn admit(&self, call: Call) {
-        let ticket = self.ticket(&call);
+    fn admit(&self, call: Call, now: Instant) {
+        let until = now + self.options.queue_timeout;
+        let ticket = Ticket {
+            priority: call.priority,
+            seq: call.seq,
+            until,
+        };
         let mut guarded = self.lock();
         let admitted = guarded.core.admit(call, ticket);
         let wake = matches!(admitted, Admitted::Waits) && !guarded.timekeeper_armed;
@@ -231,23 +237,13 @@ impl Shared {
             self.queue_has_calls.notify_one();
         }
         match admitted {
-            Admitted::Run(worker, call) => worker.submit(self.dispatched(call)),
+            Admitted::Run(worker, call) => worker.submit(self.dispatched(call, now)),
             Admitted::Waits => {}
             Admitted::Refused(call, reason) => self.refuse(call, reason),
         }
     }
 
-    fn ticket(&self, call: &Call) -> Ticket {
-        let until = Instant::now() + self.options.queue_timeout;
-        Ticket {
-            priority: call.priority,
-            seq: call.seq,
-            until,
-        }
-    }
-
-    fn dispatched(&self, mut call: Call) -> Call {
-        let now = Instant::now();
+    fn dispatched(&self, mut call: Call, now: Instant) -> Call {
         call.stamps.dispatched = Some(now);
         call.deadline = self.options.exec_ttl.map(|limit| now + limit);
         self.stats.dispatched();
@@ -271,12 +267,12 @@ impl Shared {
         }
     }
 
-    fn settle(&self, freed: Freed<Call>) -> Next<Call> {
+    fn settle(&self, freed: Freed<Call>, now: Instant) -> Next<Call> {
         for call in freed.late {
             self.refuse(call, Refused::WaitedTooLong);
         }
         match freed.next {
-            Next::Run(call) => Next::Run(self.dispatched(call)),
+            Next::Run(call) => Next::Run(self.dispatched(call, now)),
             Next::Wait => Next::Wait,
             Next::Stop => Next::Stop,
         }
@@ -316,22 +312,19 @@ pub(crate) struct Seat {
 impl Seat {
     /// Takes the place: from now on calls come.
     pub(crate) fn enter(&self, worker: Arc<dyn Transport>) -> Next<Call> {
-        let freed = self
-            .shared
-            .lock()
-            .core
-            .enter(self.slot, worker, Instant::now());
+        let now = Instant::now();
+        let freed = self.shared.lock().core.enter(self.slot, worker, now);
         self.report(Report::Entered);
-        self.shared.settle(freed)
+        self.shared.settle(freed, now)
     }
 
-    /// The call is done, or was given back. What next?
-    pub(crate) fn next(&self) -> Next<Call> {
+    /// The call is done, or was given back. What next? `now` is now.
+    pub(crate) fn next(&self, now: Instant) -> Next<Call> {
         let mut guarded = self.shared.lock();
-        let freed = guarded.core.freed(self.slot, Instant::now());
+        let freed = guarded.core.freed(self.slot, now);
         self.shared.stats.set_waiting(guarded.core.waiting());
         drop(guarded);
-        self.shared.settle(freed)
+        self.shared.settle(freed, now)
     }
 
     /// The worker takes no further call, by its own wish.
@@ -368,7 +361,7 @@ impl Seat {
             let attempts = call.attempts;
             call.fail(WorkerFault::Unwilling(attempts));
         } else {
-            self.shared.admit(call);
+            self.shared.admit(call, Instant::now());
         }
     }
 
@@ -379,7 +372,7 @@ impl Seat {
         if again {
             call.attempts += 1;
             self.shared.stats.retried();
-            self.shared.admit(call);
+            self.shared.admit(call, Instant::now());
         } else {
             self.shared.stats.worker_fault();
             call.fail(fault);

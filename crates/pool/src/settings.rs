@@ -226,7 +226,6 @@ impl Section for PoolSettings {
                 .default(STREAM_TIMEOUT),
             max_jobs: t
                 .key("max_jobs", "Calls after which a worker is replaced, with 0 to 14 % added by chance.")
-                .not_yet("recycling of workers")
                 .limit()
                 .and_then(NonZeroU64::new),
             debug: t

@@ -44,6 +44,8 @@ pub(crate) struct Http1 {
     written: usize,
     timer: Timer,
     opened: Instant,
+    /// The same moment in microseconds since the Unix epoch.
+    opened_us: u64,
     peer: Arc<Peer>,
     entered: Entered,
     drain: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -58,7 +60,8 @@ pub(crate) struct Http1 {
 
 /// How waiting for a head ended.
 enum Next {
-    Head(Box<RequestHead>),
+    /// With the moment at which it was complete.
+    Head(Box<RequestHead>, Instant),
     Refused(Refusal),
     TooSlow,
     Closed,
@@ -71,6 +74,7 @@ impl Http1 {
     pub(crate) fn new(stream: TcpStream, peer: Arc<Peer>, entered: Entered) -> Self {
         let service = entered.service();
         let drain = Box::pin(service.draining.clone().cancelled_owned());
+        let opened = Instant::now();
         Self {
             stream,
             machine: h1::Connection::new(service.limits.receive, Duration::ZERO),
@@ -78,7 +82,8 @@ impl Http1 {
             out: Vec::new(),
             written: 0,
             timer: Timer::default(),
-            opened: Instant::now(),
+            opened,
+            opened_us: epoch_us(opened),
             peer,
             drain,
             drain_until: None,
@@ -92,8 +97,8 @@ impl Http1 {
     /// Serves requests until either side ends the connection.
     pub(crate) async fn run(mut self) {
         loop {
-            let head = match self.next_head().await {
-                Next::Head(head) => head,
+            let (head, accepted) = match self.next_head().await {
+                Next::Head(head, accepted) => (head, accepted),
                 Next::Refused(refusal) => {
                     tracing::debug!(target: "http", remote_address = %self.peer.address, "request refused: {refusal}");
                     return self
@@ -107,27 +112,26 @@ impl Http1 {
                 }
                 Next::Closed => return,
             };
-            if !self.serve(head).await {
+            if !self.serve(head, accepted).await {
                 return;
             }
         }
     }
 
     /// Answers one request. False when the connection ends with it.
-    async fn serve(&mut self, head: Box<RequestHead>) -> bool {
+    async fn serve(&mut self, head: Box<RequestHead>, accepted: Instant) -> bool {
         self.owes_continue = head.expects_continue();
         let mut framing = h1::Response::new(&head, true);
         self.knows_interim = framing.allows_interim();
         let response = if head.path() == b"*" {
             Response::new(200, Body::Empty)
         } else {
-            let accepted = Instant::now();
             let request = Request {
                 head,
                 peer: self.peer.clone(),
                 attributes: Fields::new(),
                 accepted,
-                accepted_us: epoch_us(accepted),
+                accepted_us: self.opened_us + micros(accepted - self.opened),
             };
             let service = self.entered.service().clone();
             service.handler.handle(request, self).await
@@ -157,13 +161,18 @@ impl Http1 {
     async fn next_head(&mut self) -> Next {
         poll_fn(|cx| {
             loop {
-                match self.machine.receive(&mut self.input, self.opened.elapsed()) {
-                    Ok(Some(Received::Head(head))) => return Poll::Ready(Next::Head(head)),
-                    Ok(Some(Received::Body(_) | Received::End)) => {
-                        unreachable!("no body before a head")
+                if !self.input.is_empty() {
+                    let now = Instant::now();
+                    match self.machine.receive(&mut self.input, now - self.opened) {
+                        Ok(Some(Received::Head(head))) => {
+                            return Poll::Ready(Next::Head(head, now));
+                        }
+                        Ok(Some(Received::Body(_) | Received::End)) => {
+                            unreachable!("no body before a head")
+                        }
+                        Ok(None) => {}
+                        Err(refusal) => return Poll::Ready(Next::Refused(refusal)),
                     }
-                    Ok(None) => {}
-                    Err(refusal) => return Poll::Ready(Next::Refused(refusal)),
                 }
                 match self.poll_fill(cx) {
                     Poll::Ready(Ok(())) => {}
@@ -239,6 +248,9 @@ impl Http1 {
 
     /// Reads away what the handler left of the body. False when that is too much, or the client waits to be told to send it.
     async fn discard_body(&mut self) -> bool {
+        if self.machine.has_all() {
+            return true;
+        }
         let mut discarded = 0;
         loop {
             match self.machine.receive(&mut self.input, self.opened.elapsed()) {
@@ -252,7 +264,7 @@ impl Http1 {
                 Ok(None) => {
                     let filled = poll_fn(|cx| match self.poll_fill(cx) {
                         Poll::Pending => self.poll_expiry(cx).map(|_| Err(Gone)),
-                        ready => ready,
+                        Poll::Ready(filled) => Poll::Ready(filled),
                     });
                     if filled.await.is_err() {
                         return false;
@@ -308,13 +320,11 @@ impl Http1 {
         mut pieces: Pieces,
     ) -> Result<(), Gone> {
         loop {
-            let piece = match pieces.try_next() {
-                Some(piece) => Some(piece),
-                None => {
-                    self.flush().await?;
-                    self.next_piece(&mut pieces).await?
-                }
-            };
+            let mut piece = pieces.try_next();
+            if piece.is_none() {
+                self.flush().await?;
+                piece = self.next_piece(&mut pieces).await?;
+            }
             match piece {
                 Some(Piece::Bytes(bytes)) => self.send_piece(framing, bytes).await?,
                 Some(Piece::Spooled(file)) => self.send_spooled(framing, file).await?,
@@ -398,9 +408,8 @@ impl Http1 {
     }
 
     /// Writes `out`, then `bytes`, then `after`: one system call where the kernel takes that much.
-    async fn write_with(&mut self, mut bytes: Bytes, after: &'static [u8]) -> Result<(), Gone> {
-        let mut after = after;
-        let mut until = self.send_deadline();
+    async fn write_with(&mut self, mut bytes: Bytes, mut after: &'static [u8]) -> Result<(), Gone> {
+        let mut until = None;
         poll_fn(|cx| {
             while self.written < self.out.len() || !bytes.is_empty() || !after.is_empty() {
                 let parts = [
@@ -411,7 +420,7 @@ impl Http1 {
                 match Pin::new(&mut self.stream).poll_write_vectored(cx, &parts) {
                     Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(Gone)),
                     Poll::Ready(Ok(mut taken)) => {
-                        until = self.send_deadline();
+                        until = None;
                         let of_out = taken.min(self.out.len() - self.written);
                         self.written += of_out;
                         taken -= of_out;
@@ -420,7 +429,10 @@ impl Http1 {
                         self.body_sent += of_bytes as u64;
                         after = &after[taken - of_bytes..];
                     }
-                    Poll::Pending => return self.timer.poll(cx, Some(until)).map(|()| Err(Gone)),
+                    Poll::Pending => {
+                        let until = *until.get_or_insert_with(|| self.send_deadline());
+                        return self.timer.poll(cx, Some(until)).map(|()| Err(Gone));
+                    }
                 }
             }
             Poll::Ready(Ok(()))
@@ -431,12 +443,32 @@ impl Http1 {
         Ok(())
     }
 
+    /// Writes what is in `out`.
     async fn flush(&mut self) -> Result<(), Gone> {
         if self.out.is_empty() {
-            Ok(())
-        } else {
-            self.write_with(Bytes::new(), b"").await
+            return Ok(());
         }
+        let mut until = None;
+        poll_fn(|cx| {
+            while self.written < self.out.len() {
+                match Pin::new(&mut self.stream).poll_write(cx, &self.out[self.written..]) {
+                    Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(Gone)),
+                    Poll::Ready(Ok(taken)) => {
+                        until = None;
+                        self.written += taken;
+                    }
+                    Poll::Pending => {
+                        let until = *until.get_or_insert_with(|| self.send_deadline());
+                        return self.timer.poll(cx, Some(until)).map(|()| Err(Gone));
+                    }
+                }
+            }
+            Poll::Ready(Ok(()))
+        })
+        .await?;
+        self.out.clear();
+        self.written = 0;
+        Ok(())
     }
 
     fn send_deadline(&self) -> Instant {
@@ -477,6 +509,10 @@ impl Http1 {
         })
         .await;
     }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 impl From<std::io::Error> for Gone {

@@ -124,7 +124,7 @@ async fn read_lines(mut pipe: pipe::Receiver, before: Vec<u8>, output: Output) {
     let mut buffer = before;
     loop {
         while let Some(end) = memchr::memchr(b'\n', &buffer)
-            .or_else(|| (buffer.len() >= LONGEST_LINE).then_some(buffer.len() - 1))
+            .or_else(|| (buffer.len() >= LONGEST_LINE).then(|| buffer.len() - 1))
         {
             let line: Vec<u8> = buffer.drain(..=end).collect();
             output.line(String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']));

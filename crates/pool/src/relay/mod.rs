@@ -82,8 +82,8 @@ pub(crate) struct Relay {
 
 /// How a call went, as far as the worker is concerned.
 enum Served {
-    /// It takes another call.
-    Free,
+    /// It takes another call, since then.
+    Free(Instant),
     /// It ends by itself.
     Leaving,
     /// It can't be used any more; whoever watches its process has been told.
@@ -137,10 +137,10 @@ impl Relay {
         loop {
             next = match next {
                 Next::Run(call) => match self.serve(call).await {
-                    Served::Free if !self.is_worn_out() => self.seat.next(),
-                    Served::Free | Served::Leaving => {
+                    Served::Free(since) if !self.is_worn_out() => self.seat.next(since),
+                    Served::Free(_) | Served::Leaving => {
                         self.seat.close();
-                        self.seat.next()
+                        self.seat.next(Instant::now())
                     }
                     Served::Broken => break,
                     Served::Ended => return self.leave(),
@@ -228,14 +228,14 @@ impl Relay {
     /// Carries one call to the worker and its reply back.
     async fn serve(&mut self, mut call: Call) -> Served {
         if call.is_withdrawn() {
-            return Served::Free;
+            return Served::Free(Instant::now());
         }
         self.number = self.number.checked_add(1).unwrap_or(1);
         let body = match self.encode(&call) {
             Ok(body) => body,
             Err(error) => {
                 call.fail(error);
-                return Served::Free;
+                return Served::Free(Instant::now());
             }
         };
         if let Err(over) = self.write_call(body, &call).await {
@@ -270,7 +270,7 @@ impl Relay {
                 }
                 Ok(Heard::Failed { error, said }) => {
                     call.fail(error);
-                    return self.after(said).await;
+                    return self.after(said, Instant::now()).await;
                 }
                 Ok(Heard::Declined) => {
                     self.seat.decline(call);
@@ -307,9 +307,11 @@ impl Relay {
 
     fn encode(&mut self, call: &Call) -> Result<Body, CallError> {
         let codec = self.settings.codec;
+        // Told apart by no more than the time that this thread has been at it since.
+        let now = call.stamps.dispatched.unwrap_or_else(Instant::now);
         let left = call
             .deadline
-            .map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            .map(|deadline| deadline.saturating_duration_since(now));
         let time_left_ms = left.map(|left| u32::try_from(left.as_millis()).unwrap_or(u32::MAX));
         let terms = Dispatch {
             number: self.number,
@@ -484,14 +486,17 @@ impl Relay {
         let mut stamps = call.stamps;
         let (first, whole) = match item {
             Item::Frame { body, .. } if !said.more => {
-                stamps.complete = Some(Instant::now());
+                // All of it came with its first byte, as far as anybody can tell.
+                stamps.complete = stamps.first_byte;
                 let body = if file {
                     ReplyBody::File(path_of(&body))
                 } else {
                     ReplyBody::Whole(body)
                 };
                 call.deliver(Reply { head, body, stamps });
-                return self.after(said).await;
+                return self
+                    .after(said, stamps.complete.unwrap_or_else(Instant::now))
+                    .await;
             }
             Item::Frame { body, .. } => (Some(body), None),
             Item::Large { len, .. } => (None, (!said.more).then_some(len)),
@@ -523,7 +528,7 @@ impl Relay {
         what: String,
     ) -> Served {
         match self.pass_pieces(outlet, first, said, &what).await {
-            Ok(said) => self.after(said).await,
+            Ok(said) => self.after(said, Instant::now()).await,
             Err(Over::Overdue) => {
                 self.seat.stats().overdue();
                 let ran = self.seat.exec_ttl().unwrap_or_default();
@@ -649,7 +654,7 @@ impl Relay {
     }
 
     /// The reply is out. What is left before the worker takes the next call?
-    async fn after(&mut self, said: Said) -> Served {
+    async fn after(&mut self, said: Said, done: Instant) -> Served {
         if self.out.capacity() > KEPT_BUFFER {
             self.out = Vec::new();
         }
@@ -676,7 +681,7 @@ impl Relay {
             })
             .await;
         }
-        Served::Free
+        Served::Free(done)
     }
 
     /// Waits for one frame without a call; others are dropped.
@@ -685,7 +690,7 @@ impl Relay {
         let deadline = limit.map(|limit| Instant::now() + limit);
         loop {
             match self.event_until(None, deadline).await {
-                Event::Item(item) if found(self, &item) => return Served::Free,
+                Event::Item(item) if found(self, &item) => return Served::Free(Instant::now()),
                 Event::Item(_) | Event::Withdrawn => {}
                 Event::Over(Over::Overdue) => {
                     let ran = limit.unwrap_or_default();

@@ -95,11 +95,11 @@ impl Supervised {
     /// The first worker that does not come up ends the start: all others are stopped first.
     pub async fn start(
         pool: Pool,
-        launcher: CommandLauncher,
+        launcher: Arc<CommandLauncher>,
         size: usize,
         at_once: usize,
     ) -> Result<Self, BootError> {
-        Self::start_with(pool, Arc::new(launcher), size, at_once).await
+        Self::start_with(pool, launcher, size, at_once).await
     }
 
     pub(crate) async fn start_with(

@@ -182,7 +182,7 @@ impl Stage {
     }
 
     fn call(&self, payload: Arc<dyn Payload>) -> Pending {
-        self.pool.call(payload, Instant::now())
+        self.pool.call(payload, Instant::now(), Instant::now())
     }
 
     /// A call that the worker has.

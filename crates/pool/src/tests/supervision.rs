@@ -208,7 +208,7 @@ async fn work(
             Manner::Declines => {
                 seat.decline(call);
                 seat.close();
-                seat.next()
+                seat.next(Instant::now())
             }
             Manner::Dies => {
                 end.send_replace(Some(Exit::Signal(11)));
@@ -232,7 +232,7 @@ fn answer(seat: &Seat, call: Call) -> Next<Call> {
         body: ReplyBody::Whole(body),
         stamps,
     });
-    seat.next()
+    seat.next(Instant::now())
 }
 
 fn pool(queue_limit: usize) -> Pool {
@@ -255,7 +255,7 @@ async fn started(fakes: &Arc<Fakes>, slots: usize, queue_limit: usize) -> (Pool,
 }
 
 fn call(pool: &Pool, payload: Arc<dyn Payload>) -> Pending {
-    pool.call(payload, Instant::now())
+    pool.call(payload, Instant::now(), Instant::now())
 }
 
 async fn body(pending: &mut Pending) -> Result<String, CallError> {
