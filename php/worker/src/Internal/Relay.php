@@ -41,6 +41,8 @@ final class Relay implements Transport
     /** What was read and not yet used; begins with a frame. */
     private string $buffer = '';
     private bool $stopped = false;
+    /** The last call whose client left, maybe long answered. */
+    private int $gone = 0;
     private readonly bool $hasSignals;
 
     /** @param resource $socket connected, blocking */
@@ -132,21 +134,17 @@ final class Relay implements Transport
         if ($this->readable(0)) {
             $this->buffer .= $this->more(self::READ);
         }
-        // What comes while a call is under way is short and rare, save for a request sent too early, which stays.
         while (($length = Frame::length($this->buffer)) !== null && $length <= \strlen($this->buffer)) {
             $frame = Frame::decode(\substr($this->buffer, 0, $length));
-            [$kind, $number] = $this->envelope($frame);
-            if ($kind === Native::REQUEST) {
-                return false;
+            if ($this->envelope($frame)[0] === Native::REQUEST) {
+                // Sent too early; it waits.
+                break;
             }
             $this->buffer = \substr($this->buffer, $length);
-            if ($kind === Native::CANCEL && $number === $call) {
-                return true;
-            }
             $this->handle($frame);
         }
 
-        return false;
+        return $this->gone === $call;
     }
 
     /** @return ?array<string, int> the numbers of a request's heads, if these bytes begin with a request */
@@ -185,7 +183,9 @@ final class Relay implements Transport
             $this->control($frame->payload);
         } elseif ($kind === Native::PING) {
             $this->message(Native::PONG, $call);
-        } elseif ($kind !== Native::CANCEL && !($flags & Native::IGNORABLE)) {
+        } elseif ($kind === Native::CANCEL) {
+            $this->gone = $call;
+        } elseif (!($flags & Native::IGNORABLE)) {
             throw new ProtocolError(\sprintf('a message of kind 0x%02x that makes no sense here', $kind));
         }
     }
@@ -266,7 +266,7 @@ final class Relay implements Transport
     private function read(int $bytes): string
     {
         if ($this->hasSignals && \pcntl_async_signals()) {
-            // A read goes on after a signal without PHP's handler having run, select doesn't.
+            // A read goes on after a signal without PHP's handler having run, select doesn't: then it answers no.
             while (!$this->readable(null)) {
             }
         }
