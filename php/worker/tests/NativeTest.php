@@ -186,7 +186,7 @@ final class NativeTest extends TestCase
     {
         [$worker] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
         stream_set_blocking($worker, false);
-        new Relay($worker);
+        new Relay($worker, $worker);
         self::assertTrue(stream_get_meta_data($worker)['blocked']);
     }
 
@@ -229,7 +229,7 @@ final class NativeTest extends TestCase
     {
         [$worker, $server] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
 
-        return [new Relay($worker), new SocketServer($server)];
+        return [new Relay($worker, $worker), new SocketServer($server)];
     }
 
     /** @param array<string, mixed> $fields */
