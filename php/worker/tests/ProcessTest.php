@@ -209,13 +209,14 @@ final class ProcessTest extends TestCase
 
     public function testRunByHandAWorkerSaysWhatItIs(): void
     {
-        $process = proc_open([PHP_BINARY, self::WORKER], [1 => ['pipe', 'w'], 2 => ['pipe', 'w']], $pipes, null, []);
+        $pipes = [1 => ['pipe', 'w'], 2 => ['pipe', 'w']];
+        $process = proc_open([PHP_BINARY, 'fixtures/worker.php'], $pipes, $pipes, __DIR__, []);
         $output = stream_get_contents($pipes[1]);
         $error = stream_get_contents($pipes[2]);
 
         self::assertSame(1, proc_close($process));
         self::assertSame('', $output);
-        self::assertStringContainsString('    pronghorn serve worker.php', $error);
+        self::assertStringContainsString("\n    pronghorn serve fixtures/worker.php\n", $error);
     }
 
     /**

@@ -17,7 +17,10 @@ final class Boot
     public static function expectServer(): void
     {
         if (\getenv(self::PIPES) === false) {
-            $script = \basename(\get_included_files()[0] ?? 'worker.php');
+            // As one would type it.
+            $script = \get_included_files()[0] ?? 'worker.php';
+            $folder = \getcwd() . '/';
+            $script = \str_starts_with($script, $folder) ? \substr($script, \strlen($folder)) : $script;
             throw new NotAWorker(
                 "$script is a worker of the Pronghorn application server and does not run by itself. Start it with\n\n"
                     . "    pronghorn serve $script\n"
