@@ -59,38 +59,42 @@ function measure(int $calls, string $worker, array $request, string $body = ''):
 {
     $process = proc_open(
         [PHP_BINARY, '-d', 'opcache.enable_cli=1', __DIR__ . '/worker.php', $worker],
-        [['file', '/dev/null', 'r'], ['file', '/dev/null', 'w'], STDERR, ['socket']],
+        [['file', '/dev/null', 'r'], ['file', '/dev/null', 'w'], STDERR, ['pipe', 'r'], ['pipe', 'w']],
         $pipes,
         null,
-        ['PRONGHORN_FD' => '3'] + getenv(),
+        ['PRONGHORN_PIPES' => '3,4'] + getenv(),
     );
-    $socket = $pipes[3];
-    fwrite($socket, Codec::control('{"pid":1,"native":1}'));
-    fread($socket, 8192);
+    [3 => $requests, 4 => $replies] = $pipes;
+    stream_set_read_buffer($replies, 0);
+    fwrite($requests, Codec::control('{"pid":1,"native":1}'));
+    fread($replies, 8192);
     $frame = Codec::frame(Codec::request($request), $body);
-    exchange($socket, $frame, 200);
+    exchange($requests, $replies, $frame, 200);
     $cpu = -cpu($process);
     $elapsed = -hrtime(true);
-    exchange($socket, $frame, $calls);
+    exchange($requests, $replies, $frame, $calls);
     $elapsed += hrtime(true);
     $cpu += cpu($process);
-    fclose($socket);
+    fclose($requests);
     proc_close($process);
 
     return [$cpu / $calls / 1000, $elapsed / $calls / 1000];
 }
 
-/** @param resource $socket */
-function exchange($socket, string $frame, int $calls): void
+/**
+ * @param resource $requests
+ * @param resource $replies
+ */
+function exchange($requests, $replies, string $frame, int $calls): void
 {
     for ($call = 0; $call < $calls; $call++) {
-        fwrite($socket, $frame);
-        $reply = (string) fread($socket, 65536);
+        fwrite($requests, $frame);
+        $reply = (string) fread($replies, 65536);
         if (strlen($reply) < 28 || ord($reply[16]) !== 0x81 || substr($reply, 18, 2) !== pack('v', 200)) {
             exit('No reply: ' . addcslashes(substr($reply, 0, 1000), "\0..\37\177..\377") . "\n");
         }
         for ($left = unpack('V', $reply, 2)[1] + 16 - strlen($reply); $left > 0;) {
-            $left -= strlen((string) fread($socket, min($left, 1 << 20)));
+            $left -= strlen((string) fread($replies, min($left, 1 << 20)));
         }
     }
 }

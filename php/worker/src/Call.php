@@ -48,13 +48,16 @@ final class Call
      * Asks the server for more time.
      *
      * @param float $seconds from now, above 0; the server grants at most the pool's limit
-     * @throws Exception when the time makes no sense
+     * @throws Exception when the time makes no sense, or the call has been answered
      * @throws ConnectionLost when the server is gone
      */
     public function extend(float $seconds): void
     {
         if (!($seconds > 0 && $seconds < 0xFFFFFFFF / 1000)) {
             throw new BadCall("A call cannot be extended by $seconds seconds.");
+        }
+        if ($this->exchange->state === Exchange::DONE) {
+            throw new BadCall('This call has been answered, and has no time limit any more.');
         }
         $milliseconds = \max(1, (int) ($seconds * 1000));
         $this->exchange->transport->extend($this->id, $milliseconds);
@@ -95,9 +98,13 @@ final class Call
      * What it throws goes to the log.
      *
      * @param callable(): mixed $work
+     * @throws Exception when the call is over
      */
     public function defer(callable $work): void
     {
+        if ($this->exchange !== Exchange::$current) {
+            throw new BadCall('This call is over: nothing can be deferred to its end.');
+        }
         $this->exchange->deferred[] = $work;
     }
 

@@ -5,6 +5,7 @@ declare(strict_types=1);
 namespace Pronghorn\Tests;
 
 use PHPUnit\Framework\TestCase;
+use Pronghorn\Exception;
 use Pronghorn\File;
 use Pronghorn\Internal\Failure;
 use Pronghorn\Internal\Frame;
@@ -186,7 +187,7 @@ final class NativeTest extends TestCase
     {
         [$worker] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
         stream_set_blocking($worker, false);
-        new Relay($worker);
+        new Relay($worker, $worker);
         self::assertTrue(stream_get_meta_data($worker)['blocked']);
     }
 
@@ -224,12 +225,60 @@ final class NativeTest extends TestCase
         }
     }
 
+    /** Whatever bytes come: a request, an exception of this package, or the end. Never a warning, never a crash. */
+    public function testBrokenBytesAreRefusedInGoodOrder(): void
+    {
+        mt_srand(4711);
+        $context = Codec::request([
+            'flags' => Native::FORM,
+            'headers' => [['accept', '*/*'], ['cookie', 'a=1; b[c]=2'], ['content-type', 'multipart/form-data']],
+            'attributes' => [['x', 'y']],
+        ]);
+        $form = Codec::form([
+            ['name' => 'a[b]', 'value' => '1'],
+            ['kind' => 1, 'name' => 'f[]', 'value' => 'x', 'type' => 'text/plain', 'path' => '/tmp/x', 'size' => 5],
+        ]);
+        $taken = 0;
+        for ($round = 0; $round < 4000; $round++) {
+            [$relay, $server] = self::relay();
+            $server->send(self::mutant($context, $form));
+            $server->hangUp();
+            try {
+                while (($request = $relay->next()?->request) !== null) {
+                    $taken++;
+                    [$request->headers, $request->cookies, $request->attributes, $request->path, $request->query()];
+                    [$request->form(), $request->files(), $request->bodyFile() ?? $request->body()];
+                }
+            } catch (Exception) {
+            }
+        }
+        self::assertGreaterThan(100, $taken);
+    }
+
+    /** A request with one to three bytes changed, in a frame that says the truth or is changed itself. */
+    private static function mutant(string $context, string $form): string
+    {
+        $cut = static function (string $bytes): string {
+            for ($changes = mt_rand(1, 3); $changes > 0; $changes--) {
+                $bytes[mt_rand(0, strlen($bytes) - 1)] = chr([0, 1, 0x7F, 0xFF, mt_rand(0, 255)][mt_rand(0, 4)]);
+            }
+
+            return mt_rand(0, 9) === 0 ? substr($bytes, 0, mt_rand(0, strlen($bytes))) : $bytes;
+        };
+
+        return match (mt_rand(0, 3)) {
+            0 => $cut(Codec::frame($context, $form)),
+            1 => Codec::frame($context, $cut($form)),
+            default => Codec::frame($cut($context), $form),
+        };
+    }
+
     /** @return array{Relay, SocketServer} */
     private static function relay(): array
     {
         [$worker, $server] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
 
-        return [new Relay($worker), new SocketServer($server)];
+        return [new Relay($worker, $worker), new SocketServer($server)];
     }
 
     /** @param array<string, mixed> $fields */

@@ -280,7 +280,7 @@ final class OracleTest extends TestCase
         [$worker, $server] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
         (new SocketServer($server))->request($fields, $body);
 
-        return (new Relay($worker))->next()->request;
+        return (new Relay($worker, $worker))->next()->request;
     }
 
     /** @param list<array<mixed>> $parts */

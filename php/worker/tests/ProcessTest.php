@@ -154,7 +154,7 @@ final class ProcessTest extends TestCase
         $worker->request(['uri' => 'http://h/signal']);
         self::assertSame('on', $worker->reply()[0]->body);
         // One that comes just before the wait begins is seen with the next one.
-        for ($tries = 0; $tries < 100 && !$worker->hasEnded(100_000); $tries++) {
+        for ($tries = 0; $tries < 100 && !$worker->stirs(0.1); $tries++) {
             posix_kill($worker->pid(), SIGUSR1);
         }
         self::assertSame(7, $worker->wait());
@@ -209,13 +209,14 @@ final class ProcessTest extends TestCase
 
     public function testRunByHandAWorkerSaysWhatItIs(): void
     {
-        $process = proc_open([PHP_BINARY, self::WORKER], [1 => ['pipe', 'w'], 2 => ['pipe', 'w']], $pipes, null, []);
+        $pipes = [1 => ['pipe', 'w'], 2 => ['pipe', 'w']];
+        $process = proc_open([PHP_BINARY, 'fixtures/worker.php'], $pipes, $pipes, __DIR__, []);
         $output = stream_get_contents($pipes[1]);
         $error = stream_get_contents($pipes[2]);
 
         self::assertSame(1, proc_close($process));
         self::assertSame('', $output);
-        self::assertStringContainsString('    pronghorn serve worker.php', $error);
+        self::assertStringContainsString("\n    pronghorn serve fixtures/worker.php\n", $error);
     }
 
     /**
@@ -256,8 +257,8 @@ final class ProcessTest extends TestCase
             'composer require nyholm/psr7',
         ];
         $good = 'Pronghorn\serve(fn (Pronghorn\Request $r) => "x");';
-        yield 'no socket' => [$good, ['PRONGHORN_FD' => '9'], 'PRONGHORN_FD=9'];
-        yield 'no number' => [$good, ['PRONGHORN_FD' => 'x'], 'PRONGHORN_FD=x'];
-        yield 'no socket but a file' => [$good, ['PRONGHORN_FD' => '1'], 'PRONGHORN_FD=1'];
+        yield 'no pipes' => [$good, ['PRONGHORN_PIPES' => '8,9'], 'PRONGHORN_PIPES=8,9'];
+        yield 'no numbers' => [$good, ['PRONGHORN_PIPES' => '3'], 'PRONGHORN_PIPES=3'];
+        yield 'no pipe but a file' => [$good, ['PRONGHORN_PIPES' => '3,1'], 'PRONGHORN_PIPES=3,1'];
     }
 }

@@ -371,7 +371,7 @@ final class PsrTest extends TestCase
         [$worker, $server] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
         (new SocketServer($server))->request($fields, $body);
 
-        return (new Relay($worker))->next();
+        return (new Relay($worker, $worker))->next();
     }
 
     /**
@@ -383,7 +383,7 @@ final class PsrTest extends TestCase
         [$worker, $server] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
         $this->server = new SocketServer($server);
         $this->server->request();
-        $transport = new UntilServed(new Relay($worker), $this->server);
+        $transport = new UntilServed(new Relay($worker, $worker), $this->server);
         $loop = new Loop($transport, new Output(STDERR), new Messages($factories));
         $loop->run(Handler::of(function (ServerRequestInterface $request) use ($handler, $after): ResponseInterface {
             $response = $handler($request);

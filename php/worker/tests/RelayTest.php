@@ -15,7 +15,7 @@ final class RelayTest extends TransportTestCase
     {
         [$worker, $server] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
 
-        return [new Relay($worker), new SocketServer($server)];
+        return [new Relay($worker, $worker), new SocketServer($server)];
     }
 
     public function testTheHandshakeSaysWhatTheWorkerSpeaks(): void

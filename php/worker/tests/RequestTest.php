@@ -181,7 +181,7 @@ final class RequestTest extends TestCase
         [$worker, $server] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
         (new SocketServer($server))->request($fields, $body);
 
-        return (new Relay($worker))->next()->request;
+        return (new Relay($worker, $worker))->next()->request;
     }
 
     /** @param array<string, mixed> $entry */

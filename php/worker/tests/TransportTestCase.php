@@ -464,6 +464,41 @@ abstract class TransportTestCase extends TestCase
         self::assertSame(Native::BUSY, $received[0]->flags);
     }
 
+    public function testACallThatIsOverDoesNothingAnyMore(): void
+    {
+        $this->server->request(['call' => 1]);
+        $this->server->request(['call' => 2]);
+        $first = null;
+        $refused = [];
+        $received = $this->serve(function (Request $request) use (&$first, &$refused): string {
+            $first ??= Call::current();
+            if (Call::current()->id === 2) {
+                $refused[] = self::message(fn () => $first->extend(5));
+                $refused[] = self::message(fn () => $first->defer(fn () => null));
+                $refused[] = self::message(fn () => $first->earlyHints('x'));
+                $this->server->cancel(2);
+                self::assertTrue($first->clientConnected());
+                self::assertFalse(Call::current()->clientConnected(), 'a look at another call must not lose the word');
+            }
+
+            return '';
+        });
+
+        self::assertCount(3, array_filter($refused));
+        self::assertSame(['reply', 'reply'], array_column($received, 'kind'));
+    }
+
+    public function testAnOwnLoopsOutputIsLoggedBeforeItWaits(): void
+    {
+        $loop = $this->loop(function () use (&$logged): void {
+            $logged = $this->log();
+        });
+        echo 'starting';
+        $loop->next();
+        $loop->stop();
+        self::assertSame("starting\n", $logged);
+    }
+
     public function testNoCallIsCurrentOutsideOfOne(): void
     {
         $this->server->request();
@@ -633,6 +668,8 @@ abstract class TransportTestCase extends TestCase
         $this->serve(
             function (Request $given) use (&$request): string {
                 $request = \WeakReference::create($given);
+                // Which must not make a circle of call and request.
+                Call::current();
 
                 return '';
             },
@@ -642,6 +679,18 @@ abstract class TransportTestCase extends TestCase
         );
 
         self::assertSame([false, false, false], $alive);
+    }
+
+    /** What was thrown, if anything. */
+    private static function message(\Closure $try): string
+    {
+        try {
+            $try();
+        } catch (Exception $thrown) {
+            return $thrown->getMessage();
+        }
+
+        return '';
     }
 
     /**

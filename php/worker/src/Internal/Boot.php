@@ -10,14 +10,17 @@ use Pronghorn\NotAWorker;
 /** From a started PHP process to a worker that the server knows. */
 final class Boot
 {
-    /** The server's socket, as the number of a descriptor. */
-    private const FD = 'PRONGHORN_FD';
+    /** The server's pipes as the numbers of two descriptors, to read from and to write to: `3,4`. */
+    private const PIPES = 'PRONGHORN_PIPES';
 
     /** @throws NotAWorker */
     public static function expectServer(): void
     {
-        if (\getenv(self::FD) === false) {
-            $script = \basename(\get_included_files()[0] ?? 'worker.php');
+        if (\getenv(self::PIPES) === false) {
+            // As one would type it.
+            $script = \get_included_files()[0] ?? 'worker.php';
+            $folder = \getcwd() . '/';
+            $script = \str_starts_with($script, $folder) ? \substr($script, \strlen($folder)) : $script;
             throw new NotAWorker(
                 "$script is a worker of the Pronghorn application server and does not run by itself. Start it with\n\n"
                     . "    pronghorn serve $script\n"
@@ -39,9 +42,9 @@ final class Boot
     public static function loop(array $kinds, Psr\Messages $messages): Loop
     {
         self::expectServer();
-        $transport = new Relay(self::socket((string) \getenv(self::FD)));
-        // A PHP script that this one starts would inherit the socket and take itself for a worker.
-        \putenv(self::FD);
+        $transport = new Relay(...self::pipes((string) \getenv(self::PIPES)));
+        // A PHP script that this one starts would inherit the pipes and take itself for a worker.
+        \putenv(self::PIPES);
         $transport->announce($kinds);
         $output = new Output(\fopen('php://stderr', 'w'));
         LastWords::prepare($output);
@@ -56,16 +59,32 @@ final class Boot
         exit(1);
     }
 
-    /** @return resource */
-    private static function socket(string $number)
+    /**
+     * @return array{resource, resource}
+     * @throws NotAWorker
+     */
+    private static function pipes(string $numbers): array
     {
-        $socket = \ctype_digit($number) ? @\fopen("php://fd/$number", 'r+') : false;
-        if ($socket === false || !\str_ends_with(\stream_get_meta_data($socket)['stream_type'], '_socket')) {
+        $pipes = [];
+        if (\preg_match('/^(\d+),(\d+)$/D', $numbers, $number) === 1) {
+            $pipes = [@\fopen("php://fd/$number[1]", 'r'), @\fopen("php://fd/$number[2]", 'w')];
+        }
+        if (\count(\array_filter($pipes, self::isOpen(...))) !== 2) {
             throw new NotAWorker(
-                self::FD . "=$number does not name an open socket. A wrapper around php must hand its descriptors on."
+                self::PIPES . "=$numbers names no two open pipes. A wrapper around php must hand its descriptors on."
             );
         }
 
-        return $socket;
+        return $pipes;
+    }
+
+    /**
+     * Whether it is a pipe or a socket: a file in its place would be read, and written over.
+     *
+     * @param resource|false $pipe
+     */
+    private static function isOpen($pipe): bool
+    {
+        return $pipe !== false && \in_array(\fstat($pipe)['mode'] & 0170000, [0010000, 0140000], true);
     }
 }

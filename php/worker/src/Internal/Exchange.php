@@ -61,6 +61,12 @@ final class Exchange
         return $this->call ??= new Call($this);
     }
 
+    /** Lets go of what would make a circle: memory of a call is to be free with it, not when PHP looks for circles. */
+    public function close(): void
+    {
+        $this->call = null;
+    }
+
     /** Whether the client has left; asks the transport until it has. */
     public function isGone(): bool
     {

@@ -35,6 +35,7 @@ final class Loop
         if ($last !== null) {
             $this->fail($last, new BadCall('Worker::next() was called again, and the call before has no reply.'));
         }
+        $this->output->settle();
         $exchange = $this->transport->next();
         if ($exchange !== null) {
             $exchange->loop = $this;
@@ -97,6 +98,7 @@ final class Loop
             $this->defer($exchange);
         }
         Exchange::$current = null;
+        $exchange->close();
         $this->output->settle();
     }
 

@@ -8,10 +8,10 @@ use Pronghorn\ConnectionLost;
 use Pronghorn\Request;
 
 /**
- * The transport of a plain PHP worker: Goridge frames over a stream socket.
+ * The transport of a plain PHP worker: Goridge frames over two pipes, one for each direction.
  *
- * `recvfrom` and `sendto`, not `fread` and `fwrite`: those poll before each read, which would be a third system call
- * per request.
+ * One system call to read a request and one to write its reply, as long as they are pipes: on a socket PHP would poll
+ * before each read.
  */
 final class Relay implements Transport
 {
@@ -37,17 +37,28 @@ final class Relay implements Transport
     private const CONTROL = 0;
 
     /** @var resource */
-    private $socket;
+    private $input;
+    /** @var resource */
+    private $output;
     /** What was read and not yet used; begins with a frame. */
     private string $buffer = '';
     private bool $stopped = false;
+    /** The last call whose client left, maybe long answered. */
+    private int $gone = 0;
     private readonly bool $hasSignals;
 
-    /** @param resource $socket connected, blocking */
-    public function __construct($socket)
+    /**
+     * @param resource $input from the server
+     * @param resource $output to the server
+     */
+    public function __construct($input, $output)
     {
-        $this->socket = $socket;
-        \stream_set_blocking($socket, true);
+        $this->input = $input;
+        $this->output = $output;
+        \stream_set_blocking($input, true);
+        \stream_set_blocking($output, true);
+        // PHP's own would only be copied from: what is read is a frame and wanted at once.
+        \stream_set_read_buffer($input, 0);
         $this->hasSignals = \function_exists('pcntl_async_signals');
     }
 
@@ -55,7 +66,7 @@ final class Relay implements Transport
     {
         $hello = \json_decode($this->greeting()->payload, true);
         if (!isset($hello['native'])) {
-            throw new ProtocolError('the server does not offer the native codec on this socket');
+            throw new ProtocolError('the server does not offer the native codec');
         }
         $this->send(Frame::encode(Frame::CONTROL | Frame::JSON, 0, [], \json_encode([
             'pid' => \getmypid(),
@@ -132,21 +143,17 @@ final class Relay implements Transport
         if ($this->readable(0)) {
             $this->buffer .= $this->more(self::READ);
         }
-        // What comes while a call is under way is short and rare, save for a request sent too early, which stays.
         while (($length = Frame::length($this->buffer)) !== null && $length <= \strlen($this->buffer)) {
             $frame = Frame::decode(\substr($this->buffer, 0, $length));
-            [$kind, $number] = $this->envelope($frame);
-            if ($kind === Native::REQUEST) {
-                return false;
+            if ($this->envelope($frame)[0] === Native::REQUEST) {
+                // Sent too early; it waits.
+                break;
             }
             $this->buffer = \substr($this->buffer, $length);
-            if ($kind === Native::CANCEL && $number === $call) {
-                return true;
-            }
             $this->handle($frame);
         }
 
-        return false;
+        return $this->gone === $call;
     }
 
     /** @return ?array<string, int> the numbers of a request's heads, if these bytes begin with a request */
@@ -185,7 +192,9 @@ final class Relay implements Transport
             $this->control($frame->payload);
         } elseif ($kind === Native::PING) {
             $this->message(Native::PONG, $call);
-        } elseif ($kind !== Native::CANCEL && !($flags & Native::IGNORABLE)) {
+        } elseif ($kind === Native::CANCEL) {
+            $this->gone = $call;
+        } elseif (!($flags & Native::IGNORABLE)) {
             throw new ProtocolError(\sprintf('a message of kind 0x%02x that makes no sense here', $kind));
         }
     }
@@ -266,24 +275,25 @@ final class Relay implements Transport
     private function read(int $bytes): string
     {
         if ($this->hasSignals && \pcntl_async_signals()) {
-            // A read goes on after a signal without PHP's handler having run, select doesn't.
+            // A read goes on after a signal without PHP's handler having run, select doesn't: then it answers no.
             while (!$this->readable(null)) {
             }
         }
-        // False: a signal, whose handler has run by now. More than a few in a row: the socket is broken.
-        for ($tries = 0; ($piece = @\stream_socket_recvfrom($this->socket, $bytes)) === false; $tries++) {
-            if ($tries === self::TRIES) {
-                throw new ConnectionLost('the connection with the server is broken');
+        // Nothing, and not at the end: a signal. More than a few in a row: something is broken.
+        for ($tries = 0; $tries < self::TRIES; $tries++) {
+            $piece = @\fread($this->input, $bytes);
+            if (($piece !== '' && $piece !== false) || \feof($this->input)) {
+                return (string) $piece;
             }
         }
 
-        return $piece;
+        throw new ConnectionLost('the connection with the server is broken');
     }
 
     /** @param ?int $seconds to wait, null: until a signal comes */
     private function readable(?int $seconds): bool
     {
-        $read = [$this->socket];
+        $read = [$this->input];
         $none = null;
 
         // The warning is about a signal.
@@ -314,7 +324,7 @@ final class Relay implements Transport
     private function send(string $bytes): void
     {
         for ($tries = 0; $tries < self::TRIES; $tries++) {
-            $sent = @\stream_socket_sendto($this->socket, $bytes);
+            $sent = @\fwrite($this->output, $bytes);
             if ($sent === \strlen($bytes)) {
                 return;
             }

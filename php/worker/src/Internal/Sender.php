@@ -147,9 +147,4 @@ final class Sender
         $exchange->transport->reply($exchange->id, $status, $headers, $piece, more: true);
         $exchange->state = Exchange::STREAMING;
     }
-
-    private static function isGone(Exchange $exchange): bool
-    {
-        return $exchange->gone = $exchange->gone || $exchange->transport->cancelled($exchange->id);
-    }
 }

@@ -14,8 +14,10 @@ final class Process
 
     /** @var resource */
     private $process;
-    /** @var resource */
-    private $socket;
+    /** @var ?resource to the worker */
+    private $input;
+    /** @var resource from the worker */
+    private $replies;
     /** @var resource what it wrote to stdout and stderr */
     private $output;
 
@@ -28,13 +30,13 @@ final class Process
         $this->output = tmpfile();
         $this->process = proc_open(
             [PHP_BINARY, '-d', 'display_errors=stderr', '-d', 'log_errors=0', ...$php, $script],
-            [['file', '/dev/null', 'r'], $this->output, $this->output, ['socket']],
+            [['file', '/dev/null', 'r'], $this->output, $this->output, ['pipe', 'r'], ['pipe', 'w']],
             $pipes,
             dirname($script),
-            $environment + ['PRONGHORN_FD' => '3', 'PRONGHORN_VERSION' => '0.0.0', 'RR_MODE' => 'http'] + getenv(),
+            $environment + ['PRONGHORN_PIPES' => '3,4', 'PRONGHORN_VERSION' => '0.0.0', 'RR_MODE' => 'http'] + getenv(),
         );
-        $this->socket = $pipes[3];
-        stream_set_timeout($this->socket, self::PATIENCE);
+        $this->input = $pipes[3];
+        $this->replies = $pipes[4];
     }
 
     public function __destruct()
@@ -66,7 +68,7 @@ final class Process
 
     public function send(string $bytes): void
     {
-        fwrite($this->socket, $bytes);
+        @fwrite($this->input, $bytes);
     }
 
     /** The next message, or null at the end. */
@@ -100,7 +102,8 @@ final class Process
     /** Nothing more will be sent to it. */
     public function hangUp(): void
     {
-        stream_socket_shutdown($this->socket, STREAM_SHUT_WR);
+        fclose($this->input);
+        $this->input = null;
     }
 
     /** Waits for the end of the process and gives its exit code. */
@@ -112,13 +115,13 @@ final class Process
         return proc_close($this->process);
     }
 
-    /** Whether it has hung up, or does so within this time. */
-    public function hasEnded(int $microseconds): bool
+    /** Whether it says something, or ends, within this time. */
+    public function stirs(float $seconds): bool
     {
-        $read = [$this->socket];
+        $read = [$this->replies];
         $none = null;
 
-        return stream_select($read, $none, $none, 0, $microseconds) === 1;
+        return stream_select($read, $none, $none, (int) $seconds, (int) (fmod($seconds, 1) * 1e6)) === 1;
     }
 
     public function pid(): int
@@ -135,12 +138,11 @@ final class Process
     {
         $bytes = '';
         while (strlen($bytes) < $count) {
-            $piece = fread($this->socket, $count - strlen($bytes));
-            if ($piece === '' || $piece === false) {
-                if (stream_get_meta_data($this->socket)['timed_out']) {
-                    throw new \RuntimeException('the worker says nothing. Its output: ' . $this->output());
-                }
-
+            if (!$this->stirs(self::PATIENCE)) {
+                throw new \RuntimeException('the worker says nothing. Its output: ' . $this->output());
+            }
+            $piece = (string) fread($this->replies, $count - strlen($bytes));
+            if ($piece === '') {
                 return '';
             }
             $bytes .= $piece;
