@@ -19,6 +19,7 @@ use Pronghorn\Internal\Relay;
 use Pronghorn\StreamBody;
 use Pronghorn\Tests\Support\Codec;
 use Pronghorn\Tests\Support\Message;
+use Pronghorn\Tests\Support\Process;
 use Pronghorn\Tests\Support\SocketServer;
 use Pronghorn\Tests\Support\UntilServed;
 use Psr\Http\Message\ResponseInterface;
@@ -126,6 +127,22 @@ final class PsrTest extends TestCase
             self::assertSame($normal($path), $normal($got->getPath()), $uri);
             self::assertSame($query, $got->getQuery(), $uri);
         }
+    }
+
+    /** @dataProvider libraries */
+    public function testUrisThatComeAgainAreStillTheirOwn(array $factories): void
+    {
+        $messages = new Messages($factories);
+        foreach ([1, 2] as $_) {
+            for ($i = 0; $i < 70; $i++) {
+                $uri = "http://h$i/p?q=$i";
+                $request = $messages->request($this->exchange(['uri' => $uri], ''));
+                self::assertSame($uri, (string) $request->getUri());
+                self::assertSame("h$i", $request->getHeaderLine('Host'));
+            }
+        }
+        $long = 'http://h/' . str_repeat('x', 300);
+        self::assertSame($long, (string) $messages->request($this->exchange(['uri' => $long], ''))->getUri());
     }
 
     /** @dataProvider libraries */
@@ -237,6 +254,31 @@ final class PsrTest extends TestCase
         $said = $response()->withBody($body)->withHeader('content-length', '5');
         $received = $this->serve(fn (ServerRequestInterface $r) => $said, $factories);
         self::assertSame(['5'], $received[0]->header('content-length'), 'what the application says stays');
+    }
+
+    /** @dataProvider libraries */
+    public function testBodiesOfALibraryAreSentWholeUpToAMegabyte(array $factories, string $_, \Closure $response): void
+    {
+        foreach ([0, 1, 65_535, 65_536, 65_537, 150_000] as $size) {
+            $content = $size === 0 ? '' : random_bytes($size);
+            $answer = $response();
+            $answer->getBody()->write($content);
+            [$reply] = $this->serve(fn (ServerRequestInterface $r) => $answer, $factories);
+            self::assertSame([false, true], [$reply->more, $reply->body === $content], "$size bytes");
+        }
+    }
+
+    public function testALongFileIsSentInPieces(): void
+    {
+        $file = tmpfile();
+        fwrite($file, $content = random_bytes(1_500_000));
+        $worker = Process::started(__DIR__ . '/fixtures/psr-worker.php');
+        $worker->request(['uri' => 'http://h/?file=' . stream_get_meta_data($file)['uri']]);
+        $reply = $worker->reply();
+
+        self::assertSame(['1500000'], $reply[0]->header('content-length'));
+        self::assertTrue($content === implode('', array_column($reply, 'body')));
+        self::assertSame(65_536, max(array_map('strlen', array_column($reply, 'body'))));
     }
 
     /** @dataProvider libraries */

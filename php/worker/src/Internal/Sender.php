@@ -63,25 +63,41 @@ final class Sender
 
             return;
         }
-        $size = $body->getSize();
-        // Middleware may have read the body; it is meant from its start all the same.
-        if ($size !== 0 && $body->isSeekable()) {
-            $body->rewind();
+        // Most bodies are short. Reading one is cheaper than asking it for its size, which costs a stat.
+        $begun = $body->isSeekable() ? self::begin($body) : '';
+        if ($body->eof()) {
+            self::whole($exchange, $status, $headers, $begun);
+
+            return;
         }
+        $size = $body->getSize();
         if ($size !== null && $size <= self::WHOLE) {
-            self::whole($exchange, $status, $headers, $size === 0 ? '' : $body->getContents());
+            self::whole($exchange, $status, $headers, $begun . $body->getContents());
 
             return;
         }
         if ($size !== null && !$response->hasHeader('Content-Length')) {
             $headers['Content-Length'] = [(string) $size];
         }
-        self::stream($exchange, $status, $headers, self::read($body));
+        self::stream($exchange, $status, $headers, self::read($body, $begun));
+    }
+
+    /** Middleware may have read the body; it is meant from its start all the same. */
+    private static function begin(StreamInterface $body): string
+    {
+        $body->rewind();
+        $piece = $body->read(self::PIECE);
+
+        // A body knows that it is at its end when it was asked for more.
+        return \strlen($piece) < self::PIECE ? $piece . $body->read(self::PIECE) : $piece;
     }
 
     /** @return \Generator<string> */
-    private static function read(StreamInterface $body): \Generator
+    private static function read(StreamInterface $body, string $begun): \Generator
     {
+        if ($begun !== '') {
+            yield $begun;
+        }
         for ($empty = 0; !$body->eof(); $empty++) {
             $piece = $body->read(self::PIECE);
             if ($piece !== '') {

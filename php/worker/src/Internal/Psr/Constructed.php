@@ -8,6 +8,7 @@ use Pronghorn\File;
 use Psr\Http\Message\ServerRequestInterface;
 use Psr\Http\Message\StreamInterface;
 use Psr\Http\Message\UploadedFileInterface;
+use Psr\Http\Message\UriInterface;
 
 /**
  * Nyholm's and Guzzle's library, whose constructors are the same and take everything at once. The factories would make
@@ -15,10 +16,19 @@ use Psr\Http\Message\UploadedFileInterface;
  */
 final class Constructed implements Library
 {
+    /** URIs are immutable, most sites have some that are asked for again and again, and taking one apart is dear. */
+    private const URIS = 64;
+    private const LONGEST_URI = 256;
+
+    /** @var array<string, UriInterface> */
+    private array $uris = [];
+
+    /**
+     * @param class-string<ServerRequestInterface> $request
+     * @param class-string<UploadedFileInterface> $file
+     */
     public function __construct(
-        /** @var class-string<ServerRequestInterface> */
         private readonly string $request,
-        /** @var class-string<UploadedFileInterface> */
         private readonly string $file,
         private readonly Factories $factories,
     ) {
@@ -36,7 +46,15 @@ final class Constructed implements Library
         string $version,
         array $server,
     ): ServerRequestInterface {
-        return new $this->request($method, $uri, $headers, null, $version, $server);
+        $request = new $this->request($method, $this->uris[$uri] ?? $uri, $headers, null, $version, $server);
+        if (!isset($this->uris[$uri]) && \strlen($uri) <= self::LONGEST_URI) {
+            if (\count($this->uris) === self::URIS) {
+                $this->uris = [];
+            }
+            $this->uris[$uri] = $request->getUri();
+        }
+
+        return $request;
     }
 
     public function stream(string $contents): StreamInterface
