@@ -188,7 +188,7 @@ impl Connection {
     /// must be closed.
     #[must_use]
     pub fn finish(&mut self, now: Duration) -> bool {
-        let complete = matches!(self.phase, Phase::Answering | Phase::Body(BodyState::Done));
+        let complete = self.has_all();
         if complete {
             self.go(Phase::Idle { first: false }, now);
         }

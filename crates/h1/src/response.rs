@@ -218,6 +218,7 @@ impl Response {
     /// What ends the body. Afterwards [`keeps_alive`](Self::keeps_alive) tells whether another request may follow.
     pub fn end(&mut self) -> &'static [u8] {
         match self.framing {
+            Framing::Chunked if self.broken => b"",
             Framing::Chunked => b"0\r\n\r\n",
             Framing::Length(left) => {
                 self.broken |= left > 0;

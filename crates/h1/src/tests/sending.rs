@@ -169,6 +169,7 @@ fn a_body_that_breaks_off_ends_the_connection() {
     let mut response = Response::new(&get(), true);
     head(&mut response, 200, &[], BodySize::Unknown);
     response.abort();
+    assert_eq!(response.end(), b"", "an end would make it look whole");
     assert!(!response.keeps_alive());
 }
 

@@ -136,8 +136,10 @@ impl Http1 {
             let service = self.entered.service().clone();
             service.handler.handle(request, self).await
         };
-        let unread = !self.discard_body().await;
-        if unread || self.entered.service().draining.is_cancelled() {
+        // What the client still sends is read away so that the connection can go on; it gets its answer first.
+        let mut discarded = 0;
+        let rest = poll_fn(|cx| Poll::Ready(self.poll_discard(cx, &mut discarded))).await;
+        if rest == Poll::Ready(false) || self.entered.service().draining.is_cancelled() {
             framing.close();
         }
         let (status, record) = (response.status, response.record);
@@ -151,10 +153,20 @@ impl Http1 {
         if sent.is_err() {
             return false;
         }
-        if unread {
+        self.release_output();
+        let read = match rest {
+            Poll::Ready(read) => read,
+            Poll::Pending => {
+                poll_fn(|cx| match self.drain.as_mut().poll(cx) {
+                    Poll::Ready(()) => Poll::Ready(false),
+                    Poll::Pending => self.poll_discard(cx, &mut discarded),
+                })
+                .await
+            }
+        };
+        if !read {
             self.linger().await;
         }
-        self.release_output();
         framing.keeps_alive() && self.machine.finish(self.opened.elapsed())
     }
 
@@ -246,33 +258,28 @@ impl Http1 {
         buffers::give_back_output(std::mem::take(&mut self.out));
     }
 
-    /// Reads away what the handler left of the body. False when that is too much, or the client waits to be told to send it.
-    async fn discard_body(&mut self) -> bool {
-        if self.machine.has_all() {
-            return true;
-        }
-        let mut discarded = 0;
-        loop {
+    /// Reads away what the handler left of the body. False when that is too much, is no body, or does not come: the client
+    /// may wait to be told to send it.
+    fn poll_discard(&mut self, cx: &mut Context<'_>, discarded: &mut usize) -> Poll<bool> {
+        while !self.machine.has_all() {
             match self.machine.receive(&mut self.input, self.opened.elapsed()) {
-                Ok(None) if self.machine.deadline().is_none() => return true,
-                Ok(Some(Received::End)) => return true,
                 Ok(Some(Received::Body(len))) => {
                     self.input.advance(len);
-                    discarded += len;
+                    *discarded += len;
                 }
-                Ok(None) if self.owes_continue || discarded > UNWANTED_BODY => return false,
-                Ok(None) => {
-                    let filled = poll_fn(|cx| match self.poll_fill(cx) {
-                        Poll::Pending => self.poll_expiry(cx).map(|_| Err(Gone)),
-                        Poll::Ready(filled) => Poll::Ready(filled),
-                    });
-                    if filled.await.is_err() {
-                        return false;
-                    }
+                Ok(Some(Received::End)) => {}
+                Ok(None) if self.owes_continue || *discarded > UNWANTED_BODY => {
+                    return Poll::Ready(false);
                 }
-                Ok(Some(Received::Head(_))) | Err(_) => return false,
+                Ok(None) => match self.poll_fill(cx) {
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(Gone)) => return Poll::Ready(false),
+                    Poll::Pending => return self.poll_expiry(cx).map(|_| false),
+                },
+                Ok(Some(Received::Head(_))) | Err(_) => return Poll::Ready(false),
             }
         }
+        Poll::Ready(true)
     }
 
     /// Writes a response in the shortest way that its body allows.
