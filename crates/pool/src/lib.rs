@@ -25,7 +25,7 @@ mod stats;
 mod supervisor;
 mod timer;
 
-pub use boot::{BootCause, BootError, CommandLauncher, RelayAddress, RelayListener};
+pub use boot::{BootCause, BootError, CommandLauncher, RelayAddress, RelayListener, WORKER_OUTPUT};
 pub use call::{
     Answer, Body, CallError, Dispatch, Payload, Pending, Piece, Pieces, Refused, Reply, ReplyBody,
     Stamps, Unencodable, WorkerFault,

@@ -29,6 +29,7 @@ mod output;
 
 pub use error::{BootCause, BootError};
 pub use listener::{RelayAddress, RelayListener};
+pub use output::WORKER_OUTPUT;
 
 use handshake::{Announcement, Refusal};
 use output::{Output, Readers};

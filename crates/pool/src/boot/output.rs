@@ -19,6 +19,9 @@ const LAST_WORDS: usize = 20;
 /// pipe open may write on, and nobody listens.
 const AFTER_THE_END: Duration = Duration::from_millis(100);
 
+/// The name of the events that carry a line of a worker: in logs of mode `raw` they are that line alone.
+pub const WORKER_OUTPUT: &str = "worker output";
+
 /// The output of one worker. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Output {
@@ -89,7 +92,7 @@ impl Output {
 impl State {
     /// Octane reads these records: `logger` server, level info, the line alone as message.
     fn log(&self, line: &str) {
-        tracing::info!(target: "server", pool = self.pool, pid = self.pid, "{line}");
+        tracing::info!(name: WORKER_OUTPUT, target: "server", pool = self.pool, pid = self.pid, "{line}");
     }
 }
 

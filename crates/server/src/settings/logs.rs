@@ -173,29 +173,35 @@ impl LogTarget {
             Some(logs) => line_ending.default_as(logs.line_ending.clone(), "as `logs.line_ending`"),
             None => line_ending.default("\n".to_owned()),
         };
+        let file = match logs.and_then(|logs| logs.file.as_ref()) {
+            Some(file) if !output_written => {
+                t.section_with(FILE, FILE_SENTENCE, |t| FileLog::read(t, Some(file)))
+            }
+            _ => t
+                .optional_section_with(FILE, FILE_SENTENCE, |t| FileLog::read(t, None))
+                .flatten(),
+        };
         let encoding = t.key("encoding", "Text or JSON.");
+        let encoding = match logs {
+            Some(logs) if logs.mode == mode && logs.file.is_some() == file.is_some() => {
+                encoding.default_as(logs.encoding, "as `logs.encoding`")
+            }
+            // As RoadRunner's: programs read these files.
+            _ if file.is_some() => {
+                encoding.default_as(Encoding::Json, "`json` with `file_logger_options`")
+            }
+            _ => encoding.default_as(
+                mode.encoding(),
+                "by `mode`: `json` in production, else `console`",
+            ),
+        };
         let target = Self {
             mode,
             level,
-            encoding: match logs {
-                Some(logs) if logs.mode == mode => {
-                    encoding.default_as(logs.encoding, "as `logs.encoding`")
-                }
-                _ => encoding.default_as(
-                    mode.encoding(),
-                    "by `mode`: `json` in production, else `console`",
-                ),
-            },
+            encoding,
             output,
             line_ending,
-            file: match logs.and_then(|logs| logs.file.as_ref()) {
-                Some(file) if !output_written => {
-                    t.section_with(FILE, FILE_SENTENCE, |t| FileLog::read(t, Some(file)))
-                }
-                _ => t
-                    .optional_section_with(FILE, FILE_SENTENCE, |t| FileLog::read(t, None))
-                    .flatten(),
-            },
+            file,
         };
         t.no_effect("err_output", "the logger's own errors go to standard error");
         target
@@ -212,7 +218,7 @@ impl LogMode {
 }
 
 const FILE: &str = "file_logger_options";
-const FILE_SENTENCE: &str = "A file that is replaced when it grows, instead of `output`.";
+const FILE_SENTENCE: &str = "A file that is replaced when it grows, instead of `output`; JSON, unless `encoding` says otherwise.";
 
 impl FileLog {
     /// None, and an error, without a path. A channel has what is written for it, and all else from

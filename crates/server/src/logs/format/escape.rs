@@ -1,0 +1,132 @@
+//! What keeps a text inside its record: a worker's output, a URL or a header can neither end a
+//! line, nor begin a column, nor talk to a terminal.
+
+use std::fmt::{self, Write};
+
+/// Where the text is going to stand.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Between the quotes of a JSON string.
+    Json,
+    /// In a column of a line. A backslash stands for itself: names of PHP classes stay readable.
+    Column,
+    /// As the message of a raw record: whatever else is in it, it stays one line.
+    Raw,
+    /// On a terminal, where it may have several lines: all but the first are indented.
+    Screen,
+}
+
+/// What the lines of a text on a terminal begin with, but for the first.
+pub(super) const INDENT: &str = "    ";
+const NEXT_LINE: &str = "\n    ";
+
+/// Appends escaped text to `out`, at most `left` bytes.
+pub(super) struct Escaped<'a> {
+    out: &'a mut String,
+    place: Place,
+    left: &'a mut usize,
+    cut: bool,
+}
+
+impl Write for Escaped<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let mut plain = 0;
+        let mut at = 0;
+        while let Some(&byte) = text.as_bytes().get(at) {
+            at += 1;
+            if !may_need_change(byte) {
+                continue;
+            }
+            let c = text.get(at - 1..).and_then(|rest| rest.chars().next());
+            let Some(c) = c.filter(|c| self.must_change(*c)) else {
+                continue;
+            };
+            self.push(text.get(plain..at - 1).unwrap_or_default());
+            self.change(c);
+            at += c.len_utf8() - 1;
+            plain = at;
+        }
+        self.push(text.get(plain..).unwrap_or_default());
+        Ok(())
+    }
+}
+
+/// The first byte of all characters that are changed anywhere, and of few others: control
+/// characters, the quote, the backslash, and what begins U+0080 to U+00BF and U+2000 to U+2FFF.
+fn may_need_change(byte: u8) -> bool {
+    matches!(byte, ..0x20 | b'"' | b'\\' | 0x7f | 0xc2 | 0xe2)
+}
+
+impl<'a> Escaped<'a> {
+    /// `left` is shared by all texts of a record. What is beyond is cut, and `…` says so.
+    pub(super) fn new(out: &'a mut String, place: Place, left: &'a mut usize) -> Self {
+        Self {
+            out,
+            place,
+            left,
+            cut: false,
+        }
+    }
+
+    fn must_change(&self, c: char) -> bool {
+        match self.place {
+            Place::Raw => is_line_break(c),
+            Place::Json => matches!(c, '"' | '\\') || is_line_break(c) || is_control(c),
+            Place::Column | Place::Screen => is_line_break(c) || is_control(c),
+        }
+    }
+
+    fn change(&mut self, c: char) {
+        match (c, self.place) {
+            ('\n', Place::Screen) => self.escape(NEXT_LINE),
+            ('\t', Place::Screen) => self.escape(INDENT),
+            ('\n', _) => self.escape("\\n"),
+            ('\r', _) => self.escape("\\r"),
+            ('\t', _) => self.escape("\\t"),
+            ('"', _) => self.escape("\\\""),
+            ('\\', _) => self.escape("\\\\"),
+            _ => self.escape(&format!("\\u{:04x}", u32::from(c))),
+        }
+    }
+
+    fn escape(&mut self, escape: &str) {
+        if escape.len() <= *self.left {
+            self.push(escape);
+        } else {
+            self.cut(""); // half of one would be none
+        }
+    }
+
+    fn push(&mut self, text: &str) {
+        if text.len() <= *self.left {
+            self.out.push_str(text);
+            *self.left -= text.len();
+        } else {
+            let fits = text.floor_char_boundary(*self.left);
+            self.cut(text.get(..fits).unwrap_or_default());
+        }
+    }
+
+    fn cut(&mut self, last: &str) {
+        if !self.cut {
+            self.out.push_str(last);
+            self.out.push('…');
+        }
+        self.cut = true;
+        *self.left = 0;
+    }
+}
+
+/// All that some reader of lines takes for the end of one.
+fn is_line_break(c: char) -> bool {
+    matches!(
+        c,
+        '\n' | '\r' | '\x0b' | '\x0c' | '\u{85}' | '\u{2028}' | '\u{2029}'
+    )
+}
+
+/// Control characters, of ASCII and above, and those that turn the direction of writing: with them
+/// a line shows another text than it holds.
+fn is_control(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}

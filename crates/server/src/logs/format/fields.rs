@@ -1,0 +1,128 @@
+//! The fields of a record, as members of a JSON object.
+
+use std::error::Error;
+use std::fmt::{self, Write};
+
+use tracing::field::{Field, Visit};
+
+use super::escape::{Escaped, INDENT, Place};
+
+/// Appends `"name":value`, with commas between, for each field but the message.
+pub(super) struct Fields<'a> {
+    pub(super) out: &'a mut String,
+    pub(super) left: &'a mut usize,
+    /// Nothing stands before the first one that would need a comma.
+    pub(super) first: bool,
+    /// Where texts of several lines go instead, when people read: each with its name above.
+    pub(super) blocks: Option<&'a mut String>,
+}
+
+impl Fields<'_> {
+    pub(super) fn text(&mut self, name: &str, value: &str) {
+        match &mut self.blocks {
+            Some(blocks) if value.contains('\n') => {
+                _ = write!(blocks, "\n{INDENT}{name}:\n{INDENT}"); // a String takes all, here and below
+                let mut block = Escaped::new(blocks, Place::Screen, self.left);
+                _ = block.write_str(value.trim_end());
+            }
+            _ => self.quoted(name, |text| text.write_str(value)),
+        }
+    }
+
+    fn quoted(&mut self, name: &str, write: impl FnOnce(&mut Escaped<'_>) -> fmt::Result) {
+        self.key(name);
+        self.out.push('"');
+        _ = write(&mut Escaped::new(self.out, Place::Json, self.left));
+        self.out.push('"');
+    }
+
+    fn number(&mut self, field: &Field, value: impl itoa::Integer) {
+        self.key(field.name());
+        self.out.push_str(itoa::Buffer::new().format(value));
+    }
+
+    fn key(&mut self, name: &str) {
+        if !self.first {
+            self.out.push(',');
+        }
+        self.first = false;
+        self.out.push('"');
+        self.out.push_str(name);
+        self.out.push_str("\":");
+    }
+}
+
+impl Visit for Fields<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        match (field.name(), &self.blocks) {
+            (MESSAGE, _) => {}
+            (name, Some(_)) => self.text(name, &format!("{value:?}")),
+            (name, None) => self.quoted(name, |text| write!(text, "{value:?}")),
+        }
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name() {
+            MESSAGE => {}
+            name => self.text(name, value),
+        }
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
+        self.text(field.name(), &value.to_string());
+    }
+
+    fn record_bytes(&mut self, field: &Field, value: &[u8]) {
+        self.text(field.name(), &String::from_utf8_lossy(value));
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.number(field, value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.number(field, value);
+    }
+
+    fn record_u128(&mut self, field: &Field, value: u128) {
+        self.number(field, value);
+    }
+
+    fn record_i128(&mut self, field: &Field, value: i128) {
+        self.number(field, value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.key(field.name());
+        self.out.push_str(if value { "true" } else { "false" });
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        if value.is_finite() {
+            self.key(field.name());
+            _ = write!(self.out, "{value}");
+        } else {
+            self.text(field.name(), &value.to_string()); // JSON has no number for it
+        }
+    }
+}
+
+/// The field that holds a record's message.
+const MESSAGE: &str = "message";
+
+/// Writes the message and nothing else.
+pub(super) struct Message<W>(pub(super) W);
+
+impl<W: Write> Visit for Message<W> {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == MESSAGE {
+            _ = write!(self.0, "{value:?}");
+        }
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == MESSAGE {
+            _ = self.0.write_str(value);
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! What a record looks like: `docs/reference/logging.md` shows each format.
+//!
+//! Knows no output, but for whether people look at it.
+
+mod escape;
+mod fields;
+mod request;
+
+use std::fmt::Write;
+use std::time::SystemTime;
+
+use pronghorn_pool::WORKER_OUTPUT;
+use tracing::Event;
+
+use super::time::{Moment, since_1970};
+use crate::settings::{Encoding, Level, LogMode, LogTarget};
+use escape::{Escaped, Place};
+use fields::{Fields, Message};
+
+/// The texts of a record together; what is beyond is cut. A crash report with a worker's last words
+/// fits, and the queue holds several.
+const LONGEST: usize = 256 << 10;
+
+/// A record that goes to somebody.
+pub(super) struct Record<'a> {
+    pub(super) time: SystemTime,
+    pub(super) level: Level,
+    pub(super) logger: &'a str,
+    pub(super) content: Content<'a>,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Content<'a> {
+    Event {
+        event: &'a Event<'a>,
+        /// The target of a record that belongs to no channel.
+        stranger: Option<&'a str>,
+    },
+    /// The logs' own.
+    Text(&'a str),
+}
+
+/// How records are written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Format {
+    layout: Layout,
+    line_ending: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Layout {
+    Json,
+    Columns,
+    Raw,
+    /// For people.
+    Screen(Paint),
+}
+
+/// Whether colours may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Paint(bool);
+
+/// What is looked at by people.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terminal {
+    pub(super) colours: bool,
+}
+
+impl Format {
+    pub(super) fn new(target: &LogTarget, terminal: Option<Terminal>) -> Self {
+        let layout = match (target.encoding, target.mode, terminal) {
+            (Encoding::Json, _, _) => Layout::Json,
+            (Encoding::Console, LogMode::Raw, _) => Layout::Raw,
+            (Encoding::Console, LogMode::Development, Some(terminal)) => {
+                Layout::Screen(Paint(terminal.colours))
+            }
+            (Encoding::Console, _, _) => Layout::Columns,
+        };
+        Self {
+            layout,
+            line_ending: target.line_ending.clone(),
+        }
+    }
+
+    /// Appends the record, its end included.
+    pub(super) fn write(&self, out: &mut String, record: &Record<'_>) {
+        let mut left = LONGEST;
+        match self.layout {
+            Layout::Json => record.json(out, &mut left),
+            Layout::Columns => record.columns(out, &mut left),
+            Layout::Raw => record.raw(out, &mut left),
+            Layout::Screen(paint) => {
+                if !request::write(out, record, paint, &mut left) {
+                    record.screen(out, paint, &mut left);
+                }
+            }
+        }
+        out.push_str(&self.line_ending);
+    }
+}
+
+impl Record<'_> {
+    fn json(&self, out: &mut String, left: &mut usize) {
+        out.push_str("{\"level\":\"");
+        out.push_str(self.level.word());
+        out.push_str("\",\"ts\":");
+        out.push_str(itoa::Buffer::new().format(since_1970(self.time).as_nanos()));
+        out.push_str(",\"logger\":\"");
+        out.push_str(self.logger);
+        out.push_str("\",\"msg\":\"");
+        self.message(out, Place::Json, left);
+        out.push('"');
+        self.content.visit(Fields {
+            out,
+            left,
+            first: false,
+            blocks: None,
+        });
+        out.push('}');
+    }
+
+    fn columns(&self, out: &mut String, left: &mut usize) {
+        Moment::of(self.time).write_long(out);
+        _ = write!(out, "\t{}\t{:12}\t", self.level.label(), self.logger); // a String takes all
+        self.message(out, Place::Column, left);
+        self.object(out, None, left);
+    }
+
+    fn raw(&self, out: &mut String, left: &mut usize) {
+        self.message(out, Place::Raw, left);
+        // An application that writes records of its own, in JSON for instance, gets them out as they are.
+        if !self.content.is_worker_output() {
+            self.object(out, None, left);
+        }
+    }
+
+    fn screen(&self, out: &mut String, paint: Paint, left: &mut usize) {
+        let colour = match self.level {
+            Level::Debug => Paint::DIM,
+            Level::Info => Paint::CYAN,
+            Level::Warn => Paint::YELLOW,
+            Level::Error => Paint::RED,
+        };
+        paint.on(out, Paint::DIM);
+        Moment::of(self.time).write_long(out);
+        paint.off(out);
+        out.push('\t');
+        paint.on(out, colour);
+        out.push_str(self.level.label());
+        paint.off(out);
+        _ = write!(out, "\t{:12}\t", self.logger);
+        self.message(out, Place::Screen, left);
+        let mut blocks = String::new();
+        paint.on(out, Paint::DIM);
+        self.object(out, Some(&mut blocks), left);
+        paint.off(out);
+        out.push_str(&blocks);
+    }
+
+    fn message(&self, out: &mut String, place: Place, left: &mut usize) {
+        let mut text = Escaped::new(out, place, left);
+        match self.content {
+            Content::Event { event, .. } => event.record(&mut Message(text)),
+            Content::Text(message) => _ = text.write_str(message),
+        }
+    }
+
+    /// A tab and the fields as an object; nothing when there are none.
+    fn object(&self, out: &mut String, blocks: Option<&mut String>, left: &mut usize) {
+        let before = out.len();
+        out.push_str("\t{");
+        let none = out.len();
+        self.content.visit(Fields {
+            out,
+            left,
+            first: true,
+            blocks,
+        });
+        if out.len() == none {
+            out.truncate(before);
+        } else {
+            out.push('}');
+        }
+    }
+}
+
+impl Content<'_> {
+    fn visit(&self, mut fields: Fields<'_>) {
+        if let Content::Event { event, stranger } = self {
+            event.record(&mut fields);
+            if let Some(target) = stranger {
+                fields.text("target", target);
+            }
+        }
+    }
+
+    fn is_worker_output(&self) -> bool {
+        matches!(self, Content::Event { event, .. } if event.metadata().name() == WORKER_OUTPUT)
+    }
+}
+
+impl Level {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Warn => "warn",
+            Self::Error => "error",
+        }
+    }
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::Debug => "DEBUG",
+            Self::Info => "INFO",
+            Self::Warn => "WARN",
+            Self::Error => "ERROR",
+        }
+    }
+}
+
+impl Paint {
+    const DIM: u8 = 2;
+    const RED: u8 = 31;
+    const GREEN: u8 = 32;
+    const YELLOW: u8 = 33;
+    const CYAN: u8 = 36;
+
+    fn on(self, out: &mut String, colour: u8) {
+        if self.0 {
+            _ = write!(out, "\x1b[{colour}m");
+        }
+    }
+
+    fn off(self, out: &mut String) {
+        if self.0 {
+            out.push_str("\x1b[0m");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The record of a request as people at a terminal want it: one short line.
+
+use std::fmt::{self, Write};
+
+use tracing::field::{Field, Visit};
+
+use super::escape::{Escaped, Place};
+use super::fields::Message;
+use super::{Content, Paint, Record};
+use crate::logs::time::Moment;
+
+/// Messages of the records of requests, by `http.access_logs`.
+const MESSAGES: [&str; 2] = ["http log", "http access log"];
+
+/// What the line shows.
+#[derive(Default)]
+struct Shown {
+    status: u64,
+    method: String,
+    target: String,
+    elapsed_us: u64,
+    bytes: u64,
+}
+
+/// False, and nothing written, when the record is of another kind.
+pub(super) fn write(out: &mut String, record: &Record<'_>, paint: Paint, left: &mut usize) -> bool {
+    let Content::Event { event, .. } = record.content else {
+        return false;
+    };
+    if record.logger != "http" || event.metadata().fields().field("status").is_none() {
+        return false;
+    }
+    let mut message = Message(String::new());
+    event.record(&mut message);
+    if !MESSAGES.contains(&message.0.as_str()) {
+        return false;
+    }
+    let mut shown = Shown::default();
+    event.record(&mut shown);
+    shown.write(out, record, paint, left);
+    true
+}
+
+impl Shown {
+    /// `19:26:15 200 GET /path 12.3 ms 448 B`
+    fn write(&self, out: &mut String, record: &Record<'_>, paint: Paint, left: &mut usize) {
+        let colour = match self.status {
+            200..300 => Paint::GREEN,
+            300..400 => Paint::CYAN,
+            400..500 => Paint::YELLOW,
+            500.. => Paint::RED,
+            _ => Paint::DIM,
+        };
+        paint.on(out, Paint::DIM);
+        Moment::of(record.time).write_short(out);
+        paint.off(out);
+        paint.on(out, colour);
+        _ = write!(out, " {} ", self.status); // a String takes all, here and below
+        paint.off(out);
+        let mut text = Escaped::new(out, Place::Column, left);
+        _ = write!(text, "{} {}", self.method, self.target);
+        paint.on(out, Paint::DIM);
+        _ = write!(out, " {} {}", Elapsed(self.elapsed_us), Bytes(self.bytes));
+        paint.off(out);
+    }
+}
+
+impl Visit for Shown {
+    fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name() {
+            "method" => value.clone_into(&mut self.method),
+            "URI" => value.clone_into(&mut self.target),
+            _ => {}
+        }
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        match field.name() {
+            "status" => self.status = value,
+            "elapsed_us" => self.elapsed_us = value,
+            "write_bytes" => self.bytes = value,
+            _ => {}
+        }
+    }
+}
+
+/// Microseconds in the unit that suits them: three digits that matter.
+struct Elapsed(u64);
+
+impl fmt::Display for Elapsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            us @ 0..1_000 => write!(f, "{us} µs"),
+            us @ 1_000..1_000_000 => write!(f, "{}.{} ms", us / 1_000, us / 100 % 10),
+            us => write!(f, "{}.{:02} s", us / 1_000_000, us / 10_000 % 100),
+        }
+    }
+}
+
+/// Bytes in the unit that suits them, in powers of 1024 as in the configuration.
+struct Bytes(u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (unit, name) = match self.0 {
+            0..0x400 => return write!(f, "{} B", self.0),
+            0x400..0x10_0000 => (0x400, "KB"),
+            0x10_0000..0x4000_0000 => (0x10_0000, "MB"),
+            0x4000_0000.. => (0x4000_0000, "GB"),
+        };
+        write!(f, "{}.{} {name}", self.0 / unit, self.0 % unit * 10 / unit)
+    }
+}

@@ -1,0 +1,179 @@
+//! Log records: from `tracing` events to lines in files, on a terminal or in a pipe.
+//!
+//! The thread that makes a record formats it and puts the text into the queue of each of its
+//! channel's outputs; a thread per output writes. Making a record never waits and takes bounded
+//! memory: `docs/reference/logging.md` says what is dropped when.
+
+mod backups;
+mod complaints;
+mod error;
+mod file;
+mod format;
+mod host;
+mod output;
+mod outputs;
+mod queue;
+mod subscriber;
+#[cfg(test)]
+mod tests;
+mod time;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use pronghorn_config::{Report, Severity};
+use tokio::time::Instant;
+use tracing::Subscriber;
+
+pub use error::LogError;
+
+use crate::settings::{Level, LogMode, LogSettings, LogTarget};
+use host::Host;
+use outputs::Outputs;
+use queue::Queue;
+use subscriber::{Channel, Router, SERVER};
+
+/// The targets of our own records. What has another one is a stranger's, unless `logs.channels`
+/// names it.
+pub const CHANNELS: [&str; 5] = ["http", SERVER, "pool", "rpc", "config"];
+
+/// How long the end waits for outputs that do not take their records.
+const LAST_FLUSH: Duration = Duration::from_secs(2);
+
+/// Keeps the logs going. Dropped, it writes what waits, for two seconds at most; later records go
+/// nowhere.
+#[derive(Debug)]
+pub struct Logs {
+    outputs: Vec<Running>,
+}
+
+/// An output and its thread.
+#[derive(Debug)]
+struct Running {
+    queue: Arc<Queue>,
+    /// `None` for standard output and standard error.
+    path: Option<PathBuf>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Starts the logs for the whole process.
+///
+/// # Errors
+///
+/// A file cannot be opened, or there is a subscriber already.
+pub fn init(settings: &LogSettings) -> Result<Logs, LogError> {
+    let (logs, subscriber) = Logs::start(settings)?;
+    tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::Taken)?;
+    Ok(logs)
+}
+
+/// Makes records of a configuration's mistakes and warnings, on the channel `config`.
+pub fn tell(report: &Report) {
+    for told in report {
+        let (place, message, hint) = (&told.place, &told.message, told.hint.as_deref());
+        match told.severity {
+            Severity::Error => tracing::error!(target: "config", hint, "{place}: {message}"),
+            Severity::Warning => tracing::warn!(target: "config", hint, "{place}: {message}"),
+        }
+    }
+}
+
+impl Logs {
+    /// Starts the logs and leaves it to the caller to whom the subscriber belongs.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be opened.
+    pub fn start(
+        settings: &LogSettings,
+    ) -> Result<(Self, impl Subscriber + Send + Sync + use<>), LogError> {
+        Self::start_on(Host::here()?, settings)
+    }
+
+    fn start_on(host: Host, settings: &LogSettings) -> Result<(Self, Router), LogError> {
+        let clock = host.clock.clone();
+        let mut outputs = Outputs::new(host);
+        let default = outputs.lanes(&settings.target)?;
+        let mut channels = Vec::new();
+        for (name, target) in &settings.channels {
+            channels.push(Channel {
+                name: name.clone(),
+                level: target.least(),
+                lanes: outputs.lanes(target)?,
+            });
+        }
+        for name in CHANNELS {
+            let mut known = channels.iter_mut();
+            match known.find(|channel| channel.name.eq_ignore_ascii_case(name)) {
+                Some(channel) => name.clone_into(&mut channel.name),
+                None => channels.push(Channel {
+                    name: name.to_owned(),
+                    level: settings.target.least(),
+                    lanes: default.clone(),
+                }),
+            }
+        }
+        let logs = Self {
+            outputs: outputs.start()?,
+        };
+        Ok((logs, Router { channels, clock }))
+    }
+
+    /// Waits until all records so far are written. Blocks its thread, for `within` at most; false
+    /// when that was not enough.
+    pub fn flush(&self, within: Duration) -> bool {
+        let deadline = Instant::now() + within;
+        let flushed = |output: &Running| output.queue.flush(deadline);
+        self.outputs
+            .iter()
+            .map(flushed)
+            .fold(true, |all, one| all & one)
+    }
+
+    /// Opens every file anew, by its name: after something moved it away. One that cannot be opened
+    /// goes on as it is.
+    ///
+    /// # Errors
+    ///
+    /// One for each file that cannot be opened.
+    pub fn reopen(&self) -> Result<(), Vec<LogError>> {
+        let mut errors = Vec::new();
+        for output in &self.outputs {
+            match output.path.as_deref().map(file::open) {
+                Some(Ok(file)) => output.queue.reopen(file),
+                Some(Err(error)) => errors.push(error),
+                None => {}
+            }
+        }
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(errors)
+        }
+    }
+}
+
+impl LogTarget {
+    /// The least that is written; `None` when nothing is.
+    fn least(&self) -> Option<Level> {
+        (self.mode != LogMode::Off).then_some(self.level)
+    }
+}
+
+impl Drop for Logs {
+    fn drop(&mut self) {
+        for output in &self.outputs {
+            output.queue.close();
+        }
+        let deadline = Instant::now() + LAST_FLUSH;
+        for output in &mut self.outputs {
+            if output.queue.has_ended(deadline)
+                && let Some(thread) = output.thread.take()
+            {
+                _ = thread.join(); // a panic has been told by its hook
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! From an event in the code to the queues of its channel's outputs.
+//!
+//! A subscriber of our own and no layer on a registry: nothing here uses spans, and without them a
+//! record that nobody wants costs what the callsite's cached answer costs.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id, Record as SpanRecord};
+use tracing::subscriber::Interest;
+use tracing::{Event, Metadata, Subscriber};
+
+use super::format::{Content, Format, Record};
+use super::host::Clock;
+use super::queue::Queue;
+use crate::settings::Level;
+
+/// The channel of the server itself, and of records without a channel.
+pub(super) const SERVER: &str = "server";
+
+/// A longer buffer is given back: a crash report should not stay in the memory of its thread.
+const KEPT: usize = 16 << 10;
+
+/// Where records go, by channel.
+pub(super) struct Router {
+    pub(super) channels: Vec<Channel>,
+    pub(super) clock: Clock,
+}
+
+pub(super) struct Channel {
+    /// A record belongs to the channel when its target is this, without regard to case.
+    pub(super) name: String,
+    /// The least that is written. `None` when nothing is.
+    pub(super) level: Option<Level>,
+    pub(super) lanes: Arc<[Lane]>,
+}
+
+/// Outputs that get the same text.
+pub(super) struct Lane {
+    pub(super) format: Format,
+    pub(super) queues: Vec<Arc<Queue>>,
+}
+
+/// A record's channel, if it wants it.
+struct Route<'a> {
+    channel: &'a Channel,
+    level: Level,
+    logger: &'a str,
+    stranger: Option<&'a str>,
+}
+
+impl Router {
+    fn route<'a>(&'a self, metadata: &'a Metadata<'_>) -> Option<Route<'a>> {
+        let level = level(metadata)?;
+        let target = metadata.target();
+        let own = self
+            .channels
+            .iter()
+            .find(|channel| channel.name.eq_ignore_ascii_case(target));
+        let route = match own {
+            Some(channel) => Route {
+                channel,
+                level,
+                logger: target,
+                stranger: None,
+            },
+            // A library's, or one of ours that lacks its channel: only what should be looked at.
+            None if level >= Level::Warn => Route {
+                channel: self
+                    .channels
+                    .iter()
+                    .find(|channel| channel.name == SERVER)?,
+                level,
+                logger: SERVER,
+                stranger: Some(target),
+            },
+            None => return None,
+        };
+        let wanted = route.channel.level.is_some_and(|least| level >= least);
+        wanted.then_some(route)
+    }
+}
+
+impl Subscriber for Router {
+    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
+        if self.enabled(metadata) {
+            Interest::always()
+        } else {
+            Interest::never()
+        }
+    }
+
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        !metadata.is_span() && self.route(metadata).is_some()
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        let least = self.channels.iter().filter_map(|channel| channel.level);
+        Some(match least.min() {
+            Some(Level::Debug) => LevelFilter::DEBUG,
+            Some(Level::Info) => LevelFilter::INFO,
+            Some(Level::Warn) => LevelFilter::WARN,
+            Some(Level::Error) => LevelFilter::ERROR,
+            None => LevelFilter::OFF,
+        })
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let Some(route) = self.route(event.metadata()) else {
+            return;
+        };
+        let record = Record {
+            time: (self.clock)(),
+            level: route.level,
+            logger: route.logger,
+            content: Content::Event {
+                event,
+                stranger: route.stranger,
+            },
+        };
+        with_buffer(|line| {
+            for lane in &*route.channel.lanes {
+                line.clear();
+                lane.format.write(line, &record);
+                for queue in &lane.queues {
+                    queue.push(line, route.level);
+                }
+            }
+        });
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1) // asked for only by code that ignores `enabled`
+    }
+
+    fn record(&self, _: &Id, _: &SpanRecord<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// `None` for what is below debug.
+fn level(metadata: &Metadata<'_>) -> Option<Level> {
+    match *metadata.level() {
+        tracing::Level::ERROR => Some(Level::Error),
+        tracing::Level::WARN => Some(Level::Warn),
+        tracing::Level::INFO => Some(Level::Info),
+        tracing::Level::DEBUG => Some(Level::Debug),
+        tracing::Level::TRACE => None,
+    }
+}
+
+/// Lends the thread's buffer. A record made while another one is (by a field's `Debug`), or while
+/// the thread ends, gets a new one.
+pub(super) fn with_buffer(write: impl FnOnce(&mut String)) {
+    thread_local! {
+        static BUFFER: Cell<String> = const { Cell::new(String::new()) };
+    }
+    let mut buffer = BUFFER.try_with(Cell::take).unwrap_or_default();
+    write(&mut buffer);
+    if buffer.capacity() <= KEPT {
+        _ = BUFFER.try_with(|kept| kept.set(buffer)); // else the thread ends
+    }
+}

@@ -1,0 +1,247 @@
+//! Files that are replaced when they grow.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use flate2::read::GzDecoder;
+
+use super::{Folder, Rig, settings};
+use crate::logs::complaints::Complaints;
+use crate::logs::file::{self, Rotating};
+use crate::logs::queue::Batch;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// `app.log` in a folder, with these options.
+struct Case {
+    rig: Rig,
+    folder: Folder,
+    options: &'static str,
+}
+
+impl Case {
+    fn new(options: &'static str) -> Self {
+        Self {
+            rig: Rig::new(),
+            folder: Folder::new(),
+            options,
+        }
+    }
+
+    fn open(&self) -> Rotating {
+        self.open_as(file::open(&self.folder.path("app.log")).unwrap())
+    }
+
+    fn open_as(&self, file: File) -> Rotating {
+        let path = self.folder.path("app.log");
+        let options = format!("log_output: '{}', {}", path.display(), self.options);
+        let settings = settings(&format!("file_logger_options: {{{options}}}"));
+        let complaints = Arc::new(Complaints::new("`app.log`", &self.rig.host()));
+        let log = settings.target.file.expect("options");
+        Rotating::new(&path, file, &log, self.rig.clock(), complaints)
+    }
+
+    /// Writes these records at once and waits for what follows.
+    fn write(&self, records: &[&str]) {
+        let mut file = self.open();
+        assert!(file.write(&batch(records)).is_ok());
+        file.wait_until_tidy();
+    }
+
+    fn old(&self, stamp: &str, content: &str) {
+        fs::write(self.folder.path(&format!("app-{stamp}.log")), content).unwrap();
+    }
+}
+
+fn batch(records: &[&str]) -> Batch {
+    let mut batch = Batch::default();
+    for record in records {
+        batch.push(record);
+    }
+    batch
+}
+
+fn unpacked(path: &Path) -> String {
+    let mut text = String::new();
+    GzDecoder::new(File::open(path).unwrap())
+        .read_to_string(&mut text)
+        .unwrap();
+    text
+}
+
+#[test]
+fn a_full_file_is_set_aside_between_two_records() {
+    let case = Case::new("max_size: 10B");
+    case.write(&[
+        "1234\n",
+        "1234\n",
+        "next\n",
+        "larger than a file\n",
+        "last\n",
+    ]);
+    assert_eq!(
+        case.folder.names(),
+        [
+            "app-2026-11-21T19-26-15.123.log",
+            "app-2026-11-21T19-26-15.124.log",
+            "app-2026-11-21T19-26-15.125.log",
+            "app.log"
+        ],
+        "no old file replaces another"
+    );
+    assert_eq!(
+        case.folder.read("app-2026-11-21T19-26-15.123.log"),
+        "1234\n1234\n"
+    );
+    assert_eq!(
+        case.folder.read("app-2026-11-21T19-26-15.124.log"),
+        "next\n"
+    );
+    assert_eq!(
+        case.folder.read("app-2026-11-21T19-26-15.125.log"),
+        "larger than a file\n"
+    );
+    assert_eq!(case.folder.read("app.log"), "last\n");
+
+    // What an earlier server wrote counts.
+    case.rig.advance(HOUR);
+    case.write(&["12345\n"]);
+    assert_eq!(
+        case.folder.read("app-2026-11-21T20-26-15.123.log"),
+        "last\n"
+    );
+    assert_eq!(case.folder.read("app.log"), "12345\n");
+    let mode = fs::metadata(case.folder.path("app.log"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o640);
+}
+
+#[test]
+fn too_many_and_too_old_files_are_removed_and_no_others() {
+    let case = Case::new("max_size: 10B, max_backups: 3, max_age: 2");
+    case.old("2026-11-19T19-26-15.122", "older than two days");
+    case.old("2026-11-19T19-26-15.123", "two days");
+    case.old("2026-11-20T00-00-00.000", "one day");
+    let others = [
+        "app-2020-01-01.log",
+        "app-2020-01-01T00-00-00.00x.log",
+        "app-2020-01-01T00-00-00.000.txt",
+        "app-2020-01-01T00-00-00.000.log.bz2",
+        "app2-2020-01-01T00-00-00.000.log",
+        "napp-2020-01-01T00-00-00.000.log",
+    ];
+    for other in others {
+        fs::write(case.folder.path(other), "").unwrap();
+    }
+    let mut expected: Vec<&str> = others.to_vec();
+    expected.extend([
+        "app-2026-11-19T19-26-15.123.log",
+        "app-2026-11-20T00-00-00.000.log",
+        "app.log",
+    ]);
+    expected.sort_unstable();
+    case.write(&["1\n"]);
+    assert_eq!(case.folder.names(), expected, "the start tidies too");
+
+    case.write(&["123456789\n", "123456789\n", "123456789\n"]);
+    expected.retain(|name| *name != "app-2026-11-19T19-26-15.123.log");
+    expected.retain(|name| *name != "app-2026-11-20T00-00-00.000.log");
+    expected.extend([
+        "app-2026-11-21T19-26-15.123.log",
+        "app-2026-11-21T19-26-15.124.log",
+        "app-2026-11-21T19-26-15.125.log",
+    ]);
+    expected.sort_unstable();
+    assert_eq!(case.folder.names(), expected, "three are kept");
+}
+
+#[test]
+fn old_files_are_compressed() {
+    let case = Case::new("max_size: 10B, max_backups: 3, compress: true");
+    case.old("2026-11-20T00-00-00.000", "left uncompressed");
+    let unfinished = "app-2026-11-20T01-00-00.000.log.gz.part";
+    fs::write(case.folder.path(unfinished), "half of it").unwrap();
+    case.old("2026-11-20T01-00-00.000", "left in the middle");
+    case.write(&["123456789\n", "new\n"]);
+    let names = case.folder.names();
+    assert_eq!(
+        names,
+        [
+            "app-2026-11-20T00-00-00.000.log.gz",
+            "app-2026-11-20T01-00-00.000.log.gz",
+            "app-2026-11-21T19-26-15.123.log.gz",
+            "app.log"
+        ]
+    );
+    let content: Vec<String> = names[..3]
+        .iter()
+        .map(|name| unpacked(&case.folder.path(name)))
+        .collect();
+    assert_eq!(
+        content,
+        ["left uncompressed", "left in the middle", "123456789\n"]
+    );
+    let mode = fs::metadata(case.folder.path(&names[0]))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o640);
+
+    case.rig.advance(HOUR);
+    case.write(&["123456789\n"]);
+    let names = case.folder.names();
+    assert_eq!(names.len(), 4, "compressed ones count: {names:?}");
+    assert!(!names.contains(&"app-2026-11-20T00-00-00.000.log.gz".to_owned()));
+}
+
+#[test]
+fn a_file_that_cannot_be_replaced_grows_on() {
+    let case = Case::new("max_size: 10B");
+    let mut file = case.open();
+    assert!(file.write(&batch(&["123456789\n"])).is_ok());
+    let path = case.folder.path("app.log");
+    let other_name = case.folder.path("other");
+    fs::rename(&path, &other_name).unwrap();
+    for record in ["a\n", "b\n", "c\n"] {
+        assert!(file.write(&batch(&[record])).is_ok());
+    }
+    assert_eq!(
+        fs::read_to_string(&other_name).unwrap(),
+        "123456789\na\nb\nc\n"
+    );
+    let complaints = case.rig.complaints.take();
+    assert_eq!(complaints.lines().count(), 1, "{complaints}");
+    assert!(
+        complaints.contains("app.log` is not replaced and grows on: cannot rename it to `"),
+        "{complaints}"
+    );
+
+    fs::rename(&other_name, &path).unwrap();
+    assert!(file.write(&batch(&["123456789\n"])).is_ok());
+    assert_eq!(
+        case.folder.read("app.log"),
+        "123456789\n",
+        "tried again after as much"
+    );
+    file.wait_until_tidy();
+}
+
+#[test]
+fn records_that_cannot_be_written_fill_no_file() {
+    let case = Case::new("max_size: 10B");
+    fs::write(case.folder.path("app.log"), "1\n").unwrap();
+    let cannot_be_written = File::open(case.folder.path("app.log")).unwrap();
+    let mut file = case.open_as(cannot_be_written);
+    for _ in 0..3 {
+        let failed = file.write(&batch(&["1234\n", "1234\n"])).err();
+        assert_eq!(failed.expect("it is open for reading").lost, 2);
+    }
+    file.wait_until_tidy();
+    assert_eq!(case.folder.names(), ["app.log"]);
+}
