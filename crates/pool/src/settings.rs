@@ -218,7 +218,6 @@ impl Section for PoolSettings {
             reset_timeout: t
                 .key("reset_timeout", "How long calls under way may take when a reload replaces their workers.")
                 .zero_is_default()
-                .not_yet("reload")
                 .default(RESET_TIMEOUT),
             stream_timeout: t
                 .key("stream_timeout", "How long a worker may go on with a stream whose client left.")

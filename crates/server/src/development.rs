@@ -1,0 +1,165 @@
+//! Development mode: the files of the application are watched, and a boot that failed is shown in the browser.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use pronghorn_http::{Exchange, Handled, Handler, Request, Response};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use crate::workers::{Standing, Workers};
+
+/// An editor writes a file in several steps, and a checkout writes many files: this long after the last change it is over.
+const QUIET: Duration = Duration::from_millis(100);
+/// Folders whose files come and go without being the application's code.
+const LEFT_OUT: [&str; 7] = [
+    "node_modules",
+    ".git",
+    ".idea",
+    "cache",
+    "storage",
+    "log",
+    "logs",
+];
+/// Folders watched at most; each takes a kernel object of its own.
+const MOST_FOLDERS: usize = 5_000;
+/// Changes that were not looked at yet. More make no difference: one reload follows all of them.
+const CHANGES: usize = 64;
+
+/// Shows why the workers don't boot, in place of their replies.
+pub(crate) struct Gate {
+    pub(crate) next: Arc<dyn Handler>,
+    pub(crate) standing: watch::Receiver<Standing>,
+}
+
+impl Handler for Gate {
+    fn handle<'a>(&'a self, request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
+        let why = match &*self.standing.borrow() {
+            Standing::Up => None,
+            Standing::Down(why) => Some(why.clone()),
+        };
+        match why {
+            None => self.next.handle(request, exchange),
+            Some(why) => Box::pin(async move {
+                let mut response = Response::plain(
+                    500,
+                    &format!("{why}\n\nThe server tries again when a file changes.\n"),
+                );
+                // So that the page comes back by itself once the code boots.
+                response.fields.push("Refresh", "1");
+                response
+            }),
+        }
+    }
+}
+
+/// Watches an application; ends when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    task: JoinHandle<()>,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Watch {
+    /// Reloads the workers after each change of a PHP file or `.env` below `folder`. `configuration` are files whose change
+    /// needs a restart, which is said.
+    pub(crate) fn start(
+        folder: &Path,
+        configuration: Vec<PathBuf>,
+        workers: Workers,
+    ) -> notify::Result<Self> {
+        let (changes, inbox) = mpsc::channel(CHANGES);
+        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+            if let Ok(event) = event
+                && !matches!(event.kind, EventKind::Access(_))
+            {
+                // Full: a reload is about to follow anyway.
+                _ = changes.try_send(event.paths);
+            }
+        })?;
+        let mut watched = Watched {
+            watcher,
+            folders: HashSet::new(),
+        };
+        watched.add(folder)?;
+        tracing::info!(target: "server", folders = watched.folders.len(), "watching {} for changes", folder.display());
+        let task =
+            tokio::runtime::Handle::current().spawn(follow(watched, inbox, configuration, workers));
+        Ok(Self { task })
+    }
+}
+
+async fn follow(
+    mut watched: Watched,
+    mut changes: mpsc::Receiver<Vec<PathBuf>>,
+    configuration: Vec<PathBuf>,
+    workers: Workers,
+) {
+    while let Some(mut paths) = changes.recv().await {
+        while let Ok(Some(more)) = tokio::time::timeout(QUIET, changes.recv()).await {
+            paths.extend(more);
+        }
+        for folder in paths.iter().filter(|path| path.is_dir()) {
+            _ = watched.add(folder); // gone again, or too many: the rest is still watched
+        }
+        if let Some(file) = paths.iter().find(|path| configuration.contains(path)) {
+            tracing::warn!(target: "server", "{} changed: restart the server to apply it", file.display());
+        }
+        let Some(file) = paths.iter().find(|path| is_code(path)) else {
+            continue;
+        };
+        tracing::info!(target: "server", "{} changed: starting new workers", file.display());
+        // The reason of a failure is in the log and in the browser already.
+        _ = workers.reload().await;
+    }
+}
+
+fn is_code(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default();
+    path.extension() == Some(OsStr::new("php")) || name == ".env" || name == "composer.lock"
+}
+
+/// The folders that are watched. One by one: whole trees of packages would cost more than they tell.
+struct Watched {
+    watcher: RecommendedWatcher,
+    folders: HashSet<PathBuf>,
+}
+
+impl Watched {
+    fn add(&mut self, folder: &Path) -> notify::Result<()> {
+        let mut todo = vec![folder.to_owned()];
+        while let Some(folder) = todo.pop() {
+            if self.folders.len() >= MOST_FOLDERS || !self.folders.insert(folder.clone()) {
+                continue;
+            }
+            self.watcher.watch(&folder, RecursiveMode::NonRecursive)?;
+            let Ok(entries) = std::fs::read_dir(&folder) else {
+                continue;
+            };
+            let below = entries
+                .flatten()
+                .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+            todo.extend(
+                below
+                    .filter(|entry| !is_left_out(&folder, &entry.file_name()))
+                    .map(|entry| entry.path()),
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Packages change by `composer install`, which writes `vendor/composer`; their own folders are many and never edited.
+fn is_left_out(parent: &Path, name: &OsStr) -> bool {
+    let in_vendor = parent.file_name() == Some(OsStr::new("vendor"));
+    LEFT_OUT.iter().any(|left_out| name == *left_out) || (in_vendor && name != "composer")
+}

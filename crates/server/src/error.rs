@@ -1,0 +1,50 @@
+//! Why a server does not start.
+
+use std::io;
+
+use pronghorn_pool::{BootError, SpoolError};
+use pronghorn_process::LookupError;
+use pronghorn_process::socket::BindError;
+use thiserror::Error;
+
+/// A start that failed. Nothing is left running.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// The operator's: `server.user` or `server.group`.
+    #[error("workers can't run as `server.user` says")]
+    User(#[source] LookupError),
+    /// The operator's: changing the user is root's right.
+    #[error("workers can't run as `{0}`: only root may start processes of another user")]
+    NotRoot(String),
+    /// The operator's: `http.spool_dir` or `http.uploads.dir`.
+    #[error("bodies can't be kept")]
+    Spool(#[source] SpoolError),
+    /// The operator's: `http.address` or `server.relay`.
+    #[error("cannot listen")]
+    Bind(#[from] BindError),
+    /// The operator's: a host name in `http.address` that nobody knows.
+    #[error("`{host}` in `http.address` is no name of this machine")]
+    Host { host: String, source: io::Error },
+    /// The application's.
+    #[error("a worker does not start")]
+    Boot(#[source] Box<BootError>),
+    /// The system's: no threads, no descriptors.
+    #[error("the system gives no resources")]
+    System(#[from] io::Error),
+}
+
+impl StartError {
+    /// The whole story for a person, without `error:` before it and without a line end.
+    pub fn report(&self) -> String {
+        if let Self::Boot(error) = self {
+            return error.report();
+        }
+        let mut text = self.to_string();
+        let mut source = std::error::Error::source(self);
+        while let Some(cause) = source {
+            text = format!("{text}: {cause}");
+            source = cause.source();
+        }
+        text
+    }
+}

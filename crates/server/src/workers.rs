@@ -1,0 +1,362 @@
+//! The workers of the server's pool: how they are started, and the one task that starts, replaces and stops them.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pronghorn_http::settings::HttpSettings;
+use pronghorn_pool::settings::{CodecChoice, PoolSettings};
+use pronghorn_pool::{
+    BootError, CommandLauncher, Options, Pool, RelayAddress, RelayListener, Spool, Supervised,
+};
+use pronghorn_process::{Command, Credentials, Spawner, Stream, cpus};
+use pronghorn_wire::Codec;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+use crate::error::StartError;
+use crate::settings::{RelayAddress as RelaySetting, ServerSettings};
+use crate::{ROADRUNNER_VERSION, VERSION};
+
+/// The default pool's name, in routes and logs.
+pub(crate) const DEFAULT_POOL: &str = "default";
+/// Of a pool in which each call gets a fresh worker, one serves and one is ready.
+const DEBUG_WORKERS: usize = 2;
+/// Orders that wait for the workers' task. Each is a person's wish or a stop.
+const ORDERS: usize = 16;
+
+/// All that is needed to start workers.
+pub(crate) struct Start<'a> {
+    pub(crate) server: &'a ServerSettings,
+    pub(crate) http: &'a HttpSettings,
+    pub(crate) user: Option<(String, Credentials)>,
+    pub(crate) folder: PathBuf,
+    pub(crate) environment: Vec<(OsString, OsString)>,
+    pub(crate) rpc: Option<String>,
+    pub(crate) spawner: Spawner,
+    pub(crate) spool: Arc<Spool>,
+    pub(crate) homes: Vec<Handle>,
+    pub(crate) development: bool,
+}
+
+impl Start<'_> {
+    fn settings(&self) -> &PoolSettings {
+        &self.http.pool
+    }
+
+    /// The pool, still empty.
+    pub(crate) fn pool(&self) -> Pool {
+        let settings = self.settings();
+        let options = Options {
+            name: DEFAULT_POOL.to_owned(),
+            queue_limit: settings.max_queue_size,
+            queue_timeout: settings.queue_timeout,
+            // In development somebody may sit in a debugger.
+            exec_ttl: settings.supervisor.exec_ttl.filter(|_| !self.development),
+            max_jobs: if settings.debug {
+                std::num::NonZeroU64::new(1)
+            } else {
+                settings.max_jobs
+            },
+        };
+        Pool::new(options, &self.homes[0])
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        if self.settings().debug {
+            DEBUG_WORKERS
+        } else {
+            self.settings().num_workers
+        }
+    }
+
+    pub(crate) fn launcher(&self) -> Result<CommandLauncher, StartError> {
+        let command = self
+            .settings()
+            .command
+            .as_ref()
+            .or(self.server.command.as_ref());
+        let argv: Vec<OsString> = command
+            .map(|command| {
+                let arguments = command.arguments().iter().map(OsString::from);
+                std::iter::once(OsString::from(command.program()))
+                    .chain(arguments)
+                    .collect()
+            })
+            .unwrap_or_default();
+        Ok(CommandLauncher {
+            pool: DEFAULT_POOL.to_owned(),
+            spawner: self.spawner.clone(),
+            command: command.map(ToString::to_string).unwrap_or_default(),
+            argv,
+            env: self.environment(),
+            cwd: self.folder.clone(),
+            user: self.user.clone(),
+            boot_timeout: self.settings().boot_timeout,
+            listener: self.listener()?,
+            foreign_codec: match self.settings().codec {
+                CodecChoice::Auto | CodecChoice::Json => Codec::Json,
+                CodecChoice::Proto => Codec::Proto,
+            },
+            fence: self.settings().fence,
+            stream_timeout: self.settings().stream_timeout,
+            spool: self.spool.clone(),
+            homes: self.homes.clone(),
+        })
+    }
+
+    fn listener(&self) -> Result<Option<Arc<RelayListener>>, StartError> {
+        let address = match &self.server.relay {
+            RelaySetting::Pipes => return Ok(None),
+            RelaySetting::Unix(path) => RelayAddress::Unix(self.folder.join(path)),
+            RelaySetting::Tcp(address) => RelayAddress::Tcp(*address),
+        };
+        let owner = self.user.as_ref().map(|(_, credentials)| credentials);
+        Ok(Some(Arc::new(RelayListener::bind(&address, owner)?)))
+    }
+
+    /// The server's environment and what workers are told beside it; what comes later wins.
+    fn environment(&self) -> Vec<(OsString, OsString)> {
+        let relay = match &self.server.relay {
+            RelaySetting::Pipes => "pipes".to_owned(),
+            // As it was written: packages parse it themselves.
+            RelaySetting::Unix(path) => format!("unix://{}", path.display()),
+            RelaySetting::Tcp(address) => format!("tcp://{address}"),
+        };
+        let mut environment = self.environment.clone();
+        let mut set = |name: &str, value: &str| {
+            environment.retain(|(known, _)| known != name);
+            environment.push((name.into(), value.into()));
+        };
+        set("RR_RELAY", &relay);
+        if let Some(rpc) = &self.rpc {
+            set("RR_RPC", rpc);
+        }
+        for (name, value) in self.server.env.iter() {
+            set(name, value);
+        }
+        set("RR_VERSION", ROADRUNNER_VERSION);
+        set("RR_MODE", "http");
+        set("PRONGHORN_VERSION", VERSION);
+        set("PRONGHORN_PIPES", "3,4");
+        environment
+    }
+
+    /// What `memory_limit` is for the workers' PHP, if their command is recognisably PHP.
+    pub(crate) async fn memory_limit(&self) -> Option<String> {
+        /// PHP starts in 30 ms.
+        const LONGEST: Duration = Duration::from_secs(5);
+        let command = self
+            .settings()
+            .command
+            .as_ref()
+            .or(self.server.command.as_ref())?;
+        let name = command.program().rsplit('/').next()?;
+        if !name.starts_with("php") {
+            return None;
+        }
+        let mut args: Vec<OsString> = php_options(command.arguments()).map(Into::into).collect();
+        args.extend(["-r", "echo ini_get('memory_limit');"].map(Into::into));
+        let question = Command {
+            program: command.program().into(),
+            args,
+            env: self.environment(),
+            cwd: self.folder.clone(),
+            credentials: self
+                .user
+                .as_ref()
+                .map(|(_, credentials)| credentials.clone()),
+            stdin: Stream::Null,
+            stdout: Stream::Pipe,
+            stderr: Stream::Null,
+            passed: Vec::new(),
+        };
+        let mut child = self.spawner.spawn(question).await.ok()?;
+        tokio::time::timeout(LONGEST, child.process.wait())
+            .await
+            .ok()?
+            .ok()?;
+        let mut answer = String::new();
+        // It has ended, so all it said is there.
+        std::io::Read::read_to_string(&mut std::fs::File::from(child.stdout?), &mut answer).ok()?;
+        Some(answer)
+    }
+}
+
+/// What stands before the script: `-d memory_limit=1G`, for instance.
+fn php_options(arguments: &[String]) -> impl Iterator<Item = &String> {
+    let mut value_follows = false;
+    arguments.iter().take_while(move |argument| {
+        let belongs = value_follows || argument.starts_with('-');
+        value_follows = matches!(argument.as_str(), "-d" | "-c" | "-z");
+        belongs
+    })
+}
+
+/// How many workers boot at once: more than there are CPUs, because a boot also waits for the disk; not all of a hundred,
+/// because then each takes a hundred times as long.
+fn boots_at_once() -> usize {
+    (cpus::usable() * 2).max(4)
+}
+
+/// What came of a reload.
+pub type Reloaded = Result<(), Arc<str>>;
+
+/// Whether the pool has workers, or why not.
+#[derive(Debug, Clone)]
+pub(crate) enum Standing {
+    Up,
+    /// Only in development: elsewhere a pool that does not boot ends the start.
+    Down(Arc<str>),
+}
+
+enum Order {
+    Reload(oneshot::Sender<Reloaded>),
+    Stop {
+        grace: Duration,
+        killed: oneshot::Sender<usize>,
+    },
+}
+
+/// The one owner of a pool's workers. Everybody else sends orders.
+#[derive(Debug, Clone)]
+pub(crate) struct Workers {
+    orders: mpsc::Sender<Order>,
+    standing: watch::Receiver<Standing>,
+}
+
+/// What a pool's workers are started with, for the first time and again.
+pub(crate) struct Crew {
+    pub(crate) pool: Pool,
+    pub(crate) launcher: CommandLauncher,
+    pub(crate) size: usize,
+    pub(crate) reset_timeout: Duration,
+}
+
+impl Workers {
+    /// Boots the workers. In development a failure is kept for the browser to show, and the next reload tries again.
+    pub(crate) async fn start(
+        crew: Crew,
+        development: bool,
+    ) -> Result<(Self, JoinHandle<()>), Box<BootError>> {
+        let Crew {
+            pool,
+            launcher,
+            size,
+            reset_timeout,
+        } = crew;
+        let launcher = Arc::new(launcher);
+        let started =
+            Supervised::start(pool.clone(), launcher.clone(), size, boots_at_once()).await;
+        let (supervised, standing) = match started {
+            Ok(supervised) => (Some(supervised), Standing::Up),
+            Err(error) if development => (None, Standing::Down(report(&error))),
+            Err(error) => return Err(Box::new(error)),
+        };
+        let (standing_sender, standing) = watch::channel(standing);
+        let (orders, inbox) = mpsc::channel(ORDERS);
+        let owner = Owner {
+            pool,
+            launcher,
+            size,
+            reset_timeout,
+            development,
+            supervised,
+            standing: standing_sender,
+        };
+        let task = Handle::current().spawn(owner.run(inbox));
+        Ok((Self { orders, standing }, task))
+    }
+
+    pub(crate) fn standing(&self) -> watch::Receiver<Standing> {
+        self.standing.clone()
+    }
+
+    /// Replaces all workers. The reason when that fails is for people.
+    pub(crate) async fn reload(&self) -> Reloaded {
+        let (done, result) = oneshot::channel();
+        let gone = || Err("the server is stopping".into());
+        if self.orders.send(Order::Reload(done)).await.is_err() {
+            return gone();
+        }
+        result.await.unwrap_or_else(|_| gone())
+    }
+
+    /// Stops all workers; how many had to be killed.
+    pub(crate) async fn stop(&self, grace: Duration) -> usize {
+        let (killed, count) = oneshot::channel();
+        if self
+            .orders
+            .send(Order::Stop { grace, killed })
+            .await
+            .is_err()
+        {
+            return 0;
+        }
+        count.await.unwrap_or(0)
+    }
+}
+
+fn report(error: &BootError) -> Arc<str> {
+    tracing::error!(target: "server", "{}", error.report());
+    error.report().into()
+}
+
+struct Owner {
+    pool: Pool,
+    launcher: Arc<CommandLauncher>,
+    size: usize,
+    reset_timeout: Duration,
+    development: bool,
+    supervised: Option<Supervised>,
+    standing: watch::Sender<Standing>,
+}
+
+impl Owner {
+    async fn run(mut self, mut orders: mpsc::Receiver<Order>) {
+        while let Some(order) = orders.recv().await {
+            match order {
+                Order::Reload(done) => {
+                    let reloaded = self.reload().await;
+                    _ = done.send(reloaded); // whoever asked may have left
+                }
+                Order::Stop { grace, killed } => {
+                    let count = match self.supervised.take() {
+                        Some(supervised) => supervised.stop(grace).await,
+                        None => 0,
+                    };
+                    _ = killed.send(count);
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn reload(&mut self) -> Reloaded {
+        let reloaded = match &mut self.supervised {
+            Some(supervised) => supervised.reload(self.reset_timeout).await,
+            None => {
+                let (pool, launcher) = (self.pool.clone(), self.launcher.clone());
+                Supervised::start(pool, launcher, self.size, boots_at_once())
+                    .await
+                    .map(|supervised| self.supervised = Some(supervised))
+            }
+        };
+        match reloaded {
+            Ok(()) => {
+                self.standing.send_replace(Standing::Up);
+                Ok(())
+            }
+            Err(error) => {
+                let why = report(&error);
+                if self.development {
+                    // Old code would answer as if nothing had been written.
+                    self.standing.send_replace(Standing::Down(why.clone()));
+                }
+                Err(why)
+            }
+        }
+    }
+}
