@@ -1,0 +1,241 @@
+//! The command line: RoadRunner's flags and commands, and ours.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use pronghorn_config::Input;
+use pronghorn_server::{ROADRUNNER_VERSION, VERSION};
+
+use crate::exit::{Exit, misused, say};
+
+/// Under which name the binary was called. Behaviour is the same; what other programs read of `rr` is kept for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Name {
+    Pronghorn,
+    /// A link named `rr`.
+    Rr,
+}
+
+impl Name {
+    pub(crate) fn of_this_call() -> Self {
+        let called = std::env::args_os().next().unwrap_or_default();
+        if Path::new(&called).file_name() == Some("rr".as_ref()) {
+            Self::Rr
+        } else {
+            Self::Pronghorn
+        }
+    }
+}
+
+/// An application server for PHP
+#[derive(Debug, Parser)]
+#[command(
+    name = "pronghorn",
+    disable_version_flag = true,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) globals: Globals,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Flags that every command takes, before or behind its name.
+#[derive(Debug, Args)]
+pub(crate) struct Globals {
+    /// Configuration file [default: pronghorn.yaml, else .rr.yaml]
+    #[arg(short, long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Working folder [default: the configuration file's]
+    #[arg(
+        short = 'w',
+        long = "workdir",
+        alias = "WorkDir",
+        global = true,
+        value_name = "FOLDER"
+    )]
+    pub(crate) workdir: Option<PathBuf>,
+    /// File of variables for the configuration and the workers
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) dotenv: Option<PathBuf>,
+    /// Sets a configuration key, `http.address=:8080` for instance; repeatable
+    #[arg(
+        short = 'o',
+        long = "override",
+        global = true,
+        value_name = "KEY=VALUE"
+    )]
+    pub(crate) overrides: Vec<String>,
+    /// Prints nothing but errors
+    #[arg(short, long, global = true)]
+    pub(crate) silent: bool,
+    /// Writes the server's process number to `.pid` in the working folder
+    #[arg(short, long, global = true)]
+    pub(crate) pid: bool,
+    /// RoadRunner's profiler; accepted, opens no port
+    #[arg(short, long, global = true, hide = true)]
+    pub(crate) debug: bool,
+    /// RoadRunner's forced stop; accepted
+    #[arg(short, long, global = true, hide = true)]
+    pub(crate) force: bool,
+    /// RoadRunner's experimental features; accepted, none is behind it
+    #[arg(short, long = "enable-experimental", global = true, hide = true)]
+    pub(crate) experimental: bool,
+    /// Prints the version
+    #[arg(short, long, global = true)]
+    version: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Starts the server; Ctrl-C stops it
+    Serve(Serve),
+    /// Judges the configuration: every mistake, and what differs from RoadRunner
+    Check,
+    /// Shows the configuration
+    Config {
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
+    /// Prints the version
+    Version,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// A worker script to serve, in place of `server.command`
+    #[arg(value_name = "SCRIPT")]
+    pub(crate) script: Option<PathBuf>,
+    /// Development: reloads on changes, errors in the browser, no deadlines
+    #[arg(long)]
+    pub(crate) dev: bool,
+    /// A folder of an application that was not written for workers
+    #[arg(long, value_name = "FOLDER", hide = true)]
+    pub(crate) root: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Every effective value and where it comes from
+    Show,
+}
+
+impl Arguments {
+    /// Reads the process's arguments; what is wrong with them, or was asked for, is said already in the `Err`.
+    pub(crate) fn read(name: Name) -> Result<Self, Exit> {
+        // `pronghorn --version` needs no command, whatever else is there.
+        let given: Vec<_> = std::env::args_os().skip(1).collect();
+        if matches!(given.as_slice(), [flag] if flag == "--version" || flag == "-v") {
+            return Err(print_version(name));
+        }
+        let matches = match Self::command().try_get_matches() {
+            Ok(matches) => matches,
+            Err(error) => {
+                _ = error.print(); // a closed terminal
+                return Err(if error.use_stderr() {
+                    Exit::Misused
+                } else {
+                    Exit::Done
+                });
+            }
+        };
+        let arguments =
+            Self::from_arg_matches(&matches).map_err(|error| misused(&error.to_string()))?;
+        if arguments.globals.version {
+            return Err(print_version(name));
+        }
+        Ok(arguments)
+    }
+
+    /// What the configuration is read from.
+    pub(crate) fn input(&self) -> Input {
+        let globals = &self.globals;
+        let folder = globals.workdir.clone().unwrap_or_default();
+        Input {
+            folder,
+            file: globals.config.clone(),
+            overrides: globals.overrides.clone(),
+            dotenv: std::env::var_os("DOTENV_PATH")
+                .map(PathBuf::from)
+                .or_else(|| globals.dotenv.clone()),
+            environment: std::env::vars_os()
+                .filter_map(|(name, value)| {
+                    Some((name.into_string().ok()?, value.into_string().ok()?))
+                })
+                .collect::<BTreeMap<_, _>>(),
+            disk: pronghorn_config::Disk::Real,
+        }
+    }
+}
+
+/// As `rr`, the line that Octane and RoadRunner's own tools parse: the third word is the version.
+pub(crate) fn print_version(name: Name) -> Exit {
+    match name {
+        Name::Pronghorn => say(&format!("pronghorn {VERSION}\n")),
+        Name::Rr => {
+            let architecture = match std::env::consts::ARCH {
+                "x86_64" => "amd64",
+                "aarch64" => "arm64",
+                other => other,
+            };
+            say(&format!(
+                "rr version {ROADRUNNER_VERSION} (build time: development, pronghorn {VERSION}), OS: {}, arch: {architecture}\n",
+                std::env::consts::OS
+            ));
+        }
+    }
+    Exit::Done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Arguments {
+        Arguments::parse_from(line.split(' '))
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn octanes_command_line_is_understood() {
+        let line = "rr -c /app/.rr.yaml -o version=3 -o http.address=127.0.0.1:8000 \
+                    -o server.command=/usr/bin/php,/app/vendor/bin/roadrunner-worker -o http.pool.num_workers=0 \
+                    -o http.middleware=static -o logs.output=stdout serve";
+        let arguments = read(&line.split_whitespace().collect::<Vec<_>>().join(" "));
+        assert_eq!(arguments.globals.overrides.len(), 6);
+        assert!(matches!(
+            arguments.command,
+            Command::Serve(Serve { dev: false, .. })
+        ));
+    }
+
+    #[test]
+    fn flags_may_stand_before_and_behind_the_command() {
+        for line in [
+            "rr -c a.yaml -d -s serve",
+            "rr serve -c a.yaml -d -s",
+            "rr -d serve -c a.yaml -s",
+        ] {
+            let globals = read(line).globals;
+            assert!(
+                globals.debug && globals.silent && globals.config == Some("a.yaml".into()),
+                "{line}"
+            );
+        }
+        assert_eq!(
+            read("rr serve -w /srv").globals.workdir,
+            Some("/srv".into())
+        );
+        assert_eq!(
+            read("rr serve --WorkDir /srv").globals.workdir,
+            Some("/srv".into())
+        );
+    }
+}

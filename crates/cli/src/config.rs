@@ -1,0 +1,24 @@
+//! `check` and `config show`.
+
+use pronghorn_server::settings::{Said, check as judge, config_show};
+
+use crate::arguments::Arguments;
+use crate::exit::{Exit, mention, say};
+
+pub(crate) fn check(arguments: &Arguments) -> Exit {
+    tell(&judge(&arguments.input()))
+}
+
+pub(crate) fn show(arguments: &Arguments) -> Exit {
+    tell(&config_show(&arguments.input()))
+}
+
+fn tell(said: &Said) -> Exit {
+    say(&said.out);
+    mention(&said.err);
+    if said.passed {
+        Exit::Done
+    } else {
+        Exit::Misused
+    }
+}

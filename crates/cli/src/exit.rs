@@ -1,0 +1,52 @@
+//! Exit codes and the last words of a command.
+
+#![expect(
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "this is where a command speaks"
+)]
+
+use std::process::ExitCode;
+
+/// How the command ends. The numbers are documented in `docs/reference/command-line.md`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// It did what was asked.
+    Done,
+    /// It tried and failed: a worker that doesn't boot, a port in use.
+    Failed,
+    /// It was asked wrongly: bad arguments, a bad configuration. Nothing was started.
+    Misused,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        match exit {
+            Exit::Done => Self::SUCCESS,
+            Exit::Failed => Self::from(1),
+            Exit::Misused => Self::from(2),
+        }
+    }
+}
+
+/// Says what is wrong, on stderr, and is the exit for it.
+pub(crate) fn failed(message: &str) -> Exit {
+    eprintln!("error: {message}");
+    Exit::Failed
+}
+
+/// The same for a command that was asked wrongly.
+pub(crate) fn misused(message: &str) -> Exit {
+    eprintln!("error: {message}");
+    Exit::Misused
+}
+
+/// Data, on stdout.
+pub(crate) fn say(text: &str) {
+    print!("{text}");
+}
+
+/// What is not data, on stderr.
+pub(crate) fn mention(text: &str) {
+    eprint!("{text}");
+}
