@@ -1,0 +1,385 @@
+//! A server under test: the real binary.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::site::repository;
+use crate::{Connection, PATIENCE, Response, Site, wait_for};
+
+/// In every process that a server under test starts, so that those that are left can be found.
+const MARK: &str = "PRONGHORN_TEST";
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    address: SocketAddr,
+    stdout: Output,
+    stderr: Output,
+    mark: String,
+    site: Site,
+    ended: bool,
+}
+
+/// A command that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// What a process prints, as it comes.
+#[derive(Debug, Clone, Default)]
+struct Output(Arc<Mutex<String>>);
+
+impl Output {
+    fn follow(stream: impl std::io::Read + Send + 'static) -> Self {
+        let output = Self::default();
+        let copy = output.clone();
+        std::thread::spawn(move || {
+            let mut lines = BufReader::new(stream);
+            let mut line = Vec::new();
+            while lines
+                .read_until(b'\n', &mut line)
+                .is_ok_and(|read| read > 0)
+            {
+                copy.0
+                    .lock()
+                    .expect("nobody panics with it")
+                    .push_str(&String::from_utf8_lossy(&line));
+                line.clear();
+            }
+        });
+        output
+    }
+
+    fn text(&self) -> String {
+        self.0.lock().expect("nobody panics with it").clone()
+    }
+}
+
+impl Server {
+    /// Starts a server on a site and waits until it serves.
+    pub fn start(site: Site) -> Self {
+        Self::start_with(site, &["serve"])
+    }
+
+    /// Starts it with these arguments.
+    ///
+    /// # Panics
+    ///
+    /// When it does not come up; with all that it said.
+    pub fn start_with(site: Site, arguments: &[&str]) -> Self {
+        let mark = next_mark();
+        let mut child = command(&site, arguments, &mark)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary can be started");
+        let stdout = Output::follow(child.stdout.take().expect("stdout is a pipe"));
+        let stderr = Output::follow(child.stderr.take().expect("stderr is a pipe"));
+        let start = Instant::now();
+        let address = loop {
+            if let Some(address) = greeted_address(&stdout.text()) {
+                break address;
+            }
+            if let Ok(Some(status)) = child.try_wait() {
+                panic!(
+                    "the server ended with {status}:\n{}{}",
+                    stdout.text(),
+                    stderr.text()
+                );
+            }
+            assert!(
+                start.elapsed() < PATIENCE,
+                "the server did not come up:\n{}{}",
+                stdout.text(),
+                stderr.text()
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        Self {
+            child,
+            address,
+            stdout,
+            stderr,
+            mark,
+            site,
+            ended: false,
+        }
+    }
+
+    /// Runs a command that is expected to end by itself.
+    ///
+    /// # Panics
+    ///
+    /// When it doesn't, or leaves something behind.
+    pub fn run(site: &Site, arguments: &[&str]) -> Ended {
+        let mark = next_mark();
+        let mut child = command(site, arguments, &mark)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary can be started");
+        let stdout = Output::follow(child.stdout.take().expect("stdout is a pipe"));
+        let stderr = Output::follow(child.stderr.take().expect("stderr is a pipe"));
+        let status = wait(&mut child, "the command to end");
+        assert_nothing_left(&mark, site.folder());
+        Ended {
+            code: status.code(),
+            stdout: settled(&stdout),
+            stderr: settled(&stderr),
+        }
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub fn site(&self) -> &Site {
+        &self.site
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A new connection.
+    pub fn connect(&self) -> Connection {
+        Connection::open(self.address)
+    }
+
+    /// GETs over a connection of its own.
+    pub fn get(&self, target: &str) -> Response {
+        self.connect().get(target)
+    }
+
+    /// POSTs a body of the given type.
+    pub fn post(&self, target: &str, content_type: &str, body: impl AsRef<[u8]>) -> Response {
+        let body = body.as_ref();
+        let mut connection = self.connect();
+        connection.request(
+            "POST",
+            target,
+            &format!(
+                "Content-Type: {content_type}\r\nContent-Length: {}\r\n",
+                body.len()
+            ),
+        );
+        connection.send(body);
+        connection.response()
+    }
+
+    /// What it has logged so far (on stderr).
+    pub fn log(&self) -> String {
+        self.stderr.text()
+    }
+
+    pub fn stdout(&self) -> String {
+        self.stdout.text()
+    }
+
+    /// Waits until a line of the log has all of these in it, and returns it.
+    pub fn logged(&self, parts: &[&str]) -> String {
+        let mut log = String::new();
+        wait_for(&format!("{parts:?} in the log"), || {
+            log = self.log();
+            let line = log
+                .lines()
+                .find(|line| parts.iter().all(|part| line.contains(part)));
+            line.map(str::to_owned)
+        })
+    }
+
+    /// Processes that the server started and that live.
+    pub fn workers(&self) -> Vec<u32> {
+        marked(&self.mark)
+            .into_iter()
+            .filter(|pid| *pid != self.pid())
+            .collect()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        let pid =
+            Pid::from_raw(i32::try_from(self.pid()).expect("a process number")).expect("not 0");
+        kill_process(pid, signal).expect("the server lives");
+    }
+
+    /// Asks the server to end and waits for that.
+    ///
+    /// # Panics
+    ///
+    /// When it doesn't end, ends with a failure, or leaves something behind.
+    pub fn stop(mut self) -> Ended {
+        self.signal(Signal::TERM);
+        let ended = self.wait();
+        assert_eq!(ended.code, Some(0), "the server failed:\n{}", ended.stderr);
+        ended
+    }
+
+    /// Waits for its end, whatever brought it about.
+    ///
+    /// # Panics
+    ///
+    /// When it doesn't end or leaves something behind.
+    pub fn wait(&mut self) -> Ended {
+        let status = wait(&mut self.child, "the server to end");
+        self.ended = true;
+        assert_nothing_left(&self.mark, self.site.folder());
+        Ended {
+            code: status.code(),
+            stdout: settled(&self.stdout),
+            stderr: settled(&self.stderr),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        _ = self.child.kill();
+        _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("--- the server's log\n{}---", self.log());
+        } else {
+            panic!(
+                "a test must stop its server: what a server leaves behind is part of every test"
+            );
+        }
+    }
+}
+
+fn next_mark() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    format!(
+        "{}-{}",
+        std::process::id(),
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    )
+}
+
+fn command(site: &Site, arguments: &[&str], mark: &str) -> Command {
+    let mut command = Command::new(binary());
+    command
+        .args(arguments)
+        .current_dir(site.folder())
+        .env("PWD", site.folder())
+        .env(MARK, mark)
+        // Spool files land where they are looked for.
+        .env("TMPDIR", site.folder())
+        .env_remove("RUST_BACKTRACE")
+        .stdin(Stdio::null());
+    command
+}
+
+/// The binary under test: `PRONGHORN_BIN`, else what `cargo build` made last.
+fn binary() -> PathBuf {
+    if let Some(binary) = std::env::var_os("PRONGHORN_BIN") {
+        return binary.into();
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| repository().join("target"), PathBuf::from);
+    let binary = target.join("debug/pronghorn");
+    assert!(
+        binary.exists(),
+        "{} is not there: `make test` builds it first",
+        binary.display()
+    );
+    binary
+}
+
+fn greeted_address(stdout: &str) -> Option<SocketAddr> {
+    let url = stdout
+        .split_once("serves http://")?
+        .1
+        .split_whitespace()
+        .next()?;
+    url.parse().ok()
+}
+
+fn wait(child: &mut Child, what: &str) -> ExitStatus {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().expect("it can be waited for") {
+            return status;
+        }
+        if start.elapsed() > PATIENCE {
+            _ = child.kill();
+            panic!("waited {PATIENCE:?} for {what}");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The text of a stream whose writer has ended: the thread that reads it is a moment behind.
+fn settled(output: &Output) -> String {
+    let mut text = output.text();
+    loop {
+        std::thread::sleep(Duration::from_millis(10));
+        let now = output.text();
+        if now == text {
+            return text;
+        }
+        text = now;
+    }
+}
+
+/// Live processes with this mark in their environment.
+fn marked(mark: &str) -> Vec<u32> {
+    let wanted = format!("{MARK}={mark}");
+    let processes = std::fs::read_dir("/proc")
+        .expect("/proc is there")
+        .flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid: &u32| {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let zombie = status.contains(") Z ");
+        !zombie
+            && environment
+                .split(|byte| *byte == 0)
+                .any(|variable| variable == wanted.as_bytes())
+    })
+    .collect()
+}
+
+fn assert_nothing_left(mark: &str, folder: &Path) {
+    let start = Instant::now();
+    // A killed process takes a moment to go.
+    while !marked(mark).is_empty() && start.elapsed() < Duration::from_secs(5) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let left: Vec<_> = marked(mark)
+        .into_iter()
+        .map(|pid| {
+            (
+                pid,
+                std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default(),
+            )
+        })
+        .collect();
+    assert!(left.is_empty(), "processes are left: {left:?}");
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        use std::os::unix::fs::FileTypeExt;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let socket = entry.file_type().is_ok_and(|kind| kind.is_socket());
+        assert!(
+            !socket && !name.starts_with("pronghorn-"),
+            "{name} is left in {}",
+            folder.display()
+        );
+    }
+}

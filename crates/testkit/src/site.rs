@@ -1,0 +1,92 @@
+//! A folder with an application in it.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A folder of its own for one test; removed with it.
+#[derive(Debug)]
+pub struct Site {
+    folder: PathBuf,
+}
+
+impl Site {
+    /// An empty folder.
+    pub fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        // Canonical, so that paths in messages can be compared.
+        let temporary = std::env::temp_dir()
+            .canonicalize()
+            .expect("the folder for temporary files exists");
+        let folder = temporary.join(format!("pronghorn-e2e-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder can be made");
+        Self { folder }
+    }
+
+    /// An application whose worker is one of `e2e/fixtures`, with two workers on a free port. Development logs at debug
+    /// level go to stderr.
+    pub fn with_worker(fixture: &str) -> Self {
+        Self::new().config(&format!(
+            "version: '3'\nserver:\n  command: php {}\nhttp:\n  address: 127.0.0.1:0\n  pool: {{num_workers: 2}}\nlogs: {{level: debug}}\n",
+            Self::fixture(fixture).display()
+        ))
+    }
+
+    /// One of the files that tests share.
+    pub fn fixture(name: &str) -> PathBuf {
+        let path = repository().join("e2e/fixtures").join(name);
+        assert!(path.exists(), "there is no fixture {}", path.display());
+        path
+    }
+
+    /// Writes a file of the application.
+    #[must_use]
+    pub fn file(self, name: &str, content: &str) -> Self {
+        self.write(name, content);
+        self
+    }
+
+    /// Writes the configuration.
+    #[must_use]
+    pub fn config(self, yaml: &str) -> Self {
+        self.file(".rr.yaml", yaml)
+    }
+
+    /// Writes a file while the application runs.
+    pub fn write(&self, name: &str, content: &str) {
+        let path = self.folder.join(name);
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).expect("a folder can be made");
+        }
+        std::fs::write(path, content).expect("a file can be written");
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+}
+
+impl Default for Site {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        _ = std::fs::remove_dir_all(&self.folder); // a failed test has worse to tell
+    }
+}
+
+/// The repository's root.
+pub(crate) fn repository() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors()
+        .nth(2)
+        .expect("crates/testkit lies two folders below the root")
+        .to_owned()
+}

@@ -1,0 +1,103 @@
+//! The protocol, over a real connection.
+
+use pronghorn_testkit::{Connection, Server, Site};
+
+#[test]
+fn a_connection_carries_many_requests() {
+    let server = Server::start(Site::with_worker("app.php"));
+    let mut connection = server.connect();
+    for _ in 0..100 {
+        assert_eq!(connection.get("/").text(), "Hello");
+    }
+    connection.request("GET", "/", "Connection: close\r\n");
+    assert_eq!(connection.response().header("connection"), Some("close"));
+    assert!(connection.is_closed());
+    server.stop();
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    let server = Server::start(Site::with_worker("app.php"));
+    let mut connection = server.connect();
+    for code in 200..220 {
+        connection.request("GET", &format!("/status?code={code}"), "");
+    }
+    for code in 200..220 {
+        if code == 204 {
+            assert_eq!(connection.head().0, 204);
+        } else {
+            assert_eq!(connection.response().status, code);
+        }
+    }
+    server.stop();
+}
+
+#[test]
+fn what_is_no_http_is_refused_and_the_connection_closed() {
+    let server = Server::start(Site::with_worker("app.php"));
+    let answer = |bytes: &str| {
+        let mut connection = Connection::open(server.address());
+        connection.send(bytes);
+        let response = connection.response();
+        assert!(connection.is_closed(), "{bytes:?}");
+        response.status
+    };
+    assert_eq!(answer("GET / HTTP/1.1\nHost: a\n\n"), 400);
+    assert_eq!(answer("GET / HTTP/1.1\r\n\r\n"), 400);
+    assert_eq!(
+        answer(
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"
+        ),
+        400
+    );
+    assert_eq!(answer("GET / HTTP/1.1\r\nHost: a\r\nX : b\r\n\r\n"), 400);
+    assert_eq!(
+        answer("GET / HTTP/1.1\r\nHost: a\r\nX: b\r\n c\r\n\r\n"),
+        400
+    );
+    assert_eq!(
+        answer("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n"),
+        501
+    );
+    assert_eq!(answer("GET / HTTP/3.0\r\nHost: a\r\n\r\n"), 505);
+    assert_eq!(
+        answer(&format!(
+            "GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n",
+            "b".repeat(70_000)
+        )),
+        431
+    );
+    assert_eq!(
+        answer("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"),
+        400
+    );
+    assert_eq!(answer("\x16\x03\x01\x02\x00\x01\x00\x01"), 400);
+    assert_eq!(server.get("/").text(), "Hello");
+    server.stop();
+}
+
+#[test]
+fn options_for_the_server_itself_needs_no_php() {
+    let server = Server::start(Site::with_worker("app.php"));
+    let mut connection = server.connect();
+    connection.request("OPTIONS", "*", "");
+    let response = connection.response();
+    assert_eq!((response.status, response.body.len()), (200, 0));
+    server.stop();
+}
+
+#[test]
+fn a_client_that_leaves_is_noticed() {
+    let server = Server::start(Site::with_worker("app.php"));
+    let mut connection = server.connect();
+    connection.request("GET", "/gone", "");
+    // It is being handled once the other worker is the only one to answer.
+    pronghorn_testkit::wait_for("the call to be with its worker", || {
+        let pids: Vec<_> = (0..2).map(|_| server.get("/pid").text()).collect();
+        (pids[0] == pids[1]).then_some(())
+    });
+    drop(connection);
+    server.logged(&["the client left"]);
+    assert_eq!(server.get("/").text(), "Hello");
+    server.stop();
+}

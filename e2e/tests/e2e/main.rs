@@ -1,0 +1,6 @@
+//! The real binary with real PHP: client answer, log line, and that nothing is left.
+
+mod http;
+mod life;
+mod replies;
+mod requests;
