@@ -1,0 +1,28 @@
+# `make run` serves the example, `make test` passes every test; both install what the machine lacks (see scripts/need).
+.DEFAULT_GOAL := help
+.PHONY: help build run test lint
+
+BINARY := target/release/pronghorn
+
+help: ## Show the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+build: ## Build the release binary: target/release/pronghorn
+	@scripts/need build
+	cargo build --release --bin pronghorn
+
+run: build ## Serve examples/hello on 127.0.0.1:8080
+	@scripts/need php
+	$(BINARY) serve -c examples/hello/pronghorn.yaml
+
+test: ## Run every test
+	@scripts/need build php tests
+	cargo build --bin pronghorn
+	cargo test --workspace
+	phpunit -c php/worker/phpunit.xml.dist
+
+lint: ## Check formatting and run the linters
+	@scripts/need build lint
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	phpcs --standard=php/worker/phpcs.xml.dist
