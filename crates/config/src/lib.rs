@@ -38,6 +38,7 @@ mod diagnostic;
 mod dotenv;
 mod expand;
 mod fuzz;
+mod json;
 mod key;
 mod load;
 mod node;

@@ -1,3 +1,22 @@
-//! The one life that all services of the server have.
+//! What a service of the server has to know: the one life that all of them have, and what is handed to them.
+//!
+//! - [`Service`] and [`Running`]: made from its settings, started, stopped.
+//! - [`Context`]: what a service is started with.
+//! - [`rpc`]: methods for PHP and for the command line.
+//!
+//! Services know this crate and not each other, and it knows none of them, no HTTP and no sockets.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs, clippy::missing_errors_doc)]
+
+mod readiness;
+pub mod rpc;
+mod service;
+
+pub use readiness::{NotReady, Readiness};
+pub use service::{BoxFuture, Context, Running, Service, StartError, Stopped};
+
+/// The release of RoadRunner as which this server answers PHP packages and tools. They compare it with the least release
+/// that they work with (Laravel Octane wants 2023.3), and our own number would be too low for each; this is the release
+/// whose behaviour was taken as the measure.
+pub const ROADRUNNER_VERSION: &str = "2025.1.15";

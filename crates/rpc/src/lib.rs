@@ -1,3 +1,22 @@
-//! The Goridge RPC server and its registry of methods.
+//! Goridge RPC: calls from PHP and from the command line to the methods of the server's services.
+//!
+//! - [`Listener`]: a bound socket, TCP or unix.
+//! - [`Server`]: accepts from it and answers calls; [`Rpc`] is the same as a service.
+//!
+//! Which methods there are is none of its business: services add them to
+//! [`Methods`](pronghorn_plugin_api::rpc::Methods). Frames, errors and limits for callers: `docs/reference/rpc.md`.
 
 #![forbid(unsafe_code)]
+
+mod codec;
+mod connection;
+mod listener;
+mod reply;
+mod request;
+mod server;
+mod service;
+
+pub use listener::{ListenError, Listener};
+pub use request::{MAX_METHOD, MAX_PAYLOAD, fuzz_request};
+pub use server::{BYTES_UNDER_WAY, CALLS_PER_CONNECTION, CONNECTIONS, Server};
+pub use service::Rpc;

@@ -1,0 +1,106 @@
+//! The tree as JSON, for programs that ask a running server what it was told.
+
+use serde_json::{Map as Object, Value as Json};
+
+use crate::load::Loaded;
+use crate::node::{Map, Node, Value};
+use crate::secret;
+
+impl Loaded {
+    /// Everything that was written, as RoadRunner hands it out over RPC: files, includes and overrides merged,
+    /// variables expanded, no defaults, every name in lower case. Secrets are `***`
+    /// (`docs/decisions/0003-rpc-config-without-secrets.md`).
+    pub fn to_json(&self) -> String {
+        Json::Object(object(&self.root, false)).to_string()
+    }
+}
+
+/// What stands under a secret's name is secret too.
+fn object(map: &Map, secret: bool) -> Object<String, Json> {
+    let pair = |entry: &crate::node::Entry| {
+        let secret = secret || secret::is_secret(&entry.name);
+        (entry.name.to_lowercase(), value(&entry.node, secret))
+    };
+    map.entries.iter().map(pair).collect()
+}
+
+fn value(node: &Node, secret: bool) -> Json {
+    match &node.value {
+        Value::Null => Json::Null,
+        Value::Map(map) => Json::Object(object(map, secret)),
+        Value::List(items) => items.iter().map(|item| value(item, secret)).collect(),
+        Value::Text(text) => {
+            let secret = secret && !secret::is_key_file(&text.text);
+            let shown = secret::masked(&text.text, secret);
+            if text.quoted || shown != text.text || !node.origin.variables.is_empty() {
+                return Json::String(shown);
+            }
+            scalar(shown)
+        }
+    }
+}
+
+/// What a plain scalar is to YAML's core schema, as far as JSON has it too.
+fn scalar(text: String) -> Json {
+    match text.as_str() {
+        "true" | "True" | "TRUE" => Json::Bool(true),
+        "false" | "False" | "FALSE" => Json::Bool(false),
+        number => match number.parse() {
+            Ok(number) => Json::Number(number),
+            Err(_) => Json::String(text),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::load::{Input, load};
+
+    fn json(yaml: &str, overrides: &[&str]) -> String {
+        let mut input = Input::from_text(".rr.yaml", yaml);
+        input.overrides = overrides.iter().map(|&o| o.to_owned()).collect();
+        input.environment = [("PORT".to_owned(), "80".to_owned())].into();
+        load(&input).to_json()
+    }
+
+    #[test]
+    fn names_are_in_lower_case_and_scalars_keep_their_kind() {
+        assert_eq!(
+            json(
+                "KV: {MemKV: {driver: memory, config: {interval: 60, on: true, off: \"true\", rate: 1.5, none: }}}\n",
+                &[]
+            ),
+            r#"{"kv":{"memkv":{"config":{"interval":60,"none":null,"off":"true","on":true,"rate":1.5},"driver":"memory"}}}"#
+        );
+        let odd = json("a: [0x10, 007, +1, .5, -3, 1e3, yes, 12:30]\n", &[]);
+        assert_eq!(
+            odd,
+            r#"{"a":["0x10","007","+1",".5",-3,1000.0,"yes","12:30"]}"#
+        );
+    }
+
+    #[test]
+    fn variables_and_overrides_are_in_it_as_texts() {
+        assert_eq!(
+            json(
+                "http: {address: \":${PORT}\", port: $PORT, pool.debug: true}\n",
+                &["http.address=:90"]
+            ),
+            r#"{"http":{"address":":90","pool":{"debug":true},"port":"80"}}"#
+        );
+    }
+
+    #[test]
+    fn secrets_are_not_in_it() {
+        let yaml = "server: {env: {APP_KEY: hush, DATABASE_URL: \"mysql://u:hush@db\"}}\n\
+            nats: {token: 4711, addr: \"nats://u:hush@127.0.0.1\"}\n\
+            kv: {tokens: {config: {addrs: [hush]}}}\n\
+            http: {ssl: {key: server.key}}\n";
+        let said = json(yaml, &["sqs.secret=hush"]);
+        assert!(!said.contains("hush") && !said.contains("4711"), "{said}");
+        assert!(
+            said.contains("mysql://u:***@db") && said.contains("server.key"),
+            "{said}"
+        );
+    }
+}

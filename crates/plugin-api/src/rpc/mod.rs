@@ -1,0 +1,201 @@
+//! Methods that PHP and the command line call over Goridge RPC, `service.Method`.
+//!
+//! A service adds its methods as it starts. Argument and result are types; how they are written (JSON, protobuf, raw
+//! bytes) is the business of [`Argument`] and [`Outcome`]:
+//!
+//! ```
+//! use pronghorn_plugin_api::rpc::{Failure, Methods};
+//!
+//! #[derive(Clone)]
+//! struct Pools;
+//!
+//! async fn list(_: Pools, _: bool) -> Result<Vec<String>, Failure> {
+//!     Ok(vec!["http".to_owned()])
+//! }
+//!
+//! async fn reset(_: Pools, plugin: String) -> Result<bool, Failure> {
+//!     Err(Failure::new(format!("no such plugin: {plugin}")))
+//! }
+//!
+//! # let methods = Methods::default();
+//! let resetter = methods.service("resetter", Pools);
+//! resetter.add("List", list);
+//! resetter.add("Reset", reset);
+//! ```
+
+mod go_json;
+mod value;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use bytes::Bytes;
+use thiserror::Error;
+
+use crate::service::BoxFuture;
+use value::Form;
+pub use value::{Argument, Binary, Outcome, Reader, Writer};
+
+/// All methods of a server. Clones are the same table.
+#[derive(Clone, Default)]
+pub struct Methods(Arc<RwLock<Services>>);
+
+/// Services by name, methods by their own.
+type Services = HashMap<&'static str, HashMap<&'static str, Method>>;
+
+/// One service's part of the table; what is added here gets a clone of `state` with each call.
+#[derive(Debug)]
+pub struct ServiceMethods<S> {
+    methods: Methods,
+    service: &'static str,
+    state: S,
+}
+
+/// A method, ready to be called with bytes.
+#[derive(Clone)]
+pub struct Method(Arc<dyn Fn(Encoding, Bytes) -> Calling + Send + Sync>);
+
+/// A call under way. Polled inside of the server's control thread: a method must not block.
+pub type Calling = BoxFuture<'static, Result<Bytes, Failure>>;
+
+/// How argument and result of a call are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// JSON, read as leniently as Go does: names without regard to case, `null` for the zero value, unknown names ignored.
+    Json,
+    /// The method's protobuf messages.
+    Protobuf,
+    /// The bytes themselves. Arguments other than bytes are the zero value then, whatever was sent.
+    Raw,
+}
+
+/// Why a call has no result. The text goes to the caller as it stands; programs look for parts of it.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct Failure(String);
+
+/// The caller's: no method of that name. The texts are those of Go's RPC, which programs look for.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Unknown {
+    /// It has no dot.
+    #[error("rpc: service/method request ill-formed: {0}")]
+    IllFormed(String),
+    /// No service, or none that is started.
+    #[error("rpc: can't find service {0}")]
+    Service(String),
+    /// The service is there.
+    #[error("rpc: can't find method {0}")]
+    Method(String),
+}
+
+impl Failure {
+    /// With what the caller is to read.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
+
+impl Methods {
+    /// A place for the methods of `service`; each call of one gets a clone of `state`.
+    pub fn service<S>(&self, service: &'static str, state: S) -> ServiceMethods<S> {
+        ServiceMethods {
+            methods: self.clone(),
+            service,
+            state,
+        }
+    }
+
+    /// Looks up `service.Method`, with regard to case; the last dot separates.
+    ///
+    /// # Errors
+    ///
+    /// [`Unknown`], which is for the caller.
+    pub fn find(&self, name: &str) -> Result<Method, Unknown> {
+        let Some((service, method)) = name.rsplit_once('.') else {
+            return Err(Unknown::IllFormed(name.to_owned()));
+        };
+        let services = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(methods) = services.get(service) else {
+            return Err(Unknown::Service(name.to_owned()));
+        };
+        match methods.get(method) {
+            Some(method) => Ok(method.clone()),
+            None => Err(Unknown::Method(name.to_owned())),
+        }
+    }
+}
+
+impl<S: Clone + Send + Sync + 'static> ServiceMethods<S> {
+    /// Adds `service.name`.
+    ///
+    /// A call is carried on when its caller leaves: what it asked for may matter more than the answer. It is dropped
+    /// when the server's time to stop is over.
+    ///
+    /// # Panics
+    ///
+    /// When there is such a method already.
+    pub fn add<A, O, F, R>(&self, name: &'static str, method: F)
+    where
+        A: Argument,
+        O: Outcome,
+        F: Fn(S, A) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<O, Failure>> + Send + 'static,
+    {
+        let full_name = format!("{}.{name}", self.service);
+        let state = self.state.clone();
+        let called = Method(Arc::new(move |encoding, argument| {
+            let begun = Form::<A, O>::of(&full_name, encoding).and_then(|form| {
+                let argument = (form.read)(argument)?;
+                Ok((form.write, method(state.clone(), argument)))
+            });
+            Box::pin(async move {
+                let (write, work) = begun?;
+                write(work.await?)
+            })
+        }));
+        let mut services = self
+            .methods
+            .0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let before = services
+            .entry(self.service)
+            .or_default()
+            .insert(name, called);
+        assert!(
+            before.is_none(),
+            "there are two methods {}.{name}",
+            self.service
+        );
+    }
+}
+
+impl Method {
+    /// Begins a call. What can't be read is an error of the returned future too.
+    pub fn call(&self, encoding: Encoding, argument: Bytes) -> Calling {
+        (self.0)(encoding, argument)
+    }
+}
+
+impl fmt::Debug for Methods {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let services = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        f.debug_map()
+            .entries(
+                services
+                    .iter()
+                    .map(|(name, methods)| (name, methods.keys())),
+            )
+            .finish()
+    }
+}
+
+impl fmt::Debug for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Method")
+    }
+}
+
+#[cfg(test)]
+mod tests;

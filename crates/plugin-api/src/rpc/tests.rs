@@ -1,0 +1,241 @@
+use std::collections::BTreeMap;
+use std::task::{Context, Poll, Waker};
+
+use proptest::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::*;
+
+/// A message with all that the messages of RoadRunner have, and a protobuf form.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct Message {
+    plugin: String,
+    count: i64,
+    ratio: f32,
+    flag: bool,
+    ttl: Option<u64>,
+    value: Binary,
+    items: Vec<Item>,
+    headers: BTreeMap<String, Vec<String>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct Item {
+    #[serde(rename = "exec_timeout")]
+    timeout: u32,
+}
+
+/// Field 1 is `plugin`, which is all that is needed to see bytes come in and go out.
+impl Argument for Message {
+    const PROTOBUF: Option<Reader<Self>> = Some(|bytes| match bytes.as_ref() {
+        [] => Ok(Self::default()),
+        [0x0a, length, plugin @ ..] if usize::from(*length) == plugin.len() => Ok(Self {
+            plugin: String::from_utf8_lossy(plugin).into_owned(),
+            ..Self::default()
+        }),
+        _ => Err(Failure::new("proto: cannot parse it")),
+    });
+}
+
+impl Outcome for Message {
+    const PROTOBUF: Option<Writer<Self>> = Some(|message| {
+        let length = u8::try_from(message.plugin.len()).unwrap();
+        Ok([&[0x0a, length], message.plugin.as_bytes()].concat().into())
+    });
+}
+
+/// The methods of the tests return at once.
+fn call(name: &str, encoding: Encoding, argument: &[u8]) -> Result<String, String> {
+    let mut calling = methods()
+        .find(name)
+        .map_err(|unknown| unknown.to_string())?
+        .call(encoding, Bytes::copy_from_slice(argument));
+    match calling
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()))
+    {
+        Poll::Ready(Ok(bytes)) => Ok(String::from_utf8(bytes.into()).unwrap()),
+        Poll::Ready(Err(failure)) => Err(failure.to_string()),
+        Poll::Pending => panic!("{name} waits"),
+    }
+}
+
+fn methods() -> Methods {
+    let methods = Methods::default();
+    let service = methods.service("test", "state");
+    service.add("Not", async |_, it: bool| Ok(!it));
+    service.add("Prefix", async |state, it: String| {
+        Ok(format!("{state} {it}"))
+    });
+    service.add("Bytes", async |_, it: Binary| Ok(it));
+    service.add("Message", async |_, it: Message| Ok(it));
+    service.add("Dummy", async |_, dummy: bool| {
+        Ok(Binary(format!("{dummy}").into()))
+    });
+    methods
+        .service("a.b", ())
+        .add("C", async |(), _: bool| Ok(true));
+    methods
+}
+
+#[test]
+fn names_are_looked_up_as_in_go() {
+    let none = |name| {
+        methods()
+            .find(name)
+            .err()
+            .map(|unknown| unknown.to_string())
+    };
+    let said = |text: &str| Some(text.to_owned());
+    assert_eq!(none("test.Not"), None);
+    assert_eq!(none("a.b.C"), None);
+    assert_eq!(none("nope.X"), said("rpc: can't find service nope.X"));
+    assert_eq!(none("test.nope"), said("rpc: can't find method test.nope"));
+    assert_eq!(none("test.not"), said("rpc: can't find method test.not"));
+    assert_eq!(none("a.b"), said("rpc: can't find service a.b"));
+    assert_eq!(none("X"), said("rpc: service/method request ill-formed: X"));
+    assert_eq!(none(""), said("rpc: service/method request ill-formed: "));
+}
+
+#[test]
+#[should_panic(expected = "there are two methods test.Not")]
+fn a_second_method_of_a_name_is_a_bug() {
+    methods()
+        .service("test", ())
+        .add("Not", async |(), it: bool| Ok(it));
+}
+
+#[test]
+fn json_comes_in_and_goes_out() {
+    let json = |name, json: &str| call(name, Encoding::Json, json.as_bytes());
+    assert_eq!(json("test.Not", "true"), Ok("false".into()));
+    assert_eq!(json("test.Not", " null "), Ok("true".into()));
+    assert_eq!(
+        json("test.Prefix", r#""\u00e4""#),
+        Ok(r#""state ä""#.into())
+    );
+    assert_eq!(json("test.Prefix", "null"), Ok(r#""state ""#.into()));
+    assert_eq!(json("test.Bytes", r#""aGk=""#), Ok(r#""aGk=""#.into()));
+    for bad in ["", "tru", "1", "{}", "true false"] {
+        let expected = Err("json: bool unexpected end of JSON input".into());
+        assert_eq!(json("test.Not", bad), expected, "{bad}");
+    }
+    for cut in ["", "{", "{\"items\":[{"] {
+        let expected = Err("unexpected end of JSON input".into());
+        assert_eq!(json("test.Message", cut), expected, "{cut}");
+    }
+    let wrong = json("test.Message", r#"{"count":"1"}"#).unwrap_err();
+    assert_eq!(
+        wrong,
+        "json: invalid type: string \"1\", expected i64 at line 1 column 12"
+    );
+    assert!(
+        json("test.Bytes", "\"%\"").unwrap_err().contains("base64"),
+        "says what is wrong with it"
+    );
+}
+
+#[test]
+fn json_is_as_lenient_as_go() {
+    let message = |json: &str| go_json::read::<Message>(json.as_bytes());
+    let full = Message {
+        plugin: "http".into(),
+        count: -1,
+        ratio: 2.0,
+        flag: true,
+        ttl: Some(7),
+        value: Binary("hi".into()),
+        items: vec![Item { timeout: 3 }, Item::default()],
+        headers: [("X-Case".to_owned(), vec!["1".to_owned()])].into(),
+    };
+    assert_eq!(
+        message(
+            r#"{"Plugin":"http","COUNT":-1,"ratio":2,"Flag":true,"ttl":7,"VALUE":"aGk=",
+                "Items":[{"Exec_Timeout":3,"else":[1,{}]},null],"headers":{"X-Case":["1"]},"unknown":{"a":null}}"#
+        ),
+        Ok(full)
+    );
+    for zero in [
+        "null",
+        "{}",
+        r#"{"plugin":null,"count":null,"ratio":null,"flag":null,"ttl":null,"value":null,"items":null,"headers":null}"#,
+    ] {
+        assert_eq!(message(zero), Ok(Message::default()), "{zero}");
+    }
+    assert_eq!(
+        message(r#"{"headers":{"A":null,"a":["x",null]}}"#)
+            .unwrap()
+            .headers,
+        [
+            ("A".into(), vec![]),
+            ("a".into(), vec!["x".into(), String::new()])
+        ]
+        .into()
+    );
+    assert!(message(r#"{"count":1.5}"#).is_err());
+    assert!(message("[1]").is_err());
+    assert!(message("{} {}").is_err());
+    let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
+    assert!(message(&format!("{{\"items\":{deep}}}")).is_err());
+    let passed_over = message(&format!("{{\"unknown\":{deep}}}"));
+    assert_eq!(passed_over, Ok(Message::default()));
+}
+
+#[test]
+fn protobuf_is_for_methods_that_have_it() {
+    let protobuf = |name, bytes| call(name, Encoding::Protobuf, bytes);
+    assert_eq!(
+        protobuf("test.Message", b"\x0a\x04http"),
+        Ok("\x0a\x04http".into())
+    );
+    assert_eq!(protobuf("test.Message", b""), Ok("\x0a\x00".into()));
+    assert_eq!(
+        protobuf("test.Message", b"\xff"),
+        Err("proto: cannot parse it".into())
+    );
+    let none = Err("test.Not has no protobuf form; call it with JSON".to_owned());
+    assert_eq!(protobuf("test.Not", b""), none);
+}
+
+#[test]
+fn raw_bytes_are_for_methods_that_return_some() {
+    let raw = |name, bytes| call(name, Encoding::Raw, bytes);
+    assert_eq!(raw("test.Bytes", b"\0{"), Ok("\0{".into()));
+    assert_eq!(
+        raw("test.Dummy", b"true"),
+        Ok("false".into()),
+        "the argument is no bytes"
+    );
+    let none = Err("unknown Raw payload type".to_owned());
+    assert_eq!(raw("test.Not", b"true"), none);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_serde_writes_is_read_back(
+        plugin in ".{0,9}", count: i64, flag: bool, ttl: Option<u64>,
+        value in prop::collection::vec(any::<u8>(), 0..20),
+        timeouts in prop::collection::vec(any::<u32>(), 0..4),
+        headers in prop::collection::btree_map(".{0,4}", prop::collection::vec(".{0,4}", 0..3), 0..3),
+    ) {
+        let items = timeouts.into_iter().map(|timeout| Item { timeout }).collect();
+        let value = Binary(value.into());
+        let message = Message { plugin, count, ratio: 0.5, flag, ttl, value, items, headers };
+        let json = serde_json::to_vec(&message).unwrap();
+        prop_assert_eq!(go_json::read::<Message>(&json), Ok(message));
+    }
+
+    #[test]
+    fn what_serde_reads_as_an_object_is_read_alike(
+        json in "\\{(\"(count|ratio|flag|ttl|items|value|x)\":[\\[\\]{}a-c0-9 .eE+-]{0,6},?){0,3}\\}",
+    ) {
+        let lenient = go_json::read::<Message>(json.as_bytes());
+        if let Ok(strict) = serde_json::from_str::<Message>(&json) {
+            prop_assert_eq!(lenient, Ok(strict));
+        }
+    }
+}

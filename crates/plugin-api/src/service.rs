@@ -1,0 +1,66 @@
+//! The life of a service.
+
+use std::error::Error;
+use std::pin::Pin;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::readiness::Readiness;
+use crate::rpc::Methods;
+
+/// A future in a box, for traits that are used as objects.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Why a service did not start; what its source says is printed as well.
+pub type StartError = Box<dyn Error + Send + Sync>;
+
+/// A service that was made from its settings and has had no effect yet.
+///
+/// The server starts services one after the other and stops them in reverse. RPC is the first, so that workers can call
+/// from their first line on and until their last; those that others call (caches, locks) come next; those that
+/// have workers are last.
+pub trait Service: Send {
+    /// The name of its section, which is also its name in records and in RPC: `http`, `rpc`.
+    fn name(&self) -> &'static str;
+
+    /// Starts it on the runtime it is called on. Done once it does its work or, when that comes later, once
+    /// [`Context::readiness`] can tell.
+    ///
+    /// Whoever drops the future ends what was begun.
+    fn start(
+        self: Box<Self>,
+        context: Context,
+    ) -> BoxFuture<'static, Result<Box<dyn Running>, StartError>>;
+}
+
+/// A service at work. Dropped without [`stop`](Self::stop), it ends at once.
+pub trait Running: Send {
+    /// Ends it: nothing new is begun, what is under way may finish until `deadline`, what is left is cut off.
+    ///
+    /// Returns soon after `deadline` at the latest. Whoever drops the future cuts off what is left.
+    fn stop(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Stopped>;
+}
+
+/// What a service is started with. Metrics will join.
+#[derive(Clone, Debug, Default)]
+pub struct Context {
+    /// Cancelled when the server begins to stop, for all services at once, before the first one's
+    /// [`stop`](Running::stop): the time to take nothing new. A service that others need to finish
+    /// their work goes on until its own `stop`.
+    pub shutdown: CancellationToken,
+    /// Where the service adds its methods, as it starts.
+    pub rpc: Methods,
+    /// This service's own.
+    pub readiness: Readiness,
+}
+
+/// How a service came to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Stopped {
+    /// All work was finished.
+    Clean,
+    /// The deadline came first. Says what was cut off, for the log: `2 calls`.
+    CutOff(String),
+}

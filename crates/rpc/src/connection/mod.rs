@@ -1,0 +1,285 @@
+//! One connection: calls in, replies out, each at its own pace.
+//!
+//! A caller that leaves doesn't end its calls: one that wants no reply sends its calls and goes. What it sent is carried
+//! out to the last whole frame.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use pronghorn_plugin_api::rpc::Failure;
+use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::codec::Codec;
+use crate::reply::{Caller, Reply};
+use crate::request::{Head, Malformed, Request};
+use crate::server::{CALLS_PER_CONNECTION, Counted, Shared};
+
+/// For each part of a frame, header and payload, from its first byte to its last. 64 MB within it are 2 MB/s.
+const FRAME_TIME: Duration = Duration::from_secs(30);
+/// How long a caller may leave its replies lying: one that fetches the replies of many calls only when it is done with its
+/// own work is no fault. As `pool.supervisor.exec_ttl`, the longest that a PHP call takes by default.
+const UNREAD_TIME: Duration = Duration::from_secs(300);
+/// Payloads of up to this are not counted in the budget, so that long ones, or callers who promise long ones and send none,
+/// never hold up the calls that matter when something is wrong. All connections with all their calls have 256 MB of such.
+const SMALL: u32 = 4 << 10;
+/// Asked for at once; a longer frame makes the buffer grow as its bytes come, not as its header promises.
+const READ_SIZE: usize = 4 << 10;
+
+/// Carries a connection to its end: the caller leaves, or breaks the protocol, or the server stops; then until the calls
+/// under way are answered.
+pub(crate) async fn serve<R, W>(reader: R, writer: W, peer: &str, shared: Arc<Shared>)
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let closing = shared.stopping.child_token();
+    let (replies, outbox) = mpsc::channel(CALLS_PER_CONNECTION);
+    tokio::join!(
+        take_calls(Incoming::new(reader), replies, peer, &shared, &closing),
+        send_replies(writer, outbox, peer, &closing),
+    );
+}
+
+async fn take_calls<R: AsyncRead + Unpin>(
+    mut incoming: Incoming<R>,
+    replies: mpsc::Sender<(Reply, OwnedSemaphorePermit)>,
+    peer: &str,
+    shared: &Arc<Shared>,
+    closing: &CancellationToken,
+) {
+    let places = Arc::new(Semaphore::new(CALLS_PER_CONNECTION));
+    let mut calls = JoinSet::new();
+    loop {
+        let next = async {
+            // Without a place nothing is read: the caller's own socket holds it back.
+            let place = acquire(&places, 1).await;
+            Ok::<_, Broken>((place, incoming.next(&shared.budget).await?))
+        };
+        let next = tokio::select! {
+            next = next => next,
+            () = closing.cancelled() => break,
+        };
+        match next {
+            Ok((place, Some((request, held)))) => {
+                while calls.try_join_next().is_some() {}
+                let pending = Pending::new(&request, place, replies.clone(), shared);
+                calls.spawn(pending.carry_out(request.argument, held, shared.clone()));
+            }
+            Ok((_, None)) => break,
+            Err(broken) => {
+                broken.report(peer);
+                break;
+            }
+        }
+    }
+    while calls.join_next().await.is_some() {}
+}
+
+async fn send_replies<W: AsyncWrite + Unpin>(
+    mut writer: W,
+    mut outbox: mpsc::Receiver<(Reply, OwnedSemaphorePermit)>,
+    peer: &str,
+    closing: &CancellationToken,
+) {
+    while let Some((Reply { head, body }, _place)) = outbox.recv().await {
+        let mut frame = Buf::chain(head.as_slice(), body);
+        match timeout(UNREAD_TIME, writer.write_all_buf(&mut frame)).await {
+            Ok(Ok(())) => {}
+            // The caller left. Calls that it sent before are still to be read.
+            Ok(Err(_)) => break,
+            Err(_) => {
+                tracing::warn!(target: "rpc", peer, "connection closed: its replies were not read for {} s", UNREAD_TIME.as_secs());
+                closing.cancel();
+                break;
+            }
+        }
+    }
+    drop(writer);
+    while outbox.recv().await.is_some() {}
+}
+
+/// A call under way. Its caller gets a reply even when the method panics.
+struct Pending {
+    caller: Caller,
+    /// Room in `replies`, until the reply is sent.
+    place: Option<OwnedSemaphorePermit>,
+    replies: mpsc::Sender<(Reply, OwnedSemaphorePermit)>,
+    _counted: Counted,
+}
+
+impl Pending {
+    fn new(
+        request: &Request,
+        place: OwnedSemaphorePermit,
+        replies: mpsc::Sender<(Reply, OwnedSemaphorePermit)>,
+        shared: &Arc<Shared>,
+    ) -> Self {
+        Self {
+            caller: Caller {
+                codec: Codec::of(request.flags),
+                sequence: request.sequence,
+                method: request.method.clone(),
+            },
+            place: Some(place),
+            replies,
+            _counted: shared.calls.count(),
+        }
+    }
+
+    async fn carry_out(mut self, argument: Bytes, held: OwnedSemaphorePermit, shared: Arc<Shared>) {
+        let result = self.result(argument, &shared).await;
+        drop(held);
+        if let Err(failure) = &result {
+            tracing::debug!(target: "rpc", method = %self.method(), "{failure}");
+        }
+        self.answer(result);
+    }
+
+    async fn result(&self, argument: Bytes, shared: &Shared) -> Result<Bytes, Failure> {
+        let method = shared
+            .methods
+            .find(&self.method())
+            .map_err(|unknown| Failure::new(unknown.to_string()))?;
+        method.call(self.caller.codec.encoding()?, argument).await
+    }
+
+    fn method(&self) -> std::borrow::Cow<'_, str> {
+        String::from_utf8_lossy(&self.caller.method)
+    }
+
+    fn answer(&mut self, result: Result<Bytes, Failure>) {
+        if let Some(place) = self.place.take() {
+            let reply = Reply::to(&self.caller, result);
+            // There is room for as many as there are places. Who is not there any more needs no reply.
+            _ = self.replies.try_send((reply, place));
+        }
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if self.place.is_none() {
+            return;
+        }
+        let method = self.method().into_owned();
+        if std::thread::panicking() {
+            tracing::error!(target: "rpc", method, "the method failed by a bug in the server; what it said is on stderr");
+            let text = format!("{method} failed by a bug in the server; its log says more");
+            self.answer(Err(Failure::new(text)));
+        } else {
+            tracing::warn!(target: "rpc", method, "call cut off: the time for the server's stop is over");
+        }
+    }
+}
+
+/// Bytes of a caller, cut into calls.
+struct Incoming<R> {
+    reader: R,
+    buffer: BytesMut,
+}
+
+/// Why nothing more is taken from a connection.
+#[derive(Debug, Error)]
+enum Broken {
+    #[error("{error}; the frame begins with `{begin}`")]
+    Malformed { error: Malformed, begin: String },
+    #[error("the rest of a frame did not come within {} s", FRAME_TIME.as_secs())]
+    HalfFrame,
+    #[error("it ended inside a frame")]
+    Cut,
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl<R: AsyncRead + Unpin> Incoming<R> {
+    fn new(reader: R) -> Self {
+        let buffer = BytesMut::new();
+        Self { reader, buffer }
+    }
+
+    /// The next call, and its share of `budget`; `None` when the caller is done.
+    ///
+    /// A connection may be idle for as long as it likes; a frame that has begun must go on. Time that is spent on waiting for
+    /// other calls to free memory is not the caller's.
+    async fn next(
+        &mut self,
+        budget: &Arc<Semaphore>,
+    ) -> Result<Option<(Request, OwnedSemaphorePermit)>, Broken> {
+        if self.buffer.is_empty() && self.fill(READ_SIZE).await? == 0 {
+            return Ok(None);
+        }
+        let head = timeout(FRAME_TIME, self.head());
+        let head = head.await.map_err(|_| Broken::HalfFrame)??;
+        let counted = Some(head.payload()).filter(|payload| *payload > SMALL);
+        let held = acquire(budget, counted.unwrap_or(0)).await;
+        let request = timeout(FRAME_TIME, self.rest(head));
+        let request = request.await.map_err(|_| Broken::HalfFrame)??;
+        Ok(Some((request, held)))
+    }
+
+    async fn head(&mut self) -> Result<Head, Broken> {
+        loop {
+            match Head::decode(&self.buffer) {
+                Ok(Some(head)) => return Ok(head),
+                Ok(None) => self.more(READ_SIZE).await?,
+                Err(error) => {
+                    let begin = self.buffer.get(..12).unwrap_or(&self.buffer);
+                    let begin = begin.escape_ascii().to_string();
+                    return Err(Broken::Malformed { error, begin });
+                }
+            }
+        }
+    }
+
+    async fn rest(&mut self, head: Head) -> Result<Request, Broken> {
+        loop {
+            if let Some(request) = head.take(&mut self.buffer) {
+                return Ok(request);
+            }
+            let missing = head.frame() - self.buffer.len();
+            let room = self.buffer.len().max(READ_SIZE);
+            self.more(missing.min(room)).await?;
+        }
+    }
+
+    async fn more(&mut self, room: usize) -> Result<(), Broken> {
+        match self.fill(room).await? {
+            0 => Err(Broken::Cut),
+            _ => Ok(()),
+        }
+    }
+
+    async fn fill(&mut self, room: usize) -> io::Result<usize> {
+        self.buffer.reserve(room);
+        self.reader.read_buf(&mut self.buffer).await
+    }
+}
+
+impl Broken {
+    /// A caller may leave as it likes; what it does wrong is told.
+    fn report(&self, peer: &str) {
+        match self {
+            Self::Malformed { .. } | Self::HalfFrame => {
+                tracing::warn!(target: "rpc", peer, "connection closed: {self}");
+            }
+            Self::Cut | Self::Io(_) => {
+                tracing::debug!(target: "rpc", peer, "connection ended: {self}");
+            }
+        }
+    }
+}
+
+async fn acquire(semaphore: &Arc<Semaphore>, permits: u32) -> OwnedSemaphorePermit {
+    let acquired = semaphore.clone().acquire_many_owned(permits).await;
+    acquired.expect("nobody closes it")
+}
+
+#[cfg(test)]
+mod tests;

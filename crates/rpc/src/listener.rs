@@ -1,0 +1,179 @@
+//! The socket of `rpc.listen`.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+
+use pronghorn_config::{Address, Endpoint};
+use pronghorn_process::Credentials;
+use pronghorn_process::socket::{BindError, bind_unix};
+use thiserror::Error;
+
+/// A bound socket. A unix socket's file is removed with it.
+#[derive(Debug)]
+pub struct Listener {
+    pub(crate) socket: Socket,
+    endpoint: Endpoint,
+}
+
+#[derive(Debug)]
+pub(crate) enum Socket {
+    Tcp(TcpListener),
+    Unix(UnixListener, SocketFile),
+}
+
+/// Why a [`Listener`] can't be bound. The operator's to mend.
+#[derive(Debug, Error)]
+pub enum ListenError {
+    /// A name that the system doesn't know.
+    #[error("`{host}` has no address: {source}\nhint: write `tcp://127.0.0.1:{port}`")]
+    NoAddress {
+        host: String,
+        port: u16,
+        source: io::Error,
+    },
+    /// What is in the way, and what to do.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+}
+
+impl Listener {
+    /// Binds. Port 0 takes any free port. `owner`, or this process's user, may connect to a unix socket.
+    ///
+    /// Looks a name up, which blocks.
+    pub fn bind(endpoint: &Endpoint, owner: Option<&Credentials>) -> Result<Self, ListenError> {
+        match endpoint {
+            Endpoint::Unix(path) => {
+                let socket = bind_unix(path, owner)?;
+                Ok(Self {
+                    socket: Socket::Unix(socket, SocketFile(path.clone())),
+                    endpoint: endpoint.clone(),
+                })
+            }
+            Endpoint::Tcp(address) => {
+                let (socket, bound) = match resolve(address)? {
+                    Some(found) => bind_tcp(found)?,
+                    // Not every machine has IPv6.
+                    None => bind_tcp((Ipv6Addr::UNSPECIFIED, address.port).into())
+                        .or_else(|_| bind_tcp((Ipv4Addr::UNSPECIFIED, address.port).into()))?,
+                };
+                Ok(Self {
+                    socket: Socket::Tcp(socket),
+                    endpoint: Endpoint::Tcp(Address {
+                        host: address.host.clone(),
+                        port: bound.port(),
+                    }),
+                })
+            }
+        }
+    }
+
+    /// Where it listens: as it was asked for, with the port that was given.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// The same for workers, `RR_RPC`.
+    pub fn endpoint_for_workers(&self) -> Endpoint {
+        for_workers(&self.endpoint)
+    }
+
+    /// Whether other machines may reach it.
+    pub fn is_exposed(&self) -> bool {
+        match &self.socket {
+            Socket::Tcp(socket) => socket.local_addr().map_or(true, is_exposed),
+            Socket::Unix(..) => false,
+        }
+    }
+}
+
+/// Every address of the machine is none that PHP could connect to.
+fn for_workers(endpoint: &Endpoint) -> Endpoint {
+    match endpoint {
+        Endpoint::Tcp(Address { host: None, port }) => Endpoint::Tcp(Address {
+            host: Some(Ipv4Addr::LOCALHOST.to_string()),
+            port: *port,
+        }),
+        other => other.clone(),
+    }
+}
+
+fn is_exposed(address: SocketAddr) -> bool {
+    !address.ip().to_canonical().is_loopback()
+}
+
+/// Of a name's addresses an IPv4 one if there is any: that is the only kind that PHP packages connect to. `None` is every address of the machine.
+fn resolve(address: &Address) -> Result<Option<SocketAddr>, ListenError> {
+    let Some(host) = &address.host else {
+        return Ok(None);
+    };
+    if let Ok(ip) = host.parse::<IpAddr>() {
+        return Ok(Some((ip, address.port).into()));
+    }
+    let found = (host.as_str(), address.port)
+        .to_socket_addrs()
+        .and_then(|found| {
+            let found = found.min_by_key(SocketAddr::is_ipv6);
+            found.ok_or_else(|| io::ErrorKind::NotFound.into())
+        });
+    found.map(Some).map_err(|source| ListenError::NoAddress {
+        host: host.clone(),
+        port: address.port,
+        source,
+    })
+}
+
+fn bind_tcp(address: SocketAddr) -> Result<(TcpListener, SocketAddr), BindError> {
+    TcpListener::bind(address)
+        .and_then(|socket| {
+            socket.set_nonblocking(true)?;
+            let bound = socket.local_addr()?;
+            Ok((socket, bound))
+        })
+        .map_err(|source| BindError::tcp(address, source))
+}
+
+/// Removed when it is dropped.
+#[derive(Debug)]
+pub(crate) struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        _ = std::fs::remove_file(&self.0); // somebody may have been quicker
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_loopback_is_out_of_reach() {
+        for (address, exposed) in [
+            ("127.0.0.1:1", false),
+            ("127.3.2.1:1", false),
+            ("[::1]:1", false),
+            ("[::ffff:127.0.0.1]:1", false),
+            ("0.0.0.0:1", true),
+            ("[::]:1", true),
+            ("10.0.0.1:1", true),
+        ] {
+            assert_eq!(is_exposed(address.parse().unwrap()), exposed, "{address}");
+        }
+    }
+
+    #[test]
+    fn workers_are_told_an_address_that_they_can_connect_to() {
+        let tcp = |host: Option<&str>| {
+            let host = host.map(ToOwned::to_owned);
+            for_workers(&Endpoint::Tcp(Address { host, port: 6001 })).to_string()
+        };
+        assert_eq!(tcp(None), "tcp://127.0.0.1:6001");
+        assert_eq!(tcp(Some("localhost")), "tcp://localhost:6001");
+        assert_eq!(
+            for_workers(&Endpoint::Unix("a".into())).to_string(),
+            "unix://a"
+        );
+    }
+}

@@ -1,0 +1,272 @@
+//! Accepts connections and ends them.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use pronghorn_plugin_api::Stopped;
+use pronghorn_plugin_api::rpc::Methods;
+use pronghorn_process::socket::BindError;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use crate::connection::serve;
+use crate::listener::{Listener, Socket, SocketFile};
+
+/// Open connections; one more is closed at once. Each PHP package that a worker uses may keep one: 200 workers with five.
+pub const CONNECTIONS: usize = 1024;
+/// Calls of one connection that are not answered yet; while there are as many, nothing is read from it.
+pub const CALLS_PER_CONNECTION: usize = 64;
+/// Payloads of all calls under way, small ones aside; a call that finds no room waits, with its connection. Four of the
+/// longest.
+pub const BYTES_UNDER_WAY: usize = 256 << 20;
+
+/// A pause after a failed accept: out of descriptors, most likely, and trying again at once would only spin.
+const AFTER_FAILURE: Duration = Duration::from_millis(100);
+/// A caller on another machine that is switched off says nothing; the kernel asks after such a pause.
+const KEEPALIVE: Duration = Duration::from_secs(60);
+
+/// A server at work. Dropped, it ends at once.
+#[derive(Debug)]
+pub struct Server {
+    shared: Arc<Shared>,
+    accepting: JoinSet<()>,
+}
+
+/// What all connections share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) methods: Methods,
+    pub(crate) stopping: CancellationToken,
+    pub(crate) budget: Arc<Semaphore>,
+    pub(crate) calls: Count,
+    connections: Count,
+    most_connections: usize,
+}
+
+/// How many there are of something.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Count(Arc<AtomicUsize>);
+
+/// One of them.
+#[derive(Debug)]
+pub(crate) struct Counted(Count);
+
+impl Server {
+    /// Accepts and answers on the runtime it is called on. Methods may be added later, too.
+    pub fn start(listener: Listener, methods: Methods) -> Result<Self, BindError> {
+        let door = Door::new(listener.socket).map_err(BindError::Runtime)?;
+        let shared = Arc::new(Shared::new(methods, CONNECTIONS, BYTES_UNDER_WAY));
+        let mut accepting = JoinSet::new();
+        accepting.spawn(accept(door, shared.clone()));
+        Ok(Self { shared, accepting })
+    }
+
+    /// Open connections, idle ones included.
+    pub fn connections(&self) -> usize {
+        self.shared.connections.now()
+    }
+
+    /// Calls under way.
+    pub fn calls(&self) -> usize {
+        self.shared.calls.now()
+    }
+
+    /// Closes the socket and idle connections, and takes no further calls. Those under way are answered if they are done by
+    /// `deadline`, and cut off then; each of these is named in a record.
+    pub async fn stop(mut self, deadline: Instant) -> Stopped {
+        self.shared.stopping.cancel();
+        if timeout_at(deadline, self.accepting.join_next())
+            .await
+            .is_ok()
+        {
+            return Stopped::Clean;
+        }
+        let cut_off = match (self.calls(), self.connections()) {
+            // Their callers don't read.
+            (0, connections) => format!("replies on {connections} connections"),
+            (calls, _) => format!("{calls} calls"),
+        };
+        self.accepting.shutdown().await;
+        Stopped::CutOff(cut_off)
+    }
+}
+
+enum Door {
+    Tcp(TcpListener),
+    Unix(
+        UnixListener,
+        #[expect(dead_code, reason = "removes the file when dropped")] SocketFile,
+    ),
+}
+
+enum Guest {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Door {
+    fn new(socket: Socket) -> io::Result<Self> {
+        Ok(match socket {
+            Socket::Tcp(socket) => Self::Tcp(TcpListener::from_std(socket)?),
+            Socket::Unix(socket, file) => Self::Unix(UnixListener::from_std(socket)?, file),
+        })
+    }
+
+    /// A connection, and who is at its other end.
+    async fn open(&self) -> io::Result<(Guest, String)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                _ = stream.set_nodelay(true); // without it replies are slower, not wrong
+                let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
+                _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive); // a dead caller is only noticed later
+                Ok((Guest::Tcp(stream), peer.to_string()))
+            }
+            Self::Unix(listener, _) => {
+                let (stream, _) = listener.accept().await?;
+                let pid = stream.peer_cred().ok().and_then(|peer| peer.pid());
+                let peer = pid.map_or_else(|| "a process".to_owned(), |pid| format!("pid {pid}"));
+                Ok((Guest::Unix(stream), peer))
+            }
+        }
+    }
+}
+
+async fn accept(door: Door, shared: Arc<Shared>) {
+    let mut connections = JoinSet::new();
+    let mut refusing = false;
+    loop {
+        let opened = tokio::select! {
+            opened = door.open() => opened,
+            Some(_) = connections.join_next() => continue,
+            () = shared.stopping.cancelled() => break,
+        };
+        match opened {
+            Ok(_) if shared.connections.now() >= shared.most_connections => {
+                // Once, not for each: whoever is refused tries again.
+                if !std::mem::replace(&mut refusing, true) {
+                    tracing::warn!(target: "rpc", limit = shared.most_connections, "connections refused: there are too many");
+                }
+            }
+            Ok((guest, peer)) => {
+                refusing = false;
+                connections.spawn(host(
+                    guest,
+                    peer,
+                    shared.connections.count(),
+                    shared.clone(),
+                ));
+            }
+            Err(error) if is_about_the_connection(&error) => {}
+            Err(error) => {
+                tracing::error!(target: "rpc", "cannot accept connections: {error}");
+                tokio::time::sleep(AFTER_FAILURE).await;
+            }
+        }
+    }
+    drop(door);
+    while connections.join_next().await.is_some() {}
+}
+
+async fn host(guest: Guest, peer: String, counted: Counted, shared: Arc<Shared>) {
+    match guest {
+        Guest::Tcp(stream) => {
+            let (reader, writer) = stream.into_split();
+            serve(reader, writer, &peer, shared).await;
+        }
+        Guest::Unix(stream) => {
+            let (reader, writer) = stream.into_split();
+            serve(reader, writer, &peer, shared).await;
+        }
+    }
+    drop(counted);
+}
+
+/// The caller gave up between its SYN and our accept: no reason to pause.
+fn is_about_the_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionReset | Interrupted
+    )
+}
+
+impl Shared {
+    pub(crate) fn new(methods: Methods, most_connections: usize, bytes_under_way: usize) -> Self {
+        Self {
+            methods,
+            stopping: CancellationToken::new(),
+            budget: Arc::new(Semaphore::new(bytes_under_way)),
+            calls: Count::default(),
+            connections: Count::default(),
+            most_connections,
+        }
+    }
+}
+
+impl Count {
+    pub(crate) fn count(&self) -> Counted {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Counted(self.clone())
+    }
+
+    pub(crate) fn now(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pronghorn_config::{Address, Endpoint};
+    use tokio::io::AsyncReadExt;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn one_connection_too_many_is_closed_and_room_is_used_again() {
+        let host = Some("127.0.0.1".to_owned());
+        let listener = Listener::bind(&Endpoint::Tcp(Address { host, port: 0 }), None).unwrap();
+        let Endpoint::Tcp(Address { port, .. }) = *listener.endpoint() else {
+            panic!("bound to TCP");
+        };
+        let door = Door::new(listener.socket).unwrap();
+        let shared = Arc::new(Shared::new(Methods::default(), 2, 0));
+        let mut accepting = JoinSet::new();
+        accepting.spawn(accept(door, shared.clone()));
+        let connect = || TcpStream::connect(("127.0.0.1", port));
+
+        let kept = connect().await.unwrap();
+        let leaving = connect().await.unwrap();
+        let mut refused = connect().await.unwrap();
+        let closed = timeout(Duration::from_secs(10), refused.read(&mut [0])).await;
+        assert_eq!(closed.expect("closed at once").unwrap(), 0);
+        drop(leaving);
+        while shared.connections.now() > 1 {
+            tokio::task::yield_now().await;
+        }
+        let mut admitted = connect().await.unwrap();
+        while shared.connections.now() < 2 {
+            tokio::task::yield_now().await;
+        }
+        shared.stopping.cancel();
+        assert_eq!(
+            admitted.read(&mut [0]).await.unwrap(),
+            0,
+            "open until the stop"
+        );
+        drop(kept);
+    }
+}

@@ -1,0 +1,8 @@
+//! The server over sockets that the system gave.
+
+#[cfg(test)]
+mod listening;
+#[cfg(test)]
+mod serving;
+#[cfg(test)]
+mod support;
