@@ -1,5 +1,7 @@
 //! The tree as JSON, for programs that ask a running server what it was told.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map as Object, Value as Json};
 
 use crate::load::Loaded;
@@ -21,7 +23,9 @@ fn object(map: &Map, secret: bool) -> Object<String, Json> {
         let secret = secret || secret::is_secret(&entry.name);
         (entry.name.to_lowercase(), value(&entry.node, secret))
     };
-    map.entries.iter().map(pair).collect()
+    // In order of names, as RoadRunner writes them, whichever kind of map serde_json was built with.
+    let sorted: BTreeMap<String, Json> = map.entries.iter().map(pair).collect();
+    sorted.into_iter().collect()
 }
 
 fn value(node: &Node, secret: bool) -> Json {
