@@ -57,6 +57,7 @@ pub(crate) fn run(name: Name, arguments: &Arguments, options: &Serve) -> Exit {
             .iter()
             .filter_map(|file| std::path::absolute(file).ok())
             .collect(),
+        written: loaded.to_json(),
         settings,
     };
     let exit = serve(name, arguments, plan);
@@ -186,12 +187,15 @@ fn serve(name: Name, arguments: &Arguments, plan: Plan) -> Exit {
         }
         signals.stop().await;
         if !arguments.globals.silent && name == Name::Rr {
-            say(&format!("stop signal received, grace timeout is: {} seconds\n", grace.as_secs()));
+            say(&format!(
+                "stop signal received, grace timeout is: {} seconds\n",
+                grace.as_secs()
+            ));
         }
         tracing::info!(target: "server", "stopping");
         tokio::select! {
-            stopped = server.stop() => {
-                tracing::info!(target: "server", cut = stopped.cut, killed = stopped.killed, "stopped");
+            () = server.stop() => {
+                tracing::info!(target: "server", "stopped");
                 Exit::Done
             }
             () = signals.stop() => {

@@ -28,19 +28,36 @@ pub enum StartError {
     /// The application's.
     #[error("a worker does not start")]
     Boot(#[source] Box<BootError>),
+    /// What a service says of itself.
+    #[error("{name}: {source}")]
+    Service {
+        name: &'static str,
+        source: pronghorn_plugin_api::StartError,
+    },
     /// The system's: no threads, no descriptors.
     #[error("the system gives no resources")]
     System(#[from] io::Error),
 }
 
 impl StartError {
+    /// A service's own error, or one of these that it passed on.
+    pub(crate) fn of_service(name: &'static str, error: pronghorn_plugin_api::StartError) -> Self {
+        match error.downcast::<Self>() {
+            Ok(own) => *own,
+            Err(source) => Self::Service { name, source },
+        }
+    }
+
     /// The whole story for a person, without `error:` before it and without a line end.
     pub fn report(&self) -> String {
         if let Self::Boot(error) = self {
             return error.report();
         }
         let mut text = self.to_string();
-        let mut source = std::error::Error::source(self);
+        let mut source = match self {
+            Self::Service { source, .. } => source.source(), // the source itself is in the text
+            _ => std::error::Error::source(self),
+        };
         while let Some(cause) = source {
             text = format!("{text}: {cause}");
             source = cause.source();

@@ -7,17 +7,16 @@
 
 mod development;
 mod error;
+mod http;
 pub mod logs;
 mod server;
 pub mod settings;
 mod workers;
 
 pub use error::StartError;
-pub use server::{Plan, Server, Stopped};
+pub use pronghorn_plugin_api::ROADRUNNER_VERSION;
+pub use server::{Plan, Server};
 pub use workers::Reloaded;
 
 /// This release.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-
-/// What workers and tools find as RoadRunner's version: the release whose contracts are kept.
-pub const ROADRUNNER_VERSION: &str = "2025.1.15";

@@ -108,3 +108,22 @@ fn a_server_that_is_killed_takes_its_workers_with_it() {
     // `wait` fails if a worker is left.
     assert_eq!(server.wait().code, None);
 }
+
+#[test]
+fn a_worker_calls_the_server_until_its_end() {
+    for listen in ["tcp://127.0.0.1:0", "unix://rpc.sock"] {
+        let site = Site::with_worker("app.php");
+        let config = std::fs::read_to_string(site.path(".rr.yaml")).unwrap();
+        let server = Server::start(site.config(&format!("{config}rpc: {{listen: '{listen}'}}\n")));
+        assert_eq!(server.get("/rpc").text(), "2025.1.15", "{listen}");
+        server.stop();
+    }
+}
+
+#[test]
+fn without_rpc_a_worker_is_told_so() {
+    let server = Server::start(Site::with_worker("app.php"));
+    assert_eq!(server.get("/rpc").status, 500);
+    server.logged(&["No RPC server answers", "rpc.listen"]);
+    server.stop();
+}
