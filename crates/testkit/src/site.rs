@@ -39,6 +39,22 @@ impl Site {
         path
     }
 
+    /// The configuration of one of `examples/`.
+    pub fn example(name: &str) -> PathBuf {
+        repository()
+            .join("examples")
+            .join(name)
+            .join("pronghorn.yaml")
+    }
+
+    /// A worker of our SDK whose handler has this body; `$request` is there.
+    pub fn sdk_worker(body: &str) -> String {
+        format!(
+            "<?php\nrequire '{}';\nPronghorn\\serve(function (Pronghorn\\Request $request): mixed {{\n{body}\n}});\n",
+            repository().join("php/worker/autoload.php").display()
+        )
+    }
+
     /// Writes a file of the application.
     #[must_use]
     pub fn file(self, name: &str, content: &str) -> Self {

@@ -1,0 +1,145 @@
+//! The command line: what a person types, and what they are told.
+
+use pronghorn_testkit::{Server, Site};
+
+const WORKING: &str = "version: '3'\nserver: {command: php worker.php}\nhttp: {address: 127.0.0.1:0, pool: {num_workers: 2}}\n";
+
+#[test]
+fn a_script_alone_is_served() {
+    let site = Site::new().file("worker.php", &Site::sdk_worker("return 'Served';"));
+    let server = Server::start_with(
+        site,
+        &["serve", "worker.php", "-o", "http.address=127.0.0.1:0"],
+    );
+    assert_eq!(server.get("/").text(), "Served");
+    assert!(
+        server.stdout().contains("workers of `php"),
+        "{}",
+        server.stdout()
+    );
+    server.stop();
+}
+
+#[test]
+fn without_a_configuration_the_hint_is_what_to_type() {
+    let ended = Server::run(&Site::new(), &["serve"]);
+    assert_eq!(ended.code, Some(2));
+    assert!(
+        ended.stderr.contains("pronghorn.yaml")
+            && ended.stderr.contains(".rr.yaml")
+            && ended.stderr.contains("pronghorn serve worker.php"),
+        "{}",
+        ended.stderr
+    );
+    let site = Site::new().file("bin/worker.php", "<?php");
+    let ended = Server::run(&site, &["serve"]);
+    assert!(
+        ended.stderr.contains("pronghorn serve bin/worker.php"),
+        "{}",
+        ended.stderr
+    );
+    let site = Site::new().file("public/index.php", "<?php");
+    let ended = Server::run(&site, &["serve"]);
+    assert!(
+        ended.stderr.contains("public/index.php was found"),
+        "{}",
+        ended.stderr
+    );
+}
+
+#[test]
+fn a_script_that_is_not_there_is_named() {
+    let ended = Server::run(&Site::new(), &["serve", "worker.php"]);
+    assert_eq!(ended.code, Some(2));
+    assert!(
+        ended.stderr.contains("there is no script `worker.php`"),
+        "{}",
+        ended.stderr
+    );
+}
+
+#[test]
+fn every_mistake_of_a_configuration_is_reported_at_once() {
+    let site = Site::new().config(
+        "version: '3'\nserver: {command: php worker.php}\nhttp:\n  adress: :80\n  pool: {num_workers: many, boot_timeout: 60}\n",
+    );
+    for command in ["serve", "check"] {
+        let ended = Server::run(&site, &[command]);
+        assert_eq!(ended.code, Some(2), "{command}");
+        let said = format!("{}{}", ended.stdout, ended.stderr);
+        for part in [
+            ".rr.yaml:4:3",
+            "did you mean `address`",
+            "num_workers",
+            "`60s`",
+        ] {
+            assert!(said.contains(part), "{command}: {part} in\n{said}");
+        }
+    }
+}
+
+#[test]
+fn a_configuration_that_is_no_yaml_is_refused_with_its_place() {
+    let site = Site::new().config("http: {address: [\n");
+    let ended = Server::run(&site, &["serve"]);
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.stderr.contains(".rr.yaml:"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let ended = Server::run(&Site::new(), &["serve", "-c", "nowhere.yaml"]);
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.stderr.contains("nowhere.yaml"), "{}", ended.stderr);
+}
+
+#[test]
+fn check_and_show_start_nothing() {
+    let site = Site::new()
+        .config(WORKING)
+        .file("worker.php", "<?php file_put_contents('started', '');");
+    let checked = Server::run(&site, &["check"]);
+    assert_eq!(
+        checked.code,
+        Some(0),
+        "{}{}",
+        checked.stdout,
+        checked.stderr
+    );
+    let shown = Server::run(&site, &["config", "show"]);
+    assert_eq!(shown.code, Some(0));
+    assert!(shown.stdout.contains("num_workers"), "{}", shown.stdout);
+    assert!(!site.path("started").exists());
+}
+
+#[test]
+fn misuse_is_code_2_and_help_is_code_0() {
+    let site = Site::new();
+    assert_eq!(Server::run(&site, &["serv"]).code, Some(2));
+    assert_eq!(Server::run(&site, &["serve", "--nope"]).code, Some(2));
+    let help = Server::run(&site, &["--help"]);
+    assert_eq!(help.code, Some(0));
+    for command in ["serve", "check", "config", "version"] {
+        assert!(help.stdout.contains(command), "{}", help.stdout);
+    }
+    assert!(
+        Server::run(&site, &["version"])
+            .stdout
+            .starts_with("pronghorn 0.")
+    );
+}
+
+#[test]
+fn the_process_number_is_in_a_file_while_the_server_runs() {
+    let site = Site::new()
+        .config(WORKING)
+        .file("worker.php", &Site::sdk_worker("return 'x';"));
+    let server = Server::start_with(site, &["serve", "-p"]);
+    let file = server.site().path(".pid");
+    assert_eq!(
+        std::fs::read_to_string(&file).unwrap().trim(),
+        server.pid().to_string()
+    );
+    server.stop();
+    assert!(!file.exists());
+}

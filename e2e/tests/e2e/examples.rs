@@ -1,0 +1,84 @@
+//! The examples, as a user starts them.
+
+use pronghorn_testkit::{Server, Site};
+
+fn start(name: &str) -> Server {
+    let config = Site::example(name);
+    let config = config.to_str().expect("the path is UTF-8");
+    Server::start_with(
+        Site::new(),
+        &["serve", "-c", config, "-o", "http.address=127.0.0.1:0"],
+    )
+}
+
+#[test]
+fn hello() {
+    let server = start("hello");
+    assert_eq!(server.get("/").text(), "Hello, world!\n");
+    assert_eq!(server.get("/?name=you").text(), "Hello, you!\n");
+    server.stop();
+}
+
+#[test]
+fn psr7() {
+    let server = start("psr7");
+    let form = "application/x-www-form-urlencoded";
+    assert_eq!(
+        server.post("/greet", form, "name=you").text(),
+        "Hello, you!\n"
+    );
+    assert_eq!(server.get("/a?b=c").text(), "GET http://test/a?b=c\n");
+    server.stop();
+}
+
+#[test]
+fn slim() {
+    let server = start("slim");
+    let response = server.get("/hello/you");
+    assert_eq!(response.text(), "Hello, you!\n");
+    assert_eq!(response.header("content-type"), Some("text/plain"));
+    assert_eq!(server.get("/nowhere").status, 404);
+    server.stop();
+}
+
+#[test]
+fn upload() {
+    let server = start("upload");
+    assert!(server.get("/").text().contains("multipart/form-data"));
+    let body = "--X\r\nContent-Disposition: form-data; name=\"title\"\r\n\r\nNotes\r\n\
+                --X\r\nContent-Disposition: form-data; name=\"files[]\"; filename=\"a.txt\"\r\nContent-Type: text/plain\r\n\r\nabc\r\n--X--\r\n";
+    let response = server.post("/", "multipart/form-data; boundary=X", body);
+    assert_eq!(
+        response.text(),
+        r#"{"title":"Notes","files":[{"name":"a.txt","type":"text/plain","size":3,"sha256":"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"}]}"#
+    );
+    server.stop();
+}
+
+#[test]
+fn stream() {
+    let server = start("stream");
+    let mut connection = server.connect();
+    connection.request("GET", "/count", "");
+    assert_eq!(connection.head().0, 200);
+    assert_eq!(
+        connection.chunk().as_deref(),
+        Some(b"5\n".as_slice()),
+        "each element is sent at once"
+    );
+    while connection.chunk().is_some_and(|chunk| !chunk.is_empty()) {}
+    let mut connection = server.connect();
+    connection.request("GET", "/events", "");
+    let (status, headers) = connection.head();
+    let of_events = |(name, value): &(String, String)| {
+        name.eq_ignore_ascii_case("content-type") && value.starts_with("text/event-stream")
+    };
+    assert!(
+        status == 200 && headers.iter().any(of_events),
+        "{headers:?}"
+    );
+    drop(connection);
+    server.logged(&["the clock's reader has left"]);
+    assert!(server.get("/source").text().starts_with("<?php"));
+    server.stop();
+}
