@@ -160,7 +160,10 @@ impl Door {
 
     fn admit(&self, stream: TcpStream, address: SocketAddr) {
         let Some(entered) = self.service.enter() else {
-            tracing::warn!(target: "http", limit = self.service.limits.connections, "connection refused: there are too many");
+            if let Some(connections) = self.service.refusals.event() {
+                let limit = self.service.limits.connections;
+                tracing::warn!(target: "http", connections, limit, "connections refused: there are too many");
+            }
             return;
         };
         _ = stream.set_nodelay(true); // without it replies in pieces are slower, not wrong

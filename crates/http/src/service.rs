@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pronghorn_pool::Seldom;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -40,6 +41,7 @@ pub struct Service {
     pub(crate) limits: Limits,
     pub(crate) draining: CancellationToken,
     connections: TaskTracker,
+    pub(crate) refusals: Seldom,
 }
 
 impl Service {
@@ -50,6 +52,7 @@ impl Service {
             limits,
             draining,
             connections,
+            refusals: Seldom::default(),
         })
     }
 

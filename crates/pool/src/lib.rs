@@ -19,6 +19,7 @@ mod ladder;
 mod pool;
 mod queue;
 mod relay;
+mod seldom;
 pub mod settings;
 mod spool;
 mod stats;
@@ -32,6 +33,7 @@ pub use call::{
 };
 pub use core::{SlotId, SlotState};
 pub use pool::{Options, Pool};
+pub use seldom::Seldom;
 pub use spool::{Spool, SpoolError, SpoolFile};
 pub use stats::Stats;
 pub use supervisor::Supervised;

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::call::{self, Call, Payload, Pending, Refused, Stamps, WorkerFault};
 use crate::core::{Admitted, Core, Freed, Next, SlotId, SlotState, Ticket};
+use crate::seldom::Seldom;
 use crate::stats::Stats;
 
 /// How often a call is given to another worker because the one that got it asked to be replaced.
@@ -62,6 +63,7 @@ pub(crate) struct Shared {
     seq: AtomicU64,
     queue_has_calls: Notify,
     home: Handle,
+    refusals: Seldom,
     pub(crate) stats: Stats,
 }
 
@@ -97,8 +99,11 @@ pub(crate) enum Report {
     Overdue { what: String, ran: Duration },
     /// The worker is done for good and was told, or announced it itself.
     Leaving,
-    /// It sent something that makes no sense.
-    Garbage { what: String },
+    /// It sent something that makes no sense; in answer to which request, if it had one.
+    Garbage {
+        what: String,
+        request: Option<String>,
+    },
     /// Its end of the connection is closed; it is about to end, or can't be reached any more.
     HungUp { what: String },
     /// It died with a call; what it was.
@@ -123,6 +128,7 @@ impl Pool {
             seq: AtomicU64::new(1),
             queue_has_calls: Notify::new(),
             home: home.clone(),
+            refusals: Seldom::default(),
             stats: Stats::default(),
             options,
         });
@@ -254,6 +260,15 @@ impl Shared {
         if !call.is_withdrawn() {
             self.stats.refused(reason);
             call.fail(reason);
+            // A stop is no news to whoever ordered it.
+            if reason != Refused::Stopping
+                && let Some(calls) = self.refusals.event()
+            {
+                tracing::warn!(
+                    target: "server", pool = self.options.name, calls, waiting = self.stats.waiting(),
+                    "calls refused: {reason}"
+                );
+            }
         }
     }
 

@@ -4,5 +4,6 @@ mod command;
 mod examples;
 mod http;
 mod life;
+mod misbehaviour;
 mod replies;
 mod requests;

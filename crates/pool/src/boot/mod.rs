@@ -332,7 +332,8 @@ fn start_relay(
             }
             Err(error) => {
                 seat.report(Report::Garbage {
-                    what: format!("nothing: its connection can't be watched ({error})"),
+                    what: format!("nothing, its connection can't be watched ({error})"),
+                    request: None,
                 });
                 std::future::poll_fn(|cx| inbox.poll_ended(cx)).await;
                 seat.leave();

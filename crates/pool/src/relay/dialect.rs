@@ -144,6 +144,7 @@ impl Dialect {
                 Item::Frame { .. } | Item::Large { .. } | Item::Piece { .. } => {
                     Err(Report::Garbage {
                         what: "a frame while it had no call".into(),
+                        request: None,
                     })
                 }
             },
@@ -169,6 +170,7 @@ impl Dialect {
                     // Too long to read away while a call waits.
                     Item::Large { .. } | Item::Piece { .. } => Err(Report::Garbage {
                         what: "a second, long answer to one call".into(),
+                        request: None,
                     }),
                 }
             }
@@ -190,7 +192,10 @@ impl Dialect {
                 }
                 Ok(())
             }
-            Self::Foreign { .. } | Self::Native => Err(Report::Garbage { what: garbage.0 }),
+            Self::Foreign { .. } | Self::Native => Err(Report::Garbage {
+                what: garbage.0,
+                request: None,
+            }),
         }
     }
 }

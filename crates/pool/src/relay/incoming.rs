@@ -16,6 +16,8 @@ const COPIED: usize = 4 << 10;
 const MAX_CONTEXT: u32 = 1 << 20;
 /// How much of what is no frame is kept for people to read.
 const QUOTED: usize = 4 << 10;
+/// And of what nobody can read.
+const QUOTED_BYTES: usize = 64;
 
 /// What the worker's bytes hold next.
 #[derive(Debug)]
@@ -78,7 +80,7 @@ impl Incoming {
         self.wanted = 0;
         if self.buffer.first().is_some_and(|first| first >> 4 != 1) {
             // No need to wait for the rest of a header: this starts none.
-            return Err(Garbage(format!("no frame but text: {}", self.quote())));
+            return Err(self.no_frame());
         }
         let header = match Header::decode(&self.buffer, MAX_PAYLOAD) {
             Ok(Some(header)) => header,
@@ -165,7 +167,7 @@ impl Incoming {
 
     fn garbage(&self, error: &FrameError) -> Garbage {
         match error {
-            FrameError::Crc { .. } => Garbage(format!("no frame but text: {}", self.quote())),
+            FrameError::Crc { .. } => self.no_frame(),
             FrameError::Version(_) | FrameError::HeaderLength(_) | FrameError::TooLong { .. } => {
                 Garbage(error.to_string())
             }
@@ -177,10 +179,17 @@ impl Incoming {
         self.buffer.into()
     }
 
-    /// The start of what is there, for people to read.
-    fn quote(&self) -> String {
-        let text = &self.buffer[..self.buffer.len().min(QUOTED)];
-        String::from_utf8_lossy(text).trim_end().to_owned()
+    /// With the start of what is there, for people to read.
+    fn no_frame(&self) -> Garbage {
+        let start = &self.buffer[..self.buffer.len().min(QUOTED)];
+        let text = String::from_utf8_lossy(start);
+        let printable = |c: char| !c.is_control() || matches!(c, '\t' | '\r' | '\n');
+        Garbage(if text.chars().all(printable) {
+            format!("no frame but text: {}", text.trim_end())
+        } else {
+            let few = &start[..start.len().min(QUOTED_BYTES)];
+            format!("no frame but bytes: {}", few.escape_ascii())
+        })
     }
 
     /// Drops bytes until a frame could start, and gives them back as text. For a worker whose output and frames share a

@@ -108,6 +108,12 @@ enum Over {
     Overdue,
 }
 
+/// The call whose reply is passed on in pieces.
+struct Streamed {
+    request: String,
+    stamps: Stamps,
+}
+
 impl Relay {
     pub(crate) fn new(
         channel: Channel,
@@ -436,11 +442,13 @@ impl Relay {
     async fn cut_short(&self, over: Over, call: Option<Call>) -> Served {
         match over {
             Over::Garbage(what) => {
-                if let Some(call) = call {
+                let request = call.map(|call| {
                     self.seat.stats().worker_fault();
+                    let request = call.payload.describe();
                     call.fail(WorkerFault::Garbage(what.clone()));
-                }
-                self.seat.report(Report::Garbage { what });
+                    request
+                });
+                self.seat.report(Report::Garbage { what, request });
                 Served::Broken
             }
             Over::Overdue => {
@@ -503,7 +511,10 @@ impl Relay {
             Item::Piece { .. } => unreachable!("`hear` refused it"),
         };
         let (pieces, receiver) = mpsc::channel(WAITING_PIECES + RESERVED_PIECES);
-        let what = call.payload.describe();
+        let streamed = Streamed {
+            request: call.payload.describe(),
+            stamps,
+        };
         call.deliver(Reply {
             head,
             body: ReplyBody::Pieces {
@@ -516,7 +527,7 @@ impl Relay {
         if said.ping {
             self.say(Flags::NONE, Stream::PONG, b"").await;
         }
-        self.pass_on(&mut outlet, first, said, what).await
+        self.pass_on(&mut outlet, first, said, streamed).await
     }
 
     /// Passes the body of a reply on until it ends.
@@ -525,14 +536,19 @@ impl Relay {
         outlet: &mut Outlet,
         first: Option<Bytes>,
         said: Said,
-        what: String,
+        streamed: Streamed,
     ) -> Served {
-        match self.pass_pieces(outlet, first, said, &what).await {
+        let passed = self
+            .pass_pieces(outlet, first, said, &streamed.request)
+            .await;
+        match passed {
             Ok(said) => self.after(said, Instant::now()).await,
             Err(Over::Overdue) => {
                 self.seat.stats().overdue();
-                let ran = self.seat.exec_ttl().unwrap_or_default();
-                self.seat.report(Report::Overdue { what, ran });
+                self.seat.report(Report::Overdue {
+                    what: streamed.request,
+                    ran: ran(&streamed.stamps),
+                });
                 Served::Broken
             }
             Err(Over::HungUp) => {
@@ -541,10 +557,15 @@ impl Relay {
                     what: hung_up.into(),
                 });
                 poll_fn(|cx| self.inbox.poll_ended(cx)).await;
-                self.lost_in_stream(what)
+                self.lost_in_stream(streamed)
             }
-            Err(Over::Ended(_)) => self.lost_in_stream(what),
-            Err(over @ Over::Garbage(_)) => self.cut_short(over, None).await,
+            Err(Over::Ended(_)) => self.lost_in_stream(streamed),
+            Err(Over::Garbage(what)) => {
+                self.seat.stats().worker_fault();
+                let request = Some(streamed.request);
+                self.seat.report(Report::Garbage { what, request });
+                Served::Broken
+            }
         }
     }
 
@@ -553,7 +574,7 @@ impl Relay {
         outlet: &mut Outlet,
         first: Option<Bytes>,
         mut said: Said,
-        what: &str,
+        request: &str,
     ) -> Result<Said, Over> {
         let mut nobody_reads_since = None;
         // Whether pieces of a large frame are still to come.
@@ -605,7 +626,7 @@ impl Relay {
                 Heard::Extend(_) | Heard::Nothing => continue,
                 Heard::Failed { error, said } => {
                     // Without its end the client's connection is cut: the reply must not look whole.
-                    tracing::error!(target: "http", pool = self.seat.pool(), request = what, "reply broken off: {error}");
+                    tracing::error!(target: "http", pool = self.seat.pool(), request, "reply broken off: {error}");
                     return Ok(said);
                 }
                 Heard::Informational(_) | Heard::Reply { .. } | Heard::Free | Heard::Declined => {
@@ -619,11 +640,11 @@ impl Relay {
         }
     }
 
-    fn lost_in_stream(&self, what: String) -> Served {
+    fn lost_in_stream(&self, streamed: Streamed) -> Served {
         self.seat.stats().worker_fault();
         self.seat.report(Report::DiedWith {
-            what,
-            ran: Duration::ZERO,
+            what: streamed.request,
+            ran: ran(&streamed.stamps),
             retried: false,
         });
         Served::Ended

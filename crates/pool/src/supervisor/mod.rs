@@ -347,8 +347,8 @@ impl Keeper {
                 ladder.start(ladder::ASKED);
                 true
             }
-            Report::Garbage { what } => {
-                tracing::error!(target: "server", pool, pid, "worker replaced: it sent {what}");
+            Report::Garbage { what, request } => {
+                tracing::error!(target: "server", pool, pid, request, "worker replaced: what it sent makes no sense: {what}");
                 ladder.start(ladder::GARBAGE);
                 true
             }

@@ -64,6 +64,20 @@ fn text_is_told_from_frames_at_its_first_byte() {
 }
 
 #[test]
+fn bytes_that_nobody_can_read_are_shown_as_numbers() {
+    let mut frame = frame(b"context", b"body");
+    frame[6] ^= 1; // of the check sum
+    let garbage = Incoming::starting_with(&frame).next().unwrap_err();
+    assert!(
+        garbage
+            .0
+            .starts_with(r"no frame but bytes: \x14\x02\x0b\x00"),
+        "{}",
+        garbage.0
+    );
+}
+
+#[test]
 fn text_before_a_frame_can_be_skipped() {
     let mut bytes = b"PHP Warning: one\n\x13 two\n".to_vec();
     let text = bytes.clone();
