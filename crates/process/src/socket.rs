@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::Credentials;
 
-/// A socket that cannot be bound. The operator's to mend.
+/// A socket that cannot be bound. The operator's to mend. Causes are in the text, before the hint, and not in `source()`.
 #[derive(Debug, Error)]
 pub enum BindError {
     #[error("{address} is in use by another process\nhint: `ss -ltnp 'sport = :{}'` shows which", .address.port())]
@@ -19,27 +19,27 @@ pub enum BindError {
     PortNeedsRight { address: SocketAddr },
     #[error("{address} is no address of this machine")]
     NotOurs { address: SocketAddr },
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {cause}")]
     Tcp {
         address: SocketAddr,
-        source: io::Error,
+        cause: io::Error,
     },
     #[error("a live server listens on `{}`\nhint: stop it first, or choose another path", .0.display())]
     SocketInUse(PathBuf),
     #[error("`{}` exists and is no socket", .0.display())]
     NotASocket(PathBuf),
     #[error(
-        "the folder `{0}` for the socket cannot be created: {source}\nhint: `sudo mkdir -p {0}` and `sudo chown {user} {0}`",
+        "the folder `{0}` for the socket cannot be created: {cause}\nhint: `sudo mkdir -p {0}` and `sudo chown {user} {0}`",
         .folder.display(), user = user_name()
     )]
-    NoFolder { folder: PathBuf, source: io::Error },
+    NoFolder { folder: PathBuf, cause: io::Error },
     #[error(
-        "cannot create a socket in the folder `{0}`: {source}\nhint: `sudo chown {user} {0}`, or choose another path",
+        "cannot create a socket in the folder `{0}`: {cause}\nhint: `sudo chown {user} {0}`, or choose another path",
         .folder.display(), user = user_name()
     )]
-    FolderNotOurs { folder: PathBuf, source: io::Error },
-    #[error("cannot listen on `{}`: {source}", .path.display())]
-    Unix { path: PathBuf, source: io::Error },
+    FolderNotOurs { folder: PathBuf, cause: io::Error },
+    #[error("cannot listen on `{}`: {cause}", .path.display())]
+    Unix { path: PathBuf, cause: io::Error },
     #[error("cannot watch a socket: {0}")]
     Runtime(io::Error),
 }
@@ -53,7 +53,10 @@ impl BindError {
                 Self::PortNeedsRight { address }
             }
             io::ErrorKind::AddrNotAvailable => Self::NotOurs { address },
-            _ => Self::Tcp { address, source },
+            _ => Self::Tcp {
+                address,
+                cause: source,
+            },
         }
     }
 }
@@ -68,18 +71,18 @@ pub fn bind_unix(path: &Path, owner: Option<&Credentials>) -> Result<UnixListene
     if !folder.is_dir() {
         std::fs::create_dir_all(folder).map_err(|source| BindError::NoFolder {
             folder: folder.to_owned(),
-            source,
+            cause: source,
         })?;
     }
     remove_stale(path)?;
     let listener = UnixListener::bind(path).map_err(|source| match source.kind() {
         io::ErrorKind::PermissionDenied => BindError::FolderNotOurs {
             folder: folder.to_owned(),
-            source,
+            cause: source,
         },
         _ => BindError::Unix {
             path: path.to_owned(),
-            source,
+            cause: source,
         },
     })?;
     let prepared = listener.set_nonblocking(true).and_then(|()| {
@@ -94,7 +97,7 @@ pub fn bind_unix(path: &Path, owner: Option<&Credentials>) -> Result<UnixListene
             _ = std::fs::remove_file(path); // the error that is returned matters more
             Err(BindError::Unix {
                 path: path.to_owned(),
-                source,
+                cause: source,
             })
         }
     }
@@ -104,7 +107,7 @@ pub fn bind_unix(path: &Path, owner: Option<&Credentials>) -> Result<UnixListene
 fn remove_stale(path: &Path) -> Result<(), BindError> {
     let failed = |source| BindError::Unix {
         path: path.to_owned(),
-        source,
+        cause: source,
     };
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -123,8 +123,36 @@ impl Server {
     ///
     /// When it doesn't, or leaves something behind.
     pub fn run(site: &Site, arguments: &[&str]) -> Ended {
+        Self::run_to_end(site, |mark| command(site, arguments, mark))
+    }
+
+    /// Runs it with another search path.
+    pub fn run_with_path(site: &Site, arguments: &[&str], path: &str) -> Ended {
+        Self::run_to_end(site, |mark| {
+            let mut command = command(site, arguments, mark);
+            command.env("PATH", path);
+            command
+        })
+    }
+
+    /// Runs it as a user who may not do everything: as root, but without root's capabilities, when the test runs as root.
+    pub fn run_without_rights(site: &Site, arguments: &[&str]) -> Ended {
+        if !rustix::process::geteuid().is_root() {
+            return Self::run(site, arguments);
+        }
+        Self::run_to_end(site, |mark| {
+            let mut command = Command::new("setpriv");
+            command
+                .args(["--bounding-set=-all", "--inh-caps=-all"])
+                .arg(binary())
+                .args(arguments);
+            on_site(command, site, mark)
+        })
+    }
+
+    fn run_to_end(site: &Site, command: impl FnOnce(&str) -> Command) -> Ended {
         let mark = next_mark();
-        let mut child = command(site, arguments, &mark)
+        let mut child = command(&mark)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -270,8 +298,12 @@ fn next_mark() -> String {
 
 fn command(site: &Site, arguments: &[&str], mark: &str) -> Command {
     let mut command = Command::new(binary());
+    command.args(arguments);
+    on_site(command, site, mark)
+}
+
+fn on_site(mut command: Command, site: &Site, mark: &str) -> Command {
     command
-        .args(arguments)
         .current_dir(site.folder())
         .env("PWD", site.folder())
         .env(MARK, mark)

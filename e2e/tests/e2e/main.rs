@@ -7,3 +7,4 @@ mod life;
 mod misbehaviour;
 mod replies;
 mod requests;
+mod start;

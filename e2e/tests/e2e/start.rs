@@ -1,0 +1,224 @@
+//! Starts that fail: each says what is wrong, where, and what to do, and leaves nothing behind.
+
+use std::ffi::OsString;
+use std::fs::Permissions;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::Command;
+
+use pronghorn_testkit::{Ended, Server, Site};
+use rustix::process::Signal;
+
+fn site() -> Site {
+    Site::new()
+        .file("worker.php", &Site::sdk_worker("return 'Hello';"))
+        .config("version: '3'\nserver: {command: php worker.php}\nhttp: {address: 127.0.0.1:0, pool: {num_workers: 1}}\n")
+}
+
+fn refused(ended: &Ended, parts: &[&str]) {
+    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+    for part in parts {
+        assert!(ended.stderr.contains(part), "{part} in\n{}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_script_that_is_missing_is_named_with_the_folder_it_was_looked_for_in() {
+    let site = site();
+    std::fs::remove_file(site.path("worker.php")).unwrap();
+    let folder = site.folder().display().to_string();
+    refused(
+        &Server::run(&site, &["serve"]),
+        &[
+            "worker ended before it was ready (exit code 1)",
+            "it said  Could not open input file: worker.php",
+            &format!("hint: the script's path is taken from {folder}"),
+        ],
+    );
+}
+
+#[test]
+fn a_syntax_error_is_shown_with_its_line() {
+    let site = site().file("worker.php", "<?php\n\nfunction (\n");
+    let script = site.path("worker.php").display().to_string();
+    refused(
+        &Server::run(&site, &["serve"]),
+        &[
+            "Parse error",
+            &script,
+            "on line",
+            "hint: `php -l` checks a file",
+        ],
+    );
+}
+
+#[test]
+fn packages_that_are_not_installed_are_asked_for() {
+    let site = site().file(
+        "worker.php",
+        "<?php require __DIR__ . '/vendor/autoload.php';",
+    );
+    refused(
+        &Server::run(&site, &["serve"]),
+        &[
+            "vendor/autoload.php",
+            "hint: the application's packages are not installed: run `composer install`",
+        ],
+    );
+}
+
+#[test]
+fn a_machine_without_php_is_told_the_package() {
+    let site = site();
+    let empty = site.path("bin").display().to_string();
+    std::fs::create_dir(site.path("bin")).unwrap();
+    let ended = Server::run_with_path(&site, &["serve"], &empty);
+    refused(
+        &ended,
+        &[
+            "`php`",
+            "hint: PHP is not installed, or not in PATH: `apt install php-cli`",
+        ],
+    );
+}
+
+#[test]
+fn a_command_that_is_no_program_is_named() {
+    let site = site();
+    let ended = Server::run(&site, &["serve", "-o", "server.command=./nothing here"]);
+    refused(&ended, &["./nothing", "hint: "]);
+}
+
+#[test]
+fn a_port_in_use_is_named_with_the_way_to_see_who_has_it() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    refused(
+        &Server::run(
+            &site(),
+            &["serve", "-o", &format!("http.address={address}")],
+        ),
+        &[
+            &format!("{address} is in use by another process"),
+            &format!("hint: `ss -ltnp 'sport = :{}'`", address.port()),
+        ],
+    );
+}
+
+#[test]
+fn a_second_server_on_the_same_port_is_refused_and_the_first_one_serves_on() {
+    let first = Server::start(site());
+    let address = format!("http.address={}", first.address());
+    refused(
+        &Server::run(&site(), &["serve", "-o", &address]),
+        &["is in use by another process"],
+    );
+    assert_eq!(first.get("/").text(), "Hello");
+    first.stop();
+}
+
+#[test]
+fn a_port_below_1024_without_the_right_names_the_capability() {
+    let first = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start").unwrap();
+    if first.trim().parse::<u16>().unwrap() < 81 {
+        return; // in some containers there is no such port
+    }
+    let ended = Server::run_without_rights(&site(), &["serve", "-o", "http.address=127.0.0.1:81"]);
+    refused(
+        &ended,
+        &[
+            "port 81 needs the right to bind ports below 1024",
+            "cap_net_bind_service",
+            "CAP_NET_BIND_SERVICE",
+        ],
+    );
+}
+
+#[test]
+fn the_folder_of_a_socket_is_made_when_that_is_possible() {
+    let mut server = Server::start_with(
+        site(),
+        &[
+            "serve",
+            "-o",
+            "rpc.listen=unix://run/deep/rpc.sock",
+            "-o",
+            "server.relay=unix://run/relay.sock",
+        ],
+    );
+    assert!(server.site().path("run/deep/rpc.sock").exists());
+    assert_eq!(server.get("/").text(), "Hello");
+    let folder = server.site().path("run");
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().code, Some(0));
+    assert_eq!(files(&folder), ["deep"]);
+    assert!(files(&folder.join("deep")).is_empty());
+}
+
+fn files(folder: &Path) -> Vec<OsString> {
+    std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect()
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_or_used_comes_with_the_two_commands_to_type() {
+    let site = site();
+    std::fs::create_dir(site.path("theirs")).unwrap();
+    std::fs::set_permissions(site.path("theirs"), Permissions::from_mode(0o555)).unwrap();
+    let theirs = site.path("theirs").display().to_string();
+    let user = String::from_utf8(Command::new("id").arg("-un").output().unwrap().stdout).unwrap();
+    let user = user.trim();
+    for key in ["server.relay", "rpc.listen"] {
+        let at = |path: &str| format!("{key}=unix://{theirs}/{path}");
+        let ended = Server::run_without_rights(&site, &["serve", "-o", &at("new/it.sock")]);
+        refused(
+            &ended,
+            &[
+                &format!(
+                    "the folder `{theirs}/new` for the socket cannot be created: Permission denied"
+                ),
+                &format!("hint: `sudo mkdir -p {theirs}/new` and `sudo chown {user} {theirs}/new`"),
+            ],
+        );
+        let ended = Server::run_without_rights(&site, &["serve", "-o", &at("it.sock")]);
+        refused(
+            &ended,
+            &[
+                &format!("cannot create a socket in the folder `{theirs}`: Permission denied"),
+                &format!("hint: `sudo chown {user} {theirs}`"),
+            ],
+        );
+    }
+}
+
+#[test]
+fn a_stale_socket_is_replaced_a_live_one_and_a_file_are_not_touched() {
+    let site = site().file("data", "precious");
+    let elsewhere = Site::new();
+    let live = UnixListener::bind(elsewhere.path("live")).unwrap();
+    let taken = elsewhere.path("live").display().to_string();
+    for key in ["server.relay", "rpc.listen"] {
+        let at = |path: &str| format!("{key}=unix://{path}");
+        let in_use = Server::run(&site, &["serve", "-o", &at(&taken)]);
+        refused(
+            &in_use,
+            &["a live server listens on", &taken, "hint: stop it first"],
+        );
+        let file = Server::run(&site, &["serve", "-o", &at("data")]);
+        refused(&file, &["data` exists and is no socket"]);
+    }
+    drop(live);
+    assert_eq!(
+        std::fs::read_to_string(site.path("data")).unwrap(),
+        "precious"
+    );
+    drop(UnixListener::bind(site.path("stale.sock")).unwrap());
+    assert!(site.path("stale.sock").exists());
+    let server = Server::start_with(site, &["serve", "-o", "rpc.listen=unix://stale.sock"]);
+    assert_eq!(server.get("/").text(), "Hello");
+    server.stop();
+}
