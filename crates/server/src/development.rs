@@ -108,9 +108,7 @@ async fn follow(
         while let Ok(Some(more)) = tokio::time::timeout(QUIET, changes.recv()).await {
             paths.extend(more);
         }
-        for folder in paths.iter().filter(|path| path.is_dir()) {
-            _ = watched.add(folder); // gone again, or too many: the rest is still watched
-        }
+        paths.iter().for_each(|path| watched.revise(path));
         if let Some(file) = paths.iter().find(|path| configuration.contains(path)) {
             tracing::warn!(target: "server", "{} changed: restart the server to apply it", file.display());
         }
@@ -135,6 +133,21 @@ struct Watched {
 }
 
 impl Watched {
+    /// A folder that came, went, or went and came back as another one.
+    fn revise(&mut self, path: &Path) {
+        if self.folders.contains(path) {
+            self.folders.retain(|known| !known.starts_with(path));
+        }
+        let (parent, name) = (path.parent(), path.file_name());
+        if path.is_dir()
+            && !parent
+                .zip(name)
+                .is_some_and(|(parent, name)| is_left_out(parent, name))
+        {
+            _ = self.add(path); // gone again, or too many: the rest is still watched
+        }
+    }
+
     fn add(&mut self, folder: &Path) -> notify::Result<()> {
         let mut todo = vec![folder.to_owned()];
         while let Some(folder) = todo.pop() {

@@ -78,8 +78,31 @@ impl Server {
     ///
     /// When it does not come up; with all that it said.
     pub fn start_with(site: Site, arguments: &[&str]) -> Self {
+        Self::start_called(&binary(), site, arguments, greeted_address)
+    }
+
+    /// Starts it under another name, as which it does not say its address.
+    ///
+    /// # Panics
+    ///
+    /// When it does not come up; with all that it said.
+    pub fn start_as_rr(site: Site, arguments: &[&str], address: SocketAddr) -> Self {
+        let rr = as_rr(&site);
+        Self::start_called(&rr, site, arguments, |said| {
+            said.contains("server started").then_some(address)
+        })
+    }
+
+    fn start_called(
+        program: &Path,
+        site: Site,
+        arguments: &[&str],
+        greeted: impl Fn(&str) -> Option<SocketAddr>,
+    ) -> Self {
         let mark = next_mark();
-        let mut child = command(&site, arguments, &mark)
+        let mut command = Command::new(program);
+        command.args(arguments);
+        let mut child = on_site(command, &site, &mark)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -88,7 +111,7 @@ impl Server {
         let stderr = Output::follow(child.stderr.take().expect("stderr is a pipe"));
         let start = Instant::now();
         let address = loop {
-            if let Some(address) = greeted_address(&stdout.text()) {
+            if let Some(address) = greeted(&stdout.text()) {
                 break address;
             }
             if let Ok(Some(status)) = child.try_wait() {
@@ -124,6 +147,15 @@ impl Server {
     /// When it doesn't, or leaves something behind.
     pub fn run(site: &Site, arguments: &[&str]) -> Ended {
         Self::run_to_end(site, |mark| command(site, arguments, mark))
+    }
+
+    /// Runs it as `rr`.
+    pub fn run_as_rr(site: &Site, arguments: &[&str]) -> Ended {
+        Self::run_to_end(site, |mark| {
+            let mut command = Command::new(as_rr(site));
+            command.args(arguments);
+            on_site(command, site, mark)
+        })
     }
 
     /// Runs it with another search path.
@@ -328,6 +360,15 @@ fn binary() -> PathBuf {
         binary.display()
     );
     binary
+}
+
+/// The binary by the name of the one that it replaces.
+fn as_rr(site: &Site) -> PathBuf {
+    let rr = site.path("rr");
+    if !rr.exists() {
+        std::os::unix::fs::symlink(binary(), &rr).expect("a link can be made");
+    }
+    rr
 }
 
 fn greeted_address(stdout: &str) -> Option<SocketAddr> {

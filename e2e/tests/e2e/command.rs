@@ -1,5 +1,7 @@
 //! The command line: what a person types, and what they are told.
 
+use std::net::TcpListener;
+
 use pronghorn_testkit::{Server, Site};
 
 const WORKING: &str = "version: '3'\nserver: {command: php worker.php}\nhttp: {address: 127.0.0.1:0, pool: {num_workers: 2}}\n";
@@ -142,4 +144,36 @@ fn the_process_number_is_in_a_file_while_the_server_runs() {
     );
     server.stop();
     assert!(!file.exists());
+}
+
+#[test]
+fn called_rr_it_says_what_tools_read() {
+    let site = Site::new();
+    for flag in ["--version", "-v"] {
+        let version = Server::run_as_rr(&site, &[flag]);
+        assert_eq!(version.code, Some(0), "{}", version.stderr);
+        assert!(
+            version.stdout.starts_with("rr version 2025.1."),
+            "{}",
+            version.stdout
+        );
+    }
+    let free = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let site = site
+        .config(WORKING)
+        .file("worker.php", &Site::sdk_worker("return 'x';"));
+    let address = format!("http.address={free}");
+    let server = Server::start_as_rr(site, &["serve", "-c", ".rr.yaml", "-o", &address], free);
+    assert!(
+        server
+            .stdout()
+            .starts_with("[INFO] RoadRunner server started; version: 2025.1."),
+        "{}",
+        server.stdout()
+    );
+    assert_eq!(server.get("/").text(), "x");
+    server.stop();
 }
