@@ -10,11 +10,14 @@ use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use pronghorn_http::{Exchange, Handled, Handler, Request, Response};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
 
 use crate::workers::{Standing, Workers};
 
 /// An editor writes a file in several steps, and a checkout writes many files: this long after the last change it is over.
 const QUIET: Duration = Duration::from_millis(100);
+/// Something in the folder may be written all the time.
+const LONGEST: Duration = Duration::from_secs(1);
 /// Folders whose files come and go without being the application's code.
 const LEFT_OUT: [&str; 7] = [
     "node_modules",
@@ -104,11 +107,10 @@ async fn follow(
     configuration: Vec<PathBuf>,
     workers: Workers,
 ) {
-    while let Some(mut paths) = changes.recv().await {
-        while let Ok(Some(more)) = tokio::time::timeout(QUIET, changes.recv()).await {
-            paths.extend(more);
+    while let Some(paths) = batch(&mut changes).await {
+        for path in &paths {
+            watched.revise(path);
         }
-        paths.iter().for_each(|path| watched.revise(path));
         if let Some(file) = paths.iter().find(|path| configuration.contains(path)) {
             tracing::warn!(target: "server", "{} changed: restart the server to apply it", file.display());
         }
@@ -119,6 +121,18 @@ async fn follow(
         // The reason of a failure is in the log and in the browser already.
         _ = workers.reload().await;
     }
+}
+
+/// What changes until it is quiet, or has gone on for too long.
+async fn batch(changes: &mut mpsc::Receiver<Vec<PathBuf>>) -> Option<Vec<PathBuf>> {
+    let mut paths = changes.recv().await?;
+    let at_last = Instant::now() + LONGEST;
+    while let quiet = at_last.min(Instant::now() + QUIET)
+        && let Ok(Some(more)) = timeout_at(quiet, changes.recv()).await
+    {
+        paths.extend(more);
+    }
+    Some(paths)
 }
 
 fn is_code(path: &Path) -> bool {
@@ -175,4 +189,37 @@ impl Watched {
 fn is_left_out(parent: &Path, name: &OsStr) -> bool {
     let in_vendor = parent.file_name() == Some(OsStr::new("vendor"));
     LEFT_OUT.iter().any(|left_out| name == *left_out) || (in_vendor && name != "composer")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn changing_every(pause: Duration) -> (Vec<PathBuf>, Duration) {
+        let (sender, mut changes) = mpsc::channel(CHANGES);
+        let start = Instant::now();
+        let writer = async move {
+            loop {
+                sender.send(vec!["data.sqlite".into()]).await.unwrap();
+                tokio::time::sleep(pause).await;
+            }
+        };
+        tokio::select! {
+            paths = batch(&mut changes) => (paths.unwrap(), start.elapsed()),
+            () = writer => unreachable!("it writes for ever"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_ends_when_it_is_quiet() {
+        let (paths, took) = changing_every(Duration::from_secs(5)).await;
+        assert_eq!((paths.len(), took), (1, QUIET));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn files_that_are_written_all_the_time_hold_nothing_up() {
+        let (paths, took) = changing_every(Duration::from_millis(50)).await;
+        assert!(paths.len() >= 19, "{}", paths.len());
+        assert_eq!(took, LONGEST);
+    }
 }
