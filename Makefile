@@ -1,6 +1,6 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint
+.PHONY: help build run test lint test-clean
 
 BINARY := target/release/pronghorn
 
@@ -26,3 +26,6 @@ lint: ## Check formatting and run the linters
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	phpcs --standard=php/worker/phpcs.xml.dist
+
+test-clean: ## Run and test on a Debian root made for it (as root; 15 to 30 minutes)
+	@scripts/test-clean
