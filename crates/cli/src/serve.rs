@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use pronghorn_config::{Input, Loaded, MAIN_FILES, Severity, load};
 use pronghorn_process::reap_orphans;
+use pronghorn_server::logs::{self, Logs};
 use pronghorn_server::settings::Settings;
-use pronghorn_server::{Plan, ROADRUNNER_VERSION, Server, VERSION, logs};
+use pronghorn_server::{Plan, ROADRUNNER_VERSION, Server, VERSION};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -60,7 +61,7 @@ pub(crate) fn run(name: Name, arguments: &Arguments, options: &Serve) -> Exit {
         written: loaded.to_json(),
         settings,
     };
-    let exit = serve(name, arguments, plan);
+    let exit = serve(name, arguments, plan, &logs);
     drop(logs);
     exit
 }
@@ -154,7 +155,7 @@ fn environment(loaded: &Loaded) -> Vec<(OsString, OsString)> {
     environment
 }
 
-fn serve(name: Name, arguments: &Arguments, plan: Plan) -> Exit {
+fn serve(name: Name, arguments: &Arguments, plan: Plan, logs: &Logs) -> Exit {
     let runtime = match Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -166,7 +167,7 @@ fn serve(name: Name, arguments: &Arguments, plan: Plan) -> Exit {
     let pid_file = arguments.globals.pid.then(|| plan.folder.join(".pid"));
     let grace = plan.settings.endure.grace_period;
     let exit = runtime.block_on(async {
-        let mut signals = match Signals::listen() {
+        let mut signals = match Signals::listen(logs) {
             Ok(signals) => signals,
             Err(error) => return failed(&format!("cannot listen for signals: {error}")),
         };
@@ -248,26 +249,30 @@ fn greet(name: Name, server: &Server) {
     ));
 }
 
-/// What ends a server, and the dead it must bury.
-struct Signals {
+/// What ends a server, the dead it must bury, and log files that were moved away.
+struct Signals<'a> {
     terminate: Signal,
     interrupt: Signal,
     quit: Signal,
     child: Signal,
+    moved: Signal,
+    logs: &'a Logs,
 }
 
-impl Signals {
-    fn listen() -> std::io::Result<Self> {
+impl<'a> Signals<'a> {
+    fn listen(logs: &'a Logs) -> std::io::Result<Self> {
         pronghorn_process::adopt_orphans();
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             quit: signal(SignalKind::quit())?,
             child: signal(SignalKind::child())?,
+            moved: signal(SignalKind::user_defined1())?,
+            logs,
         })
     }
 
-    /// Waits for a signal that stops the server; reaps orphans meanwhile.
+    /// Waits for a signal that stops the server, and heeds the others meanwhile.
     async fn stop(&mut self) {
         loop {
             tokio::select! {
@@ -275,6 +280,18 @@ impl Signals {
                 _ = self.interrupt.recv() => return,
                 _ = self.quit.recv() => return,
                 _ = self.child.recv() => { reap_orphans(); }
+                _ = self.moved.recv() => self.reopen_logs(),
+            }
+        }
+    }
+
+    fn reopen_logs(&self) {
+        match self.logs.reopen() {
+            Ok(()) => tracing::info!(target: "server", "log files opened anew"),
+            Err(errors) => {
+                for error in errors {
+                    tracing::error!(target: "server", "a log file goes on as it is: {error}");
+                }
             }
         }
     }

@@ -127,3 +127,37 @@ fn without_rpc_a_worker_is_told_so() {
     server.logged(&["No RPC server answers", "rpc.listen"]);
     server.stop();
 }
+
+#[test]
+fn log_files_that_were_moved_away_are_opened_anew() {
+    let site = Site::with_worker("app.php");
+    let config = std::fs::read_to_string(site.path(".rr.yaml")).unwrap();
+    let server = Server::start(site.config(&format!(
+        "{}logs: {{channels: {{http: {{output: requests.log}}}}}}\n",
+        config.replace("logs: {level: debug}\n", "")
+    )));
+    let lines = |name: &str| std::fs::read_to_string(server.site().path(name)).unwrap_or_default();
+    server.get("/?first");
+    wait_for("the first record", || {
+        lines("requests.log").contains("/?first").then_some(())
+    });
+    std::fs::rename(
+        server.site().path("requests.log"),
+        server.site().path("moved.log"),
+    )
+    .unwrap();
+    server.signal(Signal::USR1);
+    server.logged(&["log files opened anew"]);
+    server.get("/?second");
+    wait_for("the second record", || {
+        lines("requests.log").contains("/?second").then_some(())
+    });
+    assert!(!lines("moved.log").contains("/?second"));
+    // And when that is impossible, the old file goes on.
+    std::fs::remove_file(server.site().path("requests.log")).unwrap();
+    std::fs::create_dir(server.site().path("requests.log")).unwrap();
+    server.signal(Signal::USR1);
+    server.logged(&["ERROR", "a log file goes on as it is", "requests.log"]);
+    assert_eq!(server.get("/").status, 200);
+    server.stop();
+}
