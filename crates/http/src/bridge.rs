@@ -61,7 +61,10 @@ impl PoolHandler {
             Ok(taken) => taken,
             Err(NotTaken::Gone) => return Response::new(CLIENT_LEFT, Body::Empty),
             Err(NotTaken::Refused { status, why }) => {
-                tracing::debug!(target: "http", status, method = request.head.method(), URI = request.target(), "body not taken: {why}");
+                tracing::debug!(
+                    target: "http", status, method = request.head.method(), URI = request.target(),
+                    remote_address = %request.peer.address, "request refused: {why}"
+                );
                 return Response::plain(status, &format!("{why}\n"));
             }
         };

@@ -35,43 +35,45 @@ fn pipelined_requests_are_answered_in_order() {
 #[test]
 fn what_is_no_http_is_refused_and_the_connection_closed() {
     let server = Server::start(Site::with_worker("app.php"));
-    let answer = |bytes: &str| {
+    let long = format!(
+        "GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n",
+        "b".repeat(70_000)
+    );
+    for (status, bytes) in [
+        (400, "GET / HTTP/1.1\nHost: a\n\n"),
+        (400, "GET / HTTP/1.1\r\n\r\n"),
+        (
+            400,
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        ),
+        (400, "GET / HTTP/1.1\r\nHost: a\r\nX : b\r\n\r\n"),
+        (400, "GET / HTTP/1.1\r\nHost: a\r\nX: b\r\n c\r\n\r\n"),
+        (
+            501,
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n",
+        ),
+        (505, "GET / HTTP/3.0\r\nHost: a\r\n\r\n"),
+        (431, &long),
+        (
+            400,
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        ),
+        (400, "\x16\x03\x01\x02\x00\x01\x00\x01"),
+    ] {
         let mut connection = Connection::open(server.address());
         connection.send(bytes);
         let response = connection.response();
+        assert_eq!(response.status, status, "{bytes:?}");
         assert!(connection.is_closed(), "{bytes:?}");
-        response.status
-    };
-    assert_eq!(answer("GET / HTTP/1.1\nHost: a\n\n"), 400);
-    assert_eq!(answer("GET / HTTP/1.1\r\n\r\n"), 400);
-    assert_eq!(
-        answer(
-            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"
-        ),
-        400
-    );
-    assert_eq!(answer("GET / HTTP/1.1\r\nHost: a\r\nX : b\r\n\r\n"), 400);
-    assert_eq!(
-        answer("GET / HTTP/1.1\r\nHost: a\r\nX: b\r\n c\r\n\r\n"),
-        400
-    );
-    assert_eq!(
-        answer("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n"),
-        501
-    );
-    assert_eq!(answer("GET / HTTP/3.0\r\nHost: a\r\n\r\n"), 505);
-    assert_eq!(
-        answer(&format!(
-            "GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n",
-            "b".repeat(70_000)
-        )),
-        431
-    );
-    assert_eq!(
-        answer("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"),
-        400
-    );
-    assert_eq!(answer("\x16\x03\x01\x02\x00\x01\x00\x01"), 400);
+        // The client is told why, and the log as well.
+        let why = response.text();
+        assert!(why.trim().len() > 10, "{why}");
+        let record = server.logged(&["DEBUG", "refused", why.trim()]);
+        assert!(
+            record.contains("\"remote_address\":\"127.0.0.1:"),
+            "{record}"
+        );
+    }
     assert_eq!(server.get("/").text(), "Hello");
     server.stop();
 }

@@ -128,6 +128,7 @@ fn a_form_that_is_broken_is_refused_with_the_reason() {
         let response = server.post("/form", content_type, body);
         assert_eq!(response.status, 400, "{body}");
         assert!(response.text().contains(why), "{}", response.text());
+        server.logged(&["DEBUG", "request refused", why, "\"URI\":\"/form\""]);
     }
     assert_eq!(server.get("/").text(), "Hello");
     server.stop();
@@ -154,6 +155,11 @@ fn a_body_over_the_limit_is_refused_before_it_is_sent() {
         "the body is too large: at most 1048576 bytes are taken\n"
     );
     assert!(connection.is_closed());
+    server.logged(&[
+        "DEBUG",
+        "request refused: the body is too large",
+        "\"status\":413",
+    ]);
     // One that does not say how long it is.
     let mut connection = server.connect();
     connection.request("POST", "/body", "Transfer-Encoding: chunked\r\n");
