@@ -1,6 +1,6 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint
+.PHONY: help build run test lint bench
 
 BINARY := target/release/pronghorn
 
@@ -26,3 +26,8 @@ lint: ## Check formatting and run the linters
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	phpcs --standard=php/worker/phpcs.xml.dist
+
+bench: build ## Measure beside nginx and php-fpm; BENCH="--rounds 5" passes options
+	@scripts/need php bench
+	cargo build --release --bin pronghorn-bench
+	target/release/pronghorn-bench $(BENCH)

@@ -31,7 +31,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use arguments::{Arguments, Command};
 use error::BenchError;
 use report::Report;
-use rows::Server;
+use rows::{RIVALS, Server};
 use site::Site;
 
 /// The server's own: `http-alone` is measured with what serves PHP.
@@ -76,7 +76,7 @@ async fn stop_signal() {
 }
 
 async fn run(arguments: Arguments) -> Result<ExitCode, BenchError> {
-    open_files::raise(); // a thousand idle connections
+    open_files::raise(); // for thousands of idle connections
     if let Some(Command::FromMemory { address, threads }) = arguments.command {
         return from_memory::serve(address, threads, stop_signal()).await;
     }
@@ -100,9 +100,12 @@ async fn run(arguments: Arguments) -> Result<ExitCode, BenchError> {
     if arguments.syscalls {
         syscalls::count(&servers, &site, &mut report).await;
     }
+    let ours = servers.iter().map(|server| server.row);
+    let ours: Vec<_> = ours.filter(|row| !RIVALS.contains(&row.name)).collect();
     for server in servers {
-        let row = server.row;
         server.stop().await;
+    }
+    for row in ours {
         report::tell(&format!("measuring memory: {}", row.name));
         match memory::measure(row, &site).await {
             Ok(at_rest) => report.memory.push(at_rest),

@@ -11,8 +11,8 @@ use crate::processes::Memory;
 use crate::rows::{Row, Server};
 use crate::site::Site;
 
-/// Connections that wait.
-const IDLE: u32 = 1000;
+/// Connections that wait. Memory may come in huge pages of 2 MB: of fewer connections they would be most of the figure.
+const IDLE: u32 = 8000;
 /// Opened before the count starts: what comes with the first ones is there already.
 const FIRST: u32 = 20;
 /// After its last answer a server may still tidy up.
@@ -25,6 +25,7 @@ pub(crate) struct AtRest {
     pub(crate) server: Memory,
     pub(crate) php: Memory,
     /// Growth of the server's resident memory for each connection over which one request was answered.
+    #[serde(rename = "idle_connection_bytes")]
     pub(crate) idle_connection: f64,
 }
 

@@ -36,8 +36,10 @@ impl Split<Duration> {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Memory {
     /// Resident. What processes share counts in each.
+    #[serde(rename = "rss_bytes")]
     pub(crate) rss: f64,
     /// Resident, but what n processes share counts an nth in each.
+    #[serde(rename = "pss_bytes")]
     pub(crate) pss: f64,
 }
 

@@ -18,8 +18,9 @@ use crate::syscalls::{Calls, Count};
 use crate::table::Table;
 
 /// Says something on standard error.
+#[expect(clippy::print_stderr, reason = "this is where the command speaks")]
 pub(crate) fn tell(text: &str) {
-    _ = writeln!(io::stderr(), "{text}"); // nobody reads it: no reason to stop
+    eprintln!("{text}");
 }
 
 pub(crate) struct Report {
@@ -139,7 +140,10 @@ impl Report {
         parts.push(self.syscall_lists());
         parts.push(goal_table(&goals(&rates, &self.memory)));
         let left_out = self.left_out.iter();
-        parts.extend(left_out.map(|(what, why)| format!("left out: {what}: {why}\n")));
+        // The whole of it was told when it happened.
+        let first_line = |why: &str| why.lines().next().unwrap_or_default().to_owned();
+        parts
+            .extend(left_out.map(|(what, why)| format!("left out: {what}: {}\n", first_line(why))));
         parts.retain(|part| !part.is_empty());
         parts.join("\n")
     }
@@ -208,9 +212,9 @@ impl Report {
         let repeats: u32 = rates.iter().map(|rate| rate.repeats).sum();
         let disturbed: u32 = rates.iter().map(|rate| rate.disturbed).sum();
         format!(
-            "Medians of {} rounds of {} s (least to most); CPU is that of all processes of the server, in µs per request, and × is how many
-times that of another row. {repeats} measurements were repeated because other work took over {} % of the CPU; {disturbed} of {}
-that count were disturbed all the same (!).\n",
+            "Rounds: {}, of {} s for each; medians (least–most). CPU is that of all processes of the server, per request; × is how
+many times that of another row. Measurements repeated because other work took over {} % of the machine's CPU: {repeats}.
+Disturbed all the same, marked with !: {disturbed} of {}.\n",
             self.rounds,
             self.seconds,
             self.noise,
@@ -246,7 +250,11 @@ that count were disturbed all the same (!).\n",
             "PHP",
             "  by name",
         ]);
-        let sum = |calls: &Calls| format!("{:.2}", calls.values().sum::<f64>());
+        // Without calls there are no processes: nothing, not 0.
+        let sum = |calls: &Calls| {
+            let sum = calls.values().copied().reduce(|sum, calls| sum + calls);
+            sum.map(|sum| format!("{sum:.2}")).unwrap_or_default()
+        };
         for count in &self.syscalls {
             let by_name = |side, calls| format!("  {side}: {}", names(calls));
             table.add([
@@ -272,7 +280,7 @@ that count were disturbed all the same (!).\n",
 }
 
 fn rate_table(connections: u32, rates: &[Rate]) -> String {
-    let title = format!("{connections} connections");
+    let title = format!("connections: {connections}");
     let mut table = Table::new([
         title.as_str(),
         "req/s",

@@ -18,8 +18,6 @@ use crate::wrk::{self, Seen};
 const REPEATS: u32 = 2;
 /// Seconds of load before the first round: PHP compiles, memory grows to its size.
 const WARM_UP: u32 = 1;
-/// What a measurement takes beyond its load.
-const OVERHEAD: Duration = Duration::from_millis(200);
 
 /// One row in one round.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -27,11 +25,15 @@ pub(crate) struct Sample {
     pub(crate) row: &'static str,
     pub(crate) connections: u32,
     pub(crate) round: u32,
+    #[serde(flatten)]
     pub(crate) seen: Seen,
     /// CPU microseconds per request.
+    #[serde(rename = "cpu_us_server")]
     pub(crate) server: f64,
+    #[serde(rename = "cpu_us_php")]
     pub(crate) php: f64,
     /// Percentage of the machine's CPU that went to other processes meanwhile.
+    #[serde(rename = "others_percent")]
     pub(crate) others: f64,
     pub(crate) repeats: u32,
 }
@@ -49,16 +51,16 @@ pub(crate) async fn run(
     arguments: &Arguments,
     report: &mut Report,
 ) {
+    let mut progress = Progress::new(servers.len(), arguments);
     for round in 1..=arguments.rounds {
         for &connections in &arguments.connections {
             let mut measured = Vec::new();
             for server in servers.drain(..) {
                 let name = server.row.name;
-                let left = time_left(round, connections, measured.len(), arguments);
                 tell(&format!(
-                    "round {round} of {}: {name}, {connections} connections; about {} s left",
+                    "round {round} of {}: {name}, connections: {connections}; about {} s left",
                     arguments.rounds,
-                    left.as_secs()
+                    progress.left().as_secs()
                 ));
                 if round == 1 {
                     // Whatever is wrong shows again under load.
@@ -74,25 +76,38 @@ pub(crate) async fn run(
                         server.stop().await;
                     }
                 }
+                progress.done += 1;
             }
             *servers = measured;
         }
     }
 }
 
-/// Repeats none.
-fn time_left(round: u32, connections: u32, rows_done: usize, arguments: &Arguments) -> Duration {
-    let position = arguments
-        .connections
-        .iter()
-        .position(|these| *these == connections);
-    let per_turn = arguments.rows.len();
-    let turns = arguments.connections.len();
-    let done =
-        (round as usize - 1) * turns * per_turn + position.unwrap_or(0) * per_turn + rows_done;
-    let left = (arguments.rounds as usize * turns * per_turn).saturating_sub(done);
-    let each = Duration::from_secs(arguments.seconds.into()) + OVERHEAD;
-    each * u32::try_from(left).unwrap_or(u32::MAX)
+/// How far the rounds are.
+struct Progress {
+    start: Instant,
+    done: u32,
+    all: u32,
+    /// As long as none is done.
+    each: Duration,
+}
+
+impl Progress {
+    fn new(rows: usize, arguments: &Arguments) -> Self {
+        let all = rows * arguments.connections.len() * arguments.rounds as usize;
+        Self {
+            start: Instant::now(),
+            done: 0,
+            all: u32::try_from(all).unwrap_or(u32::MAX),
+            each: Duration::from_secs(arguments.seconds.into()),
+        }
+    }
+
+    /// At the pace so far, repeats included.
+    fn left(&self) -> Duration {
+        let each = self.start.elapsed().checked_div(self.done);
+        each.unwrap_or(self.each) * self.all.saturating_sub(self.done)
+    }
 }
 
 /// Of several tries the one that others disturbed least.
@@ -103,22 +118,23 @@ async fn calm_sample(
     site: &Site,
     arguments: &Arguments,
 ) -> Result<Sample, BenchError> {
-    let mut best = sample(server, round, connections, site, arguments.seconds).await?;
-    for repeats in 1..=REPEATS {
-        if best.others <= arguments.noise {
-            break;
+    let mut repeats = 0;
+    let mut best: Option<Sample> = None;
+    loop {
+        let tried = sample(server, round, connections, site, arguments.seconds).await?;
+        let calmest = best
+            .filter(|best| best.others <= tried.others)
+            .unwrap_or(tried);
+        if calmest.others <= arguments.noise || repeats == REPEATS {
+            return Ok(Sample { repeats, ..calmest });
         }
         tell(&format!(
             "  others took {:.0} % of the CPU: again",
-            best.others
+            tried.others
         ));
-        let again = sample(server, round, connections, site, arguments.seconds).await?;
-        if again.others < best.others {
-            best = again;
-        }
-        best.repeats = repeats;
+        best = Some(calmest);
+        repeats += 1;
     }
-    Ok(best)
 }
 
 async fn sample(

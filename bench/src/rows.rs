@@ -34,7 +34,7 @@ pub(crate) struct Row {
     packages: &'static str,
 }
 
-/// What the others are compared with.
+/// Not ours: what the others are compared with.
 pub(crate) const RIVALS: [&str; 2] = ["nginx-fpm", "nginx"];
 
 const ROWS: [Row; 6] = [

@@ -38,7 +38,7 @@ pub(crate) async fn count(servers: &[Server], site: &Site, report: &mut Report) 
         for connections in CONNECTIONS {
             let name = server.row.name;
             tell(&format!(
-                "counting system calls: {name}, {connections} connections"
+                "counting system calls: {name}, connections: {connections}"
             ));
             match count_one(server, connections, site).await {
                 Ok(count) => report.syscalls.push(count),

@@ -16,10 +16,12 @@ const GRACE: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Seen {
     pub(crate) requests: f64,
-    /// Requests a second.
+    #[serde(rename = "requests_per_second")]
     pub(crate) rate: f64,
     /// Microseconds.
+    #[serde(rename = "p50_us")]
     pub(crate) p50: f64,
+    #[serde(rename = "p99_us")]
     pub(crate) p99: f64,
 }
 
