@@ -15,30 +15,18 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Names and what is to be said about them, in order.
 pub(crate) async fn describe(site: &Site) -> Vec<(&'static str, String)> {
-    let ini = || OsString::from(site.php_ini());
-    let version: [OsString; 1] = ["version".into()];
+    let pronghorn = Some(site.pronghorn.clone().into());
     let nginx = find("nginx", "nginx").ok();
     let php = find("php", "php-cli").ok();
+    let wrk = find("wrk", "wrk").ok();
     vec![
         ("CPU", cpu()),
         ("system", system()),
-        (
-            "pronghorn",
-            first_line(Some(site.pronghorn.clone().into()), version.into(), site).await,
-        ),
-        ("nginx", first_line(nginx, vec!["-v".into()], site).await),
-        (
-            "php",
-            php_version(php, vec!["-c".into(), ini(), "-v".into()], site).await,
-        ),
-        (
-            "php-fpm",
-            php_version(find_fpm().ok(), vec!["-c".into(), ini(), "-v".into()], site).await,
-        ),
-        (
-            "wrk",
-            first_line(find("wrk", "wrk").ok(), vec!["-v".into()], site).await,
-        ),
+        ("pronghorn", first_line(pronghorn, "version", site).await),
+        ("nginx", first_line(nginx, "-v", site).await),
+        ("php", php_version(php, site).await),
+        ("php-fpm", php_version(find_fpm().ok(), site).await),
+        ("wrk", first_line(wrk, "-v", site).await),
     ]
 }
 
@@ -62,21 +50,18 @@ fn system() -> String {
     format!("{name}, kernel {}", kernel.trim())
 }
 
-async fn php_version(program: Option<OsString>, arguments: Vec<OsString>, site: &Site) -> String {
-    let said = say(program, arguments, site).await;
-    if !said.starts_with("PHP") {
-        return said;
+async fn php_version(program: Option<OsString>, site: &Site) -> String {
+    let arguments = ["-c".into(), site.php_ini().into(), "-v".into()];
+    let said = say(program, arguments.into(), site).await;
+    let first = said.lines().next().unwrap_or_default();
+    if first.starts_with("PHP") && !said.contains("Zend OPcache") {
+        return format!("{first}, without OPcache: this distorts the comparison");
     }
-    let opcache = if said.contains("Zend OPcache") {
-        "OPcache"
-    } else {
-        "no OPcache, which distorts the comparison"
-    };
-    format!("{}, {opcache}", said.lines().next().unwrap_or_default())
+    first.to_owned()
 }
 
-async fn first_line(program: Option<OsString>, arguments: Vec<OsString>, site: &Site) -> String {
-    let said = say(program, arguments, site).await;
+async fn first_line(program: Option<OsString>, argument: &str, site: &Site) -> String {
+    let said = say(program, vec![argument.into()], site).await;
     said.lines().next().unwrap_or_default().to_owned()
 }
 
