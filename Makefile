@@ -1,6 +1,6 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint test-clean
+.PHONY: help build run test lint test-clean bench
 
 BINARY := target/release/pronghorn
 
@@ -29,3 +29,8 @@ lint: ## Check formatting and run the linters
 
 test-clean: ## Run and test on a Debian root made for it (as root; 15 to 30 minutes)
 	@scripts/test-clean
+
+bench: build ## Measure beside nginx and php-fpm; BENCH="--rounds 5" passes options
+	@scripts/need php bench
+	cargo build --release --bin pronghorn-bench
+	target/release/pronghorn-bench $(BENCH)

@@ -1,0 +1,20 @@
+<?php
+
+// A kept worker with the PSR-7 library that the argument names, from Debian's packages.
+
+declare(strict_types=1);
+
+use Psr\Http\Message\ResponseInterface;
+use Psr\Http\Message\ServerRequestInterface;
+
+require __DIR__ . '/../../../php/worker/autoload.php';
+
+if ($argv[1] === 'nyholm') {
+    require 'Nyholm/Psr7/autoload.php';
+    Pronghorn\serve(static fn (ServerRequestInterface $request): ResponseInterface
+        => new Nyholm\Psr7\Response(200, [], 'Hello World!'));
+} else {
+    require 'GuzzleHttp/Psr7/autoload.php';
+    Pronghorn\serve(static fn (ServerRequestInterface $request): ResponseInterface
+        => new GuzzleHttp\Psr7\Response(200, [], 'Hello World!'));
+}

@@ -1,0 +1,61 @@
+//! What can be in the way of a measurement.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use crate::client::CheckError;
+
+#[derive(Debug, Error)]
+pub(crate) enum BenchError {
+    /// The machine's: a program is not installed.
+    #[error("`{program}` was not found\nhint: sudo apt install {package}")]
+    Missing {
+        program: String,
+        package: &'static str,
+    },
+    /// The caller's.
+    #[error("there is no row `{name}`\nhint: there are {known}")]
+    NoRow { name: String, known: String },
+    #[error("the server was not found: {}\nhint: cargo build --release, or name it with --pronghorn", .0.display())]
+    NoServer(PathBuf),
+    #[error("no port is free on 127.0.0.1")]
+    NoPort(#[source] io::Error),
+    #[error("the thread that starts programs did not start: {0}")]
+    NoSpawner(#[source] io::Error),
+    #[error("cannot write {}: {source}", file.display())]
+    Write { file: PathBuf, source: io::Error },
+    #[error("{0}")]
+    Spawn(#[from] pronghorn_process::SpawnError),
+    /// A server ended, or did not answer as it should.
+    #[error("it {why}\nit said: {said}\nhint: of Debian's packages it needs: {packages}")]
+    NotReady {
+        why: String,
+        said: String,
+        packages: &'static str,
+    },
+    /// A server answered wrongly before a round.
+    #[error("{0}")]
+    Check(#[from] CheckError),
+    /// Its CPU time before and after would be that of different processes.
+    #[error("a process of the server ended or began while it was measured")]
+    Changed,
+    #[error("cannot read /proc/stat: there is no telling how much others did meanwhile")]
+    NoMachine,
+    /// wrk or strace did not do what they are for.
+    #[error("`{program}` {why}\nit said: {said}")]
+    Tool {
+        program: &'static str,
+        why: String,
+        said: String,
+    },
+    /// wrk met answers that are no answers.
+    #[error("{0}: a rate with errors in it means nothing")]
+    Errors(String),
+    #[error("cannot listen on {address}: {why}")]
+    Listen { address: SocketAddr, why: String },
+    #[error("stopped by a signal; nothing that was started is left")]
+    Stopped,
+}

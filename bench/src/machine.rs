@@ -1,0 +1,79 @@
+//! What the figures were taken on: the machine and the versions of all programs.
+
+use std::ffi::OsString;
+use std::fs;
+use std::time::Duration;
+
+use pronghorn_process::cpus;
+
+use crate::program::{Argv, Program};
+use crate::rows::find_fpm;
+use crate::site::{Site, find};
+
+/// For a program to tell its version.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Names and what is to be said about them, in order.
+pub(crate) async fn describe(site: &Site) -> Vec<(&'static str, String)> {
+    let pronghorn = Some(site.pronghorn.clone().into());
+    let nginx = find("nginx", "nginx").ok();
+    let php = find("php", "php-cli").ok();
+    let wrk = find("wrk", "wrk").ok();
+    vec![
+        ("CPU", cpu()),
+        ("system", system()),
+        ("pronghorn", first_line(pronghorn, "version", site).await),
+        ("nginx", first_line(nginx, "-v", site).await),
+        ("php", php_version(php, site).await),
+        ("php-fpm", php_version(find_fpm().ok(), site).await),
+        ("wrk", first_line(wrk, "-v", site).await),
+    ]
+}
+
+fn cpu() -> String {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info
+        .lines()
+        .find(|line| line.starts_with("model name"))
+        .and_then(|line| line.split_once(": "))
+        .map_or("of an unnamed model", |(_, model)| model);
+    format!("{} × {model}", cpus::usable())
+}
+
+fn system() -> String {
+    let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let name = release
+        .lines()
+        .find_map(|line| line.strip_prefix("PRETTY_NAME="))
+        .map_or("Linux", |name| name.trim_matches('"'));
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("{name}, kernel {}", kernel.trim())
+}
+
+async fn php_version(program: Option<OsString>, site: &Site) -> String {
+    let arguments = ["-c".into(), site.php_ini().into(), "-v".into()];
+    let said = say(program, arguments.into(), site).await;
+    let first = said.lines().next().unwrap_or_default();
+    if first.starts_with("PHP") && !said.contains("Zend OPcache") {
+        return format!("{first}, without OPcache: this distorts the comparison");
+    }
+    first.to_owned()
+}
+
+async fn first_line(program: Option<OsString>, argument: &str, site: &Site) -> String {
+    let said = say(program, vec![argument.into()], site).await;
+    said.lines().next().unwrap_or_default().to_owned()
+}
+
+async fn say(program: Option<OsString>, arguments: Vec<OsString>, site: &Site) -> String {
+    let Some(program) = program else {
+        return "not found".to_owned();
+    };
+    match Program::start(Argv(program, arguments), site).await {
+        Ok(mut program) => {
+            program.finish(PATIENCE).await;
+            format!("{}{}", program.stdout(), program.stderr())
+        }
+        Err(error) => error.to_string(),
+    }
+}

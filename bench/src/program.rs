@@ -1,0 +1,130 @@
+//! A program that was started: what it prints, its end. Killed with its process group when it is dropped.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use pronghorn_process::{Command, Exit, Process, Signal, Stream};
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::error::BenchError;
+use crate::site::Site;
+
+/// So much of what a program prints is kept. wrk and strace print a page.
+const OUTPUT: usize = 64 << 10;
+/// After its end, what a program printed is in the pipe already.
+const AFTER_THE_END: Duration = Duration::from_millis(200);
+/// How long a program may take to stop when it is asked to.
+const STOP: Duration = Duration::from_secs(10);
+
+pub(crate) struct Program {
+    process: Process,
+    stdout: Output,
+    stderr: Output,
+    readers: JoinSet<()>,
+}
+
+impl Program {
+    pub(crate) async fn start(argv: Argv, site: &Site) -> Result<Self, BenchError> {
+        let mut env: Vec<_> = std::env::vars_os().collect();
+        // Spool files and the like go with the folder.
+        env.push(("TMPDIR".into(), site.folder.clone().into()));
+        let command = Command {
+            program: argv.0,
+            args: argv.1,
+            env,
+            cwd: site.folder.clone(),
+            credentials: None,
+            stdin: Stream::Null,
+            stdout: Stream::Pipe,
+            stderr: Stream::Pipe,
+            passed: Vec::new(),
+        };
+        let child = site.spawner.spawn(command).await?;
+        let mut readers = JoinSet::new();
+        Ok(Self {
+            process: child.process,
+            stdout: Output::follow(child.stdout, &mut readers),
+            stderr: Output::follow(child.stderr, &mut readers),
+            readers,
+        })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    pub(crate) fn stdout(&self) -> String {
+        self.stdout.text()
+    }
+
+    pub(crate) fn stderr(&self) -> String {
+        self.stderr.text()
+    }
+
+    /// How it ended, if it did.
+    pub(crate) fn ended(&mut self) -> Option<Exit> {
+        self.process.try_wait().ok().flatten()
+    }
+
+    /// Waits for its end and all that it printed; false when it takes longer than `limit`.
+    pub(crate) async fn finish(&mut self, limit: Duration) -> bool {
+        let ended = timeout(limit, self.process.wait()).await.is_ok();
+        _ = timeout(AFTER_THE_END, async {
+            while self.readers.join_next().await.is_some() {}
+        })
+        .await;
+        ended
+    }
+
+    /// Asks it to end, waits; what is still there then is killed as it is dropped.
+    pub(crate) async fn stop(mut self) -> Self {
+        self.process.signal(Signal::Terminate);
+        self.finish(STOP).await;
+        self
+    }
+}
+
+/// A program with its arguments.
+pub(crate) struct Argv(pub(crate) OsString, pub(crate) Vec<OsString>);
+
+impl Argv {
+    pub(crate) fn new<const N: usize>(
+        program: impl Into<OsString>,
+        arguments: [OsString; N],
+    ) -> Self {
+        Self(program.into(), arguments.into())
+    }
+}
+
+/// What a program prints, as it comes.
+#[derive(Clone, Default)]
+struct Output(Arc<Mutex<Vec<u8>>>);
+
+impl Output {
+    fn follow(stream: Option<OwnedFd>, readers: &mut JoinSet<()>) -> Self {
+        let output = Self::default();
+        if let Some(pipe) = stream.and_then(|stream| pipe::Receiver::from_owned_fd(stream).ok()) {
+            readers.spawn(output.clone().read(pipe));
+        }
+        output
+    }
+
+    async fn read(self, mut pipe: pipe::Receiver) {
+        let mut buffer = vec![0; 8 << 10];
+        while let Ok(read @ 1..) = pipe.read(&mut buffer).await {
+            let mut text = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let room = OUTPUT.saturating_sub(text.len());
+            text.extend(buffer.iter().take(read.min(room)));
+        }
+    }
+
+    fn text(&self) -> String {
+        let text = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&text).trim().to_owned()
+    }
+}
