@@ -362,8 +362,14 @@ impl Relay {
         let (mut head, mut body) = (0, body.clone());
         poll_fn(|cx| {
             while head < self.out.len() || !body.is_empty() {
-                let parts = [IoSlice::new(&self.out[head..]), IoSlice::new(&body)];
-                match Pin::new(&mut self.channel).poll_write_vectored(cx, &parts) {
+                let channel = Pin::new(&mut self.channel);
+                let written = if body.is_empty() {
+                    channel.poll_write(cx, &self.out[head..])
+                } else {
+                    let parts = [IoSlice::new(&self.out[head..]), IoSlice::new(&body)];
+                    channel.poll_write_vectored(cx, &parts)
+                };
+                match written {
                     Poll::Ready(Ok(written)) => {
                         let of_head = written.min(self.out.len() - head);
                         head += of_head;
