@@ -238,4 +238,80 @@ mod tests {
             Some("/srv".into())
         );
     }
+
+    /// What the first column of a table of the reference has, by the heading above it.
+    fn listed(heading: &str) -> Vec<String> {
+        let page = include_str!("../../../docs/reference/command-line.md");
+        let (_, section) = page
+            .split_once(&format!("\n## {heading}\n"))
+            .unwrap_or_else(|| panic!("the page lacks the section {heading}"));
+        let section = section.split("\n## ").next().unwrap_or_default();
+        let cells = section.lines().filter_map(|line| {
+            let cell = line.strip_prefix("| `")?.split(" |").next()?;
+            Some(format!("`{cell}"))
+        });
+        cells.collect()
+    }
+
+    /// An argument as the reference writes it: `-c`, `--config FILE`.
+    fn written(argument: &clap::Arg) -> String {
+        let value = argument
+            .get_value_names()
+            .filter(|_| argument.get_action().takes_values())
+            .and_then(|names| names.first());
+        let Some(long) = argument.get_long() else {
+            return format!("`{}`", value.expect("it has a name"));
+        };
+        let value = value.map_or_else(String::new, |value| format!(" {value}"));
+        let short = argument
+            .get_short()
+            .map_or_else(String::new, |short| format!("`-{short}`, "));
+        format!("{short}`--{long}{value}`")
+    }
+
+    /// All commands by their whole names; clap's own `help` once.
+    fn commands(of: &clap::Command, before: &str) -> Vec<String> {
+        let names = of.get_subcommands().flat_map(|command| {
+            let name = format!("{before}{}", command.get_name());
+            match command.get_name() {
+                "help" if before.is_empty() => vec![name],
+                "help" => Vec::new(),
+                _ if command.has_subcommands() => commands(command, &format!("{name} ")),
+                _ => vec![name],
+            }
+        });
+        names.collect()
+    }
+
+    #[test]
+    fn the_reference_lists_every_command_and_flag_and_no_other() {
+        let mut definition = Arguments::command();
+        definition.build();
+        let sorted = |mut list: Vec<String>| {
+            list.sort();
+            list
+        };
+
+        let known = commands(&definition, "");
+        let known = known.iter().map(|name| format!("`{name}`")).collect();
+        assert_eq!(sorted(listed("Commands")), sorted(known));
+
+        let globals: Vec<_> = definition.get_arguments().map(written).collect();
+        assert_eq!(sorted(listed("Flags")), sorted(globals.clone()));
+
+        let serve = definition.find_subcommand("serve").expect("it is there");
+        let own = serve.get_arguments().map(written);
+        let own: Vec<_> = own.filter(|written| !globals.contains(written)).collect();
+        assert_eq!(sorted(listed("`serve`")), sorted(own));
+        for command in ["check", "config", "version"] {
+            let command = definition.find_subcommand(command).expect("it is there");
+            for argument in command.get_arguments().map(written) {
+                assert!(
+                    globals.contains(&argument),
+                    "{argument} of {}",
+                    command.get_name()
+                );
+            }
+        }
+    }
 }

@@ -18,7 +18,7 @@ mod server;
 mod site;
 
 pub use client::{Connection, Response};
-pub use server::{Ended, Server};
+pub use server::{Ended, Server, binary};
 pub use site::Site;
 
 use std::time::{Duration, Instant};

@@ -285,6 +285,21 @@ impl Server {
         ended
     }
 
+    /// Stops it as [`stop`](Self::stop) does, and gives the application back so that it can be served in another way.
+    ///
+    /// # Panics
+    ///
+    /// As [`stop`](Self::stop).
+    pub fn into_site(mut self) -> Site {
+        let site = std::mem::take(&mut self.site);
+        self.signal(Signal::TERM);
+        let status = wait(&mut self.child, "the server to end");
+        self.ended = true;
+        assert_eq!(status.code(), Some(0), "the server failed:\n{}", self.log());
+        assert_nothing_left(&self.mark, site.folder());
+        site
+    }
+
     /// Waits for its end, whatever brought it about.
     ///
     /// # Panics
@@ -347,7 +362,7 @@ fn on_site(mut command: Command, site: &Site, mark: &str) -> Command {
 }
 
 /// The binary under test: `PRONGHORN_BIN`, else what `cargo build` made last.
-fn binary() -> PathBuf {
+pub fn binary() -> PathBuf {
     if let Some(binary) = std::env::var_os("PRONGHORN_BIN") {
         return binary.into();
     }

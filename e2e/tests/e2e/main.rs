@@ -3,6 +3,7 @@
 mod command;
 mod development;
 mod examples;
+mod guide;
 mod http;
 mod life;
 mod misbehaviour;

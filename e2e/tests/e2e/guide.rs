@@ -1,0 +1,329 @@
+//! The README and the guide, as a reader follows them: their files are written, their commands run.
+//!
+//! What is done with a fenced block stands behind its language:
+//!
+//! - `file=NAME` is written to the working folder;
+//! - `sh serve` is one `pronghorn …` command, which is started and runs until the next such block or the end of the page;
+//! - `sh run` is run by `sh -e` and must succeed; `sh run=2` must end with that exit code; `sh run eventually` is repeated
+//!   until what it prints is right;
+//! - `text output` is what the `run` block before it prints; `…` stands for any text, alone on its line for any lines.
+//!
+//! All other blocks are only read. Port 8080 becomes a free one, also where it is the default.
+
+use std::ffi::OsString;
+use std::net::TcpListener;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use pronghorn_testkit::{Server, Site, binary, wait_for};
+
+#[test]
+fn readme() {
+    let site = Site::new();
+    // Its commands are typed in the repository's root.
+    link(repository().join("php"), site.path("php"));
+    follow("README.md", site);
+}
+
+#[test]
+fn install() {
+    follow("docs/guide/install.md", Site::new());
+}
+
+#[test]
+fn first_worker() {
+    follow("docs/guide/first-worker.md", Site::new());
+}
+
+#[test]
+fn configure() {
+    follow("docs/guide/configure.md", Site::new());
+}
+
+#[test]
+fn deploy() {
+    follow("docs/guide/deploy.md", Site::new());
+}
+
+#[test]
+fn no_page_links_to_a_file_that_is_not_there() {
+    let root = repository();
+    let mut pages = vec![root.join("php/worker/README.md")];
+    let mut folders = vec![root.join("docs")];
+    for entry in std::fs::read_dir(&root).unwrap() {
+        pages.extend(Some(entry.unwrap().path()).filter(|path| is_page(path)));
+    }
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if is_page(&path) {
+                pages.push(path);
+            }
+        }
+    }
+    assert!(pages.len() > 15, "the pages are gone: {pages:?}");
+    let dead: Vec<String> = pages.iter().flat_map(|page| dead_links(page)).collect();
+    assert!(dead.is_empty(), "{}", dead.join("\n"));
+}
+
+fn is_page(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "md")
+}
+
+fn dead_links(page: &Path) -> Vec<String> {
+    let text = read(page);
+    let links = text.split("](").skip(1).filter_map(|rest| {
+        let link = rest.split(')').next()?;
+        let file = link.split('#').next()?;
+        let is_dead =
+            !file.is_empty() && !file.contains("://") && !page.parent()?.join(file).exists();
+        is_dead.then(|| format!("{}: {link}", page.display()))
+    });
+    links.collect()
+}
+
+/// A fenced block: its language with what stands behind it, and its lines.
+struct Block {
+    info: Vec<String>,
+    text: String,
+}
+
+impl Block {
+    fn is(&self, first: &str, second: &str) -> bool {
+        self.info.first().is_some_and(|word| word == first)
+            && self.info.get(1).is_some_and(|word| word == second)
+    }
+
+    /// What a word is set to: `file=worker.php`.
+    fn value(&self, name: &str) -> Option<&str> {
+        let mut words = self.info.iter();
+        words.find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+    }
+}
+
+fn blocks(page: &str) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let mut open: Option<Block> = None;
+    for line in page.lines() {
+        match (&mut open, line.strip_prefix("```")) {
+            (None, Some(info)) => {
+                open = Some(Block {
+                    info: info.split_whitespace().map(str::to_owned).collect(),
+                    text: String::new(),
+                });
+            }
+            (Some(_), Some(_)) => blocks.extend(open.take()),
+            (Some(block), None) => {
+                block.text.push_str(line);
+                block.text.push('\n');
+            }
+            (None, None) => {}
+        }
+    }
+    assert!(open.is_none(), "a block does not end");
+    blocks
+}
+
+/// Does what a page says, from top to bottom.
+fn follow(page: &str, site: Site) {
+    let text = read(&repository().join(page));
+    let port = free_port().to_string();
+    let blocks = blocks(&text.replace("8080", &port));
+    let home = Home::new();
+    let mut place = Place::Idle(site);
+    let mut done = 0;
+    for (index, block) in blocks.iter().enumerate() {
+        if let Some(name) = block.value("file") {
+            place.site().write(name, &block.text);
+        } else if block.is("sh", "serve") {
+            place = place.serve(block.text.trim(), &port);
+        } else if block.is("sh", "run") || block.value("run").is_some() {
+            let expected = blocks
+                .get(index + 1)
+                .filter(|next| next.is("text", "output"));
+            home.run(place.site(), block, expected.map(|next| next.text.as_str()));
+        } else {
+            continue;
+        }
+        done += 1;
+    }
+    assert!(done > 0, "{page} has nothing to run");
+    place.end();
+}
+
+/// The working folder, with or without a server in it.
+enum Place {
+    Idle(Site),
+    Served(Box<Server>),
+}
+
+impl Place {
+    fn site(&self) -> &Site {
+        match self {
+            Self::Idle(site) => site,
+            Self::Served(server) => server.site(),
+        }
+    }
+
+    fn serve(self, command: &str, port: &str) -> Self {
+        let mut words: Vec<&str> = command.split_whitespace().collect();
+        assert!(
+            words.first() == Some(&"pronghorn") && !command.contains(['\n', '"', '\'']),
+            "not one plain command: {command}"
+        );
+        let address = format!("http.address=127.0.0.1:{port}");
+        if !self.site().path("pronghorn.yaml").exists() {
+            words.extend(["-o", &address]);
+        }
+        Self::Served(Box::new(Server::start_with(self.end(), &words[1..])))
+    }
+
+    fn end(self) -> Site {
+        match self {
+            Self::Idle(site) => site,
+            Self::Served(server) => server.into_site(),
+        }
+    }
+}
+
+/// A home folder in which the repository is called `pronghorn`, and a search path on which the binary is.
+struct Home {
+    folder: Site,
+    path: OsString,
+}
+
+impl Home {
+    fn new() -> Self {
+        let folder = Site::new();
+        link(repository(), folder.path("pronghorn"));
+        std::fs::create_dir(folder.path("bin")).expect("a folder can be made");
+        link(binary(), folder.path("bin/pronghorn"));
+        let mut path = folder.path("bin").into_os_string();
+        path.push(":");
+        path.push(std::env::var_os("PATH").unwrap_or_default());
+        Self { folder, path }
+    }
+
+    fn run(&self, site: &Site, block: &Block, expected: Option<&str>) {
+        let code: i32 = block
+            .value("run")
+            .map_or(0, |code| code.parse().expect("a number"));
+        let once = || {
+            let (ended, said) = self.run_once(site, &block.text);
+            let right = ended == Some(code) && expected.is_none_or(|text| matches(text, &said));
+            (right, format!("exit code {ended:?}\n{said}"))
+        };
+        if block.info.iter().any(|word| word == "eventually") {
+            wait_for(&block.text, || once().0.then_some(()));
+            return;
+        }
+        let (right, said) = once();
+        assert!(
+            right,
+            "--- command\n{}--- is\n{said}--- should be\n{}",
+            block.text,
+            expected.unwrap_or_default()
+        );
+    }
+
+    fn run_once(&self, site: &Site, script: &str) -> (Option<i32>, String) {
+        let output = Command::new("timeout")
+            .args(["30", "sh", "-e", "-c", &format!("exec 2>&1\n{script}")])
+            .current_dir(site.folder())
+            .env("HOME", self.folder.folder())
+            .env("PATH", &self.path)
+            .output()
+            .expect("sh can be started");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.code(), said)
+    }
+}
+
+/// Whether a text is what a page shows; see the top.
+fn matches(expected: &str, text: &str) -> bool {
+    let mut lines = text.lines();
+    let mut any_lines = false;
+    for wanted in expected.lines() {
+        if wanted == "…" {
+            any_lines = true;
+            continue;
+        }
+        let found = if any_lines {
+            lines.any(|line| line_matches(wanted, line))
+        } else {
+            lines.next().is_some_and(|line| line_matches(wanted, line))
+        };
+        if !found {
+            return false;
+        }
+        any_lines = false;
+    }
+    any_lines || lines.next().is_none()
+}
+
+fn line_matches(expected: &str, line: &str) -> bool {
+    let mut parts = expected.split('…');
+    let Some(mut left) = parts.next().and_then(|first| line.strip_prefix(first)) else {
+        return false;
+    };
+    let mut parts = parts.peekable();
+    if parts.peek().is_none() {
+        return left.is_empty();
+    }
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return left.ends_with(part);
+        }
+        match left.split_once(part) {
+            Some((_, rest)) => left = rest,
+            None => return false,
+        }
+    }
+    true
+}
+
+/// Below the ports that the system gives to connections, so that none takes it in between.
+fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let start = u16::try_from(std::process::id() % 8_000).expect("it is small");
+    let ports = (0..1_000).map(|_| 20_000 + (start + NEXT.fetch_add(1, Ordering::Relaxed)) % 8_000);
+    ports
+        .into_iter()
+        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .expect("one of so many ports is free")
+}
+
+fn link(to: PathBuf, at: PathBuf) {
+    symlink(to, at).expect("a link can be made");
+}
+
+fn read(page: &Path) -> String {
+    std::fs::read_to_string(page).expect("the page is there")
+}
+
+fn repository() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().expect("e2e lies in the root").to_owned()
+}
+
+#[test]
+fn what_a_page_shows_is_compared_line_by_line() {
+    for (expected, text, equal) in [
+        ("a\nb\n", "a\nb\n", true),
+        ("a\n", "a\nb\n", false),
+        ("a\nb\n", "a\n", false),
+        ("a…c\n", "abc\n", true),
+        ("a…c…\n", "abc d\n", true),
+        ("a…c\n", "ab\n", false),
+        ("a…a\n", "a\n", false),
+        ("…\nb\n…\n", "a\nb\nc\n", true),
+        ("…\nx\n…\n", "a\nb\nc\n", false),
+        ("a\n…\n", "a\n", true),
+    ] {
+        assert_eq!(matches(expected, text), equal, "{expected:?} {text:?}");
+    }
+}
