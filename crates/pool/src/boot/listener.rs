@@ -33,7 +33,8 @@ pub enum RelayAddress {
 pub struct RelayListener {
     guests: Arc<Mutex<Guests>>,
     accepting: JoinHandle<()>,
-    path: Option<PathBuf>,
+    /// Where it really listens: port 0 has become one that was free.
+    address: RelayAddress,
 }
 
 type Guest = (Channel, Vec<u8>);
@@ -54,19 +55,22 @@ enum Listener {
 impl RelayListener {
     /// Binds, and accepts on the runtime it is called on until it is dropped.
     pub fn bind(address: &RelayAddress, owner: Option<&Credentials>) -> Result<Self, BindError> {
-        let (listener, path) = match address {
+        let (listener, address) = match address {
             RelayAddress::Unix(path) => {
                 let listener = bind_unix(path, owner)?;
-                (
-                    UnixListener::from_std(listener).map(Listener::Unix),
-                    Some(path.clone()),
-                )
+                let listener = UnixListener::from_std(listener).map(Listener::Unix);
+                (listener, RelayAddress::Unix(path.clone()))
             }
-            RelayAddress::Tcp(address) => {
-                let listener = std::net::TcpListener::bind(address)
-                    .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
-                    .map_err(|source| BindError::tcp(*address, source))?;
-                (TcpListener::from_std(listener).map(Listener::Tcp), None)
+            RelayAddress::Tcp(wanted) => {
+                let (listener, bound) = std::net::TcpListener::bind(wanted)
+                    .and_then(|listener| {
+                        listener.set_nonblocking(true)?;
+                        let bound = listener.local_addr()?;
+                        Ok((listener, bound))
+                    })
+                    .map_err(|source| BindError::tcp(*wanted, source))?;
+                let listener = TcpListener::from_std(listener).map(Listener::Tcp);
+                (listener, RelayAddress::Tcp(bound))
             }
         };
         let listener = listener.map_err(BindError::Runtime)?;
@@ -75,8 +79,12 @@ impl RelayListener {
         Ok(Self {
             guests,
             accepting,
-            path,
+            address,
         })
+    }
+
+    pub fn address(&self) -> &RelayAddress {
+        &self.address
     }
 
     /// The connection of a process that was just started. Cancel safe.
@@ -102,7 +110,7 @@ impl RelayListener {
 impl Drop for RelayListener {
     fn drop(&mut self) {
         self.accepting.abort();
-        if let Some(path) = &self.path {
+        if let RelayAddress::Unix(path) = &self.address {
             _ = std::fs::remove_file(path); // somebody may have been quicker
         }
     }
