@@ -3,6 +3,7 @@
 mod command;
 mod development;
 mod examples;
+mod foreign;
 mod http;
 mod life;
 mod misbehaviour;
