@@ -107,6 +107,17 @@ impl RelayListener {
     }
 }
 
+impl RelayListener {
+    /// Processes that announced themselves and were not started as workers; their connections are closed.
+    pub(crate) fn turn_away(&self) -> Vec<u32> {
+        lock(&self.guests)
+            .early
+            .drain()
+            .map(|(pid, _)| pid)
+            .collect()
+    }
+}
+
 impl Drop for RelayListener {
     fn drop(&mut self) {
         self.accepting.abort();
@@ -171,9 +182,10 @@ async fn receive(mut channel: Channel, guests: &Mutex<Guests>) {
         }
         Err(_) => return,
     };
+    let pid = started_process(answer.pid);
     let guest = (channel, answer.leftover);
     let mut all = lock(guests);
-    let guest = match all.awaited.remove(&answer.pid) {
+    let guest = match all.awaited.remove(&pid) {
         Some(boot) => match boot.send(guest) {
             Ok(()) => return,
             Err(guest) => guest,
@@ -181,8 +193,20 @@ async fn receive(mut channel: Channel, guests: &Mutex<Guests>) {
         None => guest,
     };
     if all.early.len() < STRANGERS {
-        all.early.insert(answer.pid, guest);
+        all.early.insert(pid, guest);
     }
+}
+
+/// The process that was started so that this one runs: itself, or a shell or script before it, which leads the group that
+/// the spawner made for them.
+fn started_process(pid: u32) -> u32 {
+    let group = || -> Option<u32> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name before the fields may itself have brackets and spaces.
+        let (_, fields) = stat.rsplit_once(')')?;
+        fields.split_whitespace().nth(2)?.parse().ok()
+    };
+    group().filter(|group| *group > 0).unwrap_or(pid)
 }
 
 /// For messages: what the operator wrote.
