@@ -2,4 +2,5 @@
 //! official packages do.
 
 mod configurations;
+mod misbehaviour;
 pub(crate) mod serving;
