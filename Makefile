@@ -1,6 +1,6 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint test-clean bench
+.PHONY: help build run test lint test-clean compat bench
 
 BINARY := target/release/pronghorn
 
@@ -29,6 +29,12 @@ lint: ## Check formatting and run the linters
 
 test-clean: ## Run and test on a Debian root made for it (as root; 15 to 30 minutes)
 	@scripts/test-clean
+
+compat: ## Run RoadRunner's PHP packages in DIR=… behind this server (docs/reference/compatibility.md)
+	@scripts/need build php compat
+	@PRONGHORN_COMPAT_DIR=$(abspath $(DIR)) php e2e/fixtures/foreign/official.php --packages
+	cargo build --bin pronghorn
+	PRONGHORN_COMPAT_DIR=$(abspath $(DIR)) cargo test -p pronghorn-e2e --test compat
 
 bench: build ## Measure beside nginx and php-fpm; BENCH="--rounds 5" passes options
 	@scripts/need php bench

@@ -106,7 +106,7 @@ pub(crate) async fn collect(
 ) -> Result<(RequestBody, u64), NotTaken> {
     let announced = request.head.body_len();
     if announced == Some(0) {
-        return Ok((RequestBody::Empty, 0));
+        return Ok((empty(request, settings), 0));
     }
     if announced.is_some_and(|len| len > settings.max_size) {
         return Err(too_large(settings.max_size));
@@ -129,6 +129,14 @@ pub(crate) async fn collect(
         ContentType::Other => raw_body(&mut source, settings).await?,
     };
     Ok((body, source.read))
+}
+
+/// A request without a body. A form may have no fields; the official packages want to be told that it was one.
+pub(crate) fn empty(request: &Request, settings: &BodySettings) -> RequestBody {
+    match form_kind(request, settings) {
+        Ok(ContentType::Urlencoded) => RequestBody::Urlencoded(Bytes::new()),
+        _ => RequestBody::Empty,
+    }
 }
 
 fn form_kind(request: &Request, settings: &BodySettings) -> Result<ContentType, NotTaken> {

@@ -14,7 +14,7 @@ use pronghorn_wire::native::{self, Envelope, Thrown};
 use pronghorn_wire::{Codec, Request as WireRequest, json, proto};
 use tokio::time::Instant;
 
-use crate::body::{BodySettings, NotTaken, RequestBody, collect, for_foreign, for_native};
+use crate::body::{BodySettings, NotTaken, RequestBody, collect, empty, for_foreign, for_native};
 use crate::error;
 use crate::exchange::Exchange;
 use crate::message::{Body, Handled, Handler, Request, Response};
@@ -54,7 +54,7 @@ impl PoolHandler {
     async fn answer(self: &Arc<Self>, request: Request, exchange: &mut dyn Exchange) -> Response {
         let taken = match request.head.body_len() {
             // Nothing to wait for: the future that would is ten times the size of this one.
-            Some(0) => Ok((RequestBody::Empty, 0)),
+            Some(0) => Ok((empty(&request, &self.bodies), 0)),
             _ => Box::pin(collect(&request, exchange, &self.bodies)).await,
         };
         let (body, read) = match taken {

@@ -86,16 +86,17 @@ impl Start<'_> {
                     .collect()
             })
             .unwrap_or_default();
+        let listener = self.listener()?;
         Ok(CommandLauncher {
             pool: DEFAULT_POOL.to_owned(),
             spawner: self.spawner.clone(),
             command: command.map(ToString::to_string).unwrap_or_default(),
             argv,
-            env: self.environment(),
+            env: self.environment(listener.as_deref()),
             cwd: self.folder.clone(),
             user: self.user.clone(),
             boot_timeout: self.settings().boot_timeout,
-            listener: self.listener()?,
+            listener,
             foreign_codec: match self.settings().codec {
                 CodecChoice::Auto | CodecChoice::Json => Codec::Json,
                 CodecChoice::Proto => Codec::Proto,
@@ -118,12 +119,13 @@ impl Start<'_> {
     }
 
     /// The server's environment and what workers are told beside it; what comes later wins.
-    fn environment(&self) -> Vec<(OsString, OsString)> {
-        let relay = match &self.server.relay {
-            RelaySetting::Pipes => "pipes".to_owned(),
-            // As it was written: packages parse it themselves.
-            RelaySetting::Unix(path) => format!("unix://{}", path.display()),
-            RelaySetting::Tcp(address) => format!("tcp://{address}"),
+    fn environment(&self, listener: Option<&RelayListener>) -> Vec<(OsString, OsString)> {
+        let relay = match (&self.server.relay, listener) {
+            (RelaySetting::Pipes, _) => "pipes".to_owned(),
+            // As it was written, without the folder: packages parse it themselves.
+            (RelaySetting::Unix(path), _) => format!("unix://{}", path.display()),
+            (RelaySetting::Tcp(_), Some(listener)) => listener.address().to_string(),
+            (RelaySetting::Tcp(address), None) => format!("tcp://{address}"),
         };
         let mut environment = self.environment.clone();
         let mut set = |name: &str, value: &str| {
@@ -162,7 +164,7 @@ impl Start<'_> {
         let question = Command {
             program: command.program().into(),
             args,
-            env: self.environment(),
+            env: self.environment(None),
             cwd: self.folder.clone(),
             credentials: self
                 .user

@@ -3,6 +3,7 @@
 mod command;
 mod development;
 mod examples;
+mod foreign;
 mod guide;
 mod http;
 mod life;

@@ -28,7 +28,11 @@ pub enum BootCause {
     /// The application's: it ran, said something and left.
     Exited(Exit),
     /// The application's: it runs and doesn't announce itself.
-    TimedOut(Duration),
+    TimedOut {
+        after: Duration,
+        /// Processes that announced themselves meanwhile and were not started as workers.
+        strangers: Vec<u32>,
+    },
     /// It announced itself as something that this server can't talk to.
     Protocol(String),
     /// The server's: no descriptors, no memory.
@@ -45,7 +49,9 @@ impl fmt::Display for BootCause {
                     .map_or(Ok(()), |source| write!(f, ": {source}"))
             }
             Self::Exited(exit) => write!(f, "worker ended before it was ready ({exit})"),
-            Self::TimedOut(after) => write!(f, "worker did not announce itself within {after:?}"),
+            Self::TimedOut { after, .. } => {
+                write!(f, "worker did not announce itself within {after:?}")
+            }
             Self::Protocol(what) => write!(f, "worker cannot be used: {what}"),
             Self::System(error) => write!(f, "worker cannot be connected: {error}"),
         }
@@ -81,8 +87,9 @@ impl BootError {
         {
             _ = write!(
                 text,
-                "\n  {:8} {line}",
-                if index == 0 { "it said" } else { "" }
+                "\n  {:8} {}",
+                if index == 0 { "it said" } else { "" },
+                readable(line)
             );
         }
         if let Some(hint) = self.hint() {
@@ -115,7 +122,14 @@ impl BootError {
             BootCause::Exited(Exit::Code(0)) if self.transcript.trim().is_empty() => {
                 "the script ran to its end: a worker script waits for requests, with `Pronghorn\\serve(…)` for instance".into()
             }
-            BootCause::TimedOut(_) => {
+            BootCause::TimedOut { strangers, .. } if !strangers.is_empty() => {
+                format!(
+                    "process {} announced itself at `server.relay` and is no child of the worker's command: a command that \
+                     starts PHP elsewhere, in a container for instance, needs `relay: pipes`",
+                    strangers[0]
+                )
+            }
+            BootCause::TimedOut { .. } => {
                 "a worker script announces itself when it calls `Pronghorn\\serve(…)` or a RoadRunner worker; a slow start \
                  can be given more time with `pool.boot_timeout`"
                     .into()
@@ -125,6 +139,19 @@ impl BootError {
             }
         })
     }
+}
+
+/// Without what a terminal would obey.
+fn readable(line: &str) -> String {
+    let mut out = String::with_capacity(line.len());
+    for c in line.chars() {
+        if c.is_control() && c != '\t' {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out
 }
 
 fn is_php(program: &str) -> bool {

@@ -33,7 +33,8 @@ pub enum RelayAddress {
 pub struct RelayListener {
     guests: Arc<Mutex<Guests>>,
     accepting: JoinHandle<()>,
-    path: Option<PathBuf>,
+    /// Where it really listens: port 0 has become one that was free.
+    address: RelayAddress,
 }
 
 type Guest = (Channel, Vec<u8>);
@@ -54,19 +55,22 @@ enum Listener {
 impl RelayListener {
     /// Binds, and accepts on the runtime it is called on until it is dropped.
     pub fn bind(address: &RelayAddress, owner: Option<&Credentials>) -> Result<Self, BindError> {
-        let (listener, path) = match address {
+        let (listener, address) = match address {
             RelayAddress::Unix(path) => {
                 let listener = bind_unix(path, owner)?;
-                (
-                    UnixListener::from_std(listener).map(Listener::Unix),
-                    Some(path.clone()),
-                )
+                let listener = UnixListener::from_std(listener).map(Listener::Unix);
+                (listener, RelayAddress::Unix(path.clone()))
             }
-            RelayAddress::Tcp(address) => {
-                let listener = std::net::TcpListener::bind(address)
-                    .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
-                    .map_err(|source| BindError::tcp(*address, source))?;
-                (TcpListener::from_std(listener).map(Listener::Tcp), None)
+            RelayAddress::Tcp(wanted) => {
+                let (listener, bound) = std::net::TcpListener::bind(wanted)
+                    .and_then(|listener| {
+                        listener.set_nonblocking(true)?;
+                        let bound = listener.local_addr()?;
+                        Ok((listener, bound))
+                    })
+                    .map_err(|source| BindError::tcp(*wanted, source))?;
+                let listener = TcpListener::from_std(listener).map(Listener::Tcp);
+                (listener, RelayAddress::Tcp(bound))
             }
         };
         let listener = listener.map_err(BindError::Runtime)?;
@@ -75,8 +79,12 @@ impl RelayListener {
         Ok(Self {
             guests,
             accepting,
-            path,
+            address,
         })
+    }
+
+    pub fn address(&self) -> &RelayAddress {
+        &self.address
     }
 
     /// The connection of a process that was just started. Cancel safe.
@@ -99,10 +107,21 @@ impl RelayListener {
     }
 }
 
+impl RelayListener {
+    /// Processes that announced themselves and were not started as workers; their connections are closed.
+    pub(crate) fn turn_away(&self) -> Vec<u32> {
+        lock(&self.guests)
+            .early
+            .drain()
+            .map(|(pid, _)| pid)
+            .collect()
+    }
+}
+
 impl Drop for RelayListener {
     fn drop(&mut self) {
         self.accepting.abort();
-        if let Some(path) = &self.path {
+        if let RelayAddress::Unix(path) = &self.address {
             _ = std::fs::remove_file(path); // somebody may have been quicker
         }
     }
@@ -163,9 +182,10 @@ async fn receive(mut channel: Channel, guests: &Mutex<Guests>) {
         }
         Err(_) => return,
     };
+    let pid = started_process(answer.pid);
     let guest = (channel, answer.leftover);
     let mut all = lock(guests);
-    let guest = match all.awaited.remove(&answer.pid) {
+    let guest = match all.awaited.remove(&pid) {
         Some(boot) => match boot.send(guest) {
             Ok(()) => return,
             Err(guest) => guest,
@@ -173,8 +193,20 @@ async fn receive(mut channel: Channel, guests: &Mutex<Guests>) {
         None => guest,
     };
     if all.early.len() < STRANGERS {
-        all.early.insert(answer.pid, guest);
+        all.early.insert(pid, guest);
     }
+}
+
+/// The process that was started so that this one runs: itself, or a shell or script before it, which leads the group that
+/// the spawner made for them.
+fn started_process(pid: u32) -> u32 {
+    let group = || -> Option<u32> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name before the fields may itself have brackets and spaces.
+        let (_, fields) = stat.rsplit_once(')')?;
+        fields.split_whitespace().nth(2)?.parse().ok()
+    };
+    group().filter(|group| *group > 0).unwrap_or(pid)
 }
 
 /// For messages: what the operator wrote.

@@ -245,7 +245,11 @@ impl CommandLauncher {
                 return Err(BootCause::Exited(exit));
             }
             () = tokio::time::sleep(self.boot_timeout) => {
-                return Err(BootCause::TimedOut(self.boot_timeout));
+                let listener = self.listener.as_ref();
+                return Err(BootCause::TimedOut {
+                    after: self.boot_timeout,
+                    strangers: listener.map(|listener| listener.turn_away()).unwrap_or_default(),
+                });
             }
         };
         let foreign = |channel: Channel, leftover, prints| {

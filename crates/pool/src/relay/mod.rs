@@ -156,7 +156,11 @@ impl Relay {
                     Idle::Told(Told::Stop) => Next::Stop,
                     Idle::Told(Told::Ended) => return self.leave(),
                     Idle::Unusable(why) => {
+                        let wants_to_leave = matches!(why, Report::Leaving);
                         self.retire(why);
+                        if wants_to_leave {
+                            self.say_stop().await;
+                        }
                         break;
                     }
                 },

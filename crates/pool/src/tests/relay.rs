@@ -794,6 +794,11 @@ async fn a_worker_that_wants_to_be_replaced_is_and_its_call_goes_elsewhere() {
     stage.worker.send(&both).await;
     assert_eq!(body(&mut pending).await.unwrap(), "page");
     assert!(matches!(stage.reports.recv().await, Some(Report::Leaving)));
+    assert_eq!(
+        stage.worker.frame().await.header.flags.0,
+        0x09,
+        "it may wait for that"
+    );
 }
 
 #[tokio::test(start_paused = true)]

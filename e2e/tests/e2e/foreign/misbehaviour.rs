@@ -1,0 +1,293 @@
+//! Workers that do not keep to the protocol of the official packages. Their replies carry no number, and over pipes what
+//! they print stands between the frames.
+
+use pronghorn_testkit::{Ended, Response, Server, Site, wait_for};
+use rustix::process::Signal;
+
+fn site(manner: &str, relay: &str, pool: &str) -> Site {
+    Site::new().config(&format!(
+        "version: '3'\n\
+         server: {{command: php {} {manner}, relay: '{relay}'}}\n\
+         http: {{address: 127.0.0.1:0, pool: {{num_workers: 1, {pool}}}}}\n\
+         logs: {{level: debug}}\n",
+        Site::fixture("foreign/misbehaving.php").display()
+    ))
+}
+
+const RELAYS: [&str; 3] = ["pipes", "unix://rr.sock", "tcp://127.0.0.1:0"];
+
+/// POSTs, which is never tried twice.
+fn post(server: &Server, path: &str) -> Response {
+    server.post(path, "text/plain", "")
+}
+
+#[test]
+fn an_answer_that_makes_no_sense_is_a_502_and_the_worker_is_replaced() {
+    for relay in RELAYS {
+        let server = Server::start(site("good", relay, ""));
+        for (path, said) in [
+            (
+                "/garbage",
+                "no frame but text: PHP Warning:  Undefined variable in /srv/app/index.php on line 7",
+            ),
+            ("/garbage-and-answer", "no frame but "),
+            ("/short-garbage", "no frame but text: x"),
+            ("/crc", "no frame but bytes: \\x14"),
+            ("/huge", "payload of 4294967295 bytes"),
+            ("/context", "a context of 1048576 bytes in a frame of 27"),
+            ("/no-option", "a frame with 0 options"),
+            ("/two-options", "a frame with 2 options"),
+            ("/json", "JSON"),
+            ("/proto", "protobuf"),
+        ] {
+            let response = post(&server, path);
+            assert_eq!(response.status, 502, "{path}");
+            assert!(!response.text().contains("PHP"), "details stay in the log");
+            server.logged(&[
+                "ERROR",
+                "worker replaced: what it sent makes no sense",
+                said,
+                &format!("POST {path}"),
+            ]);
+            assert_eq!(post(&server, "/good").text(), "good", "after {path}");
+        }
+        server.stop();
+    }
+}
+
+#[test]
+fn what_is_odd_and_harmless_is_no_reason_to_end_a_worker() {
+    let server = Server::start(site("good", "pipes", ""));
+    let workers = server.workers();
+    assert_eq!(post(&server, "/status").status, 500);
+    server.logged(&["ERROR", "the application's reply can't be sent: status 999"]);
+    assert_eq!(post(&server, "/control").text(), "good");
+    assert_eq!(post(&server, "/prints-after").text(), "page");
+    server.logged(&["WARN", "Warning: printed too late"]);
+    assert_eq!(post(&server, "/good").text(), "good");
+    assert_eq!(server.workers(), workers);
+    server.stop();
+}
+
+#[test]
+fn a_second_answer_reaches_nobody() {
+    for relay in RELAYS {
+        let server = Server::start(site("good", relay, ""));
+        assert_eq!(post(&server, "/twice").text(), "once");
+        server.logged(&["WARN", "answered twice", "each answer is fenced"]);
+        for path in ["/twice", "/twice-long", "/twice", "/twice-late", "/twice"] {
+            assert_eq!(post(&server, path).text(), "once", "{path}");
+            assert_eq!(post(&server, "/good").text(), "good", "after {path}");
+        }
+        server.stop();
+    }
+    // From the first one on, however late it comes.
+    let server = Server::start(site("good", "pipes", "relay: {fence: always}"));
+    for _ in 0..5 {
+        assert_eq!(post(&server, "/twice-late").text(), "once");
+        assert_eq!(post(&server, "/good").text(), "good");
+    }
+    server.stop();
+}
+
+#[test]
+fn a_worker_that_dies_before_during_or_after_its_reply_is_replaced() {
+    for relay in RELAYS {
+        let server = Server::start(site("good", relay, ""));
+        assert_eq!(post(&server, "/before").status, 502);
+        server.logged(&[
+            "ERROR",
+            "worker died with signal 9 (SIGKILL) during a request",
+            "POST /before",
+        ]);
+        let cut = |path| {
+            let reply = post(&server, path);
+            assert_eq!(
+                (reply.status, reply.text().as_str()),
+                (200, "half"),
+                "{path}"
+            );
+            assert!(
+                !reply.complete,
+                "the client can tell that something is missing"
+            );
+        };
+        cut("/during");
+        server.logged(&[
+            "ERROR",
+            "worker died with signal 9 (SIGKILL) during a request",
+            "POST /during",
+        ]);
+        cut("/long");
+        server.logged(&[
+            "ERROR",
+            "worker died with exit code 4 during a request",
+            "POST /long",
+        ]);
+        cut("/stream-garbage");
+        server.logged(&[
+            "ERROR",
+            "worker replaced: what it sent makes no sense",
+            "no frame but text: Fatal error: Allowed memory size exhausted",
+            "POST /stream-garbage",
+        ]);
+        assert_eq!(post(&server, "/half-a-frame").status, 502);
+        server.logged(&[
+            "ERROR",
+            "worker died with exit code 4 during a request",
+            "POST /half-a-frame",
+        ]);
+        assert_eq!(post(&server, "/after").text(), "the last one");
+        server.logged(&[
+            "ERROR",
+            "worker died with exit code 5 while it was idle",
+            "out of memory, says the worker",
+        ]);
+        assert_eq!(post(&server, "/good").text(), "good");
+        server.stop();
+    }
+}
+
+#[test]
+fn a_worker_that_closes_its_relay_and_lives_on_is_ended() {
+    for relay in RELAYS {
+        let server = Server::start(site("good", relay, ""));
+        assert_eq!(post(&server, "/closes").status, 502);
+        server.logged(&[
+            "ERROR",
+            "worker died with signal 15 (SIGTERM) during a request",
+            "POST /closes",
+        ]);
+        let pid = post(&server, "/closes-after").text();
+        wait_for("the worker to be ended", || {
+            (!server.workers().contains(&pid.parse().unwrap())).then_some(())
+        });
+        assert_eq!(post(&server, "/good").text(), "good");
+        server.stop();
+    }
+}
+
+#[test]
+fn a_worker_that_never_answers_is_ended_at_the_deadline() {
+    let server = Server::start(site("good", "pipes", "supervisor: {exec_ttl: 1s}"));
+    assert_eq!(post(&server, "/never").status, 504);
+    server.logged(&["ERROR", "deadline passed", "POST /never"]);
+    assert_eq!(post(&server, "/good").text(), "good");
+    server.stop();
+}
+
+#[test]
+fn a_stream_without_an_end_has_one_when_nobody_reads() {
+    let server = Server::start(site("good", "pipes", "stream_timeout: 1s"));
+    let mut leaving = server.connect();
+    leaving.request("GET", "/stream-for-ever", "");
+    assert_eq!(leaving.head().0, 200);
+    drop(leaving);
+    server.logged(&["ERROR", "deadline passed", "GET /stream-for-ever"]);
+    assert_eq!(post(&server, "/good").text(), "good");
+    server.stop();
+}
+
+#[test]
+fn a_worker_that_does_not_want_to_end_is_killed() {
+    let mut server = Server::start_with(
+        site("stubborn", "pipes", ""),
+        &["serve", "-o", "endure.grace_period=1s"],
+    );
+    let workers = server.workers();
+    assert_eq!(post(&server, "/good").text(), "good");
+    server.signal(Signal::TERM);
+    let ended = server.wait();
+    assert_eq!(ended.code, Some(0));
+    let record = "their time to stop is over, they were ended: 0 connections, 1 workers";
+    assert!(
+        ended.stderr.contains(record),
+        "{workers:?} {}",
+        ended.stderr
+    );
+}
+
+#[test]
+fn a_shell_may_stand_between_the_server_and_its_worker() {
+    for relay in RELAYS {
+        let site = site("good", relay, "").file(
+            "start.sh",
+            &format!(
+                "php {} good; exit $?\n",
+                Site::fixture("foreign/misbehaving.php").display()
+            ),
+        );
+        let server = Server::start_with(site, &["serve", "-o", "server.command=sh start.sh"]);
+        assert_eq!(post(&server, "/good").text(), "good", "{relay}");
+        assert_eq!(post(&server, "/before").status, 502);
+        assert_eq!(post(&server, "/good").text(), "good");
+        server.stop();
+    }
+}
+
+#[test]
+fn what_a_worker_prints_before_it_is_ready_is_logged_and_harmless() {
+    for (manner, text) in [
+        (
+            "prints-first",
+            "Deprecated: something in /srv/app/worker.php",
+        ),
+        ("prints-without-end", "\tok\t"),
+        ("prints-in-colour", "booted"),
+    ] {
+        let server = Server::start(site(manner, "pipes", ""));
+        server.logged(&["INFO", text, "\"pid\":"]);
+        assert_eq!(post(&server, "/good").text(), "good", "{manner}");
+        server.stop();
+    }
+}
+
+#[test]
+fn a_worker_that_does_not_come_up_ends_the_start_with_the_reason() {
+    for (manner, parts) in [
+        ("no-pid", vec!["worker cannot be used", "no process number"]),
+        (
+            "answers-first",
+            vec![
+                "worker cannot be used",
+                "its first frame does not announce it",
+            ],
+        ),
+        (
+            "dies",
+            vec![
+                "worker ended before it was ready (exit code 3)",
+                "it said  no database",
+            ],
+        ),
+    ] {
+        refused(&Server::run(&site(manner, "pipes", ""), &["serve"]), &parts);
+    }
+}
+
+#[test]
+fn a_worker_that_does_not_announce_itself_has_until_its_boot_is_over() {
+    for (manner, relay, said) in [
+        ("silent", "pipes", "it said  waiting for the database"),
+        (
+            "silent",
+            "unix://rr.sock",
+            "it said  waiting for the database",
+        ),
+        ("garbage-only", "pipes", "it said  no worker at all"),
+        ("huge-first", "pipes", "it said  \\u{13}\\u{1}"),
+        ("closes-first", "pipes", "pool.boot_timeout"),
+        ("closes-first", "unix://rr.sock", "pool.boot_timeout"),
+        ("wrong-pid", "unix://rr.sock", "process 1 announced itself"),
+    ] {
+        let ended = Server::run(&site(manner, relay, "boot_timeout: 2s"), &["serve"]);
+        refused(&ended, &["worker did not announce itself within 2s", said]);
+    }
+}
+
+fn refused(ended: &Ended, parts: &[&str]) {
+    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+    for part in parts {
+        assert!(ended.stderr.contains(part), "{part} in\n{}", ended.stderr);
+    }
+}

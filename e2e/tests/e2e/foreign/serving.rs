@@ -1,0 +1,320 @@
+//! What a worker of the packages has to be able to do behind this server. The stand-in does it in `make test`, the official
+//! packages in `make compat`.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use pronghorn_testkit::{Response, Server, Site, wait_for};
+
+/// How calls get to a worker.
+#[derive(Debug, Clone)]
+pub(crate) struct Way {
+    relay: String,
+    codec: &'static str,
+    /// Whether the worker speaks as releases before 3.5 do. The official packages can't help being what they are.
+    old: bool,
+}
+
+impl Way {
+    pub(crate) fn of(relay: &str, codec: &'static str) -> Self {
+        Self {
+            relay: relay.into(),
+            codec,
+            old: false,
+        }
+    }
+
+    fn old(mut self) -> Self {
+        self.old = true;
+        self
+    }
+
+    /// A server whose two workers are connected in this way; `more` goes into its pool.
+    pub(crate) fn start(&self, more: &str) -> Server {
+        let Self { relay, codec, old } = self;
+        let environment = if *old {
+            "{FOREIGN_RELEASE: '3.4'}"
+        } else {
+            "{}"
+        };
+        Server::start(Site::new().config(&format!(
+            "version: '3'\n\
+             server: {{command: php {}, relay: '{relay}', env: {environment}}}\n\
+             http:\n  address: 127.0.0.1:0\n  pool: {{num_workers: 2, codec: {codec}, {more}}}\n\
+             logs: {{level: debug}}\n",
+            worker().display()
+        )))
+    }
+}
+
+/// `make compat` compiles this file too: then the worker is the official one.
+const OFFICIAL: bool = matches!(env!("CARGO_CRATE_NAME").as_bytes(), b"compat");
+
+pub(crate) fn worker() -> PathBuf {
+    Site::fixture(if OFFICIAL {
+        "foreign/official.php"
+    } else {
+        "foreign/worker.php"
+    })
+}
+
+/// The codecs that the worker knows, each with whether it speaks as old releases do.
+pub(crate) fn codecs() -> Vec<(&'static str, bool)> {
+    if !OFFICIAL {
+        return vec![("json", false), ("json", true), ("proto", false)];
+    }
+    let asked = Command::new("php").arg(worker()).arg("--packages").output();
+    let asked = asked.expect("php runs");
+    let answer = String::from_utf8_lossy(&asked.stdout);
+    let why = String::from_utf8_lossy(&asked.stderr);
+    assert!(asked.status.success(), "{answer}{why}");
+    let codecs = ["json", "proto"].into_iter();
+    codecs
+        .filter(|codec| answer.contains(&format!("\"{codec}\"")))
+        .map(|codec| (codec, false))
+        .collect()
+}
+
+fn over(relay: &str) {
+    for (codec, old) in codecs() {
+        let way = Way::of(relay, codec);
+        let way = if old { way.old() } else { way };
+        let server = way.start("");
+        all(&server, &way);
+        server.stop();
+    }
+}
+
+#[test]
+fn over_pipes() {
+    over("pipes");
+}
+
+#[test]
+fn over_a_unix_socket() {
+    over("unix://rr.sock");
+}
+
+#[test]
+fn over_tcp() {
+    over("tcp://127.0.0.1:0");
+}
+
+#[test]
+fn a_worker_that_had_its_calls_is_replaced_and_no_request_fails() {
+    for relay in ["pipes", "unix://rr.sock"] {
+        let server = Way::of(relay, "json").start("max_jobs: 3");
+        let mut connection = server.connect();
+        let mut pids: Vec<String> = (0..24).map(|_| connection.get("/pid").text()).collect();
+        pids.sort();
+        pids.dedup();
+        assert!(pids.len() >= 6, "{pids:?}");
+        server.stop();
+    }
+}
+
+/// Everything that one server can show; its log has to have what workers print.
+pub(crate) fn all(server: &Server, way: &Way) {
+    without_output(server, way);
+    output(server);
+    readers_that_leave(server);
+    assert_eq!(server.get("/").text(), "Hello", "it still serves");
+}
+
+pub(crate) fn without_output(server: &Server, way: &Way) {
+    requests(server, way);
+    replies(server);
+    streams(server);
+    failures(server);
+    replacements(server);
+}
+
+pub(crate) fn requests(server: &Server, way: &Way) {
+    let hello = server.get("/");
+    assert_eq!((hello.status, hello.text().as_str()), (200, "Hello"));
+    environment(server, way);
+    let mut connection = server.connect();
+    connection.send(
+        "PUT /show?a=1&b[]=2&b[]=3 HTTP/1.1\r\nHost: example.org:81\r\nCookie: f=g; c=d%20e\r\nX-Many: 1\r\nX-Many: 2\r\n\
+         Content-Type: text/plain\r\nContent-Length: 9\r\n\r\nsome text",
+    );
+    let response = connection.response();
+    assert_eq!(response.header("content-type"), Some("application/json"));
+    assert_eq!(
+        response.text(),
+        r#"{"query":{"a":"1","b":["2","3"]},"body":"some text","form":null,"remoteAddr":"127.0.0.1","protocol":"HTTP/1.1","method":"PUT","uri":"http://example.org:81/show?a=1&b[]=2&b[]=3","headers":{"Content-Length":["9"],"Content-Type":["text/plain"],"Cookie":["f=g; c=d%20e"],"X-Many":["1","2"]},"cookies":{"c":"d e","f":"g"},"uploads":[],"attributes":{"rr_parsed_body":false}}"#
+    );
+    forms(server);
+    for size in [0, 1, 100_000, 256 << 10, (256 << 10) + 1, 5_000_000] {
+        let response = server.post("/body", "application/octet-stream", vec![0xff; size]);
+        assert_eq!(
+            response.text().split(' ').next(),
+            Some(size.to_string().as_str())
+        );
+    }
+    bytes(server, way);
+}
+
+fn environment(server: &Server, way: &Way) {
+    let text = server.get("/environment").text();
+    let relay = way.relay.trim_end_matches(":0").trim_end_matches('0');
+    for part in [
+        r#""RR_MODE":"http""#,
+        r#""RR_VERSION":"20"#,
+        &format!(r#""RR_RELAY":"{relay}"#),
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+}
+
+fn forms(server: &Server) {
+    let urlencoded = "application/x-www-form-urlencoded";
+    for (body, form) in [
+        (
+            "name=Zo%C3%AB&tags[]=a&tags[]=b&deep[x][y]=1",
+            r#""form":{"name":"Zoë","tags":["a","b"],"deep":{"x":{"y":"1"}}}"#,
+        ),
+        ("", r#""form":[]"#),
+    ] {
+        let text = server.post("/show", urlencoded, body).text();
+        assert!(text.contains(form), "{form} in {text}");
+        assert!(text.contains(r#""rr_parsed_body":true"#), "{text}");
+    }
+    let body = "--X\r\nContent-Disposition: form-data; name=\"title\"\r\n\r\nHello\r\n\
+                --X\r\nContent-Disposition: form-data; name=\"docs[a]\"; filename=\"C:\\\\dir\\\\cv.txt\"\r\nContent-Type: text/plain\r\n\r\ncontent\r\n\
+                --X--\r\n";
+    let text = server
+        .post("/show", "multipart/form-data; boundary=X", body)
+        .text();
+    for part in [
+        r#""form":{"title":"Hello"}"#,
+        r#""uploads":{"docs":{"a":{"name":"cv.txt","type":"text/plain","size":7,"error":0,"md5":"9a0364b9e99bb480dd25e1f0284c8555"}}}"#,
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+}
+
+/// Bytes that are not UTF-8: only `proto` can carry them.
+fn bytes(server: &Server, way: &Way) {
+    let mut connection = server.connect();
+    connection.send(b"GET /bytes HTTP/1.1\r\nHost: test\r\nX-Bytes: a\xe9b\r\n\r\n");
+    let got = connection.response();
+    if way.codec == "json" {
+        assert_eq!(got.text(), "a\u{fffd}b");
+    } else if !(OFFICIAL && got.status == 500) {
+        // Before 3.5 the packages read these fields as texts and refuse what is none.
+        assert_eq!(got.body, b"a\xe9b");
+    }
+}
+
+fn replies(server: &Server) {
+    let mut connection = server.connect();
+    for status in [201, 404, 500] {
+        let response = connection.get(&format!("/headers?status={status}"));
+        assert_eq!(
+            (response.status, response.text().as_str()),
+            (status, "page")
+        );
+        assert_eq!(response.all("Set-Cookie"), ["a=1", "b=2"]);
+    }
+    assert_eq!(connection.get("/headers?status=204").body, b"");
+    connection.request("HEAD", "/", "");
+    let head = connection.head_response();
+    assert_eq!(
+        (head.status, head.header("content-length")),
+        (200, Some("5"))
+    );
+    for kb in [63, 1024, 20_000] {
+        let response = server.get(&format!("/large?kb={kb}"));
+        assert_eq!((response.body.len(), response.complete), (kb << 10, true));
+    }
+    connection.request("GET", "/hints", "");
+    let (status, headers) = connection.head();
+    assert_eq!(
+        (status, headers[0].1.as_str()),
+        (103, "</a.css>; rel=preload")
+    );
+    let response = connection.response();
+    assert_eq!((response.status, response.header("link")), (200, None));
+    assert_eq!(response.text(), "after the hints");
+}
+
+fn output(server: &Server) {
+    assert_eq!(server.get("/print").text(), "said");
+    for line in ["printed", "first line", "second line"] {
+        server.logged(&[line]);
+    }
+}
+
+fn streams(server: &Server) {
+    let mut connection = server.connect();
+    // 0 is a body that is not streamed, and 100 is longer than it.
+    for chunk in [0, 3, 50, 100] {
+        let response = connection.get(&format!("/psr?chunk={chunk}"));
+        assert_eq!(response.text(), "0123456789".repeat(10), "{chunk}");
+        assert_eq!(response.header("content-type"), Some("text/plain"));
+    }
+    // The packages ask with the 6th chunk whether anybody listens, and with later ones.
+    for pieces in [1, 2, 5, 6, 7, 30, 1000] {
+        let response = connection.get(&format!("/stream?pieces={pieces}"));
+        assert_eq!(response.text().lines().count(), pieces);
+        assert!(response.complete && response.text().ends_with(&format!("piece {pieces}\n")));
+        assert_eq!(response.header("x-stream"), Some("yes"));
+    }
+}
+
+fn readers_that_leave(server: &Server) {
+    for target in ["/endless", "/endless?uncaught=1"] {
+        let told = told_to_stop(server);
+        let mut leaving = server.connect();
+        leaving.request("GET", target, "");
+        assert_eq!(leaving.head().0, 200);
+        drop(leaving);
+        wait_for("the worker to be told that nobody listens", || {
+            (told_to_stop(server) > told).then_some(())
+        });
+    }
+}
+
+fn told_to_stop(server: &Server) -> usize {
+    server
+        .log()
+        .matches("told to stop by StreamStoppedException")
+        .count()
+}
+
+fn failures(server: &Server) {
+    let broken = server.get("/breaks");
+    assert_eq!(broken.text(), "half");
+    for (target, why) in [
+        ("/throw", "thrown on purpose"),
+        ("/error", "reported on purpose"),
+    ] {
+        let response = server.get(target);
+        assert_eq!(response.status, 500);
+        assert!(!response.text().contains(why), "that is not for clients");
+        server.logged(&[why, target]);
+    }
+    // What went wrong does not count against the worker.
+    let pids: Vec<String> = (0..4).map(|_| server.get("/pid").text()).collect();
+    assert!(pids.iter().all(|pid| is_alive(server, pid)), "{pids:?}");
+}
+
+fn replacements(server: &Server) {
+    let once = server.site().path("asked-to-stop");
+    let response = server.get(&format!("/stop-instead?once={}", once.display()));
+    assert_eq!(response.status, 200, "another worker answers");
+    for target in ["/stop-after", "/exit-after"] {
+        let Response { status, body, .. } = server.get(target);
+        assert_eq!(status, 200);
+        let pid = String::from_utf8(body).expect("a number");
+        assert_eq!(server.get("/").text(), "Hello");
+        wait_for("the worker to leave", || {
+            (!is_alive(server, &pid)).then_some(())
+        });
+    }
+}
+
+fn is_alive(server: &Server, pid: &str) -> bool {
+    server.workers().contains(&pid.parse().expect("a number"))
+}
