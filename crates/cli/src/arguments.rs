@@ -69,7 +69,7 @@ pub(crate) struct Globals {
         value_name = "KEY=VALUE"
     )]
     pub(crate) overrides: Vec<String>,
-    /// Prints nothing but errors
+    /// Prints nothing on stdout at start and stop; the logs go on
     #[arg(short, long, global = true)]
     pub(crate) silent: bool,
     /// Writes the server's process number to `.pid` in the working folder

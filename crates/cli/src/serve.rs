@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use pronghorn_config::{Input, Loaded, MAIN_FILES, Severity, load};
 use pronghorn_process::reap_orphans;
@@ -17,6 +18,9 @@ use crate::exit::{Exit, failed, mention, misused, say};
 
 /// Where HTTP is served when nothing says otherwise: the first run must work, and only this machine may see it.
 const FIRST_ADDRESS: &str = "127.0.0.1:8080";
+
+/// Signals that follow each other within this time are one: nobody types faster.
+const ONE_STOP: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(name: Name, arguments: &Arguments, options: &Serve) -> Exit {
     if options.root.is_some() {
@@ -44,13 +48,20 @@ pub(crate) fn run(name: Name, arguments: &Arguments, options: &Serve) -> Exit {
             return misused(&format!("nothing was started: {}", report.summary()));
         }
     };
-    let logs = match logs::init(&settings.logs) {
+    if options.script.is_some() && settings.http.is_none() {
+        return misused(
+            "the script would not be started: the configuration has no section `http`\n\
+             hint: `-o http.address=127.0.0.1:8080` adds one",
+        );
+    }
+    let folder = working_folder(arguments, loaded.file.as_deref());
+    let logs = match logs::init(&settings.logs, &folder) {
         Ok(logs) => logs,
         Err(error) => return failed(&error.to_string()),
     };
     logs::tell(&report);
     let plan = Plan {
-        folder: working_folder(arguments, loaded.file.as_deref()),
+        folder,
         environment: environment(&loaded),
         development: options.dev,
         configuration: loaded
@@ -194,12 +205,22 @@ fn serve(name: Name, arguments: &Arguments, plan: Plan, logs: &Logs) -> Exit {
             ));
         }
         tracing::info!(target: "server", "stopping");
+        let forced = async {
+            // One stop may arrive twice: `timeout` signals the process and then its group.
+            _ = tokio::time::timeout(ONE_STOP, async {
+                loop {
+                    signals.stop().await;
+                }
+            })
+            .await;
+            signals.stop().await;
+        };
         tokio::select! {
             () = server.stop() => {
                 tracing::info!(target: "server", "stopped");
                 Exit::Done
             }
-            () = signals.stop() => {
+            () = forced => {
                 mention("exit forced\n");
                 Exit::Failed
             }

@@ -22,9 +22,16 @@ pub struct Spool {
     folder: PathBuf,
     /// Who may read files that workers are told of by name.
     owner: Option<Credentials>,
+    share: Arc<Share>,
+    next: AtomicU64,
+}
+
+/// What spool files may take of a disk.
+#[derive(Debug)]
+struct Share {
+    device: u64,
     used: AtomicU64,
     limit: u64,
-    next: AtomicU64,
 }
 
 /// Why a body cannot be spooled.
@@ -41,20 +48,41 @@ pub enum SpoolError {
 impl Spool {
     /// Looks at the folder once: it must exist and be writable.
     pub fn open(folder: PathBuf, owner: Option<Credentials>) -> Result<Self, SpoolError> {
+        Self::beside(&[], folder, owner)
+    }
+
+    /// Opens a folder whose files share the disk with those of the others, if it is the same disk.
+    pub fn beside(
+        others: &[&Self],
+        folder: PathBuf,
+        owner: Option<Credentials>,
+    ) -> Result<Self, SpoolError> {
         let failed = |source| SpoolError::Io {
             folder: folder.clone(),
             source,
         };
+        let device = rustix::fs::stat(&folder)
+            .map_err(|error| failed(error.into()))?
+            .st_dev;
         let free = rustix::fs::statvfs(&folder).map_err(|error| failed(error.into()))?;
         rustix::fs::access(&folder, rustix::fs::Access::WRITE_OK)
             .map_err(|error| failed(error.into()))?;
-        let limit = free.f_bavail.saturating_mul(free.f_frsize) / 2;
+        let new = || {
+            Arc::new(Share {
+                device,
+                used: AtomicU64::new(0),
+                limit: free.f_bavail.saturating_mul(free.f_frsize) / 2,
+            })
+        };
+        let mut shares = others.iter().map(|other| &other.share);
+        let share = shares
+            .find(|share| share.device == device)
+            .map_or_else(new, Arc::clone);
         remove_leftovers(&folder);
         Ok(Self {
             folder,
             owner,
-            used: AtomicU64::new(0),
-            limit,
+            share,
             next: AtomicU64::new(1),
         })
     }
@@ -126,17 +154,23 @@ impl Spool {
             source,
         }
     }
+}
 
+impl Share {
     fn reserve(&self, bytes: u64) -> Result<(), SpoolError> {
         let used = self.used.fetch_add(bytes, Ordering::Relaxed);
         if used.saturating_add(bytes) > self.limit {
-            self.used.fetch_sub(bytes, Ordering::Relaxed);
+            self.give_back(bytes);
             return Err(SpoolError::Full {
                 used,
                 limit: self.limit,
             });
         }
         Ok(())
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
@@ -170,7 +204,7 @@ pub struct SpoolFile {
 impl SpoolFile {
     /// Appends. Blocks on the disk.
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), SpoolError> {
-        self.spool.reserve(bytes.len() as u64)?;
+        self.spool.share.reserve(bytes.len() as u64)?;
         self.len += bytes.len() as u64;
         io::Write::write_all(&mut self.file, bytes).map_err(|source| self.spool.failed(source))
     }
@@ -214,7 +248,7 @@ impl SpoolFile {
 impl Drop for SpoolFile {
     fn drop(&mut self) {
         self.unlink();
-        self.spool.used.fetch_sub(self.len, Ordering::Relaxed);
+        self.spool.share.give_back(self.len);
     }
 }
 
@@ -226,7 +260,7 @@ mod tests {
 
     fn spool(limit: u64) -> Arc<Spool> {
         let mut spool = Spool::open(std::env::temp_dir(), None).unwrap();
-        spool.limit = limit;
+        Arc::get_mut(&mut spool.share).unwrap().limit = limit;
         Arc::new(spool)
     }
 
@@ -299,6 +333,23 @@ mod tests {
         ));
         drop(first);
         second.append(b"123").unwrap();
+    }
+
+    #[test]
+    fn two_folders_of_one_disk_have_one_share() {
+        let first = spool(10);
+        let second = Spool::beside(&[&first], std::env::temp_dir(), None)
+            .map(Arc::new)
+            .unwrap();
+        first.unnamed().unwrap().append(b"12345678").unwrap();
+        let mut file = first.unnamed().unwrap();
+        file.append(b"12345678").unwrap();
+        assert!(matches!(
+            second.unnamed().unwrap().append(b"123"),
+            Err(SpoolError::Full { used: 8, limit: 10 })
+        ));
+        let elsewhere = Spool::beside(&[&first], "/proc".into(), None);
+        assert!(elsewhere.is_err() || elsewhere.unwrap().share.device != first.share.device);
     }
 
     #[test]

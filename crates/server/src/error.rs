@@ -10,6 +10,12 @@ use thiserror::Error;
 /// A start that failed. Nothing is left running.
 #[derive(Debug, Error)]
 pub enum StartError {
+    /// The operator's.
+    #[error(
+        "there is nothing to serve: the configuration has no section `http`\n\
+         hint: `-o http.address=127.0.0.1:8080` adds one"
+    )]
+    Nothing,
     /// The operator's: `server.user` or `server.group`.
     #[error("workers can't run as `server.user` says")]
     User(#[source] LookupError),

@@ -98,12 +98,13 @@ impl HttpService {
             .user
             .as_ref()
             .map(|(_, credentials)| credentials.clone());
-        let open = |folder: &PathBuf| {
-            Spool::open(self.folder.join(folder), owner.clone())
+        let open = |others: &[&Spool], folder: &PathBuf| {
+            Spool::beside(others, self.folder.join(folder), owner.clone())
                 .map(Arc::new)
                 .map_err(StartError::Spool)
         };
-        let (spool, uploads) = (open(&settings.spool_dir)?, open(&settings.uploads.dir)?);
+        let spool = open(&[], &settings.spool_dir)?;
+        let uploads = open(&[&spool], &settings.uploads.dir)?;
         let io = IoThreads::start(settings.threads)?;
         let listener = match &settings.address {
             Some(address) => Some(Listener::bind(resolve(address)?, io.threads().len())?),

@@ -109,8 +109,9 @@ impl Server {
                 open_files: open_files::raise(),
                 site: self.site.clone(),
             })),
+            None if services.is_empty() => return Err(StartError::Nothing),
             None => {
-                tracing::warn!(target: "server", "there is no section `http`: nothing is served");
+                tracing::warn!(target: "server", "there is no section `http`: no worker is started");
             }
         }
         Ok(services)

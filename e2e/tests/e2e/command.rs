@@ -61,6 +61,50 @@ fn a_script_that_is_not_there_is_named() {
 }
 
 #[test]
+fn a_configuration_that_serves_nothing_is_refused() {
+    let site = Site::new()
+        .config("version: '3'\nserver: {command: php worker.php}\n")
+        .file("worker.php", &Site::sdk_worker("return 'x';"));
+    let ended = Server::run(&site, &["serve"]);
+    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("nothing to serve")
+            && ended.stderr.contains("hint: `-o http.address"),
+        "{}",
+        ended.stderr
+    );
+    // The script that was asked for would not run, whatever else is there.
+    for more in ["", "rpc: {listen: 'tcp://127.0.0.1:0'}\n"] {
+        let site = Site::new()
+            .config(&format!("version: '3'\n{more}"))
+            .file("worker.php", &Site::sdk_worker("return 'x';"));
+        let ended = Server::run(&site, &["serve", "worker.php"]);
+        assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+        assert!(
+            ended.stderr.contains("the script would not be started"),
+            "{}",
+            ended.stderr
+        );
+    }
+}
+
+#[test]
+fn log_files_lie_in_the_working_folder() {
+    let site = Site::new()
+        .file("app/.rr.yaml", &format!("{WORKING}logs: {{output: server.log}}\n"))
+        .file("app/worker.php", &Site::sdk_worker("return 'x';"));
+    let server = Server::start_with(site, &["serve", "-w", "app"]);
+    server.get("/");
+    let site = server.into_site();
+    assert!(
+        std::fs::read_to_string(site.path("app/server.log"))
+            .unwrap()
+            .contains("http log")
+    );
+    assert!(!site.path("server.log").exists());
+}
+
+#[test]
 fn every_mistake_of_a_configuration_is_reported_at_once() {
     let site = Site::new().config(
         "version: '3'\nserver: {command: php worker.php}\nhttp:\n  adress: :80\n  pool: {num_workers: many, boot_timeout: 60}\n",

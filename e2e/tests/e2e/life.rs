@@ -50,7 +50,11 @@ fn a_second_signal_ends_everything() {
     });
     server.signal(Signal::INT);
     server.logged(&["stopping"]);
-    server.signal(Signal::INT);
+    // Not so soon that it could be the first one arriving twice.
+    wait_for("the forced end", || {
+        server.signal(Signal::INT);
+        server.log().contains("exit forced").then_some(())
+    });
     let ended = server.wait();
     assert_eq!(ended.code, Some(1));
     assert!(ended.stderr.contains("exit forced"));

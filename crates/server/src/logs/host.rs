@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -18,6 +19,8 @@ pub(super) struct Host {
     pub(super) clock: Clock,
     pub(super) stdout: Standard,
     pub(super) stderr: Standard,
+    /// Where names of files begin.
+    pub(super) folder: PathBuf,
     /// Whether a terminal is given colours.
     pub(super) colours: bool,
     /// Writes a line where the operator may see it when an output fails.
@@ -36,12 +39,13 @@ pub(super) type Identity = (u64, u64);
 
 impl Host {
     /// The process this code runs in.
-    pub(super) fn here() -> io::Result<Self> {
+    pub(super) fn here(folder: &Path) -> io::Result<Self> {
         let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
         Ok(Self {
             clock: Arc::new(SystemTime::now),
             stdout: Standard::of(io::stdout())?,
             stderr: Standard::of(io::stderr())?,
+            folder: std::path::absolute(folder)?,
             colours: !is_set("NO_COLOR") && env::var_os("TERM").is_none_or(|term| term != "dumb"),
             complain: Arc::new(|what| _ = writeln!(io::stderr(), "{what}")), // nobody left to tell
         })

@@ -18,7 +18,7 @@ mod subscriber;
 mod tests;
 mod time;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -58,13 +58,13 @@ struct Running {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Starts the logs for the whole process.
+/// Starts the logs for the whole process. Names of files begin in `folder`.
 ///
 /// # Errors
 ///
 /// A file cannot be opened, or there is a subscriber already.
-pub fn init(settings: &LogSettings) -> Result<Logs, LogError> {
-    let (logs, subscriber) = Logs::start(settings)?;
+pub fn init(settings: &LogSettings, folder: &Path) -> Result<Logs, LogError> {
+    let (logs, subscriber) = Logs::start(settings, folder)?;
     tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::Taken)?;
     Ok(logs)
 }
@@ -88,8 +88,9 @@ impl Logs {
     /// A file cannot be opened.
     pub fn start(
         settings: &LogSettings,
+        folder: &Path,
     ) -> Result<(Self, impl Subscriber + Send + Sync + use<>), LogError> {
-        Self::start_on(Host::here()?, settings)
+        Self::start_on(Host::here(folder)?, settings)
     }
 
     fn start_on(host: Host, settings: &LogSettings) -> Result<(Self, Router), LogError> {

@@ -99,7 +99,7 @@ impl Outputs {
         path: &Path,
         rotation: Option<&FileLog>,
     ) -> Result<(Format, Arc<Queue>), LogError> {
-        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let path = self.host.folder.join(path);
         let file = file::open(&path)?;
         let format = Format::new(target, self.host.terminal(file.is_terminal()));
         let identity = host::identity(&file)?;

@@ -81,6 +81,7 @@ impl Rig {
             is_terminal: self.is_terminal,
         };
         Host {
+            folder: PathBuf::new(),
             clock: self.clock(),
             stdout: standard(Box::new(stdout), 1),
             stderr: standard(Box::new(self.stderr.clone()), 2),

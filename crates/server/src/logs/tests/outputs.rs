@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -455,8 +456,11 @@ fn after_the_end_records_go_nowhere() {
 
 #[test]
 fn the_real_outputs_can_be_had() {
-    let (logs, subscriber) =
-        Logs::start(&settings("{mode: 'off', output: [stdout, stderr]}")).unwrap();
+    let (logs, subscriber) = Logs::start(
+        &settings("{mode: 'off', output: [stdout, stderr]}"),
+        Path::new("/"),
+    )
+    .unwrap();
     with_default(subscriber, || error!(target: "http", "to nobody"));
     assert!(logs.flush(LONG));
     assert!(
