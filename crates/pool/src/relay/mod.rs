@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -78,6 +79,8 @@ pub(crate) struct Relay {
     number: u32,
     /// Calls that the worker still gets.
     calls_left: Option<u64>,
+    /// The worker asked to be replaced since it got the last call, and may have meant that as its answer.
+    wants_out: bool,
 }
 
 /// How a call went, as far as the worker is concerned.
@@ -134,6 +137,7 @@ impl Relay {
             inbox,
             timer: Timer::default(),
             number: 0,
+            wants_out: false,
         }
     }
 
@@ -253,11 +257,11 @@ impl Relay {
         }
         call.stamps.claimed = Some(Instant::now());
         let mut told_withdrawn = false;
+        self.wants_out = false;
         loop {
-            let item = match self
-                .event(Some(&mut call).filter(|_| !told_withdrawn))
-                .await
-            {
+            let deadline = call.deadline;
+            let client = Some(&mut call).filter(|_| !told_withdrawn);
+            let item = match self.event_until(client, deadline).await {
                 Event::Item(item) => item,
                 Event::Withdrawn => {
                     told_withdrawn = true;
@@ -269,22 +273,39 @@ impl Relay {
                 Event::Over(over) => return self.cut_short(over, Some(call)).await,
             };
             call.stamps.first_byte.get_or_insert_with(Instant::now);
-            match self.hear(&item, false) {
+            match self.hear(&item, None) {
                 Ok(Heard::Informational(head)) => call.inform(head),
                 Ok(Heard::Extend(time)) => {
                     call.deadline = Some(Instant::now() + time.min(MOST_EXTENSION));
                 }
-                Ok(Heard::Nothing) => {}
-                Ok(Heard::Reply { head, file, said }) => {
+                Ok(Heard::Fence) if self.wants_out => {
+                    self.seat.decline(call);
+                    return Served::Leaving;
+                }
+                Ok(Heard::Nothing | Heard::Fence) => {}
+                Ok(Heard::Reply {
+                    head,
+                    file,
+                    mut said,
+                }) => {
+                    said.leaving |= self.wants_out;
                     return self.reply(call, head, file, said, item).await;
                 }
-                Ok(Heard::Failed { error, said }) => {
+                Ok(Heard::Failed { error, mut said }) => {
+                    said.leaving |= self.wants_out;
                     call.fail(error);
                     return self.after(said, Instant::now()).await;
                 }
-                Ok(Heard::Declined) => {
+                Ok(Heard::Declined) if call.payload.repeatable() => {
                     self.seat.decline(call);
                     return Served::Leaving;
+                }
+                Ok(Heard::Declined) => {
+                    // It may have meant this for the call before, and be at work on this one, which must not be done
+                    // twice. What it sends first tells: its answer, or that to a fence.
+                    if !std::mem::replace(&mut self.wants_out, true) {
+                        self.say_fence().await;
+                    }
                 }
                 Ok(Heard::Chunk(_) | Heard::Free) => {
                     let over = Over::Garbage("a frame at the wrong time".into());
@@ -297,20 +318,18 @@ impl Relay {
         }
     }
 
-    fn hear(&self, item: &Item, streaming: bool) -> Result<Heard, Garbage> {
+    fn hear(&self, item: &Item, begun: Option<Said>) -> Result<Heard, Garbage> {
         match item {
             Item::Frame {
                 header,
                 context,
                 body,
-            } => self
-                .dialect
-                .hear(header, context, body, self.number, streaming),
+            } => self.dialect.hear(header, context, body, self.number, begun),
             Item::Large {
                 header, context, ..
             } => self
                 .dialect
-                .hear(header, context, &Bytes::new(), self.number, streaming),
+                .hear(header, context, &Bytes::new(), self.number, begun),
             Item::Piece { .. } => Err(Garbage("a piece of nothing".into())),
         }
     }
@@ -398,11 +417,6 @@ impl Relay {
     }
 
     /// What happens next while the worker has a call. `call` is there while its client waits for the first byte.
-    async fn event(&mut self, call: Option<&mut Call>) -> Event {
-        let deadline = call.as_ref().and_then(|call| call.deadline);
-        self.event_until(call, deadline).await
-    }
-
     async fn event_until(
         &mut self,
         mut call: Option<&mut Call>,
@@ -485,6 +499,11 @@ impl Relay {
 
     fn lost(&self, call: Option<Call>, exit: Exit) -> Served {
         if let Some(call) = call {
+            if self.wants_out && exit == Exit::Code(0) {
+                // It left as it had said, without this call.
+                self.seat.decline(call);
+                return Served::Ended;
+            }
             let (what, ran) = (call.payload.describe(), ran(&call.stamps));
             let retried = self.seat.lose(call, WorkerFault::Died(exit));
             self.seat.report(Report::DiedWith { what, ran, retried });
@@ -586,6 +605,7 @@ impl Relay {
         mut said: Said,
         request: &str,
     ) -> Result<Said, Over> {
+        let begun = said;
         let mut nobody_reads_since = None;
         // Whether pieces of a large frame are still to come.
         let mut inside = first.is_none();
@@ -619,7 +639,7 @@ impl Relay {
                 Event::Over(over) => return Err(over),
             };
             match self
-                .hear(&item, true)
+                .hear(&item, Some(begun))
                 .map_err(|Garbage(what)| Over::Garbage(what))?
             {
                 Heard::Chunk(more) => {
@@ -633,7 +653,8 @@ impl Relay {
                         self.say(Flags::NONE, Stream::PONG, b"").await;
                     }
                 }
-                Heard::Extend(_) | Heard::Nothing => continue,
+                Heard::Extend(_) | Heard::Nothing | Heard::Fence => continue,
+                Heard::Failed { said, .. } if nobody_reads_since.is_some() => return Ok(said),
                 Heard::Failed { error, said } => {
                     // Without its end the client's connection is cut: the reply must not look whole.
                     tracing::error!(target: "http", pool = self.seat.pool(), request, "reply broken off: {error}");
@@ -695,27 +716,28 @@ impl Relay {
         if said.busy {
             return self
                 .wait_for("its deferred work", |relay, item| {
-                    matches!(relay.hear(item, false), Ok(Heard::Free))
+                    matches!(relay.hear(item, None), Ok(Heard::Free))
                 })
                 .await;
         }
-        if self.dialect.is_fenced() {
-            let fence = format!(r#"{{"pid":{}}}"#, std::process::id());
-            self.say(
-                Flags::CONTROL.with(Flags::JSON),
-                Stream::END,
-                fence.as_bytes(),
-            )
-            .await;
-            return self.wait_for("its fence", |_, item| {
+        if self.dialect.is_fenced(&self.seat) {
+            self.say_fence().await;
+            let leaving = AtomicBool::new(false);
+            let answer = self.wait_for("its fence", |relay, item| {
+                leaving.fetch_or(relay.dialect.is_farewell(item), Relaxed);
                 matches!(item, Item::Frame { header, .. } if header.flags.has(Flags::CONTROL))
-            })
-            .await;
+            });
+            let served = answer.await;
+            return if matches!(served, Served::Free(_)) && leaving.load(Relaxed) {
+                Served::Leaving
+            } else {
+                served
+            };
         }
         Served::Free(done)
     }
 
-    /// Waits for one frame without a call; others are dropped.
+    /// Waits for one frame without a call; others are dropped, and text is no worse than while the worker is idle.
     async fn wait_for(&mut self, what: &str, found: impl Fn(&Self, &Item) -> bool) -> Served {
         let limit = self.seat.exec_ttl();
         let deadline = limit.map(|limit| Instant::now() + limit);
@@ -731,9 +753,27 @@ impl Relay {
                     });
                     return Served::Broken;
                 }
+                Event::Over(Over::Garbage(what)) => {
+                    let text = Garbage(what);
+                    if let Err(why) = self.dialect.text(&mut self.incoming, text, &self.seat) {
+                        self.seat.report(why);
+                        return Served::Broken;
+                    }
+                }
                 Event::Over(over) => return self.cut_short(over, None).await,
             }
         }
+    }
+
+    /// A question that every worker answers, and only after all that it got before.
+    async fn say_fence(&mut self) {
+        let fence = format!(r#"{{"pid":{}}}"#, std::process::id());
+        self.say(
+            Flags::CONTROL.with(Flags::JSON),
+            Stream::END,
+            fence.as_bytes(),
+        )
+        .await;
     }
 
     async fn say_stop(&mut self) {
