@@ -29,21 +29,22 @@ impl Way {
         self
     }
 
-    /// A server whose two workers are connected in this way; `more` goes into its pool.
-    pub(crate) fn start(&self, more: &str) -> Server {
+    /// A server whose two workers are connected in this way.
+    pub(crate) fn start(&self, options: &[&str]) -> Server {
         let Self { relay, codec, old } = self;
         let environment = if *old {
             "{FOREIGN_RELEASE: '3.4'}"
         } else {
             "{}"
         };
-        Server::start(Site::new().config(&format!(
+        let site = Site::new().config(&format!(
             "version: '3'\n\
              server: {{command: php {}, relay: '{relay}', env: {environment}}}\n\
-             http:\n  address: 127.0.0.1:0\n  pool: {{num_workers: 2, codec: {codec}, {more}}}\n\
+             http: {{address: 127.0.0.1:0, pool: {{num_workers: 2, codec: {codec}}}}}\n\
              logs: {{level: debug}}\n",
             worker().display()
-        )))
+        ));
+        Server::start_with(site, &[&["serve"], options].concat())
     }
 }
 
@@ -79,7 +80,7 @@ fn over(relay: &str) {
     for (codec, old) in codecs() {
         let way = Way::of(relay, codec);
         let way = if old { way.old() } else { way };
-        let server = way.start("");
+        let server = way.start(&[]);
         all(&server, &way);
         server.stop();
     }
@@ -103,12 +104,44 @@ fn over_tcp() {
 #[test]
 fn a_worker_that_had_its_calls_is_replaced_and_no_request_fails() {
     for relay in ["pipes", "unix://rr.sock"] {
-        let server = Way::of(relay, "json").start("max_jobs: 3");
+        let server = Way::of(relay, "json").start(&["-o", "http.pool.max_jobs=3"]);
         let mut connection = server.connect();
         let mut pids: Vec<String> = (0..24).map(|_| connection.get("/pid").text()).collect();
         pids.sort();
         pids.dedup();
         assert!(pids.len() >= 6, "{pids:?}");
+        server.stop();
+    }
+}
+
+#[test]
+fn a_reload_replaces_the_workers_and_no_request_fails() {
+    for relay in ["pipes", "unix://rr.sock"] {
+        let server = Way::of(relay, "json").start(&["--dev"]);
+        let before = server.workers();
+        server.site().write("changed.php", "<?php");
+        let mut connection = server.connect();
+        wait_for("new workers", || {
+            assert_eq!(connection.get("/").text(), "Hello");
+            let now = server.workers();
+            (now.len() == 2 && now.iter().all(|pid| !before.contains(pid))).then_some(())
+        });
+        server.stop();
+    }
+}
+
+#[test]
+fn a_form_stays_as_it_came_when_bodies_are_raw() {
+    for (codec, _) in codecs() {
+        let server = Way::of("pipes", codec).start(&["-o", "http.raw_body=true"]);
+        let form = "application/x-www-form-urlencoded";
+        let text = server.post("/show", form, "a=1&b%20c=2").text();
+        for part in [
+            r#""body":"a=1&b%20c=2","form":null"#,
+            r#""rr_parsed_body":false"#,
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
         server.stop();
     }
 }
