@@ -81,6 +81,8 @@ pub(crate) struct Relay {
     calls_left: Option<u64>,
     /// The worker asked to be replaced since it got the last call, and may have meant that as its answer.
     wants_out: bool,
+    /// Bytes that went to the worker with the last call, and since.
+    sent: u64,
 }
 
 /// How a call went, as far as the worker is concerned.
@@ -138,6 +140,7 @@ impl Relay {
             timer: Timer::default(),
             number: 0,
             wants_out: false,
+            sent: 0,
         }
     }
 
@@ -252,12 +255,13 @@ impl Relay {
                 return Served::Free(Instant::now());
             }
         };
+        self.wants_out = false;
+        self.sent = 0;
         if let Err(over) = self.write_call(body, &call).await {
             return self.cut_short(over, Some(call)).await;
         }
         call.stamps.claimed = Some(Instant::now());
         let mut told_withdrawn = false;
-        self.wants_out = false;
         loop {
             let deadline = call.deadline;
             let client = Some(&mut call).filter(|_| !told_withdrawn);
@@ -394,6 +398,7 @@ impl Relay {
                 };
                 match written {
                     Poll::Ready(Ok(written)) => {
+                        self.sent += written as u64;
                         let of_head = written.min(self.out.len() - head);
                         head += of_head;
                         body.advance(written - of_head);
@@ -499,8 +504,9 @@ impl Relay {
 
     fn lost(&self, call: Option<Call>, exit: Exit) -> Served {
         if let Some(call) = call {
-            if self.wants_out && exit == Exit::Code(0) {
-                // It left as it had said, without this call.
+            let left_as_it_said = self.wants_out && exit == Exit::Code(0);
+            if left_as_it_said || self.channel.unread() == Some(self.sent) {
+                // It has not begun the call: it was on its way out already.
                 self.seat.decline(call);
                 return Served::Ended;
             }
@@ -804,7 +810,10 @@ impl Relay {
         poll_fn(|cx| {
             while written < self.out.len() {
                 match Pin::new(&mut self.channel).poll_write(cx, &self.out[written..]) {
-                    Poll::Ready(Ok(more)) => written += more,
+                    Poll::Ready(Ok(more)) => {
+                        self.sent += more as u64;
+                        written += more;
+                    }
                     Poll::Ready(Err(_)) => return Poll::Ready(()),
                     Poll::Pending => return self.inbox.poll_ended(cx).map(|_| ()),
                 }
