@@ -205,6 +205,16 @@ fn a_farewell_that_meets_the_next_call_does_not_have_it_done_twice() {
 }
 
 #[test]
+fn a_call_that_its_worker_never_read_goes_to_another_one() {
+    let server = Server::start(site("good", "pipes", ""));
+    for _ in 0..5 {
+        assert_eq!(post(&server, "/leaves-late").text(), "page");
+        assert_eq!(post(&server, "/good").text(), "good");
+    }
+    server.stop();
+}
+
+#[test]
 fn a_worker_whose_client_left_still_has_its_deadline() {
     let server = Server::start(site("good", "pipes", "supervisor: {exec_ttl: 1s}"));
     let mut leaving = server.connect();
