@@ -84,11 +84,11 @@ pub(crate) async fn listen<R: AsyncRead + Unpin>(
                 }
             }
             Err(garbage) => match text {
-                Some(output) => incoming
+                Some(output) if incoming.holds_text() => incoming
                     .skip_text()
                     .lines()
                     .for_each(|line| output.line(line)),
-                None => return Err(Refusal::Protocol(garbage.0)),
+                Some(_) | None => return Err(Refusal::Protocol(garbage.0)),
             },
         }
     }

@@ -57,6 +57,14 @@ impl Channel {
         Ok(rustix::io::read(self.read_fd(), buffer)?)
     }
 
+    /// How much of what was sent the worker has not read, where the kernel tells that: of pipes.
+    pub(crate) fn unread(&self) -> Option<u64> {
+        match self {
+            Self::Unix(_) | Self::Tcp(_) => None,
+            Self::Pipes { write, .. } => rustix::io::ioctl_fionread(write).ok(),
+        }
+    }
+
     fn read_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Unix(stream) => stream.as_fd(),

@@ -21,10 +21,7 @@ pub(crate) enum Dialect {
     Native,
     /// The official packages: a reply answers whatever was asked last.
     Foreign {
-        /// After each reply, while the worker is idle, it has to answer a control frame; a stray reply would come before
-        /// that answer and so can't be taken for the next call's.
-        fenced: bool,
-        may_fence: bool,
+        fence: Fence,
         /// Output and frames share a pipe.
         prints: bool,
     },
@@ -46,8 +43,10 @@ pub(crate) enum Heard {
     },
     Extend(Duration),
     Free,
-    /// The call was not handled: the worker wants to be replaced.
+    /// The worker wants to be replaced, and did not handle the call, if it says that in answer to it.
     Declined,
+    /// An answer to a fence.
+    Fence,
     Nothing,
 }
 
@@ -62,6 +61,8 @@ pub(crate) struct Said {
     pub(crate) busy: bool,
     /// The worker ends after this reply.
     pub(crate) leaving: bool,
+    /// The frame's flags name its codec, as those of newer official packages do.
+    pub(crate) named: bool,
 }
 
 impl Said {
@@ -69,6 +70,7 @@ impl Said {
         Self {
             more: header.stream.has(Stream::MORE),
             ping: header.stream.has(Stream::PING),
+            named: header.flags.has(Flags::JSON) || header.flags.has(Flags::PROTO),
             ..Self::default()
         }
     }
@@ -84,25 +86,21 @@ impl Said {
 
 impl Dialect {
     pub(crate) fn foreign(fence: Fence, prints: bool) -> Self {
-        Self::Foreign {
-            fenced: fence == Fence::Always,
-            may_fence: fence != Fence::Never,
-            prints,
-        }
+        Self::Foreign { fence, prints }
     }
 
-    /// Reads a frame that came while call `number` is under way.
+    /// Reads a frame that came while call `number` is under way, or its reply, which began with `begun`.
     pub(crate) fn hear(
         &self,
         header: &Header,
         context: &Bytes,
         body: &Bytes,
         number: u32,
-        streaming: bool,
+        begun: Option<Said>,
     ) -> Result<Heard, Garbage> {
         match self {
-            Self::Native => hear_native(header, context, number, streaming),
-            Self::Foreign { .. } => hear_foreign(header, context, body, streaming),
+            Self::Native => hear_native(header, context, number, begun.is_some()),
+            Self::Foreign { .. } => hear_foreign(header, context, body, begun),
         }
         .map_err(|error| Garbage(with_causes(&error)))
     }
@@ -125,12 +123,28 @@ impl Dialect {
         matches!(self, Self::Native)
     }
 
-    pub(crate) fn is_fenced(&self) -> bool {
-        matches!(self, Self::Foreign { fenced: true, .. })
+    /// Whether the worker, while it is idle after each reply, has to answer a control frame: a stray reply would come before
+    /// that answer and so can't be taken for the next call's. One application runs in all workers of a pool, so what one
+    /// did, all may do.
+    pub(crate) fn is_fenced(&self, seat: &Seat) -> bool {
+        match self {
+            Self::Native => false,
+            Self::Foreign { fence, .. } => match fence {
+                Fence::Auto => seat.stats().answers_twice(),
+                Fence::Always => true,
+                Fence::Never => false,
+            },
+        }
+    }
+
+    /// Whether a frame is the wish to be replaced, behind an answer and not instead of one.
+    pub(crate) fn is_farewell(&self, item: &Item) -> bool {
+        matches!(self, Self::Foreign { .. })
+            && matches!(item, Item::Frame { context, body, .. } if context == REPLACE_ME && body.is_empty())
     }
 
     /// A frame that nobody asked for, from a worker without a call.
-    pub(crate) fn stray(&mut self, item: Item, seat: &Seat) -> Result<(), Report> {
+    pub(crate) fn stray(&self, item: Item, seat: &Seat) -> Result<(), Report> {
         match self {
             Self::Native => match item {
                 Item::Frame { context, .. }
@@ -148,23 +162,23 @@ impl Dialect {
                     })
                 }
             },
-            Self::Foreign {
-                fenced, may_fence, ..
-            } => {
-                if let Item::Frame { context, body, .. } = &item
-                    && context == REPLACE_ME
-                    && body.is_empty()
-                {
+            Self::Foreign { fence, .. } => {
+                if self.is_farewell(&item) {
                     return Err(Report::Leaving);
                 }
-                // It answered twice. The second answer must not reach the next client (`protocol/worker.md` section 4).
-                tracing::warn!(
-                    target: "server",
-                    pool = seat.pool(),
-                    slot = seat.slot(),
-                    "a worker answered twice: the second answer was dropped, from now on each answer is fenced"
-                );
-                *fenced = *may_fence;
+                // It answered twice. The second answer must not reach the next client.
+                seat.stats().answered_twice();
+                let (pool, slot) = (seat.pool(), seat.slot());
+                match fence {
+                    Fence::Never => tracing::warn!(
+                        target: "server", pool, slot,
+                        "a worker answered twice: the second answer was dropped; `pool.relay.fence: auto` keeps one that comes later from other clients"
+                    ),
+                    Fence::Auto | Fence::Always => tracing::warn!(
+                        target: "server", pool, slot,
+                        "a worker answered twice: the second answer was dropped, from now on each answer is fenced"
+                    ),
+                }
                 match item {
                     Item::Frame { .. } => Ok(()),
                     // Too long to read away while a call waits.
@@ -185,7 +199,7 @@ impl Dialect {
         seat: &Seat,
     ) -> Result<(), Report> {
         match self {
-            Self::Foreign { prints: true, .. } => {
+            Self::Foreign { prints: true, .. } if incoming.holds_text() => {
                 let text = incoming.skip_text();
                 for line in text.lines().filter(|line| !line.is_empty()) {
                     tracing::warn!(target: "server", pool = seat.pool(), slot = seat.slot(), "on stdout, between answers: {line}");
@@ -288,7 +302,7 @@ fn hear_foreign(
     header: &Header,
     context: &Bytes,
     body: &Bytes,
-    streaming: bool,
+    begun: Option<Said>,
 ) -> Result<Heard, Nonsense> {
     let said = Said::of(header);
     if header.flags.has(Flags::ERROR) {
@@ -304,12 +318,20 @@ fn hear_foreign(
         });
     }
     if header.flags.has(Flags::CONTROL) {
-        return Ok(Heard::Nothing);
+        return Ok(Heard::Fence);
     }
     if header.options.as_slice().len() != 1 {
         return Err(Nonsense::Options(header.options.as_slice().len()));
     }
-    if streaming {
+    if let Some(begun) = begun {
+        let bare = header.flags == Flags::NONE && context.is_empty() && body.is_empty();
+        if bare && begun.named && !said.more {
+            // Neither a chunk nor the end, which both name the codec: the package caught something, or heeded a STOP.
+            let error = CallError::Reported(
+                "an exception ended its stream, the package does not say which".into(),
+            );
+            return Ok(Heard::Failed { error, said });
+        }
         // Some releases repeat the head in every chunk: the client has it already.
         return Ok(Heard::Chunk(said));
     }

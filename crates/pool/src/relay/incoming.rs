@@ -192,7 +192,12 @@ impl Incoming {
         })
     }
 
-    /// Drops bytes until a frame could start, and gives them back as text. For a worker whose output and frames share a
+    /// Whether what is next, and was refused, is text. Otherwise it is a frame that makes no sense.
+    pub(crate) fn holds_text(&self) -> bool {
+        !matches!(Header::decode(&self.buffer, MAX_PAYLOAD), Ok(Some(_)))
+    }
+
+    /// Drops bytes until a frame could start, and gives them back as text; at least one byte, if text it is. For a worker whose output and frames share a
     /// pipe: what it prints between frames must not end it.
     pub(crate) fn skip_text(&mut self) -> String {
         let could_start = |at: usize| match Header::decode(&self.buffer[at..], MAX_PAYLOAD) {

@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -78,6 +79,10 @@ pub(crate) struct Relay {
     number: u32,
     /// Calls that the worker still gets.
     calls_left: Option<u64>,
+    /// The worker asked to be replaced since it got the last call, and may have meant that as its answer.
+    wants_out: bool,
+    /// Bytes that went to the worker with the last call, and since.
+    sent: u64,
 }
 
 /// How a call went, as far as the worker is concerned.
@@ -134,6 +139,8 @@ impl Relay {
             inbox,
             timer: Timer::default(),
             number: 0,
+            wants_out: false,
+            sent: 0,
         }
     }
 
@@ -248,16 +255,17 @@ impl Relay {
                 return Served::Free(Instant::now());
             }
         };
+        self.wants_out = false;
+        self.sent = 0;
         if let Err(over) = self.write_call(body, &call).await {
             return self.cut_short(over, Some(call)).await;
         }
         call.stamps.claimed = Some(Instant::now());
         let mut told_withdrawn = false;
         loop {
-            let item = match self
-                .event(Some(&mut call).filter(|_| !told_withdrawn))
-                .await
-            {
+            let deadline = call.deadline;
+            let client = Some(&mut call).filter(|_| !told_withdrawn);
+            let item = match self.event_until(client, deadline).await {
                 Event::Item(item) => item,
                 Event::Withdrawn => {
                     told_withdrawn = true;
@@ -269,22 +277,39 @@ impl Relay {
                 Event::Over(over) => return self.cut_short(over, Some(call)).await,
             };
             call.stamps.first_byte.get_or_insert_with(Instant::now);
-            match self.hear(&item, false) {
+            match self.hear(&item, None) {
                 Ok(Heard::Informational(head)) => call.inform(head),
                 Ok(Heard::Extend(time)) => {
                     call.deadline = Some(Instant::now() + time.min(MOST_EXTENSION));
                 }
-                Ok(Heard::Nothing) => {}
-                Ok(Heard::Reply { head, file, said }) => {
+                Ok(Heard::Fence) if self.wants_out => {
+                    self.seat.decline(call);
+                    return Served::Leaving;
+                }
+                Ok(Heard::Nothing | Heard::Fence) => {}
+                Ok(Heard::Reply {
+                    head,
+                    file,
+                    mut said,
+                }) => {
+                    said.leaving |= self.wants_out;
                     return self.reply(call, head, file, said, item).await;
                 }
-                Ok(Heard::Failed { error, said }) => {
+                Ok(Heard::Failed { error, mut said }) => {
+                    said.leaving |= self.wants_out;
                     call.fail(error);
                     return self.after(said, Instant::now()).await;
                 }
-                Ok(Heard::Declined) => {
+                Ok(Heard::Declined) if call.payload.repeatable() => {
                     self.seat.decline(call);
                     return Served::Leaving;
+                }
+                Ok(Heard::Declined) => {
+                    // It may have meant this for the call before, and be at work on this one, which must not be done
+                    // twice. What it sends first tells: its answer, or that to a fence.
+                    if !std::mem::replace(&mut self.wants_out, true) {
+                        self.say_fence().await;
+                    }
                 }
                 Ok(Heard::Chunk(_) | Heard::Free) => {
                     let over = Over::Garbage("a frame at the wrong time".into());
@@ -297,20 +322,18 @@ impl Relay {
         }
     }
 
-    fn hear(&self, item: &Item, streaming: bool) -> Result<Heard, Garbage> {
+    fn hear(&self, item: &Item, begun: Option<Said>) -> Result<Heard, Garbage> {
         match item {
             Item::Frame {
                 header,
                 context,
                 body,
-            } => self
-                .dialect
-                .hear(header, context, body, self.number, streaming),
+            } => self.dialect.hear(header, context, body, self.number, begun),
             Item::Large {
                 header, context, ..
             } => self
                 .dialect
-                .hear(header, context, &Bytes::new(), self.number, streaming),
+                .hear(header, context, &Bytes::new(), self.number, begun),
             Item::Piece { .. } => Err(Garbage("a piece of nothing".into())),
         }
     }
@@ -375,6 +398,7 @@ impl Relay {
                 };
                 match written {
                     Poll::Ready(Ok(written)) => {
+                        self.sent += written as u64;
                         let of_head = written.min(self.out.len() - head);
                         head += of_head;
                         body.advance(written - of_head);
@@ -398,11 +422,6 @@ impl Relay {
     }
 
     /// What happens next while the worker has a call. `call` is there while its client waits for the first byte.
-    async fn event(&mut self, call: Option<&mut Call>) -> Event {
-        let deadline = call.as_ref().and_then(|call| call.deadline);
-        self.event_until(call, deadline).await
-    }
-
     async fn event_until(
         &mut self,
         mut call: Option<&mut Call>,
@@ -485,6 +504,12 @@ impl Relay {
 
     fn lost(&self, call: Option<Call>, exit: Exit) -> Served {
         if let Some(call) = call {
+            let left_as_it_said = self.wants_out && exit == Exit::Code(0);
+            if left_as_it_said || self.channel.unread() == Some(self.sent) {
+                // It has not begun the call: it was on its way out already.
+                self.seat.decline(call);
+                return Served::Ended;
+            }
             let (what, ran) = (call.payload.describe(), ran(&call.stamps));
             let retried = self.seat.lose(call, WorkerFault::Died(exit));
             self.seat.report(Report::DiedWith { what, ran, retried });
@@ -586,6 +611,7 @@ impl Relay {
         mut said: Said,
         request: &str,
     ) -> Result<Said, Over> {
+        let begun = said;
         let mut nobody_reads_since = None;
         // Whether pieces of a large frame are still to come.
         let mut inside = first.is_none();
@@ -619,7 +645,7 @@ impl Relay {
                 Event::Over(over) => return Err(over),
             };
             match self
-                .hear(&item, true)
+                .hear(&item, Some(begun))
                 .map_err(|Garbage(what)| Over::Garbage(what))?
             {
                 Heard::Chunk(more) => {
@@ -633,7 +659,8 @@ impl Relay {
                         self.say(Flags::NONE, Stream::PONG, b"").await;
                     }
                 }
-                Heard::Extend(_) | Heard::Nothing => continue,
+                Heard::Extend(_) | Heard::Nothing | Heard::Fence => continue,
+                Heard::Failed { said, .. } if nobody_reads_since.is_some() => return Ok(said),
                 Heard::Failed { error, said } => {
                     // Without its end the client's connection is cut: the reply must not look whole.
                     tracing::error!(target: "http", pool = self.seat.pool(), request, "reply broken off: {error}");
@@ -695,27 +722,28 @@ impl Relay {
         if said.busy {
             return self
                 .wait_for("its deferred work", |relay, item| {
-                    matches!(relay.hear(item, false), Ok(Heard::Free))
+                    matches!(relay.hear(item, None), Ok(Heard::Free))
                 })
                 .await;
         }
-        if self.dialect.is_fenced() {
-            let fence = format!(r#"{{"pid":{}}}"#, std::process::id());
-            self.say(
-                Flags::CONTROL.with(Flags::JSON),
-                Stream::END,
-                fence.as_bytes(),
-            )
-            .await;
-            return self.wait_for("its fence", |_, item| {
+        if self.dialect.is_fenced(&self.seat) {
+            self.say_fence().await;
+            let leaving = AtomicBool::new(false);
+            let answer = self.wait_for("its fence", |relay, item| {
+                leaving.fetch_or(relay.dialect.is_farewell(item), Relaxed);
                 matches!(item, Item::Frame { header, .. } if header.flags.has(Flags::CONTROL))
-            })
-            .await;
+            });
+            let served = answer.await;
+            return if matches!(served, Served::Free(_)) && leaving.load(Relaxed) {
+                Served::Leaving
+            } else {
+                served
+            };
         }
         Served::Free(done)
     }
 
-    /// Waits for one frame without a call; others are dropped.
+    /// Waits for one frame without a call; others are dropped, and text is no worse than while the worker is idle.
     async fn wait_for(&mut self, what: &str, found: impl Fn(&Self, &Item) -> bool) -> Served {
         let limit = self.seat.exec_ttl();
         let deadline = limit.map(|limit| Instant::now() + limit);
@@ -731,9 +759,27 @@ impl Relay {
                     });
                     return Served::Broken;
                 }
+                Event::Over(Over::Garbage(what)) => {
+                    let text = Garbage(what);
+                    if let Err(why) = self.dialect.text(&mut self.incoming, text, &self.seat) {
+                        self.seat.report(why);
+                        return Served::Broken;
+                    }
+                }
                 Event::Over(over) => return self.cut_short(over, None).await,
             }
         }
+    }
+
+    /// A question that every worker answers, and only after all that it got before.
+    async fn say_fence(&mut self) {
+        let fence = format!(r#"{{"pid":{}}}"#, std::process::id());
+        self.say(
+            Flags::CONTROL.with(Flags::JSON),
+            Stream::END,
+            fence.as_bytes(),
+        )
+        .await;
     }
 
     async fn say_stop(&mut self) {
@@ -764,7 +810,10 @@ impl Relay {
         poll_fn(|cx| {
             while written < self.out.len() {
                 match Pin::new(&mut self.channel).poll_write(cx, &self.out[written..]) {
-                    Poll::Ready(Ok(more)) => written += more,
+                    Poll::Ready(Ok(more)) => {
+                        self.sent += more as u64;
+                        written += more;
+                    }
                     Poll::Ready(Err(_)) => return Poll::Ready(()),
                     Poll::Pending => return self.inbox.poll_ended(cx).map(|_| ()),
                 }

@@ -131,6 +131,13 @@ fn framed(flags: Flags, context: &[u8], body: &[u8], stream: Stream) -> Vec<u8> 
     out
 }
 
+/// What a worker answers to a fence.
+fn pid() -> Vec<u8> {
+    let mut out = Vec::new();
+    encode_plain(&mut out, Flags::CONTROL, Stream::END, br#"{"pid":1}"#);
+    out
+}
+
 impl Stage {
     async fn native() -> Self {
         Self::new(Dialect::Native, Codec::Native).await
@@ -756,12 +763,25 @@ async fn a_second_answer_of_a_foreign_worker_reaches_nobody_and_brings_the_fence
     assert_eq!(fence.header.flags.0, 0x09);
     let mut third = stage.call(TestPayload::new("/3"));
     stage.worker.send(&json("{}", b"two again")).await;
-    let mut pong = Vec::new();
-    encode_plain(&mut pong, Flags::CONTROL, Stream::END, br#"{"pid":1}"#);
-    stage.worker.send(&pong).await;
+    stage.worker.send(&pid()).await;
     stage.worker.frame().await;
     stage.worker.send(&json("{}", b"three")).await;
     assert_eq!(body(&mut third).await.unwrap(), "three");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_farewell_is_heard_through_the_fence() {
+    let mut stage = Stage::foreign(Fence::Always).await;
+    let mut pending = stage.call(TestPayload::new("/"));
+    stage.worker.frame().await;
+    stage.worker.send(&json("{}", b"page")).await;
+    assert_eq!(body(&mut pending).await.unwrap(), "page");
+    stage.worker.frame().await;
+    stage.worker.send(&json(r#"{"stop":true}"#, b"")).await;
+    stage.worker.send(&pid()).await;
+    let stop = stage.worker.frame().await;
+    assert_eq!(&stop.body[..], br#"{"stop":true}"#);
+    assert!(matches!(stage.reports.recv().await, Some(Report::Leaving)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -770,12 +790,13 @@ async fn a_worker_that_wants_to_be_replaced_is_and_its_call_goes_elsewhere() {
     let mut pending = stage.call(TestPayload::unrepeatable("/"));
     stage.worker.frame().await;
     stage.worker.send(&json(r#"{"stop":true}"#, b"")).await;
+    let fence = stage.worker.frame().await;
+    assert_eq!(fence.header.flags.0, 0x09, "has it begun?");
+    assert_eq!(stage.pool.stats().waiting(), 0);
+    stage.worker.send(&pid()).await;
     assert!(matches!(stage.reports.recv().await, Some(Report::Leaving)));
-    assert_eq!(
-        stage.worker.frame().await.header.flags.0,
-        0x09,
-        "it is told to stop"
-    );
+    let stop = stage.worker.frame().await;
+    assert_eq!(&stop.body[..], br#"{"stop":true}"#);
     assert_eq!(
         stage.pool.stats().waiting(),
         1,
@@ -802,6 +823,41 @@ async fn a_worker_that_wants_to_be_replaced_is_and_its_call_goes_elsewhere() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_that_meets_a_farewell_is_done_once() {
+    // The worker meant the call before, and has read this one, too.
+    let mut stage = Stage::foreign(Fence::Auto).await;
+    let mut pending = stage.call(TestPayload::unrepeatable("/"));
+    stage.worker.frame().await;
+    stage.worker.send(&json(r#"{"stop":true}"#, b"")).await;
+    stage.worker.frame().await;
+    stage.worker.send(&json("{}", b"done")).await;
+    assert_eq!(body(&mut pending).await.unwrap(), "done");
+    assert!(matches!(stage.reports.recv().await, Some(Report::Leaving)));
+
+    // It ended instead: as it had said, or at work.
+    for (exit, waiting) in [(Exit::Code(0), 1), (Exit::Code(1), 0)] {
+        let mut stage = Stage::foreign(Fence::Auto).await;
+        let mut pending = stage.call(TestPayload::unrepeatable("/"));
+        stage.worker.frame().await;
+        stage.worker.send(&json(r#"{"stop":true}"#, b"")).await;
+        stage.worker.frame().await;
+        stage.ends(exit).await;
+        assert_eq!(stage.pool.stats().waiting(), waiting, "{exit}");
+        stage.pool.close().await;
+        assert!(body(&mut pending).await.is_err());
+    }
+
+    // Done twice, a repeatable one does no harm, and its client need not wait.
+    let mut stage = Stage::foreign(Fence::Auto).await;
+    let waiting = stage.call(TestPayload::new("/"));
+    stage.worker.frame().await;
+    stage.worker.send(&json(r#"{"stop":true}"#, b"")).await;
+    assert!(matches!(stage.reports.recv().await, Some(Report::Leaving)));
+    assert_eq!(stage.pool.stats().waiting(), 1);
+    drop(waiting);
+}
+
+#[tokio::test(start_paused = true)]
 async fn text_between_two_answers_is_no_reason_to_end_a_foreign_worker() {
     let mut stage = Stage::foreign(Fence::Auto).await;
     stage.worker.send(b"PHP Warning:  something\n").await;
@@ -812,6 +868,41 @@ async fn text_between_two_answers_is_no_reason_to_end_a_foreign_worker() {
     stage.worker.frame().await;
     stage.worker.send(&json("{}", b"fine")).await;
     assert_eq!(body(&mut pending).await.unwrap(), "fine");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_foreign_stream_that_an_exception_ended_does_not_look_whole() {
+    for (flags, whole) in [(Flags::JSON, false), (Flags::NONE, true)] {
+        let mut stage = Stage::foreign(Fence::Auto).await;
+        let mut pending = stage.call(TestPayload::new("/"));
+        stage.worker.frame().await;
+        let head = br#"{"status":200}"#;
+        stage
+            .worker
+            .send(&framed(flags, head, b"half", Stream::MORE))
+            .await;
+        let (mut pieces, _) = pieces(reply(&mut pending).await.unwrap());
+        assert!(matches!(pieces.next().await, Some(Piece::Bytes(_))));
+        // Of old releases this is the end of every stream.
+        stage
+            .worker
+            .send(&framed(Flags::NONE, b"", b"", Stream::END))
+            .await;
+        let end = pieces.next().await;
+        assert_eq!(matches!(end, Some(Piece::End)), whole, "{end:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_without_a_client_still_has_its_deadline() {
+    let mut stage = Stage::foreign(Fence::Auto).await;
+    let pending = stage.call(TestPayload::new("/"));
+    stage.worker.frame().await;
+    drop(pending);
+    assert!(matches!(
+        stage.reports.recv().await,
+        Some(Report::Overdue { .. })
+    ));
 }
 
 #[tokio::test(start_paused = true)]

@@ -136,6 +136,10 @@ impl Setting for RelayAddress {
             None => None,
         };
         match ip {
+            Some(IpAddr::V6(_)) => Err(Wrong::hinted(
+                node,
+                "the PHP packages can't read IPv6 addresses: write `tcp://127.0.0.1:7000`",
+            )),
             Some(ip) => Ok(Self::Tcp(SocketAddr::new(ip, address.port))),
             None => Err(Wrong::hinted(
                 node,

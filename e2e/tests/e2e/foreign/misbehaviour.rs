@@ -57,16 +57,33 @@ fn an_answer_that_makes_no_sense_is_a_502_and_the_worker_is_replaced() {
 
 #[test]
 fn what_is_odd_and_harmless_is_no_reason_to_end_a_worker() {
-    let server = Server::start(site("good", "pipes", ""));
-    let workers = server.workers();
-    assert_eq!(post(&server, "/status").status, 500);
-    server.logged(&["ERROR", "the application's reply can't be sent: status 999"]);
-    assert_eq!(post(&server, "/control").text(), "good");
-    assert_eq!(post(&server, "/prints-after").text(), "page");
-    server.logged(&["WARN", "Warning: printed too late"]);
-    assert_eq!(post(&server, "/good").text(), "good");
-    assert_eq!(server.workers(), workers);
-    server.stop();
+    for fence in ["auto", "always"] {
+        let server = Server::start(site("good", "pipes", &format!("relay: {{fence: {fence}}}")));
+        let workers = server.workers();
+        assert_eq!(post(&server, "/status").status, 500);
+        server.logged(&["ERROR", "the application's reply can't be sent: status 999"]);
+        assert_eq!(post(&server, "/control").text(), "good");
+        assert_eq!(post(&server, "/prints-after").text(), "page");
+        server.logged(&["WARN", "Warning: printed too late"]);
+        assert_eq!(post(&server, "/good").text(), "good");
+        assert_eq!(server.workers(), workers);
+        server.stop();
+    }
+}
+
+#[test]
+fn a_frame_that_makes_no_sense_behind_an_answer_ends_the_worker_only() {
+    for fence in ["auto", "always"] {
+        let server = Server::start(site("good", "pipes", &format!("relay: {{fence: {fence}}}")));
+        assert_eq!(post(&server, "/nonsense-after").text(), "page");
+        server.logged(&[
+            "ERROR",
+            "what it sent makes no sense",
+            "a frame with 2 options",
+        ]);
+        assert_eq!(post(&server, "/good").text(), "good");
+        server.stop();
+    }
 }
 
 #[test]
@@ -81,6 +98,14 @@ fn a_second_answer_reaches_nobody() {
         }
         server.stop();
     }
+    // What one worker did, its successor may do.
+    let server = Server::start(site("good", "pipes", ""));
+    assert_eq!(post(&server, "/twice").text(), "once");
+    server.logged(&["WARN", "answered twice"]);
+    assert_eq!(post(&server, "/before").status, 502);
+    assert_eq!(post(&server, "/twice-late").text(), "once");
+    assert_eq!(post(&server, "/good").text(), "good");
+    server.stop();
     // From the first one on, however late it comes.
     let server = Server::start(site("good", "pipes", "relay: {fence: always}"));
     for _ in 0..5 {
@@ -168,6 +193,40 @@ fn a_worker_that_closes_its_relay_and_lives_on_is_ended() {
 }
 
 #[test]
+fn a_farewell_that_meets_the_next_call_does_not_have_it_done_twice() {
+    let server = Server::start(site("good", "pipes", ""));
+    for call in 1..=5 {
+        assert_eq!(post(&server, "/stop-and-work").text(), "page");
+        assert_eq!(post(&server, "/count").text(), "counted");
+        let counted = std::fs::read(server.site().path("counted")).unwrap();
+        assert_eq!(counted.len(), call);
+    }
+    server.stop();
+}
+
+#[test]
+fn a_call_that_its_worker_never_read_goes_to_another_one() {
+    let server = Server::start(site("good", "pipes", ""));
+    for _ in 0..5 {
+        assert_eq!(post(&server, "/leaves-late").text(), "page");
+        assert_eq!(post(&server, "/good").text(), "good");
+    }
+    server.stop();
+}
+
+#[test]
+fn a_worker_whose_client_left_still_has_its_deadline() {
+    let server = Server::start(site("good", "pipes", "supervisor: {exec_ttl: 1s}"));
+    let mut leaving = server.connect();
+    leaving.request("GET", "/never", "");
+    server.logged(&["begun"]);
+    drop(leaving);
+    server.logged(&["ERROR", "deadline passed", "GET /never"]);
+    assert_eq!(post(&server, "/good").text(), "good");
+    server.stop();
+}
+
+#[test]
 fn a_worker_that_never_answers_is_ended_at_the_deadline() {
     let server = Server::start(site("good", "pipes", "supervisor: {exec_ttl: 1s}"));
     assert_eq!(post(&server, "/never").status, 504);
@@ -246,6 +305,10 @@ fn what_a_worker_prints_before_it_is_ready_is_logged_and_harmless() {
 fn a_worker_that_does_not_come_up_ends_the_start_with_the_reason() {
     for (manner, parts) in [
         ("no-pid", vec!["worker cannot be used", "no process number"]),
+        (
+            "nonsense-first",
+            vec!["worker cannot be used", "a frame with 2 options"],
+        ),
         (
             "answers-first",
             vec![
