@@ -91,7 +91,10 @@ fn a_configuration_that_serves_nothing_is_refused() {
 #[test]
 fn log_files_lie_in_the_working_folder() {
     let site = Site::new()
-        .file("app/.rr.yaml", &format!("{WORKING}logs: {{output: server.log}}\n"))
+        .file(
+            "app/.rr.yaml",
+            &format!("{WORKING}logs: {{output: server.log}}\n"),
+        )
         .file("app/worker.php", &Site::sdk_worker("return 'x';"));
     let server = Server::start_with(site, &["serve", "-w", "app"]);
     server.get("/");
