@@ -64,6 +64,7 @@ pub(crate) struct Shared {
     queue_has_calls: Notify,
     home: Handle,
     refusals: Seldom,
+    second_answers: Seldom,
     pub(crate) stats: Stats,
 }
 
@@ -129,6 +130,7 @@ impl Pool {
             queue_has_calls: Notify::new(),
             home: home.clone(),
             refusals: Seldom::default(),
+            second_answers: Seldom::default(),
             stats: Stats::default(),
             options,
         });
@@ -393,6 +395,11 @@ impl Seat {
             call.fail(fault);
         }
         again
+    }
+
+    /// A worker answered a call twice. When it is time for a record of that: how many did since the last.
+    pub(crate) fn second_answer(&self) -> Option<u64> {
+        self.shared.second_answers.event()
     }
 
     pub(crate) fn report(&self, report: Report) {

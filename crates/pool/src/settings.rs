@@ -135,23 +135,18 @@ impl Choice for CodecChoice {
     ];
 }
 
-/// Whether a reply is followed by a question whose answer shows that nothing else was sent.
+/// Whether a call to a foreign worker begins with a question, whose answer separates its reply from what was sent before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fence {
-    /// After the first stray frame.
-    Auto,
-    /// After each reply.
+    /// Each call.
     Always,
     /// Not at all.
     Never,
 }
 
 impl Choice for Fence {
-    const CHOICES: &'static [(&'static str, Self)] = &[
-        ("auto", Self::Auto),
-        ("always", Self::Always),
-        ("never", Self::Never),
-    ];
+    const CHOICES: &'static [(&'static str, Self)] =
+        &[("always", Self::Always), ("never", Self::Never)];
 }
 
 /// Which calls may run once more when their worker died before it replied.
@@ -239,9 +234,9 @@ impl Section for PoolSettings {
                 .ours()
                 .default(CodecChoice::Auto),
             fence: t.section_with("relay", "Workers on pipes and sockets.", |t| {
-                t.key("fence", "When to make sure that a worker's reply was its only one; `auto`: after the first stray frame.")
+                t.key("fence", "Whether a call to a foreign worker begins with a question, so that no answer to another call passes for its own.")
                     .ours()
-                    .default(Fence::Auto)
+                    .default(Fence::Always)
             }),
             retry: t
                 .key("retry", "Which calls run once more when their worker died before it replied.")

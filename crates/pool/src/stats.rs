@@ -14,7 +14,6 @@ pub struct Stats {
     worker_faults: AtomicU64,
     overdue: AtomicU64,
     replaced_text: AtomicU64,
-    second_answers: AtomicU64,
     queue_full: AtomicU64,
     waited_too_long: AtomicU64,
     no_worker: AtomicU64,
@@ -53,15 +52,6 @@ impl Stats {
     /// Text that the json codec couldn't carry. True the first time.
     pub fn replaced_text(&self) -> bool {
         self.replaced_text.fetch_add(1, Relaxed) == 0
-    }
-
-    /// A frame that came after the answer to a call.
-    pub(crate) fn answered_twice(&self) {
-        self.second_answers.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn answers_twice(&self) -> bool {
-        self.second_answers.load(Relaxed) > 0
     }
 
     pub(crate) fn refused(&self, reason: Refused) {

@@ -21,7 +21,7 @@ pub(crate) enum Dialect {
     Native,
     /// The official packages: a reply answers whatever was asked last.
     Foreign {
-        fence: Fence,
+        fenced: bool,
         /// Output and frames share a pipe.
         prints: bool,
     },
@@ -43,10 +43,8 @@ pub(crate) enum Heard {
     },
     Extend(Duration),
     Free,
-    /// The worker wants to be replaced, and did not handle the call, if it says that in answer to it.
+    /// The call was not handled: the worker wants to be replaced.
     Declined,
-    /// An answer to a fence.
-    Fence,
     Nothing,
 }
 
@@ -86,7 +84,10 @@ impl Said {
 
 impl Dialect {
     pub(crate) fn foreign(fence: Fence, prints: bool) -> Self {
-        Self::Foreign { fence, prints }
+        Self::Foreign {
+            fenced: fence == Fence::Always,
+            prints,
+        }
     }
 
     /// Reads a frame that came while call `number` is under way, or its reply, which began with `begun`.
@@ -123,27 +124,13 @@ impl Dialect {
         matches!(self, Self::Native)
     }
 
-    /// Whether the worker, while it is idle after each reply, has to answer a control frame: a stray reply would come before
-    /// that answer and so can't be taken for the next call's. One application runs in all workers of a pool, so what one
-    /// did, all may do.
-    pub(crate) fn is_fenced(&self, seat: &Seat) -> bool {
-        match self {
-            Self::Native => false,
-            Self::Foreign { fence, .. } => match fence {
-                Fence::Auto => seat.stats().answers_twice(),
-                Fence::Always => true,
-                Fence::Never => false,
-            },
-        }
+    /// Whether a call begins with a question that every worker answers as soon as it takes something new up: what comes
+    /// before that answer belongs to what it did before, and what comes behind it to the call.
+    pub(crate) fn is_fenced(&self) -> bool {
+        matches!(self, Self::Foreign { fenced: true, .. })
     }
 
-    /// Whether a frame is the wish to be replaced, behind an answer and not instead of one.
-    pub(crate) fn is_farewell(&self, item: &Item) -> bool {
-        matches!(self, Self::Foreign { .. })
-            && matches!(item, Item::Frame { context, body, .. } if context == REPLACE_ME && body.is_empty())
-    }
-
-    /// A frame that nobody asked for, from a worker without a call.
+    /// A frame that nobody asked for, from a worker that has not taken a call up.
     pub(crate) fn stray(&self, item: Item, seat: &Seat) -> Result<(), Report> {
         match self {
             Self::Native => match item {
@@ -162,22 +149,18 @@ impl Dialect {
                     })
                 }
             },
-            Self::Foreign { fence, .. } => {
-                if self.is_farewell(&item) {
+            Self::Foreign { .. } => {
+                if let Item::Frame { context, body, .. } = &item
+                    && context == REPLACE_ME
+                    && body.is_empty()
+                {
                     return Err(Report::Leaving);
                 }
-                // It answered twice. The second answer must not reach the next client.
-                seat.stats().answered_twice();
-                let (pool, slot) = (seat.pool(), seat.slot());
-                match fence {
-                    Fence::Never => tracing::warn!(
-                        target: "server", pool, slot,
-                        "a worker answered twice: the second answer was dropped; `pool.relay.fence: auto` keeps one that comes later from other clients"
-                    ),
-                    Fence::Auto | Fence::Always => tracing::warn!(
-                        target: "server", pool, slot,
-                        "a worker answered twice: the second answer was dropped, from now on each answer is fenced"
-                    ),
+                if let Some(answers) = seat.second_answer() {
+                    tracing::warn!(
+                        target: "server", pool = seat.pool(), slot = seat.slot(), answers,
+                        "a worker answered twice: the second answer was dropped"
+                    );
                 }
                 match item {
                     Item::Frame { .. } => Ok(()),
@@ -191,7 +174,7 @@ impl Dialect {
         }
     }
 
-    /// Bytes that are no frame, from a worker without a call.
+    /// Bytes that are no frame, from a worker that has not taken a call up.
     pub(crate) fn text(
         &self,
         incoming: &mut Incoming,
@@ -318,7 +301,7 @@ fn hear_foreign(
         });
     }
     if header.flags.has(Flags::CONTROL) {
-        return Ok(Heard::Fence);
+        return Ok(Heard::Nothing);
     }
     if header.options.as_slice().len() != 1 {
         return Err(Nonsense::Options(header.options.as_slice().len()));

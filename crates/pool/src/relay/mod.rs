@@ -11,7 +11,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -71,6 +70,8 @@ pub(crate) struct Relay {
     incoming: Incoming,
     out: Vec<u8>,
     dialect: Dialect,
+    /// The frame of the handshake once more: every worker answers it, in the order of what it gets.
+    question: Vec<u8>,
     settings: Settings,
     seat: Seat,
     inbox: Arc<Inbox>,
@@ -79,8 +80,6 @@ pub(crate) struct Relay {
     number: u32,
     /// Calls that the worker still gets.
     calls_left: Option<u64>,
-    /// The worker asked to be replaced since it got the last call, and may have meant that as its answer.
-    wants_out: bool,
     /// Bytes that went to the worker with the last call, and since.
     sent: u64,
 }
@@ -128,18 +127,21 @@ impl Relay {
         seat: Seat,
         inbox: Arc<Inbox>,
     ) -> Self {
+        let (mut question, flags) = (Vec::new(), Flags::CONTROL.with(Flags::JSON));
+        let pid = format!(r#"{{"pid":{}}}"#, std::process::id());
+        encode_plain(&mut question, flags, Stream::END, pid.as_bytes());
         Self {
             channel,
             incoming: Incoming::starting_with(leftover),
             out: Vec::with_capacity(1024),
             dialect,
+            question,
             settings,
             calls_left: seat.lifetime(),
             seat,
             inbox,
             timer: Timer::default(),
             number: 0,
-            wants_out: false,
             sent: 0,
         }
     }
@@ -255,12 +257,19 @@ impl Relay {
                 return Served::Free(Instant::now());
             }
         };
-        self.wants_out = false;
         self.sent = 0;
         if let Err(over) = self.write_call(body, &call).await {
             return self.cut_short(over, Some(call)).await;
         }
         call.stamps.claimed = Some(Instant::now());
+        let (mut call, leaving) = if self.dialect.is_fenced() {
+            match self.taken_up(call).await {
+                Ok(taken_up) => taken_up,
+                Err(served) => return served,
+            }
+        } else {
+            (call, false)
+        };
         let mut told_withdrawn = false;
         loop {
             let deadline = call.deadline;
@@ -282,34 +291,23 @@ impl Relay {
                 Ok(Heard::Extend(time)) => {
                     call.deadline = Some(Instant::now() + time.min(MOST_EXTENSION));
                 }
-                Ok(Heard::Fence) if self.wants_out => {
-                    self.seat.decline(call);
-                    return Served::Leaving;
-                }
-                Ok(Heard::Nothing | Heard::Fence) => {}
+                Ok(Heard::Nothing) => {}
                 Ok(Heard::Reply {
                     head,
                     file,
                     mut said,
                 }) => {
-                    said.leaving |= self.wants_out;
+                    said.leaving |= leaving;
                     return self.reply(call, head, file, said, item).await;
                 }
                 Ok(Heard::Failed { error, mut said }) => {
-                    said.leaving |= self.wants_out;
+                    said.leaving |= leaving;
                     call.fail(error);
                     return self.after(said, Instant::now()).await;
                 }
-                Ok(Heard::Declined) if call.payload.repeatable() => {
+                Ok(Heard::Declined) => {
                     self.seat.decline(call);
                     return Served::Leaving;
-                }
-                Ok(Heard::Declined) => {
-                    // It may have meant this for the call before, and be at work on this one, which must not be done
-                    // twice. What it sends first tells: its answer, or that to a fence.
-                    if !std::mem::replace(&mut self.wants_out, true) {
-                        self.say_fence().await;
-                    }
                 }
                 Ok(Heard::Chunk(_) | Heard::Free) => {
                     let over = Over::Garbage("a frame at the wrong time".into());
@@ -317,6 +315,50 @@ impl Relay {
                 }
                 Err(Garbage(what)) => {
                     return self.cut_short(Over::Garbage(what), Some(call)).await;
+                }
+            }
+        }
+    }
+
+    /// Waits until the worker answers the question that the call began with. A worker that can't be used any more before
+    /// that has not begun the call, so another one gets it, whatever it is. True: the worker said that it leaves.
+    async fn taken_up(&mut self, mut call: Call) -> Result<(Call, bool), Served> {
+        let (mut leaving, mut withdrawn) = (false, false);
+        loop {
+            let deadline = call.deadline;
+            let client = Some(&mut call).filter(|_| !withdrawn);
+            let unusable = match self.event_until(client, deadline).await {
+                Event::Item(Item::Frame { header, .. }) if header.flags.has(Flags::CONTROL) => {
+                    return Ok((call, leaving));
+                }
+                Event::Item(item) => self.dialect.stray(item, &self.seat),
+                Event::Withdrawn => {
+                    withdrawn = true;
+                    Ok(())
+                }
+                Event::Over(Over::Garbage(what)) => {
+                    self.dialect
+                        .text(&mut self.incoming, Garbage(what), &self.seat)
+                }
+                Event::Over(Over::HungUp) => Err(Report::HungUp {
+                    what: "closed its connection".into(),
+                }),
+                Event::Over(Over::Ended(_)) => {
+                    self.seat.decline(call);
+                    return Err(Served::Ended);
+                }
+                Event::Over(over @ Over::Overdue) => {
+                    return Err(self.cut_short(over, Some(call)).await);
+                }
+            };
+            match unusable {
+                Ok(()) => {}
+                // It may go on all the same; if not, its end shows.
+                Err(Report::Leaving) => leaving = true,
+                Err(why) => {
+                    self.seat.report(why);
+                    self.seat.decline(call);
+                    return Err(Served::Broken);
                 }
             }
         }
@@ -351,6 +393,9 @@ impl Relay {
             time_left_ms,
         };
         self.out.clear();
+        if self.dialect.is_fenced() {
+            self.out.extend_from_slice(&self.question);
+        }
         let frame = OpenFrame::begin(&mut self.out);
         let body = call.payload.encode(codec, terms, &mut self.out)?;
         let len = usize::try_from(body.len()).unwrap_or(usize::MAX);
@@ -504,8 +549,7 @@ impl Relay {
 
     fn lost(&self, call: Option<Call>, exit: Exit) -> Served {
         if let Some(call) = call {
-            let left_as_it_said = self.wants_out && exit == Exit::Code(0);
-            if left_as_it_said || self.channel.unread() == Some(self.sent) {
+            if self.channel.unread() == Some(self.sent) {
                 // It has not begun the call: it was on its way out already.
                 self.seat.decline(call);
                 return Served::Ended;
@@ -659,7 +703,7 @@ impl Relay {
                         self.say(Flags::NONE, Stream::PONG, b"").await;
                     }
                 }
-                Heard::Extend(_) | Heard::Nothing | Heard::Fence => continue,
+                Heard::Extend(_) | Heard::Nothing => continue,
                 Heard::Failed { said, .. } if nobody_reads_since.is_some() => return Ok(said),
                 Heard::Failed { error, said } => {
                     // Without its end the client's connection is cut: the reply must not look whole.
@@ -720,66 +764,31 @@ impl Relay {
             return Served::Leaving;
         }
         if said.busy {
-            return self
-                .wait_for("its deferred work", |relay, item| {
-                    matches!(relay.hear(item, None), Ok(Heard::Free))
-                })
-                .await;
-        }
-        if self.dialect.is_fenced(&self.seat) {
-            self.say_fence().await;
-            let leaving = AtomicBool::new(false);
-            let answer = self.wait_for("its fence", |relay, item| {
-                leaving.fetch_or(relay.dialect.is_farewell(item), Relaxed);
-                matches!(item, Item::Frame { header, .. } if header.flags.has(Flags::CONTROL))
-            });
-            let served = answer.await;
-            return if matches!(served, Served::Free(_)) && leaving.load(Relaxed) {
-                Served::Leaving
-            } else {
-                served
-            };
+            return self.until_free().await;
         }
         Served::Free(done)
     }
 
-    /// Waits for one frame without a call; others are dropped, and text is no worse than while the worker is idle.
-    async fn wait_for(&mut self, what: &str, found: impl Fn(&Self, &Item) -> bool) -> Served {
+    /// Waits for the worker's word that it is free; other frames are dropped.
+    async fn until_free(&mut self) -> Served {
         let limit = self.seat.exec_ttl();
         let deadline = limit.map(|limit| Instant::now() + limit);
         loop {
             match self.event_until(None, deadline).await {
-                Event::Item(item) if found(self, &item) => return Served::Free(Instant::now()),
+                Event::Item(item) if matches!(self.hear(&item, None), Ok(Heard::Free)) => {
+                    return Served::Free(Instant::now());
+                }
                 Event::Item(_) | Event::Withdrawn => {}
                 Event::Over(Over::Overdue) => {
-                    let ran = limit.unwrap_or_default();
                     self.seat.report(Report::Overdue {
-                        what: what.into(),
-                        ran,
+                        what: "its deferred work".into(),
+                        ran: limit.unwrap_or_default(),
                     });
                     return Served::Broken;
-                }
-                Event::Over(Over::Garbage(what)) => {
-                    let text = Garbage(what);
-                    if let Err(why) = self.dialect.text(&mut self.incoming, text, &self.seat) {
-                        self.seat.report(why);
-                        return Served::Broken;
-                    }
                 }
                 Event::Over(over) => return self.cut_short(over, None).await,
             }
         }
-    }
-
-    /// A question that every worker answers, and only after all that it got before.
-    async fn say_fence(&mut self) {
-        let fence = format!(r#"{{"pid":{}}}"#, std::process::id());
-        self.say(
-            Flags::CONTROL.with(Flags::JSON),
-            Stream::END,
-            fence.as_bytes(),
-        )
-        .await;
     }
 
     async fn say_stop(&mut self) {

@@ -84,6 +84,14 @@ impl Worker {
         }
     }
 
+    /// A call of a foreign worker that answers the question before it.
+    async fn take_up(&mut self) -> Frame {
+        let question = self.frame().await;
+        assert_eq!(question.header.flags.0, 0x09, "no question");
+        self.send(&pid()).await;
+        self.frame().await
+    }
+
     async fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).await.unwrap();
     }
@@ -131,7 +139,7 @@ fn framed(flags: Flags, context: &[u8], body: &[u8], stream: Stream) -> Vec<u8> 
     out
 }
 
-/// What a worker answers to a fence.
+/// What a worker answers to the question before a call.
 fn pid() -> Vec<u8> {
     let mut out = Vec::new();
     encode_plain(&mut out, Flags::CONTROL, Stream::END, br#"{"pid":1}"#);
@@ -710,7 +718,7 @@ async fn a_long_finished_reply_frees_its_worker_whatever_the_client_does() {
 
 #[tokio::test(start_paused = true)]
 async fn a_foreign_worker_is_asked_to_stop_over_its_relay() {
-    let mut stage = Stage::foreign(Fence::Auto).await;
+    let mut stage = Stage::foreign(Fence::Always).await;
     stage.pool.drain(0).await;
     let frame = stage.worker.frame().await;
     assert_eq!(
@@ -722,78 +730,77 @@ async fn a_foreign_worker_is_asked_to_stop_over_its_relay() {
 
 #[tokio::test(start_paused = true)]
 async fn a_foreign_worker_answers_in_json_or_with_an_error() {
-    let mut stage = Stage::foreign(Fence::Auto).await;
+    let mut stage = Stage::foreign(Fence::Always).await;
     let mut pending = stage.call(TestPayload::new("/"));
-    assert_eq!(stage.worker.frame().await.header.flags, Flags::JSON);
+    assert_eq!(stage.worker.take_up().await.header.flags, Flags::JSON);
     stage
         .worker
         .send(&json(r#"{"status":201,"headers":{"X":["1"]}}"#, b"made"))
         .await;
     assert_eq!(reply(&mut pending).await.unwrap().head.status, 201);
     let mut pending = stage.call(TestPayload::new("/"));
-    stage.worker.frame().await;
+    stage.worker.take_up().await;
     let mut error = Vec::new();
     encode_plain(&mut error, Flags::ERROR, Stream::END, b"boom");
     stage.worker.send(&error).await;
     assert!(matches!(body(&mut pending).await, Err(CallError::Reported(text)) if text == "boom"));
     let mut pending = stage.call(TestPayload::new("/"));
-    stage.worker.frame().await;
+    stage.worker.take_up().await;
     stage.worker.send(&json("", b"still there")).await;
     assert_eq!(body(&mut pending).await.unwrap(), "still there");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_answer_of_a_foreign_worker_reaches_nobody_and_brings_the_fence() {
-    let mut stage = Stage::foreign(Fence::Auto).await;
+async fn what_a_foreign_worker_sends_before_it_takes_a_call_up_reaches_nobody() {
+    let mut stage = Stage::foreign(Fence::Always).await;
     let mut first = stage.call(TestPayload::new("/1"));
-    stage.worker.frame().await;
+    let mut second = stage.call(TestPayload::new("/2"));
+    stage.worker.take_up().await;
+    // Calls wait, so the next one is written at once: in the same moment as a second answer comes, or before.
     let mut both = json("{}", b"one");
     both.extend(json("{}", b"one again"));
     stage.worker.send(&both).await;
     assert_eq!(body(&mut first).await.unwrap(), "one");
-    for _ in 0..10 {
-        tokio::task::yield_now().await;
-    }
-    let mut second = stage.call(TestPayload::new("/2"));
     stage.worker.frame().await;
-    // This one answers twice, too, and the second answer comes late.
+    let mut late = Vec::new();
+    encode_plain(&mut late, Flags::ERROR, Stream::END, b"and an error");
+    late.extend(b"PHP Warning:  something\n");
+    late.extend(json("{}", b"one, for the last time"));
+    late.extend(pid());
+    stage.worker.send(&late).await;
+    stage.worker.frame().await;
     stage.worker.send(&json("{}", b"two")).await;
     assert_eq!(body(&mut second).await.unwrap(), "two");
-    let fence = stage.worker.frame().await;
-    assert_eq!(fence.header.flags.0, 0x09);
-    let mut third = stage.call(TestPayload::new("/3"));
-    stage.worker.send(&json("{}", b"two again")).await;
-    stage.worker.send(&pid()).await;
-    stage.worker.frame().await;
-    stage.worker.send(&json("{}", b"three")).await;
-    assert_eq!(body(&mut third).await.unwrap(), "three");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_farewell_is_heard_through_the_fence() {
-    let mut stage = Stage::foreign(Fence::Always).await;
-    let mut pending = stage.call(TestPayload::new("/"));
-    stage.worker.frame().await;
-    stage.worker.send(&json("{}", b"page")).await;
-    assert_eq!(body(&mut pending).await.unwrap(), "page");
-    stage.worker.frame().await;
-    stage.worker.send(&json(r#"{"stop":true}"#, b"")).await;
-    stage.worker.send(&pid()).await;
-    let stop = stage.worker.frame().await;
-    assert_eq!(&stop.body[..], br#"{"stop":true}"#);
-    assert!(matches!(stage.reports.recv().await, Some(Report::Leaving)));
+async fn a_call_that_a_foreign_worker_did_not_take_up_goes_elsewhere() {
+    // Unlike one that it may have begun.
+    for (taken_up, waiting) in [(false, 1), (true, 0)] {
+        let mut stage = Stage::foreign(Fence::Always).await;
+        let mut pending = stage.call(TestPayload::unrepeatable("/"));
+        if taken_up {
+            stage.worker.take_up().await;
+        } else {
+            stage.worker.frame().await;
+        }
+        stage.ends(Exit::Code(1)).await;
+        assert_eq!(stage.pool.stats().waiting(), waiting);
+        stage.pool.close().await;
+        assert!(body(&mut pending).await.is_err());
+    }
+    // A deadline is no reason for another try.
+    let stage = Stage::foreign(Fence::Always).await;
+    let mut pending = stage.call(TestPayload::unrepeatable("/"));
+    assert!(matches!(body(&mut pending).await, Err(CallError::Deadline)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_wants_to_be_replaced_is_and_its_call_goes_elsewhere() {
-    let mut stage = Stage::foreign(Fence::Auto).await;
+    let mut stage = Stage::foreign(Fence::Always).await;
     let mut pending = stage.call(TestPayload::unrepeatable("/"));
-    stage.worker.frame().await;
+    stage.worker.take_up().await;
     stage.worker.send(&json(r#"{"stop":true}"#, b"")).await;
-    let fence = stage.worker.frame().await;
-    assert_eq!(fence.header.flags.0, 0x09, "has it begun?");
-    assert_eq!(stage.pool.stats().waiting(), 0);
-    stage.worker.send(&pid()).await;
     assert!(matches!(stage.reports.recv().await, Some(Report::Leaving)));
     let stop = stage.worker.frame().await;
     assert_eq!(&stop.body[..], br#"{"stop":true}"#);
@@ -807,9 +814,9 @@ async fn a_worker_that_wants_to_be_replaced_is_and_its_call_goes_elsewhere() {
     assert!(body(&mut pending).await.is_err());
 
     // Behind a reply the same frame is just a farewell.
-    let mut stage = Stage::foreign(Fence::Auto).await;
+    let mut stage = Stage::foreign(Fence::Always).await;
     let mut pending = stage.call(TestPayload::new("/"));
-    stage.worker.frame().await;
+    stage.worker.take_up().await;
     let mut both = json("{}", b"page");
     both.extend(json(r#"{"stop":true}"#, b""));
     stage.worker.send(&both).await;
@@ -824,48 +831,51 @@ async fn a_worker_that_wants_to_be_replaced_is_and_its_call_goes_elsewhere() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_meets_a_farewell_is_done_once() {
-    // The worker meant the call before, and has read this one, too.
-    let mut stage = Stage::foreign(Fence::Auto).await;
+    // The worker meant the call before, and takes this one up all the same.
+    let mut stage = Stage::foreign(Fence::Always).await;
     let mut pending = stage.call(TestPayload::unrepeatable("/"));
-    stage.worker.frame().await;
     stage.worker.send(&json(r#"{"stop":true}"#, b"")).await;
-    stage.worker.frame().await;
+    stage.worker.take_up().await;
     stage.worker.send(&json("{}", b"done")).await;
     assert_eq!(body(&mut pending).await.unwrap(), "done");
     assert!(matches!(stage.reports.recv().await, Some(Report::Leaving)));
 
-    // It ended instead: as it had said, or at work.
-    for (exit, waiting) in [(Exit::Code(0), 1), (Exit::Code(1), 0)] {
-        let mut stage = Stage::foreign(Fence::Auto).await;
-        let mut pending = stage.call(TestPayload::unrepeatable("/"));
-        stage.worker.frame().await;
-        stage.worker.send(&json(r#"{"stop":true}"#, b"")).await;
-        stage.worker.frame().await;
-        stage.ends(exit).await;
-        assert_eq!(stage.pool.stats().waiting(), waiting, "{exit}");
-        stage.pool.close().await;
-        assert!(body(&mut pending).await.is_err());
-    }
-
-    // Done twice, a repeatable one does no harm, and its client need not wait.
-    let mut stage = Stage::foreign(Fence::Auto).await;
-    let waiting = stage.call(TestPayload::new("/"));
+    // It ended instead.
+    let mut stage = Stage::foreign(Fence::Always).await;
+    let mut pending = stage.call(TestPayload::unrepeatable("/"));
     stage.worker.frame().await;
     stage.worker.send(&json(r#"{"stop":true}"#, b"")).await;
-    assert!(matches!(stage.reports.recv().await, Some(Report::Leaving)));
+    stage.ends(Exit::Code(0)).await;
     assert_eq!(stage.pool.stats().waiting(), 1);
-    drop(waiting);
+    stage.pool.close().await;
+    assert!(body(&mut pending).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_fence_a_foreign_worker_is_asked_nothing() {
+    let mut stage = Stage::foreign(Fence::Never).await;
+    for _ in 0..2 {
+        let mut pending = stage.call(TestPayload::new("/"));
+        assert_eq!(stage.worker.frame().await.header.flags, Flags::JSON);
+        let mut both = json("{}", b"page");
+        both.extend(json("{}", b"page again"));
+        stage.worker.send(&both).await;
+        assert_eq!(body(&mut pending).await.unwrap(), "page");
+        for _ in 0..10 {
+            tokio::task::yield_now().await; // it is idle, where the second answer is seen
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn text_between_two_answers_is_no_reason_to_end_a_foreign_worker() {
-    let mut stage = Stage::foreign(Fence::Auto).await;
+    let mut stage = Stage::foreign(Fence::Always).await;
     stage.worker.send(b"PHP Warning:  something\n").await;
     for _ in 0..10 {
         tokio::task::yield_now().await;
     }
     let mut pending = stage.call(TestPayload::new("/"));
-    stage.worker.frame().await;
+    stage.worker.take_up().await;
     stage.worker.send(&json("{}", b"fine")).await;
     assert_eq!(body(&mut pending).await.unwrap(), "fine");
 }
@@ -873,9 +883,9 @@ async fn text_between_two_answers_is_no_reason_to_end_a_foreign_worker() {
 #[tokio::test(start_paused = true)]
 async fn a_foreign_stream_that_an_exception_ended_does_not_look_whole() {
     for (flags, whole) in [(Flags::JSON, false), (Flags::NONE, true)] {
-        let mut stage = Stage::foreign(Fence::Auto).await;
+        let mut stage = Stage::foreign(Fence::Always).await;
         let mut pending = stage.call(TestPayload::new("/"));
-        stage.worker.frame().await;
+        stage.worker.take_up().await;
         let head = br#"{"status":200}"#;
         stage
             .worker
@@ -895,9 +905,9 @@ async fn a_foreign_stream_that_an_exception_ended_does_not_look_whole() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_without_a_client_still_has_its_deadline() {
-    let mut stage = Stage::foreign(Fence::Auto).await;
+    let mut stage = Stage::foreign(Fence::Always).await;
     let pending = stage.call(TestPayload::new("/"));
-    stage.worker.frame().await;
+    stage.worker.take_up().await;
     drop(pending);
     assert!(matches!(
         stage.reports.recv().await,
@@ -907,9 +917,9 @@ async fn a_call_without_a_client_still_has_its_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn a_foreign_stream_gets_its_pong_and_its_stop() {
-    let mut stage = Stage::foreign(Fence::Auto).await;
+    let mut stage = Stage::foreign(Fence::Always).await;
     let mut pending = stage.call(TestPayload::new("/"));
-    stage.worker.frame().await;
+    stage.worker.take_up().await;
     let chunk = |context: &str, stream| framed(Flags::NONE, context.as_bytes(), b"chunk", stream);
     stage
         .worker
@@ -931,7 +941,7 @@ async fn a_foreign_stream_gets_its_pong_and_its_stop() {
         .send(&framed(Flags::NONE, b"", b"", Stream::END))
         .await;
     let mut pending = stage.call(TestPayload::new("/"));
-    stage.worker.frame().await;
+    stage.worker.take_up().await;
     stage.worker.send(&json("{}", b"next")).await;
     assert_eq!(body(&mut pending).await.unwrap(), "next");
 }
