@@ -43,6 +43,10 @@ final class Request
     private string $frame;
     /** @var array<string, int> its numbers, named by {@see Native::FIXED} */
     private array $fixed;
+    /** What the client sent as `Host`: the server puts it into the URI and not among the headers. */
+    private string $host;
+    /** Names and values of the headers, with a NUL between each two; null when there are none. */
+    private ?string $fields;
     /** @var ?array{array<mixed>, array<mixed>} fields and files */
     private ?array $form = null;
 
@@ -160,7 +164,7 @@ final class Request
     /** @internal path and query as the request line had them */
     public function target(): string
     {
-        return \substr($this->uri, $this->fixed['p']);
+        return \substr($this->uri, \strpos($this->uri, '://') + 3 + \strlen($this->host));
     }
 
     /** @internal */
@@ -186,7 +190,8 @@ final class Request
     public function __get(string $name): string|array
     {
         match ($name) {
-            'headers', 'attributes' => $this->readFields(),
+            'headers' => $this->readHeaders(),
+            'attributes' => $this->readAttributes(),
             'cookies' => $this->cookies = Cookies::parse(\implode('; ', $this->headers['cookie'] ?? [])),
             'method', 'uri', 'path', 'queryString', 'protocol', 'remoteAddress' => $this->readLine(),
             default => throw new \Error('Undefined property: ' . self::class . "::\$$name"),
@@ -217,55 +222,52 @@ final class Request
         return \substr($this->frame, self::FRAME + $this->fixed['o']);
     }
 
-    /** All six strings at once: each is cheaper than the way here. */
+    /** The strings before the headers, all at once: each is cheaper than the way here. */
     private function readLine(): void
     {
-        ['h' => $headers, 'b' => $attributes, 'm' => $method, 'i' => $address] = $this->fixed;
-        ['p' => $start, 'q' => $length] = $this->fixed;
-        $at = self::FRAME + Native::REQUEST_HEAD + 8 * ($headers + $attributes);
-        $this->method = \substr($this->frame, $at, $method);
-        $this->remoteAddress = \substr($this->frame, $at + $method, $address);
-        $this->uri = $uri = \substr($this->frame, $at + $method + $address, $this->fixed['u']);
-        $this->path = \substr($uri, $start, $length);
-        $this->queryString = \substr($uri, $start + $length + 1);
+        $text = \substr($this->frame, self::FRAME + Native::REQUEST_HEAD + 8 * $this->fixed['b'], $this->fixed['x']);
+        $strings = \explode("\0", $text, Native::LINE + 1);
+        if (\count($strings) < Native::LINE) {
+            throw new ProtocolError('a request with too few strings');
+        }
+        [$this->method, $this->remoteAddress, $this->uri, $this->host, $this->path, $this->queryString] = $strings;
+        $this->fields = $strings[Native::LINE] ?? null;
         $this->protocol = self::PROTOCOLS[$this->fixed['v']] ?? 'HTTP/1.1';
     }
 
-    private function readFields(): void
+    private function readHeaders(): void
     {
-        $frame = $this->frame;
-        ['h' => $headers, 'b' => $attributes, 'm' => $method, 'i' => $address, 'u' => $uri] = $this->fixed;
-        $count = 2 * ($headers + $attributes);
+        if (!isset($this->host)) {
+            $this->readLine();
+        }
+        $named = $this->host === '' ? [] : ['host' => [$this->host]];
+        $strings = $this->fields === null ? [] : \explode("\0", $this->fields);
+        $count = \count($strings);
+        if ($count !== 2 * $this->fixed['h']) {
+            throw new ProtocolError("a request of {$this->fixed['h']} headers in $count strings");
+        }
+        for ($i = 0; $i < $count; $i += 2) {
+            $named[$strings[$i]][] = $strings[$i + 1];
+        }
+        $this->headers = $named;
+    }
+
+    private function readAttributes(): void
+    {
+        $count = 2 * $this->fixed['b'];
         $at = self::FRAME + Native::REQUEST_HEAD;
-        $lengths = $count === 0 ? [] : \unpack("V$count", $frame, $at);
-        $at += 4 * $count + $method + $address + $uri;
+        $lengths = $count === 0 ? [] : \unpack("V$count", $this->frame, $at);
+        $at += 4 * $count + $this->fixed['x'];
         if ($at + \array_sum($lengths) !== self::FRAME + $this->fixed['o']) {
             throw new ProtocolError('a request whose strings do not end where its body begins');
         }
-        $host = $this->host();
-        $named = $host === '' ? [] : ['host' => [$host]];
-        for ($field = 1; $field <= 2 * $headers; $field += 2) {
-            $value = $at + $lengths[$field];
-            $named[\substr($frame, $at, $lengths[$field])][] = \substr($frame, $value, $lengths[$field + 1]);
-            $at = $value + $lengths[$field + 1];
-        }
-        $this->headers = $named;
-
         $named = [];
-        for (; $field <= $count; $field += 2) {
-            $value = $at + $lengths[$field];
-            $named[\substr($frame, $at, $lengths[$field])] = \substr($frame, $value, $lengths[$field + 1]);
-            $at = $value + $lengths[$field + 1];
+        for ($i = 1; $i <= $count; $i += 2) {
+            $value = $at + $lengths[$i];
+            $named[\substr($this->frame, $at, $lengths[$i])] = \substr($this->frame, $value, $lengths[$i + 1]);
+            $at = $value + $lengths[$i + 1];
         }
         $this->attributes = $named;
-    }
-
-    /** What the client sent as `Host`: the server puts it into the URI and not among the headers. */
-    private function host(): string
-    {
-        $authority = \substr($this->uri, 0, $this->fixed['p']);
-
-        return \substr($authority, (int) \strpos($authority, '://') + 3);
     }
 
     /** @return array{array<mixed>, array<mixed>} fields and files */

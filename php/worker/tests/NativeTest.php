@@ -131,6 +131,7 @@ final class NativeTest extends TestCase
         $request = $relay->next()->request;
         // Tables and forms are decoded when somebody asks, and so refused only then.
         $request->headers;
+        $request->attributes;
         $request->form();
     }
 
@@ -151,7 +152,9 @@ final class NativeTest extends TestCase
             [$relay, $server] = self::relay();
             $server->send(Codec::frame(substr($context, 0, $length)));
             try {
-                $relay->next()->request->headers;
+                $request = $relay->next()->request;
+                $request->headers;
+                $request->attributes;
                 self::fail("$length bytes of a context were taken for a request");
             } catch (ProtocolError) {
                 $this->addToAssertionCount(1);

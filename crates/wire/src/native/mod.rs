@@ -51,35 +51,17 @@ pub struct Envelope {
     pub development: bool,
 }
 
-/// Appends the context of a request.
+/// Appends the context of a request. None of its strings may have a NUL in it, which no part of an HTTP head may (RFC 9110,
+/// section 5.5); a worker refuses one that has.
 pub fn encode_request(out: &mut Vec<u8>, request: &Request<'_>, envelope: Envelope) {
-    let path = ascii(request.path);
-    let query = request.query.map(ascii);
-    let headers = request.worker_headers();
-    let header_count = headers.clone().count();
-    let path_start = request
-        .scheme()
-        .len()
-        .saturating_add(request.authority.len());
-    let uri_len = path_start.saturating_add(path.len()).saturating_add(
-        query
-            .as_ref()
-            .map_or(0, |query| query.len().saturating_add(1)),
-    );
     let flags = match envelope.body {
         BodyKind::Bytes => 0,
         BodyKind::File => 0x01,
         BodyKind::Form => 0x02,
     } | if request.tls { 0x04 } else { 0 }
         | if envelope.development { 0x08 } else { 0 };
-
-    put_envelope(
-        out,
-        KIND_REQUEST,
-        flags,
-        count16(header_count),
-        envelope.call,
-    );
+    let start = out.len();
+    put_envelope(out, KIND_REQUEST, flags, 0, envelope.call); // the count of headers comes below
     out.extend_from_slice(&request.accepted_us.to_le_bytes());
     put_u32(
         out,
@@ -87,26 +69,37 @@ pub fn encode_request(out: &mut Vec<u8>, request: &Request<'_>, envelope: Envelo
             .time_left_ms
             .map_or(NO_LIMIT, |left| left.min(NO_LIMIT.saturating_sub(1))),
     );
-    put_len(out, request.method.len());
-    put_len(out, request.remote.len());
-    put_len(out, uri_len);
-    put_len(out, path_start);
-    put_len(out, path.len());
     out.extend_from_slice(&request.protocol.number().to_le_bytes());
     out.extend_from_slice(&count16(request.attributes.len()).to_le_bytes());
-    put_table(out, headers.clone());
+    put_u32(out, 0); // the length of the text comes below
     put_table(out, request.attributes.iter());
+
+    let text = out.len();
+    let (path, query) = (ascii(request.path), request.query.map(ascii));
     out.extend_from_slice(request.method.as_bytes());
-    out.extend_from_slice(request.remote.as_bytes());
-    out.extend_from_slice(request.scheme().as_bytes());
+    put_next(out, request.remote.as_bytes());
+    put_next(out, request.scheme().as_bytes());
     out.extend_from_slice(request.authority.as_bytes());
     out.extend_from_slice(path.as_bytes());
     if let Some(query) = &query {
         out.push(b'?');
         out.extend_from_slice(query.as_bytes());
     }
-    put_strings(out, headers);
+    put_next(out, request.authority.as_bytes());
+    put_next(out, path.as_bytes());
+    put_next(out, query.as_deref().unwrap_or_default().as_bytes());
+    let mut headers = 0_usize;
+    for (name, value) in request.worker_headers() {
+        put_next(out, name);
+        put_next(out, value);
+        headers = headers.saturating_add(1);
+    }
+    let text_len = out.len().saturating_sub(text);
     put_strings(out, request.attributes.iter());
+
+    let len = u32::try_from(text_len).expect("a head is far below 4 GiB");
+    patch(out, start.saturating_add(2), count16(headers).to_le_bytes());
+    patch(out, start.saturating_add(24), len.to_le_bytes());
 }
 
 /// Appends the context of a *cancel*: the client of this call has left.
@@ -272,6 +265,19 @@ fn put_envelope(out: &mut Vec<u8>, kind: u8, flags: u8, small: u16, call: u32) {
     let [s0, s1] = small.to_le_bytes();
     let [c0, c1, c2, c3] = call.to_le_bytes();
     out.extend_from_slice(&[kind, flags, s0, s1, c0, c1, c2, c3]);
+}
+
+/// A string behind another one.
+fn put_next(out: &mut Vec<u8>, string: &[u8]) {
+    out.push(0);
+    out.extend_from_slice(string);
+}
+
+/// Fills in a number that was not known yet.
+fn patch<const N: usize>(out: &mut [u8], at: usize, number: [u8; N]) {
+    if let Some(place) = out.get_mut(at..at.saturating_add(N)) {
+        place.copy_from_slice(&number);
+    }
 }
 
 fn put_u32(out: &mut Vec<u8>, number: u32) {

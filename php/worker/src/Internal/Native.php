@@ -40,16 +40,19 @@ final class Native
     /**
      * Unpacks a request's frame up to its tables, the frame's own header included. One letter a number, because PHP
      * makes no string for a key of one letter: it halves the time. n payload length, s check sum of the frame, o length
-     * of the context, k kind, f flags, h headers, c call, t accepted at, l time left, m method, i client's address, u
-     * URI, p start and q length of the path, v protocol, b attributes.
+     * of the context, k kind, f flags, h headers, c call, t accepted at, l time left, v protocol, b attributes, x
+     * length of the text.
      */
-    public const FIXED = 'x2/Vn/Vs/x2/Vo/Ck/Cf/vh/Vc/Pt/Vl/Vm/Vi/Vu/Vp/Vq/vv/vb';
+    public const FIXED = 'x2/Vn/Vs/x2/Vo/Ck/Cf/vh/Vc/Pt/Vl/vv/vb/Vx';
 
     /** Bytes that every context starts with: kind, flags, a small number, the number of the call. */
     public const ENVELOPE = 8;
 
-    /** Bytes of a request's context before its tables. */
-    public const REQUEST_HEAD = 44;
+    /** Bytes of a request's context before its table. */
+    public const REQUEST_HEAD = 28;
+
+    /** Strings of a request's text before its headers. */
+    public const LINE = 6;
 
     /** Time left that means: no limit. */
     public const NO_LIMIT = 0xFFFFFFFF;

@@ -170,13 +170,8 @@ final class Relay implements Transport
     /** @param array<string, int> $fixed */
     private function exchange(string $frame, array $fixed): Exchange
     {
-        $head = self::REQUEST_HEAD + 8 * ($fixed['h'] + $fixed['b']) + $fixed['m'] + $fixed['i'] + $fixed['u'];
-        if (
-            $head > self::FRAME + $fixed['o']
-            || $fixed['o'] > $fixed['n']
-            || $fixed['p'] + $fixed['q'] > $fixed['u']
-            || $fixed['c'] === 0
-        ) {
+        $head = self::REQUEST_HEAD + 8 * $fixed['b'] + $fixed['x'];
+        if ($head > self::FRAME + $fixed['o'] || $fixed['o'] > $fixed['n'] || $fixed['c'] === 0) {
             throw new ProtocolError('a request whose lengths leave its frame');
         }
         $deadline = $fixed['l'] === Native::NO_LIMIT ? null : \hrtime(true) + $fixed['l'] * 1_000_000;

@@ -22,29 +22,35 @@ final class Codec
         ];
         $start = (int) strpos($fields['uri'], '/', (int) strpos($fields['uri'], '://') + 3);
         $length = strcspn($fields['uri'], '?', $start);
+        $scheme = (int) strpos($fields['uri'], '://') + 3;
         $table = '';
-        $strings = $fields['method'] . $fields['remote'] . $fields['uri'];
-        foreach ([...$fields['headers'], ...$fields['attributes']] as [$name, $value]) {
+        $attributes = '';
+        foreach ($fields['attributes'] as [$name, $value]) {
             $table .= pack('VV', strlen($name), strlen($value));
-            $strings .= $name . $value;
+            $attributes .= $name . $value;
         }
+        $text = implode("\0", [
+            $fields['method'],
+            $fields['remote'],
+            $fields['uri'],
+            substr($fields['uri'], $scheme, $start - $scheme),
+            substr($fields['uri'], $start, $length),
+            (string) substr($fields['uri'], $start + $length + 1),
+            ...array_merge(...$fields['headers']),
+        ]);
 
         return pack(
-            'CCvVPVVVVVVvv',
+            'CCvVPVvvV',
             Native::REQUEST,
             $fields['flags'],
             count($fields['headers']),
             $fields['call'],
             $fields['started'],
             $fields['left'] ?? Native::NO_LIMIT,
-            strlen($fields['method']),
-            strlen($fields['remote']),
-            strlen($fields['uri']),
-            $start,
-            $length,
             $fields['protocol'],
             count($fields['attributes']),
-        ) . $table . $strings;
+            strlen($text),
+        ) . $table . $text . $attributes;
     }
 
     /** @param list<array<string, mixed>> $entries as in `vectors/native.json` */
