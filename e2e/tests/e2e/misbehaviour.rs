@@ -25,6 +25,10 @@ fn an_answer_that_makes_no_sense_is_a_502_and_the_worker_is_replaced() {
         ("/crc", "no frame but bytes: \\x14"),
         ("/huge", "payload of 4294967295 bytes"),
         ("/context", "a context of 1048576 bytes in a frame of 5"),
+        (
+            "/head",
+            "a head of 2097173 bytes, at most 1048576 are taken",
+        ),
         ("/options", "ends too early or has a wrong length"),
         ("/fields", "ends too early or has a wrong length"),
         ("/kind", "unknown kind of message 0x42"),

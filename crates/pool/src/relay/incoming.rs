@@ -112,7 +112,12 @@ impl Incoming {
             [context] => *context,
             more => return Err(Garbage(format!("a frame with {} options", more.len()))),
         };
-        if context > header.payload || context > MAX_CONTEXT {
+        if context > MAX_CONTEXT {
+            return Err(Garbage(format!(
+                "a head of {context} bytes, at most {MAX_CONTEXT} are taken"
+            )));
+        }
+        if context > header.payload {
             return Err(Garbage(format!(
                 "a context of {context} bytes in a frame of {}",
                 header.payload
