@@ -258,8 +258,23 @@ impl Relay {
             }
         };
         self.sent = 0;
-        if let Err(over) = self.write_call(body, &call).await {
-            return self.cut_short(over, Some(call)).await;
+        match self.write_call(body, &call).await {
+            Ok(()) => {}
+            // It has not got all of the call, so it has not begun it.
+            Err(Over::HungUp) => {
+                self.seat.report(Report::HungUp {
+                    what: "closed its connection".into(),
+                });
+                self.seat.decline(call);
+                return Served::Broken;
+            }
+            Err(Over::Ended(_)) => {
+                self.seat.decline(call);
+                return Served::Ended;
+            }
+            Err(over @ (Over::Garbage(_) | Over::Overdue)) => {
+                return self.cut_short(over, Some(call)).await;
+            }
         }
         call.stamps.claimed = Some(Instant::now());
         let (mut call, leaving) = if self.dialect.is_fenced() {

@@ -796,6 +796,23 @@ async fn a_call_that_a_foreign_worker_did_not_take_up_goes_elsewhere() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_that_could_not_be_written_goes_elsewhere() {
+    for mut stage in [Stage::native().await, Stage::foreign(Fence::Never).await] {
+        // The worker closes its end in the moment in which the call comes.
+        stage.worker.stream = UnixStream::pair().unwrap().0;
+        let mut pending = stage.call(TestPayload::unrepeatable("/"));
+        assert!(matches!(
+            stage.reports.recv().await,
+            Some(Report::HungUp { .. })
+        ));
+        assert_eq!(stage.pool.stats().waiting(), 1);
+        stage.ends(Exit::Code(0)).await;
+        stage.pool.close().await;
+        assert!(body(&mut pending).await.is_err());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_worker_that_wants_to_be_replaced_is_and_its_call_goes_elsewhere() {
     let mut stage = Stage::foreign(Fence::Always).await;
     let mut pending = stage.call(TestPayload::unrepeatable("/"));
