@@ -363,6 +363,11 @@ impl Relay {
                     return Err(Served::Ended);
                 }
                 Event::Over(over @ Over::Overdue) => {
+                    tracing::warn!(
+                        target: "server", pool = self.seat.pool(), slot = self.seat.slot(),
+                        "a worker did not take a call up in time: it was at work on the one before, or is none of the \
+                         official packages and needs `pool.relay.fence: never`"
+                    );
                     return Err(self.cut_short(over, Some(call)).await);
                 }
             };

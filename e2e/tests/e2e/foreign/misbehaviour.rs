@@ -234,6 +234,23 @@ fn a_worker_that_never_answers_is_ended_at_the_deadline() {
 }
 
 #[test]
+fn a_worker_that_answers_one_question_only_is_served_without_the_fence() {
+    let fenced = "supervisor: {exec_ttl: 1s}";
+    let server = Server::start(site("answers-one-question", "pipes", fenced));
+    assert_eq!(post(&server, "/").status, 504);
+    server.logged(&[
+        "WARN",
+        "did not take a call up",
+        "`pool.relay.fence: never`",
+    ]);
+    server.stop();
+    let never = "relay: {fence: never}";
+    let server = Server::start(site("answers-one-question", "pipes", never));
+    assert_eq!(post(&server, "/").text(), "good");
+    server.stop();
+}
+
+#[test]
 fn a_stream_without_an_end_has_one_when_nobody_reads() {
     let server = Server::start(site("good", "pipes", "stream_timeout: 1s"));
     let mut leaving = server.connect();
