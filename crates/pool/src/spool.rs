@@ -5,16 +5,20 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use pronghorn_process::Credentials;
 use thiserror::Error;
 
-/// Names of spool files: this, what they are for, the server's number, a count, something random.
+/// Names of spool files: this, what they are for, where the server's number is its own, that number, a count, something
+/// random.
 const PREFIX: &str = "pronghorn-";
+/// Nothing that is in use is older: the file of a call lives as long as the call.
+const OLD: Duration = Duration::from_secs(24 * 3600);
 
 /// A folder for spool files and what is left of its share of the disk.
 #[derive(Debug)]
@@ -23,6 +27,7 @@ pub struct Spool {
     /// Who may read files that workers are told of by name.
     owner: Option<Credentials>,
     share: Arc<Share>,
+    namespace: u64,
     next: AtomicU64,
 }
 
@@ -78,11 +83,13 @@ impl Spool {
         let share = shares
             .find(|share| share.device == device)
             .map_or_else(new, Arc::clone);
-        remove_leftovers(&folder);
+        let namespace = pid_namespace();
+        remove_leftovers(&folder, namespace);
         Ok(Self {
             folder,
             owner,
             share,
+            namespace,
             next: AtomicU64::new(1),
         })
     }
@@ -122,7 +129,8 @@ impl Spool {
         for _ in 0..TRIES {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             let (pid, random) = (std::process::id(), fastrand::u32(..));
-            let name = format!("{PREFIX}{what}-{pid}-{number}-{random:08x}");
+            let namespace = self.namespace;
+            let name = format!("{PREFIX}{what}-{namespace}-{pid}-{number}-{random:08x}");
             let path = self.folder.join(name);
             let made = OpenOptions::new()
                 .read(true)
@@ -174,22 +182,39 @@ impl Share {
     }
 }
 
-/// Removes what servers left behind that were killed: their files' names have their numbers.
-fn remove_leftovers(folder: &Path) {
+/// Within which the numbers of processes are unique: containers may share a folder and not their numbers. 0 if nobody knows.
+fn pid_namespace() -> u64 {
+    std::fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino())
+}
+
+/// Removes what servers left behind that were killed: their files' names have their numbers. Whether one of another
+/// container lives can't be seen, so its files are left until they are old.
+fn remove_leftovers(folder: &Path, here: u64) {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return;
     };
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let owner = name.to_str().and_then(|name| {
-            let mut words = name.strip_prefix(PREFIX)?.split('-').skip(1);
-            words.next()?.parse::<u32>().ok()
-        });
-        let dead = |pid: u32| !Path::new(&format!("/proc/{pid}")).exists();
-        if owner.is_some_and(|pid| pid != std::process::id() && dead(pid)) {
+        let Some((namespace, pid)) = name.to_str().and_then(owner_of) else {
+            continue;
+        };
+        let left_over = if namespace == here {
+            pid != std::process::id() && !Path::new(&format!("/proc/{pid}")).exists()
+        } else {
+            let changed = entry.metadata().and_then(|metadata| metadata.modified());
+            changed.is_ok_and(|changed| changed.elapsed().is_ok_and(|age| age > OLD))
+        };
+        if left_over {
             _ = std::fs::remove_file(entry.path()); // another server may have been quicker
         }
     }
+}
+
+/// The namespace and the number of the server whose file this is, if it is one.
+fn owner_of(name: &str) -> Option<(u64, u32)> {
+    let mut words = name.strip_prefix(PREFIX)?.split('-').skip(1);
+    let (namespace, pid) = (words.next()?, words.next()?);
+    Some((namespace.parse().ok()?, pid.parse().ok()?))
 }
 
 /// A body in a file.
@@ -254,6 +279,7 @@ impl Drop for SpoolFile {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::io::{Read, Seek};
 
     use super::*;
@@ -281,32 +307,38 @@ mod tests {
         let folder =
             std::env::temp_dir().join(format!("pronghorn-spool-test-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let alive = format!("pronghorn-body-{}-1-0", std::process::id());
+        let here = pid_namespace();
+        assert_ne!(here, 0);
+        let mine = format!("pronghorn-body-{here}-{}-1-0", std::process::id());
+        let parents = format!(
+            "pronghorn-body-{here}-{}-1-0",
+            std::os::unix::process::parent_id()
+        );
         // Process numbers end at 2^22.
-        for name in [
-            "pronghorn-upload-99999999-1-0",
-            &alive,
-            "pronghorn-body-x-1",
-            "other-1-99999999",
-        ] {
+        let dead = format!("pronghorn-upload-{here}-99999999-1-0");
+        let foreign = "pronghorn-upload-1-99999999-1-0".to_owned();
+        let forgotten = "pronghorn-upload-1-99999999-2-0".to_owned();
+        let others = ["pronghorn-body-x-1", "other-1-99999999"].map(str::to_owned);
+        for name in [&mine, &parents, &dead, &foreign, &forgotten]
+            .into_iter()
+            .chain(&others)
+        {
             std::fs::write(folder.join(name), "").unwrap();
         }
+        let file = File::options()
+            .write(true)
+            .open(folder.join(&forgotten))
+            .unwrap();
+        file.set_modified(std::time::SystemTime::now() - OLD - Duration::from_secs(1))
+            .unwrap();
         Spool::open(folder.clone(), None).unwrap();
-        let mut left: Vec<_> = std::fs::read_dir(&folder)
+        let left: BTreeSet<_> = std::fs::read_dir(&folder)
             .unwrap()
-            .map(|entry| entry.unwrap().file_name())
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
-        left.sort();
         std::fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(
-            left,
-            [alive.as_str(), "pronghorn-body-x-1", "other-1-99999999"]
-                .map(Into::<std::ffi::OsString>::into)
-                .into_iter()
-                .collect::<std::collections::BTreeSet<_>>()
-                .into_iter()
-                .collect::<Vec<_>>()
-        );
+        let [one, two] = others;
+        assert_eq!(left, BTreeSet::from([mine, parents, foreign, one, two]));
     }
 
     #[test]
