@@ -182,7 +182,8 @@ async fn receive(mut channel: Channel, guests: &Mutex<Guests>) {
         }
         Err(_) => return,
     };
-    let pid = started_process(answer.pid);
+    // Where the kernel says who it is, nobody can pass for a worker.
+    let pid = started_process(channel.peer().unwrap_or(answer.pid));
     let guest = (channel, answer.leftover);
     let mut all = lock(guests);
     let guest = match all.awaited.remove(&pid) {
@@ -223,5 +224,34 @@ impl std::fmt::Display for RelayAddress {
 impl From<io::Error> for crate::boot::BootCause {
     fn from(error: io::Error) -> Self {
         Self::System(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pronghorn_wire::frame::{Flags, Stream, encode_plain};
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_over_a_unix_socket_is_its_makers_whatever_it_says() {
+        let name = format!("relay-listener-test-{}.sock", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let listener = RelayListener::bind(&RelayAddress::Unix(path.clone()), None).unwrap();
+        let mut stream = tokio::net::UnixStream::connect(&path).await.unwrap();
+        let mut announcement = Vec::new();
+        encode_plain(
+            &mut announcement,
+            Flags::CONTROL,
+            Stream::END,
+            br#"{"pid":4711}"#,
+        );
+        stream.write_all(&announcement).await.unwrap();
+        let me = started_process(std::process::id());
+        tokio::select! {
+            _ = listener.wait_for(4711) => panic!("it passed for another process"),
+            _ = listener.wait_for(me) => {}
+        }
     }
 }

@@ -57,6 +57,14 @@ impl Channel {
         Ok(rustix::io::read(self.read_fd(), buffer)?)
     }
 
+    /// The process that connected, where the kernel tells that: over unix sockets.
+    pub(crate) fn peer(&self) -> Option<u32> {
+        match self {
+            Self::Unix(stream) => u32::try_from(stream.peer_cred().ok()?.pid()?).ok(),
+            Self::Tcp(_) | Self::Pipes { .. } => None,
+        }
+    }
+
     /// How much of what was sent the worker has not read, where the kernel tells that: of pipes.
     pub(crate) fn unread(&self) -> Option<u64> {
         match self {

@@ -356,7 +356,11 @@ fn a_worker_that_does_not_announce_itself_has_until_its_boot_is_over() {
         ("huge-first", "pipes", "it said  \\u{13}\\u{1}"),
         ("closes-first", "pipes", "pool.boot_timeout"),
         ("closes-first", "unix://rr.sock", "pool.boot_timeout"),
-        ("wrong-pid", "unix://rr.sock", "process 1 announced itself"),
+        (
+            "wrong-pid",
+            "tcp://127.0.0.1:0",
+            "process 1 announced itself",
+        ),
     ] {
         let ended = Server::run(&site(manner, relay, "boot_timeout: 2s"), &["serve"]);
         refused(&ended, &["worker did not announce itself within 2s", said]);
