@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use pronghorn_h1::{self as h1, BodySize, Expiry, Received, Refusal, RequestHead};
-use pronghorn_pool::{Piece, Pieces, SpoolFile, Timer};
+use pronghorn_pool::{Piece, Pieces, Timer};
 use pronghorn_wire::Fields;
 use tokio::io::AsyncWrite;
 use tokio::net::TcpStream;
@@ -313,7 +313,10 @@ impl Http1 {
                 self.write_with(bytes, b"").await?;
             }
             Body::Pieces { pieces, .. } => self.send_pieces(framing, pieces).await?,
-            Body::File(file) => self.send_file(framing, file.file).await?,
+            Body::File(file) => {
+                self.send_read(framing, move |at| read_at(&file.file, at))
+                    .await?;
+            }
         }
         let end = framing.end();
         self.out.extend_from_slice(end);
@@ -334,7 +337,11 @@ impl Http1 {
             }
             match piece {
                 Some(Piece::Bytes(bytes)) => self.send_piece(framing, bytes).await?,
-                Some(Piece::Spooled(file)) => self.send_spooled(framing, file).await?,
+                Some(Piece::Spooled(file)) => {
+                    let file = Arc::new(file);
+                    self.send_read(framing, move |at| read_at(file.file(), at))
+                        .await?;
+                }
                 Some(Piece::End) => return Ok(()),
                 None => {
                     framing.abort();
@@ -373,36 +380,16 @@ impl Http1 {
         self.write_with(bytes, piece.after).await
     }
 
-    async fn send_spooled(
+    /// Sends what `read` finds from an offset on, piece by piece, until it finds nothing. Reads off the I/O thread.
+    async fn send_read(
         &mut self,
         framing: &mut h1::Response,
-        file: SpoolFile,
-    ) -> Result<(), Gone> {
-        let reader = Arc::new(file);
-        let mut at = 0;
-        while at < reader.len() {
-            let file = reader.clone();
-            let Ok(Ok(bytes)) = tokio::task::spawn_blocking(move || read_at(file.file(), at)).await
-            else {
-                framing.abort();
-                return Ok(());
-            };
-            at += bytes.len() as u64;
-            self.send_piece(framing, bytes).await?;
-        }
-        Ok(())
-    }
-
-    async fn send_file(
-        &mut self,
-        framing: &mut h1::Response,
-        file: Arc<std::fs::File>,
+        read: impl Fn(u64) -> std::io::Result<Bytes> + Clone + Send + 'static,
     ) -> Result<(), Gone> {
         let mut at = 0;
         loop {
-            let reader = file.clone();
-            let Ok(Ok(bytes)) = tokio::task::spawn_blocking(move || read_at(&reader, at)).await
-            else {
+            let read = read.clone();
+            let Ok(Ok(bytes)) = tokio::task::spawn_blocking(move || read(at)).await else {
                 framing.abort();
                 return Ok(());
             };
@@ -419,12 +406,14 @@ impl Http1 {
         let mut until = None;
         poll_fn(|cx| {
             while self.written < self.out.len() || !bytes.is_empty() || !after.is_empty() {
-                let parts = [
-                    IoSlice::new(&self.out[self.written..]),
-                    IoSlice::new(&bytes),
-                    IoSlice::new(after),
-                ];
-                match Pin::new(&mut self.stream).poll_write_vectored(cx, &parts) {
+                let (stream, out) = (Pin::new(&mut self.stream), &self.out[self.written..]);
+                let written = if bytes.is_empty() && after.is_empty() {
+                    stream.poll_write(cx, out)
+                } else {
+                    let parts = [IoSlice::new(out), IoSlice::new(&bytes), IoSlice::new(after)];
+                    stream.poll_write_vectored(cx, &parts)
+                };
+                match written {
                     Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(Gone)),
                     Poll::Ready(Ok(mut taken)) => {
                         until = None;
@@ -452,30 +441,7 @@ impl Http1 {
 
     /// Writes what is in `out`.
     async fn flush(&mut self) -> Result<(), Gone> {
-        if self.out.is_empty() {
-            return Ok(());
-        }
-        let mut until = None;
-        poll_fn(|cx| {
-            while self.written < self.out.len() {
-                match Pin::new(&mut self.stream).poll_write(cx, &self.out[self.written..]) {
-                    Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(Gone)),
-                    Poll::Ready(Ok(taken)) => {
-                        until = None;
-                        self.written += taken;
-                    }
-                    Poll::Pending => {
-                        let until = *until.get_or_insert_with(|| self.send_deadline());
-                        return self.timer.poll(cx, Some(until)).map(|()| Err(Gone));
-                    }
-                }
-            }
-            Poll::Ready(Ok(()))
-        })
-        .await?;
-        self.out.clear();
-        self.written = 0;
-        Ok(())
+        self.write_with(Bytes::new(), b"").await
     }
 
     fn send_deadline(&self) -> Instant {
