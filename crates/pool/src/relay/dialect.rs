@@ -21,7 +21,10 @@ pub(crate) enum Dialect {
     Native,
     /// The official packages: a reply answers whatever was asked last.
     Foreign {
-        fenced: bool,
+        /// What each call begins with: the frame of the handshake once more, which every worker answers as soon as it
+        /// takes something new up. What comes before that answer belongs to what it did before, and what comes behind it
+        /// to the call. Empty: nothing.
+        question: Vec<u8>,
         /// Output and frames share a pipe.
         prints: bool,
     },
@@ -84,10 +87,13 @@ impl Said {
 
 impl Dialect {
     pub(crate) fn foreign(fence: Fence, prints: bool) -> Self {
-        Self::Foreign {
-            fenced: fence == Fence::Always,
-            prints,
+        let mut question = Vec::new();
+        if fence == Fence::Always {
+            let flags = Flags::CONTROL.with(Flags::JSON);
+            let pid = format!(r#"{{"pid":{}}}"#, std::process::id());
+            encode_plain(&mut question, flags, Stream::END, pid.as_bytes());
         }
+        Self::Foreign { question, prints }
     }
 
     /// Reads a frame that came while call `number` is under way, or its reply, which began with `begun`.
@@ -124,10 +130,12 @@ impl Dialect {
         matches!(self, Self::Native)
     }
 
-    /// Whether a call begins with a question that every worker answers as soon as it takes something new up: what comes
-    /// before that answer belongs to what it did before, and what comes behind it to the call.
-    pub(crate) fn is_fenced(&self) -> bool {
-        matches!(self, Self::Foreign { fenced: true, .. })
+    /// What a call begins with; empty when that is the call itself.
+    pub(crate) fn question(&self) -> &[u8] {
+        match self {
+            Self::Native => b"",
+            Self::Foreign { question, .. } => question,
+        }
     }
 
     /// A frame that nobody asked for, from a worker that has not taken a call up.

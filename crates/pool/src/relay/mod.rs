@@ -70,8 +70,6 @@ pub(crate) struct Relay {
     incoming: Incoming,
     out: Vec<u8>,
     dialect: Dialect,
-    /// The frame of the handshake once more: every worker answers it, in the order of what it gets.
-    question: Vec<u8>,
     settings: Settings,
     seat: Seat,
     inbox: Arc<Inbox>,
@@ -127,15 +125,11 @@ impl Relay {
         seat: Seat,
         inbox: Arc<Inbox>,
     ) -> Self {
-        let (mut question, flags) = (Vec::new(), Flags::CONTROL.with(Flags::JSON));
-        let pid = format!(r#"{{"pid":{}}}"#, std::process::id());
-        encode_plain(&mut question, flags, Stream::END, pid.as_bytes());
         Self {
             channel,
             incoming: Incoming::starting_with(leftover),
             out: Vec::with_capacity(1024),
             dialect,
-            question,
             settings,
             calls_left: seat.lifetime(),
             seat,
@@ -262,11 +256,7 @@ impl Relay {
             Ok(()) => {}
             // It has not got all of the call, so it has not begun it.
             Err(Over::HungUp) => {
-                self.seat.report(Report::HungUp {
-                    what: "closed its connection".into(),
-                });
-                self.seat.decline(call);
-                return Served::Broken;
+                return self.not_begun(hung_up(), call);
             }
             Err(Over::Ended(_)) => {
                 self.seat.decline(call);
@@ -277,13 +267,13 @@ impl Relay {
             }
         }
         call.stamps.claimed = Some(Instant::now());
-        let (mut call, leaving) = if self.dialect.is_fenced() {
+        let (mut call, leaving) = if self.dialect.question().is_empty() {
+            (call, false)
+        } else {
             match self.taken_up(call).await {
                 Ok(taken_up) => taken_up,
                 Err(served) => return served,
             }
-        } else {
-            (call, false)
         };
         let mut told_withdrawn = false;
         loop {
@@ -335,6 +325,13 @@ impl Relay {
         }
     }
 
+    /// The worker can't be used any more and has not begun this call: another one gets it.
+    fn not_begun(&self, why: Report, call: Call) -> Served {
+        self.seat.report(why);
+        self.seat.decline(call);
+        Served::Broken
+    }
+
     /// Waits until the worker answers the question that the call began with. A worker that can't be used any more before
     /// that has not begun the call, so another one gets it, whatever it is. True: the worker said that it leaves.
     async fn taken_up(&mut self, mut call: Call) -> Result<(Call, bool), Served> {
@@ -355,9 +352,7 @@ impl Relay {
                     self.dialect
                         .text(&mut self.incoming, Garbage(what), &self.seat)
                 }
-                Event::Over(Over::HungUp) => Err(Report::HungUp {
-                    what: "closed its connection".into(),
-                }),
+                Event::Over(Over::HungUp) => Err(hung_up()),
                 Event::Over(Over::Ended(_)) => {
                     self.seat.decline(call);
                     return Err(Served::Ended);
@@ -375,11 +370,7 @@ impl Relay {
                 Ok(()) => {}
                 // It may go on all the same; if not, its end shows.
                 Err(Report::Leaving) => leaving = true,
-                Err(why) => {
-                    self.seat.report(why);
-                    self.seat.decline(call);
-                    return Err(Served::Broken);
-                }
+                Err(why) => return Err(self.not_begun(why, call)),
             }
         }
     }
@@ -413,9 +404,7 @@ impl Relay {
             time_left_ms,
         };
         self.out.clear();
-        if self.dialect.is_fenced() {
-            self.out.extend_from_slice(&self.question);
-        }
+        self.out.extend_from_slice(self.dialect.question());
         let frame = OpenFrame::begin(&mut self.out);
         let body = call.payload.encode(codec, terms, &mut self.out)?;
         let len = usize::try_from(body.len()).unwrap_or(usize::MAX);
@@ -850,6 +839,12 @@ impl Relay {
             Poll::Ready(())
         })
         .await;
+    }
+}
+
+fn hung_up() -> Report {
+    Report::HungUp {
+        what: "closed its connection".into(),
     }
 }
 
