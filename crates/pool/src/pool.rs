@@ -254,13 +254,11 @@ impl Shared {
     fn dispatched(&self, mut call: Call, now: Instant) -> Call {
         call.stamps.dispatched = Some(now);
         call.deadline = self.options.exec_ttl.map(|limit| now + limit);
-        self.stats.dispatched();
         call
     }
 
     fn refuse(&self, call: Call, reason: Refused) {
         if !call.is_withdrawn() {
-            self.stats.refused(reason);
             call.fail(reason);
             // A stop is no news to whoever ordered it.
             if reason != Refused::Stopping
@@ -279,9 +277,7 @@ impl Shared {
         let call = guarded.core.withdraw(priority, seq);
         self.stats.set_waiting(guarded.core.waiting());
         drop(guarded);
-        if call.is_some() {
-            self.stats.client_gone();
-        }
+        drop(call); // not under the lock
     }
 
     fn settle(&self, freed: Freed<Call>, now: Instant) -> Next<Call> {
@@ -388,10 +384,8 @@ impl Seat {
         let again = call.attempts == 0 && call.payload.repeatable() && !call.is_withdrawn();
         if again {
             call.attempts += 1;
-            self.shared.stats.retried();
             self.shared.admit(call, Instant::now());
         } else {
-            self.shared.stats.worker_fault();
             call.fail(fault);
         }
         again
@@ -420,10 +414,6 @@ impl Seat {
 
     pub(crate) fn pool(&self) -> &str {
         &self.shared.options.name
-    }
-
-    pub(crate) fn stats(&self) -> &Stats {
-        &self.shared.stats
     }
 }
 

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use crate::development::{Gate, Watch};
 use crate::error::StartError;
 use crate::settings::ServerSettings;
-use crate::workers::{Crew, Reloaded, Standing, Start, Workers};
+use crate::workers::{Crew, Standing, Start, Workers};
 
 /// Descriptors that are kept back from connections: listeners, pipes of workers (seven each), log files, spool files.
 const KEPT_DESCRIPTORS: u64 = 256;
@@ -48,20 +48,13 @@ pub(crate) struct HttpService {
     pub(crate) site: Arc<OnceLock<Site>>,
 }
 
-/// What others may know of HTTP and ask of it.
+/// What others may know of HTTP.
 #[derive(Debug)]
 pub(crate) struct Site {
     pub(crate) address: Option<SocketAddr>,
     /// Workers of the pool, and what they run.
     pub(crate) size: usize,
     pub(crate) command: String,
-    workers: Workers,
-}
-
-impl Site {
-    pub(crate) async fn reload(&self) -> Reloaded {
-        self.workers.reload().await
-    }
 }
 
 /// HTTP at work.
@@ -189,7 +182,6 @@ impl HttpService {
             address: accepting.as_ref().map(Accepting::address),
             size,
             command,
-            workers: workers.clone(),
         };
         _ = self.site.set(site); // a service starts once
         Ok(Http {

@@ -16,7 +16,6 @@ mod workers;
 pub use error::StartError;
 pub use pronghorn_plugin_api::ROADRUNNER_VERSION;
 pub use server::{Plan, Server};
-pub use workers::Reloaded;
 
 /// This release.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -17,7 +17,6 @@ use tokio_util::sync::CancellationToken;
 use crate::error::StartError;
 use crate::http::{HttpService, Site};
 use crate::settings::Settings;
-use crate::workers::Reloaded;
 
 /// What to start.
 #[derive(Debug)]
@@ -127,18 +126,6 @@ impl Server {
         self.site
             .get()
             .map(|site| (site.size, site.command.as_str()))
-    }
-
-    /// Replaces all workers by new ones.
-    ///
-    /// # Errors
-    ///
-    /// Why the new ones don't boot; the old ones go on.
-    pub async fn reload(&self) -> Reloaded {
-        match self.site.get() {
-            Some(site) => site.reload().await,
-            None => Ok(()),
-        }
     }
 
     /// Stops the services in the reverse order of their start. All of it within the grace period; what still runs then is

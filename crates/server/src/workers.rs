@@ -204,7 +204,7 @@ fn boots_at_once() -> usize {
 }
 
 /// What came of a reload.
-pub type Reloaded = Result<(), Arc<str>>;
+type Reloaded = Result<(), Arc<str>>;
 
 /// Whether the pool has workers, or why not.
 #[derive(Debug, Clone)]

@@ -526,7 +526,6 @@ impl Relay {
         match over {
             Over::Garbage(what) => {
                 let request = call.map(|call| {
-                    self.seat.stats().worker_fault();
                     let request = call.payload.describe();
                     call.fail(WorkerFault::Garbage(what.clone()));
                     request
@@ -536,7 +535,6 @@ impl Relay {
             }
             Over::Overdue => {
                 if let Some(call) = call {
-                    self.seat.stats().overdue();
                     self.seat.report(Report::Overdue {
                         what: call.payload.describe(),
                         ran: ran(&call.stamps),
@@ -632,7 +630,6 @@ impl Relay {
         match passed {
             Ok(said) => self.after(said, Instant::now()).await,
             Err(Over::Overdue) => {
-                self.seat.stats().overdue();
                 self.seat.report(Report::Overdue {
                     what: streamed.request,
                     ran: ran(&streamed.stamps),
@@ -649,7 +646,6 @@ impl Relay {
             }
             Err(Over::Ended(_)) => self.lost_in_stream(streamed),
             Err(Over::Garbage(what)) => {
-                self.seat.stats().worker_fault();
                 let request = Some(streamed.request);
                 self.seat.report(Report::Garbage { what, request });
                 Served::Broken
@@ -731,7 +727,6 @@ impl Relay {
     }
 
     fn lost_in_stream(&self, streamed: Streamed) -> Served {
-        self.seat.stats().worker_fault();
         self.seat.report(Report::DiedWith {
             what: streamed.request,
             ran: ran(&streamed.stamps),
