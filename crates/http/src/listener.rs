@@ -4,9 +4,8 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use pronghorn_process::socket::BindError;
+use pronghorn_process::socket::{AFTER_FAILED_ACCEPT, BindError, is_about_the_connection};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -18,8 +17,6 @@ use crate::threads::{IoThread, emptier};
 
 /// Connections that wait in the kernel; it takes the smaller of this and `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
-/// A pause after a failed accept: out of descriptors, most likely, and trying again at once would only spin.
-const AFTER_FAILURE: Duration = Duration::from_millis(100);
 
 /// One address, listened on by a socket per I/O thread.
 #[derive(Debug)]
@@ -152,7 +149,7 @@ impl Door {
                 Err(error) if is_about_the_connection(&error) => {}
                 Err(error) => {
                     tracing::error!(target: "http", "cannot accept connections: {error}");
-                    tokio::time::sleep(AFTER_FAILURE).await;
+                    tokio::time::sleep(AFTER_FAILED_ACCEPT).await;
                 }
             }
         }
@@ -187,15 +184,6 @@ impl Door {
             });
         }
     }
-}
-
-/// The client gave up between its SYN and our accept: no reason to pause.
-fn is_about_the_connection(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
-    matches!(
-        error.kind(),
-        ConnectionAborted | ConnectionReset | Interrupted
-    )
 }
 
 /// Counts a connection on its thread.

@@ -1,14 +1,27 @@
-//! Binding sockets: every way that it fails says what is in the way and what to do.
+//! Binding sockets, where every way that it fails says what is in the way and what to do; failures of accepting.
 
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use thiserror::Error;
 
 use crate::Credentials;
+
+/// A pause after a failed accept: out of descriptors, most likely, and trying again at once would only spin.
+pub const AFTER_FAILED_ACCEPT: Duration = Duration::from_millis(100);
+
+/// Whether an accept failed because the peer gave up between its SYN and the accept: no reason to pause.
+pub fn is_about_the_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionReset | Interrupted
+    )
+}
 
 /// A socket that cannot be bound. The operator's to mend. Causes are in the text, before the hint, and not in `source()`.
 #[derive(Debug, Error)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pronghorn_plugin_api::Stopped;
 use pronghorn_plugin_api::rpc::Methods;
-use pronghorn_process::socket::BindError;
+use pronghorn_process::socket::{AFTER_FAILED_ACCEPT, BindError, is_about_the_connection};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
@@ -26,8 +26,6 @@ pub const CALLS_PER_CONNECTION: usize = 64;
 /// longest.
 pub const BYTES_UNDER_WAY: usize = 256 << 20;
 
-/// A pause after a failed accept: out of descriptors, most likely, and trying again at once would only spin.
-const AFTER_FAILURE: Duration = Duration::from_millis(100);
 /// A caller on another machine that is switched off says nothing; the kernel asks after such a pause.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
@@ -166,7 +164,7 @@ async fn accept(door: Door, shared: Arc<Shared>) {
             Err(error) if is_about_the_connection(&error) => {}
             Err(error) => {
                 tracing::error!(target: "rpc", "cannot accept connections: {error}");
-                tokio::time::sleep(AFTER_FAILURE).await;
+                tokio::time::sleep(AFTER_FAILED_ACCEPT).await;
             }
         }
     }
@@ -186,15 +184,6 @@ async fn host(guest: Guest, peer: String, counted: Counted, shared: Arc<Shared>)
         }
     }
     drop(counted);
-}
-
-/// The caller gave up between its SYN and our accept: no reason to pause.
-fn is_about_the_connection(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
-    matches!(
-        error.kind(),
-        ConnectionAborted | ConnectionReset | Interrupted
-    )
 }
 
 impl Shared {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pronghorn_process::Credentials;
-use pronghorn_process::socket::{BindError, bind_unix};
+use pronghorn_process::socket::{AFTER_FAILED_ACCEPT, BindError, bind_unix};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
@@ -158,8 +158,7 @@ async fn accept(listener: Listener, guests: Arc<Mutex<Guests>>) {
             }
             Err(error) => {
                 tracing::error!(target: "server", "relay socket: {error}");
-                // Out of descriptors, most likely: trying again at once would only spin.
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                tokio::time::sleep(AFTER_FAILED_ACCEPT).await;
             }
         }
     }
