@@ -36,6 +36,20 @@ pub struct Ended {
     pub stderr: String,
 }
 
+impl Ended {
+    /// A start that failed (code 1) and said all of these on stderr.
+    ///
+    /// # Panics
+    ///
+    /// When it ended otherwise or did not say one of them.
+    pub fn assert_refused(&self, parts: &[&str]) {
+        assert_eq!(self.code, Some(1), "{}", self.stderr);
+        for part in parts {
+            assert!(self.stderr.contains(part), "{part} in\n{}", self.stderr);
+        }
+    }
+}
+
 /// What a process prints, as it comes.
 #[derive(Debug, Clone, Default)]
 struct Output(Arc<Mutex<String>>);
@@ -102,13 +116,7 @@ impl Server {
         let mark = next_mark();
         let mut command = Command::new(program);
         command.args(arguments);
-        let mut child = on_site(command, &site, &mark)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary can be started");
-        let stdout = Output::follow(child.stdout.take().expect("stdout is a pipe"));
-        let stderr = Output::follow(child.stderr.take().expect("stderr is a pipe"));
+        let (mut child, stdout, stderr) = spawn(on_site(command, &site, &mark));
         let start = Instant::now();
         let address = loop {
             if let Some(address) = greeted(&stdout.text()) {
@@ -184,13 +192,7 @@ impl Server {
 
     fn run_to_end(site: &Site, command: impl FnOnce(&str) -> Command) -> Ended {
         let mark = next_mark();
-        let mut child = command(&mark)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary can be started");
-        let stdout = Output::follow(child.stdout.take().expect("stdout is a pipe"));
-        let stderr = Output::follow(child.stderr.take().expect("stderr is a pipe"));
+        let (mut child, stdout, stderr) = spawn(command(&mark));
         let status = wait(&mut child, "the command to end");
         assert_nothing_left(&mark, site.folder());
         Ended {
@@ -347,6 +349,18 @@ fn command(site: &Site, arguments: &[&str], mark: &str) -> Command {
     let mut command = Command::new(binary());
     command.args(arguments);
     on_site(command, site, mark)
+}
+
+/// Starts a command and follows what it prints on stdout and stderr.
+fn spawn(mut command: Command) -> (Child, Output, Output) {
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary can be started");
+    let stdout = Output::follow(child.stdout.take().expect("stdout is a pipe"));
+    let stderr = Output::follow(child.stderr.take().expect("stderr is a pipe"));
+    (child, stdout, stderr)
 }
 
 fn on_site(mut command: Command, site: &Site, mark: &str) -> Command {

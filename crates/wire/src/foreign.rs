@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use crate::Request;
+use bytes::Bytes;
+
+use crate::{DecodeError, ReplyHead, Request};
 
 /// What a request's body is for these codecs.
 #[derive(Debug, Clone, Copy, Default)]
@@ -105,6 +107,13 @@ fn hex(digit: u8) -> Option<u8> {
     char::from(digit)
         .to_digit(16)
         .and_then(|value| u8::try_from(value).ok())
+}
+
+/// What must hold for any bytes that a reply is read from.
+pub(crate) fn fuzz_reply(data: &[u8], decode: fn(&Bytes) -> Result<ReplyHead, DecodeError>) {
+    if let Ok(head) = decode(&Bytes::copy_from_slice(data)) {
+        assert!(head.headers.len() <= data.len(), "more headers than bytes");
+    }
 }
 
 #[cfg(test)]

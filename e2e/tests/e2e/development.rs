@@ -16,6 +16,13 @@ fn wait_for_page(server: &Server, text: &str) -> Response {
     })
 }
 
+/// Writes code that works, and waits until it is served.
+fn mend(server: &Server) {
+    let mended = Site::sdk_worker("return 'mended';");
+    server.site().write("worker.php", &mended);
+    wait_for_page(server, "mended");
+}
+
 #[test]
 fn a_change_of_code_is_served_without_a_restart() {
     let server = Server::start_with(site(), &DEV);
@@ -39,10 +46,7 @@ fn code_that_does_not_boot_is_shown_until_it_does() {
             .contains("The server tries again when a file changes.")
     );
     server.logged(&["ERROR", "worker ended before it was ready"]);
-    server
-        .site()
-        .write("worker.php", &Site::sdk_worker("return 'mended';"));
-    wait_for_page(&server, "mended");
+    mend(&server);
     server.stop();
 }
 
@@ -50,10 +54,7 @@ fn code_that_does_not_boot_is_shown_until_it_does() {
 fn a_start_with_broken_code_waits_for_a_change() {
     let server = Server::start_with(site().file("worker.php", "<?php function ("), &DEV);
     assert!(server.get("/").text().contains("Parse error"));
-    server
-        .site()
-        .write("worker.php", &Site::sdk_worker("return 'mended';"));
-    wait_for_page(&server, "mended");
+    mend(&server);
     server.stop();
 }
 

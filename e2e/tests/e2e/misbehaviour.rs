@@ -1,6 +1,6 @@
 //! Workers that do not keep to the protocol: what the client gets, what the log says, that the server goes on.
 
-use pronghorn_testkit::{Ended, Response, Server, Site, wait_for};
+use pronghorn_testkit::{Response, Server, Site, wait_for};
 
 fn site(manner: &str) -> Site {
     Site::new().config(&format!(
@@ -167,25 +167,15 @@ fn a_worker_that_does_not_come_up_ends_the_start_with_the_reason() {
             ],
         ),
     ] {
-        refused(&Server::run(&site(manner), &["serve"]), &parts);
+        Server::run(&site(manner), &["serve"]).assert_refused(&parts);
     }
     let site = site("silent");
     let ended = Server::run(&site, &["serve", "-o", "http.pool.boot_timeout=1s"]);
-    refused(
-        &ended,
-        &[
-            "worker did not announce itself within 1s",
-            "waiting for the database",
-            "pool.boot_timeout",
-        ],
-    );
-}
-
-fn refused(ended: &Ended, parts: &[&str]) {
-    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
-    for part in parts {
-        assert!(ended.stderr.contains(part), "{part} in\n{}", ended.stderr);
-    }
+    ended.assert_refused(&[
+        "worker did not announce itself within 1s",
+        "waiting for the database",
+        "pool.boot_timeout",
+    ]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 
-use pronghorn_testkit::{Ended, Server, Site};
+use pronghorn_testkit::{Server, Site};
 use rustix::process::Signal;
 
 fn site() -> Site {
@@ -17,41 +17,28 @@ fn site() -> Site {
         .config("version: '3'\nserver: {command: php worker.php}\nhttp: {address: 127.0.0.1:0, pool: {num_workers: 1}}\n")
 }
 
-fn refused(ended: &Ended, parts: &[&str]) {
-    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
-    for part in parts {
-        assert!(ended.stderr.contains(part), "{part} in\n{}", ended.stderr);
-    }
-}
-
 #[test]
 fn a_script_that_is_missing_is_named_with_the_folder_it_was_looked_for_in() {
     let site = site();
     std::fs::remove_file(site.path("worker.php")).unwrap();
     let folder = site.folder().display().to_string();
-    refused(
-        &Server::run(&site, &["serve"]),
-        &[
-            "worker ended before it was ready (exit code 1)",
-            "it said  Could not open input file: worker.php",
-            &format!("hint: the script's path is taken from {folder}"),
-        ],
-    );
+    Server::run(&site, &["serve"]).assert_refused(&[
+        "worker ended before it was ready (exit code 1)",
+        "it said  Could not open input file: worker.php",
+        &format!("hint: the script's path is taken from {folder}"),
+    ]);
 }
 
 #[test]
 fn a_syntax_error_is_shown_with_its_line() {
     let site = site().file("worker.php", "<?php\n\nfunction (\n");
     let script = site.path("worker.php").display().to_string();
-    refused(
-        &Server::run(&site, &["serve"]),
-        &[
-            "Parse error",
-            &script,
-            "on line",
-            "hint: `php -l` checks a file",
-        ],
-    );
+    Server::run(&site, &["serve"]).assert_refused(&[
+        "Parse error",
+        &script,
+        "on line",
+        "hint: `php -l` checks a file",
+    ]);
 }
 
 #[test]
@@ -60,13 +47,10 @@ fn packages_that_are_not_installed_are_asked_for() {
         "worker.php",
         "<?php require __DIR__ . '/vendor/autoload.php';",
     );
-    refused(
-        &Server::run(&site, &["serve"]),
-        &[
-            "vendor/autoload.php",
-            "hint: the application's packages are not installed: run `composer install`",
-        ],
-    );
+    Server::run(&site, &["serve"]).assert_refused(&[
+        "vendor/autoload.php",
+        "hint: the application's packages are not installed: run `composer install`",
+    ]);
 }
 
 #[test]
@@ -75,46 +59,39 @@ fn a_machine_without_php_is_told_the_package() {
     let empty = site.path("bin").display().to_string();
     std::fs::create_dir(site.path("bin")).unwrap();
     let ended = Server::run_with_path(&site, &["serve"], &empty);
-    refused(
-        &ended,
-        &[
-            "`php`",
-            "hint: PHP is not installed, or not in PATH: `apt install php-cli`",
-        ],
-    );
+    ended.assert_refused(&[
+        "`php`",
+        "hint: PHP is not installed, or not in PATH: `apt install php-cli`",
+    ]);
 }
 
 #[test]
 fn a_command_that_is_no_program_is_named() {
     let site = site();
     let ended = Server::run(&site, &["serve", "-o", "server.command=./nothing here"]);
-    refused(&ended, &["./nothing", "hint: "]);
+    ended.assert_refused(&["./nothing", "hint: "]);
 }
 
 #[test]
 fn a_port_in_use_is_named_with_the_way_to_see_who_has_it() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
-    refused(
-        &Server::run(
-            &site(),
-            &["serve", "-o", &format!("http.address={address}")],
-        ),
-        &[
-            &format!("{address} is in use by another process"),
-            &format!("hint: `ss -ltnp 'sport = :{}'`", address.port()),
-        ],
-    );
+    Server::run(
+        &site(),
+        &["serve", "-o", &format!("http.address={address}")],
+    )
+    .assert_refused(&[
+        &format!("{address} is in use by another process"),
+        &format!("hint: `ss -ltnp 'sport = :{}'`", address.port()),
+    ]);
 }
 
 #[test]
 fn a_second_server_on_the_same_port_is_refused_and_the_first_one_serves_on() {
     let first = Server::start(site());
     let address = format!("http.address={}", first.address());
-    refused(
-        &Server::run(&site(), &["serve", "-o", &address]),
-        &["is in use by another process"],
-    );
+    Server::run(&site(), &["serve", "-o", &address])
+        .assert_refused(&["is in use by another process"]);
     assert_eq!(first.get("/").text(), "Hello");
     first.stop();
 }
@@ -126,14 +103,11 @@ fn a_port_below_1024_without_the_right_names_the_capability() {
         return; // in some containers there is no such port
     }
     let ended = Server::run_without_rights(&site(), &["serve", "-o", "http.address=127.0.0.1:81"]);
-    refused(
-        &ended,
-        &[
-            "port 81 needs the right to bind ports below 1024",
-            "cap_net_bind_service",
-            "CAP_NET_BIND_SERVICE",
-        ],
-    );
+    ended.assert_refused(&[
+        "port 81 needs the right to bind ports below 1024",
+        "cap_net_bind_service",
+        "CAP_NET_BIND_SERVICE",
+    ]);
 }
 
 #[test]
@@ -173,23 +147,17 @@ fn a_folder_that_cannot_be_made_or_used_comes_with_the_two_commands_to_type() {
     for key in ["server.relay", "rpc.listen"] {
         let at = |path: &str| format!("{key}=unix://{theirs}/{path}");
         let ended = Server::run_without_rights(&site, &["serve", "-o", &at("new/it.sock")]);
-        refused(
-            &ended,
-            &[
-                &format!(
-                    "the folder `{theirs}/new` for the socket cannot be created: Permission denied"
-                ),
-                &format!("hint: `sudo mkdir -p {theirs}/new` and `sudo chown {user} {theirs}/new`"),
-            ],
-        );
+        ended.assert_refused(&[
+            &format!(
+                "the folder `{theirs}/new` for the socket cannot be created: Permission denied"
+            ),
+            &format!("hint: `sudo mkdir -p {theirs}/new` and `sudo chown {user} {theirs}/new`"),
+        ]);
         let ended = Server::run_without_rights(&site, &["serve", "-o", &at("it.sock")]);
-        refused(
-            &ended,
-            &[
-                &format!("cannot create a socket in the folder `{theirs}`: Permission denied"),
-                &format!("hint: `sudo chown {user} {theirs}`"),
-            ],
-        );
+        ended.assert_refused(&[
+            &format!("cannot create a socket in the folder `{theirs}`: Permission denied"),
+            &format!("hint: `sudo chown {user} {theirs}`"),
+        ]);
     }
 }
 
@@ -202,12 +170,9 @@ fn a_stale_socket_is_replaced_a_live_one_and_a_file_are_not_touched() {
     for key in ["server.relay", "rpc.listen"] {
         let at = |path: &str| format!("{key}=unix://{path}");
         let in_use = Server::run(&site, &["serve", "-o", &at(&taken)]);
-        refused(
-            &in_use,
-            &["a live server listens on", &taken, "hint: stop it first"],
-        );
+        in_use.assert_refused(&["a live server listens on", &taken, "hint: stop it first"]);
         let file = Server::run(&site, &["serve", "-o", &at("data")]);
-        refused(&file, &["data` exists and is no socket"]);
+        file.assert_refused(&["data` exists and is no socket"]);
     }
     drop(live);
     assert_eq!(

@@ -1,7 +1,7 @@
 //! Workers that do not keep to the protocol of the official packages. Their replies carry no number, and over pipes what
 //! they print stands between the frames.
 
-use pronghorn_testkit::{Ended, Response, Server, Site, wait_for};
+use pronghorn_testkit::{Response, Server, Site, wait_for};
 use rustix::process::Signal;
 
 fn site(manner: &str, relay: &str, pool: &str) -> Site {
@@ -339,7 +339,7 @@ fn a_worker_that_does_not_come_up_ends_the_start_with_the_reason() {
             ],
         ),
     ] {
-        refused(&Server::run(&site(manner, "pipes", ""), &["serve"]), &parts);
+        Server::run(&site(manner, "pipes", ""), &["serve"]).assert_refused(&parts);
     }
 }
 
@@ -363,13 +363,6 @@ fn a_worker_that_does_not_announce_itself_has_until_its_boot_is_over() {
         ),
     ] {
         let ended = Server::run(&site(manner, relay, "boot_timeout: 2s"), &["serve"]);
-        refused(&ended, &["worker did not announce itself within 2s", said]);
-    }
-}
-
-fn refused(ended: &Ended, parts: &[&str]) {
-    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
-    for part in parts {
-        assert!(ended.stderr.contains(part), "{part} in\n{}", ended.stderr);
+        ended.assert_refused(&["worker did not announce itself within 2s", said]);
     }
 }
