@@ -46,6 +46,8 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Lists what can be asked of the servers
+    Scenarios,
     /// The server of the row `http-alone`
     #[command(hide = true)]
     FromMemory { address: SocketAddr, threads: usize },

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use crate::client::CheckError;
+use crate::scenario::ScenarioError;
 
 #[derive(Debug, Error)]
 pub(crate) enum BenchError {
@@ -19,6 +20,13 @@ pub(crate) enum BenchError {
     /// The caller's.
     #[error("there is no row `{name}`\nhint: there are {known}")]
     NoRow { name: String, known: String },
+    /// The caller's.
+    #[error("there is no scenario `{name}`\nhint: there are {known}")]
+    NoScenario { name: String, known: String },
+    #[error("{0}")]
+    Scenario(#[from] ScenarioError),
+    #[error("cannot read {}: {source}", file.display())]
+    Read { file: PathBuf, source: io::Error },
     #[error("the server was not found: {}\nhint: cargo build --release, or name it with --pronghorn", .0.display())]
     NoServer(PathBuf),
     #[error("no port is free on 127.0.0.1")]

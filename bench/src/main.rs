@@ -16,6 +16,8 @@ mod program;
 mod report;
 mod rounds;
 mod rows;
+#[expect(dead_code, reason = "rows are not measured by scenario yet")]
+mod scenario;
 mod site;
 mod spread;
 mod syscalls;
@@ -77,8 +79,15 @@ async fn stop_signal() {
 
 async fn run(arguments: Arguments) -> Result<ExitCode, BenchError> {
     open_files::raise(); // for thousands of idle connections
-    if let Some(Command::FromMemory { address, threads }) = arguments.command {
-        return from_memory::serve(address, threads, stop_signal()).await;
+    match arguments.command {
+        Some(Command::FromMemory { address, threads }) => {
+            return from_memory::serve(address, threads, stop_signal()).await;
+        }
+        Some(Command::Scenarios) => {
+            report::print_scenarios(&scenario::select(&scenario::folder(), &[])?);
+            return Ok(ExitCode::SUCCESS);
+        }
+        None => {}
     }
     if cfg!(debug_assertions) {
         report::tell("warning: built without --release: these figures mean nothing");

@@ -13,6 +13,7 @@ use crate::goals::{Goal, goals};
 use crate::memory::AtRest;
 use crate::rounds::Sample;
 use crate::rows::RIVALS;
+use crate::scenario::{Load, Scenario};
 use crate::spread::{Spread, grouped};
 use crate::syscalls::{Calls, Count};
 use crate::table::Table;
@@ -21,6 +22,22 @@ use crate::table::Table;
 #[expect(clippy::print_stderr, reason = "this is where the command speaks")]
 pub(crate) fn tell(text: &str) {
     eprintln!("{text}");
+}
+
+/// What can be asked, as a table.
+pub(crate) fn print_scenarios(scenarios: &[Scenario]) {
+    let mut table = Table::new(["scenario", " ", " servers", " connections"]);
+    let words = |words: Vec<String>| format!(" {}", words.join(" "));
+    for scenario in scenarios {
+        let loads = scenario.full.loads.iter().map(Load::to_string);
+        table.add([
+            scenario.name.clone(),
+            format!(" {}", scenario.what),
+            words(scenario.full.servers.clone()),
+            words(loads.collect()),
+        ]);
+    }
+    _ = io::stdout().write_all(table.text().as_bytes()); // nobody reads it: nothing to be done
 }
 
 pub(crate) struct Report {

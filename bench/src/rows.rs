@@ -40,17 +40,17 @@ pub(crate) const RIVALS: [&str; 2] = ["nginx-fpm", "nginx"];
 const ROWS: [Row; 6] = [
     Row {
         name: "native",
-        start: |site, address| pronghorn(site, address, &["plain.php"]),
+        start: |site, address| pronghorn(site, address, &["worker.php"]),
         packages: "php-cli",
     },
     Row {
         name: "psr7",
-        start: |site, address| pronghorn(site, address, &["psr7.php", "nyholm"]),
+        start: |site, address| pronghorn(site, address, &["worker-psr7.php", "nyholm"]),
         packages: "php-cli php-nyholm-psr7",
     },
     Row {
         name: "psr7-guzzle",
-        start: |site, address| pronghorn(site, address, &["psr7.php", "guzzle"]),
+        start: |site, address| pronghorn(site, address, &["worker-psr7.php", "guzzle"]),
         packages: "php-cli php-guzzlehttp-psr7",
     },
     Row {
@@ -195,7 +195,7 @@ fn nginx_from_memory(site: &Site, address: SocketAddr) -> Result<Vec<Argv>, Benc
 /// As Debian's packages set it up: a unix socket between the two, and the parameters of its `fastcgi.conf`.
 fn nginx_and_fpm(site: &Site, address: SocketAddr) -> Result<Vec<Argv>, BenchError> {
     let socket = site.folder.join(format!("{}.sock", address.port()));
-    let script = Site::app("hello").join("page.php");
+    let script = Site::app("hello").join("public/index.php");
     let location = format!(
         "fastcgi_pass unix:{};
             fastcgi_param SCRIPT_FILENAME {};
