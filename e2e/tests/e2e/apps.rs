@@ -134,7 +134,8 @@ impl Browser {
 fn without_value(cookie: &str) -> String {
     let mut parts = cookie.split("; ");
     let name = parts.next().and_then(|pair| pair.split('=').next());
-    let attributes = parts.filter(|part| !part.starts_with("expires="));
+    let attributes =
+        parts.filter(|part| !part.starts_with("expires=") && !part.starts_with("Max-Age="));
     let all: Vec<&str> = name.into_iter().chain(attributes).collect();
     all.join("; ").to_lowercase()
 }
@@ -208,6 +209,118 @@ fn slim() {
             (405, Some("GET"))
         );
     });
+}
+
+#[test]
+fn laravel() {
+    Both::start("laravel", "worker.php").compare(|browser| {
+        assert_eq!(browser.get("/api/hello/you").text(), r#"{"hello":"you"}"#);
+        let users = r#"[{"id":1,"name":"ada"},{"id":2,"name":"grace"}]"#;
+        assert_eq!(browser.get("/api/users").text(), users);
+        let json = "Content-Type: application/json\r\n";
+        assert_eq!(
+            browser
+                .ask("POST", "/api/echo?a=1", json, r#"{"b":[2]}"#)
+                .text(),
+            r#"{"got":{"b":[2],"a":"1"}}"#
+        );
+        browser.post("/api/echo", "a%5B%5D=+1+&b=");
+
+        assert!(browser.get("/").text().contains("Visit 1 of a guest"));
+        assert!(browser.get("/").text().contains("Visit 2 of a guest"));
+        let refused = browser.get("/me");
+        assert_eq!(refused.header("location"), Some("http://test/login"));
+        assert_eq!(browser.post("/login", "name=ada&password=ada").status, 419);
+        log_in(browser, "ada", "wrong");
+        let again = browser.get("/login").text();
+        assert!(
+            again.contains("do not fit") && again.contains(r#"value="ada""#),
+            "{again}"
+        );
+        let welcome = log_in(browser, "ada", "ada");
+        assert_eq!(welcome.header("location"), Some("http://test/me"));
+        assert_eq!(browser.get("/me").text(), "ada");
+        let page = browser.get("/").text();
+        assert!(page.contains("Visit 3 of ada"), "{page}");
+        let form = format!("_token={}", token(&page).expect("the form has one"));
+        assert_eq!(browser.post("/logout", &form).status, 302);
+        assert_eq!(browser.get("/me").status, 302);
+
+        upload(browser, "/api/upload");
+        assert_eq!(
+            browser
+                .ask("POST", "/api/upload", "Accept: application/json\r\n", "")
+                .status,
+            422
+        );
+        assert_eq!(browser.get("/nowhere").status, 404);
+        assert_eq!(browser.post("/api/users", "").status, 405);
+        assert_eq!(browser.get("/litter").status, 500);
+        browser.get("/found");
+    });
+}
+
+/// Two users and a stranger take turns on one worker, and what one of them leaves behind is gone.
+#[test]
+fn laravel_keeps_users_apart() {
+    let server = start_kept("laravel", "worker.php");
+    let clean = Browser::new(&server).get("/found?number=1000").text();
+    let mut users = ["ada", "grace"].map(|name| (name, Browser::new(&server)));
+    for (name, browser) in &mut users {
+        log_in(browser, name, name);
+    }
+    for visit in 1..=5 {
+        for (name, browser) in &mut users {
+            assert_eq!(browser.get("/me").text(), *name);
+            let page = browser.get("/").text();
+            assert!(page.contains(&format!("Visit {visit} of {name}")), "{page}");
+            let mut stranger = Browser::new(&server);
+            assert_eq!(stranger.get("/me").status, 302, "after {name}");
+            let page = stranger.get("/").text();
+            assert!(page.contains("Visit 1 of a guest"), "{page}");
+            assert_eq!(stranger.get("/litter").status, 500);
+            let found = Browser::new(&server).get(&format!("/found?number={visit}"));
+            assert_eq!(found.text(), clean.replace("1000", &visit.to_string()));
+        }
+    }
+    let page = users[0].1.get("/").text();
+    let form = format!("_token={}", token(&page).expect("the form has one"));
+    assert_eq!(
+        users[1].1.post("/logout", &form).status,
+        419,
+        "a token of somebody else"
+    );
+    server.stop();
+}
+
+fn log_in(browser: &mut Browser, name: &str, password: &str) -> Response {
+    let page = browser.get("/login").text();
+    let token = token(&page).expect("the form has one");
+    browser.post(
+        "/login",
+        &format!("_token={token}&name={name}&password={password}"),
+    )
+}
+
+/// Two files, one of them with bytes that are no text.
+fn upload(browser: &mut Browser, target: &str) {
+    let part = |name: &str, more: &str, content: &str| {
+        format!("--X\r\nContent-Disposition: form-data; name=\"{name}\"{more}\r\n\r\n{content}\r\n")
+    };
+    let body = part("title", "", "Notes")
+        + &part("files[]", "; filename=\"../a.txt\"", "abc")
+        + &part("files[]", "; filename=\"b.bin\"", "\0\u{ff}\r\n--")
+        + "--X--\r\n";
+    let kind = "Content-Type: multipart/form-data; boundary=X\r\n";
+    let answer = browser.ask("POST", target, kind, &body);
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    let sum = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    assert!(
+        answer.text().contains(r#""name":"a.txt""#),
+        "{}",
+        answer.text()
+    );
+    assert!(answer.text().contains(sum), "{}", answer.text());
 }
 
 #[test]
