@@ -1,6 +1,6 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint test-clean compat bench
+.PHONY: help build run test lint test-clean compat bench bench-micro
 
 BINARY := target/release/pronghorn
 
@@ -40,3 +40,7 @@ bench: build ## Measure beside nginx and php-fpm; BENCH="--rounds 5" passes opti
 	@scripts/need php bench
 	cargo build --release --bin pronghorn-bench
 	target/release/pronghorn-bench $(BENCH)
+
+bench-micro: ## Measure codecs, heads and the queue by themselves; BENCH="head" picks by name
+	@scripts/need build
+	cargo bench -p pronghorn-wire -p pronghorn-h1 -p pronghorn-pool --bench wire --bench h1 --bench queue -- $(BENCH)
