@@ -6,7 +6,7 @@ use std::task::Poll;
 
 use pronghorn_pool::settings::Retry;
 use pronghorn_pool::{
-    Answer, Body as CallBody, CallError, Dispatch, Payload, Pending, Pool, Reply, ReplyBody,
+    Answer, Body as CallBody, CallError, Dispatch, Payload, Pending, Pool, Reply, ReplyBody, Terms,
     Unencodable,
 };
 use pronghorn_process::Credentials;
@@ -76,7 +76,9 @@ impl PoolHandler {
             handler: self.clone(),
         });
         let record = Record::of(&call, read);
-        let mut pending = self.pool.call(call.clone(), accepted, now);
+        let mut pending = self
+            .pool
+            .call(call.clone(), Terms::default(), accepted, now);
         let mut response = match wait(&mut pending, exchange).await {
             Some(Ok(reply)) => self.respond(&call.request, reply).await,
             Some(Err(error)) => self.refuse(&call.request, &error),

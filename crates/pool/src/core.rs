@@ -288,6 +288,11 @@ impl<C, T: Clone> Core<C, T> {
         self.queue.len()
     }
 
+    /// Where every place stands, by its number.
+    pub(crate) fn all_states(&self) -> Vec<SlotState> {
+        self.slots.iter().map(|slot| slot.state).collect()
+    }
+
     /// Where every place that is in use stands.
     pub(crate) fn states(&self) -> Vec<SlotState> {
         self.slots

@@ -19,6 +19,7 @@ mod ladder;
 mod pool;
 mod queue;
 mod relay;
+mod roster;
 mod seldom;
 pub mod settings;
 mod spool;
@@ -29,10 +30,11 @@ mod timer;
 pub use boot::{BootCause, BootError, CommandLauncher, RelayAddress, RelayListener, WORKER_OUTPUT};
 pub use call::{
     Answer, Body, CallError, Dispatch, Payload, Pending, Piece, Pieces, Refused, Reply, ReplyBody,
-    Stamps, Unencodable, WorkerFault,
+    Stamps, Terms, Unencodable, WorkerFault,
 };
 pub use core::{SlotId, SlotState};
 pub use pool::{Options, Pool};
+pub use roster::{Request, WorkerInfo};
 pub use seldom::Seldom;
 pub use spool::{Spool, SpoolError, SpoolFile};
 pub use stats::Stats;

@@ -12,15 +12,14 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::call::{self, Call, Payload, Pending, Refused, Stamps, WorkerFault};
+use crate::call::{self, Call, Payload, Pending, Refused, Stamps, Terms, WorkerFault};
 use crate::core::{Admitted, Core, Freed, Next, SlotId, SlotState, Ticket};
+use crate::roster::{Roster, UnderWay, WorkerInfo};
 use crate::seldom::Seldom;
 use crate::stats::Stats;
 
 /// How often a call is given to another worker because the one that got it asked to be replaced.
 const MOST_DECLINED: u8 = 3;
-/// The only priority there is until routes set others.
-const DEFAULT_PRIORITY: u8 = 10;
 /// Reports of one worker that its life has not read yet; it sends a handful in all.
 const REPORTS: usize = 16;
 
@@ -65,6 +64,9 @@ pub(crate) struct Shared {
     home: Handle,
     refusals: Seldom,
     second_answers: Seldom,
+    /// Of the control side alone.
+    roster: Roster,
+    generations: AtomicU64,
     pub(crate) stats: Stats,
 }
 
@@ -80,6 +82,12 @@ pub(crate) trait Transport: Send + Sync {
     fn submit(&self, call: Call);
 
     fn order(&self, order: Order);
+
+    /// Calls that the worker was given.
+    fn executions(&self) -> u64;
+
+    /// What is it at? Answered as soon as the transport runs; a second question takes the place of the first.
+    fn ask(&self, asked: oneshot::Sender<Option<UnderWay>>);
 }
 
 /// What a transport is told beside calls.
@@ -131,6 +139,8 @@ impl Pool {
             home: home.clone(),
             refusals: Seldom::default(),
             second_answers: Seldom::default(),
+            roster: Roster::default(),
+            generations: AtomicU64::new(0),
             stats: Stats::default(),
             options,
         });
@@ -143,11 +153,16 @@ impl Pool {
 
     /// Hands a call in. `accepted` is when the client's request arrived, `now` is now: the caller has just looked at the
     /// clock, and every look costs.
-    pub fn call(&self, payload: Arc<dyn Payload>, accepted: Instant, now: Instant) -> Pending {
+    pub fn call(
+        &self,
+        payload: Arc<dyn Payload>,
+        terms: Terms,
+        accepted: Instant,
+        now: Instant,
+    ) -> Pending {
         let seq = self.shared.seq.fetch_add(1, Ordering::Relaxed);
         let stamps = Stamps::new(accepted, now);
-        let (call, pending) =
-            call::call(self.shared.clone(), payload, stamps, DEFAULT_PRIORITY, seq);
+        let (call, pending) = call::call(self.shared.clone(), payload, stamps, terms, seq);
         self.shared.admit(call, now);
         pending
     }
@@ -158,6 +173,15 @@ impl Pool {
 
     pub fn stats(&self) -> &Stats {
         &self.shared.stats
+    }
+
+    /// A number for the workers of one start or reload.
+    pub(crate) fn next_generation(&self) -> u64 {
+        self.shared.generations.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(crate) fn roster(&self) -> &Roster {
+        &self.shared.roster
     }
 
     /// A worker's place, and where its reports arrive.
@@ -231,7 +255,7 @@ impl Shared {
     fn admit(&self, call: Call, now: Instant) {
         let until = now + self.options.queue_timeout;
         let ticket = Ticket {
-            priority: call.priority,
+            priority: call.terms.priority,
             seq: call.seq,
             until,
         };
@@ -253,7 +277,8 @@ impl Shared {
 
     fn dispatched(&self, mut call: Call, now: Instant) -> Call {
         call.stamps.dispatched = Some(now);
-        call.deadline = self.options.exec_ttl.map(|limit| now + limit);
+        let limit = call.terms.deadline.or(self.options.exec_ttl);
+        call.deadline = limit.map(|limit| now + limit);
         call
     }
 
@@ -433,8 +458,16 @@ impl fmt::Debug for Seat {
     }
 }
 
-/// For `workers` and tests: where each slot stands.
+/// For people and tests.
 impl Pool {
+    /// All workers that are up. Answers within a second, however busy they are.
+    pub async fn inspect(&self) -> Vec<WorkerInfo> {
+        let states = self.apply(|core| core.all_states()).await;
+        let state = |slot: SlotId| states.get(slot).copied().unwrap_or(SlotState::Empty);
+        self.shared.roster.inspect(state).await
+    }
+
+    /// Where each slot stands.
     pub async fn states(&self) -> Vec<SlotState> {
         self.apply(|core| core.states()).await
     }

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use crate::development::{Gate, Watch};
 use crate::error::StartError;
 use crate::settings::ServerSettings;
-use crate::workers::{Crew, Standing, Start, Workers};
+use crate::workers::{Crew, Pools, Standing, Start, Workers};
 
 /// Descriptors that are kept back from connections: listeners, pipes of workers (seven each), log files, spool files.
 const KEPT_DESCRIPTORS: u64 = 256;
@@ -55,6 +55,7 @@ pub(crate) struct Site {
     /// Workers of the pool, and what they run.
     pub(crate) size: usize,
     pub(crate) command: String,
+    pub(crate) pools: Pools,
 }
 
 /// HTTP at work.
@@ -182,6 +183,7 @@ impl HttpService {
             address: accepting.as_ref().map(Accepting::address),
             size,
             command,
+            pools: Pools::new(vec![workers.clone()]),
         };
         _ = self.site.set(site); // a service starts once
         Ok(Http {

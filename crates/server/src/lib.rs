@@ -16,6 +16,7 @@ mod workers;
 pub use error::StartError;
 pub use pronghorn_plugin_api::ROADRUNNER_VERSION;
 pub use server::{Plan, Server};
+pub use workers::{Pools, Reloaded, Standing, Workers};
 
 /// This release.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

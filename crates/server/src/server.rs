@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::StartError;
 use crate::http::{HttpService, Site};
 use crate::settings::Settings;
+use crate::workers::Pools;
 
 /// What to start.
 #[derive(Debug)]
@@ -119,6 +120,11 @@ impl Server {
     /// Where HTTP is served.
     pub fn address(&self) -> Option<SocketAddr> {
         self.site.get()?.address
+    }
+
+    /// The pools of HTTP; none without it.
+    pub fn pools(&self) -> Option<Pools> {
+        Some(self.site.get()?.pools.clone())
     }
 
     /// Workers of the pool, and what they run, for the one line that greets a person.

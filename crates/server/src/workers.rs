@@ -1,4 +1,4 @@
-//! The workers of the server's pool: how they are started, and the one task that starts, replaces and stops them.
+//! The workers of the server's pools: how they are started, and the one task per pool that starts, replaces and stops them.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,6 +9,7 @@ use pronghorn_http::settings::HttpSettings;
 use pronghorn_pool::settings::{CodecChoice, PoolSettings};
 use pronghorn_pool::{
     BootError, CommandLauncher, Options, Pool, RelayAddress, RelayListener, Spool, Supervised,
+    WorkerInfo,
 };
 use pronghorn_process::{Command, Credentials, Spawner, Stream, cpus};
 use pronghorn_wire::Codec;
@@ -204,11 +205,11 @@ fn boots_at_once() -> usize {
 }
 
 /// What came of a reload.
-type Reloaded = Result<(), Arc<str>>;
+pub type Reloaded = Result<(), Arc<str>>;
 
 /// Whether the pool has workers, or why not.
 #[derive(Debug, Clone)]
-pub(crate) enum Standing {
+pub enum Standing {
     Up,
     /// Only in development: elsewhere a pool that does not boot ends the start.
     Down(Arc<str>),
@@ -222,9 +223,29 @@ enum Order {
     },
 }
 
-/// The one owner of a pool's workers. Everybody else sends orders.
+/// All pools of the server, by name: what people and signals act on.
 #[derive(Debug, Clone)]
-pub(crate) struct Workers {
+pub struct Pools(Arc<[Workers]>);
+
+impl Pools {
+    pub(crate) fn new(pools: Vec<Workers>) -> Self {
+        Self(pools.into())
+    }
+
+    /// The default pool is the first.
+    pub fn iter(&self) -> impl Iterator<Item = &Workers> {
+        self.0.iter()
+    }
+
+    pub fn get(&self, name: &str) -> Option<&Workers> {
+        self.iter().find(|workers| workers.name() == name)
+    }
+}
+
+/// The workers of one pool. They have one owner, a task; everybody else sends it orders.
+#[derive(Debug, Clone)]
+pub struct Workers {
+    pool: Pool,
     orders: mpsc::Sender<Order>,
     standing: watch::Receiver<Standing>,
 }
@@ -259,6 +280,11 @@ impl Workers {
         };
         let (standing_sender, standing) = watch::channel(standing);
         let (orders, inbox) = mpsc::channel(ORDERS);
+        let workers = Self {
+            pool: pool.clone(),
+            orders,
+            standing,
+        };
         let owner = Owner {
             pool,
             launcher,
@@ -269,15 +295,24 @@ impl Workers {
             standing: standing_sender,
         };
         let task = Handle::current().spawn(owner.run(inbox));
-        Ok((Self { orders, standing }, task))
+        Ok((workers, task))
     }
 
-    pub(crate) fn standing(&self) -> watch::Receiver<Standing> {
+    pub fn standing(&self) -> watch::Receiver<Standing> {
         self.standing.clone()
     }
 
+    pub fn name(&self) -> &str {
+        self.pool.name()
+    }
+
+    /// Who works, and at what. Answers within a second, also during a reload.
+    pub async fn inspect(&self) -> Vec<WorkerInfo> {
+        self.pool.inspect().await
+    }
+
     /// Replaces all workers. The reason when that fails is for people.
-    pub(crate) async fn reload(&self) -> Reloaded {
+    pub async fn reload(&self) -> Reloaded {
         let (done, result) = oneshot::channel();
         let gone = || Err("the server is stopping".into());
         if self.orders.send(Order::Reload(done)).await.is_err() {

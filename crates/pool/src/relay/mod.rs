@@ -28,6 +28,7 @@ use crate::call::{
 };
 use crate::core::Next;
 use crate::pool::{Report, Seat};
+use crate::roster::UnderWay;
 use crate::spool::{Spool, SpoolFile};
 use crate::timer::Timer;
 
@@ -73,6 +74,8 @@ pub(crate) struct Relay {
     settings: Settings,
     seat: Seat,
     inbox: Arc<Inbox>,
+    /// The call at hand, for those who ask.
+    under_way: Option<UnderWay>,
     timer: Timer,
     /// Of the last call.
     number: u32,
@@ -134,6 +137,7 @@ impl Relay {
             calls_left: seat.lifetime(),
             seat,
             inbox,
+            under_way: None,
             timer: Timer::default(),
             number: 0,
             sent: 0,
@@ -145,7 +149,7 @@ impl Relay {
         let mut next = self.seat.enter(self.inbox.clone());
         loop {
             next = match next {
-                Next::Run(call) => match self.serve(call).await {
+                Next::Run(call) => match self.serve_one(call).await {
                     Served::Free(since) if !self.is_worn_out() => self.seat.next(since),
                     Served::Free(_) | Served::Leaving => {
                         self.seat.close();
@@ -174,7 +178,7 @@ impl Relay {
                 }
             };
         }
-        poll_fn(|cx| self.inbox.poll_ended(cx)).await;
+        poll_fn(|cx| self.poll_ended(cx)).await;
         self.leave();
     }
 
@@ -238,6 +242,12 @@ impl Relay {
         poll_read_buf(Pin::new(&mut self.channel), cx, self.incoming.room())
     }
 
+    async fn serve_one(&mut self, call: Call) -> Served {
+        let served = self.serve(call).await;
+        self.under_way = None;
+        served
+    }
+
     /// Carries one call to the worker and its reply back.
     async fn serve(&mut self, mut call: Call) -> Served {
         if call.is_withdrawn() {
@@ -252,6 +262,11 @@ impl Relay {
             }
         };
         self.sent = 0;
+        self.inbox.count();
+        self.under_way = Some(UnderWay {
+            payload: call.payload.clone(),
+            since: call.stamps.dispatched.unwrap_or(call.stamps.queued),
+        });
         match self.write_call(body, &call).await {
             Ok(()) => {}
             // It has not got all of the call, so it has not begun it.
@@ -460,7 +475,7 @@ impl Relay {
                     // The worker closed its end: it is about to die, and its exit says more than this error.
                     Poll::Ready(Err(_)) => return Poll::Ready(Err(Over::HungUp)),
                     Poll::Pending => {
-                        if let Poll::Ready(exit) = self.inbox.poll_ended(cx) {
+                        if let Poll::Ready(exit) = self.poll_ended(cx) {
                             return Poll::Ready(Err(Over::Ended(exit)));
                         }
                         return self
@@ -494,7 +509,7 @@ impl Relay {
                     Poll::Pending => break,
                 }
             }
-            if let Poll::Ready(exit) = self.inbox.poll_ended(cx) {
+            if let Poll::Ready(exit) = self.poll_ended(cx) {
                 // What it wrote last is there, even if its event is not.
                 return Poll::Ready(match self.last_item() {
                     Some(item) => Event::Item(item),
@@ -511,6 +526,11 @@ impl Relay {
                 .map(|()| Event::Over(Over::Overdue))
         })
         .await
+    }
+
+    /// Waits for the end of the process, and says meanwhile what it is at when somebody asks.
+    fn poll_ended(&self, cx: &Context<'_>) -> Poll<Exit> {
+        self.inbox.poll_ended(cx, self.under_way.as_ref())
     }
 
     fn last_item(&mut self) -> Option<Item> {
@@ -547,7 +567,7 @@ impl Relay {
                 self.seat.report(Report::HungUp {
                     what: "closed its connection during a call".into(),
                 });
-                let exit = poll_fn(|cx| self.inbox.poll_ended(cx)).await;
+                let exit = poll_fn(|cx| self.poll_ended(cx)).await;
                 self.lost(call, exit)
             }
             Over::Ended(exit) => self.lost(call, exit),
@@ -641,7 +661,7 @@ impl Relay {
                 self.seat.report(Report::HungUp {
                     what: hung_up.into(),
                 });
-                poll_fn(|cx| self.inbox.poll_ended(cx)).await;
+                poll_fn(|cx| self.poll_ended(cx)).await;
                 self.lost_in_stream(streamed)
             }
             Err(Over::Ended(_)) => self.lost_in_stream(streamed),
@@ -755,7 +775,7 @@ impl Relay {
         let Some(bytes) = left else { return Ok(()) };
         tokio::select! {
             () = outlet.send(bytes) => Ok(()),
-            exit = poll_fn(|cx| self.inbox.poll_ended(cx)) => Err(Over::Ended(exit)),
+            exit = poll_fn(|cx| self.poll_ended(cx)) => Err(Over::Ended(exit)),
         }
     }
 
@@ -828,7 +848,7 @@ impl Relay {
                         written += more;
                     }
                     Poll::Ready(Err(_)) => return Poll::Ready(()),
-                    Poll::Pending => return self.inbox.poll_ended(cx).map(|_| ()),
+                    Poll::Pending => return self.poll_ended(cx).map(|_| ()),
                 }
             }
             Poll::Ready(())

@@ -15,7 +15,9 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::TestPayload;
-use crate::call::{Answer, CallError, Payload, Pending, Piece, Reply, ReplyBody, WorkerFault};
+use crate::call::{
+    Answer, CallError, Payload, Pending, Piece, Reply, ReplyBody, Terms, WorkerFault,
+};
 use crate::core::SlotState;
 use crate::pool::{Options, Order, Pool, Report, Transport};
 use crate::relay::channel::Channel;
@@ -197,7 +199,8 @@ impl Stage {
     }
 
     fn call(&self, payload: Arc<dyn Payload>) -> Pending {
-        self.pool.call(payload, Instant::now(), Instant::now())
+        self.pool
+            .call(payload, Terms::default(), Instant::now(), Instant::now())
     }
 
     /// A call that the worker has.
@@ -961,4 +964,22 @@ async fn a_foreign_stream_gets_its_pong_and_its_stop() {
     stage.worker.take_up().await;
     stage.worker.send(&json("{}", b"next")).await;
     assert_eq!(body(&mut pending).await.unwrap(), "next");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_says_what_it_is_at_and_how_many_calls_it_had() {
+    let mut stage = Stage::native().await;
+    assert_eq!(ask(stage.inbox.as_ref()).await, None);
+    let (_pending, _) = stage.running("/slow").await;
+    tokio::time::advance(Duration::from_secs(3)).await;
+    let (what, since) = ask(stage.inbox.as_ref()).await.unwrap();
+    assert_eq!((what.as_str(), since.as_secs()), ("/slow", 3));
+    assert_eq!(stage.inbox.executions(), 1);
+}
+
+async fn ask(worker: &dyn Transport) -> Option<(String, Duration)> {
+    let (asked, answer) = tokio::sync::oneshot::channel();
+    worker.ask(asked);
+    let under_way = answer.await.unwrap()?;
+    Some((under_way.payload.describe(), under_way.since.elapsed()))
 }
