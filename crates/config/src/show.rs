@@ -79,7 +79,7 @@ fn lines(records: &[Record]) -> Vec<Line> {
                 }
             }
         }
-        if let Some(first) = item.and_then(|from| first_with_value(&mut lines, from)) {
+        if let Some(first) = item.and_then(|at| lines.get_mut(at)) {
             // An item's keys stand as deep as their path is long, which leaves room for the dash.
             let indent = first.text.len() - first.text.trim_start().len();
             first
@@ -89,11 +89,6 @@ fn lines(records: &[Record]) -> Vec<Line> {
         }
     }
     lines
-}
-
-fn first_with_value(lines: &mut [Line], from: usize) -> Option<&mut Line> {
-    let mut lines = lines.iter_mut().skip(from);
-    lines.find(|line| !line.text.trim_start().starts_with('#'))
 }
 
 /// A section or list without any would read back as null.

@@ -26,6 +26,8 @@ pub struct Table<'a> {
     known: Vec<String>,
     /// Those of them that do nothing: no suggestion.
     unused: Vec<String>,
+    /// RoadRunner has nothing like this section, so nothing in it is compared.
+    ours: bool,
 }
 
 impl<'a> Table<'a> {
@@ -37,6 +39,7 @@ impl<'a> Table<'a> {
             path: String::new(),
             known: Vec::new(),
             unused: Vec::new(),
+            ours: false,
         }
     }
 
@@ -125,6 +128,36 @@ impl<'a> Table<'a> {
         })
     }
 
+    /// As [`Table::sections_with`], for sections of a kind that the reference describes elsewhere; `each` says where.
+    pub fn sections_like<R>(
+        &mut self,
+        name: &str,
+        sentence: &'static str,
+        each: &'static str,
+        mut read: impl FnMut(&mut Table<'_>) -> R,
+    ) -> Vec<(String, R)> {
+        let described = self.run.describing;
+        let sections = self.sections_with(name, sentence, each, |t| (!described).then(|| read(t)));
+        sections
+            .into_iter()
+            .filter_map(|(name, section)| Some((name, section?)))
+            .collect()
+    }
+
+    /// Says that RoadRunner has nothing like this section: nothing in it is compared with what RoadRunner does.
+    pub fn ours(&mut self) {
+        self.ours = true;
+    }
+
+    pub(crate) fn is_ours(&self) -> bool {
+        self.ours
+    }
+
+    /// The section's own name; of a list's item, that of the list with its number in brackets.
+    pub fn name(&self) -> &str {
+        self.path.rsplit('.').next().unwrap_or_default()
+    }
+
     /// A list whose items are sections of the same kind. `each` is the sentence of an item. More than `most` are an error,
     /// and those beyond are not read.
     pub fn section_list_with<R>(
@@ -192,6 +225,7 @@ impl<'a> Table<'a> {
             sentence,
         });
         let mut table = Table {
+            ours: self.ours,
             run: &mut *self.run,
             map,
             place,
@@ -267,7 +301,7 @@ impl<'a> Table<'a> {
     }
 
     /// A mistake that shows only when several keys are compared. Placed at `name`, or at the section
-    /// when that is not written.
+    /// when that is not written; an empty name is the section itself.
     pub fn error(&mut self, name: &str, message: &str, hint: &str) {
         self.say(Severity::Error, name, message, hint);
     }
@@ -284,6 +318,9 @@ impl<'a> Table<'a> {
 
     /// Something that this file makes RoadRunner do differently.
     pub fn differs(&mut self, name: &str, here: &str, there: &str, why: &str) {
+        if self.ours {
+            return;
+        }
         self.run.differences.push(Difference {
             key: join(&self.path, name),
             here: here.to_owned(),
@@ -299,7 +336,11 @@ impl<'a> Table<'a> {
             Some(entry) => &entry.node.origin.place,
             None => &self.place,
         };
-        let message = format!("`{}` {message}", join(&self.path, name));
+        let path = match name {
+            "" => self.path.clone(),
+            name => join(&self.path, name),
+        };
+        let message = format!("`{path}` {message}");
         self.run.diagnostics.push(severity, place, message, hint);
     }
 
