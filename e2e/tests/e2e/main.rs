@@ -10,4 +10,5 @@ mod life;
 mod misbehaviour;
 mod replies;
 mod requests;
+mod routes;
 mod start;
