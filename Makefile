@@ -16,7 +16,7 @@ run: build ## Serve examples/hello on 127.0.0.1:8080
 	$(BINARY) serve -c examples/hello/pronghorn.yaml
 
 test: ## Run every test
-	@scripts/need build php tests
+	@scripts/need build php tests apps
 	cargo build --bin pronghorn
 	cargo test --workspace
 	phpunit -c php/worker/phpunit.xml.dist
@@ -37,6 +37,6 @@ compat: ## Run RoadRunner's PHP packages in DIR=… behind this server (docs/ref
 	PRONGHORN_COMPAT_DIR=$(abspath $(DIR)) cargo test -p pronghorn-e2e --test compat
 
 bench: build ## Measure beside nginx and php-fpm; BENCH="--rounds 5" passes options
-	@scripts/need php bench
+	@scripts/need php bench apps
 	cargo build --release --bin pronghorn-bench
 	target/release/pronghorn-bench $(BENCH)
