@@ -14,6 +14,7 @@ pub mod settings;
 mod workers;
 
 pub use error::StartError;
+pub use http::CrewInfo;
 pub use pronghorn_plugin_api::ROADRUNNER_VERSION;
 pub use server::{Plan, Server};
 pub use workers::{Pools, Reloaded, Standing, Workers};

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::StartError;
-use crate::http::{HttpService, Site};
+use crate::http::{CrewInfo, HttpService, Site};
 use crate::settings::Settings;
 use crate::workers::Pools;
 
@@ -127,11 +127,9 @@ impl Server {
         Some(self.site.get()?.pools.clone())
     }
 
-    /// Workers of the pool, and what they run, for the one line that greets a person.
-    pub fn workers(&self) -> Option<(usize, &str)> {
-        self.site
-            .get()
-            .map(|site| (site.size, site.command.as_str()))
+    /// Who works in which pool, for the one line that greets a person.
+    pub fn crews(&self) -> &[CrewInfo] {
+        self.site.get().map_or(&[], |site| &site.crews)
     }
 
     /// Stops the services in the reverse order of their start. All of it within the grace period; what still runs then is
