@@ -13,12 +13,12 @@ use super::{Encoding, Failure, go_json};
 /// Reads a value from all of some bytes.
 pub type Reader<T> = fn(Bytes) -> Result<T, Failure>;
 /// Writes a value.
-pub type Writer<T> = fn(T) -> Result<Bytes, Failure>;
+pub type Writer<T> = fn(&T) -> Result<Bytes, Failure>;
 
 /// What a method takes.
 ///
 /// A struct derives `Deserialize` and `Default` with `#[serde(default)]`; JSON is then read as Go reads it. A protobuf
-/// message sets [`PROTOBUF`](Self::PROTOBUF) as well:
+/// message (`prost::Message`) sets [`PROTOBUF`](Self::PROTOBUF) to [`read_message`] as well:
 ///
 /// ```
 /// use pronghorn_plugin_api::rpc::Argument;
@@ -55,6 +55,24 @@ pub trait Outcome: Serialize + Send + 'static {
     const RAW: Option<Writer<Self>> = None;
 }
 
+/// Reads a protobuf message: for [`Argument::PROTOBUF`].
+///
+/// # Errors
+///
+/// When the bytes are no such message.
+pub fn read_message<M: prost::Message + Default>(bytes: Bytes) -> Result<M, Failure> {
+    M::decode(bytes).map_err(|wrong| Failure::new(format!("proto: {wrong}")))
+}
+
+/// Writes a protobuf message: for [`Outcome::PROTOBUF`].
+///
+/// # Errors
+///
+/// None; the type is that of a [`Writer`].
+pub fn write_message<M: prost::Message>(message: &M) -> Result<Bytes, Failure> {
+    Ok(message.encode_to_vec().into())
+}
+
 /// Bytes: themselves in raw form, base64 with padding in JSON, as Go has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Binary(pub Bytes);
@@ -64,7 +82,7 @@ impl Argument for Binary {
 }
 
 impl Outcome for Binary {
-    const RAW: Option<Writer<Self>> = Some(|binary| Ok(binary.0));
+    const RAW: Option<Writer<Self>> = Some(|binary| Ok(binary.0.clone()));
 }
 
 impl Serialize for Binary {
@@ -112,7 +130,7 @@ impl<A: Argument, O: Outcome> Form<A, O> {
         let forms = match encoding {
             Encoding::Json => (
                 Some((|json| A::from_json(&json)) as Reader<A>),
-                Some((|outcome| to_json(&outcome)) as Writer<O>),
+                Some(to_json as Writer<O>),
             ),
             Encoding::Protobuf => (A::PROTOBUF, O::PROTOBUF),
             Encoding::Raw => (A::RAW.or(Some(|_| Ok(A::default()))), O::RAW),

@@ -90,6 +90,7 @@ fn methods(gates: &Gates) -> Methods {
     rpc.add("Config", async |(), _: bool| Ok(Binary("{}".into())));
     let test = methods.service("test", gates.clone());
     test.add("Wait", Gates::wait);
+    test.add_while_connected("Attend", Gates::wait);
     test.add("Echo", async |_, it: Binary| Ok(it));
     test.add("Panic", async |_, _: bool| -> Result<bool, Failure> {
         tokio::task::yield_now().await;
@@ -552,6 +553,36 @@ async fn a_caller_that_leaves_has_its_calls_carried_out() {
     stage.ended().await;
     assert_eq!(stage.shared.calls.now(), 0);
     assert_eq!(stage.log.text(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_its_caller_ends_with_it() {
+    let attend = |name: &str| {
+        let argument = serde_json::to_vec(name).unwrap();
+        call(0x08, 1, "test.Attend", &argument)
+    };
+    // What needs no wait is done, although the caller has left.
+    let mut stage = Stage::new();
+    stage.gates.open("done");
+    stage.send(&attend("done")).await;
+    stage.caller.shutdown().await.unwrap();
+    assert_eq!(stage.reply().await.3, "\"done\"");
+    stage.is_closed().await;
+
+    let mut stage = Stage::new();
+    stage.send(&attend("never")).await;
+    stage.gates.began(&["never"]).await;
+    stage.caller.shutdown().await.unwrap();
+    let (flags, .., text) = stage.reply().await;
+    assert_eq!((flags, text.as_str()), (0x48, "the caller has left"));
+    stage.is_closed().await;
+
+    let mut stage = Stage::new();
+    stage.send(&attend("never")).await;
+    stage.gates.began(&["never"]).await;
+    let (ours, _) = UnixStream::pair().unwrap();
+    drop(std::mem::replace(&mut stage.caller, ours));
+    stage.ended().await;
 }
 
 #[tokio::test(start_paused = true)]
