@@ -13,7 +13,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::call::{self, Call, Payload, Pending, Refused, Stamps, Terms, WorkerFault};
-use crate::core::{Admitted, Core, Freed, Next, SlotId, SlotState, Ticket};
+use crate::core::{Admitted, Core, Freed, Next, SlotId, SlotState};
+use crate::queue::Ticket;
 use crate::roster::{Roster, UnderWay, WorkerInfo};
 use crate::seldom::Seldom;
 use crate::stats::Stats;
@@ -128,7 +129,7 @@ pub(crate) enum Report {
 impl Pool {
     /// A pool without workers. Its steps run on `home`, the runtime of a thread that serves requests.
     pub fn new(options: Options, home: &Handle) -> Self {
-        let core = Core::new(options.queue_limit);
+        let core = Core::new(options.queue_limit, options.queue_timeout);
         let shared = Arc::new(Shared {
             core: Mutex::new(Guarded {
                 core,
@@ -257,11 +258,12 @@ impl Shared {
         let ticket = Ticket {
             priority: call.terms.priority,
             seq: call.seq,
+            since: now,
             until,
         };
         let mut guarded = self.lock();
         let admitted = guarded.core.admit(call, ticket);
-        let wake = matches!(admitted, Admitted::Waits) && !guarded.timekeeper_armed;
+        let wake = matches!(admitted, Admitted::Waits(_)) && !guarded.timekeeper_armed;
         guarded.timekeeper_armed |= wake;
         self.stats.set_waiting(guarded.core.waiting());
         drop(guarded);
@@ -270,8 +272,10 @@ impl Shared {
         }
         match admitted {
             Admitted::Run(worker, call) => worker.submit(self.dispatched(call, now)),
-            Admitted::Waits => {}
-            Admitted::Refused(call, reason) => self.refuse(call, reason),
+            Admitted::Waits(None) => {}
+            Admitted::Waits(Some((call, reason))) | Admitted::Refused(call, reason) => {
+                self.refuse(call, reason);
+            }
         }
     }
 
