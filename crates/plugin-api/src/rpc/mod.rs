@@ -1,7 +1,7 @@
 //! Methods that PHP and the command line call over Goridge RPC, `service.Method`.
 //!
-//! A service adds its methods as it starts. Argument and result are types; how they are written (JSON, protobuf, raw
-//! bytes) is the business of [`Argument`] and [`Outcome`]:
+//! A service adds its methods as it starts. Argument and result are types; how they are written (JSON, MessagePack,
+//! protobuf, raw bytes) is the business of [`Argument`] and [`Outcome`]:
 //!
 //! ```
 //! use pronghorn_plugin_api::rpc::{Failure, Methods};
@@ -24,6 +24,7 @@
 //! ```
 
 mod go_json;
+mod go_names;
 mod value;
 
 use std::collections::HashMap;
@@ -67,6 +68,8 @@ pub type Calling = BoxFuture<'static, Result<Bytes, Failure>>;
 pub enum Encoding {
     /// JSON, read as leniently as Go does: names without regard to case, `null` for the zero value, unknown names ignored.
     Json,
+    /// MessagePack, with the same leniency.
+    MessagePack,
     /// The method's protobuf messages.
     Protobuf,
     /// The bytes themselves. Arguments other than bytes are the zero value then, whatever was sent.
