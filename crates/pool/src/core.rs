@@ -283,6 +283,11 @@ impl<C, T: Clone> Core<C, T> {
         self.queue.len()
     }
 
+    /// Since when the oldest call waits.
+    pub(crate) fn oldest(&self) -> Option<Instant> {
+        self.queue.oldest()
+    }
+
     /// Where every place stands, by its number.
     pub(crate) fn all_states(&self) -> Vec<SlotState> {
         self.slots.iter().map(|slot| slot.state).collect()
