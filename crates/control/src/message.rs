@@ -39,10 +39,6 @@ pub enum Ask {
         /// Without waiting for what is under way.
         force: bool,
     },
-    /// Starts a worker more in a pool.
-    AddWorker { pool: String },
-    /// Ends one worker of a pool.
-    RemoveWorker { pool: String },
 }
 
 /// What the server tells.
@@ -55,9 +51,11 @@ pub enum Tell {
         pool: String,
     },
     Reset(Reset),
-    /// The server stops; this is its process.
+    /// The server stops.
     Stopping {
         pid: u32,
+        /// Seconds that it may take.
+        within: u64,
     },
     /// It takes longer. Sent every second, so that a command knows a busy server from a dead one.
     Working,
@@ -75,6 +73,9 @@ pub struct Reset {
     pub pool: String,
     /// Milliseconds.
     pub took: u64,
+    /// The workers that there are now, and the generation of the newest.
+    pub workers: u64,
+    pub generation: u64,
     /// Why the old workers go on; may have several lines.
     pub failed: Option<String>,
 }

@@ -69,12 +69,12 @@ pub async fn serve(listener: Listener, steerable: Arc<dyn Steerable>) -> io::Res
         match opened {
             // They are tried again by a person.
             Ok(_) if connections.len() >= CONNECTIONS => {
-                tracing::warn!(target: "control", limit = CONNECTIONS, "a connection was refused: there are too many");
+                tracing::warn!(target: "server", limit = CONNECTIONS, "a connection was refused: there are too many");
             }
             Ok((stream, _)) => _ = connections.spawn(host(stream, steerable.clone())),
             Err(error) if is_about_the_connection(&error) => {}
             Err(error) => {
-                tracing::error!(target: "control", "cannot accept connections: {error}");
+                tracing::error!(target: "server", "cannot accept connections: {error}");
                 tokio::time::sleep(AFTER_FAILED_ACCEPT).await;
             }
         }
@@ -92,7 +92,7 @@ async fn host(stream: UnixStream, steerable: Arc<dyn Steerable>) {
         gone: false,
     };
     if let Err(why) = guest.may_ask() {
-        tracing::warn!(target: "control", "a command was refused: {why}");
+        tracing::warn!(target: "server", "a command was refused: {why}");
         guest.tell(&Tell::Refused { why }).await;
         return;
     }

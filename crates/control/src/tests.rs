@@ -50,7 +50,7 @@ impl Steerable for Fake {
     fn steer(self: Arc<Self>, ask: Ask, answer: Answer) -> Steering {
         Box::pin(async move {
             match ask {
-                Ask::Stop { .. } => answer.tell(Tell::Stopping { pid: 7 }).await,
+                Ask::Stop { .. } => answer.tell(Tell::Stopping { pid: 7, within: 30 }).await,
                 Ask::Reset { of } => {
                     for pool in of {
                         answer.tell(Tell::Resetting { pool: pool.clone() }).await;
@@ -59,6 +59,8 @@ impl Steerable for Fake {
                         let reset = Reset {
                             pool,
                             took: 1,
+                            workers: 2,
+                            generation: 3,
                             failed: None,
                         };
                         answer.tell(Tell::Reset(reset)).await;
@@ -90,7 +92,7 @@ async fn questions_are_answered_one_after_the_other() {
     let mut client = Client::connect(&folder.socket()).await.unwrap();
     assert_eq!(client.pid(), Some(std::process::id()));
     let told = client.ask_once(Ask::Stop { force: false }).await.unwrap();
-    assert_eq!(told, Tell::Stopping { pid: 7 });
+    assert_eq!(told, Tell::Stopping { pid: 7, within: 30 });
 
     fake.go.notify_one();
     let of = vec!["a".to_owned()];
@@ -103,6 +105,8 @@ async fn questions_are_answered_one_after_the_other() {
     let reset = Reset {
         pool,
         took: 1,
+        workers: 2,
+        generation: 3,
         failed: None,
     };
     assert_eq!(answers.next().await.unwrap(), Some(Tell::Reset(reset)));
@@ -205,7 +209,7 @@ async fn whatever_is_sent_the_server_goes_on() {
     )
     .await;
     assert_eq!(
-        told, "{\"stopping\":{\"pid\":7}}\n\"done\"\n",
+        told, "{\"stopping\":{\"pid\":7,\"within\":30}}\n\"done\"\n",
         "what a later release adds is passed over"
     );
     ends(task).await;
