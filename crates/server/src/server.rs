@@ -15,6 +15,7 @@ use pronghorn_rpc::{Listener, Rpc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::control::{Control, Serving};
 use crate::error::StartError;
 use crate::http::{CrewInfo, HttpService, Site};
 use crate::settings::Settings;
@@ -33,6 +34,8 @@ pub struct Plan {
     pub configuration: Vec<PathBuf>,
     /// What was written in them, as JSON without secrets, for `rpc.Config`.
     pub written: String,
+    /// What the command line will steer it by.
+    pub control: Control,
 }
 
 /// A server that serves.
@@ -43,6 +46,7 @@ pub struct Server {
     site: Arc<OnceLock<Site>>,
     grace: Duration,
     spawner: Spawner,
+    control: Control,
 }
 
 impl Server {
@@ -60,24 +64,36 @@ impl Server {
             site: Arc::default(),
             grace: plan.settings.endure.grace_period,
             spawner: Spawner::start()?,
+            control: plan.control.clone(),
+        };
+        let mut serving = Serving {
+            site: server.site.clone(),
+            ..Serving::default()
         };
         let methods = Methods::default();
-        for service in server.services_of(plan)? {
+        for service in server.services_of(plan, &mut serving)? {
             let name = service.name();
+            let readiness = Readiness::default();
+            serving.readiness.push(readiness.clone());
             let context = Context {
                 shutdown: server.shutdown.clone(),
                 rpc: methods.clone(),
-                readiness: Readiness::default(),
+                readiness,
             };
             match service.start(context).await {
                 Ok(running) => server.services.push((name, running)),
                 Err(error) => return Err(StartError::of_service(name, error)),
             }
         }
+        server.control.serves(serving);
         Ok(server)
     }
 
-    fn services_of(&self, plan: Plan) -> Result<Vec<Box<dyn Service>>, StartError> {
+    fn services_of(
+        &self,
+        plan: Plan,
+        serving: &mut Serving,
+    ) -> Result<Vec<Box<dyn Service>>, StartError> {
         let Settings {
             server, http, rpc, ..
         } = plan.settings;
@@ -93,6 +109,7 @@ impl Server {
             let listener = Listener::bind(&endpoint, owner)
                 .map_err(|error| StartError::of_service("rpc", error.into()))?;
             rpc_for_workers = Some(listener.endpoint_for_workers().to_string());
+            serving.rpc = Some(listener.endpoint().to_string());
             let written = plan.written;
             services.push(Box::new(Rpc::new(listener, move || written.clone())));
         }
@@ -139,6 +156,7 @@ impl Server {
     /// ended, and a record says what that was.
     pub async fn stop(mut self) {
         let deadline = Instant::now() + self.grace;
+        self.control.stops();
         self.shutdown.cancel();
         while let Some((name, service)) = self.services.pop() {
             if let Stopped::CutOff(what) = service.stop(deadline).await {
