@@ -12,4 +12,5 @@ mod life;
 mod misbehaviour;
 mod replies;
 mod requests;
+mod routes;
 mod start;
