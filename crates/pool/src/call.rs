@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use pronghorn_process::Exit;
@@ -33,6 +34,24 @@ pub trait Payload: Send + Sync + 'static {
 
     /// A short text for reports, `GET /path` for instance.
     fn describe(&self) -> String;
+}
+
+/// What a call's route asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms {
+    /// Lower goes first.
+    pub priority: u8,
+    /// How long a worker may take for it, instead of the pool's `exec_ttl`.
+    pub deadline: Option<Duration>,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            priority: 10,
+            deadline: None,
+        }
+    }
 }
 
 /// What is only known when a call is handed to a worker.
@@ -106,7 +125,7 @@ pub(crate) struct Call {
     pub(crate) stamps: Stamps,
     /// By when it must be done; set when it is dispatched.
     pub(crate) deadline: Option<Instant>,
-    pub(crate) priority: u8,
+    pub(crate) terms: Terms,
     pub(crate) seq: u64,
     /// How many workers had it before.
     pub(crate) attempts: u8,
@@ -242,7 +261,7 @@ pub(crate) fn call(
     pool: Arc<Shared>,
     payload: Arc<dyn Payload>,
     stamps: Stamps,
-    priority: u8,
+    terms: Terms,
     seq: u64,
 ) -> (Call, Pending) {
     let (sender, answer) = oneshot::channel();
@@ -250,7 +269,7 @@ pub(crate) fn call(
         payload,
         stamps,
         deadline: None,
-        priority,
+        terms,
         seq,
         attempts: 0,
         answer: sender,
@@ -261,7 +280,7 @@ pub(crate) fn call(
             answer,
             place: Some(Place {
                 pool,
-                priority,
+                priority: terms.priority,
                 seq,
             }),
         },

@@ -12,6 +12,8 @@
 // A new state must be thought about everywhere.
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
+#[doc(hidden)]
+pub mod benchmark;
 mod boot;
 mod call;
 mod core;
@@ -19,6 +21,7 @@ mod ladder;
 mod pool;
 mod queue;
 mod relay;
+mod roster;
 mod seldom;
 pub mod settings;
 mod spool;
@@ -29,10 +32,11 @@ mod timer;
 pub use boot::{BootCause, BootError, CommandLauncher, RelayAddress, RelayListener, WORKER_OUTPUT};
 pub use call::{
     Answer, Body, CallError, Dispatch, Payload, Pending, Piece, Pieces, Refused, Reply, ReplyBody,
-    Stamps, Unencodable, WorkerFault,
+    Stamps, Terms, Unencodable, WorkerFault,
 };
 pub use core::{SlotId, SlotState};
 pub use pool::{Options, Pool};
+pub use roster::{Request, WorkerInfo};
 pub use seldom::Seldom;
 pub use spool::{Spool, SpoolError, SpoolFile};
 pub use stats::Stats;

@@ -12,15 +12,15 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::call::{self, Call, Payload, Pending, Refused, Stamps, WorkerFault};
-use crate::core::{Admitted, Core, Freed, Next, SlotId, SlotState, Ticket};
+use crate::call::{self, Call, Payload, Pending, Refused, Stamps, Terms, WorkerFault};
+use crate::core::{Admitted, Core, Freed, Next, SlotId, SlotState};
+use crate::queue::Ticket;
+use crate::roster::{Roster, UnderWay, WorkerInfo};
 use crate::seldom::Seldom;
 use crate::stats::Stats;
 
 /// How often a call is given to another worker because the one that got it asked to be replaced.
 const MOST_DECLINED: u8 = 3;
-/// The only priority there is until routes set others.
-const DEFAULT_PRIORITY: u8 = 10;
 /// Reports of one worker that its life has not read yet; it sends a handful in all.
 const REPORTS: usize = 16;
 
@@ -65,6 +65,9 @@ pub(crate) struct Shared {
     home: Handle,
     refusals: Seldom,
     second_answers: Seldom,
+    /// Of the control side alone.
+    roster: Roster,
+    generations: AtomicU64,
     pub(crate) stats: Stats,
 }
 
@@ -80,6 +83,12 @@ pub(crate) trait Transport: Send + Sync {
     fn submit(&self, call: Call);
 
     fn order(&self, order: Order);
+
+    /// Calls that the worker was given.
+    fn executions(&self) -> u64;
+
+    /// What is it at? Answered as soon as the transport runs; a second question takes the place of the first.
+    fn ask(&self, asked: oneshot::Sender<Option<UnderWay>>);
 }
 
 /// What a transport is told beside calls.
@@ -120,7 +129,7 @@ pub(crate) enum Report {
 impl Pool {
     /// A pool without workers. Its steps run on `home`, the runtime of a thread that serves requests.
     pub fn new(options: Options, home: &Handle) -> Self {
-        let core = Core::new(options.queue_limit);
+        let core = Core::new(options.queue_limit, options.queue_timeout);
         let shared = Arc::new(Shared {
             core: Mutex::new(Guarded {
                 core,
@@ -131,7 +140,9 @@ impl Pool {
             home: home.clone(),
             refusals: Seldom::default(),
             second_answers: Seldom::default(),
-            stats: Stats::default(),
+            roster: Roster::default(),
+            generations: AtomicU64::new(0),
+            stats: Stats::new(),
             options,
         });
         let timekeeper = Arc::new(Timekeeper(home.spawn(keep_time(shared.clone()))));
@@ -143,11 +154,16 @@ impl Pool {
 
     /// Hands a call in. `accepted` is when the client's request arrived, `now` is now: the caller has just looked at the
     /// clock, and every look costs.
-    pub fn call(&self, payload: Arc<dyn Payload>, accepted: Instant, now: Instant) -> Pending {
+    pub fn call(
+        &self,
+        payload: Arc<dyn Payload>,
+        terms: Terms,
+        accepted: Instant,
+        now: Instant,
+    ) -> Pending {
         let seq = self.shared.seq.fetch_add(1, Ordering::Relaxed);
         let stamps = Stamps::new(accepted, now);
-        let (call, pending) =
-            call::call(self.shared.clone(), payload, stamps, DEFAULT_PRIORITY, seq);
+        let (call, pending) = call::call(self.shared.clone(), payload, stamps, terms, seq);
         self.shared.admit(call, now);
         pending
     }
@@ -158,6 +174,15 @@ impl Pool {
 
     pub fn stats(&self) -> &Stats {
         &self.shared.stats
+    }
+
+    /// A number for the workers of one start or reload.
+    pub(crate) fn next_generation(&self) -> u64 {
+        self.shared.generations.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(crate) fn roster(&self) -> &Roster {
+        &self.shared.roster
     }
 
     /// A worker's place, and where its reports arrive.
@@ -181,7 +206,11 @@ impl Pool {
         let (done, result) = oneshot::channel();
         let shared = self.shared.clone();
         self.shared.home.spawn(async move {
-            let result = step(&mut shared.lock().core);
+            let mut guarded = shared.lock();
+            let result = step(&mut guarded.core);
+            let (waiting, oldest) = (guarded.core.waiting(), guarded.core.oldest());
+            shared.stats.set_waiting(waiting, oldest);
+            drop(guarded);
             _ = done.send(result); // whoever asked may have been cancelled
         });
         result
@@ -231,30 +260,38 @@ impl Shared {
     fn admit(&self, call: Call, now: Instant) {
         let until = now + self.options.queue_timeout;
         let ticket = Ticket {
-            priority: call.priority,
+            priority: call.terms.priority,
             seq: call.seq,
+            since: now,
             until,
         };
         let mut guarded = self.lock();
         let admitted = guarded.core.admit(call, ticket);
-        let wake = matches!(admitted, Admitted::Waits) && !guarded.timekeeper_armed;
+        let wake = matches!(admitted, Admitted::Waits(_)) && !guarded.timekeeper_armed;
         guarded.timekeeper_armed |= wake;
-        self.stats.set_waiting(guarded.core.waiting());
+        self.stats
+            .set_waiting(guarded.core.waiting(), guarded.core.oldest());
         drop(guarded);
         if wake {
             self.queue_has_calls.notify_one();
         }
         match admitted {
             Admitted::Run(worker, call) => worker.submit(self.dispatched(call, now)),
-            Admitted::Waits => {}
-            Admitted::Refused(call, reason) => self.refuse(call, reason),
+            Admitted::Waits(None) => {}
+            Admitted::Waits(Some((call, reason))) | Admitted::Refused(call, reason) => {
+                self.refuse(call, reason);
+            }
         }
     }
 
     fn dispatched(&self, mut call: Call, now: Instant) -> Call {
         call.stamps.dispatched = Some(now);
-        call.deadline = self.options.exec_ttl.map(|limit| now + limit);
+        call.deadline = self.limit(&call).map(|limit| now + limit);
         call
+    }
+
+    fn limit(&self, call: &Call) -> Option<Duration> {
+        call.terms.deadline.or(self.options.exec_ttl)
     }
 
     fn refuse(&self, call: Call, reason: Refused) {
@@ -275,7 +312,8 @@ impl Shared {
     pub(crate) fn withdraw(&self, priority: u8, seq: u64) {
         let mut guarded = self.lock();
         let call = guarded.core.withdraw(priority, seq);
-        self.stats.set_waiting(guarded.core.waiting());
+        self.stats
+            .set_waiting(guarded.core.waiting(), guarded.core.oldest());
         drop(guarded);
         drop(call); // not under the lock
     }
@@ -307,7 +345,8 @@ fn expire(pool: &Shared) -> Option<Instant> {
     let mut guarded = pool.lock();
     let (late, next) = guarded.core.expire(Instant::now());
     guarded.timekeeper_armed = next.is_some();
-    pool.stats.set_waiting(guarded.core.waiting());
+    pool.stats
+        .set_waiting(guarded.core.waiting(), guarded.core.oldest());
     drop(guarded);
     for call in late {
         pool.refuse(call, Refused::WaitedTooLong);
@@ -326,7 +365,11 @@ impl Seat {
     /// Takes the place: from now on calls come.
     pub(crate) fn enter(&self, worker: Arc<dyn Transport>) -> Next<Call> {
         let now = Instant::now();
-        let freed = self.shared.lock().core.enter(self.slot, worker, now);
+        let mut guarded = self.shared.lock();
+        let freed = guarded.core.enter(self.slot, worker, now);
+        let (waiting, oldest) = (guarded.core.waiting(), guarded.core.oldest());
+        self.shared.stats.set_waiting(waiting, oldest);
+        drop(guarded);
         self.report(Report::Entered);
         self.shared.settle(freed, now)
     }
@@ -335,7 +378,9 @@ impl Seat {
     pub(crate) fn next(&self, now: Instant) -> Next<Call> {
         let mut guarded = self.shared.lock();
         let freed = guarded.core.freed(self.slot, now);
-        self.shared.stats.set_waiting(guarded.core.waiting());
+        self.shared
+            .stats
+            .set_waiting(guarded.core.waiting(), guarded.core.oldest());
         drop(guarded);
         self.shared.settle(freed, now)
     }
@@ -362,7 +407,12 @@ impl Seat {
         Some(max_jobs.saturating_add(fastrand::u64(..=max_jobs / 7)))
     }
 
-    /// How long a worker may take for a call.
+    /// How long a worker may take for a call, or for the next piece of its reply.
+    pub(crate) fn limit(&self, call: &Call) -> Option<Duration> {
+        self.shared.limit(call)
+    }
+
+    /// How long a worker may take for what belongs to no call.
     pub(crate) fn exec_ttl(&self) -> Option<Duration> {
         self.shared.options.exec_ttl
     }
@@ -433,8 +483,21 @@ impl fmt::Debug for Seat {
     }
 }
 
-/// For `workers` and tests: where each slot stands.
+/// For people and tests.
 impl Pool {
+    /// How many workers are up. Asks nobody.
+    pub fn workers(&self) -> usize {
+        self.shared.roster.len()
+    }
+
+    /// All workers that are up. Answers within a second, however busy they are.
+    pub async fn inspect(&self) -> Vec<WorkerInfo> {
+        let states = self.apply(|core| core.all_states()).await;
+        let state = |slot: SlotId| states.get(slot).copied().unwrap_or(SlotState::Empty);
+        self.shared.roster.inspect(state).await
+    }
+
+    /// Where each slot stands.
     pub async fn states(&self) -> Vec<SlotState> {
         self.apply(|core| core.states()).await
     }

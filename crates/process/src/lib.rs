@@ -14,8 +14,10 @@ mod process;
 mod reap;
 pub mod socket;
 mod spawner;
+mod usage;
 
 pub use credentials::{Credentials, LookupError};
 pub use process::{Exit, Process, Signal};
 pub use reap::{adopt_orphans, reap_orphans};
 pub use spawner::{Child, Command, SpawnError, Spawner, Stream};
+pub use usage::Usage;

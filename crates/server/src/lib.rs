@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod control;
 mod development;
 mod error;
 mod http;
@@ -13,9 +14,12 @@ mod server;
 pub mod settings;
 mod workers;
 
+pub use control::{Control, ControlSocket};
 pub use error::StartError;
+pub use http::CrewInfo;
 pub use pronghorn_plugin_api::ROADRUNNER_VERSION;
 pub use server::{Plan, Server};
+pub use workers::{Pools, Reloaded, Standing, Workers};
 
 /// This release.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,5 +1,7 @@
 //! The real binary with real PHP: client answer, log line, and that nothing is left.
 
+mod apps;
+mod behind_nginx;
 mod command;
 mod development;
 mod examples;
@@ -10,4 +12,5 @@ mod life;
 mod misbehaviour;
 mod replies;
 mod requests;
+mod routes;
 mod start;

@@ -339,7 +339,7 @@ fn start_relay(
                     what: format!("nothing, its connection can't be watched ({error})"),
                     request: None,
                 });
-                std::future::poll_fn(|cx| inbox.poll_ended(cx)).await;
+                std::future::poll_fn(|cx| inbox.poll_ended(cx, None)).await;
                 seat.leave();
             }
         }

@@ -1,22 +1,31 @@
 //! What a relay is told from outside: calls and orders. Written by any thread, read by the relay's task.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use pronghorn_process::Exit;
+use tokio::sync::oneshot;
 
 use crate::call::Call;
 use crate::pool::{Order, Transport};
+use crate::roster::UnderWay;
 
 /// At most one call is ever in here: only a worker that is free is given one.
 #[derive(Debug, Default)]
-pub(crate) struct Inbox(Mutex<Content>);
+pub(crate) struct Inbox {
+    content: Mutex<Content>,
+    /// Calls that the worker was given; written by its relay alone.
+    executions: AtomicU64,
+}
 
 #[derive(Debug, Default)]
 struct Content {
     call: Option<Call>,
     stop: bool,
     ended: Option<Exit>,
+    /// Somebody wants to know what it is at.
+    asked: Option<oneshot::Sender<Option<UnderWay>>>,
     reader: Option<Waker>,
 }
 
@@ -40,7 +49,13 @@ impl Inbox {
     }
 
     fn lock(&self) -> MutexGuard<'_, Content> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a call.
+    pub(crate) fn count(&self) {
+        let before = self.executions.load(Relaxed);
+        self.executions.store(before + 1, Relaxed);
     }
 
     /// Waits for anything. An end is told again and again; a call and a stop once.
@@ -55,13 +70,15 @@ impl Inbox {
         if std::mem::take(&mut content.stop) {
             return Poll::Ready(Told::Stop);
         }
+        answer(&mut content, None);
         Self::register(&mut content, cx);
         Poll::Pending
     }
 
-    /// Waits for the end only; what else comes stays.
-    pub(crate) fn poll_ended(&self, cx: &Context<'_>) -> Poll<Exit> {
+    /// Waits for the end only; what else comes stays, but for a question, which is answered with `under_way`.
+    pub(crate) fn poll_ended(&self, cx: &Context<'_>, under_way: Option<&UnderWay>) -> Poll<Exit> {
         let mut content = self.lock();
+        answer(&mut content, under_way);
         if let Some(exit) = content.ended {
             return Poll::Ready(exit);
         }
@@ -82,6 +99,12 @@ impl Inbox {
     }
 }
 
+fn answer(content: &mut Content, under_way: Option<&UnderWay>) {
+    if let Some(asked) = content.asked.take() {
+        _ = asked.send(under_way.cloned()); // whoever asked may have left
+    }
+}
+
 impl Transport for Inbox {
     fn submit(&self, call: Call) {
         self.change(|content| {
@@ -95,5 +118,13 @@ impl Transport for Inbox {
             Order::Stop => content.stop = true,
             Order::Ended(exit) => content.ended = Some(exit),
         });
+    }
+
+    fn executions(&self) -> u64 {
+        self.executions.load(Relaxed)
+    }
+
+    fn ask(&self, asked: oneshot::Sender<Option<UnderWay>>) {
+        self.change(|content| content.asked = Some(asked));
     }
 }

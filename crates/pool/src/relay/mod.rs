@@ -28,6 +28,7 @@ use crate::call::{
 };
 use crate::core::Next;
 use crate::pool::{Report, Seat};
+use crate::roster::UnderWay;
 use crate::spool::{Spool, SpoolFile};
 use crate::timer::Timer;
 
@@ -73,6 +74,8 @@ pub(crate) struct Relay {
     settings: Settings,
     seat: Seat,
     inbox: Arc<Inbox>,
+    /// The call at hand, for those who ask.
+    under_way: Option<UnderWay>,
     timer: Timer,
     /// Of the last call.
     number: u32,
@@ -114,6 +117,8 @@ enum Over {
 struct Streamed {
     request: String,
     stamps: Stamps,
+    /// How long the worker may take for each piece.
+    limit: Option<Duration>,
 }
 
 impl Relay {
@@ -134,6 +139,7 @@ impl Relay {
             calls_left: seat.lifetime(),
             seat,
             inbox,
+            under_way: None,
             timer: Timer::default(),
             number: 0,
             sent: 0,
@@ -145,7 +151,7 @@ impl Relay {
         let mut next = self.seat.enter(self.inbox.clone());
         loop {
             next = match next {
-                Next::Run(call) => match self.serve(call).await {
+                Next::Run(call) => match self.serve_one(call).await {
                     Served::Free(since) if !self.is_worn_out() => self.seat.next(since),
                     Served::Free(_) | Served::Leaving => {
                         self.seat.close();
@@ -174,7 +180,7 @@ impl Relay {
                 }
             };
         }
-        poll_fn(|cx| self.inbox.poll_ended(cx)).await;
+        poll_fn(|cx| self.poll_ended(cx)).await;
         self.leave();
     }
 
@@ -238,6 +244,12 @@ impl Relay {
         poll_read_buf(Pin::new(&mut self.channel), cx, self.incoming.room())
     }
 
+    async fn serve_one(&mut self, call: Call) -> Served {
+        let served = self.serve(call).await;
+        self.under_way = None;
+        served
+    }
+
     /// Carries one call to the worker and its reply back.
     async fn serve(&mut self, mut call: Call) -> Served {
         if call.is_withdrawn() {
@@ -252,6 +264,11 @@ impl Relay {
             }
         };
         self.sent = 0;
+        self.inbox.count();
+        self.under_way = Some(UnderWay {
+            payload: call.payload.clone(),
+            since: call.stamps.dispatched.unwrap_or(call.stamps.queued),
+        });
         match self.write_call(body, &call).await {
             Ok(()) => {}
             // It has not got all of the call, so it has not begun it.
@@ -460,7 +477,7 @@ impl Relay {
                     // The worker closed its end: it is about to die, and its exit says more than this error.
                     Poll::Ready(Err(_)) => return Poll::Ready(Err(Over::HungUp)),
                     Poll::Pending => {
-                        if let Poll::Ready(exit) = self.inbox.poll_ended(cx) {
+                        if let Poll::Ready(exit) = self.poll_ended(cx) {
                             return Poll::Ready(Err(Over::Ended(exit)));
                         }
                         return self
@@ -494,7 +511,7 @@ impl Relay {
                     Poll::Pending => break,
                 }
             }
-            if let Poll::Ready(exit) = self.inbox.poll_ended(cx) {
+            if let Poll::Ready(exit) = self.poll_ended(cx) {
                 // What it wrote last is there, even if its event is not.
                 return Poll::Ready(match self.last_item() {
                     Some(item) => Event::Item(item),
@@ -511,6 +528,11 @@ impl Relay {
                 .map(|()| Event::Over(Over::Overdue))
         })
         .await
+    }
+
+    /// Waits for the end of the process, and says meanwhile what it is at when somebody asks.
+    fn poll_ended(&self, cx: &Context<'_>) -> Poll<Exit> {
+        self.inbox.poll_ended(cx, self.under_way.as_ref())
     }
 
     fn last_item(&mut self) -> Option<Item> {
@@ -547,7 +569,7 @@ impl Relay {
                 self.seat.report(Report::HungUp {
                     what: "closed its connection during a call".into(),
                 });
-                let exit = poll_fn(|cx| self.inbox.poll_ended(cx)).await;
+                let exit = poll_fn(|cx| self.poll_ended(cx)).await;
                 self.lost(call, exit)
             }
             Over::Ended(exit) => self.lost(call, exit),
@@ -600,6 +622,7 @@ impl Relay {
         let streamed = Streamed {
             request: call.payload.describe(),
             stamps,
+            limit: self.seat.limit(&call),
         };
         call.deliver(Reply {
             head,
@@ -624,9 +647,7 @@ impl Relay {
         said: Said,
         streamed: Streamed,
     ) -> Served {
-        let passed = self
-            .pass_pieces(outlet, first, said, &streamed.request)
-            .await;
+        let passed = self.pass_pieces(outlet, first, said, &streamed).await;
         match passed {
             Ok(said) => self.after(said, Instant::now()).await,
             Err(Over::Overdue) => {
@@ -641,7 +662,7 @@ impl Relay {
                 self.seat.report(Report::HungUp {
                     what: hung_up.into(),
                 });
-                poll_fn(|cx| self.inbox.poll_ended(cx)).await;
+                poll_fn(|cx| self.poll_ended(cx)).await;
                 self.lost_in_stream(streamed)
             }
             Err(Over::Ended(_)) => self.lost_in_stream(streamed),
@@ -658,7 +679,7 @@ impl Relay {
         outlet: &mut Outlet,
         first: Option<Bytes>,
         mut said: Said,
-        request: &str,
+        Streamed { request, limit, .. }: &Streamed,
     ) -> Result<Said, Over> {
         let begun = said;
         let mut nobody_reads_since = None;
@@ -680,7 +701,7 @@ impl Relay {
             // Each frame has the whole time, as with RoadRunner: a stream may go on for hours.
             let deadline = match nobody_reads_since {
                 Some(since) => Some(since + self.settings.stream_timeout),
-                None => self.seat.exec_ttl().map(|limit| Instant::now() + limit),
+                None => limit.map(|limit| Instant::now() + limit),
             };
             let item = match self.event_until(None, deadline).await {
                 Event::Item(Item::Piece { bytes, last }) => {
@@ -755,7 +776,7 @@ impl Relay {
         let Some(bytes) = left else { return Ok(()) };
         tokio::select! {
             () = outlet.send(bytes) => Ok(()),
-            exit = poll_fn(|cx| self.inbox.poll_ended(cx)) => Err(Over::Ended(exit)),
+            exit = poll_fn(|cx| self.poll_ended(cx)) => Err(Over::Ended(exit)),
         }
     }
 
@@ -828,7 +849,7 @@ impl Relay {
                         written += more;
                     }
                     Poll::Ready(Err(_)) => return Poll::Ready(()),
-                    Poll::Pending => return self.inbox.poll_ended(cx).map(|_| ()),
+                    Poll::Pending => return self.poll_ended(cx).map(|_| ()),
                 }
             }
             Poll::Ready(())

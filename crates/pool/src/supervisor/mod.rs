@@ -6,7 +6,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use pronghorn_process::{Exit, Signal};
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -17,6 +17,7 @@ use crate::boot::{BootError, CommandLauncher};
 use crate::core::SlotId;
 use crate::ladder::{self, Ladder};
 use crate::pool::{Order, Pool, Report, Seat, Transport};
+use crate::roster::Entry;
 
 mod backoff;
 
@@ -162,6 +163,7 @@ impl Generation {
         at_once: usize,
     ) -> Result<Self, BootError> {
         let slots = pool.add_slots(size).await;
+        let generation = pool.next_generation();
         let (phase, phases) = watch::channel(Phase::Held);
         let (told, progress) = mpsc::channel(size.max(1));
         let boot_permits = Arc::new(Semaphore::new(at_once.max(1)));
@@ -169,6 +171,7 @@ impl Generation {
         for slot in slots.iter().copied() {
             let keeper = Keeper {
                 slot,
+                generation,
                 pool: pool.clone(),
                 launcher: launcher.clone(),
                 boot_permits: boot_permits.clone(),
@@ -225,6 +228,7 @@ impl Generation {
 /// Keeps one slot filled.
 struct Keeper {
     slot: SlotId,
+    generation: u64,
     pool: Pool,
     launcher: Arc<dyn Launcher>,
     boot_permits: Arc<Semaphore>,
@@ -284,6 +288,13 @@ impl Keeper {
         } = launched;
         let (seat, mut reports) = self.pool.seat(self.slot);
         let worker = connect(seat);
+        self.pool.roster().add(Entry {
+            slot: self.slot,
+            generation: self.generation,
+            pid: process.pid(),
+            started: SystemTime::now(),
+            worker: worker.clone(),
+        });
         let mut ladder = Ladder::default();
         let mut expected = false;
         let mut told_to_stop = false;
@@ -311,6 +322,7 @@ impl Keeper {
                 }
             }
         };
+        self.pool.roster().remove(self.slot);
         worker.order(Order::Ended(exit));
         let mut died_with = None;
         while let Some(report) = reports.recv().await {

@@ -9,16 +9,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use pronghorn_process::{Exit, Signal};
 use pronghorn_wire::{Fields, ReplyHead};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, advance, sleep};
 
 use super::TestPayload;
 use crate::boot::{BootCause, BootError};
 use crate::call::{
-    Answer, Call, CallError, Payload, Pending, Refused, Reply, ReplyBody, WorkerFault,
+    Answer, Call, CallError, Payload, Pending, Refused, Reply, ReplyBody, Terms, WorkerFault,
 };
 use crate::core::{Next, SlotId, SlotState};
 use crate::pool::{Options, Order, Pool, Report, Seat, Transport};
+use crate::roster::UnderWay;
 use crate::supervisor::{Launched, Launcher, Supervised, Watched};
 
 /// What a worker does with its calls.
@@ -144,6 +145,12 @@ impl Transport for FakeWorker {
     fn order(&self, order: Order) {
         _ = self.inbox.try_send(Told::Order(order)); // a worker that has left hears nothing
     }
+
+    fn executions(&self) -> u64 {
+        0
+    }
+
+    fn ask(&self, _: oneshot::Sender<Option<UnderWay>>) {}
 }
 
 impl FakeWorker {
@@ -255,7 +262,7 @@ async fn started(fakes: &Arc<Fakes>, slots: usize, queue_limit: usize) -> (Pool,
 }
 
 fn call(pool: &Pool, payload: Arc<dyn Payload>) -> Pending {
-    pool.call(payload, Instant::now(), Instant::now())
+    pool.call(payload, Terms::default(), Instant::now(), Instant::now())
 }
 
 async fn body(pending: &mut Pending) -> Result<String, CallError> {

@@ -1,0 +1,124 @@
+//! Who works in a pool right now, for people: `workers`, `status`, RPC.
+//!
+//! Written and read by the control side alone. What a worker is at is asked of its relay by a message, so looking never
+//! takes the pool's lock and costs calls nothing.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
+
+use crate::call::Payload;
+use crate::core::{SlotId, SlotState};
+use crate::pool::Transport;
+
+/// How long an I/O thread is waited for. One that takes longer is stuck, and the table must still appear.
+const LONGEST_LOOK: Duration = Duration::from_millis(500);
+
+/// One worker, as it stands.
+#[derive(Debug, Clone)]
+pub struct WorkerInfo {
+    pub pid: u32,
+    pub slot: SlotId,
+    /// Counts from 1: which start or reload brought it up.
+    pub generation: u64,
+    pub state: SlotState,
+    /// When it had announced itself.
+    pub started: SystemTime,
+    /// Calls that it was given.
+    pub executions: u64,
+    /// What it is at.
+    pub request: Option<Request>,
+}
+
+/// A request that a worker is at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// `GET /path`.
+    pub what: String,
+    pub age: Duration,
+}
+
+/// What a relay says about its call.
+#[derive(Clone)]
+pub(crate) struct UnderWay {
+    pub(crate) payload: Arc<dyn Payload>,
+    pub(crate) since: Instant,
+}
+
+impl fmt::Debug for UnderWay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UnderWay")
+            .field("what", &self.payload.describe())
+            .finish_non_exhaustive()
+    }
+}
+
+/// All workers of a pool that are up.
+#[derive(Default)]
+pub(crate) struct Roster(Mutex<Vec<Entry>>);
+
+/// A worker from its handshake to the end of its process.
+#[derive(Clone)]
+pub(crate) struct Entry {
+    pub(crate) slot: SlotId,
+    pub(crate) generation: u64,
+    pub(crate) pid: u32,
+    pub(crate) started: SystemTime,
+    pub(crate) worker: Arc<dyn Transport>,
+}
+
+impl Roster {
+    pub(crate) fn add(&self, entry: Entry) {
+        self.lock().push(entry);
+    }
+
+    pub(crate) fn remove(&self, slot: SlotId) {
+        self.lock().retain(|entry| entry.slot != slot);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks all at once. `state` says where a slot stands.
+    pub(crate) async fn inspect(&self, state: impl Fn(SlotId) -> SlotState) -> Vec<WorkerInfo> {
+        let entries = self.lock().clone();
+        let asked: Vec<_> = entries
+            .into_iter()
+            .map(|entry| {
+                let (asked, answer) = oneshot::channel();
+                entry.worker.ask(asked);
+                (entry, answer)
+            })
+            .collect();
+        let deadline = Instant::now() + LONGEST_LOOK;
+        let mut workers = Vec::with_capacity(asked.len());
+        for (entry, answer) in asked {
+            let left = deadline.saturating_duration_since(Instant::now());
+            // It may end meanwhile, or be too busy to say.
+            let under_way = timeout(left, answer).await.ok().and_then(Result::ok);
+            let request = under_way.flatten().map(|under_way| Request {
+                what: under_way.payload.describe(),
+                age: under_way.since.elapsed(),
+            });
+            workers.push(WorkerInfo {
+                pid: entry.pid,
+                slot: entry.slot,
+                generation: entry.generation,
+                state: state(entry.slot),
+                started: entry.started,
+                executions: entry.worker.executions(),
+                request,
+            });
+        }
+        workers.sort_by_key(|worker| (worker.generation, worker.slot));
+        workers
+    }
+}
