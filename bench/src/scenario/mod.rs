@@ -13,20 +13,6 @@ pub(crate) use read::{ScenarioError, read};
 
 use crate::error::BenchError;
 
-/// What a scenario may name. `nginx` from memory is measured with each and not named.
-const SERVERS: [&str; 10] = [
-    "pronghorn",
-    "pronghorn-psr7",
-    "pronghorn-psr7-guzzle",
-    "pronghorn-roadrunner",
-    "http-alone",
-    "nginx-fpm",
-    "nginx-fpm-kept",
-    "apache-php",
-    "apache-cgi",
-    "php-s",
-];
-
 /// One file, checked.
 #[derive(Debug, Clone)]
 pub(crate) struct Scenario {
@@ -45,6 +31,8 @@ pub(crate) struct Scenario {
     pub(crate) workers: u16,
     /// How long a handler waits without using the CPU. It bounds the rate: so many workers, divided by this.
     pub(crate) waits: Option<Duration>,
+    /// A measurement takes at least so long.
+    pub(crate) seconds: Option<u32>,
     pub(crate) expected: Expected,
     /// What `make bench-full` measures.
     pub(crate) full: Extent,
@@ -73,18 +61,16 @@ pub(crate) enum Load {
 }
 
 impl Scenario {
-    /// The request as it is sent, over a connection that is kept or not.
-    pub(crate) fn request(&self, keep: bool) -> Vec<u8> {
+    /// The request as it is sent over a connection that is kept.
+    pub(crate) fn request(&self) -> Vec<u8> {
         let Self { method, target, .. } = self;
         let mut head = format!("{method} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n");
         for (name, value) in &self.headers {
             head.extend([name, ": ", value, "\r\n"]);
         }
         if !self.body.is_empty() {
-            head.extend(["Content-Length: ", &self.body.len().to_string(), "\r\n"]);
-        }
-        if !keep {
-            head.push_str("Connection: close\r\n");
+            let length = self.body.len().to_string();
+            head.extend(["Content-Length: ", &length, "\r\n"]);
         }
         head.push_str("\r\n");
         let mut request = head.into_bytes();
@@ -98,13 +84,7 @@ impl Scenario {
     }
 }
 
-impl Load {
-    pub(crate) fn connections(self) -> u32 {
-        match self {
-            Self::Closed { connections } | Self::Open { connections, .. } => connections,
-        }
-    }
-}
+impl Load {}
 
 impl std::fmt::Display for Load {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -166,15 +146,15 @@ mod tests {
     fn a_request_is_sent_as_written() {
         let mut scenario = select(&folder(), &["hello".to_owned()]).unwrap().remove(0);
         assert_eq!(
-            scenario.request(true),
+            scenario.request(),
             b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
         );
         "POST".clone_into(&mut scenario.method);
         scenario.headers = vec![("X-A".to_owned(), "b".to_owned())];
         scenario.body = b"abc".to_vec();
         assert_eq!(
-            scenario.request(false),
-            b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-A: b\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc"
+            scenario.request(),
+            b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-A: b\r\nContent-Length: 3\r\n\r\nabc"
         );
     }
 

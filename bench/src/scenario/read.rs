@@ -10,13 +10,15 @@ use serde::Deserialize;
 use thiserror::Error;
 use toml::Spanned;
 
-use super::{Body, Expected, Extent, Load, SERVERS, Scenario};
+use super::{Body, Expected, Extent, Load, Scenario};
+use crate::servers::names as server_names;
 
 /// More is a mistake in the file, and would be one of the machine.
 const MOST_CONNECTIONS: u32 = 400;
 const MOST_WORKERS: u16 = 64;
 const HIGHEST_RATE: u32 = 100_000;
 const LONGEST_WAIT: u64 = 10_000;
+const LONGEST_SECONDS: u32 = 60;
 
 /// The author's, of the scenario.
 #[derive(Debug, Error)]
@@ -47,6 +49,7 @@ struct Raw {
     body_file: Option<Spanned<String>>,
     workers: Spanned<u16>,
     waits_ms: Option<Spanned<u64>>,
+    seconds: Option<Spanned<u32>>,
     servers: Spanned<Vec<String>>,
     connections: Spanned<Vec<u32>>,
     #[serde(default)]
@@ -177,6 +180,12 @@ impl Raw {
             let why = format!("`waits_ms` is 1 to {LONGEST_WAIT}");
             return Err(at(waits, why));
         }
+        if let Some(seconds) = &self.seconds
+            && !(1..=LONGEST_SECONDS).contains(seconds.get_ref())
+        {
+            let why = format!("`seconds` is 1 to {LONGEST_SECONDS}");
+            return Err(at(seconds, why));
+        }
         let full = Extent {
             servers: servers(&self.servers)?,
             loads: loads(&self.connections, &self.open)?,
@@ -194,6 +203,7 @@ impl Raw {
             waits: self
                 .waits_ms
                 .map(|ms| Duration::from_millis(ms.into_inner())),
+            seconds: self.seconds.map(Spanned::into_inner),
             expected: expected(&self.expect)?,
             short: short.transpose()?,
             full,
@@ -247,14 +257,12 @@ fn servers(names: &Spanned<Vec<String>>) -> Result<Vec<String>, Mistake> {
     if names.get_ref().is_empty() {
         return Err(at(names, "`servers` names at least one"));
     }
-    if let Some(name) = names
-        .get_ref()
-        .iter()
-        .find(|name| !SERVERS.contains(&name.as_str()))
-    {
+    let unknown = |name: &&String| !server_names().any(|known| known == name.as_str());
+    if let Some(name) = names.get_ref().iter().find(unknown) {
+        let known: Vec<_> = server_names().collect();
         let why = format!(
             "there is no server `{name}`: there are {}",
-            SERVERS.join(", ")
+            known.join(", ")
         );
         return Err(at(names, why));
     }
