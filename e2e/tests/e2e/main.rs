@@ -12,3 +12,4 @@ mod misbehaviour;
 mod replies;
 mod requests;
 mod start;
+mod steering;
