@@ -10,7 +10,7 @@ use pronghorn_control::Place;
 use pronghorn_process::reap_orphans;
 use pronghorn_server::logs::{self, Logs};
 use pronghorn_server::settings::Settings;
-use pronghorn_server::{Control, Plan, ROADRUNNER_VERSION, Server, VERSION};
+use pronghorn_server::{Control, CrewInfo, Plan, ROADRUNNER_VERSION, Server, VERSION};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -222,7 +222,6 @@ fn greet(name: Name, server: &Server) {
         ));
         return;
     }
-    let (size, command) = server.workers().unwrap_or_default();
     let Some(address) = server.address() else {
         return say(&format!("Pronghorn {VERSION} runs, without HTTP\n"));
     };
@@ -237,10 +236,13 @@ fn greet(name: Name, server: &Server) {
     } else {
         format!("http://{host}:{}", address.port())
     };
-    let workers = if size == 1 {
-        "1 worker".to_owned()
-    } else {
-        format!("{size} workers")
+    let workers = match server.crews() {
+        [CrewInfo { size: 1, command }] => format!("1 worker of `{command}`"),
+        [CrewInfo { size, command }] => format!("{size} workers of `{command}`"),
+        crews => {
+            let size: usize = crews.iter().map(|crew| crew.size).sum();
+            format!("{size} workers in {} pools", crews.len())
+        }
     };
     let stop = if std::io::stdout().is_terminal() {
         "; Ctrl-C stops it"
@@ -248,7 +250,7 @@ fn greet(name: Name, server: &Server) {
         ""
     };
     say(&format!(
-        "Pronghorn {VERSION} serves {url} ({workers} of `{command}`{stop})\n"
+        "Pronghorn {VERSION} serves {url} ({workers}{stop})\n"
     ));
 }
 

@@ -16,6 +16,7 @@ mod workers;
 
 pub use control::{Control, ControlSocket};
 pub use error::StartError;
+pub use http::CrewInfo;
 pub use pronghorn_plugin_api::ROADRUNNER_VERSION;
 pub use server::{Plan, Server};
 pub use workers::{Pools, Reloaded, Standing, Workers};

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use pronghorn_config::Endpoint;
+use pronghorn_lock::Lock;
 use pronghorn_plugin_api::rpc::Methods;
 use pronghorn_plugin_api::{Context, Readiness, Running, Service, Stopped};
 use pronghorn_process::{Credentials, Spawner, open_files};
@@ -16,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::control::{Control, Serving};
 use crate::error::StartError;
-use crate::http::{HttpService, Site};
+use crate::http::{CrewInfo, HttpService, Site};
 use crate::settings::Settings;
 use crate::workers::Pools;
 
@@ -112,6 +113,8 @@ impl Server {
             let written = plan.written;
             services.push(Box::new(Rpc::new(listener, move || written.clone())));
         }
+        let serves = !services.is_empty() || http.is_some();
+        services.push(Box::new(Lock));
         match http {
             Some(settings) => services.push(Box::new(HttpService {
                 settings,
@@ -126,7 +129,7 @@ impl Server {
                 open_files: open_files::raise(),
                 site: self.site.clone(),
             })),
-            None if services.is_empty() => return Err(StartError::Nothing),
+            None if !serves => return Err(StartError::Nothing),
             None => {
                 tracing::warn!(target: "server", "there is no section `http`: no worker is started");
             }
@@ -144,11 +147,9 @@ impl Server {
         Some(self.site.get()?.pools.clone())
     }
 
-    /// Workers of the pool, and what they run, for the one line that greets a person.
-    pub fn workers(&self) -> Option<(usize, &str)> {
-        self.site
-            .get()
-            .map(|site| (site.size, site.command.as_str()))
+    /// Who works in which pool, for the one line that greets a person.
+    pub fn crews(&self) -> &[CrewInfo] {
+        self.site.get().map_or(&[], |site| &site.crews)
     }
 
     /// Stops the services in the reverse order of their start. All of it within the grace period; what still runs then is
