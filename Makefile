@@ -1,8 +1,8 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint test-clean compat bench
+.PHONY: help build run test lint test-clean compat bench bench-micro instructions
 
-BINARY := target/release/pronghorn
+BINARY := $(or $(CARGO_TARGET_DIR),target)/release/pronghorn
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -40,3 +40,11 @@ bench: build ## Measure beside nginx and php-fpm; BENCH="--rounds 5" passes opti
 	@scripts/need php bench apps
 	cargo build --release --bin pronghorn-bench
 	target/release/pronghorn-bench $(BENCH)
+
+bench-micro: ## Measure codecs, heads and the queue by themselves; BENCH="head" picks by name
+	@scripts/need build
+	cargo bench -p pronghorn-wire -p pronghorn-h1 -p pronghorn-pool --bench wire --bench h1 --bench queue -- $(BENCH)
+
+instructions: build ## Count instructions per request; UPDATE_INSTRUCTIONS=1 accepts what was counted
+	@scripts/need instructions
+	cargo run --quiet -p pronghorn-instructions -- $(BINARY)

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod control;
 mod development;
 mod error;
 mod http;
@@ -13,6 +14,7 @@ mod server;
 pub mod settings;
 mod workers;
 
+pub use control::{Control, ControlSocket};
 pub use error::StartError;
 pub use http::CrewInfo;
 pub use pronghorn_plugin_api::ROADRUNNER_VERSION;

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use pronghorn_config::Endpoint;
+use pronghorn_lock::Lock;
 use pronghorn_plugin_api::rpc::Methods;
 use pronghorn_plugin_api::{Context, Readiness, Running, Service, Stopped};
 use pronghorn_process::{Credentials, Spawner, open_files};
@@ -14,6 +15,7 @@ use pronghorn_rpc::{Listener, Rpc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::control::{Control, Serving};
 use crate::error::StartError;
 use crate::http::{CrewInfo, HttpService, Site};
 use crate::settings::Settings;
@@ -32,6 +34,8 @@ pub struct Plan {
     pub configuration: Vec<PathBuf>,
     /// What was written in them, as JSON without secrets, for `rpc.Config`.
     pub written: String,
+    /// What the command line will steer it by.
+    pub control: Control,
 }
 
 /// A server that serves.
@@ -42,6 +46,7 @@ pub struct Server {
     site: Arc<OnceLock<Site>>,
     grace: Duration,
     spawner: Spawner,
+    control: Control,
 }
 
 impl Server {
@@ -59,24 +64,36 @@ impl Server {
             site: Arc::default(),
             grace: plan.settings.endure.grace_period,
             spawner: Spawner::start()?,
+            control: plan.control.clone(),
+        };
+        let mut serving = Serving {
+            site: server.site.clone(),
+            ..Serving::default()
         };
         let methods = Methods::default();
-        for service in server.services_of(plan)? {
+        for service in server.services_of(plan, &mut serving)? {
             let name = service.name();
+            let readiness = Readiness::default();
+            serving.readiness.push(readiness.clone());
             let context = Context {
                 shutdown: server.shutdown.clone(),
                 rpc: methods.clone(),
-                readiness: Readiness::default(),
+                readiness,
             };
             match service.start(context).await {
                 Ok(running) => server.services.push((name, running)),
                 Err(error) => return Err(StartError::of_service(name, error)),
             }
         }
+        server.control.serves(serving);
         Ok(server)
     }
 
-    fn services_of(&self, plan: Plan) -> Result<Vec<Box<dyn Service>>, StartError> {
+    fn services_of(
+        &self,
+        plan: Plan,
+        serving: &mut Serving,
+    ) -> Result<Vec<Box<dyn Service>>, StartError> {
         let Settings {
             server, http, rpc, ..
         } = plan.settings;
@@ -92,9 +109,12 @@ impl Server {
             let listener = Listener::bind(&endpoint, owner)
                 .map_err(|error| StartError::of_service("rpc", error.into()))?;
             rpc_for_workers = Some(listener.endpoint_for_workers().to_string());
+            serving.rpc = Some(listener.endpoint().to_string());
             let written = plan.written;
             services.push(Box::new(Rpc::new(listener, move || written.clone())));
         }
+        let serves = !services.is_empty() || http.is_some();
+        services.push(Box::new(Lock));
         match http {
             Some(settings) => services.push(Box::new(HttpService {
                 settings,
@@ -109,7 +129,7 @@ impl Server {
                 open_files: open_files::raise(),
                 site: self.site.clone(),
             })),
-            None if services.is_empty() => return Err(StartError::Nothing),
+            None if !serves => return Err(StartError::Nothing),
             None => {
                 tracing::warn!(target: "server", "there is no section `http`: no worker is started");
             }
@@ -136,6 +156,7 @@ impl Server {
     /// ended, and a record says what that was.
     pub async fn stop(mut self) {
         let deadline = Instant::now() + self.grace;
+        self.control.stops();
         self.shutdown.cancel();
         while let Some((name, service)) = self.services.pop() {
             if let Stopped::CutOff(what) = service.stop(deadline).await {

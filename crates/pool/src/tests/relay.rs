@@ -1007,6 +1007,24 @@ async fn a_worker_says_what_it_is_at_and_how_many_calls_it_had() {
     assert_eq!(stage.inbox.executions(), 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn how_long_the_oldest_call_waits_is_known_without_asking() {
+    let mut stage = Stage::native().await;
+    assert_eq!(stage.pool.stats().oldest_wait(), None);
+    let (_pending, number) = stage.running("/slow").await;
+    assert_eq!(stage.pool.stats().oldest_wait(), None);
+    let _first = stage.call(TestPayload::new("/first"));
+    tokio::time::advance(Duration::from_secs(3)).await;
+    let _second = stage.call(TestPayload::new("/second"));
+    let oldest = |stage: &Stage| stage.pool.stats().oldest_wait().map(|wait| wait.as_secs());
+    assert_eq!(oldest(&stage), Some(3));
+    tokio::time::advance(Duration::from_secs(2)).await;
+    assert_eq!(oldest(&stage), Some(5));
+    stage.worker.reply(number, b"").await;
+    stage.worker.frame().await;
+    assert_eq!(oldest(&stage), Some(2));
+}
+
 async fn ask(worker: &dyn Transport) -> Option<(String, Duration)> {
     let (asked, answer) = tokio::sync::oneshot::channel();
     worker.ask(asked);
