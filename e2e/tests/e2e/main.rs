@@ -5,6 +5,7 @@ mod behind_nginx;
 mod command;
 mod development;
 mod examples;
+mod faults;
 mod foreign;
 mod guide;
 mod http;
