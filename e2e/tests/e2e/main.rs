@@ -6,6 +6,7 @@ mod called_as_rr;
 mod command;
 mod development;
 mod examples;
+mod faults;
 mod foreign;
 mod guide;
 mod http;
