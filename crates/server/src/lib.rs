@@ -7,10 +7,13 @@
 
 mod development;
 mod error;
+mod health;
 mod http;
 pub mod logs;
+mod rpc;
 mod server;
 pub mod settings;
+mod status;
 mod workers;
 
 pub use error::StartError;

@@ -16,8 +16,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::StartError;
-use crate::http::{HttpService, Site};
-use crate::settings::Settings;
+use crate::health::Health;
+use crate::http::{HttpService, Site, resolve};
+use crate::rpc;
+use crate::settings::{Settings, StatusSettings, UNAVAILABLE};
+use crate::status::StatusService;
 use crate::workers::Pools;
 
 /// What to start.
@@ -42,6 +45,9 @@ pub struct Server {
     shutdown: CancellationToken,
     site: Arc<OnceLock<Site>>,
     grace: Duration,
+    /// Between the moment at which nothing is ready any more and the one at which nothing new is taken.
+    drain_delay: Duration,
+    health: Health,
     spawner: Spawner,
 }
 
@@ -59,15 +65,29 @@ impl Server {
             shutdown: CancellationToken::new(),
             site: Arc::default(),
             grace: plan.settings.endure.grace_period,
+            drain_delay: Duration::ZERO,
+            health: Health::default(),
             spawner: Spawner::start()?,
         };
+        let status = plan.settings.status.as_ref();
+        server.drain_delay = status.map_or(Duration::ZERO, |status| status.drain_delay);
+        let unavailable = status.map_or(UNAVAILABLE, |status| status.unavailable_status_code);
         let methods = Methods::default();
-        for service in server.services_of(plan)? {
+        rpc::add(&methods, &server.health, &server.site, unavailable);
+        let services: Vec<_> = server
+            .services_of(plan)?
+            .into_iter()
+            .map(|service| (service, Readiness::default()))
+            .collect();
+        let with_workers = services.iter().filter(|(service, _)| service.has_workers());
+        let watched = with_workers.map(|(service, readiness)| (service.name(), readiness.clone()));
+        server.health.watch(watched.collect());
+        for (service, readiness) in services {
             let name = service.name();
             let context = Context {
                 shutdown: server.shutdown.clone(),
                 rpc: methods.clone(),
-                readiness: Readiness::default(),
+                readiness,
             };
             match service.start(context).await {
                 Ok(running) => server.services.push((name, running)),
@@ -79,7 +99,11 @@ impl Server {
 
     fn services_of(&self, plan: Plan) -> Result<Vec<Box<dyn Service>>, StartError> {
         let Settings {
-            server, http, rpc, ..
+            server,
+            http,
+            rpc,
+            status,
+            ..
         } = plan.settings;
         let user = worker_user(server.user.as_deref(), server.group.as_deref())?;
         let mut services: Vec<Box<dyn Service>> = Vec::new();
@@ -98,6 +122,9 @@ impl Server {
         }
         let serves = !services.is_empty() || http.is_some();
         services.push(Box::new(Lock));
+        if let Some(status) = status {
+            services.push(Box::new(self.status(&status)?));
+        }
         match http {
             Some(settings) => services.push(Box::new(HttpService {
                 settings,
@@ -120,6 +147,17 @@ impl Server {
         Ok(services)
     }
 
+    fn status(&self, settings: &StatusSettings) -> Result<StatusService, StartError> {
+        let listener = resolve(&settings.address)
+            .and_then(|address| Ok(pronghorn_http::Listener::bind(address, 1)?));
+        Ok(StatusService {
+            listener: listener.map_err(|error| StartError::of_service("status", error.into()))?,
+            health: self.health.clone(),
+            unavailable: settings.unavailable_status_code,
+            check_timeout: settings.check_timeout,
+        })
+    }
+
     /// Where HTTP is served.
     pub fn address(&self) -> Option<SocketAddr> {
         self.site.get()?.address
@@ -138,8 +176,14 @@ impl Server {
     }
 
     /// Stops the services in the reverse order of their start. All of it within the grace period; what still runs then is
-    /// ended, and a record says what that was.
+    /// ended, and a record says what that was. Before, health checks say that nothing is ready, for as long as `drain_delay`.
     pub async fn stop(mut self) {
+        self.health.leave();
+        if !self.drain_delay.is_zero() {
+            let seconds = self.drain_delay.as_secs_f32();
+            tracing::info!(target: "server", "serving for {seconds} s more, until health checks were heard");
+            tokio::time::sleep(self.drain_delay).await;
+        }
         let deadline = Instant::now() + self.grace;
         self.shutdown.cancel();
         while let Some((name, service)) = self.services.pop() {

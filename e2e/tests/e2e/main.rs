@@ -2,6 +2,7 @@
 
 mod behind_nginx;
 mod command;
+mod control;
 mod development;
 mod examples;
 mod foreign;
