@@ -2,19 +2,22 @@
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use pronghorn_config::{Input, Loaded, MAIN_FILES, Severity, load};
+use pronghorn_control::Place;
 use pronghorn_process::reap_orphans;
 use pronghorn_server::logs::{self, Logs};
 use pronghorn_server::settings::Settings;
-use pronghorn_server::{Plan, ROADRUNNER_VERSION, Server, VERSION};
+use pronghorn_server::{Control, CrewInfo, Plan, ROADRUNNER_VERSION, Server, VERSION};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::arguments::{Arguments, Name, Serve};
 use crate::exit::{Exit, failed, mention, misused, say};
+use crate::folders;
+use crate::steer::place_of;
 
 /// Where HTTP is served when nothing says otherwise: the first run must work, and only this machine may see it.
 const FIRST_ADDRESS: &str = "127.0.0.1:8080";
@@ -54,13 +57,16 @@ pub(crate) fn run(name: Name, arguments: &Arguments, options: &Serve) -> Exit {
              hint: `-o http.address=127.0.0.1:8080` adds one",
         );
     }
-    let folder = working_folder(arguments, loaded.file.as_deref());
+    let folder = folders::working(arguments, loaded.file.as_deref());
     let logs = match logs::init(&settings.logs, &folder) {
         Ok(logs) => logs,
         Err(error) => return failed(&error.to_string()),
     };
     logs::tell(&report);
+    let place = place_of(arguments, loaded.file.as_deref());
+    let config = loaded.file.is_some().then(|| place.named().to_owned());
     let plan = Plan {
+        control: Control::new(config, settings.endure.grace_period),
         folder,
         environment: environment(&loaded),
         development: options.dev,
@@ -72,7 +78,7 @@ pub(crate) fn run(name: Name, arguments: &Arguments, options: &Serve) -> Exit {
         written: loaded.to_json(),
         settings,
     };
-    let exit = serve(name, arguments, plan, &logs);
+    let exit = serve(name, arguments, &place, plan, &logs);
     drop(logs);
     exit
 }
@@ -130,31 +136,6 @@ fn nothing_to_serve(input: &Input) -> Exit {
     ))
 }
 
-/// `-w`, else the configuration file's folder, else where the command runs; as written, with links in it.
-fn working_folder(arguments: &Arguments, file: Option<&Path>) -> PathBuf {
-    let here = logical_current_folder();
-    let folder = arguments
-        .globals
-        .workdir
-        .as_deref()
-        .or_else(|| file?.parent());
-    match folder {
-        // `.rr.yaml` has the parent "": joined, that would add a slash.
-        Some(folder) if folder != Path::new("") => here.join(folder),
-        _ => here,
-    }
-}
-
-/// The shell's `PWD` keeps links that getcwd(3) resolves: a `current` link that moves at a deployment must stay one.
-fn logical_current_folder() -> PathBuf {
-    let physical = std::env::current_dir().unwrap_or_default();
-    let same = |logical: &PathBuf| logical.canonicalize().ok() == physical.canonicalize().ok();
-    std::env::var_os("PWD")
-        .map(PathBuf::from)
-        .filter(|logical| logical.is_absolute() && same(logical))
-        .unwrap_or(physical)
-}
-
 /// The process's environment and what `--dotenv` adds to it.
 fn environment(loaded: &Loaded) -> Vec<(OsString, OsString)> {
     let mut environment: Vec<_> = std::env::vars_os().collect();
@@ -166,7 +147,7 @@ fn environment(loaded: &Loaded) -> Vec<(OsString, OsString)> {
     environment
 }
 
-fn serve(name: Name, arguments: &Arguments, plan: Plan, logs: &Logs) -> Exit {
+fn serve(name: Name, arguments: &Arguments, place: &Place, plan: Plan, logs: &Logs) -> Exit {
     let runtime = match Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -182,6 +163,7 @@ fn serve(name: Name, arguments: &Arguments, plan: Plan, logs: &Logs) -> Exit {
             Ok(signals) => signals,
             Err(error) => return failed(&format!("cannot listen for signals: {error}")),
         };
+        let _control = plan.control.listen(place);
         let server = tokio::select! {
             started = Server::start(plan) => match started {
                 Ok(server) => server,
@@ -240,7 +222,6 @@ fn greet(name: Name, server: &Server) {
         ));
         return;
     }
-    let (size, command) = server.workers().unwrap_or_default();
     let Some(address) = server.address() else {
         return say(&format!("Pronghorn {VERSION} runs, without HTTP\n"));
     };
@@ -255,10 +236,13 @@ fn greet(name: Name, server: &Server) {
     } else {
         format!("http://{host}:{}", address.port())
     };
-    let workers = if size == 1 {
-        "1 worker".to_owned()
-    } else {
-        format!("{size} workers")
+    let workers = match server.crews() {
+        [CrewInfo { size: 1, command }] => format!("1 worker of `{command}`"),
+        [CrewInfo { size, command }] => format!("{size} workers of `{command}`"),
+        crews => {
+            let size: usize = crews.iter().map(|crew| crew.size).sum();
+            format!("{size} workers in {} pools", crews.len())
+        }
     };
     let stop = if std::io::stdout().is_terminal() {
         "; Ctrl-C stops it"
@@ -266,7 +250,7 @@ fn greet(name: Name, server: &Server) {
         ""
     };
     say(&format!(
-        "Pronghorn {VERSION} serves {url} ({workers} of `{command}`{stop})\n"
+        "Pronghorn {VERSION} serves {url} ({workers}{stop})\n"
     ));
 }
 

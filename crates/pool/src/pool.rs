@@ -286,9 +286,12 @@ impl Shared {
 
     fn dispatched(&self, mut call: Call, now: Instant) -> Call {
         call.stamps.dispatched = Some(now);
-        let limit = call.terms.deadline.or(self.options.exec_ttl);
-        call.deadline = limit.map(|limit| now + limit);
+        call.deadline = self.limit(&call).map(|limit| now + limit);
         call
+    }
+
+    fn limit(&self, call: &Call) -> Option<Duration> {
+        call.terms.deadline.or(self.options.exec_ttl)
     }
 
     fn refuse(&self, call: Call, reason: Refused) {
@@ -404,7 +407,12 @@ impl Seat {
         Some(max_jobs.saturating_add(fastrand::u64(..=max_jobs / 7)))
     }
 
-    /// How long a worker may take for a call.
+    /// How long a worker may take for a call, or for the next piece of its reply.
+    pub(crate) fn limit(&self, call: &Call) -> Option<Duration> {
+        self.shared.limit(call)
+    }
+
+    /// How long a worker may take for what belongs to no call.
     pub(crate) fn exec_ttl(&self) -> Option<Duration> {
         self.shared.options.exec_ttl
     }

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod control;
 mod development;
 mod error;
 mod health;
@@ -16,7 +17,9 @@ pub mod settings;
 mod status;
 mod workers;
 
+pub use control::{Control, ControlSocket};
 pub use error::StartError;
+pub use http::CrewInfo;
 pub use pronghorn_plugin_api::ROADRUNNER_VERSION;
 pub use server::{Plan, Server};
 pub use workers::{Pools, Reloaded, Standing, Workers};

@@ -15,9 +15,10 @@ use pronghorn_rpc::{Listener, Rpc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::control::{Control, Serving};
 use crate::error::StartError;
 use crate::health::Health;
-use crate::http::{HttpService, Site, resolve};
+use crate::http::{CrewInfo, HttpService, Site, resolve};
 use crate::rpc;
 use crate::settings::{Settings, StatusSettings, UNAVAILABLE};
 use crate::status::StatusService;
@@ -36,6 +37,8 @@ pub struct Plan {
     pub configuration: Vec<PathBuf>,
     /// What was written in them, as JSON without secrets, for `rpc.Config`.
     pub written: String,
+    /// What the command line will steer it by.
+    pub control: Control,
 }
 
 /// A server that serves.
@@ -49,6 +52,7 @@ pub struct Server {
     drain_delay: Duration,
     health: Health,
     spawner: Spawner,
+    control: Control,
 }
 
 impl Server {
@@ -68,6 +72,11 @@ impl Server {
             drain_delay: Duration::ZERO,
             health: Health::default(),
             spawner: Spawner::start()?,
+            control: plan.control.clone(),
+        };
+        let mut serving = Serving {
+            site: server.site.clone(),
+            ..Serving::default()
         };
         let status = plan.settings.status.as_ref();
         server.drain_delay = status.map_or(Duration::ZERO, |status| status.drain_delay);
@@ -75,7 +84,7 @@ impl Server {
         let methods = Methods::default();
         rpc::add(&methods, &server.health, &server.site, unavailable);
         let services: Vec<_> = server
-            .services_of(plan)?
+            .services_of(plan, &mut serving)?
             .into_iter()
             .map(|service| (service, Readiness::default()))
             .collect();
@@ -84,6 +93,7 @@ impl Server {
         server.health.watch(watched.collect());
         for (service, readiness) in services {
             let name = service.name();
+            serving.readiness.push(readiness.clone());
             let context = Context {
                 shutdown: server.shutdown.clone(),
                 rpc: methods.clone(),
@@ -94,10 +104,15 @@ impl Server {
                 Err(error) => return Err(StartError::of_service(name, error)),
             }
         }
+        server.control.serves(serving);
         Ok(server)
     }
 
-    fn services_of(&self, plan: Plan) -> Result<Vec<Box<dyn Service>>, StartError> {
+    fn services_of(
+        &self,
+        plan: Plan,
+        serving: &mut Serving,
+    ) -> Result<Vec<Box<dyn Service>>, StartError> {
         let Settings {
             server,
             http,
@@ -117,6 +132,7 @@ impl Server {
             let listener = Listener::bind(&endpoint, owner)
                 .map_err(|error| StartError::of_service("rpc", error.into()))?;
             rpc_for_workers = Some(listener.endpoint_for_workers().to_string());
+            serving.rpc = Some(listener.endpoint().to_string());
             let written = plan.written;
             services.push(Box::new(Rpc::new(listener, move || written.clone())));
         }
@@ -168,16 +184,15 @@ impl Server {
         Some(self.site.get()?.pools.clone())
     }
 
-    /// Workers of the pool, and what they run, for the one line that greets a person.
-    pub fn workers(&self) -> Option<(usize, &str)> {
-        self.site
-            .get()
-            .map(|site| (site.size, site.command.as_str()))
+    /// Who works in which pool, for the one line that greets a person.
+    pub fn crews(&self) -> &[CrewInfo] {
+        self.site.get().map_or(&[], |site| &site.crews)
     }
 
     /// Stops the services in the reverse order of their start. All of it within the grace period; what still runs then is
     /// ended, and a record says what that was. Before, health checks say that nothing is ready, for as long as `drain_delay`.
     pub async fn stop(mut self) {
+        self.control.stops();
         self.health.leave();
         if !self.drain_delay.is_zero() {
             let seconds = self.drain_delay.as_secs_f32();

@@ -1,5 +1,6 @@
 //! The real binary with real PHP: client answer, log line, and that nothing is left.
 
+mod apps;
 mod behind_nginx;
 mod command;
 mod control;
@@ -12,4 +13,5 @@ mod life;
 mod misbehaviour;
 mod replies;
 mod requests;
+mod routes;
 mod start;
