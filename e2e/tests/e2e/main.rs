@@ -4,6 +4,7 @@ mod apps;
 mod behind_nginx;
 mod called_as_rr;
 mod command;
+mod control;
 mod development;
 mod examples;
 mod faults;
