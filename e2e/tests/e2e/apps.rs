@@ -50,7 +50,7 @@ fn start_kept(app: &str, worker: &str) -> Server {
     let site = Site::new();
     let config = format!(
         "version: '3'\nserver:\n  command: php {}\n  env: {{{DATA}: '{}'}}\nhttp:\n  address: 127.0.0.1:0\n  pool: {{num_workers: 1}}\n",
-        Site::app(&format!("{app}/{worker}")).display(),
+        Site::app(app).join(worker).display(),
         site.path("data").display(),
     );
     Server::start(site.config(&config))
@@ -180,7 +180,9 @@ fn without_a_framework() {
 
 #[test]
 fn without_a_framework_over_psr7() {
-    Both::start("plain", "worker-psr7.php").compare(plain);
+    for library in ["nyholm", "guzzle"] {
+        Both::start("plain", &format!("worker-psr7.php {library}")).compare(plain);
+    }
 }
 
 #[test]
