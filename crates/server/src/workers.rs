@@ -393,6 +393,10 @@ impl Workers {
         self.pool.name()
     }
 
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
     /// Calls that wait for a worker.
     pub fn waiting(&self) -> usize {
         self.pool.stats().waiting()
