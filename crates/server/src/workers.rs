@@ -411,6 +411,10 @@ impl Workers {
         }
     }
 
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
     /// Calls that wait for a worker.
     pub fn waiting(&self) -> usize {
         self.pool.stats().waiting()
