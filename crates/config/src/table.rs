@@ -296,6 +296,15 @@ impl<'a> Table<'a> {
         self.written(name).is_some()
     }
 
+    /// True when the key is written, and nothing stands there: no text, no item, no name.
+    pub fn is_empty(&self, name: &str) -> bool {
+        self.written(name).is_some_and(|node| match &node.value {
+            Value::Null | Value::Text(_) => node.is_blank(),
+            Value::List(items) => items.is_empty(),
+            Value::Map(map) => map.entries.is_empty(),
+        })
+    }
+
     /// The names below a section or map, as written.
     pub fn names_in(&self, name: &str) -> Vec<String> {
         match self.written(name).map(|node| &node.value) {

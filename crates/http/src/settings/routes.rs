@@ -194,13 +194,18 @@ fn read_route(t: &mut Table<'_>, pools: &[(String, PoolSettings)]) -> RouteSetti
     };
     t.not_yet("strip_prefix", "CGI pools");
     let mut broken = false;
-    for (name, is_empty) in [
+    for (name, none) in [
         ("path", conditions.paths.is_empty()),
         ("host", conditions.hosts.is_empty()),
         ("method", conditions.methods.is_empty()),
         ("header", conditions.headers.0.is_empty()),
     ] {
-        broken |= is_empty && t.is_written(name);
+        broken |= none && t.is_written(name);
+        if t.is_empty(name) {
+            // An unset variable must not turn one host's route into one for all requests.
+            let hint = "give it a value; without the key it matches any";
+            t.error(name, "is empty: what it matches can't be told", hint);
+        }
     }
     RouteSettings {
         conditions,
