@@ -197,7 +197,15 @@ fn serve(name: Name, arguments: &Arguments, plan: Plan, logs: &Logs) -> Exit {
         if !arguments.globals.silent {
             greet(name, &server);
         }
-        signals.stop().await;
+        loop {
+            match signals.next().await {
+                Wish::Stop => break,
+                Wish::Reload => tokio::select! {
+                    () = server.reload() => {}
+                    () = signals.stop() => break,
+                },
+            }
+        }
         if !arguments.globals.silent && name == Name::Rr {
             say(&format!(
                 "stop signal received, grace timeout is: {} seconds\n",
@@ -270,11 +278,18 @@ fn greet(name: Name, server: &Server) {
     ));
 }
 
-/// What ends a server, the dead it must bury, and log files that were moved away.
+/// What a person or a service manager wants by a signal.
+enum Wish {
+    Stop,
+    Reload,
+}
+
+/// What ends and what renews a server, the dead it must bury, and log files that were moved away.
 struct Signals<'a> {
     terminate: Signal,
     interrupt: Signal,
     quit: Signal,
+    hangup: Signal,
     child: Signal,
     moved: Signal,
     logs: &'a Logs,
@@ -287,19 +302,30 @@ impl<'a> Signals<'a> {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             quit: signal(SignalKind::quit())?,
+            hangup: signal(SignalKind::hangup())?,
             child: signal(SignalKind::child())?,
             moved: signal(SignalKind::user_defined1())?,
             logs,
         })
     }
 
-    /// Waits for a signal that stops the server, and heeds the others meanwhile.
+    /// Waits for a signal that asks for something.
+    async fn next(&mut self) -> Wish {
+        self.wait(true).await
+    }
+
+    /// Waits for a signal that stops the server. Other wishes wait, each once.
     async fn stop(&mut self) {
+        _ = self.wait(false).await;
+    }
+
+    async fn wait(&mut self, for_all: bool) -> Wish {
         loop {
             tokio::select! {
-                _ = self.terminate.recv() => return,
-                _ = self.interrupt.recv() => return,
-                _ = self.quit.recv() => return,
+                _ = self.terminate.recv() => return Wish::Stop,
+                _ = self.interrupt.recv() => return Wish::Stop,
+                _ = self.quit.recv() => return Wish::Stop,
+                _ = self.hangup.recv(), if for_all => return Wish::Reload,
                 _ = self.child.recv() => { reap_orphans(); }
                 _ = self.moved.recv() => self.reopen_logs(),
             }

@@ -11,6 +11,7 @@ use pronghorn_plugin_api::rpc::Methods;
 use pronghorn_plugin_api::{Context, Readiness, Running, Service, Stopped};
 use pronghorn_process::{Credentials, Spawner, open_files};
 use pronghorn_rpc::{Listener, Rpc};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -132,6 +133,26 @@ impl Server {
         self.site
             .get()
             .map(|site| (site.size, site.command.as_str()))
+    }
+
+    /// Replaces the workers of all pools, at once. A pool whose new workers don't boot keeps its old ones; the log says why.
+    pub async fn reload(&self) {
+        let Some(pools) = self.pools() else {
+            tracing::warn!(target: "server", "there is no pool to reload");
+            return;
+        };
+        let mut reloads = JoinSet::new();
+        for workers in pools.iter() {
+            let workers = workers.clone();
+            reloads.spawn(async move {
+                let pool = workers.name();
+                match workers.reload().await {
+                    Ok(()) => tracing::info!(target: "server", pool, "reloaded"),
+                    Err(_) => tracing::error!(target: "server", pool, "not reloaded: the workers that were there go on"),
+                }
+            });
+        }
+        while reloads.join_next().await.is_some() {} // a panic was told by its hook
     }
 
     /// Stops the services in the reverse order of their start. All of it within the grace period; what still runs then is

@@ -8,6 +8,7 @@ mod guide;
 mod http;
 mod life;
 mod misbehaviour;
+mod reload;
 mod replies;
 mod requests;
 mod start;
