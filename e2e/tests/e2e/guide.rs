@@ -48,6 +48,11 @@ fn deploy() {
 }
 
 #[test]
+fn crashes() {
+    follow("docs/operations/crashes.md", Site::new());
+}
+
+#[test]
 fn no_page_links_to_a_file_that_is_not_there() {
     let root = repository();
     let mut pages = vec![root.join("php/worker/README.md")];
