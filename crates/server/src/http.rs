@@ -12,8 +12,8 @@ use pronghorn_http::settings::HttpSettings;
 use pronghorn_http::{
     Accepting, BodySettings, Handler, IoThreads, Limits, Listener, PoolHandler, Service,
 };
-use pronghorn_plugin_api::{self as api, BoxFuture, Context, NotReady, Running, Stopped};
-use pronghorn_pool::{Pool, Spool};
+use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, NotReady, Running, Stopped};
+use pronghorn_pool::{Pool, RelayListener, Spool};
 use pronghorn_process::{Credentials, Spawner};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -28,6 +28,8 @@ const KEPT_DESCRIPTORS: u64 = 256;
 const DESCRIPTORS_PER_WORKER: u64 = 8;
 /// Of what is left, in case the rest needs some for a moment.
 const FEWEST_CONNECTIONS: u64 = 64;
+/// The listening sockets, for the next process.
+const HTTP: &str = "http";
 /// How often a stop says what it waits for.
 const STILL_WAITING: Duration = Duration::from_secs(5);
 
@@ -61,14 +63,33 @@ pub(crate) struct Site {
 /// HTTP at work.
 struct Http {
     service: Arc<Service>,
+    /// Until clients are taken from it.
+    listener: Option<Listener>,
     accepting: Option<Accepting>,
     workers: Workers,
     workers_task: JoinHandle<()>,
     pool: Pool,
-    destroy_timeout: Duration,
+    /// Of workers that are no children of ours by descriptor.
+    relay: Option<Arc<RelayListener>>,
+    drain: Drain,
+    reset_timeout: Duration,
     _watch: Option<Watch>,
-    _io: IoThreads,
+    io: IoThreads,
 }
+
+/// What is left to clients and their requests when the server ends.
+#[derive(Debug, Clone, Copy)]
+struct Drain {
+    /// To requests under way.
+    requests: Duration,
+    /// To connections without one, for a request that may be on its way.
+    idle: Duration,
+}
+
+/// So short that Ctrl-C feels immediate.
+const IDLE_AT_STOP: Duration = Duration::from_millis(100);
+/// A client that asks every few seconds hears of the end in a reply, and not by a connection that is gone.
+const IDLE_AT_HANDOVER: Duration = Duration::from_secs(5);
 
 impl api::Service for HttpService {
     fn name(&self) -> &'static str {
@@ -101,7 +122,14 @@ impl HttpService {
         let uploads = open(&[&spool], &settings.uploads.dir)?;
         let io = IoThreads::start(settings.threads)?;
         let listener = match &settings.address {
-            Some(address) => Some(Listener::bind(resolve(address)?, io.threads().len())?),
+            Some(address) => {
+                let inherited = context.sockets.take(HTTP);
+                let listener = Listener::open(resolve(address)?, io.threads().len(), inherited)?;
+                for socket in listener.sockets() {
+                    context.sockets.offer(HTTP, socket)?;
+                }
+                Some(listener)
+            }
             None => None,
         };
         let start = Start {
@@ -115,9 +143,11 @@ impl HttpService {
             spool: spool.clone(),
             homes: io.runtimes(),
             development: self.development,
+            sockets: &context.sockets,
         };
         let pool = start.pool();
         let launcher = start.launcher()?;
+        let relay = launcher.listener.clone();
         let command = launcher.command.clone();
         let crew = Crew {
             pool: pool.clone(),
@@ -167,10 +197,6 @@ impl HttpService {
             ..Limits::default()
         };
         let service = Service::new(handler, limits);
-        let accepting = match listener {
-            Some(listener) => Some(listener.serve(io.threads(), &service)?),
-            None => None,
-        };
         let (standing, draining) = (workers.standing(), context.shutdown.clone());
         context
             .readiness
@@ -180,7 +206,7 @@ impl HttpService {
                 Standing::Down(why) => Err(NotReady(why.to_string().into())),
             });
         let site = Site {
-            address: accepting.as_ref().map(Accepting::address),
+            address: listener.as_ref().map(Listener::address),
             size,
             command,
             pools: Pools::new(vec![workers.clone()]),
@@ -188,13 +214,19 @@ impl HttpService {
         _ = self.site.set(site); // a service starts once
         Ok(Http {
             service,
-            accepting,
+            listener,
+            accepting: None,
             workers,
             workers_task,
             pool,
-            destroy_timeout: settings.pool.destroy_timeout,
+            relay,
+            drain: Drain {
+                requests: settings.pool.destroy_timeout,
+                idle: IDLE_AT_STOP,
+            },
+            reset_timeout: settings.pool.reset_timeout,
             _watch: watch,
-            _io: io,
+            io,
         })
     }
 
@@ -209,17 +241,43 @@ impl HttpService {
 }
 
 impl Running for Http {
+    fn open(&mut self) -> Result<(), api::StartError> {
+        if let Some(listener) = self.listener.take() {
+            self.accepting = Some(listener.serve(self.io.threads(), &self.service)?);
+        }
+        if let Some(relay) = &self.relay {
+            relay.set_ours(true);
+        }
+        Ok(())
+    }
+
+    fn hand_over(&mut self, step: Handover) {
+        if let Some(relay) = &self.relay {
+            relay.lend(step != Handover::Failed);
+            relay.set_ours(step != Handover::Done);
+        }
+        if step == Handover::Done {
+            // Clients that wait in the kernel are the next process's.
+            self.accepting = None;
+            self.drain = Drain {
+                requests: self.reset_timeout,
+                idle: IDLE_AT_HANDOVER,
+            };
+        }
+    }
+
     fn stop(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Stopped> {
         Box::pin(Self::stop(*self, deadline))
     }
 }
 
 impl Http {
-    /// No new connections, requests under way finish within the pool's `destroy_timeout`, then the workers end.
+    /// No new connections, requests under way finish within the pool's `destroy_timeout`, then the workers end. After a
+    /// handover it is `reset_timeout`: to the client, all that happens is a reload.
     async fn stop(self, deadline: Instant) -> Stopped {
-        let cut_at = deadline.min(Instant::now() + self.destroy_timeout);
+        let cut_at = deadline.min(Instant::now() + self.drain.requests);
         let drained = async {
-            let mut drained = std::pin::pin!(self.service.drain());
+            let mut drained = std::pin::pin!(self.service.drain(self.drain.idle));
             loop {
                 tokio::select! {
                     () = &mut drained => return,

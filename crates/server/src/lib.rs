@@ -11,11 +11,13 @@ mod http;
 pub mod logs;
 mod server;
 pub mod settings;
+mod upgrade;
 mod workers;
 
 pub use error::StartError;
 pub use pronghorn_plugin_api::ROADRUNNER_VERSION;
 pub use server::{Plan, Server};
+pub use upgrade::{Next, Predecessor, UpgradeError, Way};
 pub use workers::{Pools, Reloaded, Standing, Workers};
 
 /// This release.

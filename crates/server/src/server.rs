@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pronghorn_config::Endpoint;
 use pronghorn_plugin_api::rpc::Methods;
-use pronghorn_plugin_api::{Context, Readiness, Running, Service, Stopped};
+use pronghorn_plugin_api::{Context, Handover, Readiness, Running, Service, Sockets, Stopped};
 use pronghorn_process::{Credentials, Spawner, open_files};
 use pronghorn_rpc::{Listener, Rpc};
 use tokio::task::JoinSet;
@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::StartError;
 use crate::http::{HttpService, Site};
 use crate::settings::Settings;
+use crate::upgrade::{Predecessor, Word};
 use crate::workers::Pools;
 
 /// What to start.
@@ -42,39 +43,93 @@ pub struct Server {
     shutdown: CancellationToken,
     site: Arc<OnceLock<Site>>,
     grace: Duration,
+    /// What requests under way get when another process has taken over.
+    handover_grace: Duration,
+    upgrade_timeout: Duration,
     spawner: Spawner,
+    sockets: Sockets,
+    handed_over: bool,
 }
 
 impl Server {
-    /// Brings everything up: what workers call comes before them.
+    /// Brings everything up: what workers call comes before them. With a predecessor, clients are left to it until all is
+    /// up.
     ///
     /// Must be called on the control runtime, which needs I/O and time, and lives as long as the server.
     ///
     /// # Errors
     ///
-    /// What is in the way. Nothing is left running then.
-    pub async fn start(plan: Plan) -> Result<Self, StartError> {
+    /// What is in the way. Nothing is left running then, and the predecessor knows why.
+    pub async fn start(
+        plan: Plan,
+        mut predecessor: Option<Predecessor>,
+    ) -> Result<Self, StartError> {
+        let endure = &plan.settings.endure;
+        let http = plan.settings.http.as_ref();
         let mut server = Self {
             services: Vec::new(),
             shutdown: CancellationToken::new(),
             site: Arc::default(),
-            grace: plan.settings.endure.grace_period,
+            grace: endure.grace_period,
+            handover_grace: http.map_or(endure.grace_period, |http| {
+                endure.grace_period.max(http.pool.reset_timeout)
+            }),
+            upgrade_timeout: endure.upgrade_timeout,
             spawner: Spawner::start()?,
+            sockets: predecessor
+                .as_mut()
+                .map_or_else(Sockets::default, Predecessor::sockets),
+            handed_over: false,
         };
+        if let Err(error) = server.start_services(plan).await {
+            if let Some(predecessor) = predecessor {
+                predecessor.tell_failure(&error.report());
+            }
+            return Err(error);
+        }
+        if let Some(predecessor) = predecessor
+            && predecessor.ready().await.map_err(StartError::Predecessor)? == Word::End
+        {
+            return Err(StartError::Rehearsal);
+        }
+        for (name, service) in &mut server.services {
+            let opened = service.open();
+            opened.map_err(|error| StartError::of_service(name, error))?;
+        }
+        Ok(server)
+    }
+
+    async fn start_services(&mut self, plan: Plan) -> Result<(), StartError> {
         let methods = Methods::default();
-        for service in server.services_of(plan)? {
+        for service in self.services_of(plan)? {
             let name = service.name();
             let context = Context {
-                shutdown: server.shutdown.clone(),
+                shutdown: self.shutdown.clone(),
                 rpc: methods.clone(),
                 readiness: Readiness::default(),
+                sockets: self.sockets.clone(),
             };
             match service.start(context).await {
-                Ok(running) => server.services.push((name, running)),
+                Ok(running) => self.services.push((name, running)),
                 Err(error) => return Err(StartError::of_service(name, error)),
             }
         }
-        Ok(server)
+        Ok(())
+    }
+
+    pub(crate) fn sockets(&self) -> &Sockets {
+        &self.sockets
+    }
+
+    pub(crate) fn upgrade_timeout(&self) -> Duration {
+        self.upgrade_timeout
+    }
+
+    pub(crate) fn hand_over(&mut self, step: Handover) {
+        self.handed_over = step == Handover::Done;
+        for (_, service) in &mut self.services {
+            service.hand_over(step);
+        }
     }
 
     fn services_of(&self, plan: Plan) -> Result<Vec<Box<dyn Service>>, StartError> {
@@ -90,7 +145,7 @@ impl Server {
                 Endpoint::Unix(path) => Endpoint::Unix(plan.folder.join(path)),
                 tcp @ Endpoint::Tcp(_) => tcp,
             };
-            let listener = Listener::bind(&endpoint, owner)
+            let listener = Listener::open(&endpoint, owner, self.sockets.take("rpc"))
                 .map_err(|error| StartError::of_service("rpc", error.into()))?;
             rpc_for_workers = Some(listener.endpoint_for_workers().to_string());
             let written = plan.written;
@@ -155,10 +210,16 @@ impl Server {
         while reloads.join_next().await.is_some() {} // a panic was told by its hook
     }
 
-    /// Stops the services in the reverse order of their start. All of it within the grace period; what still runs then is
-    /// ended, and a record says what that was.
+    /// Stops the services in the reverse order of their start. All of it within the grace period, or after a handover the
+    /// longer `reset_timeout`; what still runs then is ended, and a record says what that was.
     pub async fn stop(mut self) {
-        let deadline = Instant::now() + self.grace;
+        let grace = if self.handed_over {
+            self.handover_grace
+        } else {
+            self.sockets.close();
+            self.grace
+        };
+        let deadline = Instant::now() + grace;
         self.shutdown.cancel();
         while let Some((name, service)) = self.services.pop() {
             if let Stopped::CutOff(what) = service.stop(deadline).await {

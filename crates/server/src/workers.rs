@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pronghorn_http::settings::HttpSettings;
+use pronghorn_plugin_api::Sockets;
 use pronghorn_pool::settings::{CodecChoice, PoolSettings};
 use pronghorn_pool::{
     BootError, CommandLauncher, Options, Pool, RelayAddress, RelayListener, Spool, Supervised,
@@ -23,6 +24,8 @@ use crate::{ROADRUNNER_VERSION, VERSION};
 
 /// The default pool's name, in routes and logs.
 pub(crate) const DEFAULT_POOL: &str = "default";
+/// The socket of `server.relay`, for the next process.
+const RELAY: &str = "relay";
 /// Of a pool in which each call gets a fresh worker, one serves and one is ready.
 const DEBUG_WORKERS: usize = 2;
 /// Orders that wait for the workers' task. Each is a person's wish or a stop.
@@ -40,6 +43,7 @@ pub(crate) struct Start<'a> {
     pub(crate) spool: Arc<Spool>,
     pub(crate) homes: Vec<Handle>,
     pub(crate) development: bool,
+    pub(crate) sockets: &'a Sockets,
 }
 
 impl Start<'_> {
@@ -116,7 +120,10 @@ impl Start<'_> {
             RelaySetting::Tcp(address) => RelayAddress::Tcp(*address),
         };
         let owner = self.user.as_ref().map(|(_, credentials)| credentials);
-        Ok(Some(Arc::new(RelayListener::bind(&address, owner)?)))
+        let inherited = self.sockets.take(RELAY);
+        let listener = RelayListener::open(&address, owner, inherited)?;
+        self.sockets.offer(RELAY, listener.socket())?;
+        Ok(Some(Arc::new(listener)))
     }
 
     /// The server's environment and what workers are told beside it; what comes later wins.

@@ -13,3 +13,4 @@ mod reload;
 mod replies;
 mod requests;
 mod start;
+mod upgrade;

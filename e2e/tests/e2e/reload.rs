@@ -4,14 +4,14 @@ use pronghorn_testkit::{Load, Server, Site, wait_for};
 use rustix::process::Signal;
 
 /// Replies with the number that was asked for, after the name of its release.
-fn release(name: &str) -> String {
+pub(crate) fn release(name: &str) -> String {
     Site::sdk_worker(&format!("return '{name} ' . $request->query()['n'];"))
 }
 
-fn site() -> Site {
+pub(crate) fn site() -> Site {
     Site::new()
         .file("worker.php", &release("one"))
-        .config("version: '3'\nserver: {command: php worker.php}\nhttp: {address: 127.0.0.1:0, pool: {num_workers: 2}}\n")
+        .config("version: '3'\nserver: {command: php worker.php}\nhttp: {address: 127.0.0.1:0, pool: {num_workers: 2}}\nlogs: {channels: {http: {level: error}}}\n")
 }
 
 fn answer(server: &Server) -> String {
