@@ -10,7 +10,8 @@ use pronghorn_process::{Program, reap_orphans};
 use pronghorn_server::logs::{self, Logs};
 use pronghorn_server::settings::{Settings, UpgradeChoice};
 use pronghorn_server::{
-    Next, Plan, Predecessor, ROADRUNNER_VERSION, Server, StartError, UpgradeError, VERSION, Way,
+    CrewInfo, Next, Plan, Predecessor, ROADRUNNER_VERSION, Server, StartError, UpgradeError,
+    VERSION, Way,
 };
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -365,7 +366,6 @@ fn greet(name: Name, server: &Server) {
         ));
         return;
     }
-    let (size, command) = server.workers().unwrap_or_default();
     let Some(address) = server.address() else {
         return say(&format!("Pronghorn {VERSION} runs, without HTTP\n"));
     };
@@ -380,10 +380,13 @@ fn greet(name: Name, server: &Server) {
     } else {
         format!("http://{host}:{}", address.port())
     };
-    let workers = if size == 1 {
-        "1 worker".to_owned()
-    } else {
-        format!("{size} workers")
+    let workers = match server.crews() {
+        [CrewInfo { size: 1, command }] => format!("1 worker of `{command}`"),
+        [CrewInfo { size, command }] => format!("{size} workers of `{command}`"),
+        crews => {
+            let size: usize = crews.iter().map(|crew| crew.size).sum();
+            format!("{size} workers in {} pools", crews.len())
+        }
     };
     let stop = if io::stdout().is_terminal() {
         "; Ctrl-C stops it"
@@ -391,7 +394,7 @@ fn greet(name: Name, server: &Server) {
         ""
     };
     say(&format!(
-        "Pronghorn {VERSION} serves {url} ({workers} of `{command}`{stop})\n"
+        "Pronghorn {VERSION} serves {url} ({workers}{stop})\n"
     ));
 }
 

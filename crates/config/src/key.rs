@@ -311,6 +311,7 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
         shown: Option<Shown>,
         origin: Option<Origin>,
     ) {
+        let in_ours = self.table.is_ours();
         let zero = match self.zero {
             Zero::Value | Zero::Means(..) => "",
             Zero::Default => "; 0 is the default",
@@ -322,9 +323,9 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
             accepts: format!("{}{zero}", self.accepts),
             default,
             fallback: self.fallback,
-            ours: self.ours,
-            roadrunner: self.roadrunner,
-            differs: self.differs,
+            ours: self.ours && !in_ours,
+            roadrunner: self.roadrunner.filter(|_| !in_ours),
+            differs: self.differs.filter(|_| !in_ours),
             not_yet: self.not_yet,
             shown,
             origin,

@@ -64,4 +64,5 @@ pub use setting::{
     Address, Choice, Command, Endpoint, Pair, Pairs, Setting, Shown, Size, Subnet, Wrong,
     show_duration,
 };
+pub use suggest::nearest;
 pub use table::{Section, Table};

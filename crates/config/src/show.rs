@@ -46,9 +46,19 @@ fn lines(records: &[Record]) -> Vec<Line> {
         text: "version: \"3\"".to_owned(),
         comment: String::new(),
     }];
+    // Where the lines of a list's item begin, until its dash is set.
+    let mut item = None;
     for record in records {
         match record {
             Record::Loading { .. } => {}
+            Record::Section { path, .. } if path.ends_with(']') => {
+                if alive.contains(path.as_str()) {
+                    item = Some(lines.len());
+                } else {
+                    let (indent, _) = place(path);
+                    lines.push(line(format!("{indent}- {{}}"), ""));
+                }
+            }
             Record::Section { path, .. } => {
                 let (indent, name) = place(path);
                 let off = if alive.contains(path.as_str()) {
@@ -69,11 +79,19 @@ fn lines(records: &[Record]) -> Vec<Line> {
                 }
             }
         }
+        if let Some(first) = item.and_then(|at| lines.get_mut(at)) {
+            // An item's keys stand as deep as their path is long, which leaves room for the dash.
+            let indent = first.text.len() - first.text.trim_start().len();
+            first
+                .text
+                .replace_range(indent.saturating_sub(2)..indent, "- ");
+            item = None;
+        }
     }
     lines
 }
 
-/// A section without any would read back as null.
+/// A section or list without any would read back as null.
 fn sections_with_values(records: &[Record]) -> BTreeSet<&str> {
     let mut alive = BTreeSet::new();
     for record in records {
@@ -88,6 +106,9 @@ fn sections_with_values(records: &[Record]) -> BTreeSet<&str> {
         };
         while let Some((section, _)) = path.rsplit_once('.') {
             alive.insert(section);
+            if let Some((list, _)) = section.rsplit_once('[') {
+                alive.insert(list);
+            }
             path = section;
         }
     }

@@ -4,10 +4,7 @@
 const LONGEST: usize = 64;
 
 /// The candidate that a slip of the keyboard turns into `text`: one mistake in three letters.
-pub(crate) fn nearest<'c>(
-    text: &str,
-    candidates: impl IntoIterator<Item = &'c str>,
-) -> Option<&'c str> {
+pub fn nearest<'c>(text: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     let text = normal(text);
     if text.len() > LONGEST {
         return None;

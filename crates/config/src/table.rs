@@ -26,6 +26,8 @@ pub struct Table<'a> {
     known: Vec<String>,
     /// Those of them that do nothing: no suggestion.
     unused: Vec<String>,
+    /// RoadRunner has nothing like this section, so nothing in it is compared.
+    ours: bool,
 }
 
 impl<'a> Table<'a> {
@@ -37,6 +39,7 @@ impl<'a> Table<'a> {
             path: String::new(),
             known: Vec::new(),
             unused: Vec::new(),
+            ours: false,
         }
     }
 
@@ -94,24 +97,10 @@ impl<'a> Table<'a> {
         let entry = self.take(name);
         let map = entry.and_then(|entry| self.section_map(entry));
         let path = join(&self.path, name);
-        self.run.records.push(Record::Section {
-            path: path.clone(),
-            sentence,
-        });
         let place = entry
             .map_or(&self.place, |entry| &entry.origin.place)
             .clone();
-        let mut table = Table {
-            run: &mut *self.run,
-            map,
-            place,
-            path,
-            known: Vec::new(),
-            unused: Vec::new(),
-        };
-        let read = read(&mut table);
-        table.finish();
-        read
+        self.below((map, place), path, sentence, read)
     }
 
     /// A map whose keys are names that people choose, each with a section of the same kind. `each`
@@ -137,6 +126,116 @@ impl<'a> Table<'a> {
             });
             named.collect()
         })
+    }
+
+    /// As [`Table::sections_with`], for sections of a kind that the reference describes elsewhere; `each` says where.
+    pub fn sections_like<R>(
+        &mut self,
+        name: &str,
+        sentence: &'static str,
+        each: &'static str,
+        mut read: impl FnMut(&mut Table<'_>) -> R,
+    ) -> Vec<(String, R)> {
+        let described = self.run.describing;
+        let sections = self.sections_with(name, sentence, each, |t| (!described).then(|| read(t)));
+        sections
+            .into_iter()
+            .filter_map(|(name, section)| Some((name, section?)))
+            .collect()
+    }
+
+    /// Says that RoadRunner has nothing like this section: nothing in it is compared with what RoadRunner does.
+    pub fn ours(&mut self) {
+        self.ours = true;
+    }
+
+    pub(crate) fn is_ours(&self) -> bool {
+        self.ours
+    }
+
+    /// The section's own name; of a list's item, that of the list with its number in brackets.
+    pub fn name(&self) -> &str {
+        self.path.rsplit('.').next().unwrap_or_default()
+    }
+
+    /// A list whose items are sections of the same kind. `each` is the sentence of an item. More than `most` are an error,
+    /// and those beyond are not read.
+    pub fn section_list_with<R>(
+        &mut self,
+        name: &str,
+        sentence: &'static str,
+        each: &'static str,
+        most: usize,
+        mut read: impl FnMut(&mut Table<'_>) -> R,
+    ) -> Vec<R> {
+        let path = join(&self.path, name);
+        let entry = self.take(name);
+        self.run.records.push(Record::Section {
+            path: path.clone(),
+            sentence,
+        });
+        if self.run.describing {
+            let nothing = (None, self.place.clone());
+            return vec![self.below(nothing, format!("{path}[]"), each, &mut read)];
+        }
+        let nodes = entry.map_or(&[][..], |entry| self.section_items(entry));
+        if let Some(first) = nodes.get(most) {
+            let message = format!(
+                "`{path}` has {} items; accepted: at most {most}",
+                nodes.len()
+            );
+            self.run
+                .diagnostics
+                .error(&first.origin.place, message, "join some of them");
+        }
+        let items = nodes
+            .iter()
+            .take(most)
+            .enumerate()
+            .filter_map(|(at, node)| {
+                let path = format!("{path}[{at}]");
+                match &node.value {
+                    Value::Map(map) => {
+                        let found = (Some(map), node.origin.place.clone());
+                        Some(self.below(found, path, each, &mut read))
+                    }
+                    Value::Null | Value::Text(_) | Value::List(_) => {
+                        for Wrong { place, given, .. } in Wrong::value(node) {
+                            let message = format!("`{path}` is {given}; accepted: a section");
+                            let hint = "write its keys in braces: `- {key: value}`";
+                            self.run.diagnostics.error(&place, message, hint);
+                        }
+                        None
+                    }
+                }
+            });
+        items.collect()
+    }
+
+    /// The keys of a section, read.
+    fn below<R>(
+        &mut self,
+        (map, place): (Option<&Map>, Place),
+        path: String,
+        sentence: &'static str,
+        read: impl FnOnce(&mut Table<'_>) -> R,
+    ) -> R {
+        self.run.records.push(Record::Section {
+            path: path.clone(),
+            sentence,
+        });
+        let mut table = Table {
+            ours: self.ours,
+            run: &mut *self.run,
+            map,
+            place,
+            path,
+            known: Vec::new(),
+            unused: Vec::new(),
+        };
+        let read = read(&mut table);
+        table.finish();
+        read
     }
 
     /// A key or section that RoadRunner has and we do not act on yet. `what` names the feature.
@@ -202,7 +301,7 @@ impl<'a> Table<'a> {
     }
 
     /// A mistake that shows only when several keys are compared. Placed at `name`, or at the section
-    /// when that is not written.
+    /// when that is not written; an empty name is the section itself.
     pub fn error(&mut self, name: &str, message: &str, hint: &str) {
         self.say(Severity::Error, name, message, hint);
     }
@@ -219,6 +318,9 @@ impl<'a> Table<'a> {
 
     /// Something that this file makes RoadRunner do differently.
     pub fn differs(&mut self, name: &str, here: &str, there: &str, why: &str) {
+        if self.ours {
+            return;
+        }
         self.run.differences.push(Difference {
             key: join(&self.path, name),
             here: here.to_owned(),
@@ -234,7 +336,11 @@ impl<'a> Table<'a> {
             Some(entry) => &entry.node.origin.place,
             None => &self.place,
         };
-        let message = format!("`{}` {message}", join(&self.path, name));
+        let path = match name {
+            "" => self.path.clone(),
+            name => join(&self.path, name),
+        };
+        let message = format!("`{path}` {message}");
         self.run.diagnostics.push(severity, place, message, hint);
     }
 
@@ -297,6 +403,27 @@ impl<'a> Table<'a> {
             }
         }
         None
+    }
+
+    fn section_items(&mut self, entry: &'a Entry) -> &'a [Node] {
+        let Entry { name, node, .. } = entry;
+        let path = join(&self.path, name);
+        match &node.value {
+            Value::List(items) => return items,
+            Value::Null => {
+                let message = format!("`{path}` is empty and counts as not written");
+                let hint = "remove it, or write its items below it: `- key: value`";
+                self.run.diagnostics.warn(&node.origin.place, message, hint);
+            }
+            Value::Text(_) | Value::Map(_) => {
+                for Wrong { place, given, .. } in Wrong::value(node) {
+                    let message = format!("`{path}` is {given}; accepted: a list of sections");
+                    let hint = format!("write its items below `{name}:`, each as `- key: value`");
+                    self.run.diagnostics.error(&place, message, &hint);
+                }
+            }
+        }
+        &[]
     }
 
     pub(crate) fn written(&self, name: &str) -> Option<&'a Node> {

@@ -26,10 +26,12 @@ const DEFAULT_CONTENT_TYPE: &str = "text/html; charset=UTF-8";
 /// What nginx logs for a client that left; it is never sent.
 const CLIENT_LEFT: u16 = 499;
 
-/// Answers requests by a pool of workers.
+/// Answers requests by a pool of workers, on the terms of one route.
 #[derive(Debug, Clone)]
 pub struct PoolHandler {
     pub pool: Pool,
+    /// What the route asks for.
+    pub terms: Terms,
     pub bodies: BodySettings,
     /// What a client gets when the application failed, `http.internal_error_code`.
     pub internal_error_code: u16,
@@ -76,9 +78,7 @@ impl PoolHandler {
             handler: self.clone(),
         });
         let record = Record::of(&call, read);
-        let mut pending = self
-            .pool
-            .call(call.clone(), Terms::default(), accepted, now);
+        let mut pending = self.pool.call(call.clone(), self.terms, accepted, now);
         let mut response = match wait(&mut pending, exchange).await {
             Some(Ok(reply)) => self.respond(&call.request, reply).await,
             Some(Err(error)) => self.refuse(&call.request, &error),

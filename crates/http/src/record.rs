@@ -7,11 +7,12 @@ use tokio::time::Instant;
 
 use crate::bridge::HttpCall;
 use crate::message::Request;
+use crate::settings::DEFAULT_POOL;
 
 /// What a record needs of its request, kept until the response is out.
 ///
 /// Message, names and order of the fields are RoadRunner's: Octane reads them. `elapsed` is in whole milliseconds there, so
-/// `elapsed_us` stands beside it.
+/// `elapsed_us` stands beside it. RoadRunner has one pool; the name of any but the default one comes last.
 #[derive(Debug)]
 pub struct Record {
     call: Arc<HttpCall>,
@@ -36,11 +37,12 @@ impl Record {
         let start = request.accepted_us.saturating_mul(1000);
         let elapsed_us = u64::try_from(request.accepted.elapsed().as_micros()).unwrap_or(u64::MAX);
         let elapsed = elapsed_us / 1000;
+        let pool = Some(call.handler.pool.name()).filter(|name| *name != DEFAULT_POOL);
         let (method, remote_address) = (request.head.method(), request.peer.address);
         if !call.handler.access_logs {
             tracing::info!(
                 target: "http", status, method, URI = target, URL = target, %remote_address, read_bytes, write_bytes,
-                start, elapsed, elapsed_us, "http log"
+                start, elapsed, elapsed_us, pool, "http log"
             );
             return;
         }
@@ -51,7 +53,7 @@ impl Record {
             target: "http", status, method, URI = target, URL = target, %remote_address, query = &*query,
             content_len = request.head.body_len().unwrap_or(*read_bytes), host = request.head.authority(),
             user_agent = &*field("user-agent"), referer = &*field("referer"), read_bytes, write_bytes,
-            start, request_time = start, elapsed, elapsed_us, "http access log"
+            start, request_time = start, elapsed, elapsed_us, pool, "http access log"
         );
     }
 }

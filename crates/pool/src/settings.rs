@@ -39,8 +39,9 @@ pub const EXEC_TTL: Duration = Duration::from_mins(5);
 pub const WATCH_TICK: Duration = Duration::from_secs(5);
 
 /// Of our own keys, where 0 would be a riddle.
-const SHORTEST: Duration = Duration::from_millis(1);
-const LONGEST: Duration = Duration::from_hours(24);
+pub const SHORTEST: Duration = Duration::from_millis(1);
+/// Longer ones are none.
+pub const LONGEST: Duration = Duration::from_hours(24);
 
 /// At least 2: one slow call must not stop the site, and a call to oneself must not deadlock.
 pub fn default_workers() -> usize {
@@ -95,6 +96,28 @@ pub struct Supervisor {
     pub exec_ttl: Option<Duration>,
     /// Memory of its own at which a worker is replaced between calls.
     pub max_worker_memory: Option<Size>,
+}
+
+/// What the workers of a pool are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// PHP processes that serve one call after the other.
+    Worker,
+    /// Any PHP program, in a kept process.
+    Classic,
+    /// Whatever speaks FastCGI.
+    FastCgi,
+    /// An executable per call.
+    Cgi,
+}
+
+impl Choice for Mode {
+    const CHOICES: &'static [(&'static str, Self)] = &[
+        ("worker", Self::Worker),
+        ("classic", Self::Classic),
+        ("fastcgi", Self::FastCgi),
+        ("cgi", Self::Cgi),
+    ];
 }
 
 /// How workers are connected.
@@ -176,6 +199,18 @@ impl Section for PoolSettings {
         )
         .zero_is_default()
         .optional();
+        let mode = t
+            .key("mode", "What the workers are. Only `worker` is there yet.")
+            .ours()
+            .default(Mode::Worker);
+        if mode != Mode::Worker {
+            // A worker in its place would answer, and not what was meant.
+            t.error(
+                "mode",
+                "asks for classic, FastCGI or CGI workers, which are not there yet",
+                "`mode: worker` runs a worker script, its `command`",
+            );
+        }
         let settings = Self {
             command: t
                 .key("command", "What to run as a worker; `server.command` when not written.")
@@ -300,7 +335,6 @@ fn not_yet(t: &mut Table<'_>) {
     t.not_yet("dynamic_allocator", "more workers under load");
     t.not_yet("min_workers", "more workers under load");
     t.not_yet("max_workers", "more workers under load");
-    t.not_yet("mode", "classic, FastCGI and CGI pools");
     t.not_yet("root", "classic and CGI pools");
     t.not_yet("spawn", "workers forked from a booted one");
     t.not_yet("fork", "workers forked from a booted one");

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
-use crate::workers::{Standing, Workers};
+use crate::workers::{Pools, Standing};
 
 /// An editor writes a file in several steps, and a checkout writes many files: this long after the last change it is over.
 const QUIET: Duration = Duration::from_millis(100);
@@ -78,7 +78,7 @@ impl Watch {
     pub(crate) fn start(
         folder: &Path,
         configuration: Vec<PathBuf>,
-        workers: Workers,
+        pools: Pools,
     ) -> notify::Result<Self> {
         let (changes, inbox) = mpsc::channel(CHANGES);
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
@@ -96,7 +96,7 @@ impl Watch {
         watched.add(folder)?;
         tracing::info!(target: "server", folders = watched.folders.len(), "watching {} for changes", folder.display());
         let task =
-            tokio::runtime::Handle::current().spawn(follow(watched, inbox, configuration, workers));
+            tokio::runtime::Handle::current().spawn(follow(watched, inbox, configuration, pools));
         Ok(Self { task })
     }
 }
@@ -105,7 +105,7 @@ async fn follow(
     mut watched: Watched,
     mut changes: mpsc::Receiver<Vec<PathBuf>>,
     configuration: Vec<PathBuf>,
-    workers: Workers,
+    pools: Pools,
 ) {
     while let Some(paths) = batch(&mut changes).await {
         for path in &paths {
@@ -118,8 +118,8 @@ async fn follow(
             continue;
         };
         tracing::info!(target: "server", "{} changed: starting new workers", file.display());
-        // The reason of a failure is in the log and in the browser already.
-        _ = workers.reload().await;
+        // The reason of a failure is in the log and in the browser.
+        pools.reload().await;
     }
 }
 

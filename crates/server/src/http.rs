@@ -8,20 +8,20 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use pronghorn_config::Address;
-use pronghorn_http::settings::HttpSettings;
+use pronghorn_http::settings::{HttpSettings, RouteSettings};
 use pronghorn_http::{
-    Accepting, BodySettings, Handler, IoThreads, Limits, Listener, PoolHandler, Service,
+    Accepting, BodySettings, Handler, IoThreads, Limits, Listener, PoolHandler, Router, Service,
 };
 use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, NotReady, Running, Stopped};
 use pronghorn_pool::{Pool, RelayListener, Spool};
 use pronghorn_process::{Credentials, Spawner};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::development::{Gate, Watch};
 use crate::error::StartError;
 use crate::settings::ServerSettings;
-use crate::workers::{Crew, Pools, Standing, Start, Workers};
+use crate::workers::{Crew, Pools, Standing, Start, relay_listener, start_all};
 
 /// Descriptors that are kept back from connections: listeners, pipes of workers (seven each), log files, spool files.
 const KEPT_DESCRIPTORS: u64 = 256;
@@ -54,10 +54,15 @@ pub(crate) struct HttpService {
 #[derive(Debug)]
 pub(crate) struct Site {
     pub(crate) address: Option<SocketAddr>,
-    /// Workers of the pool, and what they run.
-    pub(crate) size: usize,
-    pub(crate) command: String,
+    pub(crate) crews: Vec<CrewInfo>,
     pub(crate) pools: Pools,
+}
+
+/// The workers of a pool as they are started.
+#[derive(Debug)]
+pub struct CrewInfo {
+    pub size: usize,
+    pub command: String,
 }
 
 /// HTTP at work.
@@ -66,9 +71,8 @@ struct Http {
     /// Until clients are taken from it.
     listener: Option<Listener>,
     accepting: Option<Accepting>,
-    workers: Workers,
-    workers_task: JoinHandle<()>,
-    pool: Pool,
+    pools: Pools,
+    owners: JoinSet<()>,
     /// Of workers that are no children of ours by descriptor.
     relay: Option<Arc<RelayListener>>,
     drain: Drain,
@@ -132,36 +136,34 @@ impl HttpService {
             }
             None => None,
         };
-        let start = Start {
-            server: &self.server,
-            http: settings,
-            user: self.user.clone(),
-            folder: self.folder.clone(),
-            environment: self.environment.clone(),
-            rpc: self.rpc.clone(),
-            spawner: self.spawner.clone(),
-            spool: spool.clone(),
-            homes: io.runtimes(),
-            development: self.development,
-            sockets: &context.sockets,
-        };
-        let pool = start.pool();
-        let launcher = start.launcher()?;
-        let relay = launcher.listener.clone();
-        let command = launcher.command.clone();
-        let crew = Crew {
-            pool: pool.clone(),
-            launcher,
-            size: start.size(),
-            reset_timeout: settings.pool.reset_timeout,
-        };
+        let relay = relay_listener(&self.server, &self.folder, owner.as_ref(), &context.sockets)?;
+        let starts: Vec<Start<'_>> = settings
+            .running_pools()
+            .map(|(name, pool)| Start {
+                name,
+                settings: pool,
+                server: &self.server,
+                user: self.user.clone(),
+                folder: self.folder.clone(),
+                environment: self.environment.clone(),
+                rpc: self.rpc.clone(),
+                spawner: self.spawner.clone(),
+                spool: spool.clone(),
+                homes: io.runtimes(),
+                listener: relay.clone(),
+                development: self.development,
+            })
+            .collect();
+        let crews: Vec<Crew> = starts.iter().map(Start::crew).collect();
+        let infos: Vec<CrewInfo> = crews.iter().map(Crew::info).collect();
+        let data_side: Vec<Pool> = crews.iter().map(|crew| crew.pool.clone()).collect();
         let (started, ()) = tokio::join!(
-            Workers::start(crew, self.development),
-            warn_of_unlimited_memory(&start)
+            start_all(crews, self.development),
+            warn_of_unlimited_memory(&starts)
         );
-        let (workers, workers_task) = started.map_err(StartError::Boot)?;
+        let (pools, owners) = started.map_err(StartError::Boot)?;
         let watch = if self.development {
-            self.watch(&workers)
+            self.watch(&pools)
         } else {
             None
         };
@@ -175,63 +177,78 @@ impl HttpService {
             forbid: settings.uploads.forbid.clone(),
             allow: settings.uploads.allow.clone(),
         };
-        let handler = PoolHandler {
-            pool: pool.clone(),
-            bodies,
-            internal_error_code: settings.internal_error_code,
-            development: self.development || settings.pool.debug,
-            access_logs: settings.access_logs,
-            retry: settings.pool.retry,
-            worker_user: owner,
+        let behind = |route: &RouteSettings| -> Arc<dyn Handler> {
+            let at = starts.iter().position(|start| start.name == route.pool);
+            let at = at.expect("a route leads to a pool that runs");
+            let pool_settings = starts[at].settings;
+            let max_size = route.max_request_size.unwrap_or(settings.max_request_size);
+            let handler = PoolHandler {
+                pool: data_side[at].clone(),
+                terms: route.terms,
+                bodies: BodySettings {
+                    max_size: max_size.bytes(),
+                    ..bodies.clone()
+                },
+                internal_error_code: settings.internal_error_code,
+                development: self.development || pool_settings.debug,
+                access_logs: settings.access_logs,
+                retry: pool_settings.retry,
+                worker_user: owner.clone(),
+            };
+            let next = Arc::new(Arc::new(handler));
+            match pools.get(&route.pool).filter(|_| self.development) {
+                Some(workers) => Arc::new(Gate {
+                    next,
+                    standing: workers.standing(),
+                }),
+                None => next,
+            }
         };
-        let mut handler: Arc<dyn Handler> = Arc::new(Arc::new(handler));
-        if self.development {
-            handler = Arc::new(Gate {
-                next: handler,
-                standing: workers.standing(),
-            });
-        }
-        let size = start.size();
+        let routes = settings.compile(behind);
+        let handler: Arc<dyn Handler> = match routes.only() {
+            Some(only) => only.clone(),
+            None => Arc::new(Router(routes)),
+        };
+        let workers = infos.iter().map(|info| info.size).sum();
         let limits = Limits {
-            connections: connections(self.open_files, size),
+            connections: connections(self.open_files, workers),
             ..Limits::default()
         };
         let service = Service::new(handler, limits);
-        let (standing, draining) = (workers.standing(), context.shutdown.clone());
-        context
-            .readiness
-            .answer_with(move || match &*standing.borrow() {
-                _ if draining.is_cancelled() => Err(NotReady("stopping".into())),
-                Standing::Up => Ok(()),
-                Standing::Down(why) => Err(NotReady(why.to_string().into())),
-            });
+        let (all, draining) = (pools.clone(), context.shutdown.clone());
+        context.readiness.answer_with(move || match all.standing() {
+            _ if draining.is_cancelled() => Err(NotReady("stopping".into())),
+            Standing::Up => Ok(()),
+            Standing::Down(why) => Err(NotReady(why.to_string().into())),
+        });
         let site = Site {
             address: listener.as_ref().map(Listener::address),
-            size,
-            command,
-            pools: Pools::new(vec![workers.clone()]),
+            crews: infos,
+            pools: pools.clone(),
         };
         _ = self.site.set(site); // a service starts once
+        // Which calls under way belong to which pool is not known from outside: the slowest one counts.
+        let destroy_timeouts = starts.iter().map(|start| start.settings.destroy_timeout);
+        let reset_timeouts = starts.iter().map(|start| start.settings.reset_timeout);
         Ok(Http {
             service,
             listener,
             accepting: None,
-            workers,
-            workers_task,
-            pool,
+            pools,
+            owners,
             relay,
             drain: Drain {
-                requests: settings.pool.destroy_timeout,
+                requests: destroy_timeouts.max().unwrap_or_default(),
                 idle: IDLE_AT_STOP,
             },
-            reset_timeout: settings.pool.reset_timeout,
+            reset_timeout: reset_timeouts.max().unwrap_or_default(),
             _watch: watch,
             io,
         })
     }
 
-    fn watch(&self, workers: &Workers) -> Option<Watch> {
-        let watch = Watch::start(&self.folder, self.configuration.clone(), workers.clone());
+    fn watch(&self, pools: &Pools) -> Option<Watch> {
+        let watch = Watch::start(&self.folder, self.configuration.clone(), pools.clone());
         watch
             .inspect_err(
                 |error| tracing::warn!(target: "server", "files can't be watched: {error}"),
@@ -272,7 +289,7 @@ impl Running for Http {
 }
 
 impl Http {
-    /// No new connections, requests under way finish within the pool's `destroy_timeout`, then the workers end. After a
+    /// No new connections, requests under way finish within the pools' `destroy_timeout`, then the workers end. After a
     /// handover it is `reset_timeout`: to the client, all that happens is a reload.
     async fn stop(self, deadline: Instant) -> Stopped {
         let cut_at = deadline.min(Instant::now() + self.drain.requests);
@@ -284,7 +301,7 @@ impl Http {
                     () = tokio::time::sleep(STILL_WAITING) => tracing::info!(
                         target: "server",
                         connections = self.service.open(),
-                        waiting = self.pool.stats().waiting(),
+                        waiting = self.pools.waiting(),
                         "stopping: requests under way have {} s left", left(cut_at).as_secs(),
                     ),
                 }
@@ -293,8 +310,8 @@ impl Http {
         _ = tokio::time::timeout_at(cut_at, drained).await;
         drop(self.accepting);
         let cut = self.service.open();
-        let killed = self.workers.stop(left(deadline)).await;
-        _ = self.workers_task.await; // it has done its last order
+        let killed = self.pools.stop(left(deadline)).await;
+        self.owners.join_all().await; // each has done its last order
         if cut == 0 && killed == 0 {
             return Stopped::Clean;
         }
@@ -332,13 +349,15 @@ fn connections(open_files: u64, workers: usize) -> usize {
 }
 
 /// A leak in a worker without any limit ends with the machine's memory.
-async fn warn_of_unlimited_memory(start: &Start<'_>) {
-    if start.http.pool.supervisor.max_worker_memory.is_none()
-        && start.memory_limit().await.as_deref() == Some("-1")
-    {
-        tracing::info!(
-            target: "server",
-            "workers have no memory limit: `memory_limit` is -1 for PHP on the command line, and `http.pool.supervisor.max_worker_memory` is not set"
-        );
+async fn warn_of_unlimited_memory(starts: &[Start<'_>]) {
+    for start in starts {
+        if start.settings.supervisor.max_worker_memory.is_none()
+            && start.memory_limit().await.as_deref() == Some("-1")
+        {
+            tracing::info!(
+                target: "server", pool = start.name,
+                "workers have no memory limit: `memory_limit` is -1 for PHP on the command line, and the pool's `supervisor.max_worker_memory` is not set"
+            );
+        }
     }
 }

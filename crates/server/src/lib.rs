@@ -15,6 +15,7 @@ mod upgrade;
 mod workers;
 
 pub use error::StartError;
+pub use http::CrewInfo;
 pub use pronghorn_plugin_api::ROADRUNNER_VERSION;
 pub use server::{Plan, Server};
 pub use upgrade::{Next, Predecessor, UpgradeError, Way};

@@ -11,12 +11,11 @@ use pronghorn_plugin_api::rpc::Methods;
 use pronghorn_plugin_api::{Context, Handover, Readiness, Running, Service, Sockets, Stopped};
 use pronghorn_process::{Credentials, Spawner, open_files};
 use pronghorn_rpc::{Listener, Rpc};
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::StartError;
-use crate::http::{HttpService, Site};
+use crate::http::{CrewInfo, HttpService, Site};
 use crate::settings::Settings;
 use crate::upgrade::{Predecessor, Word};
 use crate::workers::Pools;
@@ -183,11 +182,9 @@ impl Server {
         Some(self.site.get()?.pools.clone())
     }
 
-    /// Workers of the pool, and what they run, for the one line that greets a person.
-    pub fn workers(&self) -> Option<(usize, &str)> {
-        self.site
-            .get()
-            .map(|site| (site.size, site.command.as_str()))
+    /// Who works in which pool, for the one line that greets a person.
+    pub fn crews(&self) -> &[CrewInfo] {
+        self.site.get().map_or(&[], |site| &site.crews)
     }
 
     /// Replaces the workers of all pools, at once. A pool whose new workers don't boot keeps its old ones; the log says why.
@@ -196,18 +193,7 @@ impl Server {
             tracing::warn!(target: "server", "there is no pool to reload");
             return;
         };
-        let mut reloads = JoinSet::new();
-        for workers in pools.iter() {
-            let workers = workers.clone();
-            reloads.spawn(async move {
-                let pool = workers.name();
-                match workers.reload().await {
-                    Ok(()) => tracing::info!(target: "server", pool, "reloaded"),
-                    Err(_) => tracing::error!(target: "server", pool, "not reloaded: the workers that were there go on"),
-                }
-            });
-        }
-        while reloads.join_next().await.is_some() {} // a panic was told by its hook
+        pools.reload().await;
     }
 
     /// Stops the services in the reverse order of their start. All of it within the grace period, or after a handover the

@@ -1,11 +1,10 @@
 //! The workers of the server's pools: how they are started, and the one task per pool that starts, replaces and stops them.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pronghorn_http::settings::HttpSettings;
 use pronghorn_plugin_api::Sockets;
 use pronghorn_pool::settings::{CodecChoice, PoolSettings};
 use pronghorn_pool::{
@@ -16,14 +15,13 @@ use pronghorn_process::{Command, Credentials, Spawner, Stream, cpus};
 use pronghorn_wire::Codec;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 use crate::error::StartError;
+use crate::http::CrewInfo;
 use crate::settings::{RelayAddress as RelaySetting, ServerSettings};
 use crate::{ROADRUNNER_VERSION, VERSION};
 
-/// The default pool's name, in routes and logs.
-pub(crate) const DEFAULT_POOL: &str = "default";
 /// The socket of `server.relay`, for the next process.
 const RELAY: &str = "relay";
 /// Of a pool in which each call gets a fresh worker, one serves and one is ready.
@@ -31,10 +29,12 @@ const DEBUG_WORKERS: usize = 2;
 /// Orders that wait for the workers' task. Each is a person's wish or a stop.
 const ORDERS: usize = 16;
 
-/// All that is needed to start workers.
+/// All that is needed to start the workers of a pool.
+#[derive(Clone)]
 pub(crate) struct Start<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) settings: &'a PoolSettings,
     pub(crate) server: &'a ServerSettings,
-    pub(crate) http: &'a HttpSettings,
     pub(crate) user: Option<(String, Credentials)>,
     pub(crate) folder: PathBuf,
     pub(crate) environment: Vec<(OsString, OsString)>,
@@ -42,20 +42,17 @@ pub(crate) struct Start<'a> {
     pub(crate) spawner: Spawner,
     pub(crate) spool: Arc<Spool>,
     pub(crate) homes: Vec<Handle>,
+    /// Where foreign workers of all pools connect.
+    pub(crate) listener: Option<Arc<RelayListener>>,
     pub(crate) development: bool,
-    pub(crate) sockets: &'a Sockets,
 }
 
 impl Start<'_> {
-    fn settings(&self) -> &PoolSettings {
-        &self.http.pool
-    }
-
     /// The pool, still empty.
-    pub(crate) fn pool(&self) -> Pool {
-        let settings = self.settings();
+    fn pool(&self) -> Pool {
+        let settings = self.settings;
         let options = Options {
-            name: DEFAULT_POOL.to_owned(),
+            name: self.name.to_owned(),
             queue_limit: settings.max_queue_size,
             queue_timeout: settings.queue_timeout,
             // In development somebody may sit in a debugger.
@@ -69,17 +66,17 @@ impl Start<'_> {
         Pool::new(options, &self.homes[0])
     }
 
-    pub(crate) fn size(&self) -> usize {
-        if self.settings().debug {
+    fn size(&self) -> usize {
+        if self.settings.debug {
             DEBUG_WORKERS
         } else {
-            self.settings().num_workers
+            self.settings.num_workers
         }
     }
 
-    pub(crate) fn launcher(&self) -> Result<CommandLauncher, StartError> {
+    fn launcher(&self) -> CommandLauncher {
         let command = self
-            .settings()
+            .settings
             .command
             .as_ref()
             .or(self.server.command.as_ref());
@@ -91,44 +88,39 @@ impl Start<'_> {
                     .collect()
             })
             .unwrap_or_default();
-        let listener = self.listener()?;
-        Ok(CommandLauncher {
-            pool: DEFAULT_POOL.to_owned(),
+        CommandLauncher {
+            pool: self.name.to_owned(),
             spawner: self.spawner.clone(),
             command: command.map(ToString::to_string).unwrap_or_default(),
             argv,
-            env: self.environment(listener.as_deref()),
+            env: self.environment(),
             cwd: self.folder.clone(),
             user: self.user.clone(),
-            boot_timeout: self.settings().boot_timeout,
-            listener,
-            foreign_codec: match self.settings().codec {
+            boot_timeout: self.settings.boot_timeout,
+            listener: self.listener.clone(),
+            foreign_codec: match self.settings.codec {
                 CodecChoice::Auto | CodecChoice::Json => Codec::Json,
                 CodecChoice::Proto => Codec::Proto,
             },
-            fence: self.settings().fence,
-            stream_timeout: self.settings().stream_timeout,
+            fence: self.settings.fence,
+            stream_timeout: self.settings.stream_timeout,
             spool: self.spool.clone(),
             homes: self.homes.clone(),
-        })
+        }
     }
 
-    fn listener(&self) -> Result<Option<Arc<RelayListener>>, StartError> {
-        let address = match &self.server.relay {
-            RelaySetting::Pipes => return Ok(None),
-            RelaySetting::Unix(path) => RelayAddress::Unix(self.folder.join(path)),
-            RelaySetting::Tcp(address) => RelayAddress::Tcp(*address),
-        };
-        let owner = self.user.as_ref().map(|(_, credentials)| credentials);
-        let inherited = self.sockets.take(RELAY);
-        let listener = RelayListener::open(&address, owner, inherited)?;
-        self.sockets.offer(RELAY, listener.socket())?;
-        Ok(Some(Arc::new(listener)))
+    pub(crate) fn crew(&self) -> Crew {
+        Crew {
+            pool: self.pool(),
+            launcher: self.launcher(),
+            size: self.size(),
+            reset_timeout: self.settings.reset_timeout,
+        }
     }
 
     /// The server's environment and what workers are told beside it; what comes later wins.
-    fn environment(&self, listener: Option<&RelayListener>) -> Vec<(OsString, OsString)> {
-        let relay = match (&self.server.relay, listener) {
+    fn environment(&self) -> Vec<(OsString, OsString)> {
+        let relay = match (&self.server.relay, &self.listener) {
             (RelaySetting::Pipes, _) => "pipes".to_owned(),
             // As it was written, without the folder: packages parse it themselves.
             (RelaySetting::Unix(path), _) => format!("unix://{}", path.display()),
@@ -159,7 +151,7 @@ impl Start<'_> {
         /// PHP starts in 30 ms.
         const LONGEST: Duration = Duration::from_secs(5);
         let command = self
-            .settings()
+            .settings
             .command
             .as_ref()
             .or(self.server.command.as_ref())?;
@@ -172,7 +164,7 @@ impl Start<'_> {
         let question = Command {
             program: command.program().into(),
             args,
-            env: self.environment(None),
+            env: self.environment(),
             cwd: self.folder.clone(),
             credentials: self
                 .user
@@ -193,6 +185,23 @@ impl Start<'_> {
         std::io::Read::read_to_string(&mut std::fs::File::from(child.stdout?), &mut answer).ok()?;
         Some(answer)
     }
+}
+
+/// The socket that `server.relay` names. There is one for the workers of all pools: each tells its process.
+pub(crate) fn relay_listener(
+    server: &ServerSettings,
+    folder: &Path,
+    owner: Option<&Credentials>,
+    sockets: &Sockets,
+) -> Result<Option<Arc<RelayListener>>, StartError> {
+    let address = match &server.relay {
+        RelaySetting::Pipes => return Ok(None),
+        RelaySetting::Unix(path) => RelayAddress::Unix(folder.join(path)),
+        RelaySetting::Tcp(address) => RelayAddress::Tcp(*address),
+    };
+    let listener = RelayListener::open(&address, owner, sockets.take(RELAY))?;
+    sockets.offer(RELAY, listener.socket())?;
+    Ok(Some(Arc::new(listener)))
 }
 
 /// What stands before the script: `-d memory_limit=1G`, for instance.
@@ -239,13 +248,49 @@ impl Pools {
         Self(pools.into())
     }
 
-    /// The default pool is the first.
+    /// In the order of the configuration; the default pool, if it runs, is the first.
     pub fn iter(&self) -> impl Iterator<Item = &Workers> {
         self.0.iter()
     }
 
     pub fn get(&self, name: &str) -> Option<&Workers> {
         self.iter().find(|workers| workers.name() == name)
+    }
+
+    /// Whether all have workers, else why one has none.
+    pub(crate) fn standing(&self) -> Standing {
+        let down = self.iter().find_map(|workers| {
+            Some(workers.standing.borrow().clone())
+                .filter(|standing| matches!(standing, Standing::Down(_)))
+        });
+        down.unwrap_or(Standing::Up)
+    }
+
+    /// Calls that wait for a worker.
+    pub(crate) fn waiting(&self) -> usize {
+        self.iter()
+            .map(|workers| workers.pool.stats().waiting())
+            .sum()
+    }
+
+    /// Replaces the workers of all pools at once. Each tells by itself when that fails.
+    pub(crate) async fn reload(&self) {
+        let mut reloading = JoinSet::new();
+        for workers in self.iter() {
+            let workers = workers.clone();
+            reloading.spawn(async move { workers.reload().await });
+        }
+        reloading.join_all().await;
+    }
+
+    /// Stops the workers of all pools at once; how many had to be killed.
+    pub(crate) async fn stop(&self, grace: Duration) -> usize {
+        let mut stopping = JoinSet::new();
+        for workers in self.iter() {
+            let workers = workers.clone();
+            stopping.spawn(async move { workers.stop(grace).await });
+        }
+        stopping.join_all().await.into_iter().sum()
     }
 }
 
@@ -265,12 +310,54 @@ pub(crate) struct Crew {
     pub(crate) reset_timeout: Duration,
 }
 
+impl Crew {
+    pub(crate) fn info(&self) -> CrewInfo {
+        CrewInfo {
+            size: self.size,
+            command: self.launcher.command.clone(),
+        }
+    }
+}
+
+/// Starts the workers of all pools at once. In development a failure is kept for the browser to show, and the next reload
+/// tries again; otherwise the first pool that does not come up ends the start, and nothing is left running.
+pub(crate) async fn start_all(
+    crews: Vec<Crew>,
+    development: bool,
+) -> Result<(Pools, JoinSet<()>), Box<BootError>> {
+    let at_once = (boots_at_once() / crews.len().max(1)).max(1);
+    let mut starting = JoinSet::new();
+    let mut owners = JoinSet::new();
+    for (place, crew) in crews.into_iter().enumerate() {
+        starting.spawn(async move { (place, Workers::start(crew, at_once, development).await) });
+    }
+    let mut pools = Vec::new();
+    while let Some(started) = starting.join_next().await {
+        let (place, started) = started.expect("a start neither panics nor is cancelled");
+        match started {
+            Ok((workers, owner)) => {
+                pools.push((place, workers));
+                owners.spawn(owner);
+            }
+            Err(error) => {
+                starting.shutdown().await;
+                let pools: Vec<_> = pools.into_iter().map(|(_, workers)| workers).collect();
+                Pools::new(pools).stop(Duration::ZERO).await;
+                return Err(error);
+            }
+        }
+    }
+    pools.sort_by_key(|(place, _)| *place);
+    let pools = pools.into_iter().map(|(_, workers)| workers).collect();
+    Ok((Pools::new(pools), owners))
+}
+
 impl Workers {
-    /// Boots the workers. In development a failure is kept for the browser to show, and the next reload tries again.
-    pub(crate) async fn start(
+    async fn start(
         crew: Crew,
+        at_once: usize,
         development: bool,
-    ) -> Result<(Self, JoinHandle<()>), Box<BootError>> {
+    ) -> Result<(Self, impl Future<Output = ()> + use<>), Box<BootError>> {
         let Crew {
             pool,
             launcher,
@@ -278,8 +365,7 @@ impl Workers {
             reset_timeout,
         } = crew;
         let launcher = Arc::new(launcher);
-        let started =
-            Supervised::start(pool.clone(), launcher.clone(), size, boots_at_once()).await;
+        let started = Supervised::start(pool.clone(), launcher.clone(), size, at_once).await;
         let (supervised, standing) = match started {
             Ok(supervised) => (Some(supervised), Standing::Up),
             Err(error) if development => (None, Standing::Down(report(&error))),
@@ -296,13 +382,13 @@ impl Workers {
             pool,
             launcher,
             size,
+            at_once,
             reset_timeout,
             development,
             supervised,
             standing: standing_sender,
         };
-        let task = Handle::current().spawn(owner.run(inbox));
-        Ok((workers, task))
+        Ok((workers, owner.run(inbox)))
     }
 
     pub fn standing(&self) -> watch::Receiver<Standing> {
@@ -352,6 +438,7 @@ struct Owner {
     pool: Pool,
     launcher: Arc<CommandLauncher>,
     size: usize,
+    at_once: usize,
     reset_timeout: Duration,
     development: bool,
     supervised: Option<Supervised>,
@@ -383,18 +470,21 @@ impl Owner {
             Some(supervised) => supervised.reload(self.reset_timeout).await,
             None => {
                 let (pool, launcher) = (self.pool.clone(), self.launcher.clone());
-                Supervised::start(pool, launcher, self.size, boots_at_once())
+                Supervised::start(pool, launcher, self.size, self.at_once)
                     .await
                     .map(|supervised| self.supervised = Some(supervised))
             }
         };
+        let pool = self.pool.name();
         match reloaded {
             Ok(()) => {
+                tracing::info!(target: "server", pool, "reloaded: new workers have taken over");
                 self.standing.send_replace(Standing::Up);
                 Ok(())
             }
             Err(error) => {
                 let why = report(&error);
+                tracing::error!(target: "server", pool, "not reloaded: the workers that were there go on");
                 if self.development {
                     // Old code would answer as if nothing had been written.
                     self.standing.send_replace(Standing::Down(why.clone()));

@@ -35,7 +35,7 @@ macro_rules! whole_numbers {
     )*};
 }
 
-whole_numbers!(u16, u32, u64, usize);
+whole_numbers!(u8, u16, u32, u64, usize);
 
 const OCTAL: &str = "remove the leading zero: RoadRunner reads such a number as octal";
 

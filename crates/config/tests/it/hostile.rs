@@ -18,6 +18,7 @@ fn piece() -> impl Strategy<Value = String> {
         "list",
         "inner",
         "named",
+        "items",
         "port",
         "limit",
         "patience",
@@ -108,10 +109,11 @@ fn line() -> impl Strategy<Value = String> {
     (proptest::sample::select(KEYS), values).prop_map(|(key, values)| {
         let value: String = values.concat().chars().filter(|c| *c != '\n').collect();
         let quoted: String = value.chars().flat_map(escape).collect();
-        match value.len() % 4 {
+        match value.len() % 5 {
             0 => format!("{key}: \"{quoted}\"\n"),
             1 => format!("{key}: [\"{quoted}\", b]\n"),
             2 => format!("{key}: {{A: \"{quoted}\"}}\n"),
+            3 => format!("items: [{{limit: 0}}, {{port: {}}}, {{}}]\n", value.len()),
             _ => format!("{key}: {value}\n"),
         }
     })

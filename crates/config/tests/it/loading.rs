@@ -130,6 +130,7 @@ list: a,b
 former_patience: 5s
 inner: {port: '81', limit: 0}
 named: {First: {port: 1}, second: {}}
+items: [{port: 7}, {}, {limit: 2s}]
 ";
     let settings = read(&Input::from_text("a.yaml", text)).0.expect("settings");
     let env: Vec<(&str, &str)> = settings.env.iter().collect();
@@ -143,6 +144,58 @@ named: {First: {port: 1}, second: {}}
         .map(|(name, inner)| (name.as_str(), inner.port))
         .collect();
     assert_eq!(named, [("First", 1), ("second", 80)]);
+    let items: Vec<_> = settings
+        .items
+        .iter()
+        .map(|inner| (inner.port, inner.limit.map(|limit| limit.as_secs())))
+        .collect();
+    assert_eq!(items, [(7, Some(1)), (80, Some(1)), (80, Some(2))]);
+}
+
+#[test]
+fn a_list_of_sections_is_shown_as_one() {
+    let text = "items: [{port: 7}, {limit: 0}]";
+    let resolved = load(&Input::from_text("a.yaml", text)).resolve::<Sample>(Severity::Error);
+    let shown = resolved.effective().to_string();
+    let wanted = "items:\n- port: 7  # a.yaml:1\n  limit: 1s  # default\n- port: 80  # default\n  limit: 0  # a.yaml:1\n";
+    let squeezed: Vec<String> = shown
+        .lines()
+        .map(|line| match line.split_once("  # ") {
+            Some((text, comment)) => format!("{}  # {}\n", text.trim_end(), comment),
+            None => format!("{line}\n"),
+        })
+        .collect();
+    assert!(squeezed.concat().contains(wanted), "{shown}");
+}
+
+#[test]
+fn mistakes_in_a_list_of_sections_have_their_places() {
+    let text = "items:\n- 7\n- {prot: 1}\n- {port: x}\n- {}\n- {}\n";
+    assert_eq!(
+        read(&Input::from_text("a.yaml", text)).1,
+        "error: a.yaml:2:3: `items[0]` is `7`; accepted: a section\n\
+         hint: write its keys in braces: `- {key: value}`\n\
+         error: a.yaml:3:4: unknown key `items[1].prot`\nhint: did you mean `port`?\n\
+         error: a.yaml:4:10: `items[2].port` is `x`; accepted: a whole number\nhint: for example `port: 80`\n\
+         error: a.yaml:5:3: `items` has 5 items; accepted: at most 3\nhint: join some of them\n"
+    );
+    for (text, said) in [
+        (
+            "items: {port: 1}",
+            "error: a.yaml:1:8: `items` is a map; accepted: a list of sections\n",
+        ),
+        (
+            "items: x",
+            "error: a.yaml:1:8: `items` is `x`; accepted: a list of sections\n",
+        ),
+        (
+            "items:",
+            "warning: a.yaml:1:1: `items` is empty and counts as not written\n",
+        ),
+    ] {
+        let all = read(&Input::from_text("a.yaml", text)).1;
+        assert!(all.starts_with(said), "{all}");
+    }
 }
 
 #[test]
@@ -186,6 +239,7 @@ fn the_reference_has_every_key_and_its_default() {
         "Not used yet: `later` (what comes later).",
         "Without effect: `former` (it is gone).",
         "## `named.<name>`",
+        "## `items[]`",
         "| `limit` | a duration such as `30s`; 0 is off | `1s` |  | A limit. |",
     ] {
         assert!(page.contains(row), "{row}\n{page}");

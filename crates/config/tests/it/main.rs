@@ -20,6 +20,7 @@ pub(crate) struct Sample {
     pub(crate) patience: Duration,
     pub(crate) inner: Inner,
     pub(crate) named: Vec<(String, Inner)>,
+    pub(crate) items: Vec<Inner>,
 }
 
 #[derive(Debug)]
@@ -72,6 +73,7 @@ impl Section for Sample {
                 .default(Duration::from_secs(30)),
             inner: t.section("inner", "A section."),
             named: t.sections_with("named", "Sections by name.", "One.", Inner::read),
+            items: t.section_list_with("items", "Sections in a list.", "One.", 3, Inner::read),
         }
     }
 }

@@ -7,7 +7,7 @@ mod worker;
 use std::time::Duration;
 
 use pronghorn_config::{Address, Choice, Endpoint, Section, Table, describe};
-use pronghorn_http::settings::HttpSettings;
+use pronghorn_http::settings::{DEFAULT_POOL, HttpSettings};
 
 pub use logs::{Encoding, FileLog, Level, LogMode, LogOutput, LogSettings, LogTarget};
 pub use say::{Said, check, config_show};
@@ -92,19 +92,41 @@ impl Section for Settings {
             logs: t.section("logs", "Log records."),
             endure: t.section("endure", "The server's own life; the name is RoadRunner's."),
         };
-        if let Some(http) = &settings.http
-            && settings.server.command.is_none()
-            && http.pool.command.is_none()
+        if let Some(http) = settings
+            .http
+            .as_ref()
+            .filter(|_| settings.server.command.is_none())
         {
-            let hint = "for example `command: php worker.php` in the section `server`";
-            t.error(
-                "http",
-                "has no workers: neither `server.command` nor `http.pool.command` is set",
-                hint,
-            );
+            check_commands(t, http);
         }
         not_yet(t);
         settings
+    }
+}
+
+/// There is no command for all pools, so each that runs needs one.
+fn check_commands(t: &mut Table<'_>, http: &HttpSettings) {
+    const SERVER: &str = "for example `command: php worker.php` in the section `server`";
+    for (name, pool) in http.running_pools() {
+        if pool.command.is_some() {
+            continue;
+        }
+        let (message, hint) = match name {
+            DEFAULT_POOL if http.routes.is_empty() => (
+                "has no workers: neither `server.command` nor `http.pool.command` is set".to_owned(),
+                SERVER.to_owned(),
+            ),
+            DEFAULT_POOL => (
+                "has no workers for requests that match no route: neither `server.command` nor `http.pool.command` is set"
+                    .to_owned(),
+                format!("{SERVER}, or a last route for them that has a `pool` and nothing else"),
+            ),
+            name => (
+                format!("has no workers for pool `{name}`: neither `server.command` nor `http.pools.{name}.command` is set"),
+                format!("for example `command: php {name}.php` in `http.pools.{name}`"),
+            ),
+        };
+        t.error("http", &message, &hint);
     }
 }
 

@@ -1,11 +1,15 @@
 //! The keys of `http`, typed.
 
+mod routes;
+
 use std::env;
 use std::path::PathBuf;
 
 use pronghorn_config::{Address, Section, Size, Subnet, Table};
 use pronghorn_pool::settings::PoolSettings;
 use pronghorn_process::cpus;
+
+pub use routes::{DEFAULT_POOL, MOST_ROUTES, RouteSettings};
 
 /// As RoadRunner's: uploads of a drop-in must pass. Bodies are spooled to disk, not held.
 pub const MAX_REQUEST_SIZE: Size = Size::megabytes(1000);
@@ -46,6 +50,10 @@ pub struct HttpSettings {
     pub spool_dir: PathBuf,
     /// The default pool.
     pub pool: PoolSettings,
+    /// More pools by name, in the order of the file.
+    pub pools: Vec<(String, PoolSettings)>,
+    /// First match wins; what matches none goes to the default pool.
+    pub routes: Vec<RouteSettings>,
 }
 
 /// Files in forms.
@@ -75,7 +83,7 @@ impl Section for HttpSettings {
             );
         }
         let uploads: Uploads = t.section("uploads", "Files in forms.");
-        let settings = Self {
+        let mut settings = Self {
             address,
             threads: t
                 .key("threads", "I/O threads.")
@@ -124,8 +132,15 @@ impl Section for HttpSettings {
                 .ours()
                 .default_as(uploads.dir.clone(), "`uploads.dir`"),
             uploads,
-            pool: t.section("pool", "The default pool of workers."),
+            pool: t.section(
+                "pool",
+                "The default pool of workers. Its name is `default`.",
+            ),
+            pools: routes::read_pools(t),
+            routes: Vec::new(),
         };
+        settings.routes = routes::read_routes(t, &settings.pools);
+        routes::check_use(t, &settings);
         check_middleware(t, &settings.middleware);
         not_yet(t);
         settings
@@ -200,6 +215,4 @@ fn not_yet(t: &mut Table<'_>) {
     t.not_yet("cache", "a cache of replies");
     t.not_yet("new_relic", "New Relic");
     t.not_yet("otel", "OpenTelemetry");
-    t.not_yet("pools", "more pools");
-    t.not_yet("routes", "routes to pools");
 }

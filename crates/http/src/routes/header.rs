@@ -1,0 +1,118 @@
+//! Header fields, by regular expressions.
+
+use pronghorn_config::{Node, Pair, Pairs, Setting, Shown, Text, Value, Wrong};
+use pronghorn_wire::Fields;
+use regex::bytes::{Regex, RegexBuilder};
+
+use super::method::is_token;
+
+/// What an expression may take when it is compiled; a hundred times that of a usual one.
+const MOST_COMPILED: usize = 1 << 20;
+
+/// A field that a request must have, with a value in which the expression is found.
+#[derive(Debug, Clone)]
+pub struct HeaderPattern {
+    /// In lower case.
+    name: String,
+    value: Regex,
+    written: Pair,
+}
+
+/// All of these.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct HeaderPatterns(pub Vec<HeaderPattern>);
+
+impl PartialEq for HeaderPattern {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.name, &self.written.value) == (&other.name, &other.written.value)
+    }
+}
+
+impl HeaderPatterns {
+    pub(super) fn match_all(&self, fields: &Fields) -> bool {
+        self.0.iter().all(|pattern| {
+            fields
+                .all(&pattern.name)
+                .any(|value| pattern.value.is_match(value))
+        })
+    }
+}
+
+impl HeaderPattern {
+    fn compile(pair: Pair) -> Result<Self, String> {
+        if pair.name.is_empty() || !pair.name.bytes().all(is_token) {
+            return Err(format!("`{}` is no field's name", pair.name));
+        }
+        if pair.name.contains('_') {
+            return Err(format!(
+                "`{}` never arrives: fields whose names have an underscore are dropped",
+                pair.name
+            ));
+        }
+        let value = RegexBuilder::new(&pair.value)
+            // Fields are bytes, and most of them ASCII.
+            .unicode(false)
+            .size_limit(MOST_COMPILED)
+            .build()
+            .map_err(|error| reason(&error))?;
+        Ok(Self {
+            name: pair.name.to_ascii_lowercase(),
+            value,
+            written: pair,
+        })
+    }
+}
+
+/// The reason alone, of several lines that also point at the place in the expression.
+fn reason(error: &regex::Error) -> String {
+    match error {
+        regex::Error::CompiledTooBig(_) => "the expression takes too much memory".to_owned(),
+        error => {
+            let text = error.to_string();
+            let last = text.lines().next_back().unwrap_or_default();
+            last.trim_start_matches("error: ").to_owned()
+        }
+    }
+}
+
+impl Setting for HeaderPatterns {
+    fn example() -> String {
+        "{X-Tier: ^gold$}".to_owned()
+    }
+
+    fn accepts() -> String {
+        "names of fields with regular expressions".to_owned()
+    }
+
+    fn read(node: &Node) -> Result<Self, Vec<Wrong>> {
+        let (mut patterns, mut wrong) = (Vec::new(), Vec::new());
+        for pair in Pairs::read(node)?.0 {
+            let text = Text {
+                text: pair.value.clone(),
+                quoted: true,
+            };
+            let node = Node {
+                value: Value::Text(text),
+                origin: pair.origin.clone(),
+            };
+            match HeaderPattern::compile(pair) {
+                Ok(pattern) => patterns.push(pattern),
+                Err(hint) => wrong.append(&mut Wrong::hinted(&node, hint)),
+            }
+        }
+        if wrong.is_empty() {
+            Ok(Self(patterns))
+        } else {
+            Err(wrong)
+        }
+    }
+
+    fn show(&self) -> Shown {
+        Shown::Map(
+            self.0
+                .iter()
+                .map(|pattern| pattern.written.clone())
+                .collect(),
+        )
+    }
+}

@@ -1,0 +1,45 @@
+//! Methods.
+
+use pronghorn_config::{Node, Setting, Shown, Wrong};
+
+/// A method; `GET` is also `HEAD`, which asks for the head of the same reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Method(String);
+
+impl Method {
+    pub(super) fn matches(&self, method: &str) -> bool {
+        self.0 == method || (self.0 == "GET" && method == "HEAD")
+    }
+
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        self.matches(&other.0)
+    }
+}
+
+impl Setting for Method {
+    fn example() -> String {
+        "GET".to_owned()
+    }
+
+    fn accepts() -> String {
+        "a method such as `GET`, which is also `HEAD`".to_owned()
+    }
+
+    fn read(node: &Node) -> Result<Self, Vec<Wrong>> {
+        let text = node.text().map(str::trim).unwrap_or_default();
+        if text.is_empty() || !text.bytes().all(is_token) {
+            return Err(Wrong::value(node));
+        }
+        // Methods have a case, but none in use has a small letter.
+        Ok(Self(text.to_ascii_uppercase()))
+    }
+
+    fn show(&self) -> Shown {
+        Shown::One(self.0.clone())
+    }
+}
+
+/// RFC 9110, section 5.6.2.
+pub(super) fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}

@@ -1,0 +1,270 @@
+//! `http.pools` and `http.routes`.
+
+use pronghorn_config::{Section, Size, Table, nearest};
+use pronghorn_pool::Terms;
+use pronghorn_pool::settings::{LONGEST, PoolSettings, SHORTEST};
+
+use super::HttpSettings;
+use crate::routes::{Conditions, Routes};
+
+/// The pool that `http.pool` describes.
+pub const DEFAULT_POOL: &str = "default";
+
+/// A request is compared with one after the other; who has more wants a router of his own.
+pub const MOST_ROUTES: usize = 1000;
+
+/// What `reset` and its kind take for more than one pool, now or later.
+const RESERVED: [&str; 8] = [
+    "http",
+    "jobs",
+    "grpc",
+    "tcp",
+    "temporal",
+    "centrifuge",
+    "service",
+    "all",
+];
+
+/// One of `http.routes`.
+#[derive(Clone, Debug)]
+pub struct RouteSettings {
+    pub conditions: Conditions,
+    /// A name of a pool, as that is written.
+    pub pool: String,
+    pub terms: Terms,
+    /// None is `http.max_request_size`.
+    pub max_request_size: Option<Size>,
+    /// A condition could not be read, so nothing can be said about what it matches.
+    broken: bool,
+}
+
+impl RouteSettings {
+    /// What matches no route.
+    fn otherwise() -> Self {
+        Self {
+            conditions: Conditions::default(),
+            pool: DEFAULT_POOL.to_owned(),
+            terms: Terms::default(),
+            max_request_size: None,
+            broken: false,
+        }
+    }
+
+    /// Nothing comes past it.
+    fn takes_all(&self) -> bool {
+        !self.broken && self.conditions.is_empty()
+    }
+}
+
+impl HttpSettings {
+    /// The pools that run, the default one first. It is missing when a route takes all requests before it.
+    pub fn running_pools(&self) -> impl Iterator<Item = (&str, &PoolSettings)> {
+        let default = self
+            .has_default_pool()
+            .then_some((DEFAULT_POOL, &self.pool));
+        let named = self.pools.iter().map(|(name, pool)| (name.as_str(), pool));
+        default.into_iter().chain(named)
+    }
+
+    /// Whether a request can come to the default pool.
+    pub fn has_default_pool(&self) -> bool {
+        !self.routes.iter().any(RouteSettings::takes_all)
+            || self.routes.iter().any(|route| route.pool == DEFAULT_POOL)
+    }
+
+    /// The routes, compiled; `to` makes what stands behind one.
+    pub fn compile<T>(&self, mut to: impl FnMut(&RouteSettings) -> T) -> Routes<T> {
+        let end = self.routes.iter().position(RouteSettings::takes_all);
+        let (routes, rest) = self.routes.split_at(end.unwrap_or(self.routes.len()));
+        let otherwise = match rest {
+            [takes_all, ..] => to(takes_all),
+            [] => to(&RouteSettings::otherwise()),
+        };
+        let routes = routes
+            .iter()
+            .map(|route| (route.conditions.clone(), to(route)));
+        Routes::new(routes.collect(), otherwise)
+    }
+}
+
+pub(super) fn read_pools(t: &mut Table<'_>) -> Vec<(String, PoolSettings)> {
+    if t.is_written("pools") {
+        t.differs(
+            "pools",
+            "used",
+            "ignored",
+            "RoadRunner has one pool for HTTP",
+        );
+    }
+    t.sections_like(
+        "pools",
+        "More pools, by name.",
+        "A pool. Takes every key of `http.pool`, with the same defaults; nothing is taken over from there.",
+        |t| {
+            t.ours();
+            check_name(t);
+            PoolSettings::read(t)
+        },
+    )
+}
+
+fn check_name(t: &mut Table<'_>) {
+    if let Some((message, hint)) = wrong_name(t.name()) {
+        t.error("", message, &hint);
+    }
+}
+
+/// What is wrong with a pool's name, and what to do.
+fn wrong_name(name: &str) -> Option<(&'static str, String)> {
+    let is = |other: &&str| name.eq_ignore_ascii_case(other);
+    let usable = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    if is(&DEFAULT_POOL) {
+        let message = "has the name of the pool that `http.pool` describes";
+        return Some((message, "write its keys there".to_owned()));
+    }
+    if RESERVED.iter().any(is) {
+        let message = "has a name that stands for more than one pool";
+        return Some((message, format!("for example `{name}-pool`")));
+    }
+    let message = "has a name that can't be used";
+    (!name.bytes().all(usable)).then(|| {
+        (
+            message,
+            "letters, digits, `-` and `_` make a name".to_owned(),
+        )
+    })
+}
+
+pub(super) fn read_routes(
+    t: &mut Table<'_>,
+    pools: &[(String, PoolSettings)],
+) -> Vec<RouteSettings> {
+    if t.is_written("routes") {
+        t.differs(
+            "routes",
+            "used",
+            "ignored",
+            "RoadRunner has one pool for HTTP",
+        );
+    }
+    let mut routes: Vec<RouteSettings> = Vec::new();
+    t.section_list_with(
+        "routes",
+        "Which requests go to which pool, on which terms; the first route that matches wins, and what matches none goes to the pool `default`.",
+        "A route. It matches what meets all of its conditions: `path`, `host`, `method` and `header`.",
+        MOST_ROUTES,
+        |t| {
+            t.ours();
+            let route = read_route(t, pools);
+            let covers = |earlier: &RouteSettings| {
+                !earlier.broken && !route.broken && earlier.conditions.cover(&route.conditions)
+            };
+            if let Some(at) = routes.iter().position(covers) {
+                let message = format!("can never match: `http.routes[{at}]` takes all of its requests");
+                t.error("", &message, "put it before that one, or remove it");
+            }
+            routes.push(route);
+        },
+    );
+    routes
+}
+
+fn read_route(t: &mut Table<'_>, pools: &[(String, PoolSettings)]) -> RouteSettings {
+    let conditions = Conditions {
+        paths: t
+            .key("path", "Paths, decoded and without dot segments; `/admin/*` is `/admin` and all below it.")
+            .optional()
+            .unwrap_or_default(),
+        hosts: t
+            .key("host", "Hosts, compared without port and case; `*.example.com` is all below it.")
+            .optional()
+            .unwrap_or_default(),
+        methods: t
+            .key("method", "Methods; `GET` is also `HEAD`.")
+            .optional()
+            .unwrap_or_default(),
+        headers: t
+            .key("header", "Fields that must all be there, each with a regular expression that is found in its value.")
+            .optional()
+            .unwrap_or_default(),
+    };
+    t.not_yet("strip_prefix", "CGI pools");
+    let mut broken = false;
+    for (name, is_empty) in [
+        ("path", conditions.paths.is_empty()),
+        ("host", conditions.hosts.is_empty()),
+        ("method", conditions.methods.is_empty()),
+        ("header", conditions.headers.0.is_empty()),
+    ] {
+        broken |= is_empty && t.is_written(name);
+    }
+    RouteSettings {
+        conditions,
+        pool: read_pool(t, pools),
+        terms: Terms {
+            priority: t
+                .key(
+                    "priority",
+                    "Among calls that wait for the same pool, lower numbers go first.",
+                )
+                .range(0..=u8::MAX)
+                .default(Terms::default().priority),
+            deadline: t
+                .key(
+                    "deadline",
+                    "How long a call may take, in place of the pool's `supervisor.exec_ttl`.",
+                )
+                .range(SHORTEST..=LONGEST)
+                .optional(),
+        },
+        max_request_size: t
+            .key(
+                "max_request_size",
+                "A larger body is answered 413, in place of `http.max_request_size`.",
+            )
+            .zero_is_default()
+            .optional(),
+        broken,
+    }
+}
+
+fn read_pool(t: &mut Table<'_>, pools: &[(String, PoolSettings)]) -> String {
+    let written = t
+        .key("pool", "The pool's name.")
+        .default(DEFAULT_POOL.to_owned());
+    let names = || std::iter::once(DEFAULT_POOL).chain(pools.iter().map(|(name, _)| name.as_str()));
+    if let Some(name) = names().find(|name| name.eq_ignore_ascii_case(&written)) {
+        return name.to_owned();
+    }
+    let hint = match nearest(&written, names()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => {
+            let known: Vec<String> = names().map(|name| format!("`{name}`")).collect();
+            format!("known: {}", known.join(", "))
+        }
+    };
+    let message = format!("is `{written}`, and there is no such pool");
+    t.error("pool", &message, &hint);
+    DEFAULT_POOL.to_owned()
+}
+
+/// What runs, or is written, for nothing.
+pub(super) fn check_use(t: &mut Table<'_>, settings: &HttpSettings) {
+    let HttpSettings { pools, routes, .. } = settings;
+    for (name, _) in pools {
+        if wrong_name(name).is_none() && !routes.iter().any(|route| route.pool == *name) {
+            let message = format!("has `{name}`, to which no route leads");
+            let hint =
+                format!("for example `- {{path: /{name}/*, pool: {name}}}` in `http.routes`");
+            t.warn("pools", &message, &hint);
+        }
+    }
+    if t.is_written("pool") && !settings.has_default_pool() {
+        let hint = "without that route, what matches none goes to this pool";
+        t.warn(
+            "pool",
+            "is not used: a route without conditions takes all other requests",
+            hint,
+        );
+    }
+}
