@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use pronghorn_config::Input;
 use pronghorn_server::{ROADRUNNER_VERSION, VERSION};
 
@@ -24,6 +24,14 @@ impl Name {
             Self::Rr
         } else {
             Self::Pronghorn
+        }
+    }
+
+    /// What a person types.
+    pub(crate) fn program(self) -> &'static str {
+        match self {
+            Self::Pronghorn => "pronghorn",
+            Self::Rr => "rr",
         }
     }
 }
@@ -69,7 +77,7 @@ pub(crate) struct Globals {
         value_name = "KEY=VALUE"
     )]
     pub(crate) overrides: Vec<String>,
-    /// Prints nothing on stdout at start and stop; the logs go on
+    /// Prints nothing but what was asked for and errors; the logs go on
     #[arg(short, long, global = true)]
     pub(crate) silent: bool,
     /// Writes the server's process number to `.pid` in the working folder
@@ -78,8 +86,8 @@ pub(crate) struct Globals {
     /// RoadRunner's profiler; accepted, opens no port
     #[arg(short, long, global = true, hide = true)]
     pub(crate) debug: bool,
-    /// RoadRunner's forced stop; accepted
-    #[arg(short, long, global = true, hide = true)]
+    /// `stop` does not wait for requests under way
+    #[arg(short, long, global = true)]
     pub(crate) force: bool,
     /// RoadRunner's experimental features; accepted, none is behind it
     #[arg(short, long = "enable-experimental", global = true, hide = true)]
@@ -100,8 +108,55 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
+    /// Replaces all workers, without losing a request
+    Reset {
+        /// Pools, or `http` for all of HTTP [default: all]
+        #[arg(value_name = "POOL")]
+        of: Vec<String>,
+    },
+    /// Shows who works, and at what
+    Workers {
+        /// Pools, or `http` for all of HTTP [default: all]
+        #[arg(value_name = "POOL")]
+        of: Vec<String>,
+        /// Shows it anew every second; `q` ends
+        #[arg(short = 'i', long = "interactive")]
+        live: bool,
+    },
+    /// Shows the server as a whole; ends with 1 unless it is ready
+    Status,
+    /// Stops the server and waits for its end; `-f` does not wait for requests
+    Stop,
+    /// RoadRunner's message queues, which are not there yet
+    #[command(hide = true)]
+    Jobs(Jobs),
+    /// Prints the completion script of a shell
+    Completion { shell: Shell },
     /// Prints the version
     Version,
+}
+
+/// RoadRunner's flags of `jobs`.
+#[derive(Debug, Args)]
+pub(crate) struct Jobs {
+    #[arg(long)]
+    list: bool,
+    #[arg(long)]
+    pause: bool,
+    #[arg(long)]
+    resume: bool,
+    #[arg(long)]
+    destroy: bool,
+    #[arg(value_name = "PIPELINE")]
+    of: Vec<String>,
+}
+
+/// A shell with completions.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Shell {
+    Bash,
+    Fish,
+    Zsh,
 }
 
 #[derive(Debug, Args)]
@@ -299,18 +354,12 @@ mod tests {
         let globals: Vec<_> = definition.get_arguments().map(written).collect();
         assert_eq!(sorted(listed("Flags")), sorted(globals.clone()));
 
-        let serve = definition.find_subcommand("serve").expect("it is there");
-        let own = serve.get_arguments().map(written);
-        let own: Vec<_> = own.filter(|written| !globals.contains(written)).collect();
-        assert_eq!(sorted(listed("`serve`")), sorted(own));
-        for command in ["check", "config", "version"] {
-            let command = definition.find_subcommand(command).expect("it is there");
-            for argument in command.get_arguments().map(written) {
-                assert!(
-                    globals.contains(&argument),
-                    "{argument} of {}",
-                    command.get_name()
-                );
+        for command in definition.get_subcommands() {
+            let own = command.get_arguments().map(written);
+            let own: Vec<_> = own.filter(|written| !globals.contains(written)).collect();
+            if command.get_name() != "help" && !own.is_empty() {
+                let heading = format!("`{}`", command.get_name());
+                assert_eq!(sorted(listed(&heading)), sorted(own), "{heading}");
             }
         }
     }

@@ -3,9 +3,12 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod completion;
 mod config;
 mod exit;
+mod folders;
 mod serve;
+mod steer;
 
 use std::process::ExitCode;
 
@@ -27,6 +30,14 @@ fn main() -> ExitCode {
         Command::Config {
             command: ConfigCommand::Show,
         } => config::show(&arguments),
+        Command::Reset { of } => steer::reset(name, &arguments, of),
+        Command::Workers { of, live } => steer::workers(name, &arguments, of, *live),
+        Command::Status => steer::status(name, &arguments),
+        Command::Stop => steer::stop(name, &arguments),
+        Command::Completion { shell } => completion::print(name, *shell),
+        Command::Jobs(_) => {
+            exit::failed("message queues are not there yet, so there are no pipelines to steer")
+        }
         Command::Version => arguments::print_version(name),
     }
     .into()

@@ -6,18 +6,21 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pronghorn_config::{Input, Loaded, MAIN_FILES, Severity, load};
+use pronghorn_control::Place;
 use pronghorn_process::{Program, reap_orphans};
 use pronghorn_server::logs::{self, Logs};
 use pronghorn_server::settings::{Settings, UpgradeChoice};
 use pronghorn_server::{
-    CrewInfo, Next, Plan, Predecessor, ROADRUNNER_VERSION, Server, StartError, UpgradeError,
-    VERSION, Way,
+    Control, CrewInfo, Next, Plan, Predecessor, ROADRUNNER_VERSION, Server, StartError,
+    UpgradeError, VERSION, Way,
 };
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::arguments::{Arguments, Name, Serve};
 use crate::exit::{Exit, failed, mention, say};
+use crate::folders;
+use crate::steer::place_of;
 
 /// Where HTTP is served when nothing says otherwise: the first run must work, and only this machine may see it.
 const FIRST_ADDRESS: &str = "127.0.0.1:8080";
@@ -27,8 +30,8 @@ const ONE_STOP: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(name: Name, arguments: &Arguments, options: &Serve) -> Exit {
     let predecessor = Predecessor::of_this_process();
-    let program = Program::of_this_process(logical_current_folder());
-    let (plan, logs) = match prepare(arguments, options) {
+    let program = Program::of_this_process(folders::current());
+    let (plan, logs, place) = match prepare(arguments, options) {
         Ok(prepared) => prepared,
         Err(failure) => return refuse(&failure, predecessor.as_ref()),
     };
@@ -37,6 +40,7 @@ pub(crate) fn run(name: Name, arguments: &Arguments, options: &Serve) -> Exit {
         silent: arguments.globals.silent,
         pid_file: arguments.globals.pid.then(|| plan.folder.join(".pid")),
         program,
+        place,
     };
     let (exit, next) = serve(&call, plan, predecessor, &logs);
     drop(logs);
@@ -56,6 +60,8 @@ struct Call {
     silent: bool,
     pid_file: Option<PathBuf>,
     program: io::Result<Program>,
+    /// Where the control socket is.
+    place: Place,
 }
 
 /// A start that came to nothing, in words.
@@ -86,7 +92,7 @@ fn refuse(failure: &Failure, predecessor: Option<&Predecessor>) -> Exit {
 }
 
 /// From arguments and files to what is to be started; logs are written from here on.
-fn prepare(arguments: &Arguments, options: &Serve) -> Result<(Plan, Logs), Failure> {
+fn prepare(arguments: &Arguments, options: &Serve) -> Result<(Plan, Logs, Place), Failure> {
     if options.root.is_some() {
         return Err(Failure::misused(
             "`--root` needs classic pools, which are not there yet\n\
@@ -113,11 +119,14 @@ fn prepare(arguments: &Arguments, options: &Serve) -> Result<(Plan, Logs), Failu
              hint: `-o http.address=127.0.0.1:8080` adds one",
         ));
     }
-    let folder = working_folder(arguments, loaded.file.as_deref());
+    let folder = folders::working(arguments, loaded.file.as_deref());
     let logs = logs::init(&settings.logs, &folder);
     let logs = logs.map_err(|error| Failure::failed(error.to_string()))?;
     logs::tell(&report);
+    let place = place_of(arguments, loaded.file.as_deref());
+    let config = loaded.file.is_some().then(|| place.named().to_owned());
     let plan = Plan {
+        control: Control::new(config, settings.endure.grace_period),
         folder,
         environment: environment(&loaded),
         development: options.dev,
@@ -129,7 +138,7 @@ fn prepare(arguments: &Arguments, options: &Serve) -> Result<(Plan, Logs), Failu
         written: loaded.to_json(),
         settings,
     };
-    Ok((plan, logs))
+    Ok((plan, logs, place))
 }
 
 /// A script on the command line: its own folder is the working folder when there is no configuration.
@@ -185,31 +194,6 @@ fn nothing_to_serve(input: &Input) -> Failure {
     ))
 }
 
-/// `-w`, else the configuration file's folder, else where the command runs; as written, with links in it.
-fn working_folder(arguments: &Arguments, file: Option<&Path>) -> PathBuf {
-    let here = logical_current_folder();
-    let folder = arguments
-        .globals
-        .workdir
-        .as_deref()
-        .or_else(|| file?.parent());
-    match folder {
-        // `.rr.yaml` has the parent "": joined, that would add a slash.
-        Some(folder) if folder != Path::new("") => here.join(folder),
-        _ => here,
-    }
-}
-
-/// The shell's `PWD` keeps links that getcwd(3) resolves: a `current` link that moves at a deployment must stay one.
-fn logical_current_folder() -> PathBuf {
-    let physical = std::env::current_dir().unwrap_or_default();
-    let same = |logical: &PathBuf| logical.canonicalize().ok() == physical.canonicalize().ok();
-    std::env::var_os("PWD")
-        .map(PathBuf::from)
-        .filter(|logical| logical.is_absolute() && same(logical))
-        .unwrap_or(physical)
-}
-
 /// The process's environment and what `--dotenv` adds to it.
 fn environment(loaded: &Loaded) -> Vec<(OsString, OsString)> {
     let mut environment: Vec<_> = std::env::vars_os()
@@ -260,7 +244,9 @@ async fn live(
         }
     };
     let takes_over = predecessor.is_some();
-    let endure = plan.settings.endure.clone();
+    let (endure, control) = (plan.settings.endure.clone(), plan.control.clone());
+    // A command during a long start is answered by whoever serves.
+    let mut commands = (!takes_over).then(|| control.listen(&call.place)).flatten();
     let mut server = tokio::select! {
         started = Server::start(plan, predecessor) => match started {
             Ok(server) => server,
@@ -275,6 +261,7 @@ async fn live(
         tracing::warn!(target: "server", "cannot write `{}`: {error}", file.display());
     }
     if takes_over {
+        commands = control.take_over(&call.place);
         tracing::info!(target: "server", pid = std::process::id(), "upgrade: this process has taken over");
     } else if !call.silent {
         greet(call.name, &server);
@@ -307,6 +294,7 @@ async fn live(
     {
         _ = std::fs::remove_file(file); // it may be gone
     }
+    drop(commands);
     (exit, next)
 }
 

@@ -2,12 +2,14 @@
 //!
 //! - [`Listener`]: a bound socket, TCP or unix.
 //! - [`Server`]: accepts from it and answers calls; [`Rpc`] is the same as a service.
+//! - [`Client`]: the caller's end, for the command line.
 //!
 //! Which methods there are is none of its business: services add them to
 //! [`Methods`](pronghorn_plugin_api::rpc::Methods). Frames, errors and limits for callers: `docs/reference/rpc.md`.
 
 #![forbid(unsafe_code)]
 
+mod client;
 mod codec;
 mod connection;
 mod listener;
@@ -16,6 +18,7 @@ mod request;
 mod server;
 mod service;
 
+pub use client::{CallError, Client};
 pub use listener::{ListenError, Listener};
 pub use request::{MAX_METHOD, MAX_PAYLOAD, fuzz_request};
 pub use server::{BYTES_UNDER_WAY, CALLS_PER_CONNECTION, CONNECTIONS, Server};

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod control;
 mod development;
 mod error;
 mod http;
@@ -14,6 +15,7 @@ pub mod settings;
 mod upgrade;
 mod workers;
 
+pub use control::{Control, ControlSocket};
 pub use error::StartError;
 pub use http::CrewInfo;
 pub use pronghorn_plugin_api::ROADRUNNER_VERSION;

@@ -14,6 +14,7 @@ use pronghorn_rpc::{Listener, Rpc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::control::{Control, Serving};
 use crate::error::StartError;
 use crate::http::{CrewInfo, HttpService, Site};
 use crate::settings::Settings;
@@ -33,6 +34,8 @@ pub struct Plan {
     pub configuration: Vec<PathBuf>,
     /// What was written in them, as JSON without secrets, for `rpc.Config`.
     pub written: String,
+    /// What the command line will steer it by.
+    pub control: Control,
 }
 
 /// A server that serves.
@@ -48,6 +51,7 @@ pub struct Server {
     spawner: Spawner,
     sockets: Sockets,
     handed_over: bool,
+    control: Control,
 }
 
 impl Server {
@@ -79,6 +83,7 @@ impl Server {
                 .as_mut()
                 .map_or_else(Sockets::default, Predecessor::sockets),
             handed_over: false,
+            control: plan.control.clone(),
         };
         if let Err(error) = server.start_services(plan).await {
             if let Some(predecessor) = predecessor {
@@ -99,13 +104,19 @@ impl Server {
     }
 
     async fn start_services(&mut self, plan: Plan) -> Result<(), StartError> {
+        let mut serving = Serving {
+            site: self.site.clone(),
+            ..Serving::default()
+        };
         let methods = Methods::default();
-        for service in self.services_of(plan)? {
+        for service in self.services_of(plan, &mut serving)? {
             let name = service.name();
+            let readiness = Readiness::default();
+            serving.readiness.push(readiness.clone());
             let context = Context {
                 shutdown: self.shutdown.clone(),
                 rpc: methods.clone(),
-                readiness: Readiness::default(),
+                readiness,
                 sockets: self.sockets.clone(),
             };
             match service.start(context).await {
@@ -113,6 +124,7 @@ impl Server {
                 Err(error) => return Err(StartError::of_service(name, error)),
             }
         }
+        self.control.serves(serving);
         Ok(())
     }
 
@@ -131,7 +143,11 @@ impl Server {
         }
     }
 
-    fn services_of(&self, plan: Plan) -> Result<Vec<Box<dyn Service>>, StartError> {
+    fn services_of(
+        &self,
+        plan: Plan,
+        serving: &mut Serving,
+    ) -> Result<Vec<Box<dyn Service>>, StartError> {
         let Settings {
             server, http, rpc, ..
         } = plan.settings;
@@ -147,6 +163,7 @@ impl Server {
             let listener = Listener::open(&endpoint, owner, self.sockets.take("rpc"))
                 .map_err(|error| StartError::of_service("rpc", error.into()))?;
             rpc_for_workers = Some(listener.endpoint_for_workers().to_string());
+            serving.rpc = Some(listener.endpoint().to_string());
             let written = plan.written;
             services.push(Box::new(Rpc::new(listener, move || written.clone())));
         }
@@ -206,6 +223,7 @@ impl Server {
             self.grace
         };
         let deadline = Instant::now() + grace;
+        self.control.stops();
         self.shutdown.cancel();
         while let Some((name, service)) = self.services.pop() {
             if let Stopped::CutOff(what) = service.stop(deadline).await {

@@ -399,6 +399,11 @@ impl Workers {
         self.pool.name()
     }
 
+    /// Calls that wait for a worker.
+    pub fn waiting(&self) -> usize {
+        self.pool.stats().waiting()
+    }
+
     /// Who works, and at what. Answers within a second, also during a reload.
     pub async fn inspect(&self) -> Vec<WorkerInfo> {
         self.pool.inspect().await

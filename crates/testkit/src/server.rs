@@ -430,6 +430,9 @@ fn on_site(mut command: Command, site: &Site, mark: &str) -> Command {
         .env(MARK, mark)
         // Spool files land where they are looked for.
         .env("TMPDIR", site.folder())
+        // Control sockets as well, and none of the machine's own servers is found.
+        .env("XDG_RUNTIME_DIR", site.folder())
+        .env_remove("RUNTIME_DIRECTORY")
         .env_remove("RUST_BACKTRACE")
         .stdin(Stdio::null());
     command

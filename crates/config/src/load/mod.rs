@@ -50,6 +50,15 @@ impl Input {
             ..Self::default()
         }
     }
+
+    /// The file that [`load`] reads, before it is read: the one that was named, which need not exist, else
+    /// the first of [`MAIN_FILES`] that is there.
+    pub fn main_file(&self) -> Option<PathBuf> {
+        self.file.clone().or_else(|| {
+            let mut names = MAIN_FILES.iter().map(PathBuf::from);
+            names.find(|name| self.disk.exists(&self.folder.join(name)))
+        })
+    }
 }
 
 /// Where files are read.
@@ -122,10 +131,7 @@ impl Loaded {
 /// Reads all that `input` names. Mistakes are kept in the result and told by [`Loaded::resolve`],
 /// together with those in the values.
 pub fn load(input: &Input) -> Loaded {
-    let file = input.file.clone().or_else(|| {
-        let mut names = MAIN_FILES.iter().map(PathBuf::from);
-        names.find(|name| input.disk.exists(&input.folder.join(name)))
-    });
+    let file = input.main_file();
     let mut loader = Loader {
         input,
         variables: Variables::new(input.environment.clone()),

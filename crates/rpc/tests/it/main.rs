@@ -1,6 +1,7 @@
 //! The server over sockets that the system gave.
 
 #[cfg(test)]
+mod calling;
 mod listening;
 #[cfg(test)]
 mod serving;

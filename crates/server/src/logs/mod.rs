@@ -21,7 +21,7 @@ mod time;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use pronghorn_config::{Report, Severity};
 use tokio::time::Instant;
@@ -56,6 +56,13 @@ struct Running {
     /// `None` for standard output and standard error.
     path: Option<PathBuf>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// `2026-11-21T19:26:15+0000`, as in records.
+pub fn timestamp(time: SystemTime) -> String {
+    let mut text = String::new();
+    time::Moment::of(time).write_long(&mut text);
+    text
 }
 
 /// Starts the logs for the whole process. Names of files begin in `folder`.

@@ -1,0 +1,138 @@
+//! From a command line to the server that it means.
+//!
+//! The control socket of the configuration comes first. `-o rpc.listen=…` names a server, too: then the one behind the
+//! control socket must be the one that listens there, or it is not asked. Last comes RPC, where the configuration says.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use pronghorn_config::{Endpoint, Section, Severity, Table, load};
+use pronghorn_control::{Ask, Client, ClientError, Place, Surroundings, Tell};
+use pronghorn_server::settings::RpcSettings;
+
+use super::{Server, Task};
+use crate::arguments::{Arguments, Name};
+use crate::folders;
+
+/// What a person wrote to name a server by its RPC.
+const RPC_LISTEN: &str = "rpc.listen";
+
+/// Where the server of a configuration is, and that of a folder without one.
+pub(crate) fn place_of(arguments: &Arguments, file: Option<&Path>) -> Place {
+    let base = arguments.globals.workdir.clone().unwrap_or_default();
+    let base = folders::current().join(base);
+    Place::of(&file.map_or_else(|| base.clone(), |file| base.join(file)))
+}
+
+/// Of a configuration, the one section that a command needs: a mistake elsewhere keeps nobody from a server that runs.
+struct RpcAlone(Option<RpcSettings>);
+
+impl Section for RpcAlone {
+    fn read(t: &mut Table<'_>) -> Self {
+        Self(t.optional_section("rpc", "Calls from PHP to the server."))
+    }
+}
+
+impl<'a> Task<'a> {
+    pub(super) fn of(name: Name, arguments: &'a Arguments) -> Self {
+        let file = arguments.input().main_file();
+        Self {
+            name,
+            arguments,
+            place: place_of(arguments, file.as_deref()),
+            configured: file.is_some(),
+            folder: folders::working(arguments, file.as_deref()),
+        }
+    }
+
+    /// The server, or what was looked for and how to start one.
+    pub(super) async fn server(&self) -> Result<Server, String> {
+        let rpc = self.rpc();
+        let named = self.names_rpc().then_some(rpc.as_ref()).flatten();
+        let mut tried = Vec::new();
+        for path in self.sockets() {
+            match Client::connect(&path).await {
+                Ok(mut client) => match named {
+                    Some(endpoint) if !listens_at(&mut client, endpoint).await => {
+                        tried.push(format!(
+                            "{}: its server has another `rpc.listen`",
+                            path.display()
+                        ));
+                    }
+                    _ => return Ok(Server::Control(client)),
+                },
+                Err(ClientError::Nobody(path)) => tried.push(path.display().to_string()),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        if let Some(endpoint) = rpc {
+            match pronghorn_rpc::Client::connect(&endpoint).await {
+                Ok(client) => return Ok(Server::Rpc(client, endpoint)),
+                Err(error) => tried.push(error.to_string()),
+            }
+        }
+        Err(self.nobody(&tried))
+    }
+
+    /// By the path as it was written, and by the one behind its links: a server may have been started by that.
+    fn sockets(&self) -> Vec<PathBuf> {
+        let surroundings = Surroundings::of_this_process();
+        let mut sockets = self.place.for_command(&surroundings);
+        if let Ok(real) = self.place.named().canonicalize()
+            && real != self.place.named()
+        {
+            sockets.extend(Place::of(&real).for_command(&surroundings));
+        }
+        sockets
+    }
+
+    fn names_rpc(&self) -> bool {
+        let mut names = self
+            .arguments
+            .globals
+            .overrides
+            .iter()
+            .filter_map(|o| o.split_once('='));
+        names.any(|(key, _)| key.trim().eq_ignore_ascii_case(RPC_LISTEN))
+    }
+
+    /// Where RPC listens by the configuration, if it says.
+    fn rpc(&self) -> Option<Endpoint> {
+        let loaded = load(&self.arguments.input());
+        let settings = loaded
+            .resolve::<RpcAlone>(Severity::Warning)
+            .into_settings();
+        Some(match settings.ok()?.0?.listen {
+            Endpoint::Unix(path) => Endpoint::Unix(self.folder.join(path)),
+            tcp @ Endpoint::Tcp(_) => tcp,
+        })
+    }
+
+    fn nobody(&self, tried: &[String]) -> String {
+        let named = self.place.named().display();
+        let program = self.name.program();
+        let (mut said, hint) = if self.configured {
+            let said = format!("no server of {named} is running");
+            (said, format!("`{program} serve -c {named}` starts one"))
+        } else {
+            let said = format!("no server is running for {named}, where there is no configuration");
+            (
+                said,
+                format!(
+                    "`-c FILE` names the configuration of a server, `{program} serve` starts one"
+                ),
+            )
+        };
+        for place in tried {
+            _ = write!(said, "\n  looked at  {place}"); // a String takes it
+        }
+        format!("{said}\nhint: {hint}")
+    }
+}
+
+async fn listens_at(client: &mut Client, endpoint: &Endpoint) -> bool {
+    match client.ask_once(Ask::Status).await {
+        Ok(Tell::Status(status)) => status.rpc == Some(endpoint.to_string()),
+        _ => false,
+    }
+}

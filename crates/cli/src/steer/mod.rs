@@ -1,0 +1,83 @@
+//! Commands for a server that runs: `reset`, `stop`, `workers`, `status`.
+
+mod find;
+mod live;
+mod over_rpc;
+mod reset;
+mod status;
+mod stop;
+mod table;
+mod terminal;
+mod text;
+mod workers;
+
+use std::path::PathBuf;
+
+use pronghorn_config::Endpoint;
+use pronghorn_control::{Client, Place};
+use tokio::runtime::Builder;
+
+use crate::arguments::{Arguments, Name};
+use crate::exit::{Exit, failed};
+
+pub(crate) use find::place_of;
+
+/// What a command has to know before it can look for a server.
+struct Task<'a> {
+    name: Name,
+    arguments: &'a Arguments,
+    /// The configuration, or the folder of a server that has none.
+    place: Place,
+    /// Whether there is a configuration.
+    configured: bool,
+    folder: PathBuf,
+}
+
+/// A server that was found.
+enum Server {
+    Control(Client),
+    /// Started with another configuration, or RoadRunner itself.
+    Rpc(pronghorn_rpc::Client, Endpoint),
+}
+
+/// Replaces the workers of these pools, of all for none.
+pub(crate) fn reset(name: Name, arguments: &Arguments, of: &[String]) -> Exit {
+    run(name, arguments, async |task| reset::run(task, of).await)
+}
+
+/// Stops the server and waits for its end.
+pub(crate) fn stop(name: Name, arguments: &Arguments) -> Exit {
+    run(name, arguments, async |task| stop::run(task).await)
+}
+
+/// The table of workers, once or live.
+pub(crate) fn workers(name: Name, arguments: &Arguments, of: &[String], live: bool) -> Exit {
+    run(name, arguments, async |task| {
+        workers::run(task, of, live).await
+    })
+}
+
+/// The server as a whole.
+pub(crate) fn status(name: Name, arguments: &Arguments) -> Exit {
+    run(name, arguments, async |task| status::run(task).await)
+}
+
+fn run(
+    name: Name,
+    arguments: &Arguments,
+    command: impl AsyncFnOnce(&Task<'_>) -> Result<Exit, String>,
+) -> Exit {
+    let runtime = match Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&format!("cannot start: {error}")),
+    };
+    let task = Task::of(name, arguments);
+    match runtime.block_on(command(&task)) {
+        Ok(exit) => exit,
+        Err(why) => failed(&why),
+    }
+}

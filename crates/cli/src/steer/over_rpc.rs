@@ -1,0 +1,127 @@
+//! What RoadRunner's RPC methods give: for servers that another configuration started, and for RoadRunner itself.
+
+use std::time::{Duration, SystemTime};
+
+use pronghorn_rpc::Client;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::table::{Row, View};
+
+/// Lists are there at once.
+const LOOKING: Duration = Duration::from_secs(10);
+/// A reset boots all workers anew; the server has limits of its own for each step of it.
+const RESETTING: Duration = Duration::from_secs(600);
+
+#[derive(Deserialize)]
+struct Listed {
+    /// `null` for a plugin that is not there.
+    workers: Option<Vec<Process>>,
+}
+
+#[derive(Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+#[derive(Default)]
+struct Process {
+    pid: u32,
+    num_execs: u64,
+    /// Nanoseconds since 1970.
+    created: u64,
+    memory_usage: u64,
+    #[serde(rename = "CPUPercent")]
+    cpu_percent: f64,
+    status_str: String,
+}
+
+pub(super) async fn version(client: &mut Client) -> Result<String, String> {
+    call(client, "rpc.Version", "true", LOOKING).await
+}
+
+/// The plugins of these names that `list` knows; all for none.
+async fn plugins(client: &mut Client, list: &str, of: &[String]) -> Result<Vec<String>, String> {
+    let known: Vec<String> = call(client, list, "true", LOOKING).await?;
+    match of.iter().find(|name| !known.contains(name)) {
+        Some(unknown) => Err(format!(
+            "there is no plugin `{unknown}`\nhint: there are `{}`",
+            known.join("`, `")
+        )),
+        None if of.is_empty() => Ok(known),
+        None => Ok(of.to_vec()),
+    }
+}
+
+pub(super) async fn workers(client: &mut Client, of: &[String]) -> Result<Vec<View>, String> {
+    let mut views = Vec::new();
+    for plugin in plugins(client, "informer.List", of).await? {
+        let argument = quoted(&plugin);
+        let listed: Listed = call(client, "informer.Workers", &argument, LOOKING).await?;
+        views.push(View {
+            pool: plugin.clone(),
+            plugin,
+            waiting: None,
+            rows: listed
+                .workers
+                .unwrap_or_default()
+                .into_iter()
+                .map(row)
+                .collect(),
+        });
+    }
+    Ok(views)
+}
+
+fn row(process: Process) -> Row {
+    let created = SystemTime::UNIX_EPOCH + Duration::from_nanos(process.created);
+    Row {
+        pid: process.pid,
+        state: process.status_str,
+        generation: None,
+        executions: process.num_execs,
+        memory: process.memory_usage,
+        cpu: None,
+        load: process.cpu_percent,
+        age: created.elapsed().unwrap_or_default(),
+        request: None,
+    }
+}
+
+pub(super) async fn resettable(client: &mut Client, of: &[String]) -> Result<Vec<String>, String> {
+    plugins(client, "resetter.List", of).await
+}
+
+pub(super) async fn reset(client: &mut Client, plugin: &str) -> Result<(), String> {
+    let _done: bool = call(client, "resetter.Reset", &quoted(plugin), RESETTING).await?;
+    Ok(())
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+async fn call<T: DeserializeOwned>(
+    client: &mut Client,
+    method: &str,
+    argument: &str,
+    within: Duration,
+) -> Result<T, String> {
+    let result = client.call(method, argument, within).await;
+    let result = result.map_err(|error| error.to_string())?;
+    serde_json::from_slice(&result).map_err(|error| format!("{method} answered oddly: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roadrunners_answer_is_understood() {
+        let answer = r#"{"workers":[{"pid":7,"status":2,"numExecs":41,"created":1000000000,"memoryUsage":5,
+            "CPUPercent":1.5,"command":"","statusStr":"ready"}]}"#;
+        let listed: Listed = serde_json::from_str(answer).unwrap();
+        let row = row(listed.workers.unwrap().remove(0));
+        assert_eq!((row.pid, row.executions, row.memory), (7, 41, 5));
+        assert_eq!((row.load, row.state.as_str()), (1.5, "ready"));
+        let none: Listed = serde_json::from_str(r#"{"workers":null}"#).unwrap();
+        assert!(none.workers.is_none());
+    }
+}

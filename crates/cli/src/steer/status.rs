@@ -1,0 +1,143 @@
+//! `status`
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use pronghorn_control::{Ask, PoolStatus, State, Status, Tell};
+
+use super::text::{count, counted, line, lines, time};
+use super::{Server, Task, over_rpc};
+use crate::exit::{Exit, say};
+
+pub(super) async fn run(task: &Task<'_>) -> Result<Exit, String> {
+    match task.server().await? {
+        Server::Control(mut client) => match client.ask_once(Ask::Status).await {
+            Ok(Tell::Status(status)) => {
+                say(&report(&status));
+                // A script that asks wants to know whether it may send requests.
+                Ok(if status.not_ready.is_none() {
+                    Exit::Done
+                } else {
+                    Exit::Failed
+                })
+            }
+            Ok(_) => Err("the server answered with something else".to_owned()),
+            Err(error) => Err(error.to_string()),
+        },
+        Server::Rpc(mut client, endpoint) => {
+            let version = over_rpc::version(&mut client).await?;
+            say(&format!(
+                "rpc      {endpoint}, as RoadRunner {}; RPC tells no more\n",
+                line(&version)
+            ));
+            for view in over_rpc::workers(&mut client, &[]).await? {
+                let workers = counted(view.rows.len() as u64, "worker");
+                say(&format!("{:<8} {workers}\n", line(&view.plugin)));
+            }
+            Ok(Exit::Done)
+        }
+    }
+}
+
+fn report(status: &Status) -> String {
+    let state = match (status.state, &status.not_ready) {
+        (State::Starting, _) => "starting".to_owned(),
+        (State::Stopping, _) => "stopping".to_owned(),
+        (State::Serving, None) => "ready".to_owned(),
+        (State::Serving, Some(why)) => format!("not ready: {}", lines(why)),
+    };
+    let mut out = format!(
+        "server   pronghorn {}, pid {}, up {}\nstate    {state}\n",
+        line(&status.version),
+        status.pid,
+        time(Duration::from_secs(status.uptime))
+    );
+    let mut entry = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            _ = writeln!(out, "{name:<8} {}", lines(&value)); // a String takes it
+        }
+    };
+    entry(
+        "config",
+        status
+            .config
+            .as_ref()
+            .map(|path| path.display().to_string()),
+    );
+    entry("http", status.http.clone());
+    entry("rpc", status.rpc.clone());
+    for pool in &status.pools {
+        entry("pool", Some(pool_report(pool)));
+    }
+    out
+}
+
+fn pool_report(pool: &PoolStatus) -> String {
+    let mut out = format!(
+        "{}: {}, {} busy, {} waiting, generation {}",
+        pool.name,
+        counted(pool.workers, "worker"),
+        count(pool.busy),
+        counted(pool.waiting, "call"),
+        pool.generation
+    );
+    for counter in &pool.counters {
+        _ = write!(
+            out,
+            "\n           {} {}",
+            count(counter.count),
+            counter.name
+        );
+    }
+    if let Some(why) = &pool.down {
+        _ = write!(out, "\n{why}");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use pronghorn_control::Counter;
+
+    use super::*;
+
+    #[test]
+    fn the_report_says_what_a_person_asks_first() {
+        let pool = PoolStatus {
+            name: "default".to_owned(),
+            generation: 3,
+            workers: 4,
+            busy: 1,
+            waiting: 2,
+            counters: vec![Counter {
+                name: "answered".to_owned(),
+                count: 12_345,
+            }],
+            ..PoolStatus::default()
+        };
+        let status = Status {
+            version: "0.1.0".to_owned(),
+            pid: 7,
+            state: State::Serving,
+            uptime: 3725,
+            config: Some("/srv/app/.rr.yaml".into()),
+            http: Some("http://127.0.0.1:8080".to_owned()),
+            rpc: None,
+            not_ready: None,
+            pools: vec![pool],
+        };
+        assert_eq!(
+            report(&status),
+            "server   pronghorn 0.1.0, pid 7, up 1h 2m\n\
+             state    ready\n\
+             config   /srv/app/.rr.yaml\n\
+             http     http://127.0.0.1:8080\n\
+             pool     default: 4 workers, 1 busy, 2 calls waiting, generation 3\n           12,345 answered\n"
+        );
+        let broken = Status {
+            not_ready: Some("a worker\u{1b}[2J".to_owned()),
+            ..status
+        };
+        assert!(report(&broken).contains("state    not ready: a worker?[2J\n"));
+    }
+}

@@ -1,0 +1,276 @@
+//! The table of workers.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use super::text::{bytes, count, counted, cut, line, short_time, time};
+
+/// The workers of one pool, from whatever source.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct View {
+    pub(super) pool: String,
+    /// What RoadRunner calls it.
+    pub(super) plugin: String,
+    /// Calls that wait; RPC does not say.
+    pub(super) waiting: Option<u64>,
+    pub(super) rows: Vec<Row>,
+}
+
+/// One worker.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Row {
+    pub(super) pid: u32,
+    pub(super) state: String,
+    pub(super) generation: Option<u64>,
+    pub(super) executions: u64,
+    pub(super) memory: u64,
+    /// Processor time since the start, in milliseconds.
+    pub(super) cpu: Option<u64>,
+    /// Of one processor, in percent.
+    pub(super) load: f64,
+    pub(super) age: Duration,
+    pub(super) request: Option<(String, Duration)>,
+}
+
+impl Row {
+    /// It finishes what it has, beside a worker of the next generation.
+    fn is_leaving(&self) -> bool {
+        matches!(self.state.as_str(), "draining" | "stopping")
+    }
+
+    /// At a call, and for how long: the order in which a person wants to see them when there is no room for all.
+    fn urgency(&self) -> (bool, Duration) {
+        let age = self.request.as_ref().map(|(_, age)| *age);
+        (
+            self.state == "busy" || age.is_some(),
+            age.unwrap_or_default(),
+        )
+    }
+}
+
+/// How the table is shown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look {
+    /// Columns of the terminal; none when there is none.
+    pub(super) width: Option<usize>,
+    /// Lines that there is room for.
+    pub(super) height: Option<usize>,
+    pub(super) colours: bool,
+}
+
+/// Columns but the last one, which takes what is left; `STATE` is the only one of them that begins on the left.
+const HEADS: [&str; 7] = ["PID", "STATE", "GEN", "EXECS", "MEMORY", "CPU", "AGE"];
+/// What is usual fits, so that columns stay where they are when the table is drawn again.
+const WIDTHS: [usize; 7] = [7, 8, 3, 7, 8, 6, 7];
+const STATE: usize = 1;
+const REQUEST: &str = "REQUEST";
+/// Enough for `9.9s GET /` and some of a path; a narrower terminal wraps.
+const NARROWEST_REQUEST: usize = 16;
+
+const BOLD: &str = "\x1b[1m";
+const DIM: &str = "\x1b[2m";
+const GREEN: &str = "\x1b[32m";
+const YELLOW: &str = "\x1b[33m";
+const RED: &str = "\x1b[31m";
+const PLAIN: &str = "\x1b[0m";
+
+/// One table for all pools, a line for each pool above its workers. Every line ends with a line feed.
+pub(super) fn table(views: &[View], look: Look) -> String {
+    let cells: Vec<Vec<[String; 7]>> = views
+        .iter()
+        .map(|view| view.rows.iter().map(cells_of).collect())
+        .collect();
+    let widths = widths(cells.iter().flatten());
+    let heads = HEADS.map(ToOwned::to_owned);
+    let mut out = Lines {
+        text: String::new(),
+        look,
+        left: look.height.unwrap_or(usize::MAX),
+    };
+    out.line(BOLD, &format!("{}  {REQUEST}", padded(&heads, &widths)));
+    let before_request: usize = widths.iter().map(|width| width + 2).sum();
+    let for_request = look.width.map(|width| {
+        let left = width.saturating_sub(before_request);
+        left.max(NARROWEST_REQUEST)
+    });
+    for (index, (view, cells)) in views.iter().zip(&cells).enumerate() {
+        out.line("", &summary(view));
+        let others = views.len() - index - 1;
+        let room = out.left.saturating_sub(2 * others); // a summary and something below it for each
+        let mut order: Vec<usize> = (0..view.rows.len()).collect();
+        let hidden = order.len().saturating_sub(room);
+        if hidden > 0 {
+            // The sort is stable: those without a call keep their order.
+            order.sort_by_key(|row| {
+                view.rows
+                    .get(*row)
+                    .map(|row| std::cmp::Reverse(row.urgency()))
+            });
+            order.truncate(room.saturating_sub(1));
+        }
+        for row in order.iter().copied() {
+            let (Some(row), Some(cells)) = (view.rows.get(row), cells.get(row)) else {
+                continue;
+            };
+            let request = row.request.as_ref().map(|(what, age)| {
+                let text = format!("{} {}", short_time(*age), line(what));
+                for_request.map_or_else(|| text.clone(), |width| cut(&text, width))
+            });
+            let behind = request.map_or_else(String::new, |request| format!("  {request}"));
+            out.line(
+                colour(&row.state),
+                &format!("{}{behind}", padded(cells, &widths)),
+            );
+        }
+        if hidden > 0 && room > 0 {
+            let more = view.rows.len() - order.len();
+            out.line(
+                DIM,
+                &format!("… and {}", counted(more as u64, "more worker")),
+            );
+        }
+    }
+    out.text
+}
+
+struct Lines {
+    text: String,
+    look: Look,
+    left: usize,
+}
+
+impl Lines {
+    fn line(&mut self, colour: &str, text: &str) {
+        if self.left == 0 {
+            return;
+        }
+        self.left -= 1;
+        let text = text.trim_end();
+        let written = if self.look.colours && !colour.is_empty() {
+            writeln!(self.text, "{colour}{text}{PLAIN}")
+        } else {
+            writeln!(self.text, "{text}")
+        };
+        written.expect("a String takes everything");
+    }
+}
+
+fn summary(view: &View) -> String {
+    let leaving = view.rows.iter().filter(|row| row.is_leaving()).count();
+    let busy = view
+        .rows
+        .iter()
+        .filter(|row| !row.is_leaving() && row.urgency().0);
+    let workers = counted((view.rows.len() - leaving) as u64, "worker");
+    let mut out = format!("{}: {workers}, {} busy", line(&view.pool), busy.count());
+    if leaving > 0 {
+        _ = write!(out, ", {leaving} leaving"); // a String takes it
+    }
+    if let Some(waiting) = view.waiting {
+        _ = write!(out, ", {} waiting", counted(waiting, "call"));
+    }
+    out
+}
+
+fn cells_of(row: &Row) -> [String; 7] {
+    [
+        row.pid.to_string(),
+        line(&row.state),
+        row.generation.map_or_else(|| "-".to_owned(), count),
+        count(row.executions),
+        bytes(row.memory),
+        format!("{:.1}%", row.load),
+        time(row.age),
+    ]
+}
+
+fn widths<'a>(rows: impl Iterator<Item = &'a [String; 7]>) -> [usize; 7] {
+    rows.fold(WIDTHS, |mut widths, row| {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+        widths
+    })
+}
+
+fn padded(cells: &[String; 7], widths: &[usize; 7]) -> String {
+    let padded = cells
+        .iter()
+        .zip(widths)
+        .enumerate()
+        .map(|(index, (cell, width))| {
+            if index == STATE {
+                format!("{cell:<width$}")
+            } else {
+                format!("{cell:>width$}")
+            }
+        });
+    padded.collect::<Vec<_>>().join("  ")
+}
+
+fn colour(state: &str) -> &'static str {
+    match state {
+        "ready" => GREEN,
+        "busy" | "working" => YELLOW,
+        "failed" | "invalid" => RED,
+        _ => DIM,
+    }
+}
+
+/// RoadRunner's tables, a plugin each, with its columns.
+pub(super) fn roadrunners(views: &[View]) -> String {
+    let mut out = String::new();
+    let mut plugins: Vec<&str> = views.iter().map(|view| view.plugin.as_str()).collect();
+    plugins.dedup();
+    for plugin in plugins {
+        let of_plugin = views.iter().filter(|view| view.plugin == plugin);
+        let rows = of_plugin.flat_map(|view| &view.rows);
+        out.push_str(&roadrunners_table(plugin, &rows.collect::<Vec<_>>()));
+    }
+    out
+}
+
+fn roadrunners_table(plugin: &str, rows: &[&Row]) -> String {
+    const COLUMNS: [&str; 6] = ["PID", "STATUS", "EXECS", "MEMORY", "CPU %", "CREATED"];
+    let cells: Vec<[String; 6]> = rows
+        .iter()
+        .map(|row| {
+            let state = if row.state == "busy" {
+                "working"
+            } else {
+                &row.state
+            };
+            [
+                row.pid.to_string(),
+                line(state),
+                count(row.executions),
+                bytes(row.memory),
+                format!("{:.2}", row.load),
+                format!("{} ago", time(row.age)),
+            ]
+        })
+        .collect();
+    let widths = cells.iter().fold(COLUMNS.map(str::len), |mut widths, row| {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.len());
+        }
+        widths
+    });
+    let rule = widths.map(|width| "-".repeat(width + 2)).join("+");
+    let row = |cells: &[String; 6]| {
+        let cells = cells.iter().zip(widths);
+        let padded = cells.map(|(cell, width)| format!(" {cell:<width$} "));
+        format!("|{}|\n", padded.collect::<Vec<_>>().join("|"))
+    };
+    let mut out = format!("Workers of [{}]:\n+{rule}+\n", line(plugin));
+    out.push_str(&row(&COLUMNS.map(ToOwned::to_owned)));
+    _ = writeln!(out, "+{rule}+"); // a String takes it
+    for cells in &cells {
+        out.push_str(&row(cells));
+    }
+    _ = writeln!(out, "+{rule}+");
+    out
+}
+
+#[cfg(test)]
+mod tests;

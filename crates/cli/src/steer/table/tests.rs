@@ -1,0 +1,169 @@
+use super::*;
+
+const SCREEN: Look = Look {
+    width: Some(80),
+    height: None,
+    colours: false,
+};
+
+fn worker(pid: u32, state: &str) -> Row {
+    Row {
+        pid,
+        state: state.to_owned(),
+        generation: Some(1),
+        executions: 1204,
+        memory: 25_270_682,
+        load: 12.34,
+        age: Duration::from_secs(725),
+        ..Row::default()
+    }
+}
+
+fn busy(pid: u32, what: &str, millis: u64) -> Row {
+    Row {
+        request: Some((what.to_owned(), Duration::from_millis(millis))),
+        ..worker(pid, "busy")
+    }
+}
+
+fn pool(name: &str, rows: Vec<Row>) -> View {
+    View {
+        pool: name.to_owned(),
+        plugin: "http".to_owned(),
+        waiting: Some(0),
+        rows,
+    }
+}
+
+#[test]
+fn it_is_readable_at_eighty_columns() {
+    let long = format!("GET /report?{}", "x".repeat(200));
+    let views = [
+        pool(
+            "default",
+            vec![busy(4_194_304, &long, 61_000), worker(712, "ready")],
+        ),
+        pool("api", vec![worker(713, "draining")]),
+    ];
+    let shown = table(&views, SCREEN);
+    assert_eq!(
+        shown,
+        "    PID  STATE     GEN    EXECS    MEMORY     CPU      AGE  REQUEST\n\
+         default: 2 workers, 1 busy, 0 calls waiting\n\
+         4194304  busy        1    1,204   24.1 MB   12.3%   12m 5s  1m 1s GET /report?x…\n\
+         \u{20}   712  ready       1    1,204   24.1 MB   12.3%   12m 5s\n\
+         api: 0 workers, 0 busy, 1 leaving, 0 calls waiting\n\
+         \u{20}   713  draining    1    1,204   24.1 MB   12.3%   12m 5s\n"
+    );
+    assert!(shown.lines().all(|line| line.chars().count() <= 80));
+}
+
+#[test]
+fn without_a_terminal_nothing_is_cut() {
+    let long = format!("GET /{}", "x".repeat(200));
+    let views = [pool("default", vec![busy(1, &long, 100)])];
+    let look = Look {
+        width: None,
+        ..SCREEN
+    };
+    assert!(table(&views, look).contains(&long));
+}
+
+#[test]
+fn colours_are_all_that_no_colours_takes_away() {
+    let views = [pool(
+        "default",
+        vec![busy(1, "GET /\u{1b}[31m", 100), worker(2, "failed")],
+    )];
+    let coloured = table(
+        &views,
+        Look {
+            colours: true,
+            ..SCREEN
+        },
+    );
+    let mut plain = coloured.clone();
+    for code in [BOLD, DIM, GREEN, YELLOW, RED, PLAIN] {
+        plain = plain.replace(code, "");
+    }
+    assert_ne!(coloured, plain);
+    assert_eq!(plain, table(&views, SCREEN));
+    assert!(
+        !plain.contains('\u{1b}'),
+        "a client's path moves no cursor: {plain:?}"
+    );
+}
+
+#[test]
+fn what_does_not_fit_is_counted_and_the_busiest_are_kept() {
+    let mut rows: Vec<_> = (1..=50).map(|pid| worker(pid, "ready")).collect();
+    rows[40] = busy(41, "GET /short", 100);
+    rows[45] = busy(46, "GET /long", 9000);
+    let views = [
+        pool("default", rows),
+        pool("api", vec![worker(99, "ready")]),
+    ];
+    let shown = table(
+        &views,
+        Look {
+            height: Some(9),
+            ..SCREEN
+        },
+    );
+    let pids: Vec<_> = shown
+        .lines()
+        .map(|line| line.split_whitespace().next().unwrap())
+        .collect();
+    assert_eq!(
+        pids,
+        ["PID", "default:", "46", "41", "1", "2", "…", "api:", "99"],
+        "{shown}"
+    );
+    assert!(shown.contains("… and 46 more workers\n"), "{shown}");
+    // However small the screen is, no line too many.
+    for height in 0..12 {
+        let shown = table(
+            &views,
+            Look {
+                height: Some(height),
+                ..SCREEN
+            },
+        );
+        assert!(shown.lines().count() <= height, "{height}: {shown}");
+    }
+}
+
+#[test]
+fn rpc_tells_less() {
+    let row = Row {
+        generation: None,
+        ..worker(7, "ready")
+    };
+    let view = View {
+        waiting: None,
+        ..pool("http", vec![row])
+    };
+    let shown = table(&[view], SCREEN);
+    assert!(
+        shown.contains("http: 1 worker, 0 busy\n      7  ready       -"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn as_rr_it_has_roadrunners_columns() {
+    let views = [
+        pool("default", vec![busy(7, "GET /", 1)]),
+        pool("api", vec![worker(8, "ready")]),
+    ];
+    assert_eq!(
+        roadrunners(&views),
+        "Workers of [http]:\n\
+         +-----+---------+-------+---------+-------+------------+\n\
+         | PID | STATUS  | EXECS | MEMORY  | CPU % | CREATED    |\n\
+         +-----+---------+-------+---------+-------+------------+\n\
+         | 7   | working | 1,204 | 24.1 MB | 12.34 | 12m 5s ago |\n\
+         | 8   | ready   | 1,204 | 24.1 MB | 12.34 | 12m 5s ago |\n\
+         +-----+---------+-------+---------+-------+------------+\n"
+    );
+}

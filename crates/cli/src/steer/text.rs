@@ -1,0 +1,119 @@
+//! Figures and foreign text, as a person reads them.
+
+use std::time::Duration;
+
+/// `1,234,567`
+pub(super) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `24.1 MB`, in units of 1024 as the configuration has them.
+pub(super) fn bytes(number: u64) -> String {
+    const UNITS: [(&str, u64); 3] = [("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)];
+    let unit = UNITS.iter().find(|(_, size)| number >= *size);
+    let Some((unit, size)) = unit else {
+        return format!("{number} B");
+    };
+    let tenths = u128::from(number) * 10 / u128::from(*size);
+    format!("{}.{} {unit}", tenths / 10, tenths % 10)
+}
+
+/// `3d 4h`, `12m 5s`, `7s`: the two largest units.
+pub(super) fn time(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, _) => format!("{minutes}m {}s", seconds % 60),
+        (0, _, _) => format!("{hours}h {minutes}m"),
+        _ => format!("{days}d {hours}h"),
+    }
+}
+
+/// The same for what is mostly short: `0.3s` below ten seconds.
+pub(super) fn short_time(duration: Duration) -> String {
+    if duration < Duration::from_secs(10) {
+        let tenths = duration.as_millis() / 100;
+        return format!("{}.{}s", tenths / 10, tenths % 10);
+    }
+    time(duration)
+}
+
+/// `1 worker`, `2 workers`
+pub(super) fn counted(number: u64, one: &str) -> String {
+    let s = if number == 1 { "" } else { "s" };
+    format!("{} {one}{s}", count(number))
+}
+
+/// One line that a terminal shows and does not obey: clients choose what is in a request's path.
+pub(super) fn line(text: &str) -> String {
+    let shown = |c: char| {
+        if c.is_ascii_graphic() || c == ' ' {
+            c
+        } else {
+            '?'
+        }
+    };
+    text.chars().map(shown).collect()
+}
+
+/// The same for several lines in any script.
+pub(super) fn lines(text: &str) -> String {
+    let shown = |c: char| if c.is_control() && c != '\n' { '?' } else { c };
+    text.chars().map(shown).collect()
+}
+
+/// At most `width` characters; what is longer ends with `…`.
+pub(super) fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let kept = text.chars().take(width.saturating_sub(1));
+    kept.chain(Some('…')).take(width).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_short() {
+        assert_eq!(
+            [0, 999, 1000, 1_234_567].map(count),
+            ["0", "999", "1,000", "1,234,567"]
+        );
+        assert_eq!(
+            [0, 1023, 1024, 25_270_682].map(bytes),
+            ["0 B", "1023 B", "1.0 KB", "24.1 MB"]
+        );
+        assert_eq!(bytes(u64::MAX), "17179869183.9 GB");
+        let times = [7, 725, 11_045, 273_600].map(Duration::from_secs).map(time);
+        assert_eq!(times, ["7s", "12m 5s", "3h 4m", "3d 4h"]);
+        let times = [340, 9999, 10_000]
+            .map(Duration::from_millis)
+            .map(short_time);
+        assert_eq!(times, ["0.3s", "9.9s", "10s"]);
+    }
+
+    #[test]
+    fn no_text_reaches_the_terminals_controls() {
+        assert_eq!(line("GET /\u{1b}[2J\u{9b}\n\u{202e}é"), "GET /?[2J????");
+        assert_eq!(lines("é\n\u{1b}[2J\r"), "é\n?[2J?");
+    }
+
+    #[test]
+    fn long_text_is_cut_at_characters() {
+        assert_eq!(cut("grün", 4), "grün");
+        assert_eq!(cut("grün", 3), "gr…");
+        assert_eq!(cut("grün", 1), "…");
+        assert_eq!(cut("grün", 0), "");
+    }
+}

@@ -1,0 +1,84 @@
+//! `workers`
+
+use std::io::IsTerminal;
+use std::time::{Duration, SystemTime};
+
+use pronghorn_control::{Ask, Client, Tell, Worker, WorkersOf};
+
+use super::table::{Look, Row, View, roadrunners, table};
+use super::{Server, Task, live, over_rpc, terminal};
+use crate::arguments::Name;
+use crate::exit::{Exit, say};
+
+pub(super) async fn run(task: &Task<'_>, of: &[String], live: bool) -> Result<Exit, String> {
+    let mut server = task.server().await?;
+    let first = look_at(&mut server, of).await?;
+    if live && terminal::can_be_redrawn() {
+        return live::run(task, of, server, first).await;
+    }
+    match task.name {
+        Name::Rr => say(&roadrunners(&first)),
+        Name::Pronghorn => say(&table(&first, look())),
+    }
+    Ok(Exit::Done)
+}
+
+fn look() -> Look {
+    let shown = std::io::stdout().is_terminal();
+    Look {
+        width: shown.then(|| terminal::size().0),
+        height: None,
+        colours: shown && terminal::has_colours(),
+    }
+}
+
+pub(super) async fn look_at(server: &mut Server, of: &[String]) -> Result<Vec<View>, String> {
+    match server {
+        Server::Control(client) => Ok(asked(client, of).await?.into_iter().map(view).collect()),
+        Server::Rpc(client, _) => over_rpc::workers(client, of).await,
+    }
+}
+
+async fn asked(client: &mut Client, of: &[String]) -> Result<Vec<WorkersOf>, String> {
+    match client.ask_once(Ask::Workers { of: of.to_vec() }).await {
+        Ok(Tell::Workers(workers)) => Ok(workers),
+        Ok(other) => Err(format!(
+            "the server answered with something else: {other:?}"
+        )),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn view(of: WorkersOf) -> View {
+    View {
+        pool: of.pool,
+        plugin: of.plugin,
+        waiting: Some(of.waiting),
+        rows: of.workers.into_iter().map(row).collect(),
+    }
+}
+
+fn row(worker: Worker) -> Row {
+    let started = SystemTime::UNIX_EPOCH + Duration::from_millis(worker.started);
+    let age = started.elapsed().unwrap_or_default();
+    Row {
+        pid: worker.pid,
+        state: worker.state,
+        generation: Some(worker.generation),
+        executions: worker.executions,
+        memory: worker.memory,
+        cpu: Some(worker.cpu),
+        load: load(Duration::from_millis(worker.cpu), age),
+        age,
+        request: worker
+            .request
+            .map(|request| (request.what, Duration::from_millis(request.age))),
+    }
+}
+
+/// Of one processor, in percent.
+pub(super) fn load(cpu: Duration, over: Duration) -> f64 {
+    // The kernel counts in hundredths of a second: over less there is nothing to tell.
+    let over = over.max(Duration::from_millis(10));
+    cpu.as_secs_f64() / over.as_secs_f64() * 100.0
+}

@@ -1,0 +1,121 @@
+//! The server's socket.
+
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use pronghorn_process::socket::{BindError, bind_unix};
+use thiserror::Error;
+
+/// A bound control socket. Dropped, it removes its file, unless another server's is there by then.
+#[derive(Debug)]
+pub struct Listener {
+    pub(crate) socket: UnixListener,
+    pub(crate) file: SocketFile,
+}
+
+/// Why there is no control socket.
+#[derive(Debug, Error)]
+pub enum ListenError {
+    /// The operator's: the same configuration is served twice.
+    #[error("another server of this configuration is running{}", by(*pid))]
+    Running { path: PathBuf, pid: Option<u32> },
+    /// No folder can take it; what was in the way in the first one.
+    #[error(transparent)]
+    Bind(BindError),
+}
+
+fn by(pid: Option<u32>) -> String {
+    pid.map_or_else(String::new, |pid| format!(" (pid {pid})"))
+}
+
+impl Listener {
+    /// Binds the first of `paths` that can be had. One that nobody listens on any more is replaced; one on which somebody
+    /// listens ends the search.
+    pub fn bind(paths: &[PathBuf]) -> Result<Self, ListenError> {
+        let mut first = None;
+        for path in paths {
+            match bind_unix(path, None) {
+                Ok(socket) => match Self::of(socket, path) {
+                    Ok(listener) => return Ok(listener),
+                    Err(error) => _ = first.get_or_insert(error),
+                },
+                Err(BindError::SocketInUse(path)) => {
+                    let pid = UnixStream::connect(&path).ok().and_then(|s| pid_behind(&s));
+                    return Err(ListenError::Running { path, pid });
+                }
+                Err(error) => _ = first.get_or_insert(error),
+            }
+        }
+        let nowhere = || BindError::Runtime(io::ErrorKind::NotFound.into());
+        Err(ListenError::Bind(first.unwrap_or_else(nowhere)))
+    }
+
+    /// Takes the place of the server that listens on `path`, which is about to hand over: whoever connects finds the one or
+    /// the other.
+    pub fn take_over(path: &Path) -> Result<Self, ListenError> {
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(format!(".{}", std::process::id()));
+        let beside = PathBuf::from(beside);
+        let socket = bind_unix(&beside, None).map_err(ListenError::Bind)?;
+        let mut listener = Self::of(socket, &beside).map_err(ListenError::Bind)?;
+        let moved = std::fs::rename(&beside, path);
+        moved.map_err(|cause| ListenError::Bind(unix(path, cause)))?;
+        path.clone_into(&mut listener.file.path);
+        Ok(listener)
+    }
+
+    /// Where it listens.
+    pub fn path(&self) -> &Path {
+        &self.file.path
+    }
+
+    fn of(socket: UnixListener, path: &Path) -> Result<Self, BindError> {
+        let prepared = std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
+            .and_then(|()| std::fs::symlink_metadata(path));
+        match prepared {
+            Ok(file) => Ok(Self {
+                socket,
+                file: SocketFile {
+                    path: path.to_owned(),
+                    identity: (file.dev(), file.ino()),
+                },
+            }),
+            Err(cause) => {
+                _ = std::fs::remove_file(path); // the error that is returned matters more
+                Err(unix(path, cause))
+            }
+        }
+    }
+}
+
+fn unix(path: &Path, cause: io::Error) -> BindError {
+    BindError::Unix {
+        path: path.to_owned(),
+        cause,
+    }
+}
+
+/// The process at the other end, unless it is in another container.
+pub(crate) fn pid_behind(stream: &UnixStream) -> Option<u32> {
+    let peer = rustix::net::sockopt::socket_peercred(stream).ok()?;
+    let pid = peer.pid.as_raw_nonzero().get();
+    u32::try_from(pid).ok()
+}
+
+/// Removed when it is dropped, if it is still the same.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    identity: (u64, u64),
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let found = std::fs::symlink_metadata(&self.path);
+        if found.is_ok_and(|file| (file.dev(), file.ino()) == self.identity) {
+            _ = std::fs::remove_file(&self.path); // somebody may have been quicker
+        }
+    }
+}

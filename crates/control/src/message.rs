@@ -1,0 +1,168 @@
+//! What is asked and told, a line of JSON each.
+//!
+//! A connection carries one question after the other; each is answered by any number of lines and then by
+//! [`Tell::Done`] or [`Tell::Refused`]. Who reads passes over names that it does not know, so both ends may be of
+//! different releases; what can't be understood by an older one gets a new [`PROTOCOL`].
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// The version of all this. Stands in each question.
+pub(crate) const PROTOCOL: u32 = 1;
+
+/// A question with its version.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Question {
+    pub(crate) pronghorn: u32,
+    pub(crate) ask: Ask,
+}
+
+/// The version alone, which is looked at first.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Version {
+    pub(crate) pronghorn: u32,
+}
+
+/// What a command wants. Names are those of pools, or of RoadRunner's plugins; none means all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ask {
+    /// Answered by [`Tell::Status`].
+    Status,
+    /// Answered by [`Tell::Workers`].
+    Workers { of: Vec<String> },
+    /// Replaces all workers. Answered by [`Tell::Resetting`] and [`Tell::Reset`], pool by pool.
+    Reset { of: Vec<String> },
+    /// Stops the server. Answered at once by [`Tell::Stopping`]; the connection ends with the server.
+    Stop {
+        /// Without waiting for what is under way.
+        force: bool,
+    },
+}
+
+/// What the server tells.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tell {
+    Status(Status),
+    Workers(Vec<WorkersOf>),
+    Resetting {
+        pool: String,
+    },
+    Reset(Reset),
+    /// The server stops.
+    Stopping {
+        pid: u32,
+        /// Seconds that it may take.
+        within: u64,
+    },
+    /// It takes longer. Sent every second, so that a command knows a busy server from a dead one.
+    Working,
+    /// The end of an answer.
+    Done,
+    /// The end, in place of the answer: why not, for a person.
+    Refused {
+        why: String,
+    },
+}
+
+/// How the reset of one pool came out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reset {
+    pub pool: String,
+    /// Milliseconds.
+    pub took: u64,
+    /// The workers that there are now, and the generation of the newest.
+    pub workers: u64,
+    pub generation: u64,
+    /// Why the old workers go on; may have several lines.
+    pub failed: Option<String>,
+}
+
+/// The server as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    pub version: String,
+    pub pid: u32,
+    pub state: State,
+    /// Seconds since its start.
+    pub uptime: u64,
+    /// The configuration, if it has one.
+    pub config: Option<PathBuf>,
+    /// Where HTTP is served, `http://127.0.0.1:8080`.
+    pub http: Option<String>,
+    /// Where RPC listens, as `rpc.listen` would say it.
+    pub rpc: Option<String>,
+    /// Why it is not ready; none when it is.
+    pub not_ready: Option<String>,
+    pub pools: Vec<PoolStatus>,
+}
+
+/// The server's life, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    Starting,
+    Serving,
+    Stopping,
+}
+
+/// One pool as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolStatus {
+    pub name: String,
+    /// Why it has no workers; none when it has.
+    pub down: Option<String>,
+    pub generation: u64,
+    pub workers: u64,
+    pub busy: u64,
+    /// Calls that wait for a worker.
+    pub waiting: u64,
+    pub counters: Vec<Counter>,
+}
+
+/// Something that is counted since the start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counter {
+    pub name: String,
+    pub count: u64,
+}
+
+/// The workers of one pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkersOf {
+    pub pool: String,
+    /// What RoadRunner calls the part of the server that they belong to: `http`.
+    pub plugin: String,
+    pub waiting: u64,
+    pub workers: Vec<Worker>,
+}
+
+/// One worker.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Worker {
+    pub pid: u32,
+    pub slot: u64,
+    pub generation: u64,
+    /// `ready`, `busy`, `booting`, …
+    pub state: String,
+    /// Milliseconds since 1970.
+    pub started: u64,
+    pub executions: u64,
+    /// Bytes that it holds in memory; 0 when it is gone.
+    pub memory: u64,
+    /// Processor time since its start, in milliseconds.
+    pub cpu: u64,
+    /// The request that it is at.
+    pub request: Option<UnderWay>,
+}
+
+/// A request that a worker is at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnderWay {
+    /// `GET /`
+    pub what: String,
+    /// Milliseconds.
+    pub age: u64,
+}

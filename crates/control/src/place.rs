@@ -1,0 +1,199 @@
+//! Where the socket of a configuration is.
+//!
+//! Nothing of this is secret or checked: who listens on a socket, and who connects, the kernel says.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+/// Root's folder; also where systemd makes `RuntimeDirectory=pronghorn`.
+const SYSTEM_FOLDER: &str = "/run/pronghorn";
+/// What `XDG_RUNTIME_DIR` is in practice, by user number.
+const USERS_FOLDER: &str = "/run/user";
+/// Users whose folders root looks through.
+const MOST_USERS: usize = 256;
+
+/// Names the server of one configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The configuration, or the folder of a server that has none.
+    named: PathBuf,
+    name: String,
+}
+
+/// What of a process's surroundings says where sockets are.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// `RUNTIME_DIRECTORY`, from systemd: folders, with colons between them.
+    pub runtime_directory: Option<OsString>,
+    /// `XDG_RUNTIME_DIR`, from the login.
+    pub xdg_runtime_dir: Option<OsString>,
+    /// The folder for temporary files.
+    pub temporary: PathBuf,
+    /// The user.
+    pub uid: u32,
+}
+
+impl Place {
+    /// Of a configuration file, or of the folder where a server without one works; absolute, as the person wrote it: a
+    /// link in it stays, so that a `current` link may move between start and command.
+    pub fn of(path: &Path) -> Self {
+        let named = without_dots(path);
+        let name = format!("pronghorn-{:016x}.sock", hash(named.as_os_str()));
+        Self { named, name }
+    }
+
+    /// What it was made of.
+    pub fn named(&self) -> &Path {
+        &self.named
+    }
+
+    /// Where a server puts its socket: the first of these that can be had.
+    pub fn for_server(&self, surroundings: &Surroundings) -> Vec<PathBuf> {
+        self.within(surroundings.of_server())
+    }
+
+    /// Where a command looks for it, the likeliest first.
+    pub fn for_command(&self, surroundings: &Surroundings) -> Vec<PathBuf> {
+        self.within(surroundings.of_command())
+    }
+
+    fn within(&self, folders: Vec<PathBuf>) -> Vec<PathBuf> {
+        let paths = folders.into_iter().map(|folder| folder.join(&self.name));
+        paths.collect()
+    }
+}
+
+impl Surroundings {
+    pub fn of_this_process() -> Self {
+        Self {
+            runtime_directory: std::env::var_os("RUNTIME_DIRECTORY"),
+            xdg_runtime_dir: std::env::var_os("XDG_RUNTIME_DIR"),
+            temporary: std::env::temp_dir(),
+            uid: rustix::process::geteuid().as_raw(),
+        }
+    }
+
+    fn of_server(&self) -> Vec<PathBuf> {
+        let mut folders = self.given();
+        if self.uid == 0 {
+            folders.push(SYSTEM_FOLDER.into());
+        }
+        folders.push(self.temporary.clone());
+        folders
+    }
+
+    /// A command may run in other surroundings than its server: by hand beside a unit, by root beside a user.
+    fn of_command(&self) -> Vec<PathBuf> {
+        let mut folders = self.given();
+        folders.push(SYSTEM_FOLDER.into());
+        folders.push(Path::new(USERS_FOLDER).join(self.uid.to_string()));
+        if self.uid == 0
+            && let Ok(users) = std::fs::read_dir(USERS_FOLDER)
+        {
+            folders.extend(users.flatten().take(MOST_USERS).map(|user| user.path()));
+        }
+        folders.push(self.temporary.clone());
+        folders.push("/tmp".into());
+        let mut known = Vec::new();
+        folders.retain(|folder| {
+            let new = !known.contains(folder);
+            known.push(folder.clone());
+            new
+        });
+        folders
+    }
+
+    fn given(&self) -> Vec<PathBuf> {
+        let of_unit = self
+            .runtime_directory
+            .iter()
+            .flat_map(std::env::split_paths);
+        let of_login = self.xdg_runtime_dir.iter().map(PathBuf::from);
+        let absolute = of_unit.chain(of_login).filter(|path| path.is_absolute());
+        absolute.collect()
+    }
+}
+
+/// As a shell reads a path: `..` takes the name before it away, link or not.
+fn without_dots(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => _ = plain.pop(),
+            other => plain.push(other),
+        }
+    }
+    plain
+}
+
+/// FNV-1a: a name that is the same in every release. Two paths with one name would only share a server's socket.
+fn hash(text: &OsStr) -> u64 {
+    text.as_bytes()
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(runtime: Option<&str>, xdg: Option<&str>, uid: u32) -> Surroundings {
+        Surroundings {
+            runtime_directory: runtime.map(Into::into),
+            xdg_runtime_dir: xdg.map(Into::into),
+            temporary: "/tmp/own".into(),
+            uid,
+        }
+    }
+
+    fn folders(surroundings: &Surroundings) -> Vec<String> {
+        let paths = Place::of(Path::new("/a")).for_server(surroundings);
+        let folders = paths.iter().filter_map(|path| path.parent());
+        folders.map(|path| path.display().to_string()).collect()
+    }
+
+    #[test]
+    fn the_folder_is_the_units_else_the_logins_else_roots_else_the_temporary_one() {
+        let first = |runtime, xdg, uid| folders(&of(runtime, xdg, uid)).remove(0);
+        assert_eq!(
+            first(Some("/run/a:/run/b"), Some("/run/user/0"), 0),
+            "/run/a"
+        );
+        assert_eq!(first(None, Some("/run/user/7"), 7), "/run/user/7");
+        assert_eq!(first(None, None, 0), "/run/pronghorn");
+        assert_eq!(first(None, None, 7), "/tmp/own");
+        assert_eq!(first(Some(""), Some("relative"), 7), "/tmp/own");
+    }
+
+    #[test]
+    fn a_command_looks_wherever_a_server_may_have_put_it() {
+        let place = Place::of(Path::new("/srv/app/.rr.yaml"));
+        for server in [
+            of(Some("/run/pronghorn"), None, 33),
+            of(None, None, 0),
+            of(None, Some("/run/user/7"), 7),
+        ] {
+            let socket = place.for_server(&server).remove(0);
+            let command = of(None, None, server.uid);
+            assert!(place.for_command(&command).contains(&socket), "{socket:?}");
+        }
+    }
+
+    #[test]
+    fn one_file_has_one_name_however_it_is_written() {
+        let place = |path: &str| Place::of(Path::new(path));
+        assert_eq!(
+            place("/srv/app/.rr.yaml"),
+            place("/srv/./bin/../app/.rr.yaml")
+        );
+        assert_ne!(place("/srv/app/.rr.yaml"), place("/srv/app/pronghorn.yaml"));
+        assert_eq!(place("/../a"), place("/a"));
+        let socket = place("/srv/app/.rr.yaml").for_server(&of(Some("/r"), None, 1));
+        // Part of what commands of another release look for.
+        assert_eq!(socket[0], Path::new("/r/pronghorn-02dccda60cda168f.sock"));
+    }
+}

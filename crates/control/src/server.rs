@@ -1,0 +1,188 @@
+//! The server's end: who may ask, and that no peer costs more than its share.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pronghorn_process::socket::{AFTER_FAILED_ACCEPT, is_about_the_connection};
+use tokio::io::BufReader;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{interval, timeout};
+
+use crate::lines::{self, LineError};
+use crate::listener::{Listener, SocketFile};
+use crate::message::{Ask, PROTOCOL, Question, Tell, Version};
+
+/// People and scripts at work at the same time; one more is closed at once.
+const CONNECTIONS: usize = 32;
+/// A question with the names of a hundred pools fits.
+const QUESTION: usize = 16 << 10;
+/// From one question to the next, and from its first byte to its last. `workers -i` asks every second.
+const SILENCE: Duration = Duration::from_secs(30);
+/// How long a command may leave a line unread.
+const UNREAD: Duration = Duration::from_secs(5);
+/// How often a long answer shows that it is under way.
+const PULSE: Duration = Duration::from_secs(1);
+/// Lines that wait for their command.
+const LINES: usize = 16;
+
+/// Carries out what is asked.
+pub trait Steerable: Send + Sync + 'static {
+    /// Tells all it has to tell through `answer`; the end is the connection's to tell. Goes on when the command leaves.
+    fn steer(self: Arc<Self>, ask: Ask, answer: Answer) -> Steering;
+}
+
+/// An answer under way.
+pub type Steering = std::pin::Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send>>;
+
+/// Why a question has no answer, for a person.
+#[derive(Debug)]
+pub struct Refusal(pub String);
+
+/// Where an answer's lines go.
+#[derive(Debug)]
+pub struct Answer(mpsc::Sender<Tell>);
+
+impl Answer {
+    /// One line.
+    pub async fn tell(&self, line: Tell) {
+        // The connection reads to the end of the answer, whoever is at its other end.
+        _ = self.0.send(line).await;
+    }
+}
+
+/// Answers until it is dropped; the socket's file goes with it.
+pub async fn serve(listener: Listener, steerable: Arc<dyn Steerable>) -> io::Result<()> {
+    let Listener { socket, file } = listener;
+    let door = Door {
+        socket: UnixListener::from_std(socket)?,
+        _file: file,
+    };
+    let mut connections = JoinSet::new();
+    loop {
+        let opened = tokio::select! {
+            opened = door.socket.accept() => opened,
+            Some(_) = connections.join_next() => continue,
+        };
+        match opened {
+            // They are tried again by a person.
+            Ok(_) if connections.len() >= CONNECTIONS => {
+                tracing::warn!(target: "server", limit = CONNECTIONS, "a connection was refused: there are too many");
+            }
+            Ok((stream, _)) => _ = connections.spawn(host(stream, steerable.clone())),
+            Err(error) if is_about_the_connection(&error) => {}
+            Err(error) => {
+                tracing::error!(target: "server", "cannot accept connections: {error}");
+                tokio::time::sleep(AFTER_FAILED_ACCEPT).await;
+            }
+        }
+    }
+}
+
+struct Door {
+    socket: UnixListener,
+    _file: SocketFile,
+}
+
+async fn host(stream: UnixStream, steerable: Arc<dyn Steerable>) {
+    let mut guest = Guest {
+        stream: BufReader::new(stream),
+        gone: false,
+    };
+    if let Err(why) = guest.may_ask() {
+        tracing::warn!(target: "server", "a command was refused: {why}");
+        guest.tell(&Tell::Refused { why }).await;
+        return;
+    }
+    while let Some(asked) = guest.question().await {
+        let outcome = match asked {
+            Ok(ask) => guest.answered(ask, steerable.clone()).await,
+            Err(refusal) => Err(refusal),
+        };
+        let end = match outcome {
+            Ok(()) => Tell::Done,
+            Err(Refusal(why)) => Tell::Refused { why },
+        };
+        guest.tell(&end).await;
+        if guest.gone {
+            return;
+        }
+    }
+}
+
+struct Guest {
+    stream: BufReader<UnixStream>,
+    gone: bool,
+}
+
+impl Guest {
+    /// Root and the server's own user. The socket's mode keeps others out as well, until somebody changes it.
+    fn may_ask(&self) -> Result<(), String> {
+        let peer = self.stream.get_ref().peer_cred();
+        let uid = peer
+            .map_err(|error| format!("who asks is not known: {error}"))?
+            .uid();
+        let own = rustix::process::geteuid().as_raw();
+        if uid == 0 || uid == own {
+            return Ok(());
+        }
+        Err(format!("user {uid} may not steer a server of user {own}"))
+    }
+
+    /// The next question; none when there is no more, or what came is none that could be answered.
+    async fn question(&mut self) -> Option<Result<Ask, Refusal>> {
+        let line = match timeout(SILENCE, lines::read(&mut self.stream, QUESTION)).await {
+            Ok(Ok(line)) => line?,
+            Ok(Err(LineError::TooLong(limit))) => {
+                let why = format!("a question has at most {limit} bytes");
+                self.tell(&Tell::Refused { why }).await;
+                return None;
+            }
+            Ok(Err(_)) | Err(_) => return None,
+        };
+        Some(understand(&line))
+    }
+
+    /// Passes the lines of an answer on, to its end.
+    async fn answered(&mut self, ask: Ask, steerable: Arc<dyn Steerable>) -> Result<(), Refusal> {
+        let (sender, mut lines) = mpsc::channel(LINES);
+        let mut steering = steerable.steer(ask, Answer(sender));
+        let mut pulse = interval(PULSE);
+        pulse.tick().await; // the first is at once
+        let outcome = loop {
+            tokio::select! {
+                biased;
+                Some(line) = lines.recv() => self.tell(&line).await,
+                outcome = &mut steering => break outcome,
+                _ = pulse.tick() => self.tell(&Tell::Working).await,
+            }
+        };
+        while let Ok(line) = lines.try_recv() {
+            self.tell(&line).await;
+        }
+        outcome
+    }
+
+    async fn tell(&mut self, line: &Tell) {
+        if self.gone {
+            return;
+        }
+        let written = timeout(UNREAD, lines::write(self.stream.get_mut(), line)).await;
+        self.gone = !matches!(written, Ok(Ok(())));
+    }
+}
+
+fn understand(line: &[u8]) -> Result<Ask, Refusal> {
+    let unreadable = |error: LineError| Refusal(format!("the question can't be read: {error}"));
+    let Version { pronghorn } = lines::parse(line).map_err(unreadable)?;
+    if pronghorn != PROTOCOL {
+        return Err(Refusal(format!(
+            "the command speaks version {pronghorn} of the control protocol, the server {PROTOCOL}: \
+             use the command of the server's release, or restart the server"
+        )));
+    }
+    let question: Question = lines::parse(line).map_err(unreadable)?;
+    Ok(question.ask)
+}

@@ -1,0 +1,262 @@
+//! Both ends over real sockets.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use crate::{
+    Answer, Ask, Client, ClientError, ListenError, Listener, Refusal, Reset, Steerable, Steering,
+    Tell, serve,
+};
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("pronghorn-control-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.0.join("s.sock")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+/// Tells what it is asked for; a reset takes until it is let go.
+#[derive(Default)]
+struct Fake {
+    go: Notify,
+    resets: AtomicU32,
+}
+
+impl Steerable for Fake {
+    fn steer(self: Arc<Self>, ask: Ask, answer: Answer) -> Steering {
+        Box::pin(async move {
+            match ask {
+                Ask::Stop { .. } => answer.tell(Tell::Stopping { pid: 7, within: 30 }).await,
+                Ask::Reset { of } => {
+                    for pool in of {
+                        answer.tell(Tell::Resetting { pool: pool.clone() }).await;
+                        self.go.notified().await;
+                        self.resets.fetch_add(1, Ordering::Relaxed);
+                        let reset = Reset {
+                            pool,
+                            took: 1,
+                            workers: 2,
+                            generation: 3,
+                            failed: None,
+                        };
+                        answer.tell(Tell::Reset(reset)).await;
+                    }
+                }
+                _ => return Err(Refusal("not today".to_owned())),
+            }
+            Ok(())
+        })
+    }
+}
+
+fn start(folder: &Folder) -> (Arc<Fake>, JoinHandle<std::io::Result<()>>) {
+    let listener = Listener::bind(&[folder.socket()]).unwrap();
+    let fake = Arc::new(Fake::default());
+    let task = tokio::runtime::Handle::current().spawn(serve(listener, fake.clone()));
+    (fake, task)
+}
+
+async fn ends(task: JoinHandle<std::io::Result<()>>) {
+    task.abort();
+    _ = task.await;
+}
+
+#[tokio::test]
+async fn questions_are_answered_one_after_the_other() {
+    let folder = Folder::new();
+    let (fake, task) = start(&folder);
+    let mut client = Client::connect(&folder.socket()).await.unwrap();
+    assert_eq!(client.pid(), Some(std::process::id()));
+    let told = client.ask_once(Ask::Stop { force: false }).await.unwrap();
+    assert_eq!(told, Tell::Stopping { pid: 7, within: 30 });
+
+    fake.go.notify_one();
+    let of = vec!["a".to_owned()];
+    let mut answers = client.ask(Ask::Reset { of }).await.unwrap();
+    let pool = "a".to_owned();
+    assert_eq!(
+        answers.next().await.unwrap(),
+        Some(Tell::Resetting { pool: pool.clone() })
+    );
+    let reset = Reset {
+        pool,
+        took: 1,
+        workers: 2,
+        generation: 3,
+        failed: None,
+    };
+    assert_eq!(answers.next().await.unwrap(), Some(Tell::Reset(reset)));
+    assert_eq!(answers.next().await.unwrap(), None);
+
+    let refused = client.ask_once(Ask::Status).await.unwrap_err();
+    assert_eq!(refused.to_string(), "not today");
+    ends(task).await;
+    assert!(!folder.socket().exists());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_answer_is_no_silence() {
+    let folder = Folder::new();
+    let (fake, task) = start(&folder);
+    let mut client = Client::connect(&folder.socket()).await.unwrap();
+    let of = vec!["a".to_owned()];
+    let mut answers = client.ask(Ask::Reset { of }).await.unwrap();
+    answers.next().await.unwrap();
+    let (told, ()) = tokio::join!(answers.next(), async {
+        tokio::time::sleep(Duration::from_secs(120)).await;
+        fake.go.notify_one();
+    });
+    assert!(matches!(told, Ok(Some(Tell::Reset(_)))), "{told:?}");
+    ends(task).await;
+}
+
+#[tokio::test]
+async fn what_was_asked_is_carried_out_when_the_command_leaves() {
+    let folder = Folder::new();
+    let (fake, task) = start(&folder);
+    let mut client = Client::connect(&folder.socket()).await.unwrap();
+    let of = vec!["a".to_owned(), "b".to_owned()];
+    let mut answers = client.ask(Ask::Reset { of }).await.unwrap();
+    answers.next().await.unwrap();
+    drop(client);
+    while fake.resets.load(Ordering::Relaxed) < 2 {
+        fake.go.notify_one();
+        tokio::task::yield_now().await;
+    }
+    ends(task).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_says_nothing_is_left() {
+    let folder = Folder::new();
+    let _deaf = UnixListener::bind(folder.socket()).unwrap();
+    let mut client = Client::connect(&folder.socket()).await.unwrap();
+    let silent = client.ask_once(Ask::Status).await;
+    assert!(matches!(silent, Err(ClientError::Silent(_))), "{silent:?}");
+}
+
+#[tokio::test]
+async fn nobody_is_told_from_somebody_else() {
+    let folder = Folder::new();
+    let at = |path: PathBuf| async move { Client::connect(&path).await.unwrap_err() };
+    assert!(matches!(at(folder.socket()).await, ClientError::Nobody(_)));
+    drop(UnixListener::bind(folder.socket()).unwrap());
+    assert!(matches!(at(folder.socket()).await, ClientError::Nobody(_)));
+}
+
+/// Sends bytes and reads until the server closes.
+async fn talk(path: &Path, bytes: &[u8]) -> String {
+    let stream = tokio::net::UnixStream::connect(path).await.unwrap();
+    let (mut reader, mut writer) = stream.into_split();
+    _ = writer.write_all(bytes).await; // it may have closed before it has read all
+    drop(writer);
+    let mut said = Vec::new();
+    _ = reader.read_to_end(&mut said).await; // closed with bytes unread, it is a reset
+    String::from_utf8(said).unwrap()
+}
+
+#[tokio::test]
+async fn whatever_is_sent_the_server_goes_on() {
+    let folder = Folder::new();
+    let (_fake, task) = start(&folder);
+    let path = folder.socket();
+    let long = vec![b'{'; 1 << 20];
+    for (sent, said) in [
+        (&b"hello\n"[..], "can't be read"),
+        (b"{}\n", "can't be read"),
+        (b"{\"pronghorn\":1,\"ask\":\"dance\"}\n", "dance"),
+        (
+            b"{\"pronghorn\":9,\"ask\":{\"new\":1}}\n",
+            "version 9 of the control protocol",
+        ),
+        (&long, "at most 16384 bytes"),
+        (b"{\"pronghorn\":1", ""),
+        (b"\n\n\n", "can't be read"),
+        (b"\xff\xfe\n", "can't be read"),
+        (b"", ""),
+    ] {
+        let told = talk(&path, sent).await;
+        assert!(told.contains(said), "{said:?} in {told:?}");
+        assert!(told.is_empty() || told.ends_with("}\n"), "{told:?}");
+    }
+    let told = talk(
+        &path,
+        b"{\"pronghorn\":1,\"ask\":{\"stop\":{\"force\":true,\"new\":1}}}\n",
+    )
+    .await;
+    assert_eq!(
+        told, "{\"stopping\":{\"pid\":7,\"within\":30}}\n\"done\"\n",
+        "what a later release adds is passed over"
+    );
+    ends(task).await;
+}
+
+#[test]
+fn only_the_owner_can_connect() {
+    let folder = Folder::new();
+    let listener = Listener::bind(&[folder.socket()]).unwrap();
+    let mode = std::fs::metadata(listener.path())
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn a_stale_socket_is_replaced_and_a_live_one_is_named() {
+    let folder = Folder::new();
+    drop(UnixListener::bind(folder.socket()).unwrap());
+    let paths = [folder.socket(), folder.0.join("other.sock")];
+    let first = Listener::bind(&paths).unwrap();
+    assert_eq!(first.path(), paths[0]);
+    let Err(ListenError::Running { path, pid }) = Listener::bind(&paths) else {
+        panic!("it is in use");
+    };
+    assert_eq!((path, pid), (paths[0].clone(), Some(std::process::id())));
+}
+
+#[test]
+fn a_folder_that_cannot_be_used_is_passed_over() {
+    let folder = Folder::new();
+    let long = folder.0.join("x".repeat(120)).join("s.sock");
+    let paths = [PathBuf::from("/proc/nope/s.sock"), long, folder.socket()];
+    assert_eq!(Listener::bind(&paths).unwrap().path(), folder.socket());
+    let error = Listener::bind(&paths[..1]).unwrap_err();
+    assert!(error.to_string().contains("/proc/nope"), "{error}");
+}
+
+#[test]
+fn a_successor_takes_the_place_and_keeps_it() {
+    let folder = Folder::new();
+    let old = Listener::bind(&[folder.socket()]).unwrap();
+    let new = Listener::take_over(&folder.socket()).unwrap();
+    drop(old);
+    UnixStream::connect(folder.socket()).expect("the successor's socket stays");
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1);
+    drop(new);
+    assert!(!folder.socket().exists());
+}

@@ -1,0 +1,335 @@
+//! What the command line steers a server by, through the control socket.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
+
+use pronghorn_control::{
+    Answer, Ask, ListenError, Listener, Place, PoolStatus, Refusal, Reset, State, Status,
+    Steerable, Steering, Surroundings, Tell, UnderWay, Worker, WorkersOf, serve,
+};
+use pronghorn_plugin_api::Readiness;
+use pronghorn_pool::{SlotState, WorkerInfo};
+use pronghorn_process::Usage;
+use rustix::process::{Signal, getpid, kill_process};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::VERSION;
+use crate::http::Site;
+use crate::workers::{Standing, Workers};
+
+/// RoadRunner's name for the part of a server that all these pools belong to.
+const HTTP: &str = "http";
+/// Longer than what the signals of one stop may be apart, so that the second one counts.
+const SECOND_STOP: Duration = Duration::from_millis(200);
+/// What of a request's line is shown.
+const LONGEST_REQUEST: usize = 500;
+
+/// A server's face to the command line, from before its start to its end. Clones are the same one.
+#[derive(Clone, Debug)]
+pub struct Control(Arc<Shared>);
+
+/// A control socket that commands are answered on. Dropped, it is gone.
+#[derive(Debug)]
+pub struct ControlSocket(JoinHandle<io::Result<()>>);
+
+#[derive(Debug)]
+struct Shared {
+    since: Instant,
+    config: Option<PathBuf>,
+    grace: Duration,
+    serving: OnceLock<Serving>,
+    stopping: AtomicBool,
+}
+
+/// What a server that is up can show.
+#[derive(Debug, Default)]
+pub(crate) struct Serving {
+    pub(crate) site: Arc<OnceLock<Site>>,
+    pub(crate) rpc: Option<String>,
+    pub(crate) readiness: Vec<Readiness>,
+}
+
+impl Control {
+    /// Of a server that is about to start with this configuration, and has `grace` to stop.
+    pub fn new(config: Option<PathBuf>, grace: Duration) -> Self {
+        Self(Arc::new(Shared {
+            since: Instant::now(),
+            config,
+            grace,
+            serving: OnceLock::new(),
+            stopping: AtomicBool::new(false),
+        }))
+    }
+
+    /// Takes commands on the socket of `place`. A server that can't have one serves all the same, after a warning.
+    ///
+    /// Must be called on the control runtime.
+    pub fn listen(&self, place: &Place) -> Option<ControlSocket> {
+        let paths = place.for_server(&Surroundings::of_this_process());
+        match Listener::bind(&paths) {
+            Ok(listener) => Some(self.answer_on(listener)),
+            Err(error @ ListenError::Running { .. }) => {
+                tracing::warn!(
+                    target: "server",
+                    "{error}: `pronghorn reset`, `workers`, `status` and `stop` reach that one; \
+                     a configuration of its own, or `rpc.listen`, tells this one from it"
+                );
+                None
+            }
+            Err(ListenError::Bind(error)) => {
+                tracing::warn!(
+                    target: "server",
+                    "there is no control socket, so `pronghorn reset`, `workers`, `status` and `stop` find this server by \
+                     `rpc.listen` alone: {error}"
+                );
+                None
+            }
+        }
+    }
+
+    /// The same in the place of a server that has handed over and is about to end.
+    ///
+    /// Must be called on the control runtime.
+    pub fn take_over(&self, place: &Place) -> Option<ControlSocket> {
+        let mut paths = place
+            .for_server(&Surroundings::of_this_process())
+            .into_iter();
+        let Some(path) = paths.find(|path| path.exists()) else {
+            return self.listen(place);
+        };
+        Listener::take_over(&path)
+            .map(|listener| self.answer_on(listener))
+            .inspect_err(
+                |error| tracing::warn!(target: "server", "there is no control socket: {error}"),
+            )
+            .ok()
+    }
+
+    fn answer_on(&self, listener: Listener) -> ControlSocket {
+        tracing::debug!(target: "server", socket = %listener.path().display(), "taking commands");
+        let steered = serve(listener, self.0.clone());
+        ControlSocket(tokio::runtime::Handle::current().spawn(steered))
+    }
+
+    pub(crate) fn serves(&self, serving: Serving) {
+        _ = self.0.serving.set(serving); // a server starts once
+    }
+
+    pub(crate) fn stops(&self) {
+        self.0.stopping.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Steerable for Shared {
+    fn steer(self: Arc<Self>, ask: Ask, answer: Answer) -> Steering {
+        Box::pin(async move {
+            match ask {
+                Ask::Status => answer.tell(Tell::Status(self.status().await)).await,
+                Ask::Workers { of } => {
+                    let mut pools = Vec::new();
+                    for workers in self.named(&of)? {
+                        pools.push(look_at(workers).await);
+                    }
+                    answer.tell(Tell::Workers(pools)).await;
+                }
+                Ask::Reset { of } => {
+                    // One after the other: each boots as many workers as the machine can at once.
+                    for workers in self.named(&of)? {
+                        let pool = workers.name().to_owned();
+                        answer.tell(Tell::Resetting { pool }).await;
+                        answer.tell(Tell::Reset(reset(workers).await)).await;
+                    }
+                }
+                Ask::Stop { force } => {
+                    let pid = std::process::id();
+                    let within = if force { 0 } else { self.grace.as_secs() };
+                    answer.tell(Tell::Stopping { pid, within }).await;
+                    stop(force).await?;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Shared {
+    fn state(&self) -> State {
+        if self.stopping.load(Ordering::Relaxed) {
+            State::Stopping
+        } else if self.serving.get().is_none() {
+            State::Starting
+        } else {
+            State::Serving
+        }
+    }
+
+    fn site(&self) -> Option<&Site> {
+        self.serving.get()?.site.get()
+    }
+
+    /// The pools of these names, each once; all for none.
+    fn named(&self, names: &[String]) -> Result<Vec<&Workers>, Refusal> {
+        if self.state() == State::Starting {
+            return Err(Refusal(
+                "the server is starting: its workers are not up yet".to_owned(),
+            ));
+        }
+        let Some(site) = self.site() else {
+            return Err(Refusal(
+                "the server has no workers: its configuration has no section `http`".to_owned(),
+            ));
+        };
+        let all = || site.pools.iter();
+        for name in names {
+            if name != HTTP && site.pools.get(name).is_none() {
+                let known: Vec<_> = all().map(Workers::name).collect();
+                return Err(Refusal(format!(
+                    "there is no pool `{name}`\nhint: there are `{}`; `{HTTP}` means all of them",
+                    known.join("`, `")
+                )));
+            }
+        }
+        let wanted = |workers: &&Workers| {
+            let is = |name: &String| name == HTTP || name == workers.name();
+            names.is_empty() || names.iter().any(is)
+        };
+        Ok(all().filter(wanted).collect())
+    }
+
+    async fn status(&self) -> Status {
+        let serving = self.serving.get();
+        let mut pools = Vec::new();
+        for workers in self.site().into_iter().flat_map(|site| site.pools.iter()) {
+            pools.push(pool_status(workers).await);
+        }
+        let http = self.site().and_then(|site| site.address);
+        Status {
+            version: VERSION.to_owned(),
+            pid: std::process::id(),
+            state: self.state(),
+            uptime: self.since.elapsed().as_secs(),
+            config: self.config.clone(),
+            http: http.map(|address| format!("http://{address}")),
+            rpc: serving.and_then(|serving| serving.rpc.clone()),
+            not_ready: self.not_ready(),
+            pools,
+        }
+    }
+
+    fn not_ready(&self) -> Option<String> {
+        let Some(serving) = self.serving.get() else {
+            return Some("starting".to_owned());
+        };
+        let mut missing = serving.readiness.iter().filter_map(|of| of.check().err());
+        missing.next().map(|missing| missing.to_string())
+    }
+}
+
+async fn pool_status(workers: &Workers) -> PoolStatus {
+    let down = match &*workers.standing().borrow() {
+        Standing::Up => None,
+        Standing::Down(why) => Some(why.to_string()),
+    };
+    let mut infos = workers.inspect().await;
+    // Those that leave finish what they have, beside as many new ones.
+    infos.retain(|worker| !matches!(worker.state, SlotState::Draining | SlotState::Stopping));
+    let busy = infos
+        .iter()
+        .filter(|worker| worker.state == SlotState::Busy);
+    PoolStatus {
+        name: workers.name().to_owned(),
+        down,
+        generation: infos
+            .iter()
+            .map(|worker| worker.generation)
+            .max()
+            .unwrap_or_default(),
+        workers: infos.len() as u64,
+        busy: busy.count() as u64,
+        waiting: workers.waiting() as u64,
+        counters: Vec::new(),
+    }
+}
+
+async fn look_at(workers: &Workers) -> WorkersOf {
+    let infos = workers.inspect().await;
+    WorkersOf {
+        pool: workers.name().to_owned(),
+        plugin: HTTP.to_owned(),
+        waiting: workers.waiting() as u64,
+        workers: infos.into_iter().map(shown).collect(),
+    }
+}
+
+fn shown(info: WorkerInfo) -> Worker {
+    let usage = Usage::of(info.pid);
+    let since_1970 = info.started.duration_since(SystemTime::UNIX_EPOCH);
+    Worker {
+        pid: info.pid,
+        slot: info.slot as u64,
+        generation: info.generation,
+        state: state_name(info.state).to_owned(),
+        started: since_1970.map(millis).unwrap_or_default(),
+        executions: info.executions,
+        memory: usage.map_or(0, |usage| usage.memory),
+        cpu: usage.map_or(0, |usage| millis(usage.cpu)),
+        request: info.request.map(|request| UnderWay {
+            what: request.what.chars().take(LONGEST_REQUEST).collect(),
+            age: millis(request.age),
+        }),
+    }
+}
+
+fn state_name(state: SlotState) -> &'static str {
+    match state {
+        SlotState::Empty => "empty",
+        SlotState::Booting => "booting",
+        SlotState::Ready => "ready",
+        SlotState::Busy => "busy",
+        SlotState::Draining => "draining",
+        SlotState::Stopping => "stopping",
+        SlotState::Failed => "failed",
+    }
+}
+
+async fn reset(workers: &Workers) -> Reset {
+    let start = Instant::now();
+    let failed = workers.reload().await.err();
+    let took = millis(start.elapsed());
+    let status = pool_status(workers).await;
+    Reset {
+        pool: status.name,
+        took,
+        workers: status.workers,
+        generation: status.generation,
+        failed: failed.map(|why| why.to_string()),
+    }
+}
+
+/// As a signal would: there is one way to stop.
+async fn stop(force: bool) -> Result<(), Refusal> {
+    let signal = || {
+        let sent = kill_process(getpid(), Signal::TERM);
+        sent.map_err(|error| Refusal(format!("it can't be stopped: {error}")))
+    };
+    signal()?;
+    if force {
+        tokio::time::sleep(SECOND_STOP).await;
+        signal()?;
+    }
+    Ok(())
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
