@@ -1,8 +1,8 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint test-clean compat bench
+.PHONY: help build run test lint test-clean compat bench bench-micro instructions
 
-BINARY := target/release/pronghorn
+BINARY := $(or $(CARGO_TARGET_DIR),target)/release/pronghorn
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -16,7 +16,7 @@ run: build ## Serve examples/hello on 127.0.0.1:8080
 	$(BINARY) serve -c examples/hello/pronghorn.yaml
 
 test: ## Run every test
-	@scripts/need build php tests
+	@scripts/need build php tests apps
 	cargo build --bin pronghorn
 	cargo test --workspace
 	phpunit -c php/worker/phpunit.xml.dist
@@ -37,6 +37,14 @@ compat: ## Run RoadRunner's PHP packages in DIR=… behind this server (docs/ref
 	PRONGHORN_COMPAT_DIR=$(abspath $(DIR)) cargo test -p pronghorn-e2e --test compat
 
 bench: build ## Measure beside nginx and php-fpm; BENCH="--rounds 5" passes options
-	@scripts/need php bench
+	@scripts/need php bench apps
 	cargo build --release --bin pronghorn-bench
 	target/release/pronghorn-bench $(BENCH)
+
+bench-micro: ## Measure codecs, heads and the queue by themselves; BENCH="head" picks by name
+	@scripts/need build
+	cargo bench -p pronghorn-wire -p pronghorn-h1 -p pronghorn-pool --bench wire --bench h1 --bench queue -- $(BENCH)
+
+instructions: build ## Count instructions per request; UPDATE_INSTRUCTIONS=1 accepts what was counted
+	@scripts/need instructions
+	cargo run --quiet -p pronghorn-instructions -- $(BINARY)

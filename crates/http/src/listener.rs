@@ -57,7 +57,8 @@ impl Listener {
         }
     }
 
-    fn bind(address: SocketAddr, threads: usize) -> Result<Self, BindError> {
+    /// Binds once for each of `threads` threads.
+    pub fn bind(address: SocketAddr, threads: usize) -> Result<Self, BindError> {
         let failed = |source| BindError::tcp(address, source);
         // A socket of another process with the same user could share a port by SO_REUSEPORT without either noticing: the
         // first one is bound without it, as a question, and again with it.

@@ -3,10 +3,12 @@
 //! One [`Core`] lives behind the one short lock of a pool. Each method is one step; what has to be done outside of the lock
 //! comes back as a value.
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 
 use crate::call::Refused;
-use crate::queue::Queue;
+use crate::queue::{Pushed, Queue, Ticket};
 
 /// A worker's place in its pool: survives the process that fills it.
 pub type SlotId = usize;
@@ -66,7 +68,8 @@ struct Slot<T> {
 #[derive(Debug)]
 pub(crate) enum Admitted<C, T> {
     Run(T, C),
-    Waits,
+    /// Perhaps in place of another one, which is refused.
+    Waits(Option<(C, Refused)>),
     Refused(C, Refused),
 }
 
@@ -79,20 +82,13 @@ pub(crate) enum Next<C> {
     Stop,
 }
 
-/// When and where a call waits.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Ticket {
-    pub(crate) priority: u8,
-    pub(crate) seq: u64,
-    pub(crate) until: Instant,
-}
-
 impl<C, T: Clone> Core<C, T> {
-    pub(crate) fn new(queue_limit: usize) -> Self {
+    /// At most `queue_limit` calls wait, each at most `queue_timeout`.
+    pub(crate) fn new(queue_limit: usize, queue_timeout: Duration) -> Self {
         Self {
             slots: Vec::new(),
             idle: Vec::new(),
-            queue: Queue::new(queue_limit),
+            queue: Queue::new(queue_limit, queue_timeout),
             stopping: false,
         }
     }
@@ -145,12 +141,11 @@ impl<C, T: Clone> Core<C, T> {
         if self.all_failed() {
             return Admitted::Refused(call, Refused::NoWorker);
         }
-        match self
-            .queue
-            .push(ticket.priority, ticket.seq, ticket.until, call)
-        {
-            Ok(()) => Admitted::Waits,
-            Err(call) => Admitted::Refused(call, Refused::QueueFull),
+        match self.queue.push(ticket, call) {
+            Pushed::Waits => Admitted::Waits(None),
+            Pushed::Displaced(other) => Admitted::Waits(Some((other, Refused::QueueFull))),
+            Pushed::Outlived(other) => Admitted::Waits(Some((other, Refused::WaitedTooLong))),
+            Pushed::Full(call) => Admitted::Refused(call, Refused::QueueFull),
         }
     }
 
@@ -198,7 +193,7 @@ impl<C, T: Clone> Core<C, T> {
     /// The next waiting call for this worker; those whose wait is over are passed over and come back.
     fn next(&mut self, id: SlotId, now: Instant) -> Freed<C> {
         let mut late = Vec::new();
-        while let Some((until, call)) = self.queue.pop() {
+        while let Some((until, call)) = self.queue.pop(now) {
             if until > now {
                 self.go(id, SlotState::Busy);
                 return Freed {
@@ -286,6 +281,11 @@ impl<C, T: Clone> Core<C, T> {
 
     pub(crate) fn waiting(&self) -> usize {
         self.queue.len()
+    }
+
+    /// Since when the oldest call waits.
+    pub(crate) fn oldest(&self) -> Option<Instant> {
+        self.queue.oldest()
     }
 
     /// Where every place stands, by its number.

@@ -12,6 +12,8 @@
 // A new state must be thought about everywhere.
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
+#[doc(hidden)]
+pub mod benchmark;
 mod boot;
 mod call;
 mod core;

@@ -13,7 +13,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::call::{self, Call, Payload, Pending, Refused, Stamps, Terms, WorkerFault};
-use crate::core::{Admitted, Core, Freed, Next, SlotId, SlotState, Ticket};
+use crate::core::{Admitted, Core, Freed, Next, SlotId, SlotState};
+use crate::queue::Ticket;
 use crate::roster::{Roster, UnderWay, WorkerInfo};
 use crate::seldom::Seldom;
 use crate::stats::Stats;
@@ -128,7 +129,7 @@ pub(crate) enum Report {
 impl Pool {
     /// A pool without workers. Its steps run on `home`, the runtime of a thread that serves requests.
     pub fn new(options: Options, home: &Handle) -> Self {
-        let core = Core::new(options.queue_limit);
+        let core = Core::new(options.queue_limit, options.queue_timeout);
         let shared = Arc::new(Shared {
             core: Mutex::new(Guarded {
                 core,
@@ -141,7 +142,7 @@ impl Pool {
             second_answers: Seldom::default(),
             roster: Roster::default(),
             generations: AtomicU64::new(0),
-            stats: Stats::default(),
+            stats: Stats::new(),
             options,
         });
         let timekeeper = Arc::new(Timekeeper(home.spawn(keep_time(shared.clone()))));
@@ -205,7 +206,11 @@ impl Pool {
         let (done, result) = oneshot::channel();
         let shared = self.shared.clone();
         self.shared.home.spawn(async move {
-            let result = step(&mut shared.lock().core);
+            let mut guarded = shared.lock();
+            let result = step(&mut guarded.core);
+            let (waiting, oldest) = (guarded.core.waiting(), guarded.core.oldest());
+            shared.stats.set_waiting(waiting, oldest);
+            drop(guarded);
             _ = done.send(result); // whoever asked may have been cancelled
         });
         result
@@ -257,29 +262,36 @@ impl Shared {
         let ticket = Ticket {
             priority: call.terms.priority,
             seq: call.seq,
+            since: now,
             until,
         };
         let mut guarded = self.lock();
         let admitted = guarded.core.admit(call, ticket);
-        let wake = matches!(admitted, Admitted::Waits) && !guarded.timekeeper_armed;
+        let wake = matches!(admitted, Admitted::Waits(_)) && !guarded.timekeeper_armed;
         guarded.timekeeper_armed |= wake;
-        self.stats.set_waiting(guarded.core.waiting());
+        self.stats
+            .set_waiting(guarded.core.waiting(), guarded.core.oldest());
         drop(guarded);
         if wake {
             self.queue_has_calls.notify_one();
         }
         match admitted {
             Admitted::Run(worker, call) => worker.submit(self.dispatched(call, now)),
-            Admitted::Waits => {}
-            Admitted::Refused(call, reason) => self.refuse(call, reason),
+            Admitted::Waits(None) => {}
+            Admitted::Waits(Some((call, reason))) | Admitted::Refused(call, reason) => {
+                self.refuse(call, reason);
+            }
         }
     }
 
     fn dispatched(&self, mut call: Call, now: Instant) -> Call {
         call.stamps.dispatched = Some(now);
-        let limit = call.terms.deadline.or(self.options.exec_ttl);
-        call.deadline = limit.map(|limit| now + limit);
+        call.deadline = self.limit(&call).map(|limit| now + limit);
         call
+    }
+
+    fn limit(&self, call: &Call) -> Option<Duration> {
+        call.terms.deadline.or(self.options.exec_ttl)
     }
 
     fn refuse(&self, call: Call, reason: Refused) {
@@ -300,7 +312,8 @@ impl Shared {
     pub(crate) fn withdraw(&self, priority: u8, seq: u64) {
         let mut guarded = self.lock();
         let call = guarded.core.withdraw(priority, seq);
-        self.stats.set_waiting(guarded.core.waiting());
+        self.stats
+            .set_waiting(guarded.core.waiting(), guarded.core.oldest());
         drop(guarded);
         drop(call); // not under the lock
     }
@@ -332,7 +345,8 @@ fn expire(pool: &Shared) -> Option<Instant> {
     let mut guarded = pool.lock();
     let (late, next) = guarded.core.expire(Instant::now());
     guarded.timekeeper_armed = next.is_some();
-    pool.stats.set_waiting(guarded.core.waiting());
+    pool.stats
+        .set_waiting(guarded.core.waiting(), guarded.core.oldest());
     drop(guarded);
     for call in late {
         pool.refuse(call, Refused::WaitedTooLong);
@@ -351,7 +365,11 @@ impl Seat {
     /// Takes the place: from now on calls come.
     pub(crate) fn enter(&self, worker: Arc<dyn Transport>) -> Next<Call> {
         let now = Instant::now();
-        let freed = self.shared.lock().core.enter(self.slot, worker, now);
+        let mut guarded = self.shared.lock();
+        let freed = guarded.core.enter(self.slot, worker, now);
+        let (waiting, oldest) = (guarded.core.waiting(), guarded.core.oldest());
+        self.shared.stats.set_waiting(waiting, oldest);
+        drop(guarded);
         self.report(Report::Entered);
         self.shared.settle(freed, now)
     }
@@ -360,7 +378,9 @@ impl Seat {
     pub(crate) fn next(&self, now: Instant) -> Next<Call> {
         let mut guarded = self.shared.lock();
         let freed = guarded.core.freed(self.slot, now);
-        self.shared.stats.set_waiting(guarded.core.waiting());
+        self.shared
+            .stats
+            .set_waiting(guarded.core.waiting(), guarded.core.oldest());
         drop(guarded);
         self.shared.settle(freed, now)
     }
@@ -387,7 +407,12 @@ impl Seat {
         Some(max_jobs.saturating_add(fastrand::u64(..=max_jobs / 7)))
     }
 
-    /// How long a worker may take for a call.
+    /// How long a worker may take for a call, or for the next piece of its reply.
+    pub(crate) fn limit(&self, call: &Call) -> Option<Duration> {
+        self.shared.limit(call)
+    }
+
+    /// How long a worker may take for what belongs to no call.
     pub(crate) fn exec_ttl(&self) -> Option<Duration> {
         self.shared.options.exec_ttl
     }
@@ -460,6 +485,11 @@ impl fmt::Debug for Seat {
 
 /// For people and tests.
 impl Pool {
+    /// How many workers are up. Asks nobody.
+    pub fn workers(&self) -> usize {
+        self.shared.roster.len()
+    }
+
     /// All workers that are up. Answers within a second, however busy they are.
     pub async fn inspect(&self) -> Vec<WorkerInfo> {
         let states = self.apply(|core| core.all_states()).await;

@@ -1,31 +1,76 @@
-//! Calls that wait for a worker: bounded, first in first out within a priority, each with the moment it gives up.
+//! Calls that wait for a worker: bounded, by priority, each with the moment it gives up.
+//!
+//! Within a priority the first in is the first out, as long as that serves everybody in good time. Once the oldest has
+//! waited too long for a whole interval, the newest goes first: in an overload somebody is served too late anyway, and the
+//! newest still waits for an answer.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use tokio::time::Instant;
+
+/// The longest wait that is still good service, where the queue's own limit is not much longer. Readiness uses it too.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A queue with an end. Lower priorities go first.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
-    /// Within a level, ascending by sequence number. An entry that was taken out stays as a hole until it is in front.
-    levels: BTreeMap<u8, VecDeque<Waiting<T>>>,
+    levels: BTreeMap<u8, Level<T>>,
     len: usize,
     limit: usize,
+    /// A wait up to this is no overload; also how long one lasts before the order turns.
+    patience: Duration,
+    /// Since when the oldest wait is longer than that.
+    late_since: Option<Instant>,
+    newest_first: bool,
+}
+
+/// Ascending by sequence number. An entry that was taken out stays as a hole until it is in front or at the end.
+#[derive(Debug)]
+struct Level<T> {
+    entries: VecDeque<Waiting<T>>,
+    holes: usize,
 }
 
 #[derive(Debug)]
 struct Waiting<T> {
     seq: u64,
+    since: Instant,
     until: Instant,
     item: Option<T>,
 }
 
+/// What became of an item that came in.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Pushed<T> {
+    Waits,
+    /// In place of this one, which is less urgent.
+    Displaced(T),
+    /// In place of this one, which has waited in vain.
+    Outlived(T),
+    Full(T),
+}
+
+/// When and where an item waits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ticket {
+    /// Lower goes first.
+    pub(crate) priority: u8,
+    pub(crate) seq: u64,
+    pub(crate) since: Instant,
+    pub(crate) until: Instant,
+}
+
 impl<T> Queue<T> {
-    pub(crate) fn new(limit: usize) -> Self {
+    /// For at most `limit` items, which wait at most `timeout`.
+    pub(crate) fn new(limit: usize, timeout: Duration) -> Self {
         Self {
             levels: BTreeMap::new(),
             len: 0,
             limit,
+            patience: PATIENCE.min(timeout / 4),
+            late_since: None,
+            newest_first: false,
         }
     }
 
@@ -34,55 +79,104 @@ impl<T> Queue<T> {
         self.len
     }
 
-    /// Adds an item behind all with a lower number of its priority. Gives it back when the queue is full.
+    /// Since when the oldest waits.
+    pub(crate) fn oldest(&self) -> Option<Instant> {
+        let fronts = self
+            .levels
+            .values()
+            .filter_map(|level| level.entries.front());
+        fronts.map(|waiting| waiting.since).min()
+    }
+
+    /// Adds an item behind all with a lower number of its priority. In a full queue it takes the place of a less urgent
+    /// one, or in an overload of the oldest.
     ///
     /// Numbers rise, so this is the end, but for an item that comes back: it returns to its old place.
-    pub(crate) fn push(
-        &mut self,
-        priority: u8,
-        seq: u64,
-        until: Instant,
-        item: T,
-    ) -> Result<(), T> {
+    pub(crate) fn push(&mut self, ticket: Ticket, item: T) -> Pushed<T> {
+        let mut pushed = Pushed::Waits;
         if self.len >= self.limit {
-            return Err(item);
+            self.look(ticket.since);
+            match self.make_room(ticket.priority) {
+                Some(made) => pushed = made,
+                None => return Pushed::Full(item),
+            }
         }
-        let level = self.levels.entry(priority).or_default();
-        let place = level.partition_point(|waiting| waiting.seq < seq);
-        level.insert(
-            place,
-            Waiting {
-                seq,
-                until,
-                item: Some(item),
-            },
-        );
+        let level = self.levels.entry(ticket.priority).or_default();
+        let place = level
+            .entries
+            .partition_point(|waiting| waiting.seq < ticket.seq);
+        let waiting = Waiting {
+            seq: ticket.seq,
+            since: ticket.since,
+            until: ticket.until,
+            item: Some(item),
+        };
+        level.entries.insert(place, waiting);
         self.len += 1;
-        Ok(())
+        pushed
+    }
+
+    fn make_room(&mut self, priority: u8) -> Option<Pushed<T>> {
+        let newest_first = self.newest_first;
+        let (&least, level) = self
+            .levels
+            .iter_mut()
+            .rfind(|(_, level)| !level.entries.is_empty())?;
+        let made = if newest_first && least >= priority {
+            Pushed::Outlived(level.pop_oldest()?.1)
+        } else if least > priority {
+            Pushed::Displaced(level.pop_newest()?.1)
+        } else {
+            return None;
+        };
+        self.len -= 1;
+        Some(made)
     }
 
     /// The next item and the moment it would have given up.
-    pub(crate) fn pop(&mut self) -> Option<(Instant, T)> {
+    pub(crate) fn pop(&mut self, now: Instant) -> Option<(Instant, T)> {
+        if self.len == 0 {
+            self.late_since = None;
+            return None;
+        }
+        self.look(now);
         for level in self.levels.values_mut() {
-            while let Some(waiting) = level.pop_front() {
-                if let Some(item) = waiting.item {
-                    self.len -= 1;
-                    return Some((waiting.until, item));
-                }
+            let popped = if self.newest_first {
+                level.pop_newest()
+            } else {
+                level.pop_oldest()
+            };
+            if popped.is_some() {
+                self.len -= 1;
+                return popped;
             }
         }
         None
+    }
+
+    /// Decides which end is next.
+    fn look(&mut self, now: Instant) {
+        let late = |since: Instant| now.saturating_duration_since(since) > self.patience;
+        if self.oldest().is_some_and(late) {
+            let since = *self.late_since.get_or_insert(now);
+            self.newest_first = now.saturating_duration_since(since) >= self.patience;
+        } else {
+            self.late_since = None;
+            self.newest_first = false;
+        }
     }
 
     /// Takes an item out of the middle, if it is still there.
     pub(crate) fn forget(&mut self, priority: u8, seq: u64) -> Option<T> {
         let level = self.levels.get_mut(&priority)?;
         let place = level
+            .entries
             .binary_search_by_key(&seq, |waiting| waiting.seq)
             .ok()?;
-        let item = level.get_mut(place)?.item.take()?;
+        let item = level.entries.get_mut(place)?.item.take()?;
+        level.holes += 1;
         self.len -= 1;
-        Self::drop_holes(level);
+        level.drop_holes();
         Some(item)
     }
 
@@ -90,10 +184,14 @@ impl<T> Queue<T> {
     pub(crate) fn expire(&mut self, now: Instant) -> Vec<T> {
         let mut expired = Vec::new();
         for level in self.levels.values_mut() {
-            for waiting in level.iter_mut().filter(|waiting| waiting.until <= now) {
-                expired.extend(waiting.item.take());
-            }
-            Self::drop_holes(level);
+            let before = expired.len();
+            let over = level
+                .entries
+                .iter_mut()
+                .filter(|waiting| waiting.until <= now);
+            expired.extend(over.filter_map(|waiting| waiting.item.take()));
+            level.holes += expired.len() - before;
+            level.drop_holes();
         }
         self.len -= expired.len();
         expired
@@ -101,7 +199,7 @@ impl<T> Queue<T> {
 
     /// The first moment at which an item gives up.
     pub(crate) fn next_expiry(&self) -> Option<Instant> {
-        let waiting = self.levels.values().flatten();
+        let waiting = self.levels.values().flat_map(|level| &level.entries);
         waiting
             .filter(|waiting| waiting.item.is_some())
             .map(|waiting| waiting.until)
@@ -114,85 +212,186 @@ impl<T> Queue<T> {
         let levels = std::mem::take(&mut self.levels);
         levels
             .into_values()
-            .flatten()
+            .flat_map(|level| level.entries)
             .filter_map(|waiting| waiting.item)
             .collect()
     }
+}
+
+impl<T> Default for Level<T> {
+    fn default() -> Self {
+        Self {
+            entries: VecDeque::new(),
+            holes: 0,
+        }
+    }
+}
+
+impl<T> Level<T> {
+    fn pop_oldest(&mut self) -> Option<(Instant, T)> {
+        let popped = self.entries.pop_front();
+        self.taken(popped)
+    }
+
+    fn pop_newest(&mut self) -> Option<(Instant, T)> {
+        let popped = self.entries.pop_back();
+        self.taken(popped)
+    }
+
+    /// What was popped is no hole, because none is left at an end.
+    fn taken(&mut self, popped: Option<Waiting<T>>) -> Option<(Instant, T)> {
+        self.drop_holes();
+        let waiting = popped?;
+        Some((waiting.until, waiting.item?))
+    }
 
     /// Without this a queue whose calls all leave would only grow.
-    fn drop_holes(level: &mut VecDeque<Waiting<T>>) {
-        while level.front().is_some_and(|waiting| waiting.item.is_none()) {
-            level.pop_front();
+    fn drop_holes(&mut self) {
+        let hole = |waiting: Option<&Waiting<T>>| waiting.is_some_and(|it| it.item.is_none());
+        while hole(self.entries.front()) {
+            self.entries.pop_front();
+            self.holes -= 1;
         }
-        while level.back().is_some_and(|waiting| waiting.item.is_none()) {
-            level.pop_back();
+        while hole(self.entries.back()) {
+            self.entries.pop_back();
+            self.holes -= 1;
         }
         // Holes in the middle: when they are the larger part, pay once to be rid of them.
-        let holes = level
-            .iter()
-            .filter(|waiting| waiting.item.is_none())
-            .count();
-        if holes > 64 && holes > level.len() / 2 {
-            level.retain(|waiting| waiting.item.is_some());
+        if self.holes > 64 && self.holes > self.entries.len() / 2 {
+            self.entries.retain(|waiting| waiting.item.is_some());
+            self.holes = 0;
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use proptest::prelude::*;
 
     use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(40);
 
     fn after(seconds: u64) -> Instant {
         static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
         *START.get_or_init(Instant::now) + Duration::from_secs(seconds)
     }
 
+    fn ticket(priority: u8, seq: u64, until: u64) -> Ticket {
+        Ticket {
+            priority,
+            seq,
+            since: after(0),
+            until: after(until),
+        }
+    }
+
+    fn came(priority: u8, seq: u64, since: u64) -> Ticket {
+        Ticket {
+            since: after(since),
+            ..ticket(priority, seq, since + 40)
+        }
+    }
+
+    fn order(queue: &mut Queue<u64>, now: u64) -> Vec<u64> {
+        let popped = std::iter::from_fn(|| queue.pop(after(now)));
+        popped.map(|(_, item)| item).collect()
+    }
+
     #[test]
     fn first_in_first_out_and_lower_priorities_first() {
-        let mut queue = Queue::new(10);
+        let mut queue = Queue::new(10, TIMEOUT);
         for (seq, priority) in [(1, 10), (2, 10), (3, 1), (4, 10)] {
-            queue.push(priority, seq, after(1), seq).unwrap();
+            assert_eq!(queue.push(ticket(priority, seq, 1), seq), Pushed::Waits);
         }
-        let order: Vec<_> = std::iter::from_fn(|| queue.pop())
-            .map(|(_, item)| item)
-            .collect();
-        assert_eq!(order, [3, 1, 2, 4]);
+        assert_eq!(order(&mut queue, 0), [3, 1, 2, 4]);
+    }
+
+    #[test]
+    fn the_newest_goes_first_once_the_oldest_waited_too_long_for_an_interval() {
+        let mut queue = Queue::new(20, TIMEOUT);
+        for seq in 0..10 {
+            queue.push(came(10, seq, 0), seq);
+        }
+        let next = |queue: &mut Queue<u64>, now| queue.pop(after(now)).unwrap().1;
+        assert_eq!(next(&mut queue, 1), 0, "in time");
+        assert_eq!(next(&mut queue, 2), 1, "late, but not for long");
+        assert_eq!(next(&mut queue, 3), 9, "late for an interval");
+        assert_eq!(next(&mut queue, 3), 8);
+        queue.push(came(10, 20, 3), 20);
+        queue.push(came(1, 21, 3), 21);
+        assert_eq!(next(&mut queue, 3), 21, "priorities hold all the same");
+        assert_eq!(next(&mut queue, 3), 20);
+        assert_eq!(order(&mut queue, 3), [7, 6, 5, 4, 3, 2]);
+        for seq in 30..33 {
+            queue.push(came(10, seq, 4), seq);
+        }
+        assert_eq!(order(&mut queue, 4), [30, 31, 32], "the overload is over");
     }
 
     #[test]
     fn a_full_queue_gives_the_item_back() {
-        let mut queue = Queue::new(1);
-        queue.push(10, 1, after(1), 'a').unwrap();
-        assert_eq!(queue.push(10, 2, after(1), 'b'), Err('b'));
+        let mut queue = Queue::new(1, TIMEOUT);
+        assert_eq!(queue.push(ticket(10, 1, 1), 'a'), Pushed::Waits);
+        assert_eq!(queue.push(ticket(10, 2, 1), 'b'), Pushed::Full('b'));
         assert_eq!(queue.forget(10, 1), Some('a'));
-        queue.push(10, 3, after(1), 'c').unwrap();
+        assert_eq!(queue.push(ticket(10, 3, 1), 'c'), Pushed::Waits);
+    }
+
+    #[test]
+    fn in_a_full_queue_the_urgent_take_the_place_of_the_others() {
+        let mut queue = Queue::new(3, TIMEOUT);
+        for seq in 1..=3 {
+            queue.push(came(10, seq, 0), seq);
+        }
+        assert_eq!(queue.push(came(5, 4, 0), 4), Pushed::Displaced(3));
+        assert_eq!(queue.push(came(20, 5, 0), 5), Pushed::Full(5));
+        // Late, and late for an interval: now the oldest makes room.
+        assert_eq!(queue.push(came(10, 6, 2), 6), Pushed::Full(6));
+        assert_eq!(queue.push(came(10, 7, 3), 7), Pushed::Outlived(1));
+        assert_eq!(queue.push(came(20, 8, 3), 8), Pushed::Full(8));
+        assert_eq!(order(&mut queue, 3), [4, 7, 2]);
     }
 
     #[test]
     fn an_item_that_comes_back_returns_to_its_place() {
-        let mut queue = Queue::new(10);
+        let mut queue = Queue::new(10, TIMEOUT);
         for seq in [1, 2, 3] {
-            queue.push(10, seq, after(1), seq).unwrap();
+            queue.push(ticket(10, seq, 1), seq);
         }
-        let (until, first) = queue.pop().unwrap();
-        queue.push(10, 1, until, first).unwrap();
-        assert_eq!(queue.pop().unwrap().1, 1);
+        let (until, first) = queue.pop(after(0)).unwrap();
+        let back = Ticket {
+            until,
+            ..ticket(10, 1, 1)
+        };
+        assert_eq!(queue.push(back, first), Pushed::Waits);
+        assert_eq!(queue.pop(after(0)).unwrap().1, 1);
     }
 
     #[test]
     fn expired_items_come_out_whatever_their_place() {
-        let mut queue = Queue::new(10);
-        queue.push(10, 1, after(5), 1).unwrap();
-        queue.push(10, 2, after(1), 2).unwrap();
-        queue.push(5, 3, after(2), 3).unwrap();
+        let mut queue = Queue::new(10, TIMEOUT);
+        queue.push(ticket(10, 1, 5), 1);
+        queue.push(ticket(10, 2, 1), 2);
+        queue.push(ticket(5, 3, 2), 3);
         assert_eq!(queue.next_expiry(), Some(after(1)));
         assert_eq!(queue.expire(after(2)), [3, 2]);
         assert_eq!(queue.len(), 1);
         assert_eq!(queue.next_expiry(), Some(after(5)));
+    }
+
+    #[test]
+    fn a_queue_that_everybody_leaves_does_not_grow() {
+        let mut queue = Queue::new(10, TIMEOUT);
+        queue.push(ticket(10, 0, 40), 0);
+        for seq in 1..10_000 {
+            queue.push(ticket(10, seq, 40), seq);
+            queue.push(ticket(10, seq + 20_000, 40), seq);
+            assert_eq!(queue.forget(10, seq), Some(seq));
+            assert_eq!(queue.forget(10, seq + 20_000), Some(seq));
+            assert!(queue.levels[&10].entries.len() < 200);
+        }
+        assert_eq!(order(&mut queue, 0), [0]);
     }
 
     #[derive(Debug, Clone)]
@@ -217,22 +416,32 @@ mod tests {
         /// Against the obvious list: same order, same count, nothing lost or given twice.
         #[test]
         fn it_behaves_like_a_sorted_list(steps in steps()) {
-            let mut queue = Queue::new(20);
+            let mut queue = Queue::new(20, TIMEOUT);
             let mut model: Vec<(u8, u64, u64)> = Vec::new();
             for (seq, step) in (0_u64..).zip(steps) {
                 match step {
                     Step::Push(priority) => {
                         let until = (seq * 7) % 40;
-                        let pushed = queue.push(priority, seq, after(until), seq).is_ok();
-                        prop_assert_eq!(pushed, model.len() < 20);
-                        if pushed {
+                        let pushed = queue.push(ticket(priority, seq, until), seq);
+                        let full = model.len() == 20;
+                        let last = model.last().copied().filter(|last| full && last.0 > priority);
+                        match pushed {
+                            Pushed::Waits => prop_assert!(!full),
+                            Pushed::Displaced(item) => {
+                                prop_assert_eq!(Some(item), last.map(|last| last.1));
+                                model.pop();
+                            }
+                            Pushed::Full(_) => prop_assert!(full && last.is_none()),
+                            Pushed::Outlived(_) => prop_assert!(false, "no time has passed"),
+                        }
+                        if !full || last.is_some() {
                             model.push((priority, seq, until));
                             model.sort_unstable();
                         }
                     }
                     Step::Pop => {
                         let want = (!model.is_empty()).then(|| model.remove(0));
-                        prop_assert_eq!(queue.pop().map(|(_, item)| item), want.map(|(_, seq, _)| seq));
+                        prop_assert_eq!(queue.pop(after(0)).map(|(_, item)| item), want.map(|(_, seq, _)| seq));
                     }
                     Step::Forget(at) => {
                         if let Some(&(priority, seq, _)) = model.get(at % model.len().max(1)) {

@@ -79,6 +79,10 @@ impl Roster {
         self.lock().retain(|entry| entry.slot != slot);
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

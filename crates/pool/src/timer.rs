@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use tokio::time::{Instant, Sleep};
 
@@ -11,6 +11,8 @@ use tokio::time::{Instant, Sleep};
 #[derive(Debug, Default)]
 pub struct Timer {
     sleep: Option<Pin<Box<Sleep>>>,
+    /// Whom it wakes. A sleep that was asked and has not passed needs no second question by the same task.
+    wakes: Option<Waker>,
 }
 
 impl Timer {
@@ -25,12 +27,61 @@ impl Timer {
         if sleep.deadline() > deadline {
             sleep.as_mut().reset(deadline);
         }
+        let asked = self.wakes.as_ref();
+        if !sleep.is_elapsed() && asked.is_some_and(|waker| waker.will_wake(cx.waker())) {
+            return Poll::Pending;
+        }
         while sleep.as_mut().poll(cx).is_ready() {
             if Instant::now() >= deadline {
                 return Poll::Ready(());
             }
             sleep.as_mut().reset(deadline);
         }
+        self.wakes = Some(cx.waker().clone());
         Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::time::Duration;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deadline_is_kept_wherever_it_moves() {
+        let mut timer = Timer::default();
+        let start = Instant::now();
+        for (first, then) in [(9, 5), (1, 5), (5, 5)] {
+            let now = Instant::now();
+            let mut deadline = now + SECOND * first;
+            let mut polls = 0;
+            poll_fn(|cx| {
+                // Twice by the same task, as after a read; only the second deadline counts.
+                _ = timer.poll(cx, Some(deadline));
+                deadline = now + SECOND * then;
+                polls += 1;
+                timer.poll(cx, Some(deadline))
+            })
+            .await;
+            assert_eq!(now.elapsed().as_secs(), u64::from(then), "{first}, {then}");
+            assert!(polls <= 3, "woken {polls} times");
+        }
+        assert_eq!(start.elapsed().as_secs(), 15);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_task_that_asked_last_is_woken() {
+        let mut timer = Timer::default();
+        let start = Instant::now();
+        let deadline = Some(start + SECOND);
+        let mut nobody = Context::from_waker(Waker::noop());
+        assert!(timer.poll(&mut nobody, deadline).is_pending());
+        // The time-out looks once more at its own end, so that it alone proves nothing.
+        let woken = tokio::time::timeout(2 * SECOND, poll_fn(|cx| timer.poll(cx, deadline))).await;
+        assert_eq!((woken.is_ok(), start.elapsed()), (true, SECOND));
     }
 }

@@ -41,17 +41,14 @@ impl Codec {
 
     /// The failure is for the caller.
     pub(crate) fn encoding(self) -> Result<Encoding, Failure> {
-        let not_spoken = |name: &str| {
-            Err(Failure::new(format!(
-                "calls in {name} are not answered; call with JSON, protobuf or raw bytes"
-            )))
-        };
         match self {
             Self::Protobuf => Ok(Encoding::Protobuf),
             Self::Json => Ok(Encoding::Json),
             Self::Raw => Ok(Encoding::Raw),
-            Self::MessagePack => not_spoken("MessagePack"),
-            Self::Gob => not_spoken("Go's gob"),
+            Self::MessagePack => Ok(Encoding::MessagePack),
+            Self::Gob => Err(Failure::new(
+                "calls in Go's gob are not answered; call with JSON, MessagePack, protobuf or raw bytes",
+            )),
             // RoadRunner's text.
             Self::None => Err(Failure::new(
                 "goridge_read_request_body: unknown decoder used in frame",

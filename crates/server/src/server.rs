@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use pronghorn_config::Endpoint;
+use pronghorn_lock::Lock;
 use pronghorn_plugin_api::rpc::Methods;
 use pronghorn_plugin_api::{Context, Handover, Readiness, Running, Service, Sockets, Stopped};
 use pronghorn_process::{Credentials, Spawner, open_files};
@@ -167,6 +168,8 @@ impl Server {
             let written = plan.written;
             services.push(Box::new(Rpc::new(listener, move || written.clone())));
         }
+        let serves = !services.is_empty() || http.is_some();
+        services.push(Box::new(Lock));
         match http {
             Some(settings) => services.push(Box::new(HttpService {
                 settings,
@@ -181,7 +184,7 @@ impl Server {
                 open_files: open_files::raise(),
                 site: self.site.clone(),
             })),
-            None if services.is_empty() => return Err(StartError::Nothing),
+            None if !serves => return Err(StartError::Nothing),
             None => {
                 tracing::warn!(target: "server", "there is no section `http`: no worker is started");
             }

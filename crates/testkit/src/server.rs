@@ -28,6 +28,8 @@ pub struct Server {
     stderr: Output,
     mark: String,
     site: Site,
+    /// What asks it to end.
+    stop: Signal,
     ended: bool,
 }
 
@@ -95,7 +97,10 @@ impl Server {
     ///
     /// When it does not come up; with all that it said.
     pub fn start_with(site: Site, arguments: &[&str]) -> Self {
-        Self::start_called(&binary(), site, arguments, greeted_address)
+        let program = Command::new(binary());
+        Self::start_called(program, site, arguments, Signal::TERM, |stdout, _| {
+            address_after("serves http://", stdout)
+        })
     }
 
     /// Starts it under another name, as which it does not say its address.
@@ -104,25 +109,42 @@ impl Server {
     ///
     /// When it does not come up; with all that it said.
     pub fn start_as_rr(site: Site, arguments: &[&str], address: SocketAddr) -> Self {
-        let rr = as_rr(&site);
-        Self::start_called(&rr, site, arguments, |said| {
-            said.contains("server started").then_some(address)
+        let rr = Command::new(as_rr(&site));
+        Self::start_called(rr, site, arguments, Signal::TERM, |stdout, _| {
+            stdout.contains("server started").then_some(address)
+        })
+    }
+
+    /// Starts not ours but PHP's own, with one script for every request.
+    ///
+    /// # Panics
+    ///
+    /// When it does not come up; with all that it said.
+    pub fn start_php(site: Site, script: &Path, environment: &[(&str, &str)]) -> Self {
+        let mut php = Command::new("php");
+        php.envs(environment.iter().copied());
+        let folder = script.parent().unwrap_or(script);
+        php.args(["-S", "127.0.0.1:0", "-t"])
+            .arg(folder)
+            .arg(script);
+        Self::start_called(php, site, &[], Signal::INT, |_, stderr| {
+            address_after("Server (http://", stderr)
         })
     }
 
     fn start_called(
-        program: &Path,
+        mut command: Command,
         site: Site,
         arguments: &[&str],
-        greeted: impl Fn(&str) -> Option<SocketAddr>,
+        stop: Signal,
+        greeted: impl Fn(&str, &str) -> Option<SocketAddr>,
     ) -> Self {
         let mark = next_mark();
-        let mut command = Command::new(program);
         command.args(arguments);
         let (mut child, stdout, stderr) = spawn(on_site(command, &site, &mark));
         let start = Instant::now();
         let address = loop {
-            if let Some(address) = greeted(&stdout.text()) {
+            if let Some(address) = greeted(&stdout.text(), &stderr.text()) {
                 break address;
             }
             if let Ok(Some(status)) = child.try_wait() {
@@ -148,6 +170,7 @@ impl Server {
             stderr,
             mark,
             site,
+            stop,
             ended: false,
         }
     }
@@ -336,7 +359,7 @@ impl Server {
     ///
     /// When it doesn't end, ends with a failure, or leaves something behind.
     pub fn stop(mut self) -> Ended {
-        self.signal(Signal::TERM);
+        self.signal(self.stop);
         let ended = self.wait();
         assert_eq!(ended.code, Some(0), "the server failed:\n{}", ended.stderr);
         ended
@@ -349,7 +372,7 @@ impl Server {
     /// As [`stop`](Self::stop).
     pub fn into_site(mut self) -> Site {
         let site = std::mem::take(&mut self.site);
-        self.signal(Signal::TERM);
+        self.signal(self.stop);
         let status = self.wait_for_process();
         self.ended = true;
         assert_eq!(status.code(), Some(0), "the server failed:\n{}", self.log());
@@ -463,13 +486,10 @@ fn as_rr(site: &Site) -> PathBuf {
     rr
 }
 
-fn greeted_address(stdout: &str) -> Option<SocketAddr> {
-    let url = stdout
-        .split_once("serves http://")?
-        .1
-        .split_whitespace()
-        .next()?;
-    url.parse().ok()
+/// The address that stands behind these words.
+fn address_after(words: &str, said: &str) -> Option<SocketAddr> {
+    let rest = said.split_once(words)?.1;
+    rest.split([' ', ')', '\n']).next()?.parse().ok()
 }
 
 fn wait(child: &mut Child, what: &str) -> ExitStatus {

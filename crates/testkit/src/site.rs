@@ -47,6 +47,13 @@ impl Site {
             .join("pronghorn.yaml")
     }
 
+    /// A file of one of `bench/apps/`.
+    pub fn app(path: &str) -> PathBuf {
+        let path = repository().join("bench/apps").join(path);
+        assert!(path.exists(), "there is no {}", path.display());
+        path
+    }
+
     /// A worker of our SDK whose handler has this body; `$request` is there.
     pub fn sdk_worker(body: &str) -> String {
         format!(

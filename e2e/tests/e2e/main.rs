@@ -1,5 +1,6 @@
 //! The real binary with real PHP: client answer, log line, and that nothing is left.
 
+mod apps;
 mod behind_nginx;
 mod command;
 mod development;
@@ -12,5 +13,6 @@ mod misbehaviour;
 mod reload;
 mod replies;
 mod requests;
+mod routes;
 mod start;
 mod upgrade;

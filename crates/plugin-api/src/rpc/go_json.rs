@@ -1,4 +1,4 @@
-//! JSON read as Go reads it into a struct, because that is what callers of RoadRunner were written against: names of fields
+//! JSON and MessagePack read as Go reads them into a struct, because that is what callers of RoadRunner were written against: names of fields
 //! match without regard to case, a name that no field has is passed over, and `null` is the zero value of any type.
 //!
 //! The third needs help from the type: a struct read from `null`, or one whose fields are missing, wants `#[serde(default)]`.
@@ -24,6 +24,16 @@ pub(super) fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, Failure> {
         Failure::new(format!("json: {error}"))
     })
 }
+
+/// The same for MessagePack, where Go has the names of its fields, `NumExecs`, beside those of JSON.
+pub(super) fn read_message_pack<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
+    let mut input = rmp_serde::Deserializer::from_read_ref(bytes);
+    input.set_max_depth(DEPTH);
+    T::deserialize(Lenient(&mut input)).map_err(|error| Failure::new(format!("msgpack: {error}")))
+}
+
+/// As JSON may nest.
+const DEPTH: usize = 128;
 
 /// Passes all on, but for what null means and how the names of fields match.
 struct Lenient<D>(D);
@@ -90,6 +100,10 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Lenient<D> {
         deserialize_bytes: Bytes, deserialize_byte_buf: Bytes,
         deserialize_seq: List, deserialize_map: Map,
         deserialize_unit: Unit, deserialize_any: Unit,
+    }
+
+    fn is_human_readable(&self) -> bool {
+        self.0.is_human_readable()
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -212,6 +226,9 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Inside<V> {
         visit_str: &str,
         visit_borrowed_str: &'de str,
         visit_string: String,
+        visit_bytes: &[u8],
+        visit_borrowed_bytes: &'de [u8],
+        visit_byte_buf: Vec<u8>,
     }
 
     fn visit_unit<E: Error>(self) -> Result<V::Value, E> {
@@ -281,7 +298,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Elements<A> {
         };
         let exact = self.fields.iter().find(|field| **field == name);
         let same = || {
-            let alike = |field: &&&str| field.eq_ignore_ascii_case(&name);
+            let alike = |field: &&&str| letters(field).eq(letters(&name));
             self.fields.iter().find(alike)
         };
         let name = exact.or_else(same).map_or(name.as_str(), |field| field);
@@ -291,6 +308,12 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Elements<A> {
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, A::Error> {
         self.access.next_value_seed(Seed(seed))
     }
+}
+
+/// `num_execs` and `NumExecs` are one name.
+fn letters(name: &str) -> impl Iterator<Item = u8> {
+    let letters = name.bytes().filter(|byte| *byte != b'_');
+    letters.map(|byte| byte.to_ascii_lowercase())
 }
 
 struct Seed<T>(T);

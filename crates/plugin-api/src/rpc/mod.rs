@@ -1,7 +1,7 @@
 //! Methods that PHP and the command line call over Goridge RPC, `service.Method`.
 //!
-//! A service adds its methods as it starts. Argument and result are types; how they are written (JSON, protobuf, raw
-//! bytes) is the business of [`Argument`] and [`Outcome`]:
+//! A service adds its methods as it starts. Argument and result are types; how they are written (JSON, MessagePack,
+//! protobuf, raw bytes) is the business of [`Argument`] and [`Outcome`]:
 //!
 //! ```
 //! use pronghorn_plugin_api::rpc::{Failure, Methods};
@@ -24,6 +24,7 @@
 //! ```
 
 mod go_json;
+mod go_names;
 mod value;
 
 use std::collections::HashMap;
@@ -35,7 +36,7 @@ use thiserror::Error;
 
 use crate::service::BoxFuture;
 use value::Form;
-pub use value::{Argument, Binary, Outcome, Reader, Writer};
+pub use value::{Argument, Binary, Outcome, Reader, Writer, read_message, write_message};
 
 /// All methods of a server. Clones are the same table.
 #[derive(Clone, Default)]
@@ -54,7 +55,10 @@ pub struct ServiceMethods<S> {
 
 /// A method, ready to be called with bytes.
 #[derive(Clone)]
-pub struct Method(Arc<dyn Fn(Encoding, Bytes) -> Calling + Send + Sync>);
+pub struct Method {
+    begin: Arc<dyn Fn(Encoding, Bytes) -> Calling + Send + Sync>,
+    while_connected: bool,
+}
 
 /// A call under way. Polled inside of the server's control thread: a method must not block.
 pub type Calling = BoxFuture<'static, Result<Bytes, Failure>>;
@@ -64,6 +68,8 @@ pub type Calling = BoxFuture<'static, Result<Bytes, Failure>>;
 pub enum Encoding {
     /// JSON, read as leniently as Go does: names without regard to case, `null` for the zero value, unknown names ignored.
     Json,
+    /// MessagePack, with the same leniency.
+    MessagePack,
     /// The method's protobuf messages.
     Protobuf,
     /// The bytes themselves. Arguments other than bytes are the zero value then, whatever was sent.
@@ -142,18 +148,47 @@ impl<S: Clone + Send + Sync + 'static> ServiceMethods<S> {
         F: Fn(S, A) -> R + Send + Sync + 'static,
         R: Future<Output = Result<O, Failure>> + Send + 'static,
     {
+        self.insert(name, method, false);
+    }
+
+    /// The same for a method that waits for something on behalf of its caller: a call is dropped when its caller leaves.
+    ///
+    /// # Panics
+    ///
+    /// When there is such a method already.
+    pub fn add_while_connected<A, O, F, R>(&self, name: &'static str, method: F)
+    where
+        A: Argument,
+        O: Outcome,
+        F: Fn(S, A) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<O, Failure>> + Send + 'static,
+    {
+        self.insert(name, method, true);
+    }
+
+    fn insert<A, O, F, R>(&self, name: &'static str, method: F, while_connected: bool)
+    where
+        A: Argument,
+        O: Outcome,
+        F: Fn(S, A) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<O, Failure>> + Send + 'static,
+    {
         let full_name = format!("{}.{name}", self.service);
         let state = self.state.clone();
-        let called = Method(Arc::new(move |encoding, argument| {
+        let begin = Arc::new(move |encoding, argument| {
             let begun = Form::<A, O>::of(&full_name, encoding).and_then(|form| {
                 let argument = (form.read)(argument)?;
                 Ok((form.write, method(state.clone(), argument)))
             });
             Box::pin(async move {
                 let (write, work) = begun?;
-                write(work.await?)
-            })
-        }));
+                write(&work.await?)
+            }) as Calling
+        });
+        let method = Method {
+            begin,
+            while_connected,
+        };
         let mut services = self
             .methods
             .0
@@ -162,7 +197,7 @@ impl<S: Clone + Send + Sync + 'static> ServiceMethods<S> {
         let before = services
             .entry(self.service)
             .or_default()
-            .insert(name, called);
+            .insert(name, method);
         assert!(
             before.is_none(),
             "there are two methods {}.{name}",
@@ -174,7 +209,12 @@ impl<S: Clone + Send + Sync + 'static> ServiceMethods<S> {
 impl Method {
     /// Begins a call. What can't be read is an error of the returned future too.
     pub fn call(&self, encoding: Encoding, argument: Bytes) -> Calling {
-        (self.0)(encoding, argument)
+        (self.begin)(encoding, argument)
+    }
+
+    /// Whether a call is to be dropped when its caller leaves.
+    pub fn is_while_connected(&self) -> bool {
+        self.while_connected
     }
 }
 

@@ -184,6 +184,58 @@ fn json_is_as_lenient_as_go() {
 }
 
 #[test]
+fn message_pack_comes_in_and_goes_out_with_the_names_of_go() {
+    let pack = |name, bytes: &[u8]| {
+        let mut calling = methods()
+            .find(name)
+            .unwrap()
+            .call(Encoding::MessagePack, Bytes::copy_from_slice(bytes));
+        match calling
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+        {
+            Poll::Ready(answer) => answer.map_err(|failure| failure.to_string()),
+            Poll::Pending => panic!("{name} waits"),
+        }
+    };
+    assert_eq!(pack("test.Not", b"\xc3").unwrap().as_ref(), b"\xc2");
+    assert_eq!(pack("test.Not", b"\xc0").unwrap().as_ref(), b"\xc3");
+    let said = pack("test.Prefix", b"\xa2hi").unwrap();
+    assert_eq!(said.as_ref(), b"\xa8state hi");
+    // Bytes are bytes, and text is taken for them.
+    for bytes in [&b"\xc4\x02\0\xff"[..], b"\xa2\0\xff"] {
+        assert_eq!(
+            pack("test.Bytes", bytes).unwrap().as_ref(),
+            b"\xc4\x02\0\xff"
+        );
+    }
+
+    let item = [&b"\x81\xacexec_timeout\x03"[..], b"\x81\xabExecTimeout\x03"];
+    for item in item {
+        let message = [
+            &b"\x83\xa6Plugin\xa4http\xa5Items\x91"[..],
+            item,
+            b"\xa4else\x90",
+        ]
+        .concat();
+        let answer = pack("test.Message", &message).unwrap();
+        let text = answer.escape_ascii().to_string();
+        for part in [
+            "\\xa6Plugin\\xa4http",
+            "\\xabExecTimeout\\x03",
+            "\\xa5Ratio",
+            "\\xa3Ttl\\xc0",
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+    for bad in [&b""[..], b"\xa4cut", b"\x91", &[0x91; 100_000]] {
+        let said = pack("test.Message", bad).unwrap_err();
+        assert!(said.starts_with("msgpack: "), "{said}");
+    }
+}
+
+#[test]
 fn protobuf_is_for_methods_that_have_it() {
     let protobuf = |name, bytes| call(name, Encoding::Protobuf, bytes);
     assert_eq!(
@@ -226,7 +278,14 @@ proptest! {
         let value = Binary(value.into());
         let message = Message { plugin, count, ratio: 0.5, flag, ttl, value, items, headers };
         let json = serde_json::to_vec(&message).unwrap();
-        prop_assert_eq!(go_json::read::<Message>(&json), Ok(message));
+        prop_assert_eq!(go_json::read::<Message>(&json), Ok(message.clone()));
+        let pack = go_names::to_message_pack(&message).unwrap();
+        prop_assert_eq!(go_json::read_message_pack::<Message>(&pack), Ok(message));
+    }
+
+    #[test]
+    fn no_message_pack_makes_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+        _ = go_json::read_message_pack::<Message>(&bytes);
     }
 
     #[test]

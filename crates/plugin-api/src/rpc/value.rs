@@ -1,24 +1,26 @@
 //! Arguments and results: types in the middle, bytes at both ends.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use serde::de::Visitor;
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{Encoding, Failure, go_json};
+use super::{Encoding, Failure, go_json, go_names};
 
 /// Reads a value from all of some bytes.
 pub type Reader<T> = fn(Bytes) -> Result<T, Failure>;
 /// Writes a value.
-pub type Writer<T> = fn(T) -> Result<Bytes, Failure>;
+pub type Writer<T> = fn(&T) -> Result<Bytes, Failure>;
 
 /// What a method takes.
 ///
 /// A struct derives `Deserialize` and `Default` with `#[serde(default)]`; JSON is then read as Go reads it. A protobuf
-/// message sets [`PROTOBUF`](Self::PROTOBUF) as well:
+/// message (`prost::Message`) sets [`PROTOBUF`](Self::PROTOBUF) to [`read_message`] as well:
 ///
 /// ```
 /// use pronghorn_plugin_api::rpc::Argument;
@@ -47,12 +49,30 @@ pub trait Argument: DeserializeOwned + Default + Send + 'static {
     }
 }
 
-/// What a method returns. JSON is what serde writes.
+/// What a method returns. JSON is what serde writes; MessagePack is the same with Go's names of fields, `NumExecs`.
 pub trait Outcome: Serialize + Send + 'static {
     /// Writes the protobuf form, if there is one.
     const PROTOBUF: Option<Writer<Self>> = None;
     /// Gives raw bytes, if it is bytes.
     const RAW: Option<Writer<Self>> = None;
+}
+
+/// Reads a protobuf message: for [`Argument::PROTOBUF`].
+///
+/// # Errors
+///
+/// When the bytes are no such message.
+pub fn read_message<M: prost::Message + Default>(bytes: Bytes) -> Result<M, Failure> {
+    M::decode(bytes).map_err(|wrong| Failure::new(format!("proto: {wrong}")))
+}
+
+/// Writes a protobuf message: for [`Outcome::PROTOBUF`].
+///
+/// # Errors
+///
+/// None; the type is that of a [`Writer`].
+pub fn write_message<M: prost::Message>(message: &M) -> Result<Bytes, Failure> {
+    Ok(message.encode_to_vec().into())
 }
 
 /// Bytes: themselves in raw form, base64 with padding in JSON, as Go has it.
@@ -64,22 +84,47 @@ impl Argument for Binary {
 }
 
 impl Outcome for Binary {
-    const RAW: Option<Writer<Self>> = Some(|binary| Ok(binary.0));
+    const RAW: Option<Writer<Self>> = Some(|binary| Ok(binary.0.clone()));
 }
 
 impl Serialize for Binary {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&STANDARD.encode(&self.0))
+        if serializer.is_human_readable() {
+            return serializer.serialize_str(&STANDARD.encode(&self.0));
+        }
+        serializer.serialize_bytes(&self.0)
     }
 }
 
 impl<'de> Deserialize<'de> for Binary {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if !deserializer.is_human_readable() {
+            return deserializer.deserialize_bytes(Plain);
+        }
         let text = Cow::<str>::deserialize(deserializer)?;
         let bytes = STANDARD.decode(text.as_ref()).map_err(|wrong| {
             D::Error::custom(format_args!("bytes are written in base64: {wrong}"))
         })?;
         Ok(Self(bytes.into()))
+    }
+}
+
+/// Bytes as they are; PHP has one type for them and for text.
+struct Plain;
+
+impl Visitor<'_> for Plain {
+    type Value = Binary;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("bytes")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Binary, E> {
+        self.visit_bytes(text.as_bytes())
+    }
+
+    fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Binary, E> {
+        Ok(Binary(Bytes::copy_from_slice(bytes)))
     }
 }
 
@@ -112,7 +157,11 @@ impl<A: Argument, O: Outcome> Form<A, O> {
         let forms = match encoding {
             Encoding::Json => (
                 Some((|json| A::from_json(&json)) as Reader<A>),
-                Some((|outcome| to_json(&outcome)) as Writer<O>),
+                Some(to_json as Writer<O>),
+            ),
+            Encoding::MessagePack => (
+                Some((|bytes| go_json::read_message_pack(&bytes)) as Reader<A>),
+                Some(go_names::to_message_pack as Writer<O>),
             ),
             Encoding::Protobuf => (A::PROTOBUF, O::PROTOBUF),
             Encoding::Raw => (A::RAW.or(Some(|_| Ok(A::default()))), O::RAW),

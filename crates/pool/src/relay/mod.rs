@@ -117,6 +117,8 @@ enum Over {
 struct Streamed {
     request: String,
     stamps: Stamps,
+    /// How long the worker may take for each piece.
+    limit: Option<Duration>,
 }
 
 impl Relay {
@@ -620,6 +622,7 @@ impl Relay {
         let streamed = Streamed {
             request: call.payload.describe(),
             stamps,
+            limit: self.seat.limit(&call),
         };
         call.deliver(Reply {
             head,
@@ -644,9 +647,7 @@ impl Relay {
         said: Said,
         streamed: Streamed,
     ) -> Served {
-        let passed = self
-            .pass_pieces(outlet, first, said, &streamed.request)
-            .await;
+        let passed = self.pass_pieces(outlet, first, said, &streamed).await;
         match passed {
             Ok(said) => self.after(said, Instant::now()).await,
             Err(Over::Overdue) => {
@@ -678,7 +679,7 @@ impl Relay {
         outlet: &mut Outlet,
         first: Option<Bytes>,
         mut said: Said,
-        request: &str,
+        Streamed { request, limit, .. }: &Streamed,
     ) -> Result<Said, Over> {
         let begun = said;
         let mut nobody_reads_since = None;
@@ -700,7 +701,7 @@ impl Relay {
             // Each frame has the whole time, as with RoadRunner: a stream may go on for hours.
             let deadline = match nobody_reads_since {
                 Some(since) => Some(since + self.settings.stream_timeout),
-                None => self.seat.exec_ttl().map(|limit| Instant::now() + limit),
+                None => limit.map(|limit| Instant::now() + limit),
             };
             let item = match self.event_until(None, deadline).await {
                 Event::Item(Item::Piece { bytes, last }) => {

@@ -7,7 +7,8 @@ use proptest::prelude::*;
 use tokio::time::Instant;
 
 use crate::call::Refused;
-use crate::core::{Admitted, Core, Freed, Next, SlotId, SlotState, Ticket};
+use crate::core::{Admitted, Core, Freed, Next, SlotId, SlotState};
+use crate::queue::Ticket;
 
 const SLOTS: usize = 4;
 const LIMIT: usize = 5;
@@ -59,7 +60,7 @@ impl World {
     fn new() -> Self {
         Self {
             core: {
-                let mut core = Core::new(LIMIT);
+                let mut core = Core::new(LIMIT, Duration::from_secs(WAIT));
                 assert_eq!(core.add_slots(SLOTS), [0, 1, 2, 3]);
                 core
             },
@@ -80,6 +81,7 @@ impl World {
         Ticket {
             priority: 10,
             seq,
+            since: self.now,
             until: self.now + Duration::from_secs(WAIT),
         }
     }
@@ -93,8 +95,13 @@ impl World {
                     "worker {worker} got a second call"
                 );
             }
-            Admitted::Waits => {
+            Admitted::Waits(displaced) => {
                 assert!(self.waiting.insert(call));
+                if let Some((other, why)) = displaced {
+                    assert_eq!(why, Refused::WaitedTooLong, "all have one priority");
+                    assert!(self.waiting.remove(&other));
+                    self.end(other);
+                }
             }
             Admitted::Refused(given, why) => {
                 assert_eq!(given, call);
@@ -274,7 +281,7 @@ fn an_illegal_step_is_noticed() {
 
 #[test]
 fn places_are_used_again() {
-    let mut core: Core<Call, SlotId> = Core::new(LIMIT);
+    let mut core: Core<Call, SlotId> = Core::new(LIMIT, Duration::from_secs(WAIT));
     assert_eq!(core.add_slots(2), [0, 1]);
     assert_eq!(core.add_slots(2), [2, 3]);
     core.remove_slots(&[0, 1]);

@@ -199,8 +199,12 @@ impl Stage {
     }
 
     fn call(&self, payload: Arc<dyn Payload>) -> Pending {
+        self.call_on(Terms::default(), payload)
+    }
+
+    fn call_on(&self, terms: Terms, payload: Arc<dyn Payload>) -> Pending {
         self.pool
-            .call(payload, Terms::default(), Instant::now(), Instant::now())
+            .call(payload, terms, Instant::now(), Instant::now())
     }
 
     /// A call that the worker has.
@@ -441,6 +445,32 @@ async fn the_client_is_answered_at_the_deadline_and_the_place_stays_taken() {
     );
     drop(waiting);
     stage.ends(Exit::Signal(15)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_deadline_of_its_route_counts_for_a_call_and_for_each_piece_of_a_stream() {
+    for (seconds, streams) in [(3, false), (3, true), (40, false), (40, true)] {
+        let mut stage = Stage::native().await;
+        let terms = Terms {
+            deadline: Some(Duration::from_secs(seconds)),
+            ..Terms::default()
+        };
+        let mut pending = stage.call_on(terms, TestPayload::unrepeatable("/"));
+        let call = stage.worker.frame().await.call();
+        let mut start = Instant::now();
+        let mut stream = None;
+        if streams {
+            tokio::time::advance(Duration::from_secs(2)).await;
+            start = Instant::now();
+            let head = native(0x81, 0, 200, call, &[0; 4], b"x", Stream::MORE);
+            stage.worker.send(&head).await;
+            stream = Some(reply(&mut pending).await.unwrap());
+        }
+        let overdue = stage.reports.recv().await;
+        assert!(matches!(overdue, Some(Report::Overdue { .. })));
+        assert_eq!(start.elapsed().as_secs(), seconds);
+        drop(stream);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -975,6 +1005,24 @@ async fn a_worker_says_what_it_is_at_and_how_many_calls_it_had() {
     let (what, since) = ask(stage.inbox.as_ref()).await.unwrap();
     assert_eq!((what.as_str(), since.as_secs()), ("/slow", 3));
     assert_eq!(stage.inbox.executions(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn how_long_the_oldest_call_waits_is_known_without_asking() {
+    let mut stage = Stage::native().await;
+    assert_eq!(stage.pool.stats().oldest_wait(), None);
+    let (_pending, number) = stage.running("/slow").await;
+    assert_eq!(stage.pool.stats().oldest_wait(), None);
+    let _first = stage.call(TestPayload::new("/first"));
+    tokio::time::advance(Duration::from_secs(3)).await;
+    let _second = stage.call(TestPayload::new("/second"));
+    let oldest = |stage: &Stage| stage.pool.stats().oldest_wait().map(|wait| wait.as_secs());
+    assert_eq!(oldest(&stage), Some(3));
+    tokio::time::advance(Duration::from_secs(2)).await;
+    assert_eq!(oldest(&stage), Some(5));
+    stage.worker.reply(number, b"").await;
+    stage.worker.frame().await;
+    assert_eq!(oldest(&stage), Some(2));
 }
 
 async fn ask(worker: &dyn Transport) -> Option<(String, Duration)> {

@@ -1,7 +1,7 @@
 //! One connection: calls in, replies out, each at its own pace.
 //!
 //! A caller that leaves doesn't end its calls: one that wants no reply sends its calls and goes. What it sent is carried
-//! out to the last whole frame.
+//! out to the last whole frame. Methods that wait for their caller's sake are the exception.
 
 use std::io;
 use std::sync::Arc;
@@ -40,10 +40,18 @@ where
     W: AsyncWrite + Unpin,
 {
     let closing = shared.stopping.child_token();
+    let left = CancellationToken::new();
     let (replies, outbox) = mpsc::channel(CALLS_PER_CONNECTION);
     tokio::join!(
-        take_calls(Incoming::new(reader), replies, peer, &shared, &closing),
-        send_replies(writer, outbox, peer, &closing),
+        take_calls(
+            Incoming::new(reader),
+            replies,
+            peer,
+            &shared,
+            &closing,
+            &left
+        ),
+        send_replies(writer, outbox, peer, &closing, &left),
     );
 }
 
@@ -53,6 +61,7 @@ async fn take_calls<R: AsyncRead + Unpin>(
     peer: &str,
     shared: &Arc<Shared>,
     closing: &CancellationToken,
+    left: &CancellationToken,
 ) {
     let places = Arc::new(Semaphore::new(CALLS_PER_CONNECTION));
     let mut calls = JoinSet::new();
@@ -69,12 +78,16 @@ async fn take_calls<R: AsyncRead + Unpin>(
         match next {
             Ok((place, Some((request, held)))) => {
                 while calls.try_join_next().is_some() {}
-                let pending = Pending::new(&request, place, replies.clone(), shared);
+                let pending = Pending::new(&request, place, replies.clone(), left, shared);
                 calls.spawn(pending.carry_out(request.argument, held, shared.clone()));
             }
-            Ok((_, None)) => break,
+            Ok((_, None)) => {
+                left.cancel();
+                break;
+            }
             Err(broken) => {
                 broken.report(peer);
+                left.cancel();
                 break;
             }
         }
@@ -87,6 +100,7 @@ async fn send_replies<W: AsyncWrite + Unpin>(
     mut outbox: mpsc::Receiver<(Reply, OwnedSemaphorePermit)>,
     peer: &str,
     closing: &CancellationToken,
+    left: &CancellationToken,
 ) {
     while let Some((Reply { head, body }, _place)) = outbox.recv().await {
         let mut frame = Buf::chain(head.as_slice(), body);
@@ -101,6 +115,7 @@ async fn send_replies<W: AsyncWrite + Unpin>(
             }
         }
     }
+    left.cancel();
     drop(writer);
     while outbox.recv().await.is_some() {}
 }
@@ -111,6 +126,8 @@ struct Pending {
     /// Room in `replies`, until the reply is sent.
     place: Option<OwnedSemaphorePermit>,
     replies: mpsc::Sender<(Reply, OwnedSemaphorePermit)>,
+    /// Cancelled when the caller has closed its end, or the half on which it sends: the two can't be told apart.
+    left: CancellationToken,
     _counted: Counted,
 }
 
@@ -119,6 +136,7 @@ impl Pending {
         request: &Request,
         place: OwnedSemaphorePermit,
         replies: mpsc::Sender<(Reply, OwnedSemaphorePermit)>,
+        left: &CancellationToken,
         shared: &Arc<Shared>,
     ) -> Self {
         Self {
@@ -129,6 +147,7 @@ impl Pending {
             },
             place: Some(place),
             replies,
+            left: left.clone(),
             _counted: shared.calls.count(),
         }
     }
@@ -147,7 +166,15 @@ impl Pending {
             .methods
             .find(&self.method())
             .map_err(|unknown| Failure::new(unknown.to_string()))?;
-        method.call(self.caller.codec.encoding()?, argument).await
+        let call = method.call(self.caller.codec.encoding()?, argument);
+        if !method.is_while_connected() {
+            return call.await;
+        }
+        tokio::select! {
+            biased; // what needs no wait is done, as for any other method
+            result = call => result,
+            () = self.left.cancelled() => Err(Failure::new("the caller has left")),
+        }
     }
 
     fn method(&self) -> std::borrow::Cow<'_, str> {

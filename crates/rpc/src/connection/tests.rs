@@ -90,6 +90,7 @@ fn methods(gates: &Gates) -> Methods {
     rpc.add("Config", async |(), _: bool| Ok(Binary("{}".into())));
     let test = methods.service("test", gates.clone());
     test.add("Wait", Gates::wait);
+    test.add_while_connected("Attend", Gates::wait);
     test.add("Echo", async |_, it: Binary| Ok(it));
     test.add("Panic", async |_, _: bool| -> Result<bool, Failure> {
         tokio::task::yield_now().await;
@@ -260,7 +261,8 @@ async fn calls_are_answered_byte_for_byte_as_by_roadrunner() {
 async fn every_error_has_the_flags_of_its_call_and_its_text() {
     let mut stage = Stage::new();
     let not_answered =
-        |name| format!("calls in {name} are not answered; call with JSON, protobuf or raw bytes");
+        "calls in Go's gob are not answered; call with JSON, MessagePack, protobuf or raw bytes"
+            .to_owned();
     let undecoded = "goridge_read_request_body: unknown decoder used in frame".to_owned();
     let unknown = "rpc: can't find method rpc.version".to_owned();
     for (flags, method, argument, answer) in [
@@ -315,9 +317,12 @@ async fn every_error_has_the_flags_of_its_call_and_its_text() {
             0x10,
             "rpc.Version",
             "\u{3}",
-            (0x50, not_answered("MessagePack")),
+            (
+                0x50,
+                "msgpack: invalid type: integer `3`, expected a boolean".to_owned(),
+            ),
         ),
-        (0x20, "rpc.Version", "", (0x60, not_answered("Go's gob"))),
+        (0x20, "rpc.Version", "", (0x60, not_answered)),
         (0x00, "rpc.Version", "true", (0x60, undecoded.clone())),
         // Of a worker's frames, or nobody's.
         (0x43, "rpc.Version", "true", (0x60, undecoded)),
@@ -552,6 +557,36 @@ async fn a_caller_that_leaves_has_its_calls_carried_out() {
     stage.ended().await;
     assert_eq!(stage.shared.calls.now(), 0);
     assert_eq!(stage.log.text(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_its_caller_ends_with_it() {
+    let attend = |name: &str| {
+        let argument = serde_json::to_vec(name).unwrap();
+        call(0x08, 1, "test.Attend", &argument)
+    };
+    // What needs no wait is done, although the caller has left.
+    let mut stage = Stage::new();
+    stage.gates.open("done");
+    stage.send(&attend("done")).await;
+    stage.caller.shutdown().await.unwrap();
+    assert_eq!(stage.reply().await.3, "\"done\"");
+    stage.is_closed().await;
+
+    let mut stage = Stage::new();
+    stage.send(&attend("never")).await;
+    stage.gates.began(&["never"]).await;
+    stage.caller.shutdown().await.unwrap();
+    let (flags, .., text) = stage.reply().await;
+    assert_eq!((flags, text.as_str()), (0x48, "the caller has left"));
+    stage.is_closed().await;
+
+    let mut stage = Stage::new();
+    stage.send(&attend("never")).await;
+    stage.gates.began(&["never"]).await;
+    let (ours, _) = UnixStream::pair().unwrap();
+    drop(std::mem::replace(&mut stage.caller, ours));
+    stage.ended().await;
 }
 
 #[tokio::test(start_paused = true)]

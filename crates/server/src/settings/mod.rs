@@ -193,7 +193,6 @@ fn not_yet(t: &mut Table<'_>) {
     t.not_yet("metrics", "metrics");
     t.not_yet("fileserver", "a server of files alone");
     t.not_yet("otel", "OpenTelemetry");
-    t.not_yet("lock", "locks");
     t.not_yet("temporal", "Temporal");
     t.not_yet("amqp", "message queues");
     t.not_yet("beanstalk", "message queues");
@@ -215,6 +214,7 @@ fn not_yet(t: &mut Table<'_>) {
         "reload",
         "RoadRunner removed it; `pool.debug` is for development",
     );
+    t.no_effect("lock", "locks are always there and have no settings");
     t.no_effect("websockets", "RoadRunner removed it");
     t.no_effect("broadcast", "RoadRunner removed it");
 }

@@ -1,0 +1,115 @@
+<?php
+
+// An application without a framework. Each path is one kind of work.
+
+declare(strict_types=1);
+
+require_once __DIR__ . '/../data.php';
+
+const ROUTES = [
+    '/' => 'hello',
+    '/json' => 'person',
+    '/post' => 'digest',
+    '/64k' => 'long',
+    '/sqlite' => 'item',
+    '/slow' => 'slow',
+    '/stall' => 'stall',
+];
+
+/**
+ * @param array<array-key, mixed> $query
+ * @param callable(): string $body the request's, read only where it is needed
+ * @return array{int, string, string} status, type and body
+ */
+function answer(string $path, array $query, callable $body): array
+{
+    return (ROUTES[$path] ?? 'missing')($query, $body);
+}
+
+function hello(): array
+{
+    return text('Hello World!');
+}
+
+function person(array $query): array
+{
+    return json([
+        'name' => $query['name'] ?? 'nobody',
+        'id' => 7,
+        'height' => 1.75,
+        'tags' => ['a', 'b'],
+        'active' => true,
+    ]);
+}
+
+function digest(array $query, callable $body): array
+{
+    $body = $body();
+
+    return text(\strlen($body) . ' ' . \md5($body));
+}
+
+/** 64 KB. */
+function long(): array
+{
+    return text(\str_repeat("0123456789abcde\n", 4096));
+}
+
+/** One of a thousand rows by its key. A kept process has connected and prepared the query before. */
+function item(array $query): array
+{
+    static $select = null;
+    $select ??= (new \PDO('sqlite:' . database(data_folder('plain'), fill(...))))
+        ->prepare('SELECT id, name, price FROM items WHERE id = ?');
+    $select->execute([(int) ($query['id'] ?? 1)]);
+    $row = $select->fetch(\PDO::FETCH_ASSOC);
+    // Else the database would stay locked for reading.
+    $select->closeCursor();
+
+    return $row === false ? missing() : json($row);
+}
+
+function fill(\PDO $database): void
+{
+    $database->exec('CREATE TABLE items (id INTEGER PRIMARY KEY, name TEXT NOT NULL, price REAL NOT NULL)');
+    $insert = $database->prepare('INSERT INTO items VALUES (?, ?, ?)');
+    for ($id = 1; $id <= 1000; $id++) {
+        $insert->execute([$id, "item $id", $id / 4]);
+    }
+}
+
+function slow(): array
+{
+    \usleep(10_000);
+
+    return text('slow');
+}
+
+/**
+ * Stands still for the first of every ten seconds, in all processes at once, as those do that wait for a locked table.
+ * By the clock, so that it needs no memory of the request before.
+ */
+function stall(): array
+{
+    $into = \fmod(\microtime(true), 10);
+    if ($into < 1) {
+        \usleep((int) ((1 - $into) * 1e6));
+    }
+
+    return text('stall');
+}
+
+function missing(): array
+{
+    return text('Not found', 404);
+}
+
+function text(string $text, int $status = 200): array
+{
+    return [$status, 'text/plain', $text];
+}
+
+function json(mixed $value): array
+{
+    return [200, 'application/json', \json_encode($value, \JSON_THROW_ON_ERROR)];
+}

@@ -1,0 +1,130 @@
+//! Counts the instructions that the release binary spends on a request, and compares them with `bench/instructions.toml`.
+//!
+//! The binary runs under callgrind; this program plays its workers and its clients. Each of their steps waits until all
+//! threads of the server sleep, so nothing depends on who is faster: two runs differ by less than a thousandth.
+
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "a program for the terminal that waits in real time"
+)]
+
+mod client;
+mod error;
+mod figures;
+mod rows;
+mod server;
+mod worker;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use error::Error;
+use figures::{Figures, Verdict};
+use rows::{BARE, LIMITED, ROWS};
+use server::Folder;
+
+/// Written anew with the figures of this run.
+const UPDATE: &str = "UPDATE_INSTRUCTIONS";
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run() -> Result<bool, Error> {
+    if !is_usual_cpu() {
+        println!(
+            "nothing was counted: the figures hold for x86-64 with AVX2, elsewhere other code runs"
+        );
+        return Ok(true);
+    }
+    let binary = std::env::args_os().nth(1).map(PathBuf::from);
+    let binary = binary.ok_or(Error::Usage)?;
+    if !binary.is_file() {
+        return Err(Error::NoBinary(binary));
+    }
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).with_extension("toml");
+    let tracked = Figures::read(&file)?;
+    let folder = Folder::new(&binary)?;
+    let mut measured = Figures::default();
+    println!("{:<10} {:>12} {:>12}", "row", "tracked", "measured");
+    let mut verdicts = Vec::new();
+    for row in &ROWS {
+        let figure = row.measure(&binary, &folder)?;
+        let verdict = tracked.judge(row.name, figure);
+        println!(
+            "{:<10} {:>12} {figure:>12} {verdict}",
+            row.name,
+            tracked
+                .of(row.name)
+                .map_or_else(|| "-".to_owned(), |figure| figure.to_string()),
+        );
+        measured.set(row.name, figure);
+        verdicts.push((row.name, verdict));
+    }
+    let limits = limits_cost(&measured);
+    if std::env::var_os(UPDATE).is_some() {
+        measured.write(&file)?;
+        println!("\n{} is written anew: look at what changed", file.display());
+        return Ok(limits);
+    }
+    Ok(conclude(&verdicts, &folder) && limits)
+}
+
+/// Libraries choose their code by the CPU, and callgrind shows them the features of the real one.
+fn is_usual_cpu() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::arch::is_x86_feature_detected!("avx2");
+    #[cfg(not(target_arch = "x86_64"))]
+    return false;
+}
+
+/// Supervision must cost the data path nothing.
+fn limits_cost(measured: &Figures) -> bool {
+    const MOST_PERCENT: f64 = 1.0;
+    let (Some(bare), Some(limited)) = (measured.of(BARE), measured.of(LIMITED)) else {
+        return true;
+    };
+    let percent = figures::change(bare, limited);
+    println!(
+        "\nwith every limit set: {percent:+.2} % of `{BARE}`, at most {MOST_PERCENT} % are allowed"
+    );
+    percent <= MOST_PERCENT
+}
+
+fn conclude(verdicts: &[(&str, Verdict)], folder: &Folder) -> bool {
+    let names = |wanted: fn(&Verdict) -> bool| -> Vec<&str> {
+        let found = verdicts.iter().filter(|(_, verdict)| wanted(verdict));
+        found.map(|(name, _)| *name).collect()
+    };
+    let grown = names(|verdict| matches!(verdict, Verdict::Grew(_)));
+    let others = names(|verdict| matches!(verdict, Verdict::Shrank(_) | Verdict::New));
+    if grown.is_empty() && others.is_empty() {
+        return true;
+    }
+    if !grown.is_empty() {
+        println!(
+            "\nmore instructions per request than tracked: {}\n\
+             where they are spent: callgrind_annotate {}",
+            grown.join(", "),
+            folder.profile(grown.first().unwrap_or(&"")).display(),
+        );
+    }
+    if !others.is_empty() {
+        println!("\nno longer as tracked: {}", others.join(", "));
+    }
+    println!(
+        "if that is meant, `make instructions {UPDATE}=1` accepts the new figures; the commit says why"
+    );
+    false
+}

@@ -1,0 +1,332 @@
+//! Several pools, and the routes that lead to them.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use pronghorn_testkit::{Connection, PATIENCE, Response, Server, Site, wait_for};
+
+/// Workers that say who they are, and wait at `/…/wait` until there is a file `go`.
+fn site(http: &str) -> Site {
+    let worker = Site::sdk_worker(
+        "$name = $_SERVER['argv'][1];\n\
+         if (str_ends_with($request->path, '/wait')) {\n\
+             touch('at-work');\n\
+             while (!file_exists('go')) { usleep(2000); clearstatcache(); }\n\
+         }\n\
+         if (str_contains($request->path, '/nap')) { usleep(600_000); }\n\
+         $line = \"$name $request->method $request->path\";\n\
+         file_put_contents('done', \"$line\\n\", FILE_APPEND);\n\
+         return $line . ' ' . strlen($request->body());",
+    );
+    Site::new().file("worker.php", &worker).config(&format!(
+        "version: '3'\nserver: {{command: php worker.php default}}\nlogs: {{level: debug}}\nhttp:\n  address: 127.0.0.1:0\n{http}"
+    ))
+}
+
+/// Two pools beside the default one.
+const POOLS: &str = "  pool: {num_workers: 1}
+  pools:
+    admin: {command: php worker.php admin, num_workers: 1}
+    api: {command: php worker.php api, num_workers: 1}
+";
+
+#[test]
+fn a_request_goes_where_its_route_says() {
+    let routes = "  routes:
+  - {path: /admin/*, pool: admin}
+  - {path: /admin%2Fraw, pool: api}
+  - {host: '*.example.com', method: [GET, POST], pool: api}
+  - {header: {X-Tier: ^gold$}, pool: api}
+";
+    let server = Server::start(site(&format!("{POOLS}{routes}")));
+    assert!(server.stdout().contains("(3 workers in 3 pools"));
+    for (request, reply) in [
+        ("GET /", "default GET /"),
+        ("GET /admin", "admin GET /admin"),
+        ("GET /admin/x", "admin GET /admin/x"),
+        ("GET /administrator", "default GET /administrator"),
+        // PHP gets what was sent, however it is written.
+        ("GET //x/../%61dmin/y", "admin GET //x/../%61dmin/y"),
+        ("GET /admin%2Fx", "default GET /admin%2Fx"),
+        ("GET /admin/%5Cx", "default GET /admin/%5Cx"),
+        ("GET /admin%2fraw", "api GET /admin%2fraw"),
+        ("GET http://a.example.com/y", "api GET /y"),
+        ("POST http://A.Example.com.:80/y", "api POST /y"),
+        ("PUT http://a.example.com/y", "default PUT /y"),
+        ("GET http://example.com/y", "default GET /y"),
+        ("GET http://a.example.com/admin", "admin GET /admin"),
+        ("GET http://a.example.com/admin%2Fx", "api GET /admin%2Fx"),
+    ] {
+        let (method, target) = request.split_once(' ').unwrap();
+        let mut connection = server.connect();
+        connection.request(method, target, "");
+        assert_eq!(
+            connection.response().text(),
+            format!("{reply} 0"),
+            "{request}"
+        );
+    }
+    let mut connection = server.connect();
+    for (headers, reply) in [
+        ("X-Tier: gold\r\n", "api GET /"),
+        ("X-Tier: silver\r\nX-Tier: gold\r\n", "api GET /"),
+        ("X-Tier: golden\r\n", "default GET /"),
+    ] {
+        connection.request("GET", "/", headers);
+        assert_eq!(
+            connection.response().text(),
+            format!("{reply} 0"),
+            "{headers}"
+        );
+    }
+    // The record names a pool that RoadRunner would not have.
+    server.logged(&["http log", "\"URI\":\"/admin/x\"", "\"pool\":\"admin\""]);
+    let record = server.logged(&["http log", "\"URI\":\"/administrator\""]);
+    assert!(!record.contains("pool"), "{record}");
+    server.stop();
+}
+
+/// Requests under way, each on a connection of its own, and their replies in the order in which they come.
+struct UnderWay {
+    address: SocketAddr,
+    replies: Receiver<Response>,
+    sender: Sender<Response>,
+}
+
+impl UnderWay {
+    fn to(server: &Server) -> Self {
+        let (sender, replies) = channel();
+        let address = server.address();
+        Self {
+            address,
+            replies,
+            sender,
+        }
+    }
+
+    fn ask(&self, target: &'static str) {
+        let (address, sender) = (self.address, self.sender.clone());
+        std::thread::spawn(move || sender.send(Connection::open(address).get(target)));
+    }
+
+    /// Occupies the one worker of a pool until there is a file `go`.
+    fn occupy(&self, server: &Server, target: &'static str) {
+        self.ask(target);
+        wait_for("a worker at work", || {
+            server.site().path("at-work").exists().then_some(())
+        });
+    }
+
+    fn reply(&self) -> Response {
+        self.replies
+            .recv_timeout(PATIENCE)
+            .expect("every request is answered")
+    }
+
+    fn assert_refused(&self) {
+        let refused = self.reply();
+        assert_eq!(refused.status, 503, "{}", refused.text());
+        assert_eq!(refused.header("retry-after"), Some("1"));
+    }
+}
+
+#[test]
+fn a_full_pool_leaves_the_others_alone() {
+    let server = Server::start(site(
+        "  pool: {num_workers: 1}
+  pools:
+    slow: {command: php worker.php slow, num_workers: 1, max_queue_size: 1}
+  routes:
+  - {path: /slow/*, pool: slow}
+",
+    ));
+    let slow = UnderWay::to(&server);
+    slow.occupy(&server, "/slow/wait");
+    // One waits, and the other one finds no place.
+    slow.ask("/slow/1");
+    slow.ask("/slow/2");
+    slow.assert_refused();
+    for _ in 0..20 {
+        assert_eq!(server.get("/slow/3").status, 503);
+        assert_eq!(server.get("/fast").text(), "default GET /fast 0");
+    }
+    server.site().write("go", "");
+    assert_eq!((slow.reply().status, slow.reply().status), (200, 200));
+    server.logged(&[
+        "WARN",
+        "calls refused: the queue is full",
+        "\"pool\":\"slow\"",
+    ]);
+    server.stop();
+}
+
+#[test]
+fn who_waits_goes_by_the_priority_of_its_route() {
+    let server = Server::start(site(
+        "  pool: {num_workers: 1, max_queue_size: 5}
+  routes:
+  - {path: /urgent/*, priority: 1}
+  - {path: /whenever/*, priority: 200}
+",
+    ));
+    let waiting = UnderWay::to(&server);
+    waiting.occupy(&server, "/wait");
+    for target in [
+        "/whenever/1",
+        "/1",
+        "/urgent/1",
+        "/whenever/2",
+        "/2",
+        "/urgent/2",
+    ] {
+        waiting.ask(target);
+    }
+    waiting.assert_refused();
+    server.site().write("go", "");
+    for _ in 0..6 {
+        assert_eq!(waiting.reply().status, 200);
+    }
+    let done = std::fs::read_to_string(server.site().path("done")).unwrap();
+    let place = |line: &str| match line {
+        line if line.contains("/urgent/") => 1,
+        line if line.contains("/whenever/") => 3,
+        _ => 2,
+    };
+    let places: Vec<i32> = done.lines().skip(1).map(place).collect();
+    assert!(places.len() == 5 && places.is_sorted(), "{done}");
+    server.stop();
+}
+
+#[test]
+fn a_route_has_its_own_deadline() {
+    let server = Server::start(site(
+        "  pool: {num_workers: 2, supervisor: {exec_ttl: 50ms}}
+  pools:
+    patient: {num_workers: 1}
+  routes:
+  - {path: /short/*, deadline: 50ms, pool: patient}
+  - {path: /long/*, deadline: 30s}
+  - {path: /patient/*, pool: patient}
+",
+    ));
+    for (target, status) in [
+        ("/long/nap", 200),
+        ("/patient/nap", 200),
+        ("/short/nap", 504),
+        ("/nap", 504),
+    ] {
+        assert_eq!(server.get(target).status, status, "{target}");
+    }
+    server.stop();
+}
+
+#[test]
+fn a_route_has_its_own_limit_for_bodies() {
+    let server = Server::start(site(
+        "  max_request_size: 2
+  pool: {num_workers: 1}
+  routes:
+  - {path: /small/*, max_request_size: 1}
+  - {path: /large/*, max_request_size: 3}
+",
+    ));
+    for (target, megabytes, status) in [
+        ("/small/x", 1, 200),
+        ("/small/x", 2, 413),
+        ("/x", 2, 200),
+        ("/x", 3, 413),
+        ("/large/x", 3, 200),
+        ("/large/x", 4, 413),
+    ] {
+        let body = vec![b'x'; megabytes << 20];
+        let response = server.post(target, "text/plain", body);
+        assert_eq!(response.status, status, "{target} {megabytes}");
+    }
+    server.stop();
+}
+
+#[test]
+fn a_route_without_conditions_makes_the_default_pool_superfluous() {
+    let site = site(
+        "  pools:
+    site: {command: php worker.php site, num_workers: 1}
+    api: {command: php worker.php api, num_workers: 1}
+  routes:
+  - {path: /api/*, pool: api}
+  - {pool: site}
+",
+    );
+    let config = std::fs::read_to_string(site.path(".rr.yaml")).unwrap();
+    let site = site.config(&config.replace("server: {command: php worker.php default}\n", ""));
+    let server = Server::start(site);
+    assert_eq!(server.get("/api/x").text(), "api GET /api/x 0");
+    assert_eq!(server.get("/x").text(), "site GET /x 0");
+    assert_eq!(server.get("/api%2Fx").text(), "site GET /api%2Fx 0");
+    assert_eq!(server.workers().len(), 2);
+    server.stop();
+}
+
+#[test]
+fn a_pool_that_can_not_boot_ends_the_start_with_its_name() {
+    let site = site(
+        "  pool: {num_workers: 2}
+  pools:
+    fine: {num_workers: 2}
+    broken: {command: php broken.php, num_workers: 2}
+  routes:
+  - {path: /fine/*, pool: fine}
+  - {path: /broken/*, pool: broken}
+",
+    )
+    .file("broken.php", "<?php function (");
+    Server::run(&site, &["serve"]).assert_refused(&["pool `broken`: worker ended", "Parse error"]);
+}
+
+#[test]
+fn in_development_a_broken_pool_shows_only_itself() {
+    let site = site(
+        "  pool: {num_workers: 1}
+  pools:
+    other: {command: php other.php, num_workers: 1}
+  routes:
+  - {path: /other/*, pool: other}
+",
+    )
+    .file("other.php", "<?php function (");
+    let server = Server::start_with(site, &["serve", "--dev"]);
+    assert_eq!(server.get("/x").text(), "default GET /x 0");
+    assert!(server.get("/other/x").text().contains("Parse error"));
+    let mended = Site::sdk_worker("return 'mended';");
+    server.site().write("other.php", &mended);
+    wait_for("the other pool to be mended", || {
+        (server.get("/other/x").text() == "mended").then_some(())
+    });
+    assert_eq!(server.get("/x").text(), "default GET /x 0");
+    server.stop();
+}
+
+#[test]
+fn foreign_workers_of_several_pools_share_the_relay_socket() {
+    for relay in ["unix://rr.sock", "tcp://127.0.0.1:0"] {
+        let worker = Site::fixture("foreign/worker.php");
+        let server = Server::start(Site::new().config(&format!(
+            "version: '3'\nserver: {{command: php {}, relay: '{relay}'}}\nhttp:\n  address: 127.0.0.1:0\n  pool: {{num_workers: 2}}\n  \
+             pools:\n    other: {{num_workers: 2, codec: proto}}\n  routes:\n  - {{path: /pid, pool: other, header: {{X-Other: .}}}}\n",
+            worker.display()
+        )));
+        let mut connection = server.connect();
+        let mut pids = |headers: &str| {
+            let all: BTreeSet<String> = (0..20)
+                .map(|_| {
+                    connection.request("GET", "/pid", headers);
+                    connection.response().text()
+                })
+                .collect();
+            all
+        };
+        let (default, other) = (pids(""), pids("X-Other: yes\r\n"));
+        assert!(default.is_disjoint(&other), "{default:?} {other:?}");
+        server.stop();
+    }
+}
