@@ -1,17 +1,16 @@
 //! `serve`: from arguments to a server, and from signals to its end.
 
-use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pronghorn_config::{Input, Loaded, MAIN_FILES, Severity, load};
+use pronghorn_config::{Input, MAIN_FILES, Severity, load};
 use pronghorn_control::Place;
 use pronghorn_process::{Program, reap_orphans};
 use pronghorn_server::logs::{self, Logs};
-use pronghorn_server::settings::{Settings, UpgradeChoice};
+use pronghorn_server::settings::Settings;
 use pronghorn_server::{
-    Control, CrewInfo, Next, Plan, Predecessor, ROADRUNNER_VERSION, Server, StartError,
+    Control, CrewInfo, Next, Plan, Predecessor, ROADRUNNER_VERSION, Server, Source, StartError,
     UpgradeError, VERSION, Way,
 };
 use tokio::runtime::Builder;
@@ -108,7 +107,7 @@ fn prepare(arguments: &Arguments, options: &Serve) -> Result<(Plan, Logs, Place)
         return Err(nothing_to_serve(&input));
     }
     let resolved = loaded.resolve::<Settings>(Severity::Warning);
-    let report = resolved.report().clone();
+    let (report, effective) = (resolved.report().clone(), resolved.effective().clone());
     let settings = resolved.into_settings().map_err(|report| {
         mention(&report.to_string());
         Failure::misused(format!("nothing was started: {}", report.summary()))
@@ -128,7 +127,8 @@ fn prepare(arguments: &Arguments, options: &Serve) -> Result<(Plan, Logs, Place)
     let plan = Plan {
         control: Control::new(config, settings.endure.grace_period),
         folder,
-        environment: environment(&loaded),
+        environment: pronghorn_server::environment(&loaded),
+        source: Some(Source::new(input, &folders::current(), &loaded, &effective)),
         development: options.dev,
         configuration: loaded
             .files
@@ -194,19 +194,6 @@ fn nothing_to_serve(input: &Input) -> Failure {
     ))
 }
 
-/// The process's environment and what `--dotenv` adds to it.
-fn environment(loaded: &Loaded) -> Vec<(OsString, OsString)> {
-    let mut environment: Vec<_> = std::env::vars_os()
-        .filter(|(name, _)| !Program::is_private(name))
-        .collect();
-    let added = loaded
-        .dotenv
-        .iter()
-        .map(|(name, value)| (name.into(), value.into()));
-    environment.extend(added);
-    environment
-}
-
 /// Serves until the end. What comes then, if it is another process.
 fn serve(
     call: &Call,
@@ -244,7 +231,7 @@ async fn live(
         }
     };
     let takes_over = predecessor.is_some();
-    let (endure, control) = (plan.settings.endure.clone(), plan.control.clone());
+    let control = plan.control.clone();
     // A command during a long start is answered by whoever serves.
     let mut commands = (!takes_over).then(|| control.listen(&call.place)).flatten();
     let mut server = tokio::select! {
@@ -270,11 +257,11 @@ async fn live(
         match signals.next().await {
             Wish::Stop => break None,
             Wish::Reload => tokio::select! {
-                () = server.reload() => {}
+                () = server.reload(logs) => {}
                 () = signals.stop() => break None,
             },
             Wish::Upgrade => tokio::select! {
-                next = upgrade(&mut server, call, endure.upgrade) => if next.is_some() { break next },
+                next = upgrade(&mut server, call) => if next.is_some() { break next },
                 () = signals.stop() => break None,
             },
         }
@@ -282,7 +269,7 @@ async fn live(
     if next.is_none() && !call.silent && call.name == Name::Rr {
         say(&format!(
             "stop signal received, grace timeout is: {} seconds\n",
-            endure.grace_period.as_secs()
+            server.endure().grace_period.as_secs()
         ));
     }
     tracing::info!(target: "server", "stopping");
@@ -299,9 +286,10 @@ async fn live(
 }
 
 /// `None` when this process goes on.
-async fn upgrade(server: &mut Server, call: &Call, choice: UpgradeChoice) -> Option<Next> {
+async fn upgrade(server: &mut Server, call: &Call) -> Option<Next> {
+    let way = Way::here(server.endure().upgrade);
     let next = match &call.program {
-        Ok(program) => server.upgrade(program, Way::here(choice)).await,
+        Ok(program) => server.upgrade(program, way).await,
         Err(error) => Err(UpgradeError::NoProgram(error.kind().into())),
     };
     next.inspect_err(

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use pronghorn_pool::Seldom;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -33,7 +34,7 @@ impl Default for Limits {
 
 /// A handler with its limits, and the way to an orderly end.
 pub struct Service {
-    pub(crate) handler: Arc<dyn Handler>,
+    handler: ArcSwap<Arc<dyn Handler>>,
     pub(crate) limits: Limits,
     pub(crate) draining: CancellationToken,
     drain_idle: OnceLock<Duration>,
@@ -45,13 +46,22 @@ impl Service {
     pub fn new(handler: Arc<dyn Handler>, limits: Limits) -> Arc<Self> {
         let (draining, connections) = (CancellationToken::new(), TaskTracker::new());
         Arc::new(Self {
-            handler,
+            handler: ArcSwap::from_pointee(handler),
             limits,
             draining,
             drain_idle: OnceLock::new(),
             connections,
             refusals: Seldom::default(),
         })
+    }
+
+    /// Requests from now on go to this one.
+    pub fn set_handler(&self, handler: Arc<dyn Handler>) {
+        self.handler.store(Arc::new(handler));
+    }
+
+    pub(crate) fn handler(&self) -> Arc<Arc<dyn Handler>> {
+        self.handler.load_full()
     }
 
     /// From now on each connection ends after its current request or, after `idle`, without one: a request may be on its

@@ -13,14 +13,15 @@ use pronghorn_http::{
     Accepting, BodySettings, Handler, IoThreads, Limits, Listener, PoolHandler, Router, Service,
 };
 use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, NotReady, Running, Stopped};
-use pronghorn_pool::{Pool, RelayListener, Spool, Terms};
+use pronghorn_pool::{RelayListener, Spool, Terms};
 use pronghorn_process::{Credentials, Spawner};
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::development::{Gate, Watch};
 use crate::error::StartError;
-use crate::settings::ServerSettings;
+use crate::settings::{RelayAddress as RelaySetting, ServerSettings};
 use crate::workers::{Crew, Pools, Standing, Start, relay_listener, start_all};
 
 /// Descriptors that are kept back from connections: listeners, pipes of workers (seven each), log files, spool files.
@@ -56,6 +57,23 @@ pub(crate) struct Site {
     pub(crate) address: Option<SocketAddr>,
     pub(crate) crews: Vec<CrewInfo>,
     pub(crate) pools: Pools,
+    ground: Ground,
+    service: Arc<Service>,
+}
+
+/// What stays when a reload brings other settings.
+#[derive(Debug)]
+struct Ground {
+    relay_setting: RelaySetting,
+    user: Option<(String, Credentials)>,
+    folder: PathBuf,
+    rpc: Option<String>,
+    spawner: Spawner,
+    development: bool,
+    spool: Arc<Spool>,
+    uploads: Arc<Spool>,
+    homes: Vec<Handle>,
+    relay: Option<Arc<RelayListener>>,
 }
 
 /// The workers of a pool as they are started.
@@ -137,26 +155,21 @@ impl HttpService {
             None => None,
         };
         let relay = relay_listener(&self.server, &self.folder, owner.as_ref(), &context.sockets)?;
-        let starts: Vec<Start<'_>> = settings
-            .running_pools()
-            .map(|(name, pool)| Start {
-                name,
-                settings: pool,
-                server: &self.server,
-                user: self.user.clone(),
-                folder: self.folder.clone(),
-                environment: self.environment.clone(),
-                rpc: self.rpc.clone(),
-                spawner: self.spawner.clone(),
-                spool: spool.clone(),
-                homes: io.runtimes(),
-                listener: relay.clone(),
-                development: self.development,
-            })
-            .collect();
+        let ground = Ground {
+            relay_setting: self.server.relay.clone(),
+            user: self.user.clone(),
+            folder: self.folder.clone(),
+            rpc: self.rpc.clone(),
+            spawner: self.spawner.clone(),
+            development: self.development,
+            spool,
+            uploads,
+            homes: io.runtimes(),
+            relay: relay.clone(),
+        };
+        let starts = ground.starts(settings, &self.server, &self.environment);
         let crews: Vec<Crew> = starts.iter().map(Start::crew).collect();
         let infos: Vec<CrewInfo> = crews.iter().map(Crew::info).collect();
-        let data_side: Vec<Pool> = crews.iter().map(|crew| crew.pool.clone()).collect();
         let (started, ()) = tokio::join!(
             start_all(crews, self.development),
             warn_of_unlimited_memory(&starts)
@@ -168,51 +181,7 @@ impl HttpService {
             None
         };
 
-        let bodies = BodySettings {
-            max_size: settings.max_request_size.bytes(),
-            raw: settings.raw_body,
-            forms: pronghorn_form::Limits::default(),
-            spool,
-            uploads,
-            forbid: settings.uploads.forbid.clone(),
-            allow: settings.uploads.allow.clone(),
-        };
-        let behind = |route: &RouteSettings| -> Arc<dyn Handler> {
-            let at = starts.iter().position(|start| start.name == route.pool);
-            let at = at.expect("a route leads to a pool that runs");
-            let pool_settings = starts[at].settings;
-            let max_size = route.max_request_size.unwrap_or(settings.max_request_size);
-            let handler = PoolHandler {
-                pool: data_side[at].clone(),
-                terms: Terms {
-                    // In development somebody may sit in a debugger.
-                    deadline: route.terms.deadline.filter(|_| !self.development),
-                    ..route.terms
-                },
-                bodies: BodySettings {
-                    max_size: max_size.bytes(),
-                    ..bodies.clone()
-                },
-                internal_error_code: settings.internal_error_code,
-                development: self.development || pool_settings.debug,
-                access_logs: settings.access_logs,
-                retry: pool_settings.retry,
-                worker_user: owner.clone(),
-            };
-            let next = Arc::new(Arc::new(handler));
-            match pools.get(&route.pool).filter(|_| self.development) {
-                Some(workers) => Arc::new(Gate {
-                    next,
-                    standing: workers.standing(),
-                }),
-                None => next,
-            }
-        };
-        let routes = settings.compile(behind);
-        let handler: Arc<dyn Handler> = match routes.only() {
-            Some(only) => only.clone(),
-            None => Arc::new(Router(routes)),
-        };
+        let handler = ground.handler(settings, &pools);
         let workers = infos.iter().map(|info| info.size).sum();
         let limits = Limits {
             connections: connections(self.open_files, workers),
@@ -229,6 +198,8 @@ impl HttpService {
             address: listener.as_ref().map(Listener::address),
             crews: infos,
             pools: pools.clone(),
+            ground,
+            service: service.clone(),
         };
         _ = self.site.set(site); // a service starts once
         // Which calls under way belong to which pool is not known from outside: the slowest one counts.
@@ -258,6 +229,101 @@ impl HttpService {
                 |error| tracing::warn!(target: "server", "files can't be watched: {error}"),
             )
             .ok()
+    }
+}
+
+impl Ground {
+    fn starts<'a>(
+        &self,
+        settings: &'a HttpSettings,
+        server: &'a ServerSettings,
+        environment: &[(OsString, OsString)],
+    ) -> Vec<Start<'a>> {
+        let start = |(name, pool)| Start {
+            name,
+            settings: pool,
+            server,
+            relay: self.relay_setting.clone(),
+            user: self.user.clone(),
+            folder: self.folder.clone(),
+            environment: environment.to_vec(),
+            rpc: self.rpc.clone(),
+            spawner: self.spawner.clone(),
+            spool: self.spool.clone(),
+            homes: self.homes.clone(),
+            listener: self.relay.clone(),
+            development: self.development,
+        };
+        settings.running_pools().map(start).collect()
+    }
+
+    fn handler(&self, settings: &HttpSettings, pools: &Pools) -> Arc<dyn Handler> {
+        let bodies = BodySettings {
+            max_size: settings.max_request_size.bytes(),
+            raw: settings.raw_body,
+            forms: pronghorn_form::Limits::default(),
+            spool: self.spool.clone(),
+            uploads: self.uploads.clone(),
+            forbid: settings.uploads.forbid.clone(),
+            allow: settings.uploads.allow.clone(),
+        };
+        let behind = |route: &RouteSettings| -> Arc<dyn Handler> {
+            let mut running = settings.running_pools();
+            let found = running.find(|(name, _)| *name == route.pool);
+            let (name, pool_settings) = found.expect("a route leads to a pool that runs");
+            let workers = pools.get(name).expect("it was started");
+            let max_size = route.max_request_size.unwrap_or(settings.max_request_size);
+            let handler = PoolHandler {
+                pool: workers.pool().clone(),
+                terms: Terms {
+                    // In development somebody may sit in a debugger.
+                    deadline: route.terms.deadline.filter(|_| !self.development),
+                    ..route.terms
+                },
+                bodies: BodySettings {
+                    max_size: max_size.bytes(),
+                    ..bodies.clone()
+                },
+                internal_error_code: settings.internal_error_code,
+                development: self.development || pool_settings.debug,
+                access_logs: settings.access_logs,
+                retry: pool_settings.retry,
+                worker_user: self.user.as_ref().map(|(_, user)| user.clone()),
+            };
+            let next = Arc::new(Arc::new(handler));
+            if !self.development {
+                return next;
+            }
+            Arc::new(Gate {
+                next,
+                standing: workers.standing(),
+            })
+        };
+        let routes = settings.compile(behind);
+        match routes.only() {
+            Some(only) => only.clone(),
+            None => Arc::new(Router(routes)),
+        }
+    }
+}
+
+impl Site {
+    /// Replaces all workers by those of other settings, and then handles requests by these. False when a pool kept what it
+    /// had, and then requests are handled as before, too.
+    pub(crate) async fn renew(
+        &self,
+        settings: &HttpSettings,
+        server: &ServerSettings,
+        environment: &[(OsString, OsString)],
+    ) -> bool {
+        let starts = self.ground.starts(settings, server, environment);
+        let changes = starts.iter().map(|start| (start.name, start.change()));
+        if !self.pools.change(changes).await {
+            return false;
+        }
+        let handler = self.ground.handler(settings, &self.pools);
+        self.service.set_handler(handler);
+        true
     }
 }
 

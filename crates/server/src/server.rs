@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use pronghorn_config::Endpoint;
@@ -18,7 +18,8 @@ use tokio_util::sync::CancellationToken;
 use crate::control::{Control, Serving};
 use crate::error::StartError;
 use crate::http::{CrewInfo, HttpService, Site};
-use crate::settings::Settings;
+use crate::renewal::Source;
+use crate::settings::{EndureSettings, Settings};
 use crate::upgrade::{Predecessor, Word};
 use crate::workers::Pools;
 
@@ -35,6 +36,8 @@ pub struct Plan {
     pub configuration: Vec<PathBuf>,
     /// What was written in them, as JSON without secrets, for `rpc.Config`.
     pub written: String,
+    /// From where a reload reads them again. Without it, a reload replaces the workers and no more.
+    pub source: Option<Source>,
     /// What the command line will steer it by.
     pub control: Control,
 }
@@ -45,14 +48,30 @@ pub struct Server {
     services: Vec<(&'static str, Box<dyn Running>)>,
     shutdown: CancellationToken,
     site: Arc<OnceLock<Site>>,
-    grace: Duration,
-    /// What requests under way get when another process has taken over.
-    handover_grace: Duration,
-    upgrade_timeout: Duration,
+    endure: EndureSettings,
+    /// What requests under way get at a reload, and so when another process has taken over.
+    reset_timeout: Duration,
     spawner: Spawner,
     sockets: Sockets,
     handed_over: bool,
     control: Control,
+    pub(crate) source: Option<Source>,
+    pub(crate) written: Written,
+}
+
+/// What `rpc.Config` answers.
+#[derive(Debug, Clone)]
+pub(crate) struct Written(Arc<Mutex<String>>);
+
+impl Written {
+    pub(crate) fn set(&self, written: String) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = written;
+    }
+
+    fn get(&self) -> String {
+        let written = self.0.lock();
+        written.unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 impl Server {
@@ -65,26 +84,26 @@ impl Server {
     ///
     /// What is in the way. Nothing is left running then, and the predecessor knows why.
     pub async fn start(
-        plan: Plan,
+        mut plan: Plan,
         mut predecessor: Option<Predecessor>,
     ) -> Result<Self, StartError> {
-        let endure = &plan.settings.endure;
+        let source = plan.source.take();
+        let written = std::mem::take(&mut plan.written);
         let http = plan.settings.http.as_ref();
         let mut server = Self {
             services: Vec::new(),
             shutdown: CancellationToken::new(),
             site: Arc::default(),
-            grace: endure.grace_period,
-            handover_grace: http.map_or(endure.grace_period, |http| {
-                endure.grace_period.max(http.pool.reset_timeout)
-            }),
-            upgrade_timeout: endure.upgrade_timeout,
+            endure: plan.settings.endure.clone(),
+            reset_timeout: http.map(|http| http.pool.reset_timeout).unwrap_or_default(),
             spawner: Spawner::start()?,
             sockets: predecessor
                 .as_mut()
                 .map_or_else(Sockets::default, Predecessor::sockets),
             handed_over: false,
             control: plan.control.clone(),
+            source,
+            written: Written(Arc::new(Mutex::new(written))),
         };
         if let Err(error) = server.start_services(plan).await {
             if let Some(predecessor) = predecessor {
@@ -134,7 +153,7 @@ impl Server {
     }
 
     pub(crate) fn upgrade_timeout(&self) -> Duration {
-        self.upgrade_timeout
+        self.endure.upgrade_timeout
     }
 
     pub(crate) fn hand_over(&mut self, step: Handover) {
@@ -165,8 +184,8 @@ impl Server {
                 .map_err(|error| StartError::of_service("rpc", error.into()))?;
             rpc_for_workers = Some(listener.endpoint_for_workers().to_string());
             serving.rpc = Some(listener.endpoint().to_string());
-            let written = plan.written;
-            services.push(Box::new(Rpc::new(listener, move || written.clone())));
+            let written = self.written.clone();
+            services.push(Box::new(Rpc::new(listener, move || written.get())));
         }
         let serves = !services.is_empty() || http.is_some();
         services.push(Box::new(Lock));
@@ -207,23 +226,34 @@ impl Server {
         self.site.get().map_or(&[], |site| &site.crews)
     }
 
-    /// Replaces the workers of all pools, at once. A pool whose new workers don't boot keeps its old ones; the log says why.
-    pub async fn reload(&self) {
-        let Some(pools) = self.pools() else {
-            tracing::warn!(target: "server", "there is no pool to reload");
-            return;
-        };
-        pools.reload().await;
+    pub(crate) fn site(&self) -> Option<&Site> {
+        self.site.get()
+    }
+
+    pub(crate) async fn reload_workers(&self) {
+        match self.site() {
+            Some(site) => site.pools.reload().await,
+            None => tracing::warn!(target: "server", "there is no pool to reload"),
+        }
+    }
+
+    pub(crate) fn set_endure(&mut self, endure: &EndureSettings) {
+        self.endure = endure.clone();
+    }
+
+    /// How the server's own life is set up now.
+    pub fn endure(&self) -> &EndureSettings {
+        &self.endure
     }
 
     /// Stops the services in the reverse order of their start. All of it within the grace period, or after a handover the
     /// longer `reset_timeout`; what still runs then is ended, and a record says what that was.
     pub async fn stop(mut self) {
         let grace = if self.handed_over {
-            self.handover_grace
+            self.endure.grace_period.max(self.reset_timeout)
         } else {
             self.sockets.close();
-            self.grace
+            self.endure.grace_period
         };
         let deadline = Instant::now() + grace;
         self.control.stops();

@@ -35,6 +35,7 @@ pub(crate) struct Start<'a> {
     pub(crate) name: &'a str,
     pub(crate) settings: &'a PoolSettings,
     pub(crate) server: &'a ServerSettings,
+    pub(crate) relay: RelaySetting,
     pub(crate) user: Option<(String, Credentials)>,
     pub(crate) folder: PathBuf,
     pub(crate) environment: Vec<(OsString, OsString)>,
@@ -48,10 +49,9 @@ pub(crate) struct Start<'a> {
 }
 
 impl Start<'_> {
-    /// The pool, still empty.
-    fn pool(&self) -> Pool {
+    fn options(&self) -> Options {
         let settings = self.settings;
-        let options = Options {
+        Options {
             name: self.name.to_owned(),
             queue_limit: settings.max_queue_size,
             queue_timeout: settings.queue_timeout,
@@ -62,8 +62,17 @@ impl Start<'_> {
             } else {
                 settings.max_jobs
             },
-        };
-        Pool::new(options, &self.homes[0])
+        }
+    }
+
+    /// What a pool that runs is to become.
+    pub(crate) fn change(&self) -> Change {
+        Change {
+            options: self.options(),
+            launcher: self.launcher(),
+            size: self.size(),
+            reset_timeout: self.settings.reset_timeout,
+        }
     }
 
     fn size(&self) -> usize {
@@ -111,7 +120,8 @@ impl Start<'_> {
 
     pub(crate) fn crew(&self) -> Crew {
         Crew {
-            pool: self.pool(),
+            pool: Pool::new(self.options(), &self.homes[0]),
+            options: self.options(),
             launcher: self.launcher(),
             size: self.size(),
             reset_timeout: self.settings.reset_timeout,
@@ -120,7 +130,7 @@ impl Start<'_> {
 
     /// The server's environment and what workers are told beside it; what comes later wins.
     fn environment(&self) -> Vec<(OsString, OsString)> {
-        let relay = match (&self.server.relay, &self.listener) {
+        let relay = match (&self.relay, &self.listener) {
             (RelaySetting::Pipes, _) => "pipes".to_owned(),
             // As it was written, without the folder: packages parse it themselves.
             (RelaySetting::Unix(path), _) => format!("unix://{}", path.display()),
@@ -231,8 +241,16 @@ pub enum Standing {
     Down(Arc<str>),
 }
 
+/// What a reload of the configuration makes of a pool.
+pub(crate) struct Change {
+    options: Options,
+    launcher: CommandLauncher,
+    size: usize,
+    reset_timeout: Duration,
+}
+
 enum Order {
-    Reload(oneshot::Sender<Reloaded>),
+    Reload(Option<Box<Change>>, oneshot::Sender<Reloaded>),
     Stop {
         grace: Duration,
         killed: oneshot::Sender<usize>,
@@ -283,6 +301,19 @@ impl Pools {
         reloading.join_all().await;
     }
 
+    /// The same with other settings for each. False when one kept its own.
+    pub(crate) async fn change<'a>(
+        &self,
+        changes: impl Iterator<Item = (&'a str, Change)>,
+    ) -> bool {
+        let mut changing = JoinSet::new();
+        for (name, change) in changes {
+            let workers = self.get(name).expect("the pools are the same").clone();
+            changing.spawn(async move { workers.change(change).await.is_ok() });
+        }
+        changing.join_all().await.into_iter().all(|changed| changed)
+    }
+
     /// Stops the workers of all pools at once; how many had to be killed.
     pub(crate) async fn stop(&self, grace: Duration) -> usize {
         let mut stopping = JoinSet::new();
@@ -305,6 +336,7 @@ pub struct Workers {
 /// What a pool's workers are started with, for the first time and again.
 pub(crate) struct Crew {
     pub(crate) pool: Pool,
+    options: Options,
     pub(crate) launcher: CommandLauncher,
     pub(crate) size: usize,
     pub(crate) reset_timeout: Duration,
@@ -360,6 +392,7 @@ impl Workers {
     ) -> Result<(Self, impl Future<Output = ()> + use<>), Box<BootError>> {
         let Crew {
             pool,
+            options,
             launcher,
             size,
             reset_timeout,
@@ -380,6 +413,7 @@ impl Workers {
         };
         let owner = Owner {
             pool,
+            options,
             launcher,
             size,
             at_once,
@@ -389,6 +423,10 @@ impl Workers {
             standing: standing_sender,
         };
         Ok((workers, owner.run(inbox)))
+    }
+
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
     }
 
     pub fn standing(&self) -> watch::Receiver<Standing> {
@@ -411,9 +449,19 @@ impl Workers {
 
     /// Replaces all workers. The reason when that fails is for people.
     pub async fn reload(&self) -> Reloaded {
+        self.order_reload(None).await
+    }
+
+    /// The same with other settings, which hold only if it succeeds.
+    pub(crate) async fn change(&self, change: Change) -> Reloaded {
+        self.order_reload(Some(Box::new(change))).await
+    }
+
+    async fn order_reload(&self, change: Option<Box<Change>>) -> Reloaded {
         let (done, result) = oneshot::channel();
         let gone = || Err("the server is stopping".into());
-        if self.orders.send(Order::Reload(done)).await.is_err() {
+        let order = Order::Reload(change, done);
+        if self.orders.send(order).await.is_err() {
             return gone();
         }
         result.await.unwrap_or_else(|_| gone())
@@ -441,6 +489,7 @@ fn report(error: &BootError) -> Arc<str> {
 
 struct Owner {
     pool: Pool,
+    options: Options,
     launcher: Arc<CommandLauncher>,
     size: usize,
     at_once: usize,
@@ -451,11 +500,47 @@ struct Owner {
 }
 
 impl Owner {
+    /// Brings new workers up; with a change, which holds if they come up.
+    async fn boot(&mut self, change: Option<Change>) -> Result<(), BootError> {
+        let Some(change) = change else {
+            let (launcher, size) = (self.launcher.clone(), self.size);
+            return self.boot_as(launcher, size, self.reset_timeout).await;
+        };
+        let launcher = Arc::new(change.launcher);
+        // First, because some of them are read as a worker starts.
+        self.pool.adjust(&change.options).await;
+        let booted = self.boot_as(launcher.clone(), change.size, change.reset_timeout);
+        if let Err(error) = booted.await {
+            self.pool.adjust(&self.options).await;
+            return Err(error);
+        }
+        (self.launcher, self.size) = (launcher, change.size);
+        (self.options, self.reset_timeout) = (change.options, change.reset_timeout);
+        Ok(())
+    }
+
+    async fn boot_as(
+        &mut self,
+        launcher: Arc<CommandLauncher>,
+        size: usize,
+        grace: Duration,
+    ) -> Result<(), BootError> {
+        match &mut self.supervised {
+            Some(supervised) => supervised.change(launcher, size, grace).await,
+            None => {
+                let pool = self.pool.clone();
+                let supervised = Supervised::start(pool, launcher, size, self.at_once).await?;
+                self.supervised = Some(supervised);
+                Ok(())
+            }
+        }
+    }
+
     async fn run(mut self, mut orders: mpsc::Receiver<Order>) {
         while let Some(order) = orders.recv().await {
             match order {
-                Order::Reload(done) => {
-                    let reloaded = self.reload().await;
+                Order::Reload(change, done) => {
+                    let reloaded = self.reload(change.map(|change| *change)).await;
                     _ = done.send(reloaded); // whoever asked may have left
                 }
                 Order::Stop { grace, killed } => {
@@ -470,16 +555,8 @@ impl Owner {
         }
     }
 
-    async fn reload(&mut self) -> Reloaded {
-        let reloaded = match &mut self.supervised {
-            Some(supervised) => supervised.reload(self.reset_timeout).await,
-            None => {
-                let (pool, launcher) = (self.pool.clone(), self.launcher.clone());
-                Supervised::start(pool, launcher, self.size, self.at_once)
-                    .await
-                    .map(|supervised| self.supervised = Some(supervised))
-            }
-        };
+    async fn reload(&mut self, change: Option<Change>) -> Reloaded {
+        let reloaded = self.boot(change).await;
         let pool = self.pool.name();
         match reloaded {
             Ok(()) => {

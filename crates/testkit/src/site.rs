@@ -89,6 +89,17 @@ impl Site {
         std::fs::read_to_string(self.path(name)).expect("the file is there")
     }
 
+    /// Replaces a part of the configuration while the application runs.
+    ///
+    /// # Panics
+    ///
+    /// When it is not there.
+    pub fn change_config(&self, from: &str, to: &str) {
+        let config = self.read(".rr.yaml");
+        assert!(config.contains(from), "{from} in\n{config}");
+        self.write(".rr.yaml", &config.replace(from, to));
+    }
+
     pub fn folder(&self) -> &Path {
         &self.folder
     }

@@ -30,12 +30,6 @@ fn site_with(more: &str) -> Site {
     site.config(&format!("{config}{more}"))
 }
 
-fn change_config(server: &Server, from: &str, to: &str) {
-    let config = server.site().read(".rr.yaml");
-    assert!(config.contains(from), "{config}");
-    server.site().write(".rr.yaml", &config.replace(from, to));
-}
-
 #[test]
 fn a_process_that_cannot_start_leaves_everything_as_it_was() {
     let mut server = Server::start(site());
@@ -90,11 +84,9 @@ fn the_number_of_threads_may_change() {
     let load = Load::start(server.address());
     // More than there are sockets, fewer, and more again.
     for (from, to) in [(2, 4), (4, 1), (1, 3)] {
-        change_config(
-            &server,
-            &format!("threads: {from}"),
-            &format!("threads: {to}"),
-        );
+        server
+            .site()
+            .change_config(&format!("threads: {from}"), &format!("threads: {to}"));
         server.upgrade();
         load.go_on(100);
     }

@@ -133,8 +133,8 @@ impl Http1 {
                 accepted,
                 accepted_us: self.opened_us + micros(accepted - self.opened),
             };
-            let service = self.entered.service().clone();
-            service.handler.handle(request, self).await
+            let handler = self.entered.service().handler();
+            handler.handle(request, self).await
         };
         // What the client still sends is read away so that the connection can go on; it gets its answer first.
         let mut discarded = 0;
