@@ -10,8 +10,8 @@ use pronghorn_process::{Program, reap_orphans};
 use pronghorn_server::logs::{self, Logs};
 use pronghorn_server::settings::Settings;
 use pronghorn_server::{
-    Control, CrewInfo, Next, Plan, Predecessor, ROADRUNNER_VERSION, Server, Source, StartError,
-    UpgradeError, VERSION, Way,
+    Control, CrewInfo, Manager, Next, Plan, Predecessor, ROADRUNNER_VERSION, Server, Source,
+    StartError, UpgradeError, VERSION, Way,
 };
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -212,7 +212,13 @@ fn serve(
             return (refuse(&failure, predecessor.as_ref()), None);
         }
     };
-    let ended = runtime.block_on(live(call, plan, predecessor, logs));
+    let manager = Manager::of_this_process(plan.settings.endure.watchdog);
+    let ended = runtime.block_on(async {
+        tokio::select! {
+            ended = live(call, plan, predecessor, logs, &manager) => ended,
+            never = manager.beat() => match never {},
+        }
+    });
     runtime.shutdown_background();
     ended
 }
@@ -222,6 +228,7 @@ async fn live(
     plan: Plan,
     predecessor: Option<Predecessor>,
     logs: &Logs,
+    manager: &Manager,
 ) -> (Exit, Option<Next>) {
     let mut signals = match Signals::listen(logs) {
         Ok(signals) => signals,
@@ -253,19 +260,8 @@ async fn live(
     } else if !call.silent {
         greet(call.name, &server);
     }
-    let next = loop {
-        match signals.next().await {
-            Wish::Stop => break None,
-            Wish::Reload => tokio::select! {
-                () = server.reload(logs) => {}
-                () = signals.stop() => break None,
-            },
-            Wish::Upgrade => tokio::select! {
-                next = upgrade(&mut server, call) => if next.is_some() { break next },
-                () = signals.stop() => break None,
-            },
-        }
-    };
+    manager.ready();
+    let next = heed(&mut server, call, &mut signals, logs, manager).await;
     if next.is_none() && !call.silent && call.name == Name::Rr {
         say(&format!(
             "stop signal received, grace timeout is: {} seconds\n",
@@ -273,6 +269,11 @@ async fn live(
         ));
     }
     tracing::info!(target: "server", "stopping");
+    match &next {
+        None => manager.stopping(),
+        Some(Next::Process(pid)) => manager.handed_to(*pid),
+        Some(Next::InPlace(_)) => manager.reloading(),
+    }
     let is_elsewhere = matches!(next, Some(Next::Process(_)));
     let (exit, next) = finish(server, next, &mut signals).await;
     if let Some(file) = &call.pid_file
@@ -283,6 +284,34 @@ async fn live(
     }
     drop(commands);
     (exit, next)
+}
+
+/// Lives, until it is to end or another process has taken over.
+async fn heed(
+    server: &mut Server,
+    call: &Call,
+    signals: &mut Signals<'_>,
+    logs: &Logs,
+    manager: &Manager,
+) -> Option<Next> {
+    loop {
+        let wish = signals.next().await;
+        if !matches!(wish, Wish::Stop) {
+            manager.reloading();
+        }
+        match wish {
+            Wish::Stop => return None,
+            Wish::Reload => tokio::select! {
+                () = server.reload(logs) => {}
+                () = signals.stop() => return None,
+            },
+            Wish::Upgrade => tokio::select! {
+                next = upgrade(server, call) => if next.is_some() { return next },
+                () = signals.stop() => return None,
+            },
+        }
+        manager.ready();
+    }
 }
 
 /// `None` when this process goes on.

@@ -25,6 +25,7 @@ const BACKLOG: i32 = 4096;
 #[derive(Debug)]
 pub struct Listener {
     address: SocketAddr,
+    was_inherited: bool,
     sockets: Vec<std::net::TcpListener>,
 }
 
@@ -51,6 +52,7 @@ impl Listener {
         match sockets.first().map(std::net::TcpListener::local_addr) {
             Some(bound) => Ok(Self {
                 address: bound.map_err(|source| BindError::tcp(address, source))?,
+                was_inherited: true,
                 sockets,
             }),
             None => Self::bind(address, threads),
@@ -69,11 +71,20 @@ impl Listener {
         for _ in 1..threads {
             sockets.push(bind_socket(address, true).map_err(failed)?);
         }
-        Ok(Self { address, sockets })
+        Ok(Self {
+            address,
+            was_inherited: false,
+            sockets,
+        })
     }
 
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Whether another process still accepts from it.
+    pub fn was_inherited(&self) -> bool {
+        self.was_inherited
     }
 
     /// One for each thread when they were bound here; as many as the process before had when they are inherited.

@@ -68,6 +68,8 @@ impl Program {
         reserve_passed()?;
         let mut command = self.command();
         command.env(VARIABLE, LINK.to_string()).process_group(0);
+        // systemd's watchdog is to be fed by whoever serves, and that will be the new one.
+        command.env_remove("WATCHDOG_PID");
         let link = link.into_descriptor();
         let in_child = move || {
             open_files::restore();

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use crate::development::{Gate, Watch};
 use crate::error::StartError;
 use crate::settings::{RelayAddress as RelaySetting, ServerSettings};
-use crate::workers::{Crew, Pools, Standing, Start, relay_listener, start_all};
+use crate::workers::{Crew, Pools, Start, Workers, relay_listener, start_all};
 
 /// Descriptors that are kept back from connections: listeners, pipes of workers (seven each), log files, spool files.
 const KEPT_DESCRIPTORS: u64 = 256;
@@ -118,6 +118,10 @@ impl api::Service for HttpService {
         "http"
     }
 
+    fn has_workers(&self) -> bool {
+        true
+    }
+
     fn start(
         self: Box<Self>,
         context: Context,
@@ -188,12 +192,17 @@ impl HttpService {
             ..Limits::default()
         };
         let service = Service::new(handler, limits);
-        let (all, draining) = (pools.clone(), context.shutdown.clone());
-        context.readiness.answer_with(move || match all.standing() {
-            _ if draining.is_cancelled() => Err(NotReady("stopping".into())),
-            Standing::Up => Ok(()),
-            Standing::Down(why) => Err(NotReady(why.to_string().into())),
-        });
+        let (asked, draining) = (pools.clone(), context.shutdown.clone());
+        let alive = pools.clone();
+        context.readiness.answer_apart(
+            move || {
+                if draining.is_cancelled() {
+                    return Err(NotReady("stopping".into()));
+                }
+                asked.iter().try_for_each(Workers::ready)
+            },
+            move || alive.iter().try_for_each(Workers::alive),
+        );
         let site = Site {
             address: listener.as_ref().map(Listener::address),
             crews: infos,
@@ -394,7 +403,7 @@ fn left(deadline: Instant) -> Duration {
 }
 
 /// The first address of a name; IPv4 before IPv6, because that is what `localhost` means to most clients.
-fn resolve(address: &Address) -> Result<SocketAddr, StartError> {
+pub(crate) fn resolve(address: &Address) -> Result<SocketAddr, StartError> {
     let Some(host) = &address.host else {
         return Ok(SocketAddr::new(pronghorn_http::any_address(), address.port));
     };

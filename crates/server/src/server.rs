@@ -17,9 +17,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::control::{Control, Serving};
 use crate::error::StartError;
-use crate::http::{CrewInfo, HttpService, Site};
+use crate::health::Health;
+use crate::http::{CrewInfo, HttpService, Site, resolve};
 use crate::renewal::Source;
-use crate::settings::{EndureSettings, Settings};
+use crate::rpc;
+use crate::settings::{EndureSettings, Settings, StatusSettings, UNAVAILABLE};
+use crate::status::{STATUS, StatusService};
 use crate::upgrade::{Predecessor, Word};
 use crate::workers::Pools;
 
@@ -51,6 +54,9 @@ pub struct Server {
     endure: EndureSettings,
     /// What requests under way get at a reload, and so when another process has taken over.
     reset_timeout: Duration,
+    /// Between the moment at which nothing is ready any more and the one at which nothing new is taken.
+    drain_delay: Duration,
+    health: Health,
     spawner: Spawner,
     sockets: Sockets,
     handed_over: bool,
@@ -96,6 +102,8 @@ impl Server {
             site: Arc::default(),
             endure: plan.settings.endure.clone(),
             reset_timeout: http.map(|http| http.pool.reset_timeout).unwrap_or_default(),
+            drain_delay: Duration::ZERO,
+            health: Health::default(),
             spawner: Spawner::start()?,
             sockets: predecessor
                 .as_mut()
@@ -128,10 +136,21 @@ impl Server {
             site: self.site.clone(),
             ..Serving::default()
         };
+        let status = plan.settings.status.as_ref();
+        self.drain_delay = status.map_or(Duration::ZERO, |status| status.drain_delay);
+        let unavailable = status.map_or(UNAVAILABLE, |status| status.unavailable_status_code);
         let methods = Methods::default();
-        for service in self.services_of(plan, &mut serving)? {
+        rpc::add(&methods, &self.health, &self.site, unavailable);
+        let services: Vec<_> = self
+            .services_of(plan, &mut serving)?
+            .into_iter()
+            .map(|service| (service, Readiness::default()))
+            .collect();
+        let with_workers = services.iter().filter(|(service, _)| service.has_workers());
+        let watched = with_workers.map(|(service, readiness)| (service.name(), readiness.clone()));
+        self.health.watch(watched.collect());
+        for (service, readiness) in services {
             let name = service.name();
-            let readiness = Readiness::default();
             serving.readiness.push(readiness.clone());
             let context = Context {
                 shutdown: self.shutdown.clone(),
@@ -169,7 +188,11 @@ impl Server {
         serving: &mut Serving,
     ) -> Result<Vec<Box<dyn Service>>, StartError> {
         let Settings {
-            server, http, rpc, ..
+            server,
+            http,
+            rpc,
+            status,
+            ..
         } = plan.settings;
         let user = worker_user(server.user.as_deref(), server.group.as_deref())?;
         let mut services: Vec<Box<dyn Service>> = Vec::new();
@@ -189,6 +212,9 @@ impl Server {
         }
         let serves = !services.is_empty() || http.is_some();
         services.push(Box::new(Lock));
+        if let Some(status) = status {
+            services.push(Box::new(self.status(&status)?));
+        }
         match http {
             Some(settings) => services.push(Box::new(HttpService {
                 settings,
@@ -209,6 +235,18 @@ impl Server {
             }
         }
         Ok(services)
+    }
+
+    fn status(&self, settings: &StatusSettings) -> Result<StatusService, StartError> {
+        let inherited = self.sockets.take(STATUS);
+        let listener = resolve(&settings.address)
+            .and_then(|address| Ok(pronghorn_http::Listener::open(address, 1, inherited)?));
+        Ok(StatusService {
+            listener: listener.map_err(|error| StartError::of_service("status", error.into()))?,
+            health: self.health.clone(),
+            unavailable: settings.unavailable_status_code,
+            check_timeout: settings.check_timeout,
+        })
     }
 
     /// Where HTTP is served.
@@ -255,8 +293,15 @@ impl Server {
             self.sockets.close();
             self.endure.grace_period
         };
-        let deadline = Instant::now() + grace;
         self.control.stops();
+        self.health.leave();
+        // After a handover, the next process answers health checks.
+        if !self.handed_over && !self.drain_delay.is_zero() {
+            let seconds = self.drain_delay.as_secs_f32();
+            tracing::info!(target: "server", "serving for {seconds} s more, until health checks were heard");
+            tokio::time::sleep(self.drain_delay).await;
+        }
+        let deadline = Instant::now() + grace;
         self.shutdown.cancel();
         while let Some((name, service)) = self.services.pop() {
             if let Stopped::CutOff(what) = service.stop(deadline).await {
