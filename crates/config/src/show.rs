@@ -35,6 +35,36 @@ impl fmt::Display for Effective {
     }
 }
 
+impl Effective {
+    /// The paths of keys that have another value in `newer`, in the order of the keys there.
+    pub fn changes(&self, newer: &Self) -> Vec<String> {
+        let (before, after) = (self.values(), newer.values());
+        let here = after.iter().filter(|(path, value)| {
+            before
+                .iter()
+                .find(|(known, _)| known == path)
+                .map(|known| &known.1)
+                != Some(value)
+        });
+        let gone = before
+            .iter()
+            .filter(|(path, _)| !after.iter().any(|(known, _)| known == path));
+        here.chain(gone)
+            .map(|(path, _)| (*path).to_owned())
+            .collect()
+    }
+
+    /// Each key with its value as text; one without a value is not there.
+    fn values(&self) -> Vec<(&str, String)> {
+        let keys = self.records.iter().filter_map(|record| match record {
+            Record::Key(key) => Some((key.path.as_str(), key.value()?)),
+            _ => None,
+        });
+        keys.map(|(path, shown)| (path, format!("{shown:?}")))
+            .collect()
+    }
+}
+
 struct Line {
     text: String,
     comment: String,

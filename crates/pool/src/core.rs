@@ -93,6 +93,10 @@ impl<C, T: Clone> Core<C, T> {
         }
     }
 
+    pub(crate) fn limit_queue(&mut self, limit: usize, timeout: Duration) {
+        self.queue.set_limits(limit, timeout);
+    }
+
     /// Places for the workers of a new generation.
     pub(crate) fn add_slots(&mut self, count: usize) -> Vec<SlotId> {
         let free = self

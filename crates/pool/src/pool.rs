@@ -56,7 +56,8 @@ impl Drop for Timekeeper {
 }
 
 pub(crate) struct Shared {
-    options: Options,
+    name: String,
+    limits: Limits,
     /// Held for a few steps at a time; nothing blocks inside. Only threads that serve requests take it: a control thread
     /// that lost its processor while it held the lock would stop all of them. It sends its steps to `home`.
     core: Mutex<Guarded>,
@@ -69,6 +70,49 @@ pub(crate) struct Shared {
     roster: Roster,
     generations: AtomicU64,
     pub(crate) stats: Stats,
+}
+
+/// The limits of a call, which a reload of the configuration may change.
+struct Limits {
+    queue_timeout: AtomicU64,
+    /// 0 is none.
+    exec_ttl: AtomicU64,
+    /// 0 is none.
+    max_jobs: AtomicU64,
+}
+
+impl Limits {
+    fn new(options: &Options) -> Self {
+        let limits = Self {
+            queue_timeout: AtomicU64::new(0),
+            exec_ttl: AtomicU64::new(0),
+            max_jobs: AtomicU64::new(0),
+        };
+        limits.set(options);
+        limits
+    }
+
+    /// Calls that meanwhile look may find some of the old ones and some of the new ones.
+    fn set(&self, options: &Options) {
+        let nanos = |limit: Duration| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        let set = |limit: &AtomicU64, to: u64| limit.store(to, Ordering::Relaxed);
+        set(&self.queue_timeout, nanos(options.queue_timeout));
+        set(&self.exec_ttl, options.exec_ttl.map_or(0, nanos));
+        set(&self.max_jobs, options.max_jobs.map_or(0, NonZeroU64::get));
+    }
+
+    fn queue_timeout(&self) -> Duration {
+        Duration::from_nanos(self.queue_timeout.load(Ordering::Relaxed))
+    }
+
+    fn exec_ttl(&self) -> Option<Duration> {
+        let limit = self.exec_ttl.load(Ordering::Relaxed);
+        (limit > 0).then(|| Duration::from_nanos(limit))
+    }
+
+    fn max_jobs(&self) -> Option<u64> {
+        Some(self.max_jobs.load(Ordering::Relaxed)).filter(|limit| *limit > 0)
+    }
 }
 
 struct Guarded {
@@ -143,7 +187,8 @@ impl Pool {
             roster: Roster::default(),
             generations: AtomicU64::new(0),
             stats: Stats::new(),
-            options,
+            limits: Limits::new(&options),
+            name: options.name,
         });
         let timekeeper = Arc::new(Timekeeper(home.spawn(keep_time(shared.clone()))));
         Self {
@@ -169,7 +214,7 @@ impl Pool {
     }
 
     pub fn name(&self) -> &str {
-        &self.shared.options.name
+        &self.shared.name
     }
 
     pub fn stats(&self) -> &Stats {
@@ -196,6 +241,14 @@ impl Pool {
             },
             inbox,
         )
+    }
+
+    /// Changes the limits, all but the name: for calls that come from now on, and workers that start from now on.
+    pub async fn adjust(&self, options: &Options) {
+        self.shared.limits.set(options);
+        let (limit, timeout) = (options.queue_limit, options.queue_timeout);
+        self.apply(move |core| core.limit_queue(limit, timeout))
+            .await;
     }
 
     /// Carries out a step on the pool's state, on a thread that may.
@@ -258,7 +311,7 @@ impl Shared {
     }
 
     fn admit(&self, call: Call, now: Instant) {
-        let until = now + self.options.queue_timeout;
+        let until = now + self.limits.queue_timeout();
         let ticket = Ticket {
             priority: call.terms.priority,
             seq: call.seq,
@@ -291,7 +344,7 @@ impl Shared {
     }
 
     fn limit(&self, call: &Call) -> Option<Duration> {
-        call.terms.deadline.or(self.options.exec_ttl)
+        call.terms.deadline.or_else(|| self.limits.exec_ttl())
     }
 
     fn refuse(&self, call: Call, reason: Refused) {
@@ -302,7 +355,7 @@ impl Shared {
                 && let Some(calls) = self.refusals.event()
             {
                 tracing::warn!(
-                    target: "server", pool = self.options.name, calls, waiting = self.stats.waiting(),
+                    target: "server", pool = self.name, calls, waiting = self.stats.waiting(),
                     "calls refused: {reason}"
                 );
             }
@@ -403,7 +456,7 @@ impl Seat {
     /// How many calls this worker gets. The random part keeps workers that started together from ending together; its size
     /// is RoadRunner's.
     pub(crate) fn lifetime(&self) -> Option<u64> {
-        let max_jobs = self.shared.options.max_jobs?.get();
+        let max_jobs = self.shared.limits.max_jobs()?;
         Some(max_jobs.saturating_add(fastrand::u64(..=max_jobs / 7)))
     }
 
@@ -414,7 +467,7 @@ impl Seat {
 
     /// How long a worker may take for what belongs to no call.
     pub(crate) fn exec_ttl(&self) -> Option<Duration> {
-        self.shared.options.exec_ttl
+        self.shared.limits.exec_ttl()
     }
 
     /// The worker asked to be replaced instead of answering: another one gets the call.
@@ -463,14 +516,14 @@ impl Seat {
     }
 
     pub(crate) fn pool(&self) -> &str {
-        &self.shared.options.name
+        &self.shared.name
     }
 }
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool")
-            .field("name", &self.shared.options.name)
+            .field("name", &self.shared.name)
             .finish_non_exhaustive()
     }
 }

@@ -74,6 +74,12 @@ impl<T> Queue<T> {
         }
     }
 
+    /// Other limits; those that wait already keep their time, and their place also in a queue that is too long by now.
+    pub(crate) fn set_limits(&mut self, limit: usize, timeout: Duration) {
+        self.limit = limit;
+        self.patience = PATIENCE.min(timeout / 4);
+    }
+
     /// How many wait.
     pub(crate) fn len(&self) -> usize {
         self.len

@@ -12,15 +12,16 @@ use pronghorn_http::settings::{HttpSettings, RouteSettings};
 use pronghorn_http::{
     Accepting, BodySettings, Handler, IoThreads, Limits, Listener, PoolHandler, Router, Service,
 };
-use pronghorn_plugin_api::{self as api, BoxFuture, Context, NotReady, Running, Stopped};
-use pronghorn_pool::{Spool, Terms};
+use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, NotReady, Running, Stopped};
+use pronghorn_pool::{RelayListener, Spool, Terms};
 use pronghorn_process::{Credentials, Spawner};
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::development::{Gate, Watch};
 use crate::error::StartError;
-use crate::settings::ServerSettings;
+use crate::settings::{RelayAddress as RelaySetting, ServerSettings};
 use crate::workers::{Crew, Pools, Start, Workers, relay_listener, start_all};
 
 /// Descriptors that are kept back from connections: listeners, pipes of workers (seven each), log files, spool files.
@@ -28,6 +29,8 @@ const KEPT_DESCRIPTORS: u64 = 256;
 const DESCRIPTORS_PER_WORKER: u64 = 8;
 /// Of what is left, in case the rest needs some for a moment.
 const FEWEST_CONNECTIONS: u64 = 64;
+/// The listening sockets, for the next process.
+const HTTP: &str = "http";
 /// How often a stop says what it waits for.
 const STILL_WAITING: Duration = Duration::from_secs(5);
 
@@ -54,6 +57,23 @@ pub(crate) struct Site {
     pub(crate) address: Option<SocketAddr>,
     pub(crate) crews: Vec<CrewInfo>,
     pub(crate) pools: Pools,
+    ground: Ground,
+    service: Arc<Service>,
+}
+
+/// What stays when a reload brings other settings.
+#[derive(Debug)]
+struct Ground {
+    relay_setting: RelaySetting,
+    user: Option<(String, Credentials)>,
+    folder: PathBuf,
+    rpc: Option<String>,
+    spawner: Spawner,
+    development: bool,
+    spool: Arc<Spool>,
+    uploads: Arc<Spool>,
+    homes: Vec<Handle>,
+    relay: Option<Arc<RelayListener>>,
 }
 
 /// The workers of a pool as they are started.
@@ -66,13 +86,32 @@ pub struct CrewInfo {
 /// HTTP at work.
 struct Http {
     service: Arc<Service>,
+    /// Until clients are taken from it.
+    listener: Option<Listener>,
     accepting: Option<Accepting>,
     pools: Pools,
     owners: JoinSet<()>,
-    destroy_timeout: Duration,
+    /// Of workers that are no children of ours by descriptor.
+    relay: Option<Arc<RelayListener>>,
+    drain: Drain,
+    reset_timeout: Duration,
     _watch: Option<Watch>,
-    _io: IoThreads,
+    io: IoThreads,
 }
+
+/// What is left to clients and their requests when the server ends.
+#[derive(Debug, Clone, Copy)]
+struct Drain {
+    /// To requests under way.
+    requests: Duration,
+    /// To connections without one, for a request that may be on its way.
+    idle: Duration,
+}
+
+/// So short that Ctrl-C feels immediate.
+const IDLE_AT_STOP: Duration = Duration::from_millis(100);
+/// A client that asks every few seconds hears of the end in a reply, and not by a connection that is gone.
+const IDLE_AT_HANDOVER: Duration = Duration::from_secs(5);
 
 impl api::Service for HttpService {
     fn name(&self) -> &'static str {
@@ -106,27 +145,30 @@ impl HttpService {
         let uploads = open(&[&spool], &settings.uploads.dir)?;
         let io = IoThreads::start(settings.threads)?;
         let listener = match &settings.address {
-            Some(address) => Some(Listener::bind(resolve(address)?, io.threads().len())?),
+            Some(address) => {
+                let inherited = context.sockets.take(HTTP);
+                let listener = Listener::open(resolve(address)?, io.threads().len(), inherited)?;
+                for socket in listener.sockets() {
+                    context.sockets.offer(HTTP, socket)?;
+                }
+                Some(listener)
+            }
             None => None,
         };
-        let relay = relay_listener(&self.server, &self.folder, owner.as_ref())?;
-        let starts: Vec<Start<'_>> = settings
-            .running_pools()
-            .map(|(name, pool)| Start {
-                name,
-                settings: pool,
-                server: &self.server,
-                user: self.user.clone(),
-                folder: self.folder.clone(),
-                environment: self.environment.clone(),
-                rpc: self.rpc.clone(),
-                spawner: self.spawner.clone(),
-                spool: spool.clone(),
-                homes: io.runtimes(),
-                listener: relay.clone(),
-                development: self.development,
-            })
-            .collect();
+        let relay = relay_listener(&self.server, &self.folder, owner.as_ref(), &context.sockets)?;
+        let ground = Ground {
+            relay_setting: self.server.relay.clone(),
+            user: self.user.clone(),
+            folder: self.folder.clone(),
+            rpc: self.rpc.clone(),
+            spawner: self.spawner.clone(),
+            development: self.development,
+            spool,
+            uploads,
+            homes: io.runtimes(),
+            relay: relay.clone(),
+        };
+        let starts = ground.starts(settings, &self.server, &self.environment);
         let crews: Vec<Crew> = starts.iter().map(Start::crew).collect();
         let infos: Vec<CrewInfo> = crews.iter().map(Crew::info).collect();
         let (started, ()) = tokio::join!(
@@ -140,25 +182,13 @@ impl HttpService {
             None
         };
 
-        let bodies = BodySettings {
-            max_size: settings.max_request_size.bytes(),
-            raw: settings.raw_body,
-            forms: pronghorn_form::Limits::default(),
-            spool,
-            uploads,
-            forbid: settings.uploads.forbid.clone(),
-            allow: settings.uploads.allow.clone(),
-        };
+        let handler = ground.handler(settings, &pools);
         let workers = infos.iter().map(|info| info.size).sum();
         let limits = Limits {
             connections: connections(self.open_files, workers),
             ..Limits::default()
         };
-        let service = Service::new(self.handler(&pools, &bodies), limits);
-        let accepting = match listener {
-            Some(listener) => Some(listener.serve(io.threads(), &service)?),
-            None => None,
-        };
+        let service = Service::new(handler, limits);
         let (asked, draining) = (pools.clone(), context.shutdown.clone());
         let alive = pools.clone();
         context.readiness.answer_apart(
@@ -171,80 +201,31 @@ impl HttpService {
             move || alive.iter().try_for_each(Workers::alive),
         );
         let site = Site {
-            address: accepting.as_ref().map(Accepting::address),
+            address: listener.as_ref().map(Listener::address),
             crews: infos,
             pools: pools.clone(),
+            ground,
+            service: service.clone(),
         };
         _ = self.site.set(site); // a service starts once
         // Which calls under way belong to which pool is not known from outside: the slowest one counts.
         let destroy_timeouts = starts.iter().map(|start| start.settings.destroy_timeout);
+        let reset_timeouts = starts.iter().map(|start| start.settings.reset_timeout);
         Ok(Http {
             service,
-            accepting,
-            destroy_timeout: destroy_timeouts.max().unwrap_or_default(),
+            listener,
+            accepting: None,
             pools,
             owners,
+            relay,
+            drain: Drain {
+                requests: destroy_timeouts.max().unwrap_or_default(),
+                idle: IDLE_AT_STOP,
+            },
+            reset_timeout: reset_timeouts.max().unwrap_or_default(),
             _watch: watch,
-            _io: io,
+            io,
         })
-    }
-
-    /// Who answers requests.
-    fn handler(&self, pools: &Pools, bodies: &BodySettings) -> Arc<dyn Handler> {
-        let routes = self
-            .settings
-            .compile(|route| self.behind(route, pools, bodies));
-        match routes.only() {
-            Some(only) => only.clone(),
-            None => Arc::new(Router(routes)),
-        }
-    }
-
-    fn behind(
-        &self,
-        route: &RouteSettings,
-        pools: &Pools,
-        bodies: &BodySettings,
-    ) -> Arc<dyn Handler> {
-        let Self {
-            settings,
-            development,
-            ..
-        } = self;
-        let mut running = settings
-            .running_pools()
-            .map(|(_, pool)| pool)
-            .zip(pools.iter());
-        let (pool, workers) = running
-            .find(|(_, workers)| workers.name() == route.pool)
-            .expect("routes lead to pools that run");
-        let max_size = route.max_request_size.unwrap_or(settings.max_request_size);
-        let handler = PoolHandler {
-            pool: workers.pool().clone(),
-            terms: Terms {
-                // In development somebody may sit in a debugger.
-                deadline: route.terms.deadline.filter(|_| !development),
-                ..route.terms
-            },
-            bodies: BodySettings {
-                max_size: max_size.bytes(),
-                ..bodies.clone()
-            },
-            internal_error_code: settings.internal_error_code,
-            development: *development || pool.debug,
-            access_logs: settings.access_logs,
-            retry: pool.retry,
-            worker_user: self.owner(),
-        };
-        let handler = Arc::new(Arc::new(handler));
-        if *development {
-            let standing = workers.standing();
-            return Arc::new(Gate {
-                next: handler,
-                standing,
-            });
-        }
-        handler
     }
 
     /// Who workers are, when they are not the server's own user.
@@ -264,18 +245,145 @@ impl HttpService {
     }
 }
 
+impl Ground {
+    fn starts<'a>(
+        &self,
+        settings: &'a HttpSettings,
+        server: &'a ServerSettings,
+        environment: &[(OsString, OsString)],
+    ) -> Vec<Start<'a>> {
+        let start = |(name, pool)| Start {
+            name,
+            settings: pool,
+            server,
+            relay: self.relay_setting.clone(),
+            user: self.user.clone(),
+            folder: self.folder.clone(),
+            environment: environment.to_vec(),
+            rpc: self.rpc.clone(),
+            spawner: self.spawner.clone(),
+            spool: self.spool.clone(),
+            homes: self.homes.clone(),
+            listener: self.relay.clone(),
+            development: self.development,
+        };
+        settings.running_pools().map(start).collect()
+    }
+
+    fn handler(&self, settings: &HttpSettings, pools: &Pools) -> Arc<dyn Handler> {
+        let bodies = BodySettings {
+            max_size: settings.max_request_size.bytes(),
+            raw: settings.raw_body,
+            forms: pronghorn_form::Limits::default(),
+            spool: self.spool.clone(),
+            uploads: self.uploads.clone(),
+            forbid: settings.uploads.forbid.clone(),
+            allow: settings.uploads.allow.clone(),
+        };
+        let routes = settings.compile(|route| self.behind(route, settings, pools, &bodies));
+        match routes.only() {
+            Some(only) => only.clone(),
+            None => Arc::new(Router(routes)),
+        }
+    }
+
+    fn behind(
+        &self,
+        route: &RouteSettings,
+        settings: &HttpSettings,
+        pools: &Pools,
+        bodies: &BodySettings,
+    ) -> Arc<dyn Handler> {
+        let mut running = settings.running_pools();
+        let (name, pool) = running
+            .find(|(name, _)| *name == route.pool)
+            .expect("routes lead to pools that run");
+        let workers = pools.get(name).expect("it was started");
+        let max_size = route.max_request_size.unwrap_or(settings.max_request_size);
+        let handler = PoolHandler {
+            pool: workers.pool().clone(),
+            terms: Terms {
+                // In development somebody may sit in a debugger.
+                deadline: route.terms.deadline.filter(|_| !self.development),
+                ..route.terms
+            },
+            bodies: BodySettings {
+                max_size: max_size.bytes(),
+                ..bodies.clone()
+            },
+            internal_error_code: settings.internal_error_code,
+            development: self.development || pool.debug,
+            access_logs: settings.access_logs,
+            retry: pool.retry,
+            worker_user: self.user.as_ref().map(|(_, user)| user.clone()),
+        };
+        let next = Arc::new(Arc::new(handler));
+        if self.development {
+            let standing = workers.standing();
+            return Arc::new(Gate { next, standing });
+        }
+        next
+    }
+}
+
+impl Site {
+    /// Replaces all workers by those of other settings, and then handles requests by these. False when a pool kept what it
+    /// had, and then requests are handled as before, too.
+    pub(crate) async fn renew(
+        &self,
+        settings: &HttpSettings,
+        server: &ServerSettings,
+        environment: &[(OsString, OsString)],
+    ) -> bool {
+        let starts = self.ground.starts(settings, server, environment);
+        let changes = starts.iter().map(|start| (start.name, start.change()));
+        if !self.pools.change(changes).await {
+            return false;
+        }
+        let handler = self.ground.handler(settings, &self.pools);
+        self.service.set_handler(handler);
+        true
+    }
+}
+
 impl Running for Http {
+    fn open(&mut self) -> Result<(), api::StartError> {
+        if let Some(listener) = self.listener.take() {
+            self.accepting = Some(listener.serve(self.io.threads(), &self.service)?);
+        }
+        if let Some(relay) = &self.relay {
+            relay.set_ours(true);
+        }
+        Ok(())
+    }
+
+    fn hand_over(&mut self, step: Handover) {
+        if let Some(relay) = &self.relay {
+            relay.lend(step != Handover::Failed);
+            relay.set_ours(step != Handover::Done);
+        }
+        if step == Handover::Done {
+            // Clients that wait in the kernel are the next process's.
+            self.accepting = None;
+            self.drain = Drain {
+                requests: self.reset_timeout,
+                idle: IDLE_AT_HANDOVER,
+            };
+        }
+    }
+
     fn stop(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Stopped> {
         Box::pin(Self::stop(*self, deadline))
     }
 }
 
 impl Http {
-    /// No new connections, requests under way finish within the pools' `destroy_timeout`, then the workers end.
+    /// No new connections, requests under way finish within the pools' `destroy_timeout`, then the workers end. After a
+    /// handover it is `reset_timeout`: to the client, all that happens is a reload.
     async fn stop(self, deadline: Instant) -> Stopped {
-        let cut_at = deadline.min(Instant::now() + self.destroy_timeout);
+        let cut_at = deadline.min(Instant::now() + self.drain.requests);
         let drained = async {
-            let mut drained = std::pin::pin!(self.service.drain());
+            let mut drained = std::pin::pin!(self.service.drain(self.drain.idle));
             loop {
                 tokio::select! {
                     () = &mut drained => return,

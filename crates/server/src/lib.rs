@@ -11,17 +11,23 @@ mod error;
 mod health;
 mod http;
 pub mod logs;
+mod notify;
+mod renewal;
 mod rpc;
 mod server;
 pub mod settings;
 mod status;
+mod upgrade;
 mod workers;
 
 pub use control::{Control, ControlSocket};
 pub use error::StartError;
 pub use http::CrewInfo;
+pub use notify::Manager;
 pub use pronghorn_plugin_api::ROADRUNNER_VERSION;
+pub use renewal::{Source, environment};
 pub use server::{Plan, Server};
+pub use upgrade::{Next, Predecessor, UpgradeError, Way};
 pub use workers::{Pools, Reloaded, Standing, Workers};
 
 /// This release.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pronghorn_plugin_api::NotReady;
+use pronghorn_plugin_api::{NotReady, Sockets};
 use pronghorn_pool::settings::{CodecChoice, PoolSettings};
 use pronghorn_pool::{
     BootError, CommandLauncher, Options, Pool, RelayAddress, RelayListener, Spool, Supervised,
@@ -22,6 +22,8 @@ use crate::http::CrewInfo;
 use crate::settings::{RelayAddress as RelaySetting, ServerSettings};
 use crate::{ROADRUNNER_VERSION, VERSION};
 
+/// The socket of `server.relay`, for the next process.
+const RELAY: &str = "relay";
 /// Of a pool in which each call gets a fresh worker, one serves and one is ready.
 const DEBUG_WORKERS: usize = 2;
 /// A pool whose oldest call waits longer gets no further ones from a balancer that asks.
@@ -35,6 +37,7 @@ pub(crate) struct Start<'a> {
     pub(crate) name: &'a str,
     pub(crate) settings: &'a PoolSettings,
     pub(crate) server: &'a ServerSettings,
+    pub(crate) relay: RelaySetting,
     pub(crate) user: Option<(String, Credentials)>,
     pub(crate) folder: PathBuf,
     pub(crate) environment: Vec<(OsString, OsString)>,
@@ -48,10 +51,9 @@ pub(crate) struct Start<'a> {
 }
 
 impl Start<'_> {
-    /// The pool, still empty.
-    fn pool(&self) -> Pool {
+    fn options(&self) -> Options {
         let settings = self.settings;
-        let options = Options {
+        Options {
             name: self.name.to_owned(),
             queue_limit: settings.max_queue_size,
             queue_timeout: settings.queue_timeout,
@@ -62,8 +64,17 @@ impl Start<'_> {
             } else {
                 settings.max_jobs
             },
-        };
-        Pool::new(options, &self.homes[0])
+        }
+    }
+
+    /// What a pool that runs is to become.
+    pub(crate) fn change(&self) -> Change {
+        Change {
+            options: self.options(),
+            launcher: self.launcher(),
+            size: self.size(),
+            reset_timeout: self.settings.reset_timeout,
+        }
     }
 
     fn size(&self) -> usize {
@@ -111,7 +122,8 @@ impl Start<'_> {
 
     pub(crate) fn crew(&self) -> Crew {
         Crew {
-            pool: self.pool(),
+            pool: Pool::new(self.options(), &self.homes[0]),
+            options: self.options(),
             launcher: self.launcher(),
             size: self.size(),
             reset_timeout: self.settings.reset_timeout,
@@ -120,7 +132,7 @@ impl Start<'_> {
 
     /// The server's environment and what workers are told beside it; what comes later wins.
     fn environment(&self) -> Vec<(OsString, OsString)> {
-        let relay = match (&self.server.relay, &self.listener) {
+        let relay = match (&self.relay, &self.listener) {
             (RelaySetting::Pipes, _) => "pipes".to_owned(),
             // As it was written, without the folder: packages parse it themselves.
             (RelaySetting::Unix(path), _) => format!("unix://{}", path.display()),
@@ -192,13 +204,16 @@ pub(crate) fn relay_listener(
     server: &ServerSettings,
     folder: &Path,
     owner: Option<&Credentials>,
+    sockets: &Sockets,
 ) -> Result<Option<Arc<RelayListener>>, StartError> {
     let address = match &server.relay {
         RelaySetting::Pipes => return Ok(None),
         RelaySetting::Unix(path) => RelayAddress::Unix(folder.join(path)),
         RelaySetting::Tcp(address) => RelayAddress::Tcp(*address),
     };
-    Ok(Some(Arc::new(RelayListener::bind(&address, owner)?)))
+    let listener = RelayListener::open(&address, owner, sockets.take(RELAY))?;
+    sockets.offer(RELAY, listener.socket())?;
+    Ok(Some(Arc::new(listener)))
 }
 
 /// What stands before the script: `-d memory_limit=1G`, for instance.
@@ -228,8 +243,16 @@ pub enum Standing {
     Down(Arc<str>),
 }
 
+/// What a reload of the configuration makes of a pool.
+pub(crate) struct Change {
+    options: Options,
+    launcher: CommandLauncher,
+    size: usize,
+    reset_timeout: Duration,
+}
+
 enum Order {
-    Reload(oneshot::Sender<Reloaded>),
+    Reload(Option<Box<Change>>, oneshot::Sender<Reloaded>),
     Stop {
         grace: Duration,
         killed: oneshot::Sender<usize>,
@@ -271,6 +294,19 @@ impl Pools {
         reloading.join_all().await;
     }
 
+    /// The same with other settings for each. False when one kept its own.
+    pub(crate) async fn change<'a>(
+        &self,
+        changes: impl Iterator<Item = (&'a str, Change)>,
+    ) -> bool {
+        let mut changing = JoinSet::new();
+        for (name, change) in changes {
+            let workers = self.get(name).expect("the pools are the same").clone();
+            changing.spawn(async move { workers.change(change).await.is_ok() });
+        }
+        changing.join_all().await.into_iter().all(|changed| changed)
+    }
+
     /// Stops the workers of all pools at once; how many had to be killed.
     pub(crate) async fn stop(&self, grace: Duration) -> usize {
         let mut stopping = JoinSet::new();
@@ -293,6 +329,7 @@ pub struct Workers {
 /// What a pool's workers are started with, for the first time and again.
 pub(crate) struct Crew {
     pub(crate) pool: Pool,
+    options: Options,
     pub(crate) launcher: CommandLauncher,
     pub(crate) size: usize,
     pub(crate) reset_timeout: Duration,
@@ -348,6 +385,7 @@ impl Workers {
     ) -> Result<(Self, impl Future<Output = ()> + use<>), Box<BootError>> {
         let Crew {
             pool,
+            options,
             launcher,
             size,
             reset_timeout,
@@ -368,6 +406,7 @@ impl Workers {
         };
         let owner = Owner {
             pool,
+            options,
             launcher,
             size,
             at_once,
@@ -427,9 +466,19 @@ impl Workers {
 
     /// Replaces all workers. The reason when that fails is for people.
     pub async fn reload(&self) -> Reloaded {
+        self.order_reload(None).await
+    }
+
+    /// The same with other settings, which hold only if it succeeds.
+    pub(crate) async fn change(&self, change: Change) -> Reloaded {
+        self.order_reload(Some(Box::new(change))).await
+    }
+
+    async fn order_reload(&self, change: Option<Box<Change>>) -> Reloaded {
         let (done, result) = oneshot::channel();
         let gone = || Err("the server is stopping".into());
-        if self.orders.send(Order::Reload(done)).await.is_err() {
+        let order = Order::Reload(change, done);
+        if self.orders.send(order).await.is_err() {
             return gone();
         }
         result.await.unwrap_or_else(|_| gone())
@@ -457,6 +506,7 @@ fn report(error: &BootError) -> Arc<str> {
 
 struct Owner {
     pool: Pool,
+    options: Options,
     launcher: Arc<CommandLauncher>,
     size: usize,
     at_once: usize,
@@ -467,11 +517,47 @@ struct Owner {
 }
 
 impl Owner {
+    /// Brings new workers up; with a change, which holds if they come up.
+    async fn boot(&mut self, change: Option<Change>) -> Result<(), BootError> {
+        let Some(change) = change else {
+            let (launcher, size) = (self.launcher.clone(), self.size);
+            return self.boot_as(launcher, size, self.reset_timeout).await;
+        };
+        let launcher = Arc::new(change.launcher);
+        // First, because some of them are read as a worker starts.
+        self.pool.adjust(&change.options).await;
+        let booted = self.boot_as(launcher.clone(), change.size, change.reset_timeout);
+        if let Err(error) = booted.await {
+            self.pool.adjust(&self.options).await;
+            return Err(error);
+        }
+        (self.launcher, self.size) = (launcher, change.size);
+        (self.options, self.reset_timeout) = (change.options, change.reset_timeout);
+        Ok(())
+    }
+
+    async fn boot_as(
+        &mut self,
+        launcher: Arc<CommandLauncher>,
+        size: usize,
+        grace: Duration,
+    ) -> Result<(), BootError> {
+        match &mut self.supervised {
+            Some(supervised) => supervised.change(launcher, size, grace).await,
+            None => {
+                let pool = self.pool.clone();
+                let supervised = Supervised::start(pool, launcher, size, self.at_once).await?;
+                self.supervised = Some(supervised);
+                Ok(())
+            }
+        }
+    }
+
     async fn run(mut self, mut orders: mpsc::Receiver<Order>) {
         while let Some(order) = orders.recv().await {
             match order {
-                Order::Reload(done) => {
-                    let reloaded = self.reload().await;
+                Order::Reload(change, done) => {
+                    let reloaded = self.reload(change.map(|change| *change)).await;
                     _ = done.send(reloaded); // whoever asked may have left
                 }
                 Order::Stop { grace, killed } => {
@@ -486,23 +572,18 @@ impl Owner {
         }
     }
 
-    async fn reload(&mut self) -> Reloaded {
-        let reloaded = match &mut self.supervised {
-            Some(supervised) => supervised.reload(self.reset_timeout).await,
-            None => {
-                let (pool, launcher) = (self.pool.clone(), self.launcher.clone());
-                Supervised::start(pool, launcher, self.size, self.at_once)
-                    .await
-                    .map(|supervised| self.supervised = Some(supervised))
-            }
-        };
+    async fn reload(&mut self, change: Option<Change>) -> Reloaded {
+        let reloaded = self.boot(change).await;
+        let pool = self.pool.name();
         match reloaded {
             Ok(()) => {
+                tracing::info!(target: "server", pool, "reloaded: new workers have taken over");
                 self.standing.send_replace(Standing::Up);
                 Ok(())
             }
             Err(error) => {
                 let why = report(&error);
+                tracing::error!(target: "server", pool, "not reloaded: the workers that were there go on");
                 if self.development {
                     // Old code would answer as if nothing had been written.
                     self.standing.send_replace(Standing::Down(why.clone()));

@@ -84,6 +84,22 @@ impl Site {
         std::fs::write(path, content).expect("a file can be written");
     }
 
+    /// Reads one back.
+    pub fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).expect("the file is there")
+    }
+
+    /// Replaces a part of the configuration while the application runs.
+    ///
+    /// # Panics
+    ///
+    /// When it is not there.
+    pub fn change_config(&self, from: &str, to: &str) {
+        let config = self.read(".rr.yaml");
+        assert!(config.contains(from), "{from} in\n{config}");
+        self.write(".rr.yaml", &config.replace(from, to));
+    }
+
     pub fn folder(&self) -> &Path {
         &self.folder
     }

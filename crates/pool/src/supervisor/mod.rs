@@ -128,8 +128,32 @@ impl Supervised {
     ///
     /// The first worker that does not come up ends the reload; the old generation goes on as if nothing had happened.
     pub async fn reload(&mut self, grace: Duration) -> Result<(), BootError> {
-        let mut next =
-            Generation::boot(&self.pool, &self.launcher, self.size, self.at_once).await?;
+        self.reload_as(self.launcher.clone(), self.size, grace)
+            .await
+    }
+
+    /// The same with another command or number of workers, which stay those of the pool.
+    ///
+    /// # Errors
+    ///
+    /// As above; the pool keeps its own, too.
+    pub async fn change(
+        &mut self,
+        launcher: Arc<CommandLauncher>,
+        size: usize,
+        grace: Duration,
+    ) -> Result<(), BootError> {
+        self.reload_as(launcher, size, grace).await
+    }
+
+    async fn reload_as(
+        &mut self,
+        launcher: Arc<dyn Launcher>,
+        size: usize,
+        grace: Duration,
+    ) -> Result<(), BootError> {
+        let mut next = Generation::boot(&self.pool, &launcher, size, self.at_once).await?;
+        (self.launcher, self.size) = (launcher, size);
         next.let_in().await;
         let old = std::mem::replace(&mut self.current, next);
         while self.retiring.try_join_next().is_some() {}

@@ -19,7 +19,7 @@ mod tests;
 mod time;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
@@ -33,7 +33,7 @@ use crate::settings::{Level, LogMode, LogSettings, LogTarget};
 use host::Host;
 use outputs::Outputs;
 use queue::Queue;
-use subscriber::{Channel, Router, SERVER};
+use subscriber::{Channel, Channels, Router, SERVER};
 
 /// The targets of our own records. What has another one is a stranger's, unless `logs.channels`
 /// names it.
@@ -46,8 +46,14 @@ const LAST_FLUSH: Duration = Duration::from_secs(2);
 /// nowhere.
 #[derive(Debug)]
 pub struct Logs {
-    outputs: Vec<Running>,
+    folder: PathBuf,
+    outlets: Mutex<Outlets>,
+    channels: Channels,
 }
+
+/// The outputs of one time. Dropped, they write what waits, for two seconds at most.
+#[derive(Debug)]
+struct Outlets(Vec<Running>);
 
 /// An output and its thread.
 #[derive(Debug)]
@@ -87,6 +93,32 @@ pub fn tell(report: &Report) {
     }
 }
 
+/// Opens the outputs, and says which channel has which.
+fn open(host: Host, settings: &LogSettings) -> Result<(Outlets, Vec<Channel>), LogError> {
+    let mut outputs = Outputs::new(host);
+    let default = outputs.lanes(&settings.target)?;
+    let mut channels = Vec::new();
+    for (name, target) in &settings.channels {
+        channels.push(Channel {
+            name: name.clone(),
+            level: target.least(),
+            lanes: outputs.lanes(target)?,
+        });
+    }
+    for name in CHANNELS {
+        let mut known = channels.iter_mut();
+        match known.find(|channel| channel.name.eq_ignore_ascii_case(name)) {
+            Some(channel) => name.clone_into(&mut channel.name),
+            None => channels.push(Channel {
+                name: name.to_owned(),
+                level: settings.target.least(),
+                lanes: default.clone(),
+            }),
+        }
+    }
+    Ok((Outlets(outputs.start()?), channels))
+}
+
 impl Logs {
     /// Starts the logs and leaves it to the caller to whom the subscriber belongs.
     ///
@@ -101,32 +133,40 @@ impl Logs {
     }
 
     fn start_on(host: Host, settings: &LogSettings) -> Result<(Self, Router), LogError> {
-        let clock = host.clock.clone();
-        let mut outputs = Outputs::new(host);
-        let default = outputs.lanes(&settings.target)?;
-        let mut channels = Vec::new();
-        for (name, target) in &settings.channels {
-            channels.push(Channel {
-                name: name.clone(),
-                level: target.least(),
-                lanes: outputs.lanes(target)?,
-            });
-        }
-        for name in CHANNELS {
-            let mut known = channels.iter_mut();
-            match known.find(|channel| channel.name.eq_ignore_ascii_case(name)) {
-                Some(channel) => name.clone_into(&mut channel.name),
-                None => channels.push(Channel {
-                    name: name.to_owned(),
-                    level: settings.target.least(),
-                    lanes: default.clone(),
-                }),
-            }
-        }
-        let logs = Self {
-            outputs: outputs.start()?,
+        let (clock, folder) = (host.clock.clone(), host.folder.clone());
+        let (outlets, channels) = open(host, settings)?;
+        let channels = Channels::new(channels);
+        let router = Router {
+            channels: channels.clone(),
+            clock,
         };
-        Ok((logs, Router { channels, clock }))
+        let logs = Self {
+            folder,
+            outlets: Mutex::new(outlets),
+            channels,
+        };
+        Ok((logs, router))
+    }
+
+    /// Writes records from now on as these settings say. Those that wait for an old output are still written.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be opened; all is as before then.
+    pub fn renew(&self, settings: &LogSettings) -> Result<(), LogError> {
+        let (outlets, channels) = open(Host::here(&self.folder)?, settings)?;
+        self.channels.set(channels);
+        tracing::callsite::rebuild_interest_cache();
+        let old = std::mem::replace(&mut *self.outlets(), outlets);
+        // Its end waits for outputs that don't take their records.
+        std::thread::Builder::new()
+            .name("logs-old".to_owned())
+            .spawn(move || drop(old))?;
+        Ok(())
+    }
+
+    fn outlets(&self) -> MutexGuard<'_, Outlets> {
+        self.outlets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until all records so far are written. Blocks its thread, for `within` at most; false
@@ -134,7 +174,8 @@ impl Logs {
     pub fn flush(&self, within: Duration) -> bool {
         let deadline = Instant::now() + within;
         let flushed = |output: &Running| output.queue.flush(deadline);
-        self.outputs
+        self.outlets()
+            .0
             .iter()
             .map(flushed)
             .fold(true, |all, one| all & one)
@@ -148,7 +189,7 @@ impl Logs {
     /// One for each file that cannot be opened.
     pub fn reopen(&self) -> Result<(), Vec<LogError>> {
         let mut errors = Vec::new();
-        for output in &self.outputs {
+        for output in &self.outlets().0 {
             match output.path.as_deref().map(file::open) {
                 Some(Ok(file)) => output.queue.reopen(file),
                 Some(Err(error)) => errors.push(error),
@@ -170,13 +211,13 @@ impl LogTarget {
     }
 }
 
-impl Drop for Logs {
+impl Drop for Outlets {
     fn drop(&mut self) {
-        for output in &self.outputs {
+        for output in &self.0 {
             output.queue.close();
         }
         let deadline = Instant::now() + LAST_FLUSH;
-        for output in &mut self.outputs {
+        for output in &mut self.0 {
             if output.queue.has_ended(deadline)
                 && let Some(thread) = output.thread.take()
             {

@@ -4,8 +4,10 @@
 //! record that nobody wants costs what the callsite's cached answer costs.
 
 use std::cell::Cell;
+use std::fmt;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record as SpanRecord};
 use tracing::subscriber::Interest;
@@ -24,8 +26,31 @@ const KEPT: usize = 16 << 10;
 
 /// Where records go, by channel.
 pub(super) struct Router {
-    pub(super) channels: Vec<Channel>,
+    pub(super) channels: Channels,
     pub(super) clock: Clock,
+}
+
+/// The channels as they are now. Clones are the same ones. A swap and no lock: every request makes a record.
+#[derive(Clone)]
+pub(super) struct Channels(Arc<ArcSwap<Vec<Channel>>>);
+
+impl Channels {
+    pub(super) fn new(channels: Vec<Channel>) -> Self {
+        Self(Arc::new(ArcSwap::from_pointee(channels)))
+    }
+
+    pub(super) fn set(&self, channels: Vec<Channel>) {
+        self.0.store(Arc::new(channels));
+    }
+}
+
+impl fmt::Debug for Channels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let channels = self.0.load();
+        f.debug_list()
+            .entries(channels.iter().map(|channel| &channel.name))
+            .finish()
+    }
 }
 
 pub(super) struct Channel {
@@ -50,12 +75,11 @@ struct Route<'a> {
     stranger: Option<&'a str>,
 }
 
-impl Router {
-    fn route<'a>(&'a self, metadata: &'a Metadata<'_>) -> Option<Route<'a>> {
+impl<'a> Route<'a> {
+    fn of(metadata: &'a Metadata<'_>, channels: &'a [Channel]) -> Option<Self> {
         let level = level(metadata)?;
         let target = metadata.target();
-        let own = self
-            .channels
+        let own = channels
             .iter()
             .find(|channel| channel.name.eq_ignore_ascii_case(target));
         let route = match own {
@@ -67,10 +91,7 @@ impl Router {
             },
             // A library's, or one of ours that lacks its channel: only what should be looked at.
             None if level >= Level::Warn => Route {
-                channel: self
-                    .channels
-                    .iter()
-                    .find(|channel| channel.name == SERVER)?,
+                channel: channels.iter().find(|channel| channel.name == SERVER)?,
                 level,
                 logger: SERVER,
                 stranger: Some(target),
@@ -92,11 +113,12 @@ impl Subscriber for Router {
     }
 
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        !metadata.is_span() && self.route(metadata).is_some()
+        !metadata.is_span() && Route::of(metadata, &self.channels.0.load()).is_some()
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        let least = self.channels.iter().filter_map(|channel| channel.level);
+        let channels = self.channels.0.load();
+        let least = channels.iter().filter_map(|channel| channel.level);
         Some(match least.min() {
             Some(Level::Debug) => LevelFilter::DEBUG,
             Some(Level::Info) => LevelFilter::INFO,
@@ -107,7 +129,8 @@ impl Subscriber for Router {
     }
 
     fn event(&self, event: &Event<'_>) {
-        let Some(route) = self.route(event.metadata()) else {
+        let channels = self.channels.0.load();
+        let Some(route) = Route::of(event.metadata(), &channels) else {
             return;
         };
         let record = Record {

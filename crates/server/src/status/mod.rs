@@ -7,13 +7,15 @@ use std::time::Duration;
 use pronghorn_http::{
     Accepting, Exchange, Handled, Handler, IoThread, Limits, Listener, Request, Response, Service,
 };
-use pronghorn_plugin_api::{self as api, BoxFuture, Context, NotReady, Running, Stopped};
+use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, NotReady, Running, Stopped};
 use serde::Serialize;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
 use crate::health::{Health, Question};
 
+/// The listening socket, for the next process.
+pub(crate) const STATUS: &str = "status";
 /// Probes of a handful of balancers; each has one connection at a time.
 const CONNECTIONS: usize = 256;
 
@@ -28,8 +30,13 @@ pub(crate) struct StatusService {
 
 struct Status {
     service: Arc<Service>,
-    accepting: Accepting,
+    /// Until checks are answered.
+    listener: Option<Listener>,
+    accepting: Option<Accepting>,
 }
+
+/// How long a prober's connection is kept at the end.
+const IDLE: Duration = Duration::from_millis(100);
 
 /// Answers by path.
 struct Checks {
@@ -65,19 +72,44 @@ impl api::Service for StatusService {
             };
             limits.receive.head_time = self.check_timeout;
             let service = Service::new(Arc::new(checks), limits);
-            let here = [IoThread::of(Handle::current())];
-            let accepting = self.listener.serve(&here, &service)?;
-            tracing::debug!(target: "status", address = %accepting.address(), "listening");
+            for socket in self.listener.sockets() {
+                context.sockets.offer(STATUS, socket)?;
+            }
+            // Also while the server starts, unless another one answers meanwhile.
+            let at_once = !self.listener.was_inherited();
+            let mut status = Status {
+                service,
+                listener: Some(self.listener),
+                accepting: None,
+            };
+            if at_once {
+                status.open()?;
+            }
             context.readiness.answer_with(|| Ok(()));
-            Ok(Box::new(Status { service, accepting }) as Box<dyn Running>)
+            Ok(Box::new(status) as Box<dyn Running>)
         })
     }
 }
 
 impl Running for Status {
+    fn open(&mut self) -> Result<(), api::StartError> {
+        if let Some(listener) = self.listener.take() {
+            tracing::debug!(target: "status", address = %listener.address(), "listening");
+            let here = [IoThread::of(Handle::current())];
+            self.accepting = Some(listener.serve(&here, &self.service)?);
+        }
+        Ok(())
+    }
+
+    fn hand_over(&mut self, step: Handover) {
+        if step == Handover::Done {
+            self.accepting = None;
+        }
+    }
+
     fn stop(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Stopped> {
         Box::pin(async move {
-            _ = timeout_at(deadline, self.service.drain()).await; // a probe that is cut off asks again
+            _ = timeout_at(deadline, self.service.drain(IDLE)).await; // a probe that is cut off asks again
             drop(self.accepting);
             Stopped::Clean
         })

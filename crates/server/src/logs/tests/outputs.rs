@@ -132,8 +132,8 @@ fn one_output_does_not_wait_for_another() {
         gate.wait();
         info!(target: "http", "two");
     });
-    let stderr = logs.outputs.last().unwrap();
-    assert!(stderr.queue.flush(tokio::time::Instant::now() + LONG));
+    let stderr = logs.outlets().0.last().unwrap().queue.clone();
+    assert!(stderr.flush(tokio::time::Instant::now() + LONG));
     assert_eq!(rig.stderr.get(), "one\ntwo\n");
     gate.open();
     drop(logs);
@@ -149,7 +149,7 @@ fn each_channel_writes_to_its_outputs_in_its_format() {
         file.display()
     );
     let (logs, router) = rig.start(&yaml).unwrap();
-    assert_eq!(logs.outputs.len(), 3);
+    assert_eq!(logs.outlets().0.len(), 3);
     with_default(router, || {
         info!(target: "http", "to http");
         info!(target: "pool", "to nobody");
@@ -176,7 +176,7 @@ fn a_file_with_two_names_has_one_writer() {
     );
     let yaml = format!("{{mode: raw, output: '{a}', channels: {{http: {{{limits}}}}}}}");
     let (logs, router) = Rig::new().start(&yaml).unwrap();
-    assert_eq!(logs.outputs.len(), 1);
+    assert_eq!(logs.outlets().0.len(), 1);
     with_default(router, || {
         for n in 0..3 {
             info!(target: "http", "{n}");

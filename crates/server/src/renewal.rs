@@ -1,0 +1,155 @@
+//! The configuration read once more, while the server runs.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use pronghorn_config::{Effective, Input, Loaded, Severity, load};
+use pronghorn_process::Program;
+
+use crate::logs::{self, Logs};
+use crate::server::Server;
+use crate::settings::Settings;
+use crate::workers::Workers;
+
+/// Keys, and sections, that a reload applies. A change of any other is told.
+const APPLIED: [&str; 15] = [
+    "endure.grace_period",
+    "endure.upgrade",
+    "endure.upgrade_timeout",
+    "http.access_logs",
+    "http.internal_error_code",
+    "http.max_request_size",
+    "http.pool",
+    "http.pools",
+    "http.raw_body",
+    "http.routes",
+    "http.uploads.allow",
+    "http.uploads.forbid",
+    "logs",
+    "server.command",
+    "server.env",
+];
+
+/// Where the configuration comes from, and what was in it at the start.
+#[derive(Debug, Clone)]
+pub struct Source {
+    input: Input,
+    started_with: Effective,
+    /// What the logs are written by now.
+    logged_by: Effective,
+}
+
+impl Source {
+    /// Of what was loaded from `input`. Its paths begin in `here` from now on: when a link in that moves, they follow.
+    pub fn new(mut input: Input, here: &Path, loaded: &Loaded, effective: &Effective) -> Self {
+        input.folder = here.join(&input.folder);
+        input.file.clone_from(&loaded.file);
+        Self {
+            input,
+            started_with: effective.clone(),
+            logged_by: effective.clone(),
+        }
+    }
+}
+
+/// What workers inherit: the environment of this process, and what `--dotenv` adds to it.
+pub fn environment(loaded: &Loaded) -> Vec<(OsString, OsString)> {
+    let mut environment: Vec<_> = std::env::vars_os()
+        .filter(|(name, _)| !Program::is_private(name))
+        .collect();
+    let added = loaded.dotenv.iter();
+    environment.extend(added.map(|(name, value)| (name.into(), value.into())));
+    environment
+}
+
+impl Server {
+    /// Reads the configuration again, applies what can change while the server runs, and replaces all workers. What can't
+    /// change is told, and holds from the next upgrade or start on. With mistakes in it nothing happens at all, and a pool
+    /// whose new workers don't boot keeps its old ones and their settings.
+    pub async fn reload(&mut self, logs: &Logs) {
+        let Some(source) = &mut self.source else {
+            return self.reload_workers().await;
+        };
+        let loaded = load(&source.input);
+        let resolved = loaded.resolve::<Settings>(Severity::Warning);
+        let effective = resolved.effective().clone();
+        logs::tell(resolved.report());
+        let settings = match resolved.into_settings() {
+            Ok(settings) => settings,
+            Err(report) => {
+                tracing::error!(target: "server", "not reloaded, everything is as it was: {}", report.summary());
+                return;
+            }
+        };
+        for key in source.started_with.changes(&effective) {
+            if !is_applied(&key) {
+                tracing::warn!(
+                    target: "server", key,
+                    "changed, and can't be applied while the server runs: it holds from an upgrade (SIGUSR2) or a restart on"
+                );
+            }
+        }
+        let changed = source.logged_by.changes(&effective);
+        if changed.iter().any(|key| is_in(key, "logs")) {
+            match logs.renew(&settings.logs) {
+                Ok(()) => source.logged_by = effective,
+                Err(error) => {
+                    tracing::error!(target: "server", "logs go on as they were: {error}");
+                }
+            }
+        }
+        self.apply(settings, &loaded).await;
+    }
+
+    async fn apply(&mut self, settings: Settings, loaded: &Loaded) {
+        self.set_endure(&settings.endure);
+        let Some((site, http)) = self.site().zip(settings.http.as_ref()) else {
+            return self.reload_workers().await;
+        };
+        let wanted: Vec<&str> = http.running_pools().map(|(name, _)| name).collect();
+        let running: Vec<&str> = site.pools.iter().map(Workers::name).collect();
+        if wanted != running {
+            tracing::warn!(
+                target: "server", running = running.join(", "), wanted = wanted.join(", "),
+                "there are other pools in the configuration: `http` is applied by an upgrade (SIGUSR2) or a restart"
+            );
+            return self.reload_workers().await;
+        }
+        let environment = environment(loaded);
+        if site.renew(http, &settings.server, &environment).await {
+            self.written.set(loaded.to_json());
+            tracing::info!(target: "server", "the configuration is applied");
+        }
+    }
+}
+
+fn is_applied(key: &str) -> bool {
+    APPLIED.iter().any(|applied| is_in(key, applied))
+}
+
+/// Whether it is this key, or one of this section.
+fn is_in(key: &str, section: &str) -> bool {
+    key.strip_prefix(section)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_section_is_applied_with_all_its_keys_and_no_others() {
+        for (key, applied) in [
+            ("http.pool.num_workers", true),
+            ("http.pools.api.command", true),
+            ("logs.level", true),
+            ("http.poolish", false),
+            ("http.address", false),
+            ("http.threads", false),
+            ("rpc.listen", false),
+            ("server.user", false),
+        ] {
+            assert_eq!(is_applied(key), applied, "{key}");
+        }
+    }
+}

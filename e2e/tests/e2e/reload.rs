@@ -1,0 +1,149 @@
+//! SIGHUP: new workers, and what changed of the configuration, under load.
+
+use pronghorn_testkit::{Load, Server, Site, wait_for};
+use rustix::process::Signal;
+
+/// Replies with the number that was asked for, after the name of its release.
+pub(crate) fn release(name: &str) -> String {
+    Site::sdk_worker(&format!("return '{name} ' . $request->query()['n'];"))
+}
+
+pub(crate) fn site() -> Site {
+    Site::new()
+        .file("worker.php", &release("one"))
+        .config("version: '3'\nserver: {command: php worker.php}\nhttp: {address: 127.0.0.1:0, pool: {num_workers: 2}}\nlogs: {channels: {http: {level: error}}}\n")
+}
+
+fn answer(server: &Server) -> String {
+    server.get("/number?n=0").text()
+}
+
+#[test]
+fn new_code_is_served_after_sighup_and_no_request_is_lost() {
+    let server = Server::start(site());
+    let load = Load::start(server.address());
+    load.go_on(50);
+    for name in ["two", "three"] {
+        server.site().write("worker.php", &release(name));
+        let before = server.workers();
+        server.signal(Signal::HUP);
+        wait_for("the new code", || {
+            (answer(&server) == format!("{name} 0")).then_some(())
+        });
+        load.go_on(50);
+        wait_for("the old workers to end", || {
+            let now = server.workers();
+            (now.len() == 2 && before.iter().all(|pid| !now.contains(pid))).then_some(())
+        });
+    }
+    load.finish();
+    server.stop();
+}
+
+#[test]
+fn code_that_does_not_boot_leaves_the_workers_that_are_there() {
+    let server = Server::start(site());
+    let before = server.workers();
+    let load = Load::start(server.address());
+    server
+        .site()
+        .write("worker.php", "<?php exit('no database');");
+    server.signal(Signal::HUP);
+    server.logged(&["worker ended before it was ready"]);
+    server.logged(&["not reloaded: the workers that were there go on"]);
+    load.go_on(20);
+    load.finish();
+    assert_eq!(server.workers(), before);
+    server.site().write("worker.php", &release("two"));
+    server.signal(Signal::HUP);
+    wait_for("the mended code", || {
+        (answer(&server) == "two 0").then_some(())
+    });
+    server.stop();
+}
+
+#[test]
+fn the_configuration_is_read_again() {
+    let site = site().file(
+        "worker.php",
+        &Site::sdk_worker("return getenv('COLOUR') . ' ' . ($request->query()['n'] ?? '');"),
+    );
+    let server = Server::start(site);
+    let load = Load::start(server.address());
+    let site = server.site();
+    site.change_config("num_workers: 2", "num_workers: 3");
+    site.change_config("php worker.php", "php worker.php, env: {COLOUR: red}");
+    site.change_config("address:", "max_request_size: 1MB, threads: 3, address:");
+    site.change_config("{level: error}", "{level: info}");
+    load.go_on(20);
+    assert!(!server.log().contains("http log"));
+    server.signal(Signal::HUP);
+    server.logged(&[
+        "WARN",
+        "http.threads",
+        "can't be applied while the server runs",
+    ]);
+    server.logged(&["the configuration is applied"]);
+    assert_eq!(answer(&server), "red 0");
+    server.logged(&["http log"]);
+    load.go_on(20);
+    load.finish();
+    wait_for("the old workers to end", || {
+        (server.workers().len() == 3).then_some(())
+    });
+    assert_eq!(
+        server.post("/", "text/plain", vec![b'x'; 2 << 20]).status,
+        413
+    );
+    assert_eq!(server.log().matches("can't be applied").count(), 1);
+    server.stop();
+}
+
+#[test]
+fn a_configuration_with_mistakes_changes_nothing() {
+    let server = Server::start(site());
+    let before = server.workers();
+    server
+        .site()
+        .change_config("num_workers: 2", "num_workers: many, max_jobs: -1");
+    server.signal(Signal::HUP);
+    server.logged(&["ERROR", "not reloaded, everything is as it was", "2 errors"]);
+    server.logged(&["ERROR", "config", ".rr.yaml:3", "num_workers"]);
+    server.logged(&["ERROR", "config", ".rr.yaml:3", "max_jobs"]);
+    assert_eq!(server.workers(), before);
+    assert_eq!(answer(&server), "one 0");
+    server.stop();
+}
+
+#[test]
+fn a_link_that_has_moved_is_followed() {
+    let site = Site::new();
+    for name in ["one", "two", "three"] {
+        site.write(&format!("releases/{name}/worker.php"), &release(name));
+        site.write(
+            &format!("releases/{name}/.rr.yaml"),
+            &format!("version: '3'\nserver: {{command: php worker.php, env: {{RELEASE: {name}}}}}\nhttp: {{address: 127.0.0.1:0, pool: {{num_workers: 2}}}}\n"),
+        );
+    }
+    let switch = |site: &Site, name: &str| {
+        let new = site.path("new");
+        std::os::unix::fs::symlink(site.path("releases").join(name), &new).unwrap();
+        std::fs::rename(new, site.path("current")).unwrap();
+    };
+    switch(&site, "one");
+    let current = site.path("current");
+    let mut server = Server::start_with(site, &["serve", "-w", current.to_str().unwrap()]);
+    let load = Load::start(server.address());
+    assert_eq!(answer(&server), "one 0");
+    switch(server.site(), "two");
+    std::fs::remove_dir_all(server.site().path("releases/one")).unwrap();
+    server.signal(Signal::HUP);
+    server.logged(&["the configuration is applied"]);
+    assert_eq!(answer(&server), "two 0");
+    switch(server.site(), "three");
+    server.upgrade();
+    assert_eq!(answer(&server), "three 0");
+    load.go_on(20);
+    load.finish();
+    server.stop();
+}
