@@ -160,7 +160,7 @@ fn explanation(results: &Results) -> String {
         return String::new();
     }
     format!(
-        "Rounds: {}, of {} s for each; medians (least–most). CPU is that of all processes of the server, per request; × is how \
+        "Rounds: {}, of {} s or what the scenario says for each; medians (least–most). CPU is that of all processes of the server, per request; × is how \
          many times\nthat of another row. Measurements during which others took over {} % of a CPU count nowhere: {} of {}.\n",
         results.rounds,
         results.seconds,
