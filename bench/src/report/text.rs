@@ -313,6 +313,17 @@ mod tests {
     }
 
     #[test]
+    fn a_run_is_whole_when_each_row_has_a_calm_round() {
+        let mut report = report();
+        assert!(report.is_whole());
+        report
+            .results
+            .samples
+            .retain(|sample| sample.row.server != "pronghorn");
+        assert!(!report.is_whole(), "only the disturbed round is left");
+    }
+
+    #[test]
     fn a_row_that_failed_has_no_figures_and_says_why() {
         let mut report = report();
         let refused = BenchError::Errors("500 of 500 answers had a status above 399".to_owned());
