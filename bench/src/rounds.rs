@@ -89,6 +89,15 @@ async fn scenario(
                 };
                 match of.calm_sample(budget, site, arguments, report).await {
                     Ok(()) => measured.push(server),
+                    // What was measured in time counts.
+                    Err(BenchError::OverTime) => {
+                        let what = format!(
+                            "{}: round {round} of {} with connections {load}",
+                            scenario.name, server.name
+                        );
+                        report.leave_out(&what, &BenchError::OverTime);
+                        measured.push(server);
+                    }
                     Err(error) => {
                         report.leave_out(&row(&server.name), &error);
                         server.stop().await;
