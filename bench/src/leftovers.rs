@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::{Instant, sleep};
 
-use crate::processes::{all_pids, listeners, listening_sockets};
+use crate::processes::{all_pids, listeners, listening_ports, listening_sockets};
 
 /// What was killed needs a moment to be gone.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -73,7 +73,10 @@ impl Traces {
         let processes = self
             .processes()
             .map(|pid| format!("process {pid}: {}", command_line(pid)));
-        let ports = self.ports.iter().filter(|port| self.holds(**port));
+        // Once for all ports: the kernel's table is long where thousands of connections were closed just now.
+        let open = listening_ports();
+        let ports = self.ports.iter();
+        let ports = ports.filter(|port| open.contains(*port) && self.holds(**port));
         let ports = ports.map(|port| format!("somebody listens on port {port}"));
         let folder = self
             .folder
