@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::queue::Queue;
+use crate::queue::{Queue, Ticket};
 
 /// Calls that wait, by numbers instead of calls.
 #[derive(Debug)]
 pub struct WaitingNumbers {
     queue: Queue<u64>,
-    until: Instant,
+    since: Instant,
     next: u64,
 }
 
@@ -18,8 +18,8 @@ impl WaitingNumbers {
     /// A queue in which this many wait already.
     pub fn new(waiting: u64) -> Self {
         let mut numbers = Self {
-            queue: Queue::new(usize::MAX),
-            until: Instant::now() + Duration::from_secs(3600),
+            queue: Queue::new(usize::MAX, LONGEST),
+            since: Instant::now(),
             next: 0,
         };
         for _ in 0..waiting {
@@ -33,13 +33,19 @@ impl WaitingNumbers {
         let number = self.next;
         self.next += 1;
         // It is as long as memory: nothing is refused.
-        _ = self.queue.push(PRIORITY, number, self.until, number);
+        let ticket = Ticket {
+            priority: PRIORITY,
+            seq: number,
+            since: self.since,
+            until: self.since + LONGEST,
+        };
+        _ = self.queue.push(ticket, number);
         number
     }
 
     /// The next one gets a worker.
     pub fn pop(&mut self) -> Option<u64> {
-        self.queue.pop().map(|(_, number)| number)
+        self.queue.pop(self.since).map(|(_, number)| number)
     }
 
     /// Its client leaves.
@@ -54,3 +60,4 @@ impl WaitingNumbers {
 }
 
 const PRIORITY: u8 = 10;
+const LONGEST: Duration = Duration::from_secs(3600);

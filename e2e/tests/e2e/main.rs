@@ -1,7 +1,7 @@
 //! The real binary with real PHP: client answer, log line, and that nothing is left.
 
-mod behind_nginx;
 mod apps;
+mod behind_nginx;
 mod command;
 mod development;
 mod examples;
