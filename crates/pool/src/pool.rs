@@ -354,8 +354,7 @@ impl Shared {
 
     fn dispatched(&self, mut call: Call, now: Instant) -> Call {
         call.stamps.dispatched = Some(now);
-        let limit = call.terms.deadline.or(self.options.exec_ttl);
-        call.deadline = limit.map(|limit| now + limit);
+        call.deadline = self.limit(&call).map(|limit| now + limit);
         call
     }
 
@@ -366,6 +365,10 @@ impl Shared {
             self.stats.count(Counter::Poisoned);
         }
         refuses
+    }
+
+    fn limit(&self, call: &Call) -> Option<Duration> {
+        call.terms.deadline.or(self.options.exec_ttl)
     }
 
     fn refuse(&self, call: Call, reason: Refused) {
@@ -508,7 +511,12 @@ impl Seat {
         }
     }
 
-    /// How long a worker may take for a call.
+    /// How long a worker may take for a call, or for the next piece of its reply.
+    pub(crate) fn limit(&self, call: &Call) -> Option<Duration> {
+        self.shared.limit(call)
+    }
+
+    /// How long a worker may take for what belongs to no call.
     pub(crate) fn exec_ttl(&self) -> Option<Duration> {
         self.shared.options.exec_ttl
     }

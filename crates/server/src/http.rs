@@ -13,7 +13,7 @@ use pronghorn_http::{
     Accepting, BodySettings, Handler, IoThreads, Limits, Listener, PoolHandler, Router, Service,
 };
 use pronghorn_plugin_api::{self as api, BoxFuture, Context, NotReady, Running, Stopped};
-use pronghorn_pool::{Pool, Spool};
+use pronghorn_pool::{Pool, Spool, Terms};
 use pronghorn_process::{Credentials, Spawner};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -156,7 +156,11 @@ impl HttpService {
             let max_size = route.max_request_size.unwrap_or(settings.max_request_size);
             let handler = PoolHandler {
                 pool: data_side[at].clone(),
-                terms: route.terms,
+                terms: Terms {
+                    // In development somebody may sit in a debugger.
+                    deadline: route.terms.deadline.filter(|_| !self.development),
+                    ..route.terms
+                },
                 bodies: BodySettings {
                     max_size: max_size.bytes(),
                     ..bodies.clone()

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -52,9 +52,9 @@ impl Ended {
     }
 }
 
-/// What a process prints, as it comes.
+/// What a process prints, as it comes, and whether that was all.
 #[derive(Debug, Clone, Default)]
-struct Output(Arc<Mutex<String>>);
+struct Output(Arc<Mutex<String>>, Arc<AtomicBool>);
 
 impl Output {
     fn follow(stream: impl std::io::Read + Send + 'static) -> Self {
@@ -73,6 +73,7 @@ impl Output {
                     .push_str(&String::from_utf8_lossy(&line));
                 line.clear();
             }
+            copy.1.store(true, Ordering::Release);
         });
         output
     }
@@ -178,6 +179,37 @@ impl Server {
     /// When it doesn't, or leaves something behind.
     pub fn run(site: &Site, arguments: &[&str]) -> Ended {
         Self::run_to_end(site, |mark| command(site, arguments, mark))
+    }
+
+    /// Runs a command for a server that runs on this site.
+    pub fn steer(&self, arguments: &[&str]) -> Ended {
+        Self::run_beside(&self.site, arguments, |command| command)
+    }
+
+    /// Runs a command beside a server; `change` may change how.
+    pub fn run_beside(
+        site: &Site,
+        arguments: &[&str],
+        change: impl FnOnce(Command) -> Command,
+    ) -> Ended {
+        let (mut child, stdout, stderr) = spawn(change(command(site, arguments, &next_mark())));
+        let status = wait(&mut child, "the command to end");
+        Ended {
+            code: status.code(),
+            stdout: settled(&stdout),
+            stderr: settled(&stderr),
+        }
+    }
+
+    /// The control socket.
+    ///
+    /// # Panics
+    ///
+    /// When there is none, or another one.
+    pub fn control_socket(&self) -> PathBuf {
+        let mut sockets = control_sockets(self.site.folder());
+        assert_eq!(sockets.len(), 1, "{sockets:?}");
+        sockets.remove(0)
     }
 
     /// Runs it as `rr`.
@@ -333,7 +365,7 @@ impl Server {
     pub fn wait(&mut self) -> Ended {
         let status = wait(&mut self.child, "the server to end");
         self.ended = true;
-        assert_nothing_left(&self.mark, self.site.folder());
+        assert_little_left(status, &self.mark, self.site.folder());
         Ended {
             code: status.code(),
             stdout: settled(&self.stdout),
@@ -446,17 +478,14 @@ fn wait(child: &mut Child, what: &str) -> ExitStatus {
     }
 }
 
-/// The text of a stream whose writer has ended: the thread that reads it is a moment behind.
+/// The text of a stream whose writer has ended: the thread that reads it may be behind, on a busy machine for long. A process
+/// that was left behind keeps the stream open.
 fn settled(output: &Output) -> String {
-    let mut text = output.text();
-    loop {
-        std::thread::sleep(Duration::from_millis(10));
-        let now = output.text();
-        if now == text {
-            return text;
-        }
-        text = now;
+    let start = Instant::now();
+    while !output.1.load(Ordering::Acquire) && start.elapsed() < Duration::from_secs(5) {
+        std::thread::sleep(Duration::from_millis(2));
     }
+    output.text()
 }
 
 /// Live processes with this mark in their environment.
@@ -476,6 +505,25 @@ fn marked(mark: &str) -> Vec<u32> {
                 .any(|variable| variable == wanted.as_bytes())
     })
     .collect()
+}
+
+/// What was killed can't remove its control socket; the next start does.
+fn assert_little_left(status: ExitStatus, mark: &str, folder: &Path) {
+    if status.code().is_none() {
+        for socket in control_sockets(folder) {
+            std::fs::remove_file(socket).expect("it was there");
+        }
+    }
+    assert_nothing_left(mark, folder);
+}
+
+fn control_sockets(folder: &Path) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let sockets = files.filter(|file| {
+        let name = file.file_name().to_string_lossy().into_owned();
+        name.starts_with("pronghorn-") && name.ends_with(".sock")
+    });
+    sockets.map(|file| file.path()).collect()
 }
 
 fn assert_nothing_left(mark: &str, folder: &Path) {

@@ -118,6 +118,8 @@ enum Over {
 struct Streamed {
     request: String,
     stamps: Stamps,
+    /// How long the worker may take for each piece.
+    limit: Option<Duration>,
 }
 
 impl Relay {
@@ -662,6 +664,7 @@ impl Relay {
         let streamed = Streamed {
             request: call.payload.describe(),
             stamps,
+            limit: self.seat.limit(&call),
         };
         call.deliver(Reply {
             head,
@@ -686,9 +689,7 @@ impl Relay {
         said: Said,
         streamed: Streamed,
     ) -> Served {
-        let passed = self
-            .pass_pieces(outlet, first, said, &streamed.request)
-            .await;
+        let passed = self.pass_pieces(outlet, first, said, &streamed).await;
         match passed {
             Ok(said) => self.after(said, Instant::now()).await,
             Err(Over::Overdue) => {
@@ -720,7 +721,7 @@ impl Relay {
         outlet: &mut Outlet,
         first: Option<Bytes>,
         mut said: Said,
-        request: &str,
+        Streamed { request, limit, .. }: &Streamed,
     ) -> Result<Said, Over> {
         let begun = said;
         let mut nobody_reads_since = None;
@@ -744,7 +745,7 @@ impl Relay {
             let deadline = match nobody_reads_since {
                 Some(since) => Some(since + self.settings.stream_timeout),
                 None => {
-                    let usual = self.seat.exec_ttl().map(|limit| Instant::now() + limit);
+                    let usual = limit.map(|limit| Instant::now() + limit);
                     usual.map(|usual| granted.map_or(usual, |granted| usual.max(granted)))
                 }
             };

@@ -200,8 +200,12 @@ impl Stage {
     }
 
     fn call(&self, payload: Arc<dyn Payload>) -> Pending {
+        self.call_on(Terms::default(), payload)
+    }
+
+    fn call_on(&self, terms: Terms, payload: Arc<dyn Payload>) -> Pending {
         self.pool
-            .call(payload, Terms::default(), Instant::now(), Instant::now())
+            .call(payload, terms, Instant::now(), Instant::now())
     }
 
     /// A call that the worker has.
@@ -442,6 +446,32 @@ async fn the_client_is_answered_at_the_deadline_and_the_place_stays_taken() {
     );
     drop(waiting);
     stage.ends(Exit::Signal(15)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_deadline_of_its_route_counts_for_a_call_and_for_each_piece_of_a_stream() {
+    for (seconds, streams) in [(3, false), (3, true), (40, false), (40, true)] {
+        let mut stage = Stage::native().await;
+        let terms = Terms {
+            deadline: Some(Duration::from_secs(seconds)),
+            ..Terms::default()
+        };
+        let mut pending = stage.call_on(terms, TestPayload::unrepeatable("/"));
+        let call = stage.worker.frame().await.call();
+        let mut start = Instant::now();
+        let mut stream = None;
+        if streams {
+            tokio::time::advance(Duration::from_secs(2)).await;
+            start = Instant::now();
+            let head = native(0x81, 0, 200, call, &[0; 4], b"x", Stream::MORE);
+            stage.worker.send(&head).await;
+            stream = Some(reply(&mut pending).await.unwrap());
+        }
+        let overdue = stage.reports.recv().await;
+        assert!(matches!(overdue, Some(Report::Overdue { .. })));
+        assert_eq!(start.elapsed().as_secs(), seconds);
+        drop(stream);
+    }
 }
 
 #[tokio::test(start_paused = true)]
