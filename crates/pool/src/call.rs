@@ -16,6 +16,8 @@ use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
+#[cfg(test)]
+use crate::bugs::{Bug, planted};
 use crate::pool::Shared;
 use crate::spool::SpoolFile;
 
@@ -274,6 +276,7 @@ pub(crate) fn call(
     seq: u64,
 ) -> (Call, Pending) {
     let (sender, answer) = oneshot::channel();
+    let sender = misdirected(sender);
     let call = Call {
         payload,
         stamps,
@@ -294,6 +297,31 @@ pub(crate) fn call(
             }),
         },
     )
+}
+
+/// For the model test: the answer goes to the caller before.
+#[cfg(test)]
+fn misdirected(sender: oneshot::Sender<Delivery>) -> oneshot::Sender<Delivery> {
+    thread_local! {
+        static BEFORE: std::cell::Cell<Option<oneshot::Sender<Delivery>>> = const { std::cell::Cell::new(None) };
+    }
+    match BEFORE.take() {
+        Some(before) if planted(Bug::WrongReply) => {
+            BEFORE.set(Some(sender));
+            before
+        }
+        None if planted(Bug::WrongReply) => {
+            let (nobody, _) = oneshot::channel();
+            BEFORE.set(Some(sender));
+            nobody
+        }
+        _ => sender,
+    }
+}
+
+#[cfg(not(test))]
+const fn misdirected(sender: oneshot::Sender<Delivery>) -> oneshot::Sender<Delivery> {
+    sender
 }
 
 impl Pending {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::bugs::{Bug, planted};
 use crate::call::Refused;
 use crate::queue::{Pushed, Queue, Ticket};
 
@@ -141,6 +142,9 @@ impl<C, T: Clone> Core<C, T> {
 
     fn take_idle(&mut self) -> Option<T> {
         let id = self.idle.pop()?;
+        if planted(Bug::Overbooked) {
+            self.idle.push(id);
+        }
         self.go(id, SlotState::Busy);
         self.slots.get(id)?.worker.clone()
     }
@@ -183,7 +187,8 @@ impl<C, T: Clone> Core<C, T> {
     /// The next waiting call for this worker; those whose wait is over are passed over and come back.
     fn next(&mut self, id: SlotId, now: Instant) -> Freed<C> {
         let mut late = Vec::new();
-        while let Some((until, call)) = self.queue.pop(now) {
+        let blind = planted(Bug::LostWakeUp);
+        while !blind && let Some((until, call)) = self.queue.pop(now) {
             if until > now {
                 self.go(id, SlotState::Busy);
                 return Freed {

@@ -15,6 +15,7 @@
 #[doc(hidden)]
 pub mod benchmark;
 mod boot;
+mod bugs;
 mod call;
 mod core;
 mod ladder;

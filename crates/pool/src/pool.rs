@@ -13,6 +13,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::bugs::{Bug, planted};
 use crate::call::{self, Call, CallError, Payload, Pending, Refused, Stamps, Terms, WorkerFault};
 use crate::core::{Admitted, Core, Freed, Next, SlotId, SlotState};
 use crate::poison::Poison;
@@ -270,7 +271,9 @@ impl Pool {
 
     /// Gives a worker no further call; when it is free now, it is asked to end.
     pub(crate) async fn drain(&self, slot: SlotId) {
-        if let Some(worker) = self.apply(move |core| core.drain(slot)).await {
+        if let Some(worker) = self.apply(move |core| core.drain(slot)).await
+            && !planted(Bug::DrainUntold)
+        {
             worker.order(Order::Stop);
         }
     }
@@ -388,6 +391,9 @@ impl Shared {
     }
 
     pub(crate) fn withdraw(&self, priority: u8, seq: u64) {
+        if planted(Bug::ForgottenClient) {
+            return;
+        }
         let mut guarded = self.lock();
         let call = guarded.core.withdraw(priority, seq);
         self.stats
@@ -424,7 +430,11 @@ async fn keep_time(pool: Arc<Shared>) {
 
 fn expire(pool: &Shared) -> Option<Instant> {
     let mut guarded = pool.lock();
-    let (late, next) = guarded.core.expire(Instant::now());
+    let (late, next) = if planted(Bug::EndlessWait) {
+        (Vec::new(), None)
+    } else {
+        guarded.core.expire(Instant::now())
+    };
     guarded.timekeeper_armed = next.is_some();
     pool.stats
         .set_waiting(guarded.core.waiting(), guarded.core.oldest());
@@ -524,7 +534,9 @@ impl Seat {
     /// The worker asked to be replaced instead of answering: another one gets the call.
     pub(crate) fn decline(&self, mut call: Call) {
         call.attempts += 1;
-        if call.attempts >= MOST_DECLINED {
+        if call.is_withdrawn() {
+            // Nobody would take it out of the queue again.
+        } else if call.attempts >= MOST_DECLINED {
             let attempts = call.attempts;
             call.fail(WorkerFault::Unwilling(attempts));
         } else {
@@ -535,8 +547,11 @@ impl Seat {
     /// The worker died, or is about to be killed, before any part of a reply was passed on. True when another worker
     /// gets the call: once, and only one that may be repeated.
     pub(crate) fn lose(&self, mut call: Call, fault: WorkerFault) -> bool {
-        let again = call.attempts == 0 && call.payload.repeatable() && !call.is_withdrawn();
-        if again {
+        let repeatable = call.payload.repeatable() || planted(Bug::UnsafeRetry);
+        let again = call.attempts == 0 && repeatable && !call.is_withdrawn();
+        if again && planted(Bug::LostCall) {
+            drop(call);
+        } else if again {
             call.attempts += 1;
             self.shared.stats.count(Counter::Retried);
             self.shared.admit(call, Instant::now());

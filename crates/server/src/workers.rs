@@ -67,9 +67,10 @@ impl Start<'_> {
     fn plan(&self) -> Plan {
         let settings = self.settings;
         let limits = settings.supervisor.limits();
-        let (workers, scaling) = match settings.debug {
-            true => (DEBUG_WORKERS, None),
-            false => (settings.num_workers, settings.scaling),
+        let (workers, scaling) = if settings.debug {
+            (DEBUG_WORKERS, None)
+        } else {
+            (settings.num_workers, settings.scaling)
         };
         Plan {
             workers,
@@ -515,7 +516,7 @@ impl Owner {
     }
 
     /// The next order; meanwhile others learn whether there are workers.
-    async fn next(&mut self, orders: &mut mpsc::Receiver<Order>) -> Option<Order> {
+    async fn next(&self, orders: &mut mpsc::Receiver<Order>) -> Option<Order> {
         let Some(supervised) = &self.supervised else {
             return orders.recv().await;
         };

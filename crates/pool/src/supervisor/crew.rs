@@ -17,6 +17,7 @@ use super::keeper::{Keeper, MemberId, News, Phase};
 use super::wear::{Life, Wear};
 use super::{Launcher, NotResized, Plan, scaling};
 use crate::boot::BootError;
+use crate::bugs::{Bug, planted};
 use crate::core::SlotId;
 use crate::pool::Pool;
 
@@ -112,6 +113,8 @@ struct Reload {
 }
 
 struct Addition {
+    /// Of these, so many have not begun.
+    to_begin: usize,
     members: Vec<MemberId>,
     failed: Option<Arc<str>>,
     done: oneshot::Sender<Result<usize, NotResized>>,
@@ -222,7 +225,8 @@ impl Crew {
             }
             let due = self.next_due();
             tokio::select! {
-                Some(order) = orders.recv() => self.obey(order).await,
+                // What a keeper said last is heard before its end. There is only so much of both.
+                biased;
                 Some((id, news)) = self.news.recv() => self.hear(id, news),
                 Some(ended) = self.keepers.join_next_with_id() => {
                     let (keeper, broken) = match ended {
@@ -231,8 +235,9 @@ impl Crew {
                     };
                     self.gone(keeper, broken).await;
                 }
-                _ = looks.tick() => self.look().await,
+                Some(order) = orders.recv() => self.obey(order).await,
                 () = sleep_until(due) => {}
+                _ = looks.tick() => self.look().await,
             }
         }
     }
@@ -274,11 +279,10 @@ impl Crew {
             scaling.min = (scaling.min + size).saturating_sub(self.size).max(1);
             scaling.max = scaling.max.max(size);
         }
-        let added = size > self.size;
-        self.size = size;
-        if added {
+        if size > self.size {
             // Its members are those that `settle` starts next.
             self.additions.push(Addition {
+                to_begin: size - self.size,
                 members: Vec::new(),
                 failed: None,
                 done,
@@ -286,6 +290,7 @@ impl Crew {
         } else {
             _ = done.send(Ok(size));
         }
+        self.size = size;
     }
 
     fn hear(&mut self, id: MemberId, news: News) {
@@ -298,7 +303,9 @@ impl Crew {
             News::Entered { pid } => {
                 member.stage = Stage::In(Life::new(pid, now));
                 member.worn = None;
+                self.growing.went_well();
             }
+            News::Worn if planted(Bug::WornStays) => {}
             News::Worn => _ = member.worn.get_or_insert(Wear::Calls),
             News::Ended => {
                 member.stage = Stage::Down;
@@ -342,14 +349,22 @@ impl Crew {
             self.replacing.failed(now);
             return;
         }
-        self.size = self.size.saturating_sub(1).max(1);
         self.growing.failed(now);
-        for addition in &mut self.additions {
-            if addition.members.contains(&id) {
-                addition
-                    .failed
-                    .get_or_insert_with(|| error.to_string().into());
+        let added = self
+            .additions
+            .iter_mut()
+            .find(|addition| addition.members.contains(&id));
+        let scaling = self.plan.scaling.as_mut();
+        if let Some(addition) = added {
+            addition
+                .failed
+                .get_or_insert_with(|| error.to_string().into());
+            self.size = self.size.saturating_sub(1).max(1);
+            if let Some(scaling) = scaling {
+                scaling.min = scaling.min.saturating_sub(1).max(1);
             }
+        } else if scaling.is_some_and(|scaling| self.size > scaling.min) {
+            self.size -= 1;
         }
     }
 
@@ -364,7 +379,7 @@ impl Crew {
         };
         if let Some(member) = self.members.remove(&id) {
             // The place of a keeper that was given up may still be in use.
-            if !broken {
+            if !broken && !planted(Bug::LeakedSlot) {
                 self.pool.remove_slot(member.slot).await;
             }
         }
@@ -459,7 +474,7 @@ impl Crew {
         }
         let by = Instant::now() + reload.grace;
         for member in self.members.values_mut() {
-            if member.generation != generation {
+            if member.generation != generation && !planted(Bug::OldStays) {
                 member.retire(Some(by));
             }
         }
@@ -497,10 +512,13 @@ impl Crew {
             return;
         }
         let under_way = self.members.values().filter(|it| it.instead_of.is_some());
+        let under_way = under_way.filter(|_| !planted(Bug::DoubleReplace));
         let budget = (self.size / REPLACED_AT_ONCE)
             .max(1)
             .saturating_sub(under_way.count());
-        let replaced = |id: &MemberId| successors.iter().any(|(_, old, _)| old == id);
+        let replaced = |id: &MemberId| {
+            successors.iter().any(|(_, old, _)| old == id) && !planted(Bug::DoubleReplace)
+        };
         let worn: Vec<(MemberId, Wear)> = self
             .members
             .iter()
@@ -533,11 +551,20 @@ impl Crew {
         for (_, id) in there.iter().take(surplus) {
             self.let_go(*id);
         }
+        if !self.growing.may(Instant::now()) {
+            return;
+        }
         for _ in there.len()..self.size {
             let id = self.admit(self.generation, Phase::Kept, None).await;
-            if let Some(addition) = self.additions.last_mut() {
+            let waiting = self.additions.iter_mut().find(|it| it.to_begin > 0);
+            if let Some(addition) = waiting {
+                addition.to_begin -= 1;
                 addition.members.push(id);
             }
+        }
+        for addition in &mut self.additions {
+            // A reload that began after the order has brought them up already.
+            addition.to_begin = 0;
         }
     }
 
@@ -559,9 +586,9 @@ impl Crew {
     fn settle_additions(&mut self) {
         let (members, size) = (&self.members, self.size);
         let under_way = |id: &MemberId| members.get(id).is_some_and(|member| !member.is_in());
-        let done = self
-            .additions
-            .extract_if(.., |addition| !addition.members.iter().any(under_way));
+        let done = self.additions.extract_if(.., |addition| {
+            addition.to_begin == 0 && !addition.members.iter().any(under_way)
+        });
         for addition in done {
             let answer = match addition.failed {
                 Some(why) => Err(NotResized::Boot(why)),
@@ -665,7 +692,10 @@ impl Crew {
         }
         if let Some(scaling) = self.plan.scaling {
             idle.sort_by(|one, other| other.cmp(one));
-            let fewer = scaling.shrink(self.size, idle.iter().map(|(idle, _)| *idle));
+            let fewer = scaling.shrink(
+                self.size.min(idle.len()),
+                idle.iter().map(|(idle, _)| *idle),
+            );
             if fewer > 0 && self.reload.is_none() {
                 for (_, id) in idle.iter().take(fewer) {
                     self.let_go(*id);
@@ -680,6 +710,7 @@ impl Crew {
         let leaving = self.members.values().filter_map(|member| member.leave_by);
         let worn = self.members.values().any(|member| member.worn.is_some());
         let pause = self.replacing.not_before.filter(|_| worn);
+        let pause = pause.into_iter().chain(self.growing.not_before);
         // One that is over was no obstacle: what is missing comes as news.
         let pause = pause.filter(|until| *until > Instant::now());
         leaving.chain(pause).min()
