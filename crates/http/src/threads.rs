@@ -27,6 +27,16 @@ pub struct IoThread {
     pub(crate) load: Arc<AtomicUsize>,
 }
 
+impl IoThread {
+    /// Any other thread's runtime, to serve there what is not for PHP.
+    pub fn of(runtime: Handle) -> Self {
+        Self {
+            runtime,
+            load: Arc::new(AtomicUsize::new(0)),
+        }
+    }
+}
+
 impl IoThreads {
     /// Starts `count` threads, at least one.
     ///
@@ -46,10 +56,7 @@ impl IoThreads {
                 .enable_time()
                 .max_blocking_threads(FILE_THREADS)
                 .build()?;
-            all.threads.push(IoThread {
-                runtime: runtime.handle().clone(),
-                load: Arc::new(AtomicUsize::new(0)),
-            });
+            all.threads.push(IoThread::of(runtime.handle().clone()));
             let ends = ends.clone();
             let thread = std::thread::Builder::new().name(format!("io-{index}"));
             all.handles.push(thread.spawn(move || {

@@ -8,7 +8,12 @@ use thiserror::Error;
 
 /// Answers for one service. Clones are the same one: the service has one, the server another.
 #[derive(Clone, Default)]
-pub struct Readiness(Arc<OnceLock<Box<Probe>>>);
+pub struct Readiness(Arc<OnceLock<Probes>>);
+
+struct Probes {
+    ready: Box<Probe>,
+    alive: Box<Probe>,
+}
 
 type Probe = dyn Fn() -> Result<(), NotReady> + Send + Sync;
 
@@ -18,26 +23,58 @@ type Probe = dyn Fn() -> Result<(), NotReady> + Send + Sync;
 pub struct NotReady(pub Cow<'static, str>);
 
 impl Readiness {
-    /// From now on `probe` answers. It is called often, from any thread, and must not wait.
+    /// From now on `probe` answers, also whether the service is alive. It is called often, from any thread, and must not
+    /// wait.
     ///
     /// # Panics
     ///
     /// The second time.
-    pub fn answer_with(&self, probe: impl Fn() -> Result<(), NotReady> + Send + Sync + 'static) {
-        let first = self.0.set(Box::new(probe)).is_ok();
+    pub fn answer_with(
+        &self,
+        probe: impl Fn() -> Result<(), NotReady> + Clone + Send + Sync + 'static,
+    ) {
+        self.answer_apart(probe.clone(), probe);
+    }
+
+    /// For a service that may be alive and still not take more work: one that is full, or about to stop, is not to be
+    /// restarted.
+    ///
+    /// # Panics
+    ///
+    /// The second time.
+    pub fn answer_apart(
+        &self,
+        ready: impl Fn() -> Result<(), NotReady> + Send + Sync + 'static,
+        alive: impl Fn() -> Result<(), NotReady> + Send + Sync + 'static,
+    ) {
+        let probes = Probes {
+            ready: Box::new(ready),
+            alive: Box::new(alive),
+        };
+        let first = self.0.set(probes).is_ok();
         assert!(first, "a service has one readiness probe");
     }
 
-    /// Asks the service.
+    /// Whether the service takes work.
     ///
     /// # Errors
     ///
     /// While it can't do its work; until it has a probe, because it starts.
     pub fn check(&self) -> Result<(), NotReady> {
-        match self.0.get() {
-            Some(probe) => probe(),
-            None => Err(NotReady("starting".into())),
-        }
+        (self.probes()?.ready)()
+    }
+
+    /// Whether it could, if there was less of it.
+    ///
+    /// # Errors
+    ///
+    /// While something is missing that a restart might bring; until it has a probe, because it starts.
+    pub fn check_alive(&self) -> Result<(), NotReady> {
+        (self.probes()?.alive)()
+    }
+
+    fn probes(&self) -> Result<&Probes, NotReady> {
+        self.0.get().ok_or(NotReady(Cow::Borrowed("starting")))
     }
 }
 
@@ -58,5 +95,15 @@ mod tests {
         assert_eq!(server_side.check(), Err(NotReady("starting".into())));
         readiness.answer_with(|| Ok(()));
         assert_eq!(server_side.check(), Ok(()));
+        assert_eq!(server_side.check_alive(), Ok(()));
+    }
+
+    #[test]
+    fn a_service_that_is_full_is_alive() {
+        let readiness = Readiness::default();
+        assert_eq!(readiness.check_alive(), Err(NotReady("starting".into())));
+        readiness.answer_apart(|| Err(NotReady("full".into())), || Ok(()));
+        assert_eq!(readiness.check(), Err(NotReady("full".into())));
+        assert_eq!(readiness.check_alive(), Ok(()));
     }
 }

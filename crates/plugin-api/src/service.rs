@@ -24,6 +24,11 @@ pub trait Service: Send {
     /// The name of its section, which is also its name in records and in RPC: `http`, `rpc`.
     fn name(&self) -> &'static str;
 
+    /// Whether it has PHP workers: those services can be reset, and health checks ask after them.
+    fn has_workers(&self) -> bool {
+        false
+    }
+
     /// Starts it on the runtime it is called on. Done once it does its work or, when that comes later, once
     /// [`Context::readiness`] can tell.
     ///

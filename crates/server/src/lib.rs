@@ -8,10 +8,13 @@
 mod control;
 mod development;
 mod error;
+mod health;
 mod http;
 pub mod logs;
+mod rpc;
 mod server;
 pub mod settings;
+mod status;
 mod workers;
 
 pub use control::{Control, ControlSocket};

@@ -17,8 +17,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::control::{Control, Serving};
 use crate::error::StartError;
-use crate::http::{CrewInfo, HttpService, Site};
-use crate::settings::Settings;
+use crate::health::Health;
+use crate::http::{CrewInfo, HttpService, Site, resolve};
+use crate::rpc;
+use crate::settings::{Settings, StatusSettings, UNAVAILABLE};
+use crate::status::StatusService;
 use crate::workers::Pools;
 
 /// What to start.
@@ -45,6 +48,9 @@ pub struct Server {
     shutdown: CancellationToken,
     site: Arc<OnceLock<Site>>,
     grace: Duration,
+    /// Between the moment at which nothing is ready any more and the one at which nothing new is taken.
+    drain_delay: Duration,
+    health: Health,
     spawner: Spawner,
     control: Control,
 }
@@ -63,6 +69,8 @@ impl Server {
             shutdown: CancellationToken::new(),
             site: Arc::default(),
             grace: plan.settings.endure.grace_period,
+            drain_delay: Duration::ZERO,
+            health: Health::default(),
             spawner: Spawner::start()?,
             control: plan.control.clone(),
         };
@@ -70,10 +78,21 @@ impl Server {
             site: server.site.clone(),
             ..Serving::default()
         };
+        let status = plan.settings.status.as_ref();
+        server.drain_delay = status.map_or(Duration::ZERO, |status| status.drain_delay);
+        let unavailable = status.map_or(UNAVAILABLE, |status| status.unavailable_status_code);
         let methods = Methods::default();
-        for service in server.services_of(plan, &mut serving)? {
+        rpc::add(&methods, &server.health, &server.site, unavailable);
+        let services: Vec<_> = server
+            .services_of(plan, &mut serving)?
+            .into_iter()
+            .map(|service| (service, Readiness::default()))
+            .collect();
+        let with_workers = services.iter().filter(|(service, _)| service.has_workers());
+        let watched = with_workers.map(|(service, readiness)| (service.name(), readiness.clone()));
+        server.health.watch(watched.collect());
+        for (service, readiness) in services {
             let name = service.name();
-            let readiness = Readiness::default();
             serving.readiness.push(readiness.clone());
             let context = Context {
                 shutdown: server.shutdown.clone(),
@@ -95,7 +114,11 @@ impl Server {
         serving: &mut Serving,
     ) -> Result<Vec<Box<dyn Service>>, StartError> {
         let Settings {
-            server, http, rpc, ..
+            server,
+            http,
+            rpc,
+            status,
+            ..
         } = plan.settings;
         let user = worker_user(server.user.as_deref(), server.group.as_deref())?;
         let mut services: Vec<Box<dyn Service>> = Vec::new();
@@ -115,6 +138,9 @@ impl Server {
         }
         let serves = !services.is_empty() || http.is_some();
         services.push(Box::new(Lock));
+        if let Some(status) = status {
+            services.push(Box::new(self.status(&status)?));
+        }
         match http {
             Some(settings) => services.push(Box::new(HttpService {
                 settings,
@@ -137,6 +163,17 @@ impl Server {
         Ok(services)
     }
 
+    fn status(&self, settings: &StatusSettings) -> Result<StatusService, StartError> {
+        let listener = resolve(&settings.address)
+            .and_then(|address| Ok(pronghorn_http::Listener::bind(address, 1)?));
+        Ok(StatusService {
+            listener: listener.map_err(|error| StartError::of_service("status", error.into()))?,
+            health: self.health.clone(),
+            unavailable: settings.unavailable_status_code,
+            check_timeout: settings.check_timeout,
+        })
+    }
+
     /// Where HTTP is served.
     pub fn address(&self) -> Option<SocketAddr> {
         self.site.get()?.address
@@ -153,10 +190,16 @@ impl Server {
     }
 
     /// Stops the services in the reverse order of their start. All of it within the grace period; what still runs then is
-    /// ended, and a record says what that was.
+    /// ended, and a record says what that was. Before, health checks say that nothing is ready, for as long as `drain_delay`.
     pub async fn stop(mut self) {
-        let deadline = Instant::now() + self.grace;
         self.control.stops();
+        self.health.leave();
+        if !self.drain_delay.is_zero() {
+            let seconds = self.drain_delay.as_secs_f32();
+            tracing::info!(target: "server", "serving for {seconds} s more, until health checks were heard");
+            tokio::time::sleep(self.drain_delay).await;
+        }
+        let deadline = Instant::now() + self.grace;
         self.shutdown.cancel();
         while let Some((name, service)) = self.services.pop() {
             if let Stopped::CutOff(what) = service.stop(deadline).await {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use pronghorn_plugin_api::NotReady;
 use pronghorn_pool::settings::{CodecChoice, MAX_WORKERS, PoolSettings};
 use pronghorn_pool::{
     BootError, CommandLauncher, NotExtended, NotResized, Options, Plan, Pool, RelayAddress,
@@ -23,6 +24,8 @@ use crate::{ROADRUNNER_VERSION, VERSION};
 
 /// Of a pool in which each call gets a fresh worker, one serves and one is ready.
 const DEBUG_WORKERS: usize = 2;
+/// A pool whose oldest call waits longer gets no further ones from a balancer that asks.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Orders that wait for the workers' task. Each is a person's wish or a stop.
 const ORDERS: usize = 16;
 
@@ -266,15 +269,6 @@ impl Pools {
         self.iter().find(|workers| workers.name() == name)
     }
 
-    /// Whether all have workers, else why one has none.
-    pub(crate) fn standing(&self) -> Standing {
-        let down = self.iter().find_map(|workers| {
-            Some(workers.standing.borrow().clone())
-                .filter(|standing| matches!(standing, Standing::Down(_)))
-        });
-        down.unwrap_or(Standing::Up)
-    }
-
     /// Calls that wait for a worker.
     pub(crate) fn waiting(&self) -> usize {
         self.iter()
@@ -405,6 +399,34 @@ impl Workers {
 
     pub fn name(&self) -> &str {
         self.pool.name()
+    }
+
+    /// Whether anybody could take a call.
+    pub(crate) fn alive(&self) -> Result<(), NotReady> {
+        let pool = self.name();
+        let missing = |why: String| Err(NotReady(format!("pool `{pool}`: {why}").into()));
+        match &*self.standing.borrow() {
+            Standing::Down(why) => missing(why.to_string()),
+            Standing::Up if self.pool.workers() == 0 => missing("no worker is up".to_owned()),
+            Standing::Up => Ok(()),
+        }
+    }
+
+    /// Whether a further call would be taken in good time.
+    pub(crate) fn ready(&self) -> Result<(), NotReady> {
+        self.alive()?;
+        match self.pool.stats().oldest_wait() {
+            Some(wait) if wait >= PATIENCE => {
+                let (pool, seconds) = (self.name(), wait.as_secs_f32());
+                let why = format!("pool `{pool}`: a call has waited for {seconds:.1} s");
+                Err(NotReady(why.into()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
     }
 
     /// Calls that wait for a worker.

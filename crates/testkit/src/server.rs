@@ -106,8 +106,14 @@ impl Server {
     /// # Panics
     ///
     /// When it does not come up; with all that it said.
-    pub fn start_as_rr(site: Site, arguments: &[&str], address: SocketAddr) -> Self {
-        let rr = Command::new(as_rr(&site));
+    pub fn start_as_rr(
+        site: Site,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+        address: SocketAddr,
+    ) -> Self {
+        let mut rr = Command::new(as_rr(&site));
+        rr.envs(environment.iter().copied());
         Self::start_called(rr, site, arguments, Signal::TERM, |stdout, _| {
             stdout.contains("server started").then_some(address)
         })
@@ -181,24 +187,21 @@ impl Server {
         Self::run_to_end(site, |mark| command(site, arguments, mark))
     }
 
-    /// Runs a command for a server that runs on this site.
+    /// Runs a command for this server.
     pub fn steer(&self, arguments: &[&str]) -> Ended {
-        Self::run_beside(&self.site, arguments, |command| command)
+        Self::run_beside(&self.site, arguments)
     }
 
-    /// Runs a command beside a server; `change` may change how.
-    pub fn run_beside(
-        site: &Site,
-        arguments: &[&str],
-        change: impl FnOnce(Command) -> Command,
-    ) -> Ended {
-        let (mut child, stdout, stderr) = spawn(change(command(site, arguments, &next_mark())));
-        let status = wait(&mut child, "the command to end");
-        Ended {
-            code: status.code(),
-            stdout: settled(&stdout),
-            stderr: settled(&stderr),
-        }
+    /// Runs it as `rr`.
+    pub fn steer_as_rr(&self, arguments: &[&str]) -> Ended {
+        let mut command = Command::new(as_rr(&self.site));
+        command.args(arguments);
+        ended(on_site(command, &self.site, &next_mark()))
+    }
+
+    /// Runs a command on a site on which a server may run, too.
+    pub fn run_beside(site: &Site, arguments: &[&str]) -> Ended {
+        ended(command(site, arguments, &next_mark()))
     }
 
     /// The control socket.
@@ -247,14 +250,9 @@ impl Server {
 
     fn run_to_end(site: &Site, command: impl FnOnce(&str) -> Command) -> Ended {
         let mark = next_mark();
-        let (mut child, stdout, stderr) = spawn(command(&mark));
-        let status = wait(&mut child, "the command to end");
+        let ended = ended(command(&mark));
         assert_nothing_left(&mark, site.folder());
-        Ended {
-            code: status.code(),
-            stdout: settled(&stdout),
-            stderr: settled(&stderr),
-        }
+        ended
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -416,6 +414,17 @@ fn spawn(mut command: Command) -> (Child, Output, Output) {
     let stdout = Output::follow(child.stdout.take().expect("stdout is a pipe"));
     let stderr = Output::follow(child.stderr.take().expect("stderr is a pipe"));
     (child, stdout, stderr)
+}
+
+/// Runs a command to its end.
+fn ended(command: Command) -> Ended {
+    let (mut child, stdout, stderr) = spawn(command);
+    let status = wait(&mut child, "the command to end");
+    Ended {
+        code: status.code(),
+        stdout: settled(&stdout),
+        stderr: settled(&stderr),
+    }
 }
 
 fn on_site(mut command: Command, site: &Site, mark: &str) -> Command {

@@ -2,7 +2,9 @@
 
 mod apps;
 mod behind_nginx;
+mod called_as_rr;
 mod command;
+mod control;
 mod development;
 mod examples;
 mod faults;

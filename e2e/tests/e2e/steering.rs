@@ -344,11 +344,7 @@ fn a_second_server_of_one_configuration_starts_and_says_who_is_steered() {
     );
     second.stop();
 
-    let third = Server::run_beside(
-        first.site(),
-        &["serve", "-o", "server.command=false"],
-        |c| c,
-    );
+    let third = Server::run_beside(first.site(), &["serve", "-o", "server.command=false"]);
     assert_failed(
         &third,
         &[
@@ -369,10 +365,7 @@ fn a_socket_that_nobody_listens_on_is_replaced() {
     let site = server.into_site();
     assert!(!socket.exists());
     drop(UnixListener::bind(&socket).unwrap());
-    assert_failed(
-        &Server::run_beside(&site, &["status"], |c| c),
-        &["no server"],
-    );
+    assert_failed(&Server::run_beside(&site, &["status"]), &["no server"]);
     let server = Server::start(site);
     assert_done(&server.steer(&["status"]));
     server.stop();

@@ -37,7 +37,7 @@ use subscriber::{Channel, Router, SERVER};
 
 /// The targets of our own records. What has another one is a stranger's, unless `logs.channels`
 /// names it.
-pub const CHANNELS: [&str; 5] = ["http", SERVER, "pool", "rpc", "config"];
+pub const CHANNELS: [&str; 7] = ["http", SERVER, "pool", "rpc", "lock", "status", "config"];
 
 /// How long the end waits for outputs that do not take their records.
 const LAST_FLUSH: Duration = Duration::from_secs(2);

@@ -20,6 +20,13 @@ pub const GRACE_PERIOD: Duration = Duration::from_secs(30);
 const RPC_HOST: &str = "127.0.0.1";
 const RPC_PORT: u16 = 6001;
 
+/// Where RoadRunner's documentation has its health checks, this machine only.
+const STATUS_PORT: u16 = 2114;
+/// The status of a health check that fails, as RoadRunner's.
+pub const UNAVAILABLE: u16 = 503;
+/// Seconds, as RoadRunner's.
+const CHECK_TIMEOUT: u16 = 60;
+
 /// Everything that a file can say.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -29,6 +36,8 @@ pub struct Settings {
     pub http: Option<HttpSettings>,
     /// RPC for PHP, when there is a section for it.
     pub rpc: Option<RpcSettings>,
+    /// Health checks, when there is a section for them.
+    pub status: Option<StatusSettings>,
     /// Log records.
     pub logs: LogSettings,
     /// The server's own life.
@@ -40,6 +49,19 @@ pub struct Settings {
 pub struct RpcSettings {
     /// Where to listen.
     pub listen: Endpoint,
+}
+
+/// Health checks over HTTP.
+#[derive(Clone, Debug)]
+pub struct StatusSettings {
+    /// Where to listen.
+    pub address: Address,
+    /// The answer's status when something is missing, from 400 to 599.
+    pub unavailable_status_code: u16,
+    /// How long a client may take to send its request.
+    pub check_timeout: Duration,
+    /// Between the moment at which readiness turns off and the one at which nothing new is accepted.
+    pub drain_delay: Duration,
 }
 
 /// The server's own life. The section has RoadRunner's name.
@@ -62,6 +84,10 @@ impl Section for Settings {
             rpc: t.optional_section(
                 "rpc",
                 "Calls from PHP to the server. Without this section there are none.",
+            ),
+            status: t.optional_section(
+                "status",
+                "Health checks over HTTP. Without this section nothing answers them.",
             ),
             logs: t.section("logs", "Log records."),
             endure: t.section("endure", "The server's own life; the name is RoadRunner's."),
@@ -118,6 +144,49 @@ impl Section for RpcSettings {
     }
 }
 
+impl Section for StatusSettings {
+    fn read(t: &mut Table<'_>) -> Self {
+        let address = Address {
+            host: Some(RPC_HOST.to_owned()),
+            port: STATUS_PORT,
+        };
+        Self {
+            address: t
+                .key(
+                    "address",
+                    "Where to listen for `/health`, `/ready` and `/jobs`.",
+                )
+                .default(address),
+            check_timeout: Duration::from_secs(
+                t.key(
+                    "check_timeout",
+                    "Seconds that a client may take to send its request.",
+                )
+                .zero_is_default()
+                .range(1..=3600)
+                .default(CHECK_TIMEOUT)
+                .into(),
+            ),
+            unavailable_status_code: t
+                .key(
+                    "unavailable_status_code",
+                    "The status of an answer when something is missing.",
+                )
+                .zero_is_default()
+                .range(400..=599)
+                .default(UNAVAILABLE),
+            drain_delay: t
+                .key(
+                    "drain_delay",
+                    "How long a server that is to stop goes on serving while `/ready` already says no: as long as a \
+                     balancer takes to notice.",
+                )
+                .ours()
+                .default(Duration::ZERO),
+        }
+    }
+}
+
 impl Section for EndureSettings {
     fn read(t: &mut Table<'_>) -> Self {
         let settings = Self {
@@ -145,7 +214,6 @@ fn not_yet(t: &mut Table<'_>) {
     t.not_yet("grpc", "gRPC");
     t.not_yet("tcp", "TCP servers");
     t.not_yet("centrifuge", "Centrifugo");
-    t.not_yet("status", "health checks");
     t.not_yet("metrics", "metrics");
     t.not_yet("fileserver", "a server of files alone");
     t.not_yet("otel", "OpenTelemetry");

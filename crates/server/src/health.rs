@@ -1,0 +1,85 @@
+//! How the server is, for those who decide whether to send requests here, or to restart it.
+//!
+//! Reads what is known and waits for nothing, so that a server that is full still answers.
+
+use std::sync::{Arc, OnceLock};
+
+use pronghorn_plugin_api::{NotReady, Readiness};
+use tokio_util::sync::CancellationToken;
+
+/// All services that have workers. Clones are the same one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Health {
+    services: Arc<OnceLock<Vec<(&'static str, Readiness)>>>,
+    leaving: CancellationToken,
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Question {
+    /// Whether the service does its work at all.
+    Alive,
+    /// Whether it should get more of it.
+    Ready,
+}
+
+impl Health {
+    /// Before the first of them starts.
+    pub(crate) fn watch(&self, services: Vec<(&'static str, Readiness)>) {
+        _ = self.services.set(services); // the server starts once
+    }
+
+    /// From now on nothing is ready, because the server is about to stop.
+    pub(crate) fn leave(&self) {
+        self.leaving.cancel();
+    }
+
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.is_cancelled()
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.services
+            .get()
+            .into_iter()
+            .flatten()
+            .map(|(name, _)| *name)
+    }
+
+    /// None when there is no such service, or it has no workers.
+    pub(crate) fn ask(&self, question: Question, name: &str) -> Option<Result<(), NotReady>> {
+        let services = self.services.get()?;
+        let (_, readiness) = services.iter().find(|(known, _)| *known == name)?;
+        Some(match question {
+            Question::Alive => readiness.check_alive(),
+            Question::Ready if self.is_leaving() => Err(NotReady("the server is stopping".into())),
+            Question::Ready => readiness.check(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_leaves_is_alive_and_not_ready() {
+        let health = Health::default();
+        assert_eq!(health.ask(Question::Ready, "http"), None);
+        let http = Readiness::default();
+        health.watch(vec![("http", http.clone())]);
+        assert_eq!(health.names().collect::<Vec<_>>(), ["http"]);
+        let starting = Some(Err(NotReady("starting".into())));
+        assert_eq!(health.ask(Question::Alive, "http"), starting);
+        http.answer_with(|| Ok(()));
+        assert_eq!(health.ask(Question::Ready, "http"), Some(Ok(())));
+        assert_eq!(health.ask(Question::Ready, "jobs"), None);
+        health.leave();
+        assert!(
+            health
+                .ask(Question::Ready, "http")
+                .is_some_and(|answer| answer.is_err())
+        );
+        assert_eq!(health.ask(Question::Alive, "http"), Some(Ok(())));
+    }
+}

@@ -1,0 +1,106 @@
+//! `informer`: who works.
+
+use std::time::{Duration, SystemTime};
+
+use pronghorn_plugin_api::rpc::{Failure, Methods, Outcome};
+use pronghorn_pool::{SlotState, WorkerInfo};
+use pronghorn_process::Usage;
+use serde::Serialize;
+
+use super::Operated;
+
+/// Of a name that is no service with workers, the list is null.
+#[derive(Serialize)]
+struct WorkerList {
+    workers: Option<Vec<WorkerState>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WorkerState {
+    pid: u32,
+    status: u8,
+    num_execs: u64,
+    /// Nanoseconds since the Unix epoch.
+    created: u64,
+    /// Resident bytes.
+    memory_usage: u64,
+    #[serde(rename = "CPUPercent")]
+    cpu_percent: f64,
+    /// Of programs that are no PHP workers.
+    command: &'static str,
+    status_str: &'static str,
+}
+
+/// A list that is null, as RoadRunner has it for services without jobs.
+#[derive(Serialize)]
+struct NoJobs;
+
+impl Outcome for WorkerList {}
+
+impl Outcome for NoJobs {}
+
+pub(super) fn add(methods: &Methods, operated: &Operated) {
+    let informer = methods.service("informer", operated.clone());
+    informer.add("List", async |operated: Operated, _: bool| {
+        Ok(operated.names())
+    });
+    informer.add("Workers", workers);
+    informer.add("Jobs", async |_, _: String| Ok(NoJobs));
+}
+
+async fn workers(operated: Operated, name: String) -> Result<WorkerList, Failure> {
+    let Some(pools) = operated.pools(&name) else {
+        return Ok(WorkerList { workers: None });
+    };
+    let mut workers = Vec::new();
+    for pool in pools {
+        let now = SystemTime::now();
+        let inspected = pool.inspect().await;
+        // One that was asked to end is none that PHP could count on.
+        let staying = inspected
+            .iter()
+            .filter(|worker| worker.state != SlotState::Stopping);
+        workers.extend(staying.map(|worker| WorkerState::of(worker, now)));
+    }
+    Ok(WorkerList {
+        workers: Some(workers),
+    })
+}
+
+impl WorkerState {
+    fn of(worker: &WorkerInfo, now: SystemTime) -> Self {
+        let since_epoch = worker.started.duration_since(SystemTime::UNIX_EPOCH);
+        let created = since_epoch.unwrap_or_default().as_nanos();
+        let usage = Usage::of(worker.pid); // it may have ended meanwhile
+        let age = now.duration_since(worker.started).unwrap_or_default();
+        let (status, status_str) = state(worker.state);
+        Self {
+            pid: worker.pid,
+            status,
+            num_execs: worker.executions,
+            created: u64::try_from(created).unwrap_or(u64::MAX),
+            memory_usage: usage.map_or(0, |usage| usage.memory),
+            cpu_percent: usage.map_or(0.0, |usage| percent(usage.cpu, age)),
+            command: "",
+            status_str,
+        }
+    }
+}
+
+/// Of one processor, over the worker's life. A worker's boot is not part of its age, hence the limit.
+fn percent(cpu: Duration, age: Duration) -> f64 {
+    let share = cpu.as_secs_f64() / age.as_secs_f64().max(0.001);
+    (share * 100.0).min(100.0)
+}
+
+/// RoadRunner's number and name.
+fn state(state: SlotState) -> (u8, &'static str) {
+    match state {
+        SlotState::Empty | SlotState::Booting => (0, "inactive"),
+        SlotState::Ready => (1, "ready"),
+        SlotState::Busy => (2, "working"),
+        SlotState::Draining | SlotState::Stopping => (4, "stopping"),
+        SlotState::Failed => (8, "errored"),
+    }
+}
