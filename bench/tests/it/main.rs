@@ -1,5 +1,7 @@
 //! The program itself: what it leaves behind, whatever happens.
 
+#![expect(clippy::unwrap_used, reason = "a test")]
+
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};

@@ -135,10 +135,7 @@ impl HttpService {
     /// are up.
     async fn start(self, context: &Context) -> Result<Http, StartError> {
         let settings = &self.settings;
-        let owner = self
-            .user
-            .as_ref()
-            .map(|(_, credentials)| credentials.clone());
+        let owner = self.owner();
         let open = |others: &[&Spool], folder: &PathBuf| {
             Spool::beside(others, self.folder.join(folder), owner.clone())
                 .map(Arc::new)
@@ -231,6 +228,13 @@ impl HttpService {
         })
     }
 
+    /// Who workers are, when they are not the server's own user.
+    fn owner(&self) -> Option<Credentials> {
+        self.user
+            .as_ref()
+            .map(|(_, credentials)| credentials.clone())
+    }
+
     fn watch(&self, pools: &Pools) -> Option<Watch> {
         let watch = Watch::start(&self.folder, self.configuration.clone(), pools.clone());
         watch
@@ -276,43 +280,49 @@ impl Ground {
             forbid: settings.uploads.forbid.clone(),
             allow: settings.uploads.allow.clone(),
         };
-        let behind = |route: &RouteSettings| -> Arc<dyn Handler> {
-            let mut running = settings.running_pools();
-            let found = running.find(|(name, _)| *name == route.pool);
-            let (name, pool_settings) = found.expect("a route leads to a pool that runs");
-            let workers = pools.get(name).expect("it was started");
-            let max_size = route.max_request_size.unwrap_or(settings.max_request_size);
-            let handler = PoolHandler {
-                pool: workers.pool().clone(),
-                terms: Terms {
-                    // In development somebody may sit in a debugger.
-                    deadline: route.terms.deadline.filter(|_| !self.development),
-                    ..route.terms
-                },
-                bodies: BodySettings {
-                    max_size: max_size.bytes(),
-                    ..bodies.clone()
-                },
-                internal_error_code: settings.internal_error_code,
-                development: self.development || pool_settings.debug,
-                access_logs: settings.access_logs,
-                retry: pool_settings.retry,
-                worker_user: self.user.as_ref().map(|(_, user)| user.clone()),
-            };
-            let next = Arc::new(Arc::new(handler));
-            if !self.development {
-                return next;
-            }
-            Arc::new(Gate {
-                next,
-                standing: workers.standing(),
-            })
-        };
-        let routes = settings.compile(behind);
+        let routes = settings.compile(|route| self.behind(route, settings, pools, &bodies));
         match routes.only() {
             Some(only) => only.clone(),
             None => Arc::new(Router(routes)),
         }
+    }
+
+    fn behind(
+        &self,
+        route: &RouteSettings,
+        settings: &HttpSettings,
+        pools: &Pools,
+        bodies: &BodySettings,
+    ) -> Arc<dyn Handler> {
+        let mut running = settings.running_pools();
+        let (name, pool) = running
+            .find(|(name, _)| *name == route.pool)
+            .expect("routes lead to pools that run");
+        let workers = pools.get(name).expect("it was started");
+        let max_size = route.max_request_size.unwrap_or(settings.max_request_size);
+        let handler = PoolHandler {
+            pool: workers.pool().clone(),
+            terms: Terms {
+                // In development somebody may sit in a debugger.
+                deadline: route.terms.deadline.filter(|_| !self.development),
+                ..route.terms
+            },
+            bodies: BodySettings {
+                max_size: max_size.bytes(),
+                ..bodies.clone()
+            },
+            internal_error_code: settings.internal_error_code,
+            development: self.development || pool.debug,
+            access_logs: settings.access_logs,
+            retry: pool.retry,
+            worker_user: self.user.as_ref().map(|(_, user)| user.clone()),
+        };
+        let next = Arc::new(Arc::new(handler));
+        if self.development {
+            let standing = workers.standing();
+            return Arc::new(Gate { next, standing });
+        }
+        next
     }
 }
 

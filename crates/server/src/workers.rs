@@ -418,10 +418,6 @@ impl Workers {
         Ok((workers, owner.run(inbox)))
     }
 
-    pub(crate) fn pool(&self) -> &Pool {
-        &self.pool
-    }
-
     pub fn standing(&self) -> watch::Receiver<Standing> {
         self.standing.clone()
     }
@@ -452,6 +448,10 @@ impl Workers {
             }
             _ => Ok(()),
         }
+    }
+
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
     }
 
     /// Calls that wait for a worker.
