@@ -1,21 +1,24 @@
 //! `serve`: from arguments to a server, and from signals to its end.
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
-use std::path::Path;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pronghorn_config::{Input, Loaded, MAIN_FILES, Severity, load};
 use pronghorn_control::Place;
-use pronghorn_process::reap_orphans;
+use pronghorn_process::{Program, reap_orphans};
 use pronghorn_server::logs::{self, Logs};
-use pronghorn_server::settings::Settings;
-use pronghorn_server::{Control, CrewInfo, Plan, ROADRUNNER_VERSION, Server, VERSION};
+use pronghorn_server::settings::{Settings, UpgradeChoice};
+use pronghorn_server::{
+    Control, CrewInfo, Next, Plan, Predecessor, ROADRUNNER_VERSION, Server, StartError,
+    UpgradeError, VERSION, Way,
+};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::arguments::{Arguments, Name, Serve};
-use crate::exit::{Exit, failed, mention, misused, say};
+use crate::exit::{Exit, failed, mention, say};
 use crate::folders;
 use crate::steer::place_of;
 
@@ -26,42 +29,99 @@ const FIRST_ADDRESS: &str = "127.0.0.1:8080";
 const ONE_STOP: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(name: Name, arguments: &Arguments, options: &Serve) -> Exit {
+    let predecessor = Predecessor::of_this_process();
+    let program = Program::of_this_process(folders::current());
+    let (plan, logs, place) = match prepare(arguments, options) {
+        Ok(prepared) => prepared,
+        Err(failure) => return refuse(&failure, predecessor.as_ref()),
+    };
+    let call = Call {
+        name,
+        silent: arguments.globals.silent,
+        pid_file: arguments.globals.pid.then(|| plan.folder.join(".pid")),
+        program,
+        place,
+    };
+    let (exit, next) = serve(&call, plan, predecessor, &logs);
+    drop(logs);
+    let program = call.program.as_ref().ok();
+    let becoming = next
+        .zip(program)
+        .map(|(next, program)| next.become_it(program));
+    match becoming.and_then(Result::err) {
+        Some(error) => failed(&format!("cannot become the new process: {error}")),
+        None => exit,
+    }
+}
+
+/// How `serve` was called.
+struct Call {
+    name: Name,
+    silent: bool,
+    pid_file: Option<PathBuf>,
+    program: io::Result<Program>,
+    /// Where the control socket is.
+    place: Place,
+}
+
+/// A start that came to nothing, in words.
+struct Failure {
+    exit: Exit,
+    message: String,
+}
+
+impl Failure {
+    fn misused(message: impl Into<String>) -> Self {
+        let (exit, message) = (Exit::Misused, message.into());
+        Self { exit, message }
+    }
+
+    fn failed(message: impl Into<String>) -> Self {
+        let (exit, message) = (Exit::Failed, message.into());
+        Self { exit, message }
+    }
+}
+
+/// Says it, also to the process that goes on because of it.
+fn refuse(failure: &Failure, predecessor: Option<&Predecessor>) -> Exit {
+    if let Some(predecessor) = predecessor {
+        predecessor.tell_failure(&failure.message);
+    }
+    mention(&format!("error: {}\n", failure.message));
+    failure.exit
+}
+
+/// From arguments and files to what is to be started; logs are written from here on.
+fn prepare(arguments: &Arguments, options: &Serve) -> Result<(Plan, Logs, Place), Failure> {
     if options.root.is_some() {
-        return misused(
+        return Err(Failure::misused(
             "`--root` needs classic pools, which are not there yet\n\
              hint: a worker script is served with `pronghorn serve worker.php`",
-        );
+        ));
     }
     let mut input = arguments.input();
-    if let Some(script) = &options.script
-        && let Err(exit) = serve_script(&mut input, script)
-    {
-        return exit;
+    if let Some(script) = &options.script {
+        serve_script(&mut input, script)?;
     }
     let loaded = load(&input);
     if loaded.file.is_none() && input.overrides.is_empty() {
-        return nothing_to_serve(&input);
+        return Err(nothing_to_serve(&input));
     }
     let resolved = loaded.resolve::<Settings>(Severity::Warning);
     let report = resolved.report().clone();
-    let settings = match resolved.into_settings() {
-        Ok(settings) => settings,
-        Err(report) => {
-            mention(&report.to_string());
-            return misused(&format!("nothing was started: {}", report.summary()));
-        }
-    };
+    let settings = resolved.into_settings().map_err(|report| {
+        mention(&report.to_string());
+        Failure::misused(format!("nothing was started: {}", report.summary()))
+    })?;
     if options.script.is_some() && settings.http.is_none() {
-        return misused(
+        return Err(Failure::misused(
             "the script would not be started: the configuration has no section `http`\n\
              hint: `-o http.address=127.0.0.1:8080` adds one",
-        );
+        ));
     }
     let folder = folders::working(arguments, loaded.file.as_deref());
-    let logs = match logs::init(&settings.logs, &folder) {
-        Ok(logs) => logs,
-        Err(error) => return failed(&error.to_string()),
-    };
+    let logs = logs::init(&settings.logs, &folder);
+    let logs = logs.map_err(|error| Failure::failed(error.to_string()))?;
     logs::tell(&report);
     let place = place_of(arguments, loaded.file.as_deref());
     let config = loaded.file.is_some().then(|| place.named().to_owned());
@@ -78,15 +138,13 @@ pub(crate) fn run(name: Name, arguments: &Arguments, options: &Serve) -> Exit {
         written: loaded.to_json(),
         settings,
     };
-    let exit = serve(name, arguments, &place, plan, &logs);
-    drop(logs);
-    exit
+    Ok((plan, logs, place))
 }
 
 /// A script on the command line: its own folder is the working folder when there is no configuration.
-fn serve_script(input: &mut Input, script: &Path) -> Result<(), Exit> {
+fn serve_script(input: &mut Input, script: &Path) -> Result<(), Failure> {
     if !script.is_file() {
-        return Err(misused(&format!(
+        return Err(Failure::misused(format!(
             "there is no script `{}`\nhint: the path is taken from {}",
             script.display(),
             std::env::current_dir().unwrap_or_default().display()
@@ -109,7 +167,7 @@ fn serve_script(input: &mut Input, script: &Path) -> Result<(), Exit> {
 }
 
 /// Says what was looked for and what to type, by what lies around.
-fn nothing_to_serve(input: &Input) -> Exit {
+fn nothing_to_serve(input: &Input) -> Failure {
     let folder = std::path::absolute(&input.folder)
         .or_else(|_| std::env::current_dir())
         .unwrap_or_default();
@@ -129,7 +187,7 @@ fn nothing_to_serve(input: &Input) -> Exit {
                 .to_owned()
         }
     };
-    misused(&format!(
+    Failure::misused(format!(
         "there is no configuration: neither `{}` is in {}\nhint: {hint}",
         MAIN_FILES.join("` nor `"),
         folder.display()
@@ -138,7 +196,9 @@ fn nothing_to_serve(input: &Input) -> Exit {
 
 /// The process's environment and what `--dotenv` adds to it.
 fn environment(loaded: &Loaded) -> Vec<(OsString, OsString)> {
-    let mut environment: Vec<_> = std::env::vars_os().collect();
+    let mut environment: Vec<_> = std::env::vars_os()
+        .filter(|(name, _)| !Program::is_private(name))
+        .collect();
     let added = loaded
         .dotenv
         .iter()
@@ -147,72 +207,144 @@ fn environment(loaded: &Loaded) -> Vec<(OsString, OsString)> {
     environment
 }
 
-fn serve(name: Name, arguments: &Arguments, place: &Place, plan: Plan, logs: &Logs) -> Exit {
+/// Serves until the end. What comes then, if it is another process.
+fn serve(
+    call: &Call,
+    plan: Plan,
+    predecessor: Option<Predecessor>,
+    logs: &Logs,
+) -> (Exit, Option<Next>) {
     let runtime = match Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .build()
     {
         Ok(runtime) => runtime,
-        Err(error) => return failed(&format!("cannot start: {error}")),
+        Err(error) => {
+            let failure = Failure::failed(format!("cannot start: {error}"));
+            return (refuse(&failure, predecessor.as_ref()), None);
+        }
     };
-    let pid_file = arguments.globals.pid.then(|| plan.folder.join(".pid"));
-    let grace = plan.settings.endure.grace_period;
-    let exit = runtime.block_on(async {
-        let mut signals = match Signals::listen(logs) {
-            Ok(signals) => signals,
-            Err(error) => return failed(&format!("cannot listen for signals: {error}")),
-        };
-        let _control = plan.control.listen(place);
-        let server = tokio::select! {
-            started = Server::start(plan) => match started {
-                Ok(server) => server,
-                Err(error) => return failed(&error.report()),
+    let ended = runtime.block_on(live(call, plan, predecessor, logs));
+    runtime.shutdown_background();
+    ended
+}
+
+async fn live(
+    call: &Call,
+    plan: Plan,
+    predecessor: Option<Predecessor>,
+    logs: &Logs,
+) -> (Exit, Option<Next>) {
+    let mut signals = match Signals::listen(logs) {
+        Ok(signals) => signals,
+        Err(error) => {
+            let failure = Failure::failed(format!("cannot listen for signals: {error}"));
+            return (refuse(&failure, predecessor.as_ref()), None);
+        }
+    };
+    let takes_over = predecessor.is_some();
+    let (endure, control) = (plan.settings.endure.clone(), plan.control.clone());
+    // A command during a long start is answered by whoever serves.
+    let mut commands = (!takes_over).then(|| control.listen(&call.place)).flatten();
+    let mut server = tokio::select! {
+        started = Server::start(plan, predecessor) => match started {
+            Ok(server) => server,
+            Err(StartError::Rehearsal) => return (Exit::Done, None),
+            Err(error) => return (failed(&error.report()), None),
+        },
+        () = signals.stop() => return (Exit::Done, None),
+    };
+    if let Some(file) = &call.pid_file
+        && let Err(error) = std::fs::write(file, std::process::id().to_string())
+    {
+        tracing::warn!(target: "server", "cannot write `{}`: {error}", file.display());
+    }
+    if takes_over {
+        commands = control.take_over(&call.place);
+        tracing::info!(target: "server", pid = std::process::id(), "upgrade: this process has taken over");
+    } else if !call.silent {
+        greet(call.name, &server);
+    }
+    let next = loop {
+        match signals.next().await {
+            Wish::Stop => break None,
+            Wish::Reload => tokio::select! {
+                () = server.reload() => {}
+                () = signals.stop() => break None,
             },
-            () = signals.stop() => return Exit::Done,
-        };
-        if let Some(file) = &pid_file
-            && let Err(error) = std::fs::write(file, std::process::id().to_string())
-        {
-            tracing::warn!(target: "server", "cannot write `{}`: {error}", file.display());
+            Wish::Upgrade => tokio::select! {
+                next = upgrade(&mut server, call, endure.upgrade) => if next.is_some() { break next },
+                () = signals.stop() => break None,
+            },
         }
-        if !arguments.globals.silent {
-            greet(name, &server);
-        }
-        signals.stop().await;
-        if !arguments.globals.silent && name == Name::Rr {
-            say(&format!(
-                "stop signal received, grace timeout is: {} seconds\n",
-                grace.as_secs()
-            ));
-        }
-        tracing::info!(target: "server", "stopping");
-        let forced = async {
-            // One stop may arrive twice: `timeout` signals the process and then its group.
-            _ = tokio::time::timeout(ONE_STOP, async {
-                loop {
-                    signals.stop().await;
-                }
-            })
-            .await;
-            signals.stop().await;
-        };
-        tokio::select! {
-            () = server.stop() => {
-                tracing::info!(target: "server", "stopped");
-                Exit::Done
-            }
-            () = forced => {
-                mention("exit forced\n");
-                Exit::Failed
-            }
-        }
-    });
-    if let Some(file) = &pid_file {
+    };
+    if next.is_none() && !call.silent && call.name == Name::Rr {
+        say(&format!(
+            "stop signal received, grace timeout is: {} seconds\n",
+            endure.grace_period.as_secs()
+        ));
+    }
+    tracing::info!(target: "server", "stopping");
+    let is_elsewhere = matches!(next, Some(Next::Process(_)));
+    let (exit, next) = finish(server, next, &mut signals).await;
+    if let Some(file) = &call.pid_file
+        && !is_elsewhere
+        && next.is_none()
+    {
         _ = std::fs::remove_file(file); // it may be gone
     }
-    runtime.shutdown_background();
-    exit
+    drop(commands);
+    (exit, next)
+}
+
+/// `None` when this process goes on.
+async fn upgrade(server: &mut Server, call: &Call, choice: UpgradeChoice) -> Option<Next> {
+    let next = match &call.program {
+        Ok(program) => server.upgrade(program, Way::here(choice)).await,
+        Err(error) => Err(UpgradeError::NoProgram(error.kind().into())),
+    };
+    next.inspect_err(
+        |error| tracing::error!(target: "server", "upgrade failed, this process goes on: {error}"),
+    )
+    .ok()
+}
+
+/// Stops the server. What is next is dropped when a signal asks for an end.
+async fn finish(
+    server: Server,
+    next: Option<Next>,
+    signals: &mut Signals<'_>,
+) -> (Exit, Option<Next>) {
+    let mut stopped = std::pin::pin!(server.stop());
+    if next.is_some() {
+        tokio::select! {
+            () = &mut stopped => return (Exit::Done, next),
+            () = signals.stop() => {}
+        }
+        drop(next);
+    }
+    let forced = async {
+        // One stop may arrive twice: `timeout` signals the process and then its group.
+        _ = tokio::time::timeout(ONE_STOP, async {
+            loop {
+                signals.stop().await;
+            }
+        })
+        .await;
+        signals.stop().await;
+    };
+    let exit = tokio::select! {
+        () = stopped => {
+            tracing::info!(target: "server", "stopped");
+            Exit::Done
+        }
+        () = forced => {
+            mention("exit forced\n");
+            Exit::Failed
+        }
+    };
+    (exit, None)
 }
 
 fn greet(name: Name, server: &Server) {
@@ -244,7 +376,7 @@ fn greet(name: Name, server: &Server) {
             format!("{size} workers in {} pools", crews.len())
         }
     };
-    let stop = if std::io::stdout().is_terminal() {
+    let stop = if io::stdout().is_terminal() {
         "; Ctrl-C stops it"
     } else {
         ""
@@ -254,36 +386,58 @@ fn greet(name: Name, server: &Server) {
     ));
 }
 
-/// What ends a server, the dead it must bury, and log files that were moved away.
+/// What a person or a service manager wants by a signal.
+enum Wish {
+    Stop,
+    Reload,
+    Upgrade,
+}
+
+/// What ends and what renews a server, the dead it must bury, and log files that were moved away.
 struct Signals<'a> {
     terminate: Signal,
     interrupt: Signal,
     quit: Signal,
+    hangup: Signal,
+    upgrade: Signal,
     child: Signal,
     moved: Signal,
     logs: &'a Logs,
 }
 
 impl<'a> Signals<'a> {
-    fn listen(logs: &'a Logs) -> std::io::Result<Self> {
+    fn listen(logs: &'a Logs) -> io::Result<Self> {
         pronghorn_process::adopt_orphans();
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             quit: signal(SignalKind::quit())?,
+            hangup: signal(SignalKind::hangup())?,
+            upgrade: signal(SignalKind::user_defined2())?,
             child: signal(SignalKind::child())?,
             moved: signal(SignalKind::user_defined1())?,
             logs,
         })
     }
 
-    /// Waits for a signal that stops the server, and heeds the others meanwhile.
+    /// Waits for a signal that asks for something.
+    async fn next(&mut self) -> Wish {
+        self.wait(true).await
+    }
+
+    /// Waits for a signal that stops the server. Other wishes wait, each once.
     async fn stop(&mut self) {
+        _ = self.wait(false).await;
+    }
+
+    async fn wait(&mut self, for_all: bool) -> Wish {
         loop {
             tokio::select! {
-                _ = self.terminate.recv() => return,
-                _ = self.interrupt.recv() => return,
-                _ = self.quit.recv() => return,
+                _ = self.terminate.recv() => return Wish::Stop,
+                _ = self.interrupt.recv() => return Wish::Stop,
+                _ = self.quit.recv() => return Wish::Stop,
+                _ = self.hangup.recv(), if for_all => return Wish::Reload,
+                _ = self.upgrade.recv(), if for_all => return Wish::Upgrade,
                 _ = self.child.recv() => { reap_orphans(); }
                 _ = self.moved.recv() => self.reopen_logs(),
             }

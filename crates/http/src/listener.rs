@@ -2,10 +2,13 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pronghorn_process::socket::{AFTER_FAILED_ACCEPT, BindError, is_about_the_connection};
+use pronghorn_process::socket::{
+    AFTER_FAILED_ACCEPT, BindError, bound_to, is_about_the_connection,
+};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -23,6 +26,7 @@ const BACKLOG: i32 = 4096;
 pub struct Listener {
     address: SocketAddr,
     sockets: Vec<std::net::TcpListener>,
+    was_inherited: bool,
 }
 
 /// The accepting tasks of a listener; they end when it is dropped.
@@ -33,12 +37,29 @@ pub struct Accepting {
 }
 
 impl Listener {
-    /// Binds once for each of `threads` threads. With port 0, all get the port that the first one was given.
+    /// Takes the sockets that listen on this address already; if there is none, binds once for each of `threads` threads.
+    /// With port 0, all get the port that the first one was given.
     ///
     /// # Errors
     ///
     /// What is in the way, and what to do.
-    pub fn bind(address: SocketAddr, threads: usize) -> Result<Self, BindError> {
+    pub fn open(
+        address: SocketAddr,
+        threads: usize,
+        inherited: Vec<OwnedFd>,
+    ) -> Result<Self, BindError> {
+        let sockets = bound_to(&[address], inherited);
+        match sockets.first().map(std::net::TcpListener::local_addr) {
+            Some(bound) => Ok(Self {
+                address: bound.map_err(|source| BindError::tcp(address, source))?,
+                sockets,
+                was_inherited: true,
+            }),
+            None => Self::bind(address, threads),
+        }
+    }
+
+    fn bind(address: SocketAddr, threads: usize) -> Result<Self, BindError> {
         let failed = |source| BindError::tcp(address, source);
         // A socket of another process with the same user could share a port by SO_REUSEPORT without either noticing: the
         // first one is bound without it, as a question, and again with it.
@@ -49,14 +70,29 @@ impl Listener {
         for _ in 1..threads {
             sockets.push(bind_socket(address, true).map_err(failed)?);
         }
-        Ok(Self { address, sockets })
+        Ok(Self {
+            address,
+            sockets,
+            was_inherited: false,
+        })
     }
 
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Starts to accept, a task on each thread.
+    /// Whether another process still accepts from it.
+    pub fn was_inherited(&self) -> bool {
+        self.was_inherited
+    }
+
+    /// One for each thread when they were bound here; as many as the process before had when they are inherited.
+    pub fn sockets(&self) -> &[std::net::TcpListener] {
+        &self.sockets
+    }
+
+    /// Starts to accept on every thread and from every socket: a socket that nobody accepts from would keep its share of the
+    /// connections waiting.
     ///
     /// # Errors
     ///
@@ -70,7 +106,12 @@ impl Listener {
             address: self.address,
             tasks: Vec::new(),
         };
-        for (socket, thread) in self.sockets.into_iter().zip(threads.iter().cycle()) {
+        let mut sockets = self.sockets;
+        for shared in 0..threads.len().saturating_sub(sockets.len()) {
+            let another = sockets[shared].try_clone().map_err(BindError::Runtime)?;
+            sockets.push(another);
+        }
+        for (socket, thread) in sockets.into_iter().zip(threads.iter().cycle()) {
             let _context = thread.runtime.enter();
             let listener = TcpListener::from_std(socket).map_err(BindError::Runtime)?;
             let door = Door {
@@ -138,7 +179,11 @@ struct Door {
 impl Door {
     /// Accepts until the service drains, and then what is waiting already: closing the socket would reset it.
     async fn accept(self, listener: TcpListener) {
-        loop {
+        let mut last = BACKLOG;
+        while last > 0 {
+            if self.service.draining.is_cancelled() {
+                last -= 1; // more than that were not waiting
+            }
             let accepted = tokio::select! {
                 biased;
                 accepted = listener.accept() => accepted,

@@ -1,6 +1,6 @@
 //! What all connections of a listener share.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use pronghorn_pool::Seldom;
@@ -17,9 +17,6 @@ pub struct Limits {
     pub receive: pronghorn_h1::Limits,
     /// Between two writes that a client takes something of. Default is 60 s.
     pub send_pause: Duration,
-    /// How long an idle connection of a draining server is kept, for a request that may be on its way. Default is 100 ms,
-    /// so that Ctrl-C feels immediate.
-    pub drain_idle: Duration,
     /// Open connections in all.
     pub connections: usize,
 }
@@ -29,7 +26,6 @@ impl Default for Limits {
         Self {
             receive: pronghorn_h1::Limits::default(),
             send_pause: Duration::from_secs(60),
-            drain_idle: Duration::from_millis(100),
             connections: 10_000,
         }
     }
@@ -40,6 +36,7 @@ pub struct Service {
     pub(crate) handler: Arc<dyn Handler>,
     pub(crate) limits: Limits,
     pub(crate) draining: CancellationToken,
+    drain_idle: OnceLock<Duration>,
     connections: TaskTracker,
     pub(crate) refusals: Seldom,
 }
@@ -51,17 +48,24 @@ impl Service {
             handler,
             limits,
             draining,
+            drain_idle: OnceLock::new(),
             connections,
             refusals: Seldom::default(),
         })
     }
 
-    /// From now on each connection ends after its current request, and idle ones after a short grace. What waits to be
-    /// accepted is still accepted, then no more. Returns when all have ended.
-    pub async fn drain(&self) {
+    /// From now on each connection ends after its current request or, after `idle`, without one: a request may be on its
+    /// way. What waits to be accepted is still accepted, then no more. Returns when all have ended.
+    pub async fn drain(&self, idle: Duration) {
+        _ = self.drain_idle.set(idle); // a second drain changes nothing
         self.draining.cancel();
         self.connections.close();
         self.connections.wait().await;
+    }
+
+    /// How long an idle connection is kept once the service drains.
+    pub(crate) fn drain_idle(&self) -> Duration {
+        self.drain_idle.get().copied().unwrap_or_default()
     }
 
     /// Connections that are open.

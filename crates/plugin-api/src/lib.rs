@@ -3,8 +3,9 @@
 //! - [`Service`] and [`Running`]: made from its settings, started, stopped.
 //! - [`Context`]: what a service is started with.
 //! - [`rpc`]: methods for PHP and for the command line.
+//! - [`Sockets`]: listening sockets on their way from process to process.
 //!
-//! Services know this crate and not each other, and it knows none of them, no HTTP and no sockets.
+//! Services know this crate and not each other, and it knows none of them and no HTTP.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs, clippy::missing_errors_doc)]
@@ -12,9 +13,11 @@
 mod readiness;
 pub mod rpc;
 mod service;
+mod sockets;
 
 pub use readiness::{NotReady, Readiness};
-pub use service::{BoxFuture, Context, Running, Service, StartError, Stopped};
+pub use service::{BoxFuture, Context, Handover, Running, Service, StartError, Stopped};
+pub use sockets::Sockets;
 
 /// The release of RoadRunner as which this server answers PHP packages and tools. They compare it with the least release
 /// that they work with (Laravel Octane wants 2023.3), and our own number would be too low for each; this is the release

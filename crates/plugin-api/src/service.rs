@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::readiness::Readiness;
 use crate::rpc::Methods;
+use crate::sockets::Sockets;
 
 /// A future in a box, for traits that are used as objects.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -41,10 +42,34 @@ pub trait Service: Send {
 
 /// A service at work. Dropped without [`stop`](Self::stop), it ends at once.
 pub trait Running: Send {
+    /// All services are up, and no other process is responsible any more: from now on, clients are taken from the
+    /// listening sockets. A socket that workers need while they boot is served from the start, unless it was inherited.
+    ///
+    /// # Errors
+    ///
+    /// When a socket can't be served.
+    fn open(&mut self) -> Result<(), StartError> {
+        Ok(())
+    }
+
+    /// The next process begins to use the sockets that this one offered, or gives them back.
+    fn hand_over(&mut self, _step: Handover) {}
+
     /// Ends it: nothing new is begun, what is under way may finish until `deadline`, what is left is cut off.
     ///
     /// Returns soon after `deadline` at the latest. Whoever drops the future cuts off what is left.
     fn stop(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Stopped>;
+}
+
+/// How far another process is in taking over from this one, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handover {
+    /// It boots. Sockets on which workers announce themselves are its own for this time.
+    Begun,
+    /// It gave up: all is as before.
+    Failed,
+    /// It takes clients. This process takes no further ones, leaves files of sockets alone, and is about to stop.
+    Done,
 }
 
 /// What a service is started with. Metrics will join.
@@ -58,6 +83,8 @@ pub struct Context {
     pub rpc: Methods,
     /// This service's own.
     pub readiness: Readiness,
+    /// Those to take and those to leave for the next process.
+    pub sockets: Sockets,
 }
 
 /// How a service came to its end.

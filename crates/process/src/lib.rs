@@ -3,21 +3,26 @@
 //! - [`Spawner`]: the one thread that starts children. The kernel sends a child's parent-death signal when the *thread* that
 //!   spawned it ends, so it has to live as long as the server.
 //! - [`Process`]: a running child. Its end is read from its pidfd, never from an end of file: grandchildren inherit pipes.
+//! - [`Program`] and [`Link`]: this program once more, for an upgrade, and how the two processes talk.
 //! - [`Credentials`]: the user that a child runs as.
 //!
 //! Knows nothing of pools or PHP. With `ring`, the only crate with `unsafe`: what a child does between fork and exec.
 
 pub mod cpus;
 mod credentials;
+mod link;
 pub mod open_files;
 mod process;
+mod program;
 mod reap;
 pub mod socket;
 mod spawner;
 mod usage;
 
 pub use credentials::{Credentials, LookupError};
+pub use link::{Link, MOST_SOCKETS, Message, WatchedLink};
 pub use process::{Exit, Process, Signal};
+pub use program::Program;
 pub use reap::{adopt_orphans, reap_orphans};
 pub use spawner::{Child, Command, SpawnError, Spawner, Stream};
 pub use usage::Usage;

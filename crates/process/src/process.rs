@@ -69,13 +69,15 @@ fn signal_name(number: i32) -> Option<&'static str> {
 
 /// A child that was spawned and not yet waited for.
 ///
-/// Dropped while it runs, it is killed with its process group.
+/// Dropped while it runs, it is killed with its process group, unless it was [released](Self::release).
 #[derive(Debug)]
 pub struct Process {
     pid: Pid,
     /// Becomes readable at the end, and stays so.
     end: AsyncFd<OwnedFd>,
     exit: Option<Exit>,
+    /// Lives on when this value is dropped.
+    released: bool,
 }
 
 impl Process {
@@ -88,6 +90,7 @@ impl Process {
             pid,
             end,
             exit: None,
+            released: false,
         })
     }
 
@@ -147,6 +150,11 @@ impl Process {
         }
     }
 
+    /// Lets it live on without an owner; whoever is its parent reaps it.
+    pub fn release(mut self) {
+        self.released = true;
+    }
+
     /// Kills the process and what it started in its process group.
     pub fn kill_group(&self) {
         if self.exit.is_none() {
@@ -159,7 +167,9 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        self.kill_group();
+        if !self.released {
+            self.kill_group();
+        }
         if self.exit.is_none() {
             // From now on it is an orphan like any other, for `reap_orphans`.
             reap::forget(self.pid);

@@ -1,10 +1,12 @@
 //! Binding sockets, where every way that it fails says what is in the way and what to do; failures of accepting.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use thiserror::Error;
@@ -72,6 +74,74 @@ impl BindError {
             },
         }
     }
+}
+
+/// The file of a unix socket that this process listens on: removed with this value, unless it is another process's.
+#[derive(Debug)]
+pub struct SocketFile {
+    path: PathBuf,
+    ours: AtomicBool,
+}
+
+impl SocketFile {
+    fn new(path: &Path, ours: bool) -> Self {
+        let ours = AtomicBool::new(ours);
+        Self {
+            path: path.to_owned(),
+            ours,
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn is_ours(&self) -> bool {
+        self.ours.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is this process that removes it: not while an inherited socket still belongs to the process before.
+    pub fn set_ours(&self, ours: bool) {
+        self.ours.store(ours, Ordering::Relaxed);
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if self.is_ours() {
+            _ = std::fs::remove_file(&self.path); // somebody may have been quicker
+        }
+    }
+}
+
+/// Listens on a unix socket: the inherited one of that path if its file is still there, whose file then belongs to the
+/// process before; else [bound](bind_unix).
+pub fn open_unix(
+    path: &Path,
+    owner: Option<&Credentials>,
+    inherited: Vec<OwnedFd>,
+) -> Result<(UnixListener, SocketFile), BindError> {
+    let mut inherited = inherited.into_iter().map(UnixListener::from);
+    let found = inherited.find(|socket| {
+        let bound = socket.local_addr();
+        bound.is_ok_and(|bound| bound.as_pathname() == Some(path))
+    });
+    let is_there = || std::fs::metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    match found {
+        Some(socket) if is_there() => Ok((socket, SocketFile::new(path, false))),
+        _ => Ok((bind_unix(path, owner)?, SocketFile::new(path, true))),
+    }
+}
+
+/// The inherited sockets that listen on one of these addresses; port 0 stands for any.
+pub fn bound_to(addresses: &[SocketAddr], inherited: Vec<OwnedFd>) -> Vec<TcpListener> {
+    let wanted = |bound: SocketAddr| {
+        let mut addresses = addresses.iter();
+        addresses.any(|a| a.ip() == bound.ip() && (a.port() == 0 || a.port() == bound.port()))
+    };
+    let mut sockets: Vec<_> = inherited.into_iter().map(TcpListener::from).collect();
+    sockets.retain(|socket| socket.local_addr().is_ok_and(wanted));
+    sockets
 }
 
 /// Listens on a unix socket that `owner`, or this process's user, can connect to. Makes the folder if it can, and
@@ -171,6 +241,38 @@ mod tests {
         let path = folder.0.join("a/b/c.sock");
         let _listener = bind_unix(&path, None).unwrap();
         UnixStream::connect(&path).unwrap();
+    }
+
+    #[test]
+    fn an_inherited_socket_is_used_and_its_file_left_until_it_is_ours() {
+        let folder = Folder::new("inherited");
+        let path = folder.0.join("s.sock");
+        let (first, file) = open_unix(&path, None, Vec::new()).unwrap();
+        let (second, inherited) = open_unix(&path, None, vec![first.into()]).unwrap();
+        drop(inherited);
+        UnixStream::connect(&path).unwrap();
+        second.accept().unwrap();
+        let (third, inherited) = open_unix(&path, None, vec![second.into()]).unwrap();
+        file.set_ours(false);
+        drop(file);
+        inherited.set_ours(true);
+        UnixStream::connect(&path).unwrap();
+        drop((third, inherited));
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_socket_of_another_path_or_without_its_file_is_bound_anew() {
+        let folder = Folder::new("other");
+        let (one, two) = (folder.0.join("one"), folder.0.join("two"));
+        let (first, _file) = open_unix(&one, None, Vec::new()).unwrap();
+        let (_second, file) = open_unix(&two, None, vec![first.into()]).unwrap();
+        assert_eq!(file.path(), two);
+        UnixStream::connect(&two).unwrap();
+        let (first, _file) = open_unix(&one, None, Vec::new()).unwrap();
+        std::fs::remove_file(&one).unwrap();
+        let (_third, _file) = open_unix(&one, None, vec![first.into()]).unwrap();
+        UnixStream::connect(&one).unwrap();
     }
 
     #[test]

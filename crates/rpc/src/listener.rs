@@ -2,12 +2,12 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
 
 use pronghorn_config::{Address, Endpoint};
 use pronghorn_process::Credentials;
-use pronghorn_process::socket::{BindError, bind_unix};
+use pronghorn_process::socket::{BindError, SocketFile, bound_to, open_unix};
 use thiserror::Error;
 
 /// A bound socket. A unix socket's file is removed with it.
@@ -15,6 +15,7 @@ use thiserror::Error;
 pub struct Listener {
     pub(crate) socket: Socket,
     endpoint: Endpoint,
+    was_inherited: bool,
 }
 
 #[derive(Debug)]
@@ -43,27 +44,38 @@ impl Listener {
     ///
     /// Looks a name up, which blocks.
     pub fn bind(endpoint: &Endpoint, owner: Option<&Credentials>) -> Result<Self, ListenError> {
+        Self::open(endpoint, owner, Vec::new())
+    }
+
+    /// The same, but takes one of these sockets if it listens there already.
+    pub fn open(
+        endpoint: &Endpoint,
+        owner: Option<&Credentials>,
+        inherited: Vec<OwnedFd>,
+    ) -> Result<Self, ListenError> {
         match endpoint {
             Endpoint::Unix(path) => {
-                let socket = bind_unix(path, owner)?;
+                let (socket, file) = open_unix(path, owner, inherited)?;
                 Ok(Self {
-                    socket: Socket::Unix(socket, SocketFile(path.clone())),
+                    was_inherited: !file.is_ours(),
+                    socket: Socket::Unix(socket, file),
                     endpoint: endpoint.clone(),
                 })
             }
             Endpoint::Tcp(address) => {
-                let (socket, bound) = match resolve(address)? {
-                    Some(found) => bind_tcp(found)?,
-                    // Not every machine has IPv6.
-                    None => bind_tcp((Ipv6Addr::UNSPECIFIED, address.port).into())
-                        .or_else(|_| bind_tcp((Ipv4Addr::UNSPECIFIED, address.port).into()))?,
+                let addresses = resolve(address)?;
+                let (socket, was_inherited) = match bound_to(&addresses, inherited).pop() {
+                    Some(socket) => (socket, true),
+                    None => (bind_tcp(&addresses)?, false),
                 };
+                let bound = socket.local_addr().map_err(BindError::Runtime)?;
                 Ok(Self {
                     socket: Socket::Tcp(socket),
                     endpoint: Endpoint::Tcp(Address {
                         host: address.host.clone(),
                         port: bound.port(),
                     }),
+                    was_inherited,
                 })
             }
         }
@@ -74,9 +86,22 @@ impl Listener {
         &self.endpoint
     }
 
+    /// Whether another process still serves it.
+    pub fn was_inherited(&self) -> bool {
+        self.was_inherited
+    }
+
     /// The same for workers, `RR_RPC`.
     pub fn endpoint_for_workers(&self) -> Endpoint {
         for_workers(&self.endpoint)
+    }
+
+    /// For the next process.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        match &self.socket {
+            Socket::Tcp(socket) => socket.as_fd(),
+            Socket::Unix(socket, _) => socket.as_fd(),
+        }
     }
 
     /// Whether other machines may reach it.
@@ -103,13 +128,15 @@ fn is_exposed(address: SocketAddr) -> bool {
     !address.ip().to_canonical().is_loopback()
 }
 
-/// Of a name's addresses an IPv4 one if there is any: that is the only kind that PHP packages connect to. `None` is every address of the machine.
-fn resolve(address: &Address) -> Result<Option<SocketAddr>, ListenError> {
+/// What to listen on, the best first. Of a name's addresses an IPv4 one if there is any: that is the only kind that PHP
+/// packages connect to. Without a host every address of the machine; not each has IPv6.
+fn resolve(address: &Address) -> Result<Vec<SocketAddr>, ListenError> {
     let Some(host) = &address.host else {
-        return Ok(None);
+        let any: [IpAddr; 2] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
+        return Ok(any.map(|ip| (ip, address.port).into()).into());
     };
     if let Ok(ip) = host.parse::<IpAddr>() {
-        return Ok(Some((ip, address.port).into()));
+        return Ok(vec![(ip, address.port).into()]);
     }
     let found = (host.as_str(), address.port)
         .to_socket_addrs()
@@ -117,31 +144,27 @@ fn resolve(address: &Address) -> Result<Option<SocketAddr>, ListenError> {
             let found = found.min_by_key(SocketAddr::is_ipv6);
             found.ok_or_else(|| io::ErrorKind::NotFound.into())
         });
-    found.map(Some).map_err(|source| ListenError::NoAddress {
+    let found = found.map_err(|source| ListenError::NoAddress {
         host: host.clone(),
         port: address.port,
         source,
-    })
+    })?;
+    Ok(vec![found])
 }
 
-fn bind_tcp(address: SocketAddr) -> Result<(TcpListener, SocketAddr), BindError> {
-    TcpListener::bind(address)
-        .and_then(|socket| {
-            socket.set_nonblocking(true)?;
-            let bound = socket.local_addr()?;
-            Ok((socket, bound))
-        })
-        .map_err(|source| BindError::tcp(address, source))
-}
-
-/// Removed when it is dropped.
-#[derive(Debug)]
-pub(crate) struct SocketFile(PathBuf);
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        _ = std::fs::remove_file(&self.0); // somebody may have been quicker
-    }
+/// Binds the first of these that can be bound.
+fn bind_tcp(addresses: &[SocketAddr]) -> Result<TcpListener, BindError> {
+    let bind = |address: &SocketAddr| {
+        TcpListener::bind(address)
+            .and_then(|socket| {
+                socket.set_nonblocking(true)?;
+                Ok(socket)
+            })
+            .map_err(|source| BindError::tcp(*address, source))
+    };
+    let (last, others) = addresses.split_last().expect("a host has an address");
+    let bound = others.iter().find_map(|address| bind(address).ok());
+    bound.map_or_else(|| bind(last), Ok)
 }
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
 //! Accepts connections and ends them.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use pronghorn_plugin_api::Stopped;
 use pronghorn_plugin_api::rpc::Methods;
-use pronghorn_process::socket::{AFTER_FAILED_ACCEPT, BindError, is_about_the_connection};
+use pronghorn_process::socket::{
+    AFTER_FAILED_ACCEPT, BindError, SocketFile, is_about_the_connection,
+};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
@@ -16,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::connection::serve;
-use crate::listener::{Listener, Socket, SocketFile};
+use crate::listener::{Listener, Socket};
 
 /// Open connections; one more is closed at once. Each PHP package that a worker uses may keep one: 200 workers with five.
 pub const CONNECTIONS: usize = 1024;
@@ -34,6 +36,8 @@ const KEEPALIVE: Duration = Duration::from_secs(60);
 pub struct Server {
     shared: Arc<Shared>,
     accepting: JoinSet<()>,
+    /// The accepting task has it, and removes it first of all.
+    file: Weak<SocketFile>,
 }
 
 /// What all connections share.
@@ -41,6 +45,9 @@ pub struct Server {
 pub(crate) struct Shared {
     pub(crate) methods: Methods,
     pub(crate) stopping: CancellationToken,
+    /// Until then another process accepts from the socket, and from `handed_over` on.
+    opened: CancellationToken,
+    handed_over: CancellationToken,
     pub(crate) budget: Arc<Semaphore>,
     pub(crate) calls: Count,
     connections: Count,
@@ -56,13 +63,39 @@ pub(crate) struct Count(Arc<AtomicUsize>);
 pub(crate) struct Counted(Count);
 
 impl Server {
-    /// Accepts and answers on the runtime it is called on. Methods may be added later, too.
+    /// Accepts and answers on the runtime it is called on; from an inherited socket once it is [opened](Self::open).
+    /// Methods may be added later, too.
     pub fn start(listener: Listener, methods: Methods) -> Result<Self, BindError> {
-        let door = Door::new(listener.socket).map_err(BindError::Runtime)?;
+        let was_inherited = listener.was_inherited();
+        let (door, file) = Door::new(listener.socket).map_err(BindError::Runtime)?;
         let shared = Arc::new(Shared::new(methods, CONNECTIONS, BYTES_UNDER_WAY));
         let mut accepting = JoinSet::new();
         accepting.spawn(accept(door, shared.clone()));
-        Ok(Self { shared, accepting })
+        let server = Self {
+            shared,
+            accepting,
+            file,
+        };
+        if !was_inherited {
+            server.open();
+        }
+        Ok(server)
+    }
+
+    /// The process before has left the socket to this one.
+    pub fn open(&self) {
+        if let Some(file) = self.file.upgrade() {
+            file.set_ours(true);
+        }
+        self.shared.opened.cancel();
+    }
+
+    /// The next process accepts from the socket: connections that are open are still served.
+    pub fn hand_over(&self) {
+        if let Some(file) = self.file.upgrade() {
+            file.set_ours(false);
+        }
+        self.shared.handed_over.cancel();
     }
 
     /// Open connections, idle ones included.
@@ -99,7 +132,7 @@ enum Door {
     Tcp(TcpListener),
     Unix(
         UnixListener,
-        #[expect(dead_code, reason = "removes the file when dropped")] SocketFile,
+        #[expect(dead_code, reason = "removes the file when dropped")] Arc<SocketFile>,
     ),
 }
 
@@ -109,10 +142,14 @@ enum Guest {
 }
 
 impl Door {
-    fn new(socket: Socket) -> io::Result<Self> {
+    fn new(socket: Socket) -> io::Result<(Self, Weak<SocketFile>)> {
         Ok(match socket {
-            Socket::Tcp(socket) => Self::Tcp(TcpListener::from_std(socket)?),
-            Socket::Unix(socket, file) => Self::Unix(UnixListener::from_std(socket)?, file),
+            Socket::Tcp(socket) => (Self::Tcp(TcpListener::from_std(socket)?), Weak::new()),
+            Socket::Unix(socket, file) => {
+                let file = Arc::new(file);
+                let weak = Arc::downgrade(&file);
+                (Self::Unix(UnixListener::from_std(socket)?, file), weak)
+            }
         })
     }
 
@@ -141,9 +178,11 @@ async fn accept(door: Door, shared: Arc<Shared>) {
     let mut refusing = false;
     loop {
         let opened = tokio::select! {
-            opened = door.open() => opened,
-            Some(_) = connections.join_next() => continue,
             () = shared.stopping.cancelled() => break,
+            () = shared.handed_over.cancelled() => break,
+            opened = door.open(), if shared.opened.is_cancelled() => opened,
+            () = shared.opened.cancelled(), if !shared.opened.is_cancelled() => continue,
+            Some(_) = connections.join_next() => continue,
         };
         match opened {
             Ok(_) if shared.connections.now() >= shared.most_connections => {
@@ -191,6 +230,8 @@ impl Shared {
         Self {
             methods,
             stopping: CancellationToken::new(),
+            opened: CancellationToken::new(),
+            handed_over: CancellationToken::new(),
             budget: Arc::new(Semaphore::new(bytes_under_way)),
             calls: Count::default(),
             connections: Count::default(),
@@ -231,8 +272,9 @@ mod tests {
         let Endpoint::Tcp(Address { port, .. }) = *listener.endpoint() else {
             panic!("bound to TCP");
         };
-        let door = Door::new(listener.socket).unwrap();
+        let (door, _) = Door::new(listener.socket).unwrap();
         let shared = Arc::new(Shared::new(Methods::default(), 2, 0));
+        shared.opened.cancel();
         let mut accepting = JoinSet::new();
         accepting.spawn(accept(door, shared.clone()));
         let connect = || TcpStream::connect(("127.0.0.1", port));

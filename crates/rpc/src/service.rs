@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pronghorn_plugin_api::rpc::{Binary, Failure};
 use pronghorn_plugin_api::{
-    BoxFuture, Context, ROADRUNNER_VERSION, Running, Service, StartError, Stopped,
+    BoxFuture, Context, Handover, ROADRUNNER_VERSION, Running, Service, StartError, Stopped,
 };
 use tokio::time::Instant;
 
@@ -59,6 +59,7 @@ impl Service for Rpc {
                      listen on 127.0.0.1 or a unix socket unless something else keeps others out"
                 );
             }
+            context.sockets.offer("rpc", self.listener.socket())?;
             let server = Server::start(self.listener, context.rpc)?;
             tracing::debug!(target: "rpc", address, "listening");
             context.readiness.answer_with(|| Ok(()));
@@ -68,6 +69,17 @@ impl Service for Rpc {
 }
 
 impl Running for Server {
+    fn open(&mut self) -> Result<(), StartError> {
+        Self::open(self);
+        Ok(())
+    }
+
+    fn hand_over(&mut self, step: Handover) {
+        if step == Handover::Done {
+            Self::hand_over(self);
+        }
+    }
+
     fn stop(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Stopped> {
         Box::pin(Self::stop(*self, deadline))
     }

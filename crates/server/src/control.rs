@@ -1,7 +1,7 @@
 //! What the command line steers a server by, through the control socket.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -91,9 +91,22 @@ impl Control {
         }
     }
 
-    /// Takes the place of the server that listens on `path` and is about to end. Must be called on the control runtime.
-    pub fn take_over(&self, path: &Path) -> Result<ControlSocket, ListenError> {
-        Listener::take_over(path).map(|listener| self.answer_on(listener))
+    /// The same in the place of a server that has handed over and is about to end.
+    ///
+    /// Must be called on the control runtime.
+    pub fn take_over(&self, place: &Place) -> Option<ControlSocket> {
+        let mut paths = place
+            .for_server(&Surroundings::of_this_process())
+            .into_iter();
+        let Some(path) = paths.find(|path| path.exists()) else {
+            return self.listen(place);
+        };
+        Listener::take_over(&path)
+            .map(|listener| self.answer_on(listener))
+            .inspect_err(
+                |error| tracing::warn!(target: "server", "there is no control socket: {error}"),
+            )
+            .ok()
     }
 
     fn answer_on(&self, listener: Listener) -> ControlSocket {

@@ -40,6 +40,12 @@ pub enum StartError {
         name: &'static str,
         source: pronghorn_plugin_api::StartError,
     },
+    /// The process before has hung, or is of a release that speaks otherwise.
+    #[error("the process that this one takes over from does not answer")]
+    Predecessor(#[source] io::Error),
+    /// Nobody's: this process only had to show that it could.
+    #[error("this was a rehearsal of an upgrade")]
+    Rehearsal,
     /// The system's: no threads, no descriptors.
     #[error("the system gives no resources")]
     System(#[from] io::Error),

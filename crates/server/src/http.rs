@@ -12,8 +12,8 @@ use pronghorn_http::settings::{HttpSettings, RouteSettings};
 use pronghorn_http::{
     Accepting, BodySettings, Handler, IoThreads, Limits, Listener, PoolHandler, Router, Service,
 };
-use pronghorn_plugin_api::{self as api, BoxFuture, Context, NotReady, Running, Stopped};
-use pronghorn_pool::{Pool, Spool, Terms};
+use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, NotReady, Running, Stopped};
+use pronghorn_pool::{Pool, RelayListener, Spool, Terms};
 use pronghorn_process::{Credentials, Spawner};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -28,6 +28,8 @@ const KEPT_DESCRIPTORS: u64 = 256;
 const DESCRIPTORS_PER_WORKER: u64 = 8;
 /// Of what is left, in case the rest needs some for a moment.
 const FEWEST_CONNECTIONS: u64 = 64;
+/// The listening sockets, for the next process.
+const HTTP: &str = "http";
 /// How often a stop says what it waits for.
 const STILL_WAITING: Duration = Duration::from_secs(5);
 
@@ -66,13 +68,32 @@ pub struct CrewInfo {
 /// HTTP at work.
 struct Http {
     service: Arc<Service>,
+    /// Until clients are taken from it.
+    listener: Option<Listener>,
     accepting: Option<Accepting>,
     pools: Pools,
     owners: JoinSet<()>,
-    destroy_timeout: Duration,
+    /// Of workers that are no children of ours by descriptor.
+    relay: Option<Arc<RelayListener>>,
+    drain: Drain,
+    reset_timeout: Duration,
     _watch: Option<Watch>,
-    _io: IoThreads,
+    io: IoThreads,
 }
+
+/// What is left to clients and their requests when the server ends.
+#[derive(Debug, Clone, Copy)]
+struct Drain {
+    /// To requests under way.
+    requests: Duration,
+    /// To connections without one, for a request that may be on its way.
+    idle: Duration,
+}
+
+/// So short that Ctrl-C feels immediate.
+const IDLE_AT_STOP: Duration = Duration::from_millis(100);
+/// A client that asks every few seconds hears of the end in a reply, and not by a connection that is gone.
+const IDLE_AT_HANDOVER: Duration = Duration::from_secs(5);
 
 impl api::Service for HttpService {
     fn name(&self) -> &'static str {
@@ -109,10 +130,17 @@ impl HttpService {
         let uploads = open(&[&spool], &settings.uploads.dir)?;
         let io = IoThreads::start(settings.threads)?;
         let listener = match &settings.address {
-            Some(address) => Some(Listener::bind(resolve(address)?, io.threads().len())?),
+            Some(address) => {
+                let inherited = context.sockets.take(HTTP);
+                let listener = Listener::open(resolve(address)?, io.threads().len(), inherited)?;
+                for socket in listener.sockets() {
+                    context.sockets.offer(HTTP, socket)?;
+                }
+                Some(listener)
+            }
             None => None,
         };
-        let relay = relay_listener(&self.server, &self.folder, owner.as_ref())?;
+        let relay = relay_listener(&self.server, &self.folder, owner.as_ref(), &context.sockets)?;
         let starts: Vec<Start<'_>> = settings
             .running_pools()
             .map(|(name, pool)| Start {
@@ -195,10 +223,6 @@ impl HttpService {
             ..Limits::default()
         };
         let service = Service::new(handler, limits);
-        let accepting = match listener {
-            Some(listener) => Some(listener.serve(io.threads(), &service)?),
-            None => None,
-        };
         let (asked, draining) = (pools.clone(), context.shutdown.clone());
         let alive = pools.clone();
         context.readiness.answer_apart(
@@ -211,21 +235,28 @@ impl HttpService {
             move || alive.iter().try_for_each(Workers::alive),
         );
         let site = Site {
-            address: accepting.as_ref().map(Accepting::address),
+            address: listener.as_ref().map(Listener::address),
             crews: infos,
             pools: pools.clone(),
         };
         _ = self.site.set(site); // a service starts once
         // Which calls under way belong to which pool is not known from outside: the slowest one counts.
         let destroy_timeouts = starts.iter().map(|start| start.settings.destroy_timeout);
+        let reset_timeouts = starts.iter().map(|start| start.settings.reset_timeout);
         Ok(Http {
             service,
-            accepting,
-            destroy_timeout: destroy_timeouts.max().unwrap_or_default(),
+            listener,
+            accepting: None,
             pools,
             owners,
+            relay,
+            drain: Drain {
+                requests: destroy_timeouts.max().unwrap_or_default(),
+                idle: IDLE_AT_STOP,
+            },
+            reset_timeout: reset_timeouts.max().unwrap_or_default(),
             _watch: watch,
-            _io: io,
+            io,
         })
     }
 
@@ -240,17 +271,43 @@ impl HttpService {
 }
 
 impl Running for Http {
+    fn open(&mut self) -> Result<(), api::StartError> {
+        if let Some(listener) = self.listener.take() {
+            self.accepting = Some(listener.serve(self.io.threads(), &self.service)?);
+        }
+        if let Some(relay) = &self.relay {
+            relay.set_ours(true);
+        }
+        Ok(())
+    }
+
+    fn hand_over(&mut self, step: Handover) {
+        if let Some(relay) = &self.relay {
+            relay.lend(step != Handover::Failed);
+            relay.set_ours(step != Handover::Done);
+        }
+        if step == Handover::Done {
+            // Clients that wait in the kernel are the next process's.
+            self.accepting = None;
+            self.drain = Drain {
+                requests: self.reset_timeout,
+                idle: IDLE_AT_HANDOVER,
+            };
+        }
+    }
+
     fn stop(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Stopped> {
         Box::pin(Self::stop(*self, deadline))
     }
 }
 
 impl Http {
-    /// No new connections, requests under way finish within the pools' `destroy_timeout`, then the workers end.
+    /// No new connections, requests under way finish within the pools' `destroy_timeout`, then the workers end. After a
+    /// handover it is `reset_timeout`: to the client, all that happens is a reload.
     async fn stop(self, deadline: Instant) -> Stopped {
-        let cut_at = deadline.min(Instant::now() + self.destroy_timeout);
+        let cut_at = deadline.min(Instant::now() + self.drain.requests);
         let drained = async {
-            let mut drained = std::pin::pin!(self.service.drain());
+            let mut drained = std::pin::pin!(self.service.drain(self.drain.idle));
             loop {
                 tokio::select! {
                     () = &mut drained => return,

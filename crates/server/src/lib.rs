@@ -15,6 +15,7 @@ mod rpc;
 mod server;
 pub mod settings;
 mod status;
+mod upgrade;
 mod workers;
 
 pub use control::{Control, ControlSocket};
@@ -22,6 +23,7 @@ pub use error::StartError;
 pub use http::CrewInfo;
 pub use pronghorn_plugin_api::ROADRUNNER_VERSION;
 pub use server::{Plan, Server};
+pub use upgrade::{Next, Predecessor, UpgradeError, Way};
 pub use workers::{Pools, Reloaded, Standing, Workers};
 
 /// This release.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use pronghorn_config::Endpoint;
 use pronghorn_lock::Lock;
 use pronghorn_plugin_api::rpc::Methods;
-use pronghorn_plugin_api::{Context, Readiness, Running, Service, Stopped};
+use pronghorn_plugin_api::{Context, Handover, Readiness, Running, Service, Sockets, Stopped};
 use pronghorn_process::{Credentials, Spawner, open_files};
 use pronghorn_rpc::{Listener, Rpc};
 use tokio::time::Instant;
@@ -21,7 +21,8 @@ use crate::health::Health;
 use crate::http::{CrewInfo, HttpService, Site, resolve};
 use crate::rpc;
 use crate::settings::{Settings, StatusSettings, UNAVAILABLE};
-use crate::status::StatusService;
+use crate::status::{self, StatusService};
+use crate::upgrade::{Predecessor, Word};
 use crate::workers::Pools;
 
 /// What to start.
@@ -51,61 +52,115 @@ pub struct Server {
     /// Between the moment at which nothing is ready any more and the one at which nothing new is taken.
     drain_delay: Duration,
     health: Health,
+    /// What requests under way get when another process has taken over.
+    handover_grace: Duration,
+    upgrade_timeout: Duration,
     spawner: Spawner,
+    sockets: Sockets,
+    handed_over: bool,
     control: Control,
 }
 
 impl Server {
-    /// Brings everything up: what workers call comes before them.
+    /// Brings everything up: what workers call comes before them. With a predecessor, clients are left to it until all is
+    /// up.
     ///
     /// Must be called on the control runtime, which needs I/O and time, and lives as long as the server.
     ///
     /// # Errors
     ///
-    /// What is in the way. Nothing is left running then.
-    pub async fn start(plan: Plan) -> Result<Self, StartError> {
+    /// What is in the way. Nothing is left running then, and the predecessor knows why.
+    pub async fn start(
+        plan: Plan,
+        mut predecessor: Option<Predecessor>,
+    ) -> Result<Self, StartError> {
+        let endure = &plan.settings.endure;
+        let http = plan.settings.http.as_ref();
+        let status = plan.settings.status.as_ref();
         let mut server = Self {
             services: Vec::new(),
             shutdown: CancellationToken::new(),
             site: Arc::default(),
-            grace: plan.settings.endure.grace_period,
-            drain_delay: Duration::ZERO,
+            grace: endure.grace_period,
+            handover_grace: http.map_or(endure.grace_period, |http| {
+                endure.grace_period.max(http.pool.reset_timeout)
+            }),
+            upgrade_timeout: endure.upgrade_timeout,
+            drain_delay: status.map_or(Duration::ZERO, |status| status.drain_delay),
             health: Health::default(),
             spawner: Spawner::start()?,
+            sockets: predecessor
+                .as_mut()
+                .map_or_else(Sockets::default, Predecessor::sockets),
+            handed_over: false,
             control: plan.control.clone(),
         };
+        if let Err(error) = server.start_services(plan).await {
+            if let Some(predecessor) = predecessor {
+                predecessor.tell_failure(&error.report());
+            }
+            return Err(error);
+        }
+        if let Some(predecessor) = predecessor
+            && predecessor.ready().await.map_err(StartError::Predecessor)? == Word::End
+        {
+            return Err(StartError::Rehearsal);
+        }
+        for (name, service) in &mut server.services {
+            let opened = service.open();
+            opened.map_err(|error| StartError::of_service(name, error))?;
+        }
+        Ok(server)
+    }
+
+    async fn start_services(&mut self, plan: Plan) -> Result<(), StartError> {
         let mut serving = Serving {
-            site: server.site.clone(),
+            site: self.site.clone(),
             ..Serving::default()
         };
         let status = plan.settings.status.as_ref();
-        server.drain_delay = status.map_or(Duration::ZERO, |status| status.drain_delay);
         let unavailable = status.map_or(UNAVAILABLE, |status| status.unavailable_status_code);
         let methods = Methods::default();
-        rpc::add(&methods, &server.health, &server.site, unavailable);
-        let services: Vec<_> = server
+        rpc::add(&methods, &self.health, &self.site, unavailable);
+        let services: Vec<_> = self
             .services_of(plan, &mut serving)?
             .into_iter()
             .map(|service| (service, Readiness::default()))
             .collect();
         let with_workers = services.iter().filter(|(service, _)| service.has_workers());
         let watched = with_workers.map(|(service, readiness)| (service.name(), readiness.clone()));
-        server.health.watch(watched.collect());
+        self.health.watch(watched.collect());
         for (service, readiness) in services {
             let name = service.name();
             serving.readiness.push(readiness.clone());
             let context = Context {
-                shutdown: server.shutdown.clone(),
+                shutdown: self.shutdown.clone(),
                 rpc: methods.clone(),
                 readiness,
+                sockets: self.sockets.clone(),
             };
             match service.start(context).await {
-                Ok(running) => server.services.push((name, running)),
+                Ok(running) => self.services.push((name, running)),
                 Err(error) => return Err(StartError::of_service(name, error)),
             }
         }
-        server.control.serves(serving);
-        Ok(server)
+        self.control.serves(serving);
+        Ok(())
+    }
+
+    pub(crate) fn sockets(&self) -> &Sockets {
+        &self.sockets
+    }
+
+    pub(crate) fn upgrade_timeout(&self) -> Duration {
+        self.upgrade_timeout
+    }
+
+    pub(crate) fn hand_over(&mut self, step: Handover) {
+        self.handed_over = step == Handover::Done;
+        for (_, service) in &mut self.services {
+            service.hand_over(step);
+        }
     }
 
     fn services_of(
@@ -129,7 +184,7 @@ impl Server {
                 Endpoint::Unix(path) => Endpoint::Unix(plan.folder.join(path)),
                 tcp @ Endpoint::Tcp(_) => tcp,
             };
-            let listener = Listener::bind(&endpoint, owner)
+            let listener = Listener::open(&endpoint, owner, self.sockets.take("rpc"))
                 .map_err(|error| StartError::of_service("rpc", error.into()))?;
             rpc_for_workers = Some(listener.endpoint_for_workers().to_string());
             serving.rpc = Some(listener.endpoint().to_string());
@@ -139,7 +194,7 @@ impl Server {
         let serves = !services.is_empty() || http.is_some();
         services.push(Box::new(Lock));
         if let Some(status) = status {
-            services.push(Box::new(self.status(&status)?));
+            services.push(Box::new(self.status_service(&status)?));
         }
         match http {
             Some(settings) => services.push(Box::new(HttpService {
@@ -163,11 +218,13 @@ impl Server {
         Ok(services)
     }
 
-    fn status(&self, settings: &StatusSettings) -> Result<StatusService, StartError> {
+    fn status_service(&self, settings: &StatusSettings) -> Result<StatusService, StartError> {
+        let inherited = self.sockets.take(status::NAME);
         let listener = resolve(&settings.address)
-            .and_then(|address| Ok(pronghorn_http::Listener::bind(address, 1)?));
+            .and_then(|address| Ok(pronghorn_http::Listener::open(address, 1, inherited)?));
         Ok(StatusService {
-            listener: listener.map_err(|error| StartError::of_service("status", error.into()))?,
+            listener: listener
+                .map_err(|error| StartError::of_service(status::NAME, error.into()))?,
             health: self.health.clone(),
             unavailable: settings.unavailable_status_code,
             check_timeout: settings.check_timeout,
@@ -189,17 +246,33 @@ impl Server {
         self.site.get().map_or(&[], |site| &site.crews)
     }
 
-    /// Stops the services in the reverse order of their start. All of it within the grace period; what still runs then is
-    /// ended, and a record says what that was. Before, health checks say that nothing is ready, for as long as `drain_delay`.
+    /// Replaces the workers of all pools, at once. A pool whose new workers don't boot keeps its old ones; the log says why.
+    pub async fn reload(&self) {
+        let Some(pools) = self.pools() else {
+            tracing::warn!(target: "server", "there is no pool to reload");
+            return;
+        };
+        pools.reload().await;
+    }
+
+    /// Stops the services in the reverse order of their start. All of it within the grace period, or after a handover the
+    /// longer `reset_timeout`; what still runs then is ended, and a record says what that was. Before, unless another process
+    /// has taken over, health checks say that nothing is ready, for as long as `drain_delay`.
     pub async fn stop(mut self) {
+        let grace = if self.handed_over {
+            self.handover_grace
+        } else {
+            self.sockets.close();
+            self.grace
+        };
         self.control.stops();
         self.health.leave();
-        if !self.drain_delay.is_zero() {
+        if !self.drain_delay.is_zero() && !self.handed_over {
             let seconds = self.drain_delay.as_secs_f32();
             tracing::info!(target: "server", "serving for {seconds} s more, until health checks were heard");
             tokio::time::sleep(self.drain_delay).await;
         }
-        let deadline = Instant::now() + self.grace;
+        let deadline = Instant::now() + grace;
         self.shutdown.cancel();
         while let Some((name, service)) = self.services.pop() {
             if let Stopped::CutOff(what) = service.stop(deadline).await {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pronghorn_plugin_api::NotReady;
+use pronghorn_plugin_api::{NotReady, Sockets};
 use pronghorn_pool::settings::{CodecChoice, PoolSettings};
 use pronghorn_pool::{
     BootError, CommandLauncher, Options, Pool, RelayAddress, RelayListener, Spool, Supervised,
@@ -22,6 +22,8 @@ use crate::http::CrewInfo;
 use crate::settings::{RelayAddress as RelaySetting, ServerSettings};
 use crate::{ROADRUNNER_VERSION, VERSION};
 
+/// The socket of `server.relay`, for the next process.
+const RELAY: &str = "relay";
 /// Of a pool in which each call gets a fresh worker, one serves and one is ready.
 const DEBUG_WORKERS: usize = 2;
 /// A pool whose oldest call waits longer gets no further ones from a balancer that asks.
@@ -192,13 +194,16 @@ pub(crate) fn relay_listener(
     server: &ServerSettings,
     folder: &Path,
     owner: Option<&Credentials>,
+    sockets: &Sockets,
 ) -> Result<Option<Arc<RelayListener>>, StartError> {
     let address = match &server.relay {
         RelaySetting::Pipes => return Ok(None),
         RelaySetting::Unix(path) => RelayAddress::Unix(folder.join(path)),
         RelaySetting::Tcp(address) => RelayAddress::Tcp(*address),
     };
-    Ok(Some(Arc::new(RelayListener::bind(&address, owner)?)))
+    let listener = RelayListener::open(&address, owner, sockets.take(RELAY))?;
+    sockets.offer(RELAY, listener.socket())?;
+    Ok(Some(Arc::new(listener)))
 }
 
 /// What stands before the script: `-d memory_limit=1G`, for instance.
@@ -492,13 +497,16 @@ impl Owner {
                     .map(|supervised| self.supervised = Some(supervised))
             }
         };
+        let pool = self.pool.name();
         match reloaded {
             Ok(()) => {
+                tracing::info!(target: "server", pool, "reloaded: new workers have taken over");
                 self.standing.send_replace(Standing::Up);
                 Ok(())
             }
             Err(error) => {
                 let why = report(&error);
+                tracing::error!(target: "server", pool, "not reloaded: the workers that were there go on");
                 if self.development {
                     // Old code would answer as if nothing had been written.
                     self.standing.send_replace(Standing::Down(why.clone()));

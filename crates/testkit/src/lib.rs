@@ -14,10 +14,12 @@
 )]
 
 mod client;
+mod load;
 mod server;
 mod site;
 
 pub use client::{Connection, Response};
+pub use load::Load;
 pub use server::{Ended, Server, binary};
 pub use site::Site;
 

@@ -2,13 +2,14 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use crate::site::repository;
 use crate::{Connection, PATIENCE, Response, Site, wait_for};
@@ -20,6 +21,8 @@ const MARK: &str = "PRONGHORN_TEST";
 #[derive(Debug)]
 pub struct Server {
     child: Child,
+    /// The process that an upgrade put in the place of `child`.
+    successor: Option<Pid>,
     address: SocketAddr,
     stdout: Output,
     stderr: Output,
@@ -161,6 +164,7 @@ impl Server {
         };
         Self {
             child,
+            successor: None,
             address,
             stdout,
             stderr,
@@ -233,8 +237,61 @@ impl Server {
         &self.site
     }
 
+    /// Of the process that serves.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        match self.successor {
+            Some(pid) => pid.as_raw_nonzero().get().cast_unsigned(),
+            None => self.child.id(),
+        }
+    }
+
+    /// Upgrades it by a signal, and waits until the new process serves and the old one has ended.
+    ///
+    /// # Panics
+    ///
+    /// When that does not happen, or the old process fails.
+    pub fn upgrade(&mut self) {
+        self.ask_for_upgrade();
+        self.follow_upgrade();
+    }
+
+    /// Only signals. The new process is then a stranger until it is [followed](Self::follow_upgrade).
+    pub fn ask_for_upgrade(&self) {
+        // The new process is to be this one's child when its parent has ended, so that its end can be seen.
+        rustix::process::set_child_subreaper(Pid::from_raw(1)).expect("Linux has it");
+        self.signal(Signal::USR2);
+    }
+
+    /// Waits until the process that an upgrade has started is the one that serves.
+    ///
+    /// # Panics
+    ///
+    /// As [`upgrade`](Self::upgrade).
+    pub fn follow_upgrade(&mut self) {
+        let old = self.pid();
+        let status = self.wait_for_process();
+        assert_eq!(
+            status.code(),
+            Some(0),
+            "process {old} failed:\n{}",
+            self.log()
+        );
+        let new = marked(&self.mark).into_iter().find(|pid| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.split(|byte| *byte == 0).any(|word| word == b"serve")
+        });
+        let new = new.unwrap_or_else(|| panic!("no process serves:\n{}", self.log()));
+        self.successor = Some(pid_of(new));
+    }
+
+    fn wait_for_process(&mut self) -> ExitStatus {
+        match self.successor {
+            Some(pid) => wait_for("the new server to end", || {
+                let ended = waitpid(Some(pid), WaitOptions::NOHANG).expect("it is a child");
+                ended.map(|(_, status)| ExitStatus::from_raw(status.as_raw()))
+            }),
+            None => wait(&mut self.child, "the server to end"),
+        }
     }
 
     /// A new connection.
@@ -293,9 +350,7 @@ impl Server {
     }
 
     pub fn signal(&self, signal: Signal) {
-        let pid =
-            Pid::from_raw(i32::try_from(self.pid()).expect("a process number")).expect("not 0");
-        kill_process(pid, signal).expect("the server lives");
+        kill_process(pid_of(self.pid()), signal).expect("the server lives");
     }
 
     /// Asks the server to end and waits for that.
@@ -318,7 +373,7 @@ impl Server {
     pub fn into_site(mut self) -> Site {
         let site = std::mem::take(&mut self.site);
         self.signal(self.stop);
-        let status = wait(&mut self.child, "the server to end");
+        let status = self.wait_for_process();
         self.ended = true;
         assert_eq!(status.code(), Some(0), "the server failed:\n{}", self.log());
         assert_nothing_left(&self.mark, site.folder());
@@ -331,7 +386,7 @@ impl Server {
     ///
     /// When it doesn't end or leaves something behind.
     pub fn wait(&mut self) -> Ended {
-        let status = wait(&mut self.child, "the server to end");
+        let status = self.wait_for_process();
         self.ended = true;
         assert_nothing_left(&self.mark, self.site.folder());
         Ended {
@@ -347,6 +402,7 @@ impl Drop for Server {
         if self.ended {
             return;
         }
+        _ = kill_process(pid_of(self.pid()), Signal::KILL);
         _ = self.child.kill();
         _ = self.child.wait();
         if std::thread::panicking() {
@@ -357,6 +413,10 @@ impl Drop for Server {
             );
         }
     }
+}
+
+fn pid_of(number: u32) -> Pid {
+    Pid::from_raw(number.cast_signed()).expect("a process number")
 }
 
 fn next_mark() -> String {

@@ -84,6 +84,11 @@ impl Site {
         std::fs::write(path, content).expect("a file can be written");
     }
 
+    /// Reads one back.
+    pub fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).expect("the file is there")
+    }
+
     pub fn folder(&self) -> &Path {
         &self.folder
     }

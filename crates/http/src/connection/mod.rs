@@ -239,7 +239,7 @@ impl Http1 {
     /// Ready when a draining server has waited long enough for a request on this connection.
     fn poll_drained(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.drain_until.is_none() && self.drain.as_mut().poll(cx).is_ready() {
-            self.drain_until = Some(Instant::now() + self.entered.service().limits.drain_idle);
+            self.drain_until = Some(Instant::now() + self.entered.service().drain_idle());
         }
         match self.drain_until {
             Some(until) if Instant::now() >= until => Poll::Ready(()),

@@ -3,14 +3,15 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pronghorn_process::Credentials;
-use pronghorn_process::socket::{AFTER_FAILED_ACCEPT, BindError, bind_unix};
+use pronghorn_process::socket::{AFTER_FAILED_ACCEPT, BindError, SocketFile, bound_to, open_unix};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::boot::handshake::{Refusal, shake_hands};
@@ -35,6 +36,10 @@ pub struct RelayListener {
     accepting: JoinHandle<()>,
     /// Where it really listens: port 0 has become one that was free.
     address: RelayAddress,
+    socket: OwnedFd,
+    file: Option<SocketFile>,
+    /// Whether the workers of another process announce themselves on this socket for the time being.
+    lent: watch::Sender<bool>,
 }
 
 type Guest = (Channel, Vec<u8>);
@@ -52,35 +57,89 @@ enum Listener {
     Tcp(TcpListener),
 }
 
+impl Listener {
+    async fn accept(&self) -> io::Result<Channel> {
+        match self {
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                Ok(Channel::Unix(stream))
+            }
+            Self::Tcp(listener) => {
+                let (stream, _) = listener.accept().await?;
+                stream.set_nodelay(true)?;
+                Ok(Channel::Tcp(stream))
+            }
+        }
+    }
+}
+
 impl RelayListener {
-    /// Binds, and accepts on the runtime it is called on until it is dropped.
-    pub fn bind(address: &RelayAddress, owner: Option<&Credentials>) -> Result<Self, BindError> {
-        let (listener, address) = match address {
+    /// Takes the inherited socket of this address, else binds, and accepts on the runtime it is called on until it is
+    /// dropped.
+    pub fn open(
+        address: &RelayAddress,
+        owner: Option<&Credentials>,
+        inherited: Vec<OwnedFd>,
+    ) -> Result<Self, BindError> {
+        let (listener, socket, address, file) = match address {
             RelayAddress::Unix(path) => {
-                let listener = bind_unix(path, owner)?;
+                let (listener, file) = open_unix(path, owner, inherited)?;
+                let socket = listener.as_fd().try_clone_to_owned();
                 let listener = UnixListener::from_std(listener).map(Listener::Unix);
-                (listener, RelayAddress::Unix(path.clone()))
+                let address = RelayAddress::Unix(path.clone());
+                (listener, socket, address, Some(file))
             }
             RelayAddress::Tcp(wanted) => {
-                let (listener, bound) = std::net::TcpListener::bind(wanted)
+                let listener = match bound_to(&[*wanted], inherited).pop() {
+                    Some(listener) => Ok(listener),
+                    None => std::net::TcpListener::bind(wanted),
+                };
+                let (listener, bound) = listener
                     .and_then(|listener| {
                         listener.set_nonblocking(true)?;
                         let bound = listener.local_addr()?;
                         Ok((listener, bound))
                     })
                     .map_err(|source| BindError::tcp(*wanted, source))?;
+                let socket = listener.as_fd().try_clone_to_owned();
                 let listener = TcpListener::from_std(listener).map(Listener::Tcp);
-                (listener, RelayAddress::Tcp(bound))
+                (listener, socket, RelayAddress::Tcp(bound), None)
             }
         };
         let listener = listener.map_err(BindError::Runtime)?;
+        let socket = socket.map_err(BindError::Runtime)?;
         let guests = Arc::new(Mutex::new(Guests::default()));
-        let accepting = tokio::runtime::Handle::current().spawn(accept(listener, guests.clone()));
+        let lent = watch::Sender::new(false);
+        let accepting = tokio::runtime::Handle::current().spawn(accept(
+            listener,
+            guests.clone(),
+            lent.subscribe(),
+        ));
         Ok(Self {
             guests,
             accepting,
             address,
+            socket,
+            file,
+            lent,
         })
+    }
+
+    /// For the next process.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Leaves the workers that announce themselves to another process, or takes them again.
+    pub fn lend(&self, lent: bool) {
+        self.lent.send_replace(lent);
+    }
+
+    /// Whether it is this process that removes the socket's file.
+    pub fn set_ours(&self, ours: bool) {
+        if let Some(file) = &self.file {
+            file.set_ours(ours);
+        }
     }
 
     pub fn address(&self) -> &RelayAddress {
@@ -121,9 +180,6 @@ impl RelayListener {
 impl Drop for RelayListener {
     fn drop(&mut self) {
         self.accepting.abort();
-        if let RelayAddress::Unix(path) = &self.address {
-            _ = std::fs::remove_file(path); // somebody may have been quicker
-        }
     }
 }
 
@@ -131,20 +187,15 @@ fn lock(guests: &Mutex<Guests>) -> MutexGuard<'_, Guests> {
     guests.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn accept(listener: Listener, guests: Arc<Mutex<Guests>>) {
+async fn accept(listener: Listener, guests: Arc<Mutex<Guests>>, mut lent: watch::Receiver<bool>) {
     let strangers = Arc::new(Semaphore::new(STRANGERS));
     let mut tasks = tokio::task::JoinSet::new();
     loop {
         while tasks.try_join_next().is_some() {}
-        let accepted = match &listener {
-            Listener::Unix(listener) => listener
-                .accept()
-                .await
-                .map(|(stream, _)| Channel::Unix(stream)),
-            Listener::Tcp(listener) => listener.accept().await.and_then(|(stream, _)| {
-                stream.set_nodelay(true)?;
-                Ok(Channel::Tcp(stream))
-            }),
+        _ = lent.wait_for(|lent| !lent).await; // its owner outlives this task
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = lent.wait_for(|lent| *lent) => continue,
         };
         match accepted {
             Ok(channel) => {
@@ -237,7 +288,8 @@ mod tests {
     async fn a_connection_over_a_unix_socket_is_its_makers_whatever_it_says() {
         let name = format!("relay-listener-test-{}.sock", std::process::id());
         let path = std::env::temp_dir().join(name);
-        let listener = RelayListener::bind(&RelayAddress::Unix(path.clone()), None).unwrap();
+        let listener =
+            RelayListener::open(&RelayAddress::Unix(path.clone()), None, Vec::new()).unwrap();
         let mut stream = tokio::net::UnixStream::connect(&path).await.unwrap();
         let mut announcement = Vec::new();
         encode_plain(

@@ -136,7 +136,7 @@ impl Spawner {
 
 /// The standard library reports a failed exec over a descriptor of its own in the child. If that had a number at which a
 /// passed one is placed, it would be overwritten; so these numbers are taken here before they can be.
-fn reserve_passed() -> io::Result<()> {
+pub(crate) fn reserve_passed() -> io::Result<()> {
     static RESERVED: std::sync::OnceLock<Vec<OwnedFd>> = std::sync::OnceLock::new();
     if RESERVED.get().is_some() {
         return Ok(());
@@ -245,7 +245,7 @@ fn prepare_child(
 }
 
 /// What the server itself inherited, from a shell or a service manager, is not the child's business.
-fn close_on_exec_from(first: i32) {
+pub(crate) fn close_on_exec_from(first: i32) {
     use nix::libc;
     #[expect(unsafe_code, reason = "no library wraps close_range(2)")]
     // SAFETY: only marks descriptors, none is closed before exec. Kernels before 5.11 don't know the flag and do nothing,
@@ -284,7 +284,7 @@ fn for_each_group(
     set(list.get(..count).unwrap_or_default())
 }
 
-fn put_at(number: i32, descriptor: &OwnedFd) -> io::Result<()> {
+pub(crate) fn put_at(number: i32, descriptor: &OwnedFd) -> io::Result<()> {
     #[expect(unsafe_code, reason = "naming a descriptor by its number")]
     // SAFETY: in the child nobody else owns this number: the parent keeps it reserved, and this is between fork and exec.
     // `mem::forget` below keeps it open.

@@ -6,7 +6,7 @@ mod worker;
 
 use std::time::Duration;
 
-use pronghorn_config::{Address, Endpoint, Section, Table, describe};
+use pronghorn_config::{Address, Choice, Endpoint, Section, Table, describe};
 use pronghorn_http::settings::{DEFAULT_POOL, HttpSettings};
 
 pub use logs::{Encoding, FileLog, Level, LogMode, LogOutput, LogSettings, LogTarget};
@@ -15,6 +15,9 @@ pub use worker::{OnInit, RelayAddress, ServerSettings};
 
 /// What everything gets when the server stops, as RoadRunner's.
 pub const GRACE_PERIOD: Duration = Duration::from_secs(30);
+
+/// What a new process gets to boot: all its workers within their `boot_timeout`, in two turns.
+pub const UPGRADE_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// RoadRunner's port for RPC, this machine only.
 const RPC_HOST: &str = "127.0.0.1";
@@ -69,6 +72,29 @@ pub struct StatusSettings {
 pub struct EndureSettings {
     /// What everything gets when the server stops; then it ends at once.
     pub grace_period: Duration,
+    /// How the server goes over to a new process.
+    pub upgrade: UpgradeChoice,
+    /// What a new process gets to boot.
+    pub upgrade_timeout: Duration,
+}
+
+/// How the server goes over to a new process on SIGUSR2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpgradeChoice {
+    /// As whoever watches this process wants it.
+    Auto,
+    /// To a process beside it.
+    Beside,
+    /// Keeping its number.
+    InPlace,
+}
+
+impl Choice for UpgradeChoice {
+    const CHOICES: &'static [(&'static str, Self)] = &[
+        ("auto", Self::Auto),
+        ("beside", Self::Beside),
+        ("in_place", Self::InPlace),
+    ];
 }
 
 /// `docs/reference/configuration.md`, from the statements that read the keys.
@@ -197,6 +223,24 @@ impl Section for EndureSettings {
                 )
                 .zero_is_default()
                 .default(GRACE_PERIOD),
+            upgrade: t
+                .key(
+                    "upgrade",
+                    "How SIGUSR2 goes over to a new process; `in_place` keeps the number of this one.",
+                )
+                .ours()
+                .default_as(
+                    UpgradeChoice::Auto,
+                    "`auto`: `in_place` as the first process of a container or under a supervisor that can't be told a new number",
+                ),
+            upgrade_timeout: t
+                .key(
+                    "upgrade_timeout",
+                    "How long a new process may take to be ready; then this one goes on.",
+                )
+                .ours()
+                .range(Duration::from_secs(1)..=Duration::from_hours(1))
+                .default(UPGRADE_TIMEOUT),
         };
         t.no_effect("log_level", "`logs.level` holds for all records");
         t.no_effect("print_graph", "there is no graph of plugins");

@@ -7,13 +7,15 @@ use std::time::Duration;
 use pronghorn_http::{
     Accepting, Exchange, Handled, Handler, IoThread, Limits, Listener, Request, Response, Service,
 };
-use pronghorn_plugin_api::{self as api, BoxFuture, Context, NotReady, Running, Stopped};
+use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, NotReady, Running, Stopped};
 use serde::Serialize;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
 use crate::health::{Health, Question};
 
+/// Of the section, and of the listening socket on its way to the next process.
+pub(crate) const NAME: &str = "status";
 /// Probes of a handful of balancers; each has one connection at a time.
 const CONNECTIONS: usize = 256;
 
@@ -28,7 +30,10 @@ pub(crate) struct StatusService {
 
 struct Status {
     service: Arc<Service>,
-    accepting: Accepting,
+    /// Until it is opened, where the process before still answers.
+    listener: Option<Listener>,
+    here: IoThread,
+    accepting: Option<Accepting>,
 }
 
 /// Answers by path.
@@ -47,7 +52,7 @@ struct Report<'a> {
 
 impl api::Service for StatusService {
     fn name(&self) -> &'static str {
-        "status"
+        NAME
     }
 
     fn start(
@@ -64,20 +69,46 @@ impl api::Service for StatusService {
                 ..Limits::default()
             };
             limits.receive.head_time = self.check_timeout;
-            let service = Service::new(Arc::new(checks), limits);
-            let here = [IoThread::of(Handle::current())];
-            let accepting = self.listener.serve(&here, &service)?;
-            tracing::debug!(target: "status", address = %accepting.address(), "listening");
+            let address = self.listener.address();
+            let was_inherited = self.listener.was_inherited();
+            for socket in self.listener.sockets() {
+                context.sockets.offer(NAME, socket)?;
+            }
+            let mut status = Status {
+                service: Service::new(Arc::new(checks), limits),
+                listener: Some(self.listener),
+                here: IoThread::of(Handle::current()),
+                accepting: None,
+            };
+            if !was_inherited {
+                status.open()?;
+            }
+            tracing::debug!(target: "status", %address, "listening");
             context.readiness.answer_with(|| Ok(()));
-            Ok(Box::new(Status { service, accepting }) as Box<dyn Running>)
+            Ok(Box::new(status) as Box<dyn Running>)
         })
     }
 }
 
 impl Running for Status {
+    fn open(&mut self) -> Result<(), api::StartError> {
+        if let Some(listener) = self.listener.take() {
+            let here = std::slice::from_ref(&self.here);
+            self.accepting = Some(listener.serve(here, &self.service)?);
+        }
+        Ok(())
+    }
+
+    fn hand_over(&mut self, step: Handover) {
+        if step == Handover::Done {
+            self.accepting = None;
+        }
+    }
+
     fn stop(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Stopped> {
         Box::pin(async move {
-            _ = timeout_at(deadline, self.service.drain()).await; // a probe that is cut off asks again
+            // A probe that is cut off asks again.
+            _ = timeout_at(deadline, self.service.drain(Duration::ZERO)).await;
             drop(self.accepting);
             Stopped::Clean
         })

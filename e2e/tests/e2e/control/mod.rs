@@ -325,3 +325,16 @@ fn rpc_beyond_loopback_is_warned_about() {
     assert_eq!(server.get("/rpc").text(), "2025.1.15");
     server.stop();
 }
+
+#[test]
+fn health_checks_go_over_to_the_next_process() {
+    let mut server = started(Site::with_worker("app.php"), STATUS);
+    let address: SocketAddr = listening(&server, "status").parse().expect("an address");
+    assert_eq!(Connection::open(address).get("/ready").status, 200);
+    for _ in 0..2 {
+        server.upgrade();
+        let response = Connection::open(address).get("/ready");
+        assert_eq!(response.status, 200, "{}", response.text());
+    }
+    server.stop();
+}

@@ -1,0 +1,287 @@
+//! The server goes over to another process: what the old one does, and what the new one.
+//!
+//! The old process starts the program once more and gives it the listening sockets. The new one boots all its workers and
+//! says that it is ready; only then does either of them change what it does for clients. What the two say to each other
+//! must be understood by other releases, too:
+//!
+//! | from | message | |
+//! |---|---|---|
+//! | old | `sockets` and a name for each that comes with it | first of all |
+//! | new | `ready` | it is up and takes no client yet |
+//! | new | `failed`, then why | it is about to end |
+//! | old | `go` | its clients are the new one's from now on; so does a closed link |
+//! | old | `end` | this was a rehearsal |
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use pronghorn_plugin_api::{Handover, Sockets};
+use pronghorn_process::{Exit, Link, Process, Program, Signal, WatchedLink};
+use thiserror::Error;
+use tokio::time::timeout;
+
+use crate::server::Server;
+use crate::settings::UpgradeChoice;
+
+const SOCKETS: &str = "sockets";
+const READY: &str = "ready";
+const FAILED: &str = "failed";
+const GO: &str = "go";
+const END: &str = "end";
+
+/// A process that said it was ready waits for its word so long: the other one has nothing to wait for.
+const WORD: Duration = Duration::from_secs(60);
+/// A process that was told to end ends its workers first.
+const END_OF_FAILED: Duration = Duration::from_secs(5);
+
+/// The process that this one takes over from.
+#[derive(Debug)]
+pub struct Predecessor {
+    link: Link,
+    sockets: Vec<(String, OwnedFd)>,
+}
+
+/// What a process that is ready is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Word {
+    TakeOver,
+    End,
+}
+
+impl Predecessor {
+    /// To be asked once, at the start of the process.
+    pub fn of_this_process() -> Option<Self> {
+        let link = Program::inherited_link()?;
+        let (text, sockets) = link.try_receive().ok()??;
+        let mut words = text.split_whitespace();
+        let names: Vec<String> = match words.next()? {
+            SOCKETS => words.map(ToOwned::to_owned).collect(),
+            _ => return None,
+        };
+        // Cut short, it would name sockets wrongly.
+        (names.len() == sockets.len()).then(|| Self {
+            link,
+            sockets: names.into_iter().zip(sockets).collect(),
+        })
+    }
+
+    /// Says why this process does not take over.
+    pub fn tell_failure(&self, why: &str) {
+        _ = self.link.send(&format!("{FAILED} {why}"), &[]); // then it sees the end alone
+    }
+
+    pub(crate) fn sockets(&mut self) -> Sockets {
+        Sockets::inherited(std::mem::take(&mut self.sockets))
+    }
+
+    /// Says that all is up, and waits to be told what now.
+    pub(crate) async fn ready(self) -> io::Result<Word> {
+        let link = self.link.watch()?;
+        match link.send(READY) {
+            // It has become this process.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Word::TakeOver),
+            sent => sent?,
+        }
+        let word = timeout(WORD, link.receive()).await;
+        match word.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?? {
+            Some(word) if word == END => Ok(Word::End),
+            // Without a word the old process has died: its clients are nobody's.
+            _ => Ok(Word::TakeOver),
+        }
+    }
+}
+
+/// Why the old process goes on.
+#[derive(Debug, Error)]
+pub enum UpgradeError {
+    /// The system's: `/proc` is not there.
+    #[error("nobody knows which program this process runs: {0}")]
+    NoProgram(io::Error),
+    /// The system's, or the operator's: the program is not there any more.
+    #[error("`{program}` can't be started: {source}")]
+    Start { program: String, source: io::Error },
+    #[error("the new process ended with {0} before it was ready")]
+    Ended(Exit),
+    #[error("the new process said: {0}")]
+    Failed(String),
+    #[error(
+        "the new process was not ready within {} s; `endure.upgrade_timeout` is the limit", .0.as_secs()
+    )]
+    TooSlow(Duration),
+    #[error("the two processes can't talk: {0}")]
+    Link(#[from] io::Error),
+}
+
+/// How the server goes over to another process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// The new process works beside the old one while that one finishes what it has.
+    Beside,
+    /// The process keeps its number: after a rehearsal beside it, it finishes what it has and becomes the new one. Clients
+    /// that come meanwhile wait.
+    InPlace,
+}
+
+impl Way {
+    /// What is asked for, or what suits whoever watches this process now.
+    pub fn here(choice: UpgradeChoice) -> Self {
+        let own = std::process::id();
+        let parent = std::os::unix::process::parent_id();
+        let watcher = std::fs::read_to_string(format!("/proc/{parent}/comm")).unwrap_or_default();
+        let can_be_told = std::env::var_os("NOTIFY_SOCKET").is_some();
+        match choice {
+            UpgradeChoice::Beside => Self::Beside,
+            UpgradeChoice::InPlace => Self::InPlace,
+            UpgradeChoice::Auto => Self::under(own, watcher.trim(), can_be_told),
+        }
+    }
+
+    /// A container ends with its first process, and a supervisor starts another server when the one that it started ends.
+    fn under(own: u32, watcher: &str, can_be_told: bool) -> Self {
+        match watcher {
+            _ if own == 1 => Self::InPlace,
+            "systemd" if can_be_told => Self::Beside,
+            _ if SUPERVISORS.contains(&watcher) => Self::InPlace,
+            _ => Self::Beside,
+        }
+    }
+}
+
+/// Programs that watch the process that they started, as the kernel names them.
+const SUPERVISORS: [&str; 9] = [
+    "systemd",
+    "supervisord",
+    "runsv",
+    "s6-supervise",
+    "supervise",
+    "tini",
+    "docker-init",
+    "dumb-init",
+    "catatonit",
+];
+
+/// The server has gone over, as far as clients are concerned.
+#[derive(Debug)]
+pub enum Next {
+    /// To the process of this number.
+    Process(u32),
+    /// It will, once this process has [become](Self::become_it) the new one.
+    InPlace(Sockets),
+}
+
+impl Next {
+    /// Becomes the new process if it is to have the number of this one. Returns only when that fails.
+    pub fn become_it(self, program: &Program) -> io::Result<()> {
+        let Self::InPlace(sockets) = self else {
+            return Ok(());
+        };
+        let (ours, theirs) = Link::pair()?;
+        hand_out(&ours, &sockets)?;
+        drop(sockets);
+        // `ours` is closed by the exec, and that means `go`.
+        Err(program.replace(theirs))
+    }
+}
+
+fn hand_out(link: &Link, sockets: &Sockets) -> io::Result<()> {
+    let offered = sockets.offered()?;
+    let mut text = SOCKETS.to_owned();
+    for (name, _) in &offered {
+        text.extend([" ", name]);
+    }
+    let descriptors: Vec<_> = offered.iter().map(|(_, socket)| socket.as_fd()).collect();
+    link.send(&text, &descriptors)
+}
+
+impl Server {
+    /// Goes over to the program as it is on the disk now. The services of this server then take no further clients, and are
+    /// to be [stopped](Self::stop).
+    ///
+    /// # Errors
+    ///
+    /// What kept the new process from becoming ready. It has ended, and all is as before.
+    pub async fn upgrade(&mut self, program: &Program, way: Way) -> Result<Next, UpgradeError> {
+        self.hand_over(Handover::Begun);
+        let next = self.boot_next(program, way).await;
+        self.hand_over(match next {
+            Ok(_) => Handover::Done,
+            Err(_) => Handover::Failed,
+        });
+        next
+    }
+
+    async fn boot_next(&self, program: &Program, way: Way) -> Result<Next, UpgradeError> {
+        let (ours, theirs) = Link::pair()?;
+        hand_out(&ours, self.sockets())?;
+        let link = ours.watch()?;
+        let mut process = program
+            .start(theirs)
+            .map_err(|source| UpgradeError::Start {
+                program: program.path().display().to_string(),
+                source,
+            })?;
+        tracing::info!(target: "server", pid = process.pid(), "upgrade: `{}` boots", program.path().display());
+        let limit = self.upgrade_timeout();
+        let booted = timeout(limit, until_ready(&mut process, &link)).await;
+        match booted.unwrap_or(Err(UpgradeError::TooSlow(limit))) {
+            Err(error) => {
+                end(process).await;
+                Err(error)
+            }
+            Ok(()) if way == Way::InPlace => {
+                link.send(END)?;
+                end(process).await;
+                Ok(Next::InPlace(self.sockets().clone()))
+            }
+            Ok(()) => {
+                link.send(GO)?;
+                let pid = process.pid();
+                process.release();
+                Ok(Next::Process(pid))
+            }
+        }
+    }
+}
+
+async fn until_ready(process: &mut Process, link: &WatchedLink) -> Result<(), UpgradeError> {
+    let message = tokio::select! {
+        // What it said matters more than that it ended.
+        biased;
+        message = link.receive() => message?,
+        exit = process.wait() => return Err(UpgradeError::Ended(exit?)),
+    };
+    match message {
+        Some(message) if message == READY => Ok(()),
+        Some(message) => {
+            let why = message.strip_prefix(FAILED).unwrap_or(&message).trim();
+            Err(UpgradeError::Failed(why.to_owned()))
+        }
+        None => Err(UpgradeError::Ended(process.wait().await?)),
+    }
+}
+
+/// Waits for its end, and brings it about.
+async fn end(mut process: Process) {
+    process.signal(Signal::Terminate);
+    _ = timeout(END_OF_FAILED, process.wait()).await; // dropped, it is killed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_is_kept_where_somebody_watches_it_and_cannot_be_told() {
+        for (own, watcher, can_be_told, way) in [
+            (1, "", false, Way::InPlace),
+            (7, "tini", false, Way::InPlace),
+            (7, "systemd", false, Way::InPlace),
+            (7, "systemd", true, Way::Beside),
+            (7, "supervisord", true, Way::InPlace),
+            (7, "bash", false, Way::Beside),
+        ] {
+            assert_eq!(Way::under(own, watcher, can_be_told), way, "{watcher}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! SIGUSR2: another process takes over, and no client notices.
+
+use pronghorn_testkit::{Load, Server, Site, wait_for};
+use rustix::process::Signal;
+
+use crate::reload::{release, site};
+
+#[test]
+fn another_process_takes_over_and_no_request_is_lost() {
+    let mut server = Server::start(site());
+    let load = Load::start(server.address());
+    load.go_on(50);
+    for name in ["two", "three"] {
+        let (pid, workers) = (server.pid(), server.workers());
+        server.site().write("worker.php", &release(name));
+        server.upgrade();
+        assert_ne!(server.pid(), pid);
+        assert!(server.workers().iter().all(|pid| !workers.contains(pid)));
+        assert_eq!(server.get("/number?n=0").text(), format!("{name} 0"));
+        load.go_on(50);
+    }
+    load.finish();
+    server.stop();
+}
+
+/// The same with more in the configuration.
+fn site_with(more: &str) -> Site {
+    let site = site();
+    let config = site.read(".rr.yaml");
+    site.config(&format!("{config}{more}"))
+}
+
+fn change_config(server: &Server, from: &str, to: &str) {
+    let config = server.site().read(".rr.yaml");
+    assert!(config.contains(from), "{config}");
+    server.site().write(".rr.yaml", &config.replace(from, to));
+}
+
+#[test]
+fn a_process_that_cannot_start_leaves_everything_as_it_was() {
+    let mut server = Server::start(site());
+    let (pid, workers) = (server.pid(), server.workers());
+    let load = Load::start(server.address());
+    let config = server.site().read(".rr.yaml");
+    for (file, content, why) in [
+        (
+            ".rr.yaml",
+            "version: '3'\nhttp: {pool: 7}\n",
+            "nothing was started",
+        ),
+        ("worker.php", "<?php exit('no database');", "no database"),
+    ] {
+        server.site().write(file, content);
+        server.signal(Signal::USR2);
+        server.logged(&[
+            "upgrade failed, this process goes on",
+            "the new process said",
+            why,
+        ]);
+        server.site().write(".rr.yaml", &config);
+    }
+    load.go_on(50);
+    assert_eq!((server.pid(), server.workers()), (pid, workers));
+    server.site().write("worker.php", &release("two"));
+    server.upgrade();
+    load.go_on(50);
+    load.finish();
+    server.stop();
+}
+
+#[test]
+fn a_process_that_takes_too_long_is_ended() {
+    let server = Server::start(site_with("endure: {upgrade_timeout: 1s}\n"));
+    let workers = server.workers();
+    server.site().write("worker.php", "<?php sleep(1000);");
+    server.signal(Signal::USR2);
+    server.logged(&[
+        "upgrade failed",
+        "not ready within 1 s",
+        "endure.upgrade_timeout",
+    ]);
+    assert_eq!(server.workers(), workers);
+    assert_eq!(server.get("/number?n=1").text(), "one 1");
+    server.stop();
+}
+
+#[test]
+fn the_number_of_threads_may_change() {
+    let mut server = Server::start(site_with_threads(2));
+    let load = Load::start(server.address());
+    // More than there are sockets, fewer, and more again.
+    for (from, to) in [(2, 4), (4, 1), (1, 3)] {
+        change_config(
+            &server,
+            &format!("threads: {from}"),
+            &format!("threads: {to}"),
+        );
+        server.upgrade();
+        load.go_on(100);
+    }
+    load.finish();
+    server.stop();
+}
+
+fn site_with_threads(threads: u8) -> Site {
+    let site = site();
+    let config = site.read(".rr.yaml");
+    site.config(&config.replace("pool:", &format!("threads: {threads}, pool:")))
+}
+
+#[test]
+fn the_process_can_keep_its_number() {
+    let server = Server::start(site_with("endure: {upgrade: in_place}\n"));
+    let (pid, workers) = (server.pid(), server.workers());
+    let load = Load::start(server.address());
+    load.go_on(50);
+    server.site().write("worker.php", &release("two"));
+    server.signal(Signal::USR2);
+    wait_for("the new code", || {
+        (server.get("/number?n=0").text() == "two 0").then_some(())
+    });
+    server.logged(&["upgrade: this process has taken over"]);
+    load.go_on(50);
+    load.finish();
+    assert_eq!(server.pid(), pid);
+    assert!(server.workers().iter().all(|pid| !workers.contains(pid)));
+    server.stop();
+}
+
+#[test]
+fn workers_call_the_server_all_the_time() {
+    for listen in ["tcp://127.0.0.1:0", "unix://rpc.sock"] {
+        let site = Site::with_worker("app.php");
+        let config = site.read(".rr.yaml");
+        let site = site.config(&format!("{config}rpc: {{listen: '{listen}'}}\n"));
+        let mut server = Server::start(site);
+        let mut kept = server.connect();
+        assert_eq!(kept.get("/rpc").text(), "2025.1.15");
+        server.ask_for_upgrade();
+        // Until its connection is closed, the old server works for this client.
+        while kept.get("/rpc").header("connection") != Some("close") {}
+        server.follow_upgrade();
+        assert_eq!(server.get("/rpc").text(), "2025.1.15", "{listen}");
+        server.stop();
+    }
+}
