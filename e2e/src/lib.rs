@@ -1,3 +1,13 @@
 //! End-to-end tests: the real binary with real PHP.
+//!
+//! Here is what the fault run has in common: [`faults`] under [`load`], in a short form among the tests and in a long one
+//! (`make soak`).
 
 #![forbid(unsafe_code)]
+#![expect(
+    clippy::disallowed_types,
+    reason = "made for tests only: they run in real time"
+)]
+
+pub mod faults;
+pub mod load;

@@ -249,11 +249,7 @@ async fn pool_status(workers: &Workers) -> PoolStatus {
     PoolStatus {
         name: workers.name().to_owned(),
         down,
-        generation: infos
-            .iter()
-            .map(|worker| worker.generation)
-            .max()
-            .unwrap_or_default(),
+        generation: newest(&infos),
         workers: infos.len() as u64,
         busy: busy.count() as u64,
         waiting: workers.waiting() as u64,
@@ -306,14 +302,25 @@ async fn reset(workers: &Workers) -> Reset {
     let start = Instant::now();
     let failed = workers.reload().await.err();
     let took = millis(start.elapsed());
-    let status = pool_status(workers).await;
+    // The old ones may not have heard of it yet.
+    let mut infos = workers.inspect().await;
+    let generation = newest(&infos);
+    infos.retain(|worker| worker.generation == generation);
     Reset {
-        pool: status.name,
+        pool: workers.name().to_owned(),
         took,
-        workers: status.workers,
-        generation: status.generation,
+        workers: infos.len() as u64,
+        generation,
         failed: failed.map(|why| why.to_string()),
     }
+}
+
+fn newest(infos: &[WorkerInfo]) -> u64 {
+    infos
+        .iter()
+        .map(|worker| worker.generation)
+        .max()
+        .unwrap_or_default()
 }
 
 /// As a signal would: there is one way to stop.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -55,9 +55,9 @@ impl Ended {
     }
 }
 
-/// What a process prints, as it comes.
+/// What a process prints, as it comes, and whether that was all.
 #[derive(Debug, Clone, Default)]
-struct Output(Arc<Mutex<String>>);
+struct Output(Arc<Mutex<String>>, Arc<AtomicBool>);
 
 impl Output {
     fn follow(stream: impl std::io::Read + Send + 'static) -> Self {
@@ -76,6 +76,7 @@ impl Output {
                     .push_str(&String::from_utf8_lossy(&line));
                 line.clear();
             }
+            copy.1.store(true, Ordering::Release);
         });
         output
     }
@@ -108,8 +109,14 @@ impl Server {
     /// # Panics
     ///
     /// When it does not come up; with all that it said.
-    pub fn start_as_rr(site: Site, arguments: &[&str], address: SocketAddr) -> Self {
-        let rr = Command::new(as_rr(&site));
+    pub fn start_as_rr(
+        site: Site,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+        address: SocketAddr,
+    ) -> Self {
+        let mut rr = Command::new(as_rr(&site));
+        rr.envs(environment.iter().copied());
         Self::start_called(rr, site, arguments, Signal::TERM, |stdout, _| {
             stdout.contains("server started").then_some(address)
         })
@@ -184,6 +191,34 @@ impl Server {
         Self::run_to_end(site, |mark| command(site, arguments, mark))
     }
 
+    /// Runs a command for this server.
+    pub fn steer(&self, arguments: &[&str]) -> Ended {
+        Self::run_beside(&self.site, arguments)
+    }
+
+    /// Runs it as `rr`.
+    pub fn steer_as_rr(&self, arguments: &[&str]) -> Ended {
+        let mut command = Command::new(as_rr(&self.site));
+        command.args(arguments);
+        ended(on_site(command, &self.site, &next_mark()))
+    }
+
+    /// Runs a command on a site on which a server may run, too.
+    pub fn run_beside(site: &Site, arguments: &[&str]) -> Ended {
+        ended(command(site, arguments, &next_mark()))
+    }
+
+    /// The control socket.
+    ///
+    /// # Panics
+    ///
+    /// When there is none, or another one.
+    pub fn control_socket(&self) -> PathBuf {
+        let mut sockets = control_sockets(self.site.folder());
+        assert_eq!(sockets.len(), 1, "{sockets:?}");
+        sockets.remove(0)
+    }
+
     /// Runs it as `rr`.
     pub fn run_as_rr(site: &Site, arguments: &[&str]) -> Ended {
         Self::run_to_end(site, |mark| {
@@ -219,14 +254,9 @@ impl Server {
 
     fn run_to_end(site: &Site, command: impl FnOnce(&str) -> Command) -> Ended {
         let mark = next_mark();
-        let (mut child, stdout, stderr) = spawn(command(&mark));
-        let status = wait(&mut child, "the command to end");
+        let ended = ended(command(&mark));
         assert_nothing_left(&mark, site.folder());
-        Ended {
-            code: status.code(),
-            stdout: settled(&stdout),
-            stderr: settled(&stderr),
-        }
+        ended
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -388,7 +418,7 @@ impl Server {
     pub fn wait(&mut self) -> Ended {
         let status = self.wait_for_process();
         self.ended = true;
-        assert_nothing_left(&self.mark, self.site.folder());
+        assert_little_left(status, &self.mark, self.site.folder());
         Ended {
             code: status.code(),
             stdout: settled(&self.stdout),
@@ -444,6 +474,17 @@ fn spawn(mut command: Command) -> (Child, Output, Output) {
     let stdout = Output::follow(child.stdout.take().expect("stdout is a pipe"));
     let stderr = Output::follow(child.stderr.take().expect("stderr is a pipe"));
     (child, stdout, stderr)
+}
+
+/// Runs a command to its end.
+fn ended(command: Command) -> Ended {
+    let (mut child, stdout, stderr) = spawn(command);
+    let status = wait(&mut child, "the command to end");
+    Ended {
+        code: status.code(),
+        stdout: settled(&stdout),
+        stderr: settled(&stderr),
+    }
 }
 
 fn on_site(mut command: Command, site: &Site, mark: &str) -> Command {
@@ -506,17 +547,14 @@ fn wait(child: &mut Child, what: &str) -> ExitStatus {
     }
 }
 
-/// The text of a stream whose writer has ended: the thread that reads it is a moment behind.
+/// The text of a stream whose writer has ended: the thread that reads it may be behind, on a busy machine for long. A process
+/// that was left behind keeps the stream open.
 fn settled(output: &Output) -> String {
-    let mut text = output.text();
-    loop {
-        std::thread::sleep(Duration::from_millis(10));
-        let now = output.text();
-        if now == text {
-            return text;
-        }
-        text = now;
+    let start = Instant::now();
+    while !output.1.load(Ordering::Acquire) && start.elapsed() < Duration::from_secs(5) {
+        std::thread::sleep(Duration::from_millis(2));
     }
+    output.text()
 }
 
 /// Live processes with this mark in their environment.
@@ -536,6 +574,25 @@ fn marked(mark: &str) -> Vec<u32> {
                 .any(|variable| variable == wanted.as_bytes())
     })
     .collect()
+}
+
+/// What was killed can't remove its control socket; the next start does.
+fn assert_little_left(status: ExitStatus, mark: &str, folder: &Path) {
+    if status.code().is_none() {
+        for socket in control_sockets(folder) {
+            std::fs::remove_file(socket).expect("it was there");
+        }
+    }
+    assert_nothing_left(mark, folder);
+}
+
+fn control_sockets(folder: &Path) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let sockets = files.filter(|file| {
+        let name = file.file_name().to_string_lossy().into_owned();
+        name.starts_with("pronghorn-") && name.ends_with(".sock")
+    });
+    sockets.map(|file| file.path()).collect()
 }
 
 fn assert_nothing_left(mark: &str, folder: &Path) {

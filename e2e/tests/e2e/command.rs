@@ -213,7 +213,12 @@ fn called_rr_it_says_what_tools_read() {
         .config(WORKING)
         .file("worker.php", &Site::sdk_worker("return 'x';"));
     let address = format!("http.address={free}");
-    let server = Server::start_as_rr(site, &["serve", "-c", ".rr.yaml", "-o", &address], free);
+    let server = Server::start_as_rr(
+        site,
+        &["serve", "-c", ".rr.yaml", "-o", &address],
+        &[],
+        free,
+    );
     assert!(
         server
             .stdout()

@@ -43,6 +43,11 @@ fn configure() {
 }
 
 #[test]
+fn pools_and_routes() {
+    follow("docs/guide/pools-and-routes.md", Site::new());
+}
+
+#[test]
 fn deploy() {
     follow("docs/guide/deploy.md", Site::new());
 }

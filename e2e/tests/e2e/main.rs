@@ -2,10 +2,12 @@
 
 mod apps;
 mod behind_nginx;
+mod called_as_rr;
 mod command;
 mod control;
 mod development;
 mod examples;
+mod faults;
 mod foreign;
 mod guide;
 mod http;
@@ -16,4 +18,5 @@ mod replies;
 mod requests;
 mod routes;
 mod start;
+mod steering;
 mod upgrade;

@@ -1,0 +1,58 @@
+//! Kills, reloads and upgrades under load, and clients that leave: the short form of `make soak`.
+
+use pronghorn_e2e::faults::{
+    Killer, Leave, STEPS, all_workers_are_free, clients_for, deaths, for_a_while, leave_at,
+    leaving_site, reload, reload_to_broken_code, site,
+};
+use pronghorn_e2e::load::Load;
+use pronghorn_testkit::Server;
+
+const WORKERS: usize = 4;
+
+fn start() -> (Server, Load) {
+    let server = Server::start(site(WORKERS, ""));
+    let load = Load::start(server.address(), clients_for(WORKERS));
+    load.let_all_be_answered();
+    (server, load)
+}
+
+#[test]
+fn killed_workers_cost_no_safe_request() {
+    let (server, load) = start();
+    let mut killer = Killer::new(WORKERS);
+    let kills = for_a_while(|| killer.kill_one(&server, &load));
+    let (tally, failures) = load.finish();
+    let log = server.stop().stderr;
+    let (busy, idle) = deaths(&log);
+    assert_eq!(failures, Vec::<String>::new(), "{log}");
+    assert_eq!(busy + idle, kills, "{log}");
+    assert!(
+        tally.lost <= busy as u64,
+        "{tally:?}, {busy} died with a call"
+    );
+}
+
+#[test]
+fn reloads_cost_no_request() {
+    let (server, load) = start();
+    for_a_while(|| {
+        reload(&server, &load, WORKERS);
+    });
+    reload_to_broken_code(&server, &load);
+    reload(&server, &load, WORKERS);
+    let (tally, failures) = load.finish();
+    let log = server.stop().stderr;
+    assert_eq!((failures, tally.lost), (Vec::new(), 0), "{log}");
+}
+
+#[test]
+fn a_client_that_leaves_at_any_step_leaves_no_worker_busy() {
+    let server = Server::start(leaving_site(2));
+    for step in STEPS {
+        for leave in [Leave::Closes, Leave::Resets, Leave::HalfCloses] {
+            leave_at(&server, step, leave, 2);
+        }
+        all_workers_are_free(&server, 2);
+    }
+    server.stop();
+}

@@ -1,0 +1,448 @@
+//! Commands for a server that runs: `reset`, `workers`, `status`, `stop`.
+
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use pronghorn_testkit::{Connection, Ended, Server, Site, binary, time, wait_for};
+
+/// Waits until a worker is at a request that takes a while.
+fn busy(server: &Server) -> Connection {
+    let mut connection = server.connect();
+    connection.request("GET", "/sleep?ms=20000", "");
+    wait_for("the call to be with its worker", || {
+        let shown = server.steer(&["workers"]).stdout;
+        shown.contains("GET /sleep").then_some(())
+    });
+    connection
+}
+
+fn assert_done(ended: &Ended) {
+    assert_eq!(
+        (ended.code, ended.stderr.as_str()),
+        (Some(0), ""),
+        "{}",
+        ended.stdout
+    );
+}
+
+fn assert_failed(ended: &Ended, parts: &[&str]) {
+    assert_eq!(ended.code, Some(1), "{}{}", ended.stdout, ended.stderr);
+    for part in parts {
+        assert!(ended.stderr.contains(part), "{part} in\n{}", ended.stderr);
+    }
+}
+
+/// The numbers at the beginning of the table's lines.
+fn pids(table: &str) -> Vec<u32> {
+    let first = |line: &str| line.split_whitespace().next()?.parse().ok();
+    table.lines().filter_map(first).collect()
+}
+
+#[test]
+fn a_reset_replaces_all_workers_and_fails_no_request() {
+    let server = Server::start(Site::with_worker("app.php"));
+    let before = pids(&server.steer(&["workers"]).stdout);
+    assert_eq!(before.len(), 2);
+    let over = AtomicBool::new(false);
+    let resets = std::thread::scope(|scope| {
+        let load: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut answered = 0;
+                    while !over.load(Ordering::Relaxed) {
+                        assert_eq!(server.get("/").text(), "Hello");
+                        answered += 1;
+                    }
+                    answered
+                })
+            })
+            .collect();
+        let resets = (2..=4).map(|_| server.steer(&["reset"]));
+        let resets: Vec<_> = resets.collect();
+        over.store(true, Ordering::Relaxed);
+        for load in load {
+            assert!(load.join().expect("no request failed") > 0);
+        }
+        resets
+    });
+    for (ended, generation) in resets.iter().zip(2..) {
+        assert_done(ended);
+        let said = format!("default: 2 new workers of generation {generation} after ");
+        assert!(ended.stdout.starts_with(&said), "{}", ended.stdout);
+    }
+    let after = pids(&server.steer(&["workers", "default"]).stdout);
+    assert!(
+        after.iter().all(|pid| !before.contains(pid)),
+        "{before:?} {after:?}"
+    );
+    server.stop();
+}
+
+#[test]
+fn a_reset_to_code_that_does_not_boot_says_why_and_changes_nothing() {
+    let site = Site::with_worker("app.php");
+    let config = std::fs::read_to_string(site.path(".rr.yaml")).unwrap();
+    let fixture = Site::fixture("app.php").display().to_string();
+    let worker = format!("<?php require '{fixture}';");
+    let site = site
+        .config(&config.replace(&fixture, "worker.php"))
+        .file("worker.php", &worker);
+    let server = Server::start(site);
+    let before = pids(&server.steer(&["workers"]).stdout);
+    server.site().write(
+        "worker.php",
+        "<?php fwrite(STDERR, 'out of order'); exit(3);",
+    );
+    for arguments in [&["reset"][..], &["reset", "-s"]] {
+        assert_failed(
+            &server.steer(arguments),
+            &["exit code 3", "out of order", "The old workers go on."],
+        );
+    }
+    assert_eq!(pids(&server.steer(&["workers"]).stdout), before);
+    server.site().write("worker.php", &worker);
+    let silent = server.steer(&["reset", "http", "-s"]);
+    assert_done(&silent);
+    assert_eq!(silent.stdout, "");
+    server.stop();
+}
+
+#[test]
+fn workers_shows_what_each_is_at() {
+    let server = Server::start(Site::with_worker("app.php"));
+    let shown = server.steer(&["workers"]);
+    assert_done(&shown);
+    assert_eq!(pids(&shown.stdout), {
+        let mut workers = server.workers();
+        workers.sort_unstable();
+        workers
+    });
+    let connection = busy(&server);
+    let shown = server.steer(&["workers", "http"]).stdout;
+    assert!(
+        shown.contains("default: 2 workers, 1 busy, 0 calls waiting\n"),
+        "{shown}"
+    );
+    let line = shown
+        .lines()
+        .find(|line| line.contains(" busy "))
+        .expect("one is busy");
+    assert!(
+        line.ends_with("s GET /sleep?ms=20000") && line.contains(" MB "),
+        "{line}"
+    );
+    // Without a terminal `-i` is the same.
+    assert_eq!(pids(&server.steer(&["workers", "-i"]).stdout), pids(&shown));
+    assert_failed(
+        &server.steer(&["workers", "nope"]),
+        &["no pool `nope`", "`default`"],
+    );
+    drop(connection);
+    assert_done(&server.steer(&["stop", "-f"]));
+    let mut server = server;
+    assert_eq!(server.wait().code, Some(1), "forced");
+}
+
+#[test]
+fn the_live_view_leaves_the_terminal_as_it_was() {
+    let server = Server::start(Site::with_worker("app.php"));
+    let pid = pids(&server.steer(&["workers"]).stdout)[0].to_string();
+    let command = format!(
+        "stty rows 20 cols 80; {} workers -i; stty -a",
+        binary().display()
+    );
+    let mut terminal = Command::new("script")
+        .args(["-qec", &command, "typescript"])
+        .current_dir(server.site().folder())
+        .env("PWD", server.site().folder())
+        .env("XDG_RUNTIME_DIR", server.site().folder())
+        .env("TERM", "xterm")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("script is part of every Debian");
+    let typescript =
+        || std::fs::read_to_string(server.site().path("typescript")).unwrap_or_default();
+    // It begins to draw with the cursor in the corner: three frames are three of these.
+    wait_for("a few frames", || {
+        (typescript().matches("\u{1b}[H").count() > 2).then_some(())
+    });
+    terminal
+        .stdin
+        .take()
+        .expect("a pipe")
+        .write_all(b"q")
+        .unwrap();
+    assert!(terminal.wait().unwrap().success());
+    let shown = typescript();
+    assert!(shown.contains(&pid) && shown.contains("q ends"), "{shown}");
+    let after = shown
+        .split("\u{1b}[?25h\u{1b}[?1049l")
+        .nth(1)
+        .expect("the screen is put back");
+    for mode in ["icanon", "echo", "isig"] {
+        assert!(
+            after.split_whitespace().any(|word| word == mode),
+            "{mode}: {after}"
+        );
+    }
+    server.stop();
+}
+
+#[test]
+fn status_tells_the_server_as_a_whole() {
+    let site = Site::with_worker("app.php");
+    let config = std::fs::read_to_string(site.path(".rr.yaml")).unwrap();
+    let server =
+        Server::start(site.config(&format!("{config}rpc: {{listen: 'unix://rpc.sock'}}\n")));
+    let status = server.steer(&["status"]);
+    assert_done(&status);
+    let folder = server.site().folder().display();
+    for part in [
+        format!("pid {}, up ", server.pid()),
+        "state    ready\n".to_owned(),
+        format!("config   {folder}/.rr.yaml\n"),
+        format!("http     http://{}\n", server.address()),
+        format!("rpc      unix://{folder}/rpc.sock\n"),
+        "pool     default: 2 workers, 0 busy, 0 calls waiting, generation 1\n".to_owned(),
+    ] {
+        assert!(
+            status.stdout.contains(&part),
+            "{part} in\n{}",
+            status.stdout
+        );
+    }
+    server.stop();
+}
+
+#[test]
+fn stop_waits_for_requests_and_for_the_end() {
+    let mut server = Server::start(Site::with_worker("app.php"));
+    let mut connection = server.connect();
+    connection.request("GET", "/sleep?ms=700", "");
+    wait_for("the call to be with its worker", || {
+        let shown = server.steer(&["workers"]).stdout;
+        shown.contains("GET /sleep").then_some(())
+    });
+    let stopped = server.steer(&["stop"]);
+    assert_done(&stopped);
+    assert_eq!(
+        stopped.stdout,
+        format!("the server (pid {}) has stopped\n", server.pid())
+    );
+    assert_eq!(connection.response().text(), "awake");
+    let (ended, took) = time(|| server.wait());
+    assert_eq!(ended.code, Some(0));
+    assert!(
+        took < Duration::from_secs(1),
+        "it had ended already: {took:?}"
+    );
+}
+
+#[test]
+fn when_nothing_is_found_it_says_where_it_looked() {
+    let site = Site::new();
+    for command in ["reset", "workers", "status", "stop"] {
+        let ended = Server::run(&site, &[command]);
+        assert_failed(
+            &ended,
+            &[
+                "no server is running for",
+                "where there is no configuration",
+                "-c FILE",
+            ],
+        );
+    }
+    let site = site.config("rpc: {listen: 'unix://rpc.sock'}");
+    let ended = Server::run(&site, &["workers"]);
+    let file = site.path(".rr.yaml").display().to_string();
+    assert_failed(
+        &ended,
+        &[
+            &format!("no server of {file} is running"),
+            &format!("looked at  {}/pronghorn-", site.folder().display()),
+            &format!(
+                "looked at  unix://{}/rpc.sock: No such file",
+                site.folder().display()
+            ),
+            &format!("hint: `pronghorn serve -c {file}` starts one"),
+        ],
+    );
+}
+
+#[test]
+fn servers_of_different_configurations_in_one_folder_are_told_apart() {
+    let site = Site::with_worker("app.php");
+    let config = std::fs::read_to_string(site.path(".rr.yaml")).unwrap();
+    let site = site.file(
+        "other.yaml",
+        &config.replace("num_workers: 2", "num_workers: 1"),
+    );
+    let first = Server::start(site);
+    let other = Site::new().file("app/.rr.yaml", &config);
+    let second = Server::start_with(other, &["serve", "-c", "app/.rr.yaml"]);
+
+    assert_failed(
+        &first.steer(&["status", "-c", "other.yaml"]),
+        &["other.yaml is running"],
+    );
+    for (server, arguments) in [
+        (&first, &["status"][..]),
+        (&second, &["status", "-c", "app/.rr.yaml"]),
+        (&second, &["status", "-w", "app"]),
+        (
+            &second,
+            &[
+                "status",
+                "-c",
+                "../app/./none/../app/.rr.yaml",
+                "-w",
+                "app/..",
+            ],
+        ),
+    ] {
+        let status = server.steer(arguments);
+        if arguments.len() < 5 {
+            assert_done(&status);
+            let pid = format!("pid {}, ", server.pid());
+            assert!(
+                status.stdout.contains(&pid),
+                "{arguments:?}: {}",
+                status.stdout
+            );
+        } else {
+            assert_failed(&status, &["is running"]);
+        }
+    }
+    assert_failed(&second.steer(&["status"]), &["no server"]);
+    first.stop();
+    second.stop();
+}
+
+#[test]
+fn a_second_server_of_one_configuration_starts_and_says_who_is_steered() {
+    let first = Server::start(Site::with_worker("app.php"));
+    let folder = first.site().folder().to_owned();
+    let config = folder.join(".rr.yaml").display().to_string();
+    let second = Server::start_with(Site::new(), &["serve", "-c", &config]);
+    // Its own folder for sockets is another one: it is found by its own surroundings alone.
+    assert!(
+        second
+            .steer(&["status", "-c", &config])
+            .stdout
+            .contains(&format!("pid {}", second.pid()))
+    );
+    assert!(
+        first
+            .steer(&["status"])
+            .stdout
+            .contains(&format!("pid {}", first.pid()))
+    );
+    second.stop();
+
+    let third = Server::run_beside(first.site(), &["serve", "-o", "server.command=false"]);
+    assert_failed(
+        &third,
+        &[
+            "another server of this configuration is running",
+            &format!("(pid {})", first.pid()),
+        ],
+    );
+    assert_done(&first.steer(&["status"]));
+    first.stop();
+}
+
+#[test]
+fn a_socket_that_nobody_listens_on_is_replaced() {
+    let server = Server::start(Site::with_worker("app.php"));
+    let socket = server.control_socket();
+    let mode = std::fs::metadata(&socket).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let site = server.into_site();
+    assert!(!socket.exists());
+    drop(UnixListener::bind(&socket).unwrap());
+    assert_failed(&Server::run_beside(&site, &["status"]), &["no server"]);
+    let server = Server::start(site);
+    assert_done(&server.steer(&["status"]));
+    server.stop();
+}
+
+#[test]
+fn another_user_is_refused_even_if_the_socket_lets_him_in() {
+    if !rustix::process::geteuid().is_root() {
+        return; // only root can be somebody else
+    }
+    let server = Server::start(Site::with_worker("app.php"));
+    let socket = server.control_socket();
+    let ask = || {
+        let question = r#"{"pronghorn":1,"ask":{"stop":{"force":true}}}"#;
+        let script = format!(
+            "$s = @stream_socket_client('unix://{}', $n, $why) or die($why); fwrite($s, '{question}' . \"\\n\"); echo fgets($s);",
+            socket.display()
+        );
+        let asked = Command::new("setpriv")
+            .args([
+                "--reuid=65534",
+                "--regid=65534",
+                "--clear-groups",
+                "php",
+                "-r",
+                &script,
+            ])
+            .output()
+            .expect("setpriv is part of every Debian");
+        String::from_utf8_lossy(&asked.stdout).into_owned()
+    };
+    assert_eq!(ask(), "Permission denied");
+    std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o666)).unwrap();
+    assert!(
+        ask().contains("user 65534 may not steer a server of user 0"),
+        "{}",
+        ask()
+    );
+    server.logged(&["WARN", "a command was refused: user 65534"]);
+    assert_eq!(server.get("/").text(), "Hello");
+    server.stop();
+}
+
+#[test]
+fn a_mistake_in_the_configuration_keeps_nobody_from_the_server() {
+    let server = Server::start(Site::with_worker("app.php"));
+    server.site().write(".rr.yaml", "http: {address: [\n");
+    for command in ["workers", "status", "reset", "stop"] {
+        assert_done(&server.steer(&[command]));
+    }
+    let mut server = server;
+    server.wait();
+}
+
+#[test]
+fn a_server_without_a_configuration_is_found_by_its_folder() {
+    let site = Site::new().file("worker.php", &Site::sdk_worker("return 'x';"));
+    let server = Server::start_with(
+        site,
+        &["serve", "worker.php", "-o", "http.address=127.0.0.1:0"],
+    );
+    let status = server.steer(&["status"]);
+    assert_done(&status);
+    assert!(!status.stdout.contains("config"), "{}", status.stdout);
+    assert_done(&server.steer(&["stop", "-w", "."]));
+    let mut server = server;
+    server.wait();
+}
+
+#[test]
+fn completions_know_the_commands() {
+    let site = Site::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = Server::run(&site, &["completion", shell]);
+        assert_done(&script);
+        assert!(script.stdout.contains("workers"), "{shell}");
+    }
+    let jobs = Server::run_as_rr(&site, &["jobs", "--list"]);
+    assert_failed(&jobs, &["message queues are not there yet"]);
+}

@@ -1,0 +1,281 @@
+//! The long form of the fault run, `make soak`: prints its progress, and a table at the end.
+//!
+//! `SOAK_SCALE=0.05` does a twentieth of everything, to see whether it works at all.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::panic,
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "a test in real time that tells what it does"
+)]
+
+use std::fmt::Display;
+use std::time::{Duration, Instant};
+
+use pronghorn_e2e::faults::{
+    Killer, Leave, STEPS, all_workers_are_free, clients_for, deaths, leave_at, leaving_site,
+    reload, reload_to_broken_code, site,
+};
+use pronghorn_e2e::load::{Load, Tally};
+use pronghorn_testkit::Server;
+
+const WORKERS: usize = 8;
+const KILLS: f64 = 1_000.0;
+const BUSY_KILLS: f64 = 300.0;
+const RELOADS: f64 = 200.0;
+const BUSY_RELOADS: f64 = 50.0;
+const UPGRADES: f64 = 50.0;
+const LEAVING_ROUNDS: f64 = 10.0;
+const SOAK: Duration = Duration::from_secs(15 * 60);
+/// What the server's memory may grow by from its first minute on.
+const GROWTH: f64 = 2.0 * 1024.0;
+
+/// No part may take longer than this: beyond it the run fails instead of going on for ever.
+const MOST: Duration = Duration::from_secs(30 * 60);
+
+fn main() {
+    let scale = std::env::var("SOAK_SCALE").map_or(1.0, |scale| {
+        scale.parse().expect("SOAK_SCALE is a number such as 0.1")
+    });
+    let mut report = Report::default();
+    kills(scale, &mut report);
+    reloads(scale, &mut report);
+    upgrades(scale, &mut report);
+    leaving(scale, &mut report);
+    soak(scale, &mut report);
+    report.print();
+    assert!(report.failed.is_empty(), "it failed: {:?}", report.failed);
+}
+
+/// Lines of the table, and what is not as it must be.
+#[derive(Default)]
+struct Report {
+    lines: Vec<String>,
+    failed: Vec<String>,
+}
+
+impl Report {
+    fn figure(&mut self, what: &str, figure: impl Display) {
+        let line = format!("{what:<58} {figure:>14}");
+        println!("  {line}");
+        self.lines.push(line);
+    }
+
+    fn demand(&mut self, what: &str, holds: bool) {
+        if !holds {
+            println!("  FAILED: {what}");
+            self.failed.push(what.to_owned());
+        }
+    }
+
+    fn print(&self) {
+        println!("\n{}", "-".repeat(73));
+        for line in &self.lines {
+            println!("{line}");
+        }
+        for what in &self.failed {
+            println!("FAILED: {what}");
+        }
+    }
+
+    /// The end of a part's load and of its server: what was asked, and that nothing failed. Returns the log.
+    fn end(&mut self, server: Server, load: Load, may_lose: bool) -> (Tally, String) {
+        let rate = load.rate();
+        let (tally, failures) = load.finish();
+        for failure in &failures {
+            println!("  {failure}");
+        }
+        let log = server.stop().stderr;
+        self.figure("requests, each reply compared", tally.answered);
+        self.figure("requests per second", format!("{rate:.0}"));
+        self.figure("failed or stuck", tally.failed);
+        self.demand("no request fails", tally.failed == 0);
+        if may_lose {
+            self.figure("POSTs whose worker died with them (502)", tally.lost);
+        } else {
+            self.demand("no POST is lost", tally.lost == 0);
+        }
+        if tally.failed > 0 {
+            println!("{log}");
+        }
+        (tally, log)
+    }
+}
+
+/// Does something so many times and says from time to time how far it is.
+fn rounds(what: &str, count: f64, scale: f64, mut round: impl FnMut()) -> usize {
+    const TOLD: Duration = Duration::from_secs(10);
+    let count = scaled(count, scale);
+    let start = Instant::now();
+    let mut told = start;
+    for done in 0..count {
+        if told.elapsed() > TOLD {
+            println!("  {done} of {count} {what}, {:.0?}", start.elapsed());
+            told = Instant::now();
+        }
+        assert!(start.elapsed() < MOST, "{what} take longer than {MOST:?}");
+        round();
+    }
+    println!("  {count} {what}, {:.0?}", start.elapsed());
+    count
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a small count"
+)]
+fn scaled(count: f64, scale: f64) -> usize {
+    (count * scale).ceil() as usize
+}
+
+/// A server under load, and what it does without faults.
+fn start(report: &mut Report, more: &str) -> (Server, Load) {
+    const CALM: Duration = Duration::from_secs(5);
+    let server = Server::start(site(WORKERS, more));
+    let load = Load::start(server.address(), clients_for(WORKERS));
+    std::thread::sleep(CALM);
+    report.figure("requests per second before", format!("{:.0}", load.rate()));
+    load.finish();
+    let load = Load::start(server.address(), clients_for(WORKERS));
+    load.let_all_be_answered();
+    (server, load)
+}
+
+fn kills(scale: f64, report: &mut Report) {
+    println!("kill -9 of workers, one after the other");
+    let (server, load) = start(report, "");
+    let mut killer = Killer::new(WORKERS);
+    let mut waiting = 0;
+    let kills = rounds("kills", KILLS, scale, || {
+        waiting += load.waiting();
+        killer.kill_one(&server, &load);
+    });
+    report.figure(
+        &format!("clients waiting at a kill, of {}", clients_for(WORKERS)),
+        average(waiting, kills),
+    );
+    let (_, log) = report.end(server, load, true);
+    let (busy, idle) = deaths(&log);
+    report.figure("killed with a call", busy);
+    report.figure("killed without", idle);
+    report.demand("every kill is reported", busy + idle == kills);
+    report.demand(
+        "enough kills of busy workers",
+        busy >= scaled(BUSY_KILLS, scale),
+    );
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an average for people")]
+fn average(sum: usize, count: usize) -> String {
+    format!("{:.1}", sum as f64 / count.max(1) as f64)
+}
+
+fn reloads(scale: f64, report: &mut Report) {
+    println!("reloads");
+    let (server, load) = start(report, "");
+    let mut busy = 0;
+    let reloads = rounds("reloads", RELOADS, scale, || {
+        busy += usize::from(reload(&server, &load, WORKERS) > 0);
+    });
+    report.figure("reloads", reloads);
+    report.figure("reloads with calls under way", busy);
+    report.demand(
+        "enough reloads with calls",
+        busy >= scaled(BUSY_RELOADS, scale),
+    );
+    rounds("reloads to code that does not boot", 10.0, scale, || {
+        reload_to_broken_code(&server, &load);
+    });
+    report.end(server, load, false);
+}
+
+fn upgrades(scale: f64, report: &mut Report) {
+    println!("upgrades");
+    let (mut server, load) = start(report, "");
+    let upgrades = rounds("upgrades", UPGRADES, scale, || {
+        // server.upgrade();
+        load.let_all_be_answered();
+    });
+    report.figure("upgrades", upgrades);
+    report.end(server, load, false);
+}
+
+fn leaving(scale: f64, report: &mut Report) {
+    println!("clients that leave");
+    let server = Server::start(leaving_site(WORKERS));
+    let mut left = 0;
+    rounds(
+        "rounds of clients that leave",
+        LEAVING_ROUNDS,
+        scale,
+        || {
+            for step in STEPS {
+                for leave in [Leave::Closes, Leave::Resets, Leave::HalfCloses] {
+                    leave_at(&server, step, leave, WORKERS);
+                    left += 1;
+                }
+                all_workers_are_free(&server, WORKERS);
+            }
+        },
+    );
+    report.figure("clients that left on the way", left);
+    server.stop();
+}
+
+/// Recycling, kills and reloads, with an eye on the server's memory.
+fn soak(scale: f64, report: &mut Report) {
+    const MINUTE: Duration = Duration::from_secs(60);
+    const ROUNDS_PER_RELOAD: usize = 20;
+    println!("soak: recycling by max_jobs and ttl, kills, reloads");
+    let (server, load) = start(report, ", max_jobs: 2000, supervisor: {ttl: 20s}");
+    let mut killer = Killer::new(WORKERS);
+    let start = Instant::now();
+    let length = SOAK.mul_f64(scale);
+    let first_minute = MINUTE.min(length / 4);
+    let (mut first, mut told) = (None, Duration::ZERO);
+    let mut kills = 0;
+    while start.elapsed() < length {
+        killer.kill_one(&server, &load);
+        kills += 1;
+        if kills % ROUNDS_PER_RELOAD == 0 {
+            server.signal(rustix::process::Signal::HUP);
+        }
+        std::thread::sleep(Duration::from_secs(1));
+        let now = start.elapsed();
+        if now >= first_minute && first.is_none() {
+            first = Some(memory(&server));
+        }
+        if now >= told + MINUTE / 2 {
+            told = now;
+            println!(
+                "  {now:.0?} of {length:.0?}: {:.1} MB, {kills} kills, {:.0} requests per second",
+                memory(&server) / 1024.0,
+                load.rate()
+            );
+        }
+    }
+    let last = memory(&server);
+    let first = first.unwrap_or(last);
+    report.figure("kills during the soak", kills);
+    report.figure(
+        "memory after the first minute, MB",
+        format!("{:.2}", first / 1024.0),
+    );
+    report.figure("memory at the end, MB", format!("{:.2}", last / 1024.0));
+    report.demand("memory stays within 2 MB", last - first <= GROWTH);
+    let (_, log) = report.end(server, load, true);
+    report.figure("workers recycled", log.matches("recycled").count());
+}
+
+/// Resident, in KB.
+fn memory(server: &Server) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid()));
+    let status = status.unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let figure = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    figure
+        .and_then(|figure| figure.parse().ok())
+        .unwrap_or_else(|| panic!("no memory in {status:?}"))
+}
