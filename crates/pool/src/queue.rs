@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The longest wait that is still good service, where the queue's own limit is not much longer. Readiness uses it too.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+pub const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A queue with an end. Lower priorities go first.
 #[derive(Debug)]
@@ -81,6 +81,9 @@ impl<T> Queue<T> {
 
     /// Since when the oldest waits.
     pub(crate) fn oldest(&self) -> Option<Instant> {
+        if self.len == 0 {
+            return None;
+        }
         let fronts = self
             .levels
             .values()

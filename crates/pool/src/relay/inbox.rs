@@ -3,9 +3,11 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use pronghorn_process::Exit;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::call::Call;
 use crate::pool::{Order, Transport};
@@ -17,13 +19,27 @@ pub(crate) struct Inbox {
     content: Mutex<Content>,
     /// Calls that the worker was given; written by its relay alone.
     executions: AtomicU64,
+    /// Touched with a ping and its answer only.
+    ping: Mutex<Ping>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+enum Ping {
+    #[default]
+    Never,
+    Sent(Instant),
+    Took(Duration),
 }
 
 #[derive(Debug, Default)]
 struct Content {
     call: Option<Call>,
     stop: bool,
+    /// A ping is due, if the worker is free.
+    ping: bool,
     ended: Option<Exit>,
+    /// More time for the call under way.
+    extension: Option<Duration>,
     /// Somebody wants to know what it is at.
     asked: Option<oneshot::Sender<Option<UnderWay>>>,
     reader: Option<Waker>,
@@ -35,6 +51,15 @@ pub(crate) enum Told {
     Ended,
     Call(Call),
     Stop,
+    Ping,
+}
+
+/// What a relay may be told while it has a call.
+#[derive(Debug)]
+pub(crate) enum News {
+    Ended(Exit),
+    /// The call gets so much time from now on.
+    Extended(Duration),
 }
 
 impl Inbox {
@@ -70,17 +95,58 @@ impl Inbox {
         if std::mem::take(&mut content.stop) {
             return Poll::Ready(Told::Stop);
         }
+        if std::mem::take(&mut content.ping) {
+            return Poll::Ready(Told::Ping);
+        }
         answer(&mut content, None);
         Self::register(&mut content, cx);
         Poll::Pending
     }
 
+    /// Whether a ping may be sent; it is then. No second one before the first is answered.
+    pub(crate) fn pings(&self) -> bool {
+        let mut ping = self.lock_ping();
+        let may = !matches!(*ping, Ping::Sent(_));
+        if may {
+            *ping = Ping::Sent(Instant::now());
+        }
+        may
+    }
+
+    /// A ping was answered.
+    pub(crate) fn pong(&self) {
+        let mut ping = self.lock_ping();
+        if let Ping::Sent(at) = *ping {
+            *ping = Ping::Took(at.elapsed());
+        }
+    }
+
+    fn lock_ping(&self) -> MutexGuard<'_, Ping> {
+        self.ping.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Waits for the end only; what else comes stays, but for a question, which is answered with `under_way`.
     pub(crate) fn poll_ended(&self, cx: &Context<'_>, under_way: Option<&UnderWay>) -> Poll<Exit> {
         let mut content = self.lock();
+        content.ping = false; // a reply says as much
         answer(&mut content, under_way);
         if let Some(exit) = content.ended {
             return Poll::Ready(exit);
+        }
+        Self::register(&mut content, cx);
+        Poll::Pending
+    }
+
+    /// As [`poll_ended`](Self::poll_ended), while there is a call that may be given more time.
+    pub(crate) fn poll_news(&self, cx: &Context<'_>, under_way: Option<&UnderWay>) -> Poll<News> {
+        let mut content = self.lock();
+        content.ping = false; // a reply says as much
+        answer(&mut content, under_way);
+        if let Some(exit) = content.ended {
+            return Poll::Ready(News::Ended(exit));
+        }
+        if let Some(time) = content.extension.take() {
+            return Poll::Ready(News::Extended(time));
         }
         Self::register(&mut content, cx);
         Poll::Pending
@@ -116,12 +182,25 @@ impl Transport for Inbox {
     fn order(&self, order: Order) {
         self.change(|content| match order {
             Order::Stop => content.stop = true,
+            Order::Extend(time) => content.extension = Some(time),
             Order::Ended(exit) => content.ended = Some(exit),
         });
     }
 
     fn executions(&self) -> u64 {
         self.executions.load(Relaxed)
+    }
+
+    fn ping(&self) {
+        self.change(|content| content.ping = true);
+    }
+
+    fn ping_time(&self) -> Option<Duration> {
+        match *self.lock_ping() {
+            Ping::Never => None,
+            Ping::Sent(at) => Some(at.elapsed()),
+            Ping::Took(time) => Some(time),
+        }
     }
 
     fn ask(&self, asked: oneshot::Sender<Option<UnderWay>>) {

@@ -52,6 +52,10 @@ impl Frame {
         u32::from_le_bytes(self.context[4..8].try_into().unwrap())
     }
 
+    fn kind(&self) -> u8 {
+        self.context[0]
+    }
+
     fn is_cancel(&self) -> bool {
         self.context[0] == 0x10
     }
@@ -163,10 +167,11 @@ impl Stage {
             queue_limit: 10,
             queue_timeout: Duration::from_secs(1000),
             exec_ttl: Some(Duration::from_secs(10)),
+            deadline_max: Duration::from_secs(3600),
             max_jobs: std::num::NonZeroU64::new(3),
         };
         let pool = Pool::new(options, &tokio::runtime::Handle::current());
-        assert_eq!(pool.add_slots(1).await, [0]);
+        assert_eq!(pool.add_slot().await, 0);
         pool.booting(0).await;
         let (seat, mut reports) = pool.seat(0);
         let (ours, theirs) = UnixStream::pair().unwrap();
@@ -594,11 +599,14 @@ async fn a_leaving_worker_gets_no_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_ends_after_its_last_call_and_not_before_its_reply() {
+async fn a_worn_worker_goes_on_until_it_is_drained_and_ends_after_its_reply() {
     let mut stage = Stage::native().await;
     for _ in 0..3 {
         stage.goes_on().await;
     }
+    assert!(matches!(stage.reports.recv().await, Some(Report::Worn)));
+    stage.goes_on().await;
+    stage.pool.drain(0).await;
     assert_eq!(
         stage.worker.frame().await.header.flags.0,
         0x09,
@@ -1030,4 +1038,37 @@ async fn ask(worker: &dyn Transport) -> Option<(String, Duration)> {
     worker.ask(asked);
     let under_way = answer.await.unwrap()?;
     Some((under_way.payload.describe(), under_way.since.elapsed()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_free_worker_says_that_it_hears() {
+    let mut stage = Stage::native().await;
+    let pong = || native(0x91, 0, 0, 1, b"", b"", Stream::END);
+    assert_eq!(stage.inbox.ping_time(), None);
+    stage.inbox.ping();
+    assert_eq!(stage.worker.frame().await.kind(), 0x11);
+    tokio::time::advance(Duration::from_secs(2)).await;
+    assert_eq!(
+        stage.inbox.ping_time(),
+        Some(Duration::from_secs(2)),
+        "so far"
+    );
+    // Only one at a time, and a call does not wait for it.
+    stage.inbox.ping();
+    let (mut pending, call) = stage.running("/call").await;
+    stage.worker.send(&[pong(), pong()].concat()).await;
+    stage.worker.reply(call, b"reply").await;
+    assert_eq!(body(&mut pending).await.unwrap(), "reply");
+    assert_eq!(stage.inbox.ping_time(), Some(Duration::from_secs(2)));
+
+    // One that has a call is not asked, not even behind it.
+    let (mut pending, call) = stage.running("/call").await;
+    stage.inbox.ping();
+    tokio::task::yield_now().await;
+    stage.worker.reply(call, b"reply").await;
+    assert_eq!(body(&mut pending).await.unwrap(), "reply");
+    stage.inbox.ping();
+    assert_eq!(stage.worker.frame().await.kind(), 0x11);
+    stage.worker.send(&pong()).await;
+    stage.goes_on().await;
 }
