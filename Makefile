@@ -46,9 +46,9 @@ bench-full: build ## All scenarios, servers and loads: about an hour and a half
 	cargo build --release --bin pronghorn-bench
 	$(BINARY)-bench --full --syscalls --json $(dir $(BINARY))bench-full.json $(BENCH)
 
-bench-micro: ## Measure codecs, heads and the queue by themselves; BENCH="head" picks by name
+bench-micro: ## Measure codecs, heads, the queue and routes by themselves; BENCH="head" picks by name
 	@scripts/need build
-	cargo bench -p pronghorn-wire -p pronghorn-h1 -p pronghorn-pool --bench wire --bench h1 --bench queue -- $(BENCH)
+	cargo bench -p pronghorn-wire -p pronghorn-h1 -p pronghorn-pool -p pronghorn-http --bench wire --bench h1 --bench queue --bench routes -- $(BENCH)
 
 instructions: build ## Count instructions per request; UPDATE_INSTRUCTIONS=1 accepts what was counted
 	@scripts/need instructions

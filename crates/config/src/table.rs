@@ -128,14 +128,23 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// As [`Table::sections_with`], for sections of a kind that the reference describes elsewhere; `each` says where.
+    /// As [`Table::sections_with`], for sections of a kind that the reference describes elsewhere; `each` says where. More
+    /// than `most` are an error.
     pub fn sections_like<R>(
         &mut self,
         name: &str,
         sentence: &'static str,
         each: &'static str,
+        most: usize,
         mut read: impl FnMut(&mut Table<'_>) -> R,
     ) -> Vec<(String, R)> {
+        let written = self.names_in(name).len();
+        if written > most {
+            let message = format!("has {written} sections; accepted: at most {most}");
+            self.error(name, &message, "remove some of them");
+            self.take(name);
+            return Vec::new();
+        }
         let described = self.run.describing;
         let sections = self.sections_with(name, sentence, each, |t| (!described).then(|| read(t)));
         sections
@@ -285,6 +294,15 @@ impl<'a> Table<'a> {
     /// True when the key stands in the file or in an override, with or without a value.
     pub fn is_written(&self, name: &str) -> bool {
         self.written(name).is_some()
+    }
+
+    /// True when the key is written, and nothing stands there: no text, no item, no name.
+    pub fn is_empty(&self, name: &str) -> bool {
+        self.written(name).is_some_and(|node| match &node.value {
+            Value::Null | Value::Text(_) => node.is_blank(),
+            Value::List(items) => items.is_empty(),
+            Value::Map(map) => map.entries.is_empty(),
+        })
     }
 
     /// The names below a section or map, as written.

@@ -434,6 +434,10 @@ impl Workers {
         NotReady(format!("pool `{}`: {what}", self.name()).into())
     }
 
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
     /// Calls that wait for a worker.
     pub fn waiting(&self) -> usize {
         self.pool.stats().waiting()

@@ -40,7 +40,7 @@ impl Both {
         for (kept, fresh) in kept.heard.iter().zip(&fresh.heard) {
             assert_eq!(kept, fresh, "kept (left) and fresh (right) differ");
         }
-        self.kept.stop();
+        stop_kept(self.kept);
         self.fresh.stop();
     }
 }
@@ -54,6 +54,14 @@ fn start_kept(app: &str, worker: &str) -> Server {
         site.path("data").display(),
     );
     Server::start(site.config(&config))
+}
+
+/// Asserts as well that its worker lived from the first call to the last.
+fn stop_kept(server: Server) {
+    let log = server.stop().stderr;
+    for trouble in ["\tWARN\t", "\tERROR\t", "pronghorn: deferred work"] {
+        assert!(!log.contains(trouble), "{trouble} in\n{log}");
+    }
 }
 
 /// A client that keeps cookies and writes down what it hears.
@@ -292,7 +300,7 @@ fn laravel_keeps_users_apart() {
         419,
         "a token of somebody else"
     );
-    server.stop();
+    stop_kept(server);
 }
 
 #[test]
@@ -349,7 +357,7 @@ fn symfony_keeps_users_apart() {
         }
     }
     assert_ne!(users[0].1.cookies, users[1].1.cookies);
-    server.stop();
+    stop_kept(server);
 }
 
 fn log_in(browser: &mut Browser, name: &str, password: &str) -> Response {

@@ -10,6 +10,9 @@ use crate::routes::{Conditions, Routes};
 /// The pool that `http.pool` describes.
 pub const DEFAULT_POOL: &str = "default";
 
+/// Each has one worker at least; a site that needs more wants a server each.
+pub const MOST_POOLS: usize = 100;
+
 /// A request is compared with one after the other; who has more wants a router of his own.
 pub const MOST_ROUTES: usize = 1000;
 
@@ -100,6 +103,7 @@ pub(super) fn read_pools(t: &mut Table<'_>) -> Vec<(String, PoolSettings)> {
         "pools",
         "More pools, by name.",
         "A pool. Takes every key of `http.pool`, with the same defaults; nothing is taken over from there.",
+        MOST_POOLS,
         |t| {
             t.ours();
             check_name(t);
@@ -190,13 +194,18 @@ fn read_route(t: &mut Table<'_>, pools: &[(String, PoolSettings)]) -> RouteSetti
     };
     t.not_yet("strip_prefix", "CGI pools");
     let mut broken = false;
-    for (name, is_empty) in [
+    for (name, none) in [
         ("path", conditions.paths.is_empty()),
         ("host", conditions.hosts.is_empty()),
         ("method", conditions.methods.is_empty()),
         ("header", conditions.headers.0.is_empty()),
     ] {
-        broken |= is_empty && t.is_written(name);
+        broken |= none && t.is_written(name);
+        if t.is_empty(name) {
+            // An unset variable must not turn one host's route into one for all requests.
+            let hint = "give it a value; without the key it matches any";
+            t.error(name, "is empty: what it matches can't be told", hint);
+        }
     }
     RouteSettings {
         conditions,
