@@ -38,6 +38,7 @@ pub use call::{
 };
 pub use core::{SlotId, SlotState};
 pub use pool::{NotExtended, Options, Pool};
+pub use queue::PATIENCE;
 pub use roster::{Request, WorkerInfo};
 pub use seldom::Seldom;
 pub use spool::{Spool, SpoolError, SpoolFile};

@@ -158,6 +158,15 @@ pub(crate) trait Transport: Send + Sync {
 
     /// What is it at? Answered as soon as the transport runs; a second question takes the place of the first.
     fn ask(&self, asked: oneshot::Sender<Option<UnderWay>>);
+
+    /// Lets a worker that is free say that it hears; one that has a call is left alone. Nothing, where a worker can't be
+    /// asked without a call.
+    fn ping(&self) {}
+
+    /// How long the answer to the last ping took, or has not come by now.
+    fn ping_time(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// What a transport is told beside calls.
@@ -668,6 +677,11 @@ impl Pool {
     /// How many workers are up. Asks nobody.
     pub fn workers(&self) -> usize {
         self.shared.roster.len()
+    }
+
+    /// Lets workers that are free say that they hear.
+    pub fn ping(&self) {
+        self.shared.roster.ping();
     }
 
     /// All workers that are up. Answers within a second, however busy they are.

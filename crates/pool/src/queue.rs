@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::bugs::{Bug, planted};
 
 /// The longest wait that is still good service, where the queue's own limit is not much longer. Readiness uses it too.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+pub const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A queue with an end. Lower priorities go first.
 #[derive(Debug)]

@@ -31,6 +31,9 @@ pub struct WorkerInfo {
     pub executions: u64,
     /// What it is at.
     pub request: Option<Request>,
+    /// How long it took to answer the last ping, or has not answered it by now. None before the first, and for workers
+    /// that can't be asked.
+    pub ping: Option<Duration>,
 }
 
 /// A request that a worker is at.
@@ -104,6 +107,12 @@ impl Roster {
         Some(entry.worker.clone())
     }
 
+    pub(crate) fn ping(&self) {
+        for entry in self.lock().iter() {
+            entry.worker.ping();
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -139,6 +148,7 @@ impl Roster {
                 started: entry.started,
                 executions: entry.worker.executions(),
                 request,
+                ping: entry.worker.ping_time(),
             });
         })
         .await;

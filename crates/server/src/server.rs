@@ -253,7 +253,7 @@ impl Server {
         let listener = resolve(&settings.address)
             .and_then(|address| Ok(pronghorn_http::Listener::open(address, 1, inherited)?));
         Ok(StatusService {
-            listener: listener.map_err(|error| StartError::of_service("status", error.into()))?,
+            listener: listener.map_err(|error| StartError::of_service(STATUS, error.into()))?,
             health: self.health.clone(),
             unavailable: settings.unavailable_status_code,
             check_timeout: settings.check_timeout,
@@ -296,7 +296,8 @@ impl Server {
     }
 
     /// Stops the services in the reverse order of their start. All of it within the grace period, or after a handover the
-    /// longer `reset_timeout`; what still runs then is ended, and a record says what that was.
+    /// longer `reset_timeout`; what still runs then is ended, and a record says what that was. Before, unless another process
+    /// has taken over, health checks say that nothing is ready, for as long as `drain_delay`.
     pub async fn stop(mut self) {
         let grace = if self.handed_over {
             self.endure.grace_period.max(self.reset_timeout)

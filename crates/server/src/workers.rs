@@ -8,14 +8,15 @@ use std::time::Duration;
 use pronghorn_plugin_api::{NotReady, Sockets};
 use pronghorn_pool::settings::{CodecChoice, MAX_WORKERS, PoolSettings};
 use pronghorn_pool::{
-    BootError, CommandLauncher, NotExtended, NotResized, Options, Plan, Pool, RelayAddress,
-    RelayListener, Spool, Supervised, WorkerInfo,
+    BootError, CommandLauncher, NotExtended, NotResized, Options, PATIENCE, Plan, Pool,
+    RelayAddress, RelayListener, Spool, Supervised, WorkerInfo,
 };
 use pronghorn_process::{Command, Credentials, Spawner, Stream, cpus};
 use pronghorn_wire::Codec;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
+use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::error::StartError;
 use crate::http::CrewInfo;
@@ -26,8 +27,8 @@ use crate::{ROADRUNNER_VERSION, VERSION};
 const RELAY: &str = "relay";
 /// Of a pool in which each call gets a fresh worker, one serves and one is ready.
 const DEBUG_WORKERS: usize = 2;
-/// A pool whose oldest call waits longer gets no further ones from a balancer that asks.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How often a worker that is free is asked whether it hears.
+const PING_EVERY: Duration = Duration::from_secs(5);
 /// Orders that wait for the workers' task. Each is a person's wish or a stop.
 const ORDERS: usize = 16;
 
@@ -428,6 +429,7 @@ impl Workers {
             development,
             supervised,
             standing: standing_sender,
+            pings: pings(),
         };
         Ok((workers, owner.run(inbox)))
     }
@@ -442,26 +444,29 @@ impl Workers {
 
     /// Whether anybody could take a call.
     pub(crate) fn alive(&self) -> Result<(), NotReady> {
-        let pool = self.name();
-        let missing = |why: String| Err(NotReady(format!("pool `{pool}`: {why}").into()));
-        match &*self.standing.borrow() {
-            Standing::Down(why) => missing(why.to_string()),
-            Standing::Up if self.pool.workers() == 0 => missing("no worker is up".to_owned()),
-            Standing::Up => Ok(()),
+        if self.pool.workers() == 0 {
+            return Err(self.missing("no worker is up"));
         }
+        Ok(())
     }
 
     /// Whether a further call would be taken in good time.
     pub(crate) fn ready(&self) -> Result<(), NotReady> {
         self.alive()?;
+        if let Standing::Down(why) = &*self.standing.borrow() {
+            return Err(self.missing(why));
+        }
         match self.pool.stats().oldest_wait() {
             Some(wait) if wait >= PATIENCE => {
-                let (pool, seconds) = (self.name(), wait.as_secs_f32());
-                let why = format!("pool `{pool}`: a call has waited for {seconds:.1} s");
-                Err(NotReady(why.into()))
+                let seconds = wait.as_secs_f32();
+                Err(self.missing(&format!("a call has waited for {seconds:.1} s")))
             }
             _ => Ok(()),
         }
+    }
+
+    fn missing(&self, what: &str) -> NotReady {
+        NotReady(format!("pool `{}`: {what}", self.name()).into())
     }
 
     pub(crate) fn pool(&self) -> &Pool {
@@ -537,6 +542,12 @@ impl Workers {
     }
 }
 
+fn pings() -> Interval {
+    let mut pings = interval(PING_EVERY);
+    pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    pings
+}
+
 fn report(error: &BootError) -> Arc<str> {
     tracing::error!(target: "server", "{}", error.report());
     error.report().into()
@@ -551,6 +562,7 @@ struct Owner {
     development: bool,
     supervised: Option<Supervised>,
     standing: watch::Sender<Standing>,
+    pings: Interval,
 }
 
 impl Owner {
@@ -623,7 +635,7 @@ impl Owner {
     }
 
     /// The next order; meanwhile others learn whether there are workers.
-    async fn next(&self, orders: &mut mpsc::Receiver<Order>) -> Option<Order> {
+    async fn next(&mut self, orders: &mut mpsc::Receiver<Order>) -> Option<Order> {
         let Some(supervised) = &self.supervised else {
             return orders.recv().await;
         };
@@ -631,6 +643,7 @@ impl Owner {
         loop {
             tokio::select! {
                 order = orders.recv() => return order,
+                _ = self.pings.tick() => self.pool.ping(),
                 Ok(()) = troubles.changed() => {
                     let standing = match troubles.borrow_and_update().clone() {
                         Some(why) => Standing::Down(why),

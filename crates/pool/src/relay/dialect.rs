@@ -46,6 +46,7 @@ pub(crate) enum Heard {
     },
     Extend(Duration),
     Free,
+    Pong,
     /// The call was not handled: the worker wants to be replaced.
     Declined,
     Nothing,
@@ -124,6 +125,21 @@ impl Dialect {
         }
     }
 
+    /// The frame that asks a free worker whether it hears; nothing where there is none.
+    pub(crate) fn ping(&self, out: &mut Vec<u8>, number: u32) {
+        if let Self::Native = self {
+            let mut context = Vec::with_capacity(8);
+            native::encode_ping(&mut context, number);
+            encode_context(out, &context);
+        }
+    }
+
+    /// Whether a frame answers a ping.
+    pub(crate) fn is_pong(&self, item: &Item) -> bool {
+        matches!((self, item), (Self::Native, Item::Frame { context, .. })
+            if matches!(native::decode(context), Ok(Message::Pong { .. })))
+    }
+
     /// Whether the worker may be told at any time; the official packages look only between two chunks of a stream, and
     /// anywhere else take the frame for a call.
     pub(crate) fn hears_cancel_before_its_reply(&self) -> bool {
@@ -143,10 +159,7 @@ impl Dialect {
         match self {
             Self::Native => match item {
                 Item::Frame { context, .. }
-                    if matches!(
-                        native::decode(&context),
-                        Ok(Message::Pong { .. } | Message::Ignorable)
-                    ) =>
+                    if matches!(native::decode(&context), Ok(Message::Ignorable)) =>
                 {
                     Ok(())
                 }
@@ -277,7 +290,8 @@ fn hear_native(
             Heard::Extend(Duration::from_millis(u64::from(left_ms))),
         ),
         Message::Free { call } => (call, Heard::Free),
-        Message::Pong { call } => (call, Heard::Nothing),
+        // Sent before the call was.
+        Message::Pong { .. } => (number, Heard::Pong),
         Message::Ignorable => (number, Heard::Nothing),
     };
     if call != number {

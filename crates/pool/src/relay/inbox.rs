@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use pronghorn_process::Exit;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::call::Call;
 use crate::pool::{Order, Transport};
@@ -18,12 +19,24 @@ pub(crate) struct Inbox {
     content: Mutex<Content>,
     /// Calls that the worker was given; written by its relay alone.
     executions: AtomicU64,
+    /// Touched with a ping and its answer only.
+    ping: Mutex<Ping>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+enum Ping {
+    #[default]
+    Never,
+    Sent(Instant),
+    Took(Duration),
 }
 
 #[derive(Debug, Default)]
 struct Content {
     call: Option<Call>,
     stop: bool,
+    /// A ping is due, if the worker is free.
+    ping: bool,
     ended: Option<Exit>,
     /// More time for the call under way.
     extension: Option<Duration>,
@@ -38,6 +51,7 @@ pub(crate) enum Told {
     Ended,
     Call(Call),
     Stop,
+    Ping,
 }
 
 /// What a relay may be told while it has a call.
@@ -81,14 +95,40 @@ impl Inbox {
         if std::mem::take(&mut content.stop) {
             return Poll::Ready(Told::Stop);
         }
+        if std::mem::take(&mut content.ping) {
+            return Poll::Ready(Told::Ping);
+        }
         answer(&mut content, None);
         Self::register(&mut content, cx);
         Poll::Pending
     }
 
+    /// Whether a ping may be sent; it is then. No second one before the first is answered.
+    pub(crate) fn pings(&self) -> bool {
+        let mut ping = self.lock_ping();
+        let may = !matches!(*ping, Ping::Sent(_));
+        if may {
+            *ping = Ping::Sent(Instant::now());
+        }
+        may
+    }
+
+    /// A ping was answered.
+    pub(crate) fn pong(&self) {
+        let mut ping = self.lock_ping();
+        if let Ping::Sent(at) = *ping {
+            *ping = Ping::Took(at.elapsed());
+        }
+    }
+
+    fn lock_ping(&self) -> MutexGuard<'_, Ping> {
+        self.ping.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Waits for the end only; what else comes stays, but for a question, which is answered with `under_way`.
     pub(crate) fn poll_ended(&self, cx: &Context<'_>, under_way: Option<&UnderWay>) -> Poll<Exit> {
         let mut content = self.lock();
+        content.ping = false; // a reply says as much
         answer(&mut content, under_way);
         if let Some(exit) = content.ended {
             return Poll::Ready(exit);
@@ -100,6 +140,7 @@ impl Inbox {
     /// As [`poll_ended`](Self::poll_ended), while there is a call that may be given more time.
     pub(crate) fn poll_news(&self, cx: &Context<'_>, under_way: Option<&UnderWay>) -> Poll<News> {
         let mut content = self.lock();
+        content.ping = false; // a reply says as much
         answer(&mut content, under_way);
         if let Some(exit) = content.ended {
             return Poll::Ready(News::Ended(exit));
@@ -148,6 +189,18 @@ impl Transport for Inbox {
 
     fn executions(&self) -> u64 {
         self.executions.load(Relaxed)
+    }
+
+    fn ping(&self) {
+        self.change(|content| content.ping = true);
+    }
+
+    fn ping_time(&self) -> Option<Duration> {
+        match *self.lock_ping() {
+            Ping::Never => None,
+            Ping::Sent(at) => Some(at.elapsed()),
+            Ping::Took(time) => Some(time),
+        }
     }
 
     fn ask(&self, asked: oneshot::Sender<Option<UnderWay>>) {

@@ -165,6 +165,7 @@ impl Relay {
                     Idle::Told(Told::Call(call)) => Next::Run(call),
                     Idle::Told(Told::Stop) => Next::Stop,
                     Idle::Told(Told::Ended) => return self.leave(),
+                    Idle::Told(Told::Ping) => Next::Wait,
                     Idle::Unusable(why) => {
                         let wants_to_leave = matches!(why, Report::Leaving);
                         self.retire(why);
@@ -224,6 +225,10 @@ impl Relay {
         loop {
             match self.incoming.next() {
                 Ok(None) => {}
+                Ok(Some(item)) if self.dialect.is_pong(&item) => {
+                    self.inbox.pong();
+                    continue;
+                }
                 Ok(Some(item)) => match self.dialect.stray(item, &self.seat) {
                     Ok(()) => continue,
                     Err(why) => return Idle::Unusable(why),
@@ -244,6 +249,7 @@ impl Relay {
                 })
             });
             match told.await {
+                Some(Ok(Told::Ping)) => self.say_ping().await,
                 Some(Ok(told)) => return Idle::Told(told),
                 Some(Err(what)) => return Idle::Unusable(Report::HungUp { what }),
                 None => {}
@@ -330,6 +336,7 @@ impl Relay {
             match self.hear(&item, None) {
                 Ok(Heard::Informational(head)) => call.inform(head),
                 Ok(Heard::Extend(time)) => self.extend(&mut call, time),
+                Ok(Heard::Pong) => self.inbox.pong(),
                 Ok(Heard::Nothing) => {}
                 Ok(Heard::Reply {
                     head,
@@ -783,6 +790,10 @@ impl Relay {
                     granted = self.later(deadline, time);
                     continue;
                 }
+                Heard::Pong => {
+                    self.inbox.pong();
+                    continue;
+                }
                 Heard::Nothing => continue,
                 Heard::Failed { said, .. } if nobody_reads_since.is_some() => return Ok(said),
                 Heard::Failed { error, said } => {
@@ -884,6 +895,15 @@ impl Relay {
             br#"{"stop":true}"#,
         )
         .await;
+    }
+
+    /// Short enough to go out at once, because a worker that is free has read what there was. One at a time.
+    async fn say_ping(&mut self) {
+        self.out.clear();
+        self.dialect.ping(&mut self.out, self.number.max(1));
+        if !self.out.is_empty() && self.inbox.pings() {
+            self.flush().await;
+        }
     }
 
     async fn say_cancel(&mut self) {

@@ -52,6 +52,10 @@ impl Frame {
         u32::from_le_bytes(self.context[4..8].try_into().unwrap())
     }
 
+    fn kind(&self) -> u8 {
+        self.context[0]
+    }
+
     fn is_cancel(&self) -> bool {
         self.context[0] == 0x10
     }
@@ -1034,4 +1038,37 @@ async fn ask(worker: &dyn Transport) -> Option<(String, Duration)> {
     worker.ask(asked);
     let under_way = answer.await.unwrap()?;
     Some((under_way.payload.describe(), under_way.since.elapsed()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_free_worker_says_that_it_hears() {
+    let mut stage = Stage::native().await;
+    let pong = || native(0x91, 0, 0, 1, b"", b"", Stream::END);
+    assert_eq!(stage.inbox.ping_time(), None);
+    stage.inbox.ping();
+    assert_eq!(stage.worker.frame().await.kind(), 0x11);
+    tokio::time::advance(Duration::from_secs(2)).await;
+    assert_eq!(
+        stage.inbox.ping_time(),
+        Some(Duration::from_secs(2)),
+        "so far"
+    );
+    // Only one at a time, and a call does not wait for it.
+    stage.inbox.ping();
+    let (mut pending, call) = stage.running("/call").await;
+    stage.worker.send(&[pong(), pong()].concat()).await;
+    stage.worker.reply(call, b"reply").await;
+    assert_eq!(body(&mut pending).await.unwrap(), "reply");
+    assert_eq!(stage.inbox.ping_time(), Some(Duration::from_secs(2)));
+
+    // One that has a call is not asked, not even behind it.
+    let (mut pending, call) = stage.running("/call").await;
+    stage.inbox.ping();
+    tokio::task::yield_now().await;
+    stage.worker.reply(call, b"reply").await;
+    assert_eq!(body(&mut pending).await.unwrap(), "reply");
+    stage.inbox.ping();
+    assert_eq!(stage.worker.frame().await.kind(), 0x11);
+    stage.worker.send(&pong()).await;
+    stage.goes_on().await;
 }

@@ -30,6 +30,9 @@ struct WorkerState {
     /// Of programs that are no PHP workers.
     command: &'static str,
     status_str: &'static str,
+    /// Ours. Microseconds, as [`WorkerInfo::ping`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ping: Option<u64>,
 }
 
 /// A list that is null, as RoadRunner has it for services without jobs.
@@ -46,7 +49,37 @@ pub(super) fn add(methods: &Methods, operated: &Operated) {
         Ok(operated.names())
     });
     informer.add("Workers", workers);
+    informer.add("AddWorker", async |operated: Operated, name: String| {
+        resize(operated, name, Size::More).await
+    });
+    informer.add("RemoveWorker", async |operated: Operated, name: String| {
+        resize(operated, name, Size::Fewer).await
+    });
     informer.add("Jobs", async |_, _: String| Ok(NoJobs));
+}
+
+#[derive(Clone, Copy)]
+enum Size {
+    More,
+    Fewer,
+}
+
+/// By one worker, of a pool by its name or of HTTP's default pool. RoadRunner's answer is always false.
+async fn resize(operated: Operated, name: String, size: Size) -> Result<bool, Failure> {
+    let pools = operated.pools(&name).unwrap_or_default();
+    let Some(pool) = pools.first() else {
+        return Err(Failure::new(format!(
+            "plugin {name} does not support workers management"
+        )));
+    };
+    let resized = match size {
+        Size::More => pool.add(1).await,
+        Size::Fewer => pool.remove(1).await,
+    };
+    match resized {
+        Ok(_) => Ok(false),
+        Err(why) => Err(Failure::new(why.to_string())),
+    }
 }
 
 async fn workers(operated: Operated, name: String) -> Result<WorkerList, Failure> {
@@ -84,6 +117,9 @@ impl WorkerState {
             cpu_percent: usage.map_or(0.0, |usage| percent(usage.cpu, age)),
             command: "",
             status_str,
+            ping: worker
+                .ping
+                .map(|ping| u64::try_from(ping.as_micros()).unwrap_or(u64::MAX)),
         }
     }
 }

@@ -1,6 +1,7 @@
-//! RPC methods that act on the server itself: `informer`, `resetter` and `status`.
+//! RPC methods that act on the server itself: RoadRunner's `informer`, `resetter` and `status`, and `pronghorn`, our own.
 
 mod informer;
+mod pronghorn;
 mod resetter;
 mod status;
 
@@ -28,6 +29,7 @@ pub(crate) fn add(
     };
     informer::add(methods, &operated);
     resetter::add(methods, &operated);
+    pronghorn::add(methods, &operated);
     status::add(methods, health, unavailable);
 }
 

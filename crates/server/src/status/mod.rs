@@ -54,7 +54,7 @@ struct Report<'a> {
 
 impl api::Service for StatusService {
     fn name(&self) -> &'static str {
-        "status"
+        STATUS
     }
 
     fn start(

@@ -325,3 +325,93 @@ fn rpc_beyond_loopback_is_warned_about() {
     assert_eq!(server.get("/rpc").text(), "2025.1.15");
     server.stop();
 }
+
+#[test]
+fn health_checks_go_over_to_the_next_process() {
+    let mut server = started(Site::with_worker("app.php"), STATUS);
+    let address: SocketAddr = listening(&server, "status").parse().expect("an address");
+    assert_eq!(Connection::open(address).get("/ready").status, 200);
+    for _ in 0..2 {
+        server.upgrade();
+        let response = Connection::open(address).get("/ready");
+        assert_eq!(response.status, 200, "{}", response.text());
+    }
+    server.stop();
+}
+
+#[test]
+fn workers_are_added_and_taken_away() {
+    let server = started(Site::with_worker("app.php"), TCP);
+    let mut rpc = Rpc::connect(&server);
+    let before = rpc.pids("http");
+    assert_eq!(rpc.call("informer.AddWorker", "\"http\""), "false");
+    let more = rpc.pids("http");
+    assert_eq!(more.len(), 3);
+    assert!(
+        before.iter().all(|pid| more.contains(pid)),
+        "those that were there stay"
+    );
+    for count in [2, 1] {
+        assert_eq!(rpc.call("informer.RemoveWorker", "\"default\""), "false");
+        wait_for("a worker to go", || {
+            (rpc.pids("http").len() == count).then_some(())
+        });
+    }
+    let said = rpc.call("informer.RemoveWorker", "\"http\"");
+    assert!(said.contains("it can have from 1 to"), "{said}");
+    assert_eq!(
+        rpc.call("informer.AddWorker", "\"nope\""),
+        "error: plugin nope does not support workers management"
+    );
+    assert_eq!(server.get("/").text(), "Hello");
+    drop(rpc);
+    server.stop();
+}
+
+#[test]
+fn a_call_gets_more_time_by_its_pid() {
+    const ASK: &str = "
+if ($request->path === '/patient') {
+    $granted = Pronghorn\\Rpc::connect()->call('pronghorn.Extend', ['pid' => getmypid(), 'seconds' => 20]);
+}
+$until = hrtime(true) + 1_600_000_000;
+while (hrtime(true) < $until) {
+    usleep(10_000);
+}
+return json_encode($granted ?? null);
+";
+    let site = Site::new()
+        .file("worker.php", &Site::sdk_worker(ASK))
+        .config(
+            "version: '3'\nserver: {command: php worker.php}\nlogs: {level: debug}\n\
+         http: {address: '127.0.0.1:0', pool: {num_workers: 1, supervisor: {exec_ttl: 1s}}}\n",
+        );
+    let server = started(site, TCP);
+    assert_eq!(server.get("/patient").text(), r#"{"seconds":20}"#);
+    assert_eq!(server.get("/hasty").status, 504);
+    let mut rpc = Rpc::connect(&server);
+    for (argument, said) in [
+        (r#"{"pid":1,"seconds":5}"#, "error: no worker has the pid 1"),
+        (
+            r#"{"pid":1,"seconds":-5}"#,
+            "error: a call cannot be extended by -5 seconds",
+        ),
+        (
+            r#"{"pid":1}"#,
+            "error: a call cannot be extended by 0 seconds",
+        ),
+    ] {
+        assert_eq!(rpc.call("pronghorn.Extend", argument), said);
+    }
+    let pid = wait_for("a worker", || rpc.pids("http").first().copied());
+    let said = rpc.call(
+        "pronghorn.Extend",
+        &format!(r#"{{"pid":{pid},"seconds":5}}"#),
+    );
+    assert_eq!(
+        said,
+        format!("error: the worker with the pid {pid} has no call")
+    );
+    drop(rpc);
+    server.stop();
+}
