@@ -66,7 +66,7 @@ pub(crate) fn run(name: Name, arguments: &Arguments, options: &Serve) -> Exit {
     let place = place_of(arguments, loaded.file.as_deref());
     let config = loaded.file.is_some().then(|| place.named().to_owned());
     let plan = Plan {
-        control: Control::new(config, settings.endure.grace_period),
+        control: Control::new(config, settings.longest_stop()),
         folder,
         environment: environment(&loaded),
         development: options.dev,

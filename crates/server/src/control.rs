@@ -10,7 +10,6 @@ use pronghorn_control::{
     Answer, Ask, ListenError, Listener, Place, PoolStatus, Refusal, Reset, State, Status,
     Steerable, Steering, Surroundings, Tell, UnderWay, Worker, WorkersOf, serve,
 };
-use pronghorn_plugin_api::Readiness;
 use pronghorn_pool::{SlotState, WorkerInfo};
 use pronghorn_process::Usage;
 use rustix::process::{Signal, getpid, kill_process};
@@ -18,6 +17,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::VERSION;
+use crate::health::{Health, Question};
 use crate::http::Site;
 use crate::workers::{Standing, Workers};
 
@@ -46,15 +46,16 @@ struct Shared {
 }
 
 /// What a server that is up can show.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Serving {
     pub(crate) site: Arc<OnceLock<Site>>,
+    pub(crate) health: Health,
+    /// Where RPC listens.
     pub(crate) rpc: Option<String>,
-    pub(crate) readiness: Vec<Readiness>,
 }
 
 impl Control {
-    /// Of a server that is about to start with this configuration, and has `grace` to stop.
+    /// Of a server that is about to start with this configuration, and takes `grace` at most to stop.
     pub fn new(config: Option<PathBuf>, grace: Duration) -> Self {
         Self(Arc::new(Shared {
             since: Instant::now(),
@@ -217,8 +218,12 @@ impl Shared {
         let Some(serving) = self.serving.get() else {
             return Some("starting".to_owned());
         };
-        let mut missing = serving.readiness.iter().filter_map(|of| of.check().err());
-        missing.next().map(|missing| missing.to_string())
+        let health = &serving.health;
+        let mut answers = health
+            .names()
+            .filter_map(|name| health.ask(Question::Ready, name));
+        let missing = answers.find_map(Result::err);
+        missing.map(|missing| missing.to_string())
     }
 }
 

@@ -76,7 +76,8 @@ impl Server {
         };
         let mut serving = Serving {
             site: server.site.clone(),
-            ..Serving::default()
+            health: server.health.clone(),
+            rpc: None,
         };
         let status = plan.settings.status.as_ref();
         server.drain_delay = status.map_or(Duration::ZERO, |status| status.drain_delay);
@@ -93,7 +94,6 @@ impl Server {
         server.health.watch(watched.collect());
         for (service, readiness) in services {
             let name = service.name();
-            serving.readiness.push(readiness.clone());
             let context = Context {
                 shutdown: server.shutdown.clone(),
                 rpc: methods.clone(),

@@ -428,6 +428,10 @@ fn ended(command: Command) -> Ended {
 }
 
 fn on_site(mut command: Command, site: &Site, mark: &str) -> Command {
+    // What a test has set itself wins.
+    let set = command.get_envs();
+    let set = set.filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())));
+    let set: Vec<_> = set.collect();
     command
         .current_dir(site.folder())
         .env("PWD", site.folder())
@@ -438,6 +442,7 @@ fn on_site(mut command: Command, site: &Site, mark: &str) -> Command {
         .env("XDG_RUNTIME_DIR", site.folder())
         .env_remove("RUNTIME_DIRECTORY")
         .env_remove("RUST_BACKTRACE")
+        .envs(set)
         .stdin(Stdio::null());
     command
 }

@@ -187,6 +187,48 @@ fn octane_finds_starts_reads_reloads_and_stops() {
 }
 
 #[test]
+fn two_of_octanes_servers_in_one_project_are_reset_apart() {
+    let first = Octane::start(Octane::project(), free(), free());
+    let base = first.server.site().folder().display().to_string();
+    let (http, rpc) = (free(), free());
+    let listen = format!("rpc.listen=tcp://{rpc}");
+    let second = Server::start_as_rr(
+        Site::new(),
+        &[
+            "-c",
+            &format!("{base}/.rr.yaml"),
+            "-o",
+            "version=3",
+            "-o",
+            &format!("http.address={http}"),
+            "-o",
+            &format!("server.command=/usr/bin/php,{base}/vendor/bin/roadrunner-worker"),
+            "-o",
+            "http.pool.num_workers=2",
+            "-o",
+            &listen,
+            "serve",
+        ],
+        &[("XDG_RUNTIME_DIR", &base)],
+        http,
+    );
+    let pids = |server: &Server| {
+        let mut pids = server.workers();
+        pids.sort_unstable();
+        pids
+    };
+    let (of_first, of_second) = (pids(&first.server), pids(&second));
+    assert_quiet(&first.server.steer_as_rr(&["reset", "-o", &listen, "-s"]));
+    wait_for("new workers of the second alone", || {
+        let now = pids(&second);
+        (now.len() == 2 && now.iter().all(|pid| !of_second.contains(pid))).then_some(())
+    });
+    assert_eq!(pids(&first.server), of_first);
+    second.stop();
+    first.server.stop();
+}
+
+#[test]
 fn commands_print_what_roadrunners_print() {
     let address = free();
     let site = with_worker("worker.php").config(&format!(

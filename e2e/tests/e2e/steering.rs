@@ -1,6 +1,7 @@
 //! Commands for a server that runs: `reset`, `workers`, `status`, `stop`.
 
 use std::io::Write;
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
@@ -34,6 +35,11 @@ fn assert_failed(ended: &Ended, parts: &[&str]) {
     for part in parts {
         assert!(ended.stderr.contains(part), "{part} in\n{}", ended.stderr);
     }
+}
+
+fn free() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap()
 }
 
 /// The numbers at the beginning of the table's lines.
@@ -354,6 +360,68 @@ fn a_second_server_of_one_configuration_starts_and_says_who_is_steered() {
     );
     assert_done(&first.steer(&["status"]));
     first.stop();
+}
+
+#[test]
+fn what_is_not_found_by_its_configuration_is_found_by_rpc() {
+    let site = Site::with_worker("app.php");
+    let config = std::fs::read_to_string(site.path(".rr.yaml")).unwrap();
+    let rpc = free();
+    let server = Server::start(site.config(&format!("{config}rpc: {{listen: 'tcp://{rpc}'}}\n")));
+    let listen = format!("rpc.listen=tcp://{rpc}");
+    let elsewhere = Site::new().config("");
+    for by_rpc in [
+        Server::run(&elsewhere, &["workers", "-o", &listen]),
+        Server::run(
+            &elsewhere.config(&format!("rpc: {{listen: 'tcp://{rpc}'}}")),
+            &["workers", "http"],
+        ),
+    ] {
+        assert_done(&by_rpc);
+        assert!(
+            by_rpc.stdout.contains("http: 2 workers, 0 busy\n"),
+            "{}",
+            by_rpc.stdout
+        );
+        assert_eq!(
+            pids(&by_rpc.stdout),
+            pids(&server.steer(&["workers"]).stdout)
+        );
+    }
+    let elsewhere = Site::new();
+    let before = pids(&server.steer(&["workers"]).stdout);
+    assert_done(&Server::run(&elsewhere, &["reset", "-s", "-o", &listen]));
+    let after = pids(&server.steer(&["workers"]).stdout);
+    assert!(
+        after.iter().all(|pid| !before.contains(pid)),
+        "{before:?} {after:?}"
+    );
+    let status = Server::run(&elsewhere, &["status", "-o", &listen]);
+    assert_done(&status);
+    assert!(
+        status.stdout.contains("as RoadRunner 2025.1.15"),
+        "{}",
+        status.stdout
+    );
+    assert_failed(
+        &Server::run(&elsewhere, &["reset", "nope", "-o", &listen]),
+        &["no plugin `nope`", "`http`"],
+    );
+    assert_failed(
+        &Server::run(&elsewhere, &["stop", "-o", &listen]),
+        &["which can't stop it"],
+    );
+    // A server that is named by its RPC, and is not there, is not mistaken for the one of the configuration.
+    let other = format!("rpc.listen=tcp://{}", free());
+    assert_failed(
+        &server.steer(&["reset", "-o", &other]),
+        &["has another `rpc.listen`"],
+    );
+    assert_eq!(
+        pids(&server.steer(&["workers", "-o", &listen]).stdout),
+        after
+    );
+    server.stop();
 }
 
 #[test]
