@@ -1,6 +1,6 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint test-clean compat bench bench-micro instructions
+.PHONY: help build run test lint test-clean compat bench bench-full bench-micro instructions
 
 BINARY := $(or $(CARGO_TARGET_DIR),target)/release/pronghorn
 
@@ -36,10 +36,15 @@ compat: ## Run RoadRunner's PHP packages in DIR=… behind this server (docs/ref
 	cargo build --bin pronghorn
 	PRONGHORN_COMPAT_DIR=$(abspath $(DIR)) cargo test -p pronghorn-e2e --test compat
 
-bench: build ## Measure beside nginx and php-fpm; BENCH="--rounds 5" passes options
-	@scripts/need php bench apps
+bench: build ## Measure beside nginx, php-fpm and Apache in ten minutes; BENCH="--rounds 5" passes options
+	@scripts/need php apps bench
 	cargo build --release --bin pronghorn-bench
-	target/release/pronghorn-bench $(BENCH)
+	$(BINARY)-bench --json $(dir $(BINARY))bench.json $(BENCH)
+
+bench-full: build ## All scenarios, servers and loads: about an hour and a half
+	@scripts/need php apps bench
+	cargo build --release --bin pronghorn-bench
+	$(BINARY)-bench --full --syscalls --json $(dir $(BINARY))bench-full.json $(BENCH)
 
 bench-micro: ## Measure codecs, heads and the queue by themselves; BENCH="head" picks by name
 	@scripts/need build

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use crate::client::CheckError;
+use crate::scenario::ScenarioError;
 
 #[derive(Debug, Error)]
 pub(crate) enum BenchError {
@@ -17,8 +18,20 @@ pub(crate) enum BenchError {
         package: &'static str,
     },
     /// The caller's.
-    #[error("there is no row `{name}`\nhint: there are {known}")]
-    NoRow { name: String, known: String },
+    #[error("there is no server `{name}`\nhint: there are {known}")]
+    NoAdapter { name: String, known: String },
+    /// The scenario's author's.
+    #[error("the application has no {}", .0.display())]
+    NoScript(PathBuf),
+    #[error("needs RoadRunner's PHP packages\nhint: name their folder with --packages")]
+    NoPackages,
+    /// The caller's.
+    #[error("there is no scenario `{name}`\nhint: there are {known}")]
+    NoScenario { name: String, known: String },
+    #[error("{0}")]
+    Scenario(#[from] ScenarioError),
+    #[error("cannot read {}: {source}", file.display())]
+    Read { file: PathBuf, source: io::Error },
     #[error("the server was not found: {}\nhint: cargo build --release, or name it with --pronghorn", .0.display())]
     NoServer(PathBuf),
     #[error("no port is free on 127.0.0.1")]
@@ -40,8 +53,19 @@ pub(crate) enum BenchError {
     #[error("{0}")]
     Check(#[from] CheckError),
     /// Its CPU time before and after would be that of different processes.
-    #[error("a process of the server ended or began while it was measured")]
+    #[error("processes ended whose CPU time nobody inherited")]
     Changed,
+    #[error("{}: these are no results: {why}\nhint: `--json FILE` writes them", file.display())]
+    NoResults { file: PathBuf, why: String },
+    #[error(
+        "no process that listens on {0} can be looked at: its CPU time would be missing\nhint: run this as root, or start it with --peer name=command"
+    )]
+    NoProcesses(SocketAddr),
+    /// The caller's: there was more to do than time.
+    #[error("the time that --limit sets was over")]
+    OverTime,
+    #[error("this was left, though everything was stopped:\n  {}", .0.join("\n  "))]
+    Left(Vec<String>),
     #[error("cannot read /proc/stat: there is no telling how much others did meanwhile")]
     NoMachine,
     /// wrk or strace did not do what they are for.
@@ -51,11 +75,11 @@ pub(crate) enum BenchError {
         why: String,
         said: String,
     },
-    /// wrk met answers that are no answers.
-    #[error("{0}: a rate with errors in it means nothing")]
+    /// Answers that are no answers.
+    #[error("no rate, because of errors: {0}")]
     Errors(String),
     #[error("cannot listen on {address}: {why}")]
     Listen { address: SocketAddr, why: String },
-    #[error("stopped by a signal; nothing that was started is left")]
+    #[error("stopped by a signal")]
     Stopped,
 }

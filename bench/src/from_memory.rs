@@ -11,7 +11,18 @@ use pronghorn_http::{
 };
 
 use crate::error::BenchError;
-use crate::rows::BODY;
+use crate::scenario::{Body as ExpectedBody, Expected};
+
+/// What it answers, nginx from memory as well.
+pub(crate) const BODY: &str = "Hello World!";
+
+/// The same, as something to expect.
+pub(crate) fn expected() -> Expected {
+    Expected {
+        status: 200,
+        body: ExpectedBody::Exactly(BODY.into()),
+    }
+}
 
 struct FromMemory;
 

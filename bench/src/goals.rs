@@ -2,10 +2,9 @@
 
 use serde::Serialize;
 
-use crate::memory::AtRest;
-use crate::report::Rate;
+use crate::results::Results;
 
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Goal {
     pub(crate) what: String,
     pub(crate) unit: &'static str,
@@ -14,24 +13,32 @@ pub(crate) struct Goal {
     pub(crate) met: bool,
 }
 
-/// Those of what was measured.
-pub(crate) fn goals(rates: &[Rate], memory: &[AtRest]) -> Vec<Goal> {
+/// Those of what was measured. With one connection a server sleeps and wakes for each request: that is not what they are about.
+pub(crate) fn goals(results: &Results) -> Vec<Goal> {
     let mut goals = Vec::new();
-    for rate in rates {
-        let (what, limit, unit, measured) = match rate.row {
-            "native" => ("CPU", 20.0, "µs", Some(rate.cpu_us)),
-            "psr7" => ("CPU", 40.0, "µs", Some(rate.cpu_us)),
-            "http-alone" => ("CPU", 1.1, "× nginx", rate.cpu_to.get("nginx").copied()),
+    let hello = |load: &str| ["10", "100"].contains(&load);
+    for rate in &results.rates {
+        let row = &rate.row;
+        let (what, limit, unit, measured) = match (&*row.scenario, &*row.server) {
+            ("hello", "pronghorn") => ("CPU", 20.0, "µs", Some(rate.cpu_us)),
+            ("hello", "pronghorn-psr7") => ("CPU", 40.0, "µs", Some(rate.cpu_us)),
+            ("hello", "http-alone") => ("CPU", 1.1, "× nginx", rate.cpu_to_floor),
             _ => continue,
         };
-        let what = format!("{}, {} connections: {what}", rate.row, rate.connections);
-        goals.extend(measured.map(|measured| Goal::new(what, limit, unit, measured.median)));
+        if let Some(measured) = measured.filter(|_| hello(&row.load)) {
+            let what = format!("{}, {} connections: {what}", row.server, row.load);
+            goals.push(Goal::new(what, limit, unit, measured.median));
+        }
     }
-    for row in memory.iter().filter(|row| row.row == "native") {
-        let at_rest = row.server.rss / f64::from(1 << 20);
-        let idle = row.idle_connection / 1024.0;
+    for idle in results
+        .idle
+        .iter()
+        .filter(|idle| idle.server == "pronghorn")
+    {
+        let at_rest = idle.rss_bytes / f64::from(1 << 20);
+        let each = idle.connection_bytes / 1024.0;
         goals.push(Goal::new("server at rest".to_owned(), 15.0, "MB", at_rest));
-        goals.push(Goal::new("an idle connection".to_owned(), 4.0, "KB", idle));
+        goals.push(Goal::new("an idle connection".to_owned(), 4.0, "KB", each));
     }
     goals
 }

@@ -7,27 +7,30 @@ use std::time::Duration;
 use pronghorn_process::cpus;
 
 use crate::program::{Argv, Program};
-use crate::rows::find_fpm;
-use crate::site::{Site, find};
+use crate::servers::find_fpm;
+use crate::site::{Site, find, find_any};
 
 /// For a program to tell its version.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Names and what is to be said about them, in order.
-pub(crate) async fn describe(site: &Site) -> Vec<(&'static str, String)> {
+pub(crate) async fn describe(site: &Site) -> Vec<(String, String)> {
     let pronghorn = Some(site.pronghorn.clone().into());
     let nginx = find("nginx", "nginx").ok();
     let php = find("php", "php-cli").ok();
+    let apache = find_any(&["apache2", "httpd"], "apache2-bin").ok();
     let wrk = find("wrk", "wrk").ok();
-    vec![
+    let all = [
         ("CPU", cpu()),
         ("system", system()),
         ("pronghorn", first_line(pronghorn, "version", site).await),
         ("nginx", first_line(nginx, "-v", site).await),
         ("php", php_version(php, site).await),
         ("php-fpm", php_version(find_fpm().ok(), site).await),
+        ("apache", first_line(apache, "-v", site).await),
         ("wrk", first_line(wrk, "-v", site).await),
-    ]
+    ];
+    all.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
 fn cpu() -> String {
@@ -69,7 +72,7 @@ async fn say(program: Option<OsString>, arguments: Vec<OsString>, site: &Site) -
     let Some(program) = program else {
         return "not found".to_owned();
     };
-    match Program::start(Argv(program, arguments), site).await {
+    match Program::start(Argv(program, arguments), site, &site.folder).await {
         Ok(mut program) => {
             program.finish(PATIENCE).await;
             format!("{}{}", program.stdout(), program.stderr())

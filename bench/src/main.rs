@@ -6,21 +6,26 @@
 
 mod arguments;
 mod client;
+mod compare;
 mod error;
 mod from_memory;
 mod goals;
+mod leftovers;
+mod load;
 mod machine;
 mod memory;
+mod plan;
 mod processes;
 mod program;
 mod report;
+mod results;
 mod rounds;
-mod rows;
+mod scenario;
+mod servers;
 mod site;
 mod spread;
 mod syscalls;
 mod table;
-mod wrk;
 
 use std::process::ExitCode;
 
@@ -30,8 +35,10 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use arguments::{Arguments, Command};
 use error::BenchError;
+use leftovers::Traces;
+use plan::Job;
 use report::Report;
-use rows::{RIVALS, Server};
+use results::Results;
 use site::Site;
 
 /// The server's own: `http-alone` is measured with what serves PHP.
@@ -44,13 +51,7 @@ fn main() -> ExitCode {
         .enable_all()
         .build()
         .expect("a runtime can be made");
-    let done = runtime.block_on(async {
-        tokio::select! {
-            done = run(arguments) => done,
-            // What was started is killed as `run` is dropped.
-            () = stop_signal() => Err(BenchError::Stopped),
-        }
-    });
+    let done = runtime.block_on(command(arguments));
     match done {
         Ok(code) => code,
         Err(error) => {
@@ -75,46 +76,89 @@ async fn stop_signal() {
     }
 }
 
-async fn run(arguments: Arguments) -> Result<ExitCode, BenchError> {
-    open_files::raise(); // for thousands of idle connections
-    if let Some(Command::FromMemory { address, threads }) = arguments.command {
-        return from_memory::serve(address, threads, stop_signal()).await;
+async fn command(arguments: Arguments) -> Result<ExitCode, BenchError> {
+    match &arguments.command {
+        Some(Command::FromMemory { address, threads }) => {
+            from_memory::serve(*address, *threads, stop_signal()).await
+        }
+        Some(Command::Scenarios) => {
+            report::print_scenarios(&scenario::select(&scenario::folder(), &[])?);
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(Command::Compare { before, after }) => {
+            let (before, after) = (Results::read(before)?, Results::read(after)?);
+            report::print(&compare::text(&before, &after));
+            Ok(ExitCode::SUCCESS)
+        }
+        None => measure(&arguments).await,
     }
+}
+
+/// Measures, and makes sure that nothing is left of it: after an error and a signal too.
+async fn measure(arguments: &Arguments) -> Result<ExitCode, BenchError> {
+    open_files::raise(); // for thousands of idle connections
     if cfg!(debug_assertions) {
         report::tell("warning: built without --release: these figures mean nothing");
     }
+    let jobs = plan::jobs(arguments)?;
     let spawner = Spawner::start().map_err(BenchError::NoSpawner)?;
-    let site = Site::new(spawner, &arguments)?;
-    let rows = rows::select(&arguments.rows)?;
-    let mut report = Report::new(machine::describe(&site).await, &arguments);
+    let site = Site::new(spawner, arguments)?;
+    let done = tokio::select! {
+        done = run(&jobs, &site, arguments) => done,
+        // What was started is killed as `run` is dropped.
+        () = stop_signal() => Err(BenchError::Stopped),
+    };
+    let traces = Traces {
+        folder: site.folder.clone(),
+        ports: site.ports(),
+    };
+    drop(site);
+    let left = traces.left().await;
+    if left.is_empty() {
+        return done;
+    }
+    if let Err(error) = done {
+        report::tell(&format!("error: {error}"));
+    }
+    Err(BenchError::Left(left))
+}
 
-    let mut servers = Vec::new();
-    for row in rows {
-        report::tell(&format!("starting {}", row.name));
-        match Server::start(row, &site).await {
-            Ok(server) => servers.push(server),
-            Err(error) => report.leave_out(row.name, &error),
-        }
-    }
-    rounds::run(&mut servers, &site, &arguments, &mut report).await;
-    if arguments.syscalls {
-        syscalls::count(&servers, &site, &mut report).await;
-    }
-    let ours = servers.iter().map(|server| server.row);
-    let ours: Vec<_> = ours.filter(|row| !RIVALS.contains(&row.name)).collect();
-    for server in servers {
-        server.stop().await;
-    }
-    for row in ours {
-        report::tell(&format!("measuring memory: {}", row.name));
-        match memory::measure(row, &site).await {
-            Ok(at_rest) => report.memory.push(at_rest),
-            Err(error) => report.leave_out(&format!("{}, memory", row.name), &error),
-        }
-    }
+async fn run(jobs: &[Job<'_>], site: &Site, arguments: &Arguments) -> Result<ExitCode, BenchError> {
+    let Arguments {
+        rounds,
+        seconds,
+        noise,
+        ..
+    } = arguments;
+    let mut results = Results::new(*rounds, *seconds, *noise);
+    results.machine = machine::describe(site).await;
+    let scenarios = jobs.iter().map(|job| job.scenario.clone()).collect();
+    let mut report = Report::new(results, scenarios);
+    rounds::run(jobs, site, arguments, &mut report).await;
+    idle_connections(jobs, site, &mut report).await;
+    report.conclude();
     report.print();
     if let Some(file) = &arguments.json {
-        report.write(file)?;
+        report.results.write(file)?;
+        report::tell(&format!("all figures are in {}", file.display()));
     }
     Ok(report.exit_code())
+}
+
+/// Of our server, which is the same whatever PHP does: in `hello`, where the least is done beside.
+async fn idle_connections(jobs: &[Job<'_>], site: &Site, report: &mut Report) {
+    for job in jobs.iter().filter(|job| job.scenario.name == "hello") {
+        for server in job
+            .servers
+            .iter()
+            .filter(|server| server.name() == "pronghorn")
+        {
+            let name = server.name();
+            report::tell(&format!("idle connections: {name}"));
+            match memory::measure(*server, &job.scenario, site).await {
+                Ok(idle) => report.results.idle.push(idle),
+                Err(error) => report.leave_out(&format!("idle connections of {name}"), &error),
+            }
+        }
+    }
 }

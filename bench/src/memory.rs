@@ -1,14 +1,14 @@
-//! Memory: of a server at rest, and of connections that only wait.
+//! Memory of connections that only wait.
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
 use crate::client::idle_connection;
 use crate::error::BenchError;
-use crate::processes::Memory;
-use crate::rows::{Row, Server};
+use crate::scenario::Scenario;
+use crate::servers::{Adapter, Server};
 use crate::site::Site;
 
 /// Connections that wait. Memory may come in huge pages of 2 MB: of fewer connections they would be most of the figure.
@@ -18,40 +18,42 @@ const FIRST: u32 = 20;
 /// After its last answer a server may still tidy up.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// Bytes, of a server that has just started and was asked once.
-#[derive(Debug, Serialize)]
-pub(crate) struct AtRest {
-    pub(crate) row: &'static str,
-    pub(crate) server: Memory,
-    pub(crate) php: Memory,
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Idle {
+    pub(crate) server: String,
+    /// Resident, of a server just started and asked once, without PHP.
+    pub(crate) rss_bytes: f64,
     /// Growth of the server's resident memory for each connection over which one request was answered.
-    #[serde(rename = "idle_connection_bytes")]
-    pub(crate) idle_connection: f64,
+    pub(crate) connection_bytes: f64,
 }
 
 /// Starts a server of its own for it.
-pub(crate) async fn measure(row: &'static Row, site: &Site) -> Result<AtRest, BenchError> {
-    let server = Server::start(row, site).await?;
+pub(crate) async fn measure(
+    adapter: &dyn Adapter,
+    scenario: &Scenario,
+    site: &Site,
+) -> Result<Idle, BenchError> {
+    let server = Server::start(adapter, scenario, site).await?;
     let memory = async || {
         sleep(SETTLE).await;
-        server.processes().memory().ok_or(BenchError::Changed)
+        let memory = server.processes().memory().ok_or(BenchError::Changed)?;
+        Ok::<_, BenchError>(memory.server.rss)
     };
-    let at_rest = memory().await?;
+    let rss_bytes = memory().await?;
     let mut connections = Vec::new();
     for _ in 0..FIRST {
-        connections.push(idle_connection(server.address).await?);
+        connections.push(idle_connection(server.address, scenario).await?);
     }
     let few = memory().await?;
     for _ in 0..IDLE {
-        connections.push(idle_connection(server.address).await?);
+        connections.push(idle_connection(server.address, scenario).await?);
     }
     let many = memory().await?;
     drop(connections);
     server.stop().await;
-    Ok(AtRest {
-        row: row.name,
-        server: at_rest.server,
-        php: at_rest.php,
-        idle_connection: (many.server.rss - few.server.rss) / f64::from(IDLE),
+    Ok(Idle {
+        server: adapter.name().to_owned(),
+        rss_bytes,
+        connection_bytes: (many - few) / f64::from(IDLE),
     })
 }

@@ -1,5 +1,6 @@
 //! The processes of a server: which there are, the CPU time they took, the memory they hold.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::time::ClockId;
 use nix::unistd::Pid;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The processes of one server, PHP's apart from the others.
 #[derive(Debug, PartialEq)]
@@ -17,23 +18,14 @@ pub(crate) struct Processes {
 }
 
 /// Two figures, that of the server and that of PHP behind it.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Split<T> {
     pub(crate) server: T,
     pub(crate) php: T,
 }
 
-impl Split<Duration> {
-    pub(crate) fn since(self, before: Self) -> Self {
-        Self {
-            server: self.server.saturating_sub(before.server),
-            php: self.php.saturating_sub(before.php),
-        }
-    }
-}
-
 /// Bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Memory {
     /// Resident. What processes share counts in each.
     #[serde(rename = "rss_bytes")]
@@ -46,10 +38,8 @@ pub(crate) struct Memory {
 impl Processes {
     /// These and all that descend from them.
     pub(crate) fn below(roots: &[u32]) -> Self {
-        let mut all: Vec<Entry> = fs::read_dir("/proc")
-            .into_iter()
-            .flatten()
-            .filter_map(|entry| fs::read_to_string(entry.ok()?.path().join("stat")).ok())
+        let mut all: Vec<Entry> = all_pids()
+            .filter_map(|pid| fs::read_to_string(format!("/proc/{pid}/stat")).ok())
             .filter_map(|stat| Entry::parse(&stat))
             .collect();
         all.sort_by_key(|entry| entry.pid);
@@ -76,12 +66,20 @@ impl Processes {
         Self { server, php }
     }
 
-    /// CPU time since their starts. `None` when one of them has ended: what it took is lost.
-    pub(crate) fn cpu(&self) -> Option<Split<Duration>> {
-        Some(Split {
-            server: self.server.iter().map(|pid| cpu(*pid)).sum::<Option<_>>()?,
-            php: self.php.iter().map(|pid| cpu(*pid)).sum::<Option<_>>()?,
-        })
+    /// The CPU time that each took so far.
+    pub(crate) fn cpu(&self) -> Cpu {
+        let side = |pids: &[u32], php| {
+            let taken = |pid: &u32| Some((*pid, Taken::by(*pid, php)?));
+            pids.iter().filter_map(taken).collect::<Vec<_>>()
+        };
+        let all = side(&self.server, false)
+            .into_iter()
+            .chain(side(&self.php, true));
+        Cpu(all.collect())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.server.is_empty() && self.php.is_empty()
     }
 
     /// `None` when one of them has ended.
@@ -91,6 +89,130 @@ impl Processes {
             php: Memory::of(&self.php)?,
         })
     }
+}
+
+/// The CPU time of a server's processes since their starts.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Cpu(BTreeMap<u32, Taken>);
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Taken {
+    php: bool,
+    own: Duration,
+    /// By its children that have ended, and theirs. In ticks of the kernel, hundredths of a second.
+    children: Duration,
+}
+
+impl Cpu {
+    /// What was taken since `before`. Processes may come and go meanwhile (CGI, recycled workers): the time of one that
+    /// ended is with its parent then, and counts as PHP's. `None` when it isn't, so that the sum would be wrong.
+    pub(crate) fn since(&self, before: &Self) -> Option<Split<Duration>> {
+        /// Of hundredths, rounded down.
+        const TOLERANCE: Duration = Duration::from_millis(20);
+        let mut took = Split {
+            server: Duration::ZERO,
+            php: Duration::ZERO,
+        };
+        let mut ended = Duration::ZERO;
+        for (pid, now) in &self.0 {
+            let then = before.0.get(pid);
+            let own = now
+                .own
+                .saturating_sub(then.map_or(Duration::ZERO, |then| then.own));
+            if now.php {
+                took.php += own;
+            } else {
+                took.server += own;
+            }
+            ended += now
+                .children
+                .saturating_sub(then.map_or(Duration::ZERO, |then| then.children));
+        }
+        // What these had taken before is in the time of ended ones as well.
+        let gone = before.0.iter().filter(|(pid, _)| !self.0.contains_key(pid));
+        let (number, known) = gone.fold((0, Duration::ZERO), |(number, sum), (_, taken)| {
+            (number + 1, sum + taken.own + taken.children)
+        });
+        if ended + TOLERANCE * (number + 1) < known {
+            return None;
+        }
+        took.php += ended.saturating_sub(known);
+        Some(took)
+    }
+}
+
+impl Taken {
+    /// `None` when it has ended.
+    fn by(pid: u32, php: bool) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        Some(Self {
+            php,
+            own: cpu(pid)?,
+            children: children(&stat)?,
+        })
+    }
+}
+
+/// Fields 16 and 17 of the line, counted from behind the name as the first two may hold anything.
+fn children(stat: &str) -> Option<Duration> {
+    const TICK: Duration = Duration::from_millis(10); // on all of Linux's machines that we run on
+    let (_, rest) = stat.rsplit_once(')')?;
+    let ticks = rest.split_whitespace().skip(13).take(2);
+    let ticks: Vec<u32> = ticks.map_while(|ticks| ticks.parse().ok()).collect();
+    let [user, system] = ticks[..] else {
+        return None;
+    };
+    Some(TICK * (user + system))
+}
+
+/// The processes that listen on a port of this machine, whoever started them.
+pub(crate) fn listeners(port: u16) -> Vec<u32> {
+    let sockets = listening_sockets(port);
+    if sockets.is_empty() {
+        return Vec::new();
+    }
+    let holds = |pid: &u32| {
+        let files = fs::read_dir(format!("/proc/{pid}/fd"))
+            .into_iter()
+            .flatten();
+        let mut links = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
+        links.any(|link| {
+            sockets
+                .iter()
+                .any(|socket| link.as_os_str() == socket.as_str())
+        })
+    };
+    all_pids().filter(holds).collect()
+}
+
+/// As `/proc/<pid>/fd` links to them: `socket:[4711]`.
+pub(crate) fn listening_sockets(port: u16) -> Vec<String> {
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
+    let tables = tables
+        .iter()
+        .filter_map(|table| fs::read_to_string(table).ok());
+    tables
+        .flat_map(|table| {
+            table
+                .lines()
+                .filter_map(|line| listening_socket(line, port))
+                .collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// `sl local_address rem_address st tx_queue:rx_queue tr:tm->when retrnsmt uid timeout inode …`
+fn listening_socket(line: &str, port: u16) -> Option<String> {
+    const LISTEN: &str = "0A";
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let (_, local_port) = fields.get(1)?.rsplit_once(':')?;
+    let is_it = u16::from_str_radix(local_port, 16) == Ok(port) && *fields.get(3)? == LISTEN;
+    is_it.then(|| Some(format!("socket:[{}]", fields.get(9)?)))?
+}
+
+pub(crate) fn all_pids() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
 /// CPU time of this process and of those it started that have ended, such as wrk.
@@ -185,10 +307,10 @@ impl Machine {
         })
     }
 
-    /// The percentage of the machine's CPU since `before` that was not `ours`.
+    /// What went to others than `ours` since `before`, in percent of one CPU.
     pub(crate) fn others(&self, before: &Self, ours: Duration, elapsed: Duration) -> f64 {
-        let busy = (self.busy - before.busy) / (self.all - before.all).max(1.0);
-        let ours = ours.as_secs_f64() / (elapsed.as_secs_f64() * self.cpus);
+        let busy = (self.busy - before.busy) / (self.all - before.all).max(1.0) * self.cpus;
+        let ours = ours.as_secs_f64() / elapsed.as_secs_f64();
         // Ticks are coarse: a little less than nothing means nothing.
         ((busy - ours) * 100.0).max(0.0)
     }
@@ -238,7 +360,7 @@ mod tests {
     )]
     fn threads_that_ended_count() {
         let myself = Processes::below(&[std::process::id()]);
-        let before = myself.cpu().unwrap();
+        let before = myself.cpu();
         let busy = || {
             let start = std::time::Instant::now();
             while start.elapsed() < Duration::from_millis(30) {}
@@ -246,11 +368,59 @@ mod tests {
         };
         let took = std::thread::spawn(busy).join().unwrap();
         assert!(took > Duration::ZERO);
-        assert!(myself.cpu().unwrap().since(before).server >= took);
+        assert!(myself.cpu().since(&before).unwrap().server >= took);
     }
 
     fn cpu_of_this_thread() -> Duration {
         ClockId::CLOCK_THREAD_CPUTIME_ID.now().unwrap().into()
+    }
+
+    fn taken(php: bool, own: u64, children: u64) -> Taken {
+        Taken {
+            php,
+            own: Duration::from_millis(own),
+            children: Duration::from_millis(children),
+        }
+    }
+
+    #[test]
+    fn the_time_of_processes_that_came_and_went_is_with_their_parents() {
+        let before = Cpu([(1, taken(false, 100, 0)), (2, taken(true, 50, 0))].into());
+        // 2 was replaced by 3 after 20 ms more; 70 of them all are with the parent.
+        let after = Cpu([(1, taken(false, 130, 70)), (3, taken(true, 7, 0))].into());
+        let took = after.since(&before).unwrap();
+        let expected = [30, 27].map(Duration::from_millis);
+        assert_eq!([took.server, took.php], expected);
+    }
+
+    #[test]
+    fn a_sum_that_lacks_the_time_of_a_process_that_ended_is_none() {
+        let before = Cpu([(1, taken(false, 100, 0)), (2, taken(true, 500, 0))].into());
+        let after = Cpu([(1, taken(false, 130, 0)), (3, taken(true, 7, 0))].into());
+        assert_eq!(after.since(&before), None);
+    }
+
+    #[test]
+    fn the_time_of_ended_children_is_found_behind_any_name() {
+        let stat = "42 (a) 1 (b) S 1 42 42 0 -1 4194560 1 2 3 4 11 12 13 14 20 0 1 0 5";
+        assert_eq!(children(stat), Some(Duration::from_millis(270)));
+        assert_eq!(children("42 (cut) S 1"), None);
+    }
+
+    #[test]
+    fn who_listens_on_a_port_is_found() {
+        let line = "   3: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0 100";
+        assert_eq!(
+            listening_socket(line, 8080).as_deref(),
+            Some("socket:[4711]")
+        );
+        assert_eq!(listening_socket(line, 8081), None);
+        assert_eq!(listening_socket(&line.replace(" 0A ", " 01 "), 8080), None);
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert!(listeners(port).contains(&std::process::id()));
+        drop(listener);
+        assert!(listening_sockets(port).is_empty());
     }
 
     #[test]
@@ -271,7 +441,7 @@ mod tests {
             Machine::parse("cpu  300 50 100 1350 50 20 30 50 9 9\ncpu0 1\ncpu1 1\n").unwrap();
         let elapsed = Duration::from_secs(4);
         let others = after.others(&before, Duration::from_secs(3), elapsed);
-        assert!((others - 12.5).abs() < 1e-9, "{others}");
+        assert!((others - 25.0).abs() < 1e-9, "{others}");
         let others = after.others(&before, Duration::from_secs(5), elapsed);
         assert!(others.abs() < 1e-9, "{others}");
     }

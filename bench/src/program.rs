@@ -1,11 +1,14 @@
 //! A program that was started: what it prints, its end. Killed with its process group when it is dropped.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use pronghorn_process::{Command, Exit, Process, Signal, Stream};
+use pronghorn_process::{Command, Exit, Process, Stream};
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::task::JoinSet;
@@ -29,15 +32,21 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    pub(crate) async fn start(argv: Argv, site: &Site) -> Result<Self, BenchError> {
-        let mut env: Vec<_> = std::env::vars_os().collect();
-        // Spool files and the like go with the folder.
-        env.push(("TMPDIR".into(), site.folder.clone().into()));
+    /// In a folder: what it writes there, and below its `tmp`, goes with the run's.
+    pub(crate) async fn start(argv: Argv, site: &Site, folder: &Path) -> Result<Self, BenchError> {
+        let mut env: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
+        env.insert("TMPDIR".into(), folder.join("tmp").into());
+        env.insert("PRONGHORN_APPS_DATA".into(), folder.join("tmp").into());
+        // Control sockets.
+        env.insert("RUNTIME_DIRECTORY".into(), folder.into());
+        if let Some(packages) = &site.packages {
+            env.insert("PRONGHORN_COMPAT_DIR".into(), packages.into());
+        }
         let command = Command {
             program: argv.0,
             args: argv.1,
-            env,
-            cwd: site.folder.clone(),
+            env: env.into_iter().collect(),
+            cwd: folder.to_owned(),
             credentials: None,
             stdin: Stream::Null,
             stdout: Stream::Pipe,
@@ -82,8 +91,13 @@ impl Program {
     }
 
     /// Asks it to end, waits; what is still there then is killed as it is dropped.
-    pub(crate) async fn stop(mut self) -> Self {
-        self.process.signal(Signal::Terminate);
+    pub(crate) async fn stop(mut self, signal: Signal) -> Self {
+        // Not reaped as long as it is not known to have ended: the number is its own.
+        if self.ended().is_none()
+            && let Some(pid) = self.pid().try_into().ok().and_then(Pid::from_raw)
+        {
+            _ = kill_process(pid, signal); // fails only when it has ended just now
+        }
         self.finish(STOP).await;
         self
     }

@@ -1,173 +1,262 @@
-//! The rounds: each row under load for a few seconds, one after the other, again and again.
+//! The rounds: each server of a scenario under load for a few seconds, one after the other, again and again.
 
 use std::time::Duration;
 
-use serde::Serialize;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::arguments::Arguments;
-use crate::client::check;
 use crate::error::BenchError;
+use crate::load;
+use crate::plan::Job;
 use crate::processes::{Machine, own_cpu};
 use crate::report::{Report, tell};
-use crate::rows::Server;
+use crate::results::{AtRest, Row, Sample};
+use crate::scenario::Load;
+use crate::servers::Server;
 use crate::site::Site;
-use crate::wrk::{self, Seen};
+use crate::syscalls;
 
 /// How often a measurement is made again because others were at work.
 const REPEATS: u32 = 2;
 /// Seconds of load before the first round: PHP compiles, memory grows to its size.
 const WARM_UP: u32 = 1;
+/// After its last answer a server may still tidy up.
+const SETTLE: Duration = Duration::from_millis(500);
 
-/// One row in one round.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub(crate) struct Sample {
-    pub(crate) row: &'static str,
-    pub(crate) connections: u32,
-    pub(crate) round: u32,
-    #[serde(flatten)]
-    pub(crate) seen: Seen,
-    /// CPU microseconds per request.
-    #[serde(rename = "cpu_us_server")]
-    pub(crate) server: f64,
-    #[serde(rename = "cpu_us_php")]
-    pub(crate) php: f64,
-    /// Percentage of the machine's CPU that went to other processes meanwhile.
-    #[serde(rename = "others_percent")]
-    pub(crate) others: f64,
-    pub(crate) repeats: u32,
-}
-
-impl Sample {
-    pub(crate) fn cpu(&self) -> f64 {
-        self.server + self.php
+/// Measures all jobs. A server that fails in one is left out of the rest of it.
+pub(crate) async fn run(jobs: &[Job<'_>], site: &Site, arguments: &Arguments, report: &mut Report) {
+    let mut budget = Budget::new(jobs, arguments);
+    for (index, job) in jobs.iter().enumerate() {
+        let name = &job.scenario.name;
+        if budget.is_over() {
+            report.leave_out(name, &BenchError::OverTime);
+            continue;
+        }
+        tell(&format!("scenario {} of {}: {name}", index + 1, jobs.len()));
+        scenario(job, &mut budget, site, arguments, report).await;
     }
 }
 
-/// Measures all rows. One that fails is left out from then on.
-pub(crate) async fn run(
-    servers: &mut Vec<Server>,
+async fn scenario(
+    job: &Job<'_>,
+    budget: &mut Budget,
     site: &Site,
     arguments: &Arguments,
     report: &mut Report,
 ) {
-    let mut progress = Progress::new(servers.len(), arguments);
+    let scenario = &job.scenario;
+    let row = |server: &str| format!("{}, {server}", scenario.name);
+    let mut servers = Vec::new();
+    for adapter in &job.servers {
+        match Server::start(*adapter, scenario, site).await {
+            Ok(server) => servers.push(server),
+            Err(error) => report.leave_out(&row(adapter.name()), &error),
+        }
+    }
+    sleep(SETTLE).await;
+    for server in &servers {
+        report.results.servers.push(AtRest {
+            scenario: scenario.name.clone(),
+            server: server.name.clone(),
+            start_ms: server.start.map(|start| start.as_secs_f64() * 1e3),
+            rest: server.processes().memory(),
+            after: None,
+        });
+    }
     for round in 1..=arguments.rounds {
-        for &connections in &arguments.connections {
+        for &load in &job.loads {
             let mut measured = Vec::new();
             for server in servers.drain(..) {
-                let name = server.row.name;
                 tell(&format!(
-                    "round {round} of {}: {name}, connections: {connections}; about {} s left",
+                    "  {}, round {round} of {}, connections: {load}, {}; about {} s left",
+                    scenario.name,
                     arguments.rounds,
-                    progress.left().as_secs()
+                    server.name,
+                    budget.left().as_secs()
                 ));
-                if round == 1 {
-                    // Whatever is wrong shows again under load.
-                    _ = wrk::run(server.address, connections, WARM_UP, site).await;
-                }
-                match calm_sample(&server, round, connections, site, arguments).await {
-                    Ok(sample) => {
-                        report.samples.push(sample);
-                        measured.push(server);
-                    }
+                let of = Measured {
+                    job,
+                    server: &server,
+                    load,
+                    round,
+                };
+                match of.calm_sample(budget, site, arguments, report).await {
+                    Ok(()) => measured.push(server),
                     Err(error) => {
-                        report.leave_out(name, &error);
+                        report.leave_out(&row(&server.name), &error);
                         server.stop().await;
                     }
                 }
-                progress.done += 1;
+                budget.done += job.each();
             }
-            *servers = measured;
+            servers = measured;
         }
+    }
+    sleep(SETTLE).await;
+    for server in &servers {
+        let of_it = |at_rest: &&mut AtRest| {
+            (&at_rest.scenario, &at_rest.server) == (&scenario.name, &server.name)
+        };
+        if let Some(at_rest) = report.results.servers.iter_mut().find(of_it) {
+            at_rest.after = server.processes().memory();
+        }
+    }
+    if arguments.syscalls {
+        syscalls::count(&servers, site, report).await;
+    }
+    for server in servers {
+        server.stop().await;
     }
 }
 
-/// How far the rounds are.
-struct Progress {
-    start: Instant,
-    done: u32,
-    all: u32,
-    /// As long as none is done.
-    each: Duration,
+/// One measurement.
+struct Measured<'a> {
+    job: &'a Job<'a>,
+    server: &'a Server,
+    load: Load,
+    round: u32,
 }
 
-impl Progress {
-    fn new(rows: usize, arguments: &Arguments) -> Self {
-        let all = rows * arguments.connections.len() * arguments.rounds as usize;
+impl Measured<'_> {
+    /// Tries until others leave it alone. What they disturbed is noted, and is no figure.
+    async fn calm_sample(
+        &self,
+        budget: &Budget,
+        site: &Site,
+        arguments: &Arguments,
+        report: &mut Report,
+    ) -> Result<(), BenchError> {
+        if budget.is_over() {
+            return Err(BenchError::OverTime);
+        }
+        if self.round == 1 {
+            // Whatever is wrong shows again under load.
+            _ = load::run(self.server, self.load, WARM_UP, site).await;
+        }
+        let mut repeats = 0;
+        loop {
+            let sample = self.sample(site, repeats).await?;
+            let others = sample.others_percent;
+            if others <= arguments.noise {
+                report.results.samples.push(sample);
+                return Ok(());
+            }
+            report.results.refused.push(sample);
+            if repeats == REPEATS || !budget.allows(self.job.each()) {
+                tell(&format!("    others took {others:.0} % of a CPU: refused"));
+                return Ok(());
+            }
+            tell(&format!("    others took {others:.0} % of a CPU: again"));
+            repeats += 1;
+        }
+    }
+
+    async fn sample(&self, site: &Site, repeats: u32) -> Result<Sample, BenchError> {
+        let Self {
+            job,
+            server,
+            load,
+            round,
+        } = self;
+        let processes = server.processes();
+        if processes.is_empty() {
+            return Err(BenchError::NoProcesses(server.address));
+        }
+        let (start, own_before, machine_before) = (Instant::now(), own_cpu(), Machine::read());
+        let before = processes.cpu();
+        let seen = load::run(server, *load, job.seconds, site).await?;
+        let after = server.processes().cpu();
+        let (elapsed, own_after, machine_after) = (start.elapsed(), own_cpu(), Machine::read());
+        let took = after.since(&before).ok_or(BenchError::Changed)?;
+        let ours = took.server + took.php + own_after.saturating_sub(own_before);
+        let per_request = |time: Duration| time.as_secs_f64() * 1e6 / seen.requests;
+        let others = match (machine_before, machine_after) {
+            (Some(before), Some(after)) => after.others(&before, ours, elapsed),
+            _ => return Err(BenchError::NoMachine),
+        };
+        Ok(Sample {
+            row: Row {
+                scenario: job.scenario.name.clone(),
+                server: server.name.clone(),
+                load: load.to_string(),
+            },
+            round: *round,
+            seen,
+            cpu_us_server: per_request(took.server),
+            cpu_us_php: per_request(took.php),
+            others_percent: others,
+            repeats,
+        })
+    }
+}
+
+/// How far the run is, and what time it has.
+struct Budget {
+    start: Instant,
+    limit: Duration,
+    /// As planned, without repeats.
+    all: Duration,
+    done: Duration,
+}
+
+impl Budget {
+    fn new(jobs: &[Job<'_>], arguments: &Arguments) -> Self {
         Self {
             start: Instant::now(),
-            done: 0,
-            all: u32::try_from(all).unwrap_or(u32::MAX),
-            each: Duration::from_secs(arguments.seconds.into()),
+            limit: arguments.limit(),
+            all: jobs.iter().map(|job| job.time(arguments.rounds)).sum(),
+            done: Duration::ZERO,
         }
+    }
+
+    fn is_over(&self) -> bool {
+        self.start.elapsed() > self.limit
+    }
+
+    /// Whether there is time for a repeat: those that come later get their part too.
+    fn allows(&self, repeat: Duration) -> bool {
+        let share = (self.done + repeat).as_secs_f64() / self.all.as_secs_f64();
+        self.start.elapsed() + repeat <= self.limit.mul_f64(share.min(1.0))
     }
 
     /// At the pace so far, repeats included.
     fn left(&self) -> Duration {
-        let each = self.start.elapsed().checked_div(self.done);
-        each.unwrap_or(self.each) * self.all.saturating_sub(self.done)
+        let rest = self.all.saturating_sub(self.done);
+        let pace = self.start.elapsed().as_secs_f64() / self.done.as_secs_f64().max(0.001);
+        let pace = if self.done.is_zero() { 1.0 } else { pace };
+        let ends = self.limit.saturating_sub(self.start.elapsed());
+        rest.mul_f64(pace).min(ends)
     }
 }
 
-/// Of several tries the one that others disturbed least.
-async fn calm_sample(
-    server: &Server,
-    round: u32,
-    connections: u32,
-    site: &Site,
-    arguments: &Arguments,
-) -> Result<Sample, BenchError> {
-    let mut repeats = 0;
-    let mut best: Option<Sample> = None;
-    loop {
-        let tried = sample(server, round, connections, site, arguments.seconds).await?;
-        let calmest = best
-            .filter(|best| best.others <= tried.others)
-            .unwrap_or(tried);
-        if calmest.others <= arguments.noise || repeats == REPEATS {
-            return Ok(Sample { repeats, ..calmest });
-        }
-        tell(&format!(
-            "  others took {:.0} % of the CPU: again",
-            tried.others
-        ));
-        best = Some(calmest);
-        repeats += 1;
-    }
-}
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
 
-async fn sample(
-    server: &Server,
-    round: u32,
-    connections: u32,
-    site: &Site,
-    seconds: u32,
-) -> Result<Sample, BenchError> {
-    check(server.address).await?;
-    let processes = server.processes();
-    let (start, own_before, machine_before) = (Instant::now(), own_cpu(), Machine::read());
-    let before = processes.cpu().ok_or(BenchError::Changed)?;
-    let seen = wrk::run(server.address, connections, seconds, site).await?;
-    let after = processes.cpu().ok_or(BenchError::Changed)?;
-    let (elapsed, own_after, machine_after) = (start.elapsed(), own_cpu(), Machine::read());
-    if server.processes() != processes {
-        return Err(BenchError::Changed);
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn repeats_get_their_share_of_the_time_and_no_more() {
+        let seconds = Duration::from_secs;
+        let mut budget = Budget {
+            start: Instant::now(),
+            limit: seconds(200),
+            all: seconds(100),
+            done: Duration::ZERO,
+        };
+        assert_eq!(budget.left(), seconds(100));
+        advance(seconds(3)).await;
+        assert!(
+            budget.allows(seconds(3)),
+            "a tenth of the work may take a tenth of the limit"
+        );
+        advance(seconds(10)).await;
+        assert!(!budget.allows(seconds(3)));
+        budget.done = seconds(50);
+        assert!(budget.allows(seconds(3)));
+        assert_eq!(budget.left(), seconds(13));
+        advance(seconds(188)).await;
+        assert!(budget.is_over() && !budget.allows(seconds(3)));
+        assert_eq!(budget.left(), Duration::ZERO);
     }
-    let took = after.since(before);
-    let ours = took.server + took.php + own_after.saturating_sub(own_before);
-    let per_request = |time: Duration| time.as_secs_f64() * 1e6 / seen.requests;
-    Ok(Sample {
-        row: server.row.name,
-        connections,
-        round,
-        seen,
-        server: per_request(took.server),
-        php: per_request(took.php),
-        others: match (machine_before, machine_after) {
-            (Some(before), Some(after)) => after.others(&before, ours, elapsed),
-            _ => return Err(BenchError::NoMachine),
-        },
-        repeats: 0,
-    })
 }

@@ -1,10 +1,12 @@
 //! Where a run takes place: its folder for files of the moment, the binaries, the repository.
 
 use std::ffi::OsString;
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, Permissions};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use pronghorn_http::settings::default_threads;
 use pronghorn_process::Spawner;
@@ -12,9 +14,12 @@ use pronghorn_process::Spawner;
 use crate::arguments::Arguments;
 use crate::error::BenchError;
 
-/// PHP's settings, the same for the command line and php-fpm. What is not here is as installed.
+/// PHP's settings, the same for all that run PHP. What is not here is PHP's own default; 22527 is all but deprecations, as in
+/// its php.ini for production.
 const PHP_INI: &str = "memory_limit = 128M
 expose_php = Off
+display_errors = Off
+error_reporting = 22527
 opcache.enable = 1
 opcache.enable_cli = 1
 opcache.jit = disable
@@ -29,6 +34,10 @@ pub(crate) struct Site {
     pub(crate) folder: PathBuf,
     pub(crate) pronghorn: PathBuf,
     pub(crate) io_threads: usize,
+    /// RoadRunner's PHP packages.
+    pub(crate) packages: Option<PathBuf>,
+    /// On which nobody may listen at the end.
+    ports: Mutex<Vec<u16>>,
 }
 
 impl Site {
@@ -42,13 +51,12 @@ impl Site {
             return Err(BenchError::NoServer(pronghorn));
         }
         let folder = std::env::temp_dir().join(format!("pronghorn-bench-{}", std::process::id()));
-        DirBuilder::new()
-            .mode(0o700)
-            .create(&folder)
-            .map_err(|source| BenchError::Write {
-                file: folder.clone(),
-                source,
-            })?;
+        // Apache's processes have a user of their own, who has to get through.
+        let made = DirBuilder::new().mode(0o711).create(&folder);
+        made.map_err(|source| BenchError::Write {
+            file: folder.clone(),
+            source,
+        })?;
         let site = Self {
             spawner,
             folder,
@@ -56,18 +64,49 @@ impl Site {
             io_threads: arguments
                 .io_threads
                 .map_or_else(default_threads, usize::from),
+            packages: arguments
+                .packages
+                .as_ref()
+                .map(|folder| std::path::absolute(folder).unwrap_or_else(|_| folder.clone())),
+            ports: Mutex::default(),
         };
-        site.write("php.ini", PHP_INI)?;
+        Self::write(&site.php_ini(), PHP_INI)?;
         Ok(site)
     }
 
-    /// Writes a file into the folder.
-    pub(crate) fn write(&self, name: &str, content: &str) -> Result<PathBuf, BenchError> {
-        let file = self.folder.join(name);
-        match std::fs::write(&file, content) {
-            Ok(()) => Ok(file),
-            Err(source) => Err(BenchError::Write { file, source }),
+    pub(crate) fn write(file: &Path, content: impl AsRef<[u8]>) -> Result<PathBuf, BenchError> {
+        match std::fs::write(file, content) {
+            Ok(()) => Ok(file.to_owned()),
+            Err(source) => {
+                let file = file.to_owned();
+                Err(BenchError::Write { file, source })
+            }
         }
+    }
+
+    /// A server's own, with a folder `tmp` in it for what applications write, under whatever user.
+    pub(crate) fn make_folder(folder: &Path) -> Result<(), BenchError> {
+        let temporary = folder.join("tmp");
+        let made = DirBuilder::new()
+            .mode(0o755)
+            .create(folder)
+            .and_then(|()| std::fs::create_dir(&temporary))
+            .and_then(|()| std::fs::set_permissions(&temporary, Permissions::from_mode(0o1777)));
+        made.map_err(|source| BenchError::Write {
+            file: folder.to_owned(),
+            source,
+        })
+    }
+
+    /// Notes that a server is about to listen there.
+    pub(crate) fn note_port(&self, address: SocketAddr) {
+        let mut ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
+        ports.push(address.port());
+    }
+
+    pub(crate) fn ports(&self) -> Vec<u16> {
+        let ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
+        ports.clone()
     }
 
     pub(crate) fn php_ini(&self) -> PathBuf {
@@ -76,10 +115,40 @@ impl Site {
 
     /// One of the applications that are measured.
     pub(crate) fn app(name: &str) -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("apps")
-            .join(name)
+        apps().join(name)
     }
+
+    /// The same file of an application where every user may read it: the repository may be in somebody's home.
+    pub(crate) fn for_others(&self, file: &Path) -> Result<PathBuf, BenchError> {
+        let copies = self.folder.join("apps");
+        if !copies.exists() {
+            copy(&apps(), &copies).map_err(|source| BenchError::Write {
+                file: copies.clone(),
+                source,
+            })?;
+        }
+        let inside = file.strip_prefix(apps()).unwrap_or(file);
+        Ok(copies.join(inside))
+    }
+}
+
+fn apps() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("apps")
+}
+
+/// A folder with all that is in it.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o755).create(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &to)?;
+        } else {
+            std::fs::copy(entry.path(), to)?;
+        }
+    }
+    Ok(())
 }
 
 impl Drop for Site {

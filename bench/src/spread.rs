@@ -1,9 +1,9 @@
 //! Medians with their range, and how numbers are written.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What several rounds gave.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
     pub(crate) min: f64,

@@ -1,18 +1,20 @@
-//! System calls per request, counted by strace while wrk asks.
+//! System calls per request, counted by strace while a server is asked.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::Serialize;
+use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 
 use crate::error::BenchError;
+use crate::load;
 use crate::processes::Processes;
 use crate::program::{Argv, Program};
 use crate::report::{Report, tell};
-use crate::rows::Server;
+use crate::scenario::Load;
+use crate::servers::Server;
 use crate::site::{Site, find};
-use crate::wrk;
 
 /// Connections that ask at once: one, which waits for each answer, and enough to keep all busy.
 const CONNECTIONS: [u32; 2] = [1, 10];
@@ -24,25 +26,31 @@ const ATTACH_STEP: Duration = Duration::from_millis(20);
 /// Calls per request by name.
 pub(crate) type Calls = BTreeMap<String, f64>;
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Count {
-    pub(crate) row: &'static str,
+    pub(crate) scenario: String,
+    pub(crate) server: String,
     pub(crate) connections: u32,
-    pub(crate) server: Calls,
-    pub(crate) php: Calls,
+    #[serde(rename = "server_calls")]
+    pub(crate) of_server: Calls,
+    #[serde(rename = "php_calls")]
+    pub(crate) of_php: Calls,
 }
 
 /// Counts for all servers. Tracing slows them down several times: nothing else may be measured meanwhile.
 pub(crate) async fn count(servers: &[Server], site: &Site, report: &mut Report) {
     for server in servers {
         for connections in CONNECTIONS {
-            let name = server.row.name;
+            let (scenario, name) = (&server.scenario.name, &server.name);
             tell(&format!(
-                "counting system calls: {name}, connections: {connections}"
+                "  counting system calls: {name}, connections: {connections}"
             ));
             match count_one(server, connections, site).await {
-                Ok(count) => report.syscalls.push(count),
-                Err(error) => report.leave_out(&format!("{name}, system calls"), &error),
+                Ok(count) => report.results.syscalls.push(count),
+                Err(error) => {
+                    let what = format!("{scenario}: system calls of {name}");
+                    report.leave_out(&what, &error);
+                }
             }
         }
     }
@@ -54,12 +62,13 @@ async fn count_one(server: &Server, connections: u32, site: &Site) -> Result<Cou
         Tracer::attach(&own, site).await?,
         Tracer::attach(&php, site).await?,
     );
-    let seen = wrk::run(server.address, connections, SECONDS, site).await?;
+    let seen = load::run(server, Load::Closed { connections }, SECONDS, site).await?;
     Ok(Count {
-        row: server.row.name,
+        scenario: server.scenario.name.clone(),
+        server: server.name.clone(),
         connections,
-        server: own.calls(seen.requests).await?,
-        php: php.calls(seen.requests).await?,
+        of_server: own.calls(seen.requests).await?,
+        of_php: php.calls(seen.requests).await?,
     })
 }
 
@@ -75,13 +84,18 @@ impl Tracer {
         for pid in pids {
             arguments.extend(["-p".into(), pid.to_string().into()]);
         }
-        let mut strace = Program::start(Argv(find("strace", "strace")?, arguments), site).await?;
+        let mut strace = Program::start(
+            Argv(find("strace", "strace")?, arguments),
+            site,
+            &site.folder,
+        )
+        .await?;
         let deadline = Instant::now() + ATTACH;
         while strace.stderr().matches(" attached").count() < pids.len() {
             if Instant::now() > deadline || strace.ended().is_some() {
                 return Err(failed(
                     "did not attach\nhint: root may, or kernel.yama.ptrace_scope=0 lets everybody",
-                    &strace.stop().await,
+                    &strace.stop(Signal::TERM).await,
                 ));
             }
             sleep(ATTACH_STEP).await;
@@ -93,7 +107,7 @@ impl Tracer {
         let Some(strace) = self.0 else {
             return Ok(Calls::new());
         };
-        let strace = strace.stop().await;
+        let strace = strace.stop(Signal::TERM).await;
         let mut calls = parse(&strace.stderr());
         if calls.is_empty() {
             return Err(failed("counted nothing", &strace));

@@ -6,6 +6,7 @@ declare(strict_types=1);
 
 require_once __DIR__ . '/../data.php';
 require 'Illuminate/autoload.php'; // Debian's php-laravel-framework, version 8
+require __DIR__ . '/../autoload.php';
 
 \spl_autoload_register(static function (string $class): void {
     if (\str_starts_with($class, 'App\\')) {

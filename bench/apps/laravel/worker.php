@@ -17,7 +17,7 @@ $app = require __DIR__ . '/bootstrap.php';
 $kernel = $app->make(Kernel::class);
 $kernel->bootstrap();
 // What would else be made anew for each request.
-foreach (['auth', 'cookie', 'encrypter', 'hash', 'log', 'session', 'translator', 'validator', 'view'] as $name) {
+foreach (['auth', 'blade.compiler', 'cookie', 'encrypter', 'hash', 'log', 'session', 'translator', 'view'] as $name) {
     $app->make($name);
 }
 $app->make('db')->connection()->getPdo();

@@ -1,23 +1,25 @@
 <?php
 
-// The same with PSR-7, Debian's nyholm.
+// The same with the PSR-7 library that the argument names, from Debian's packages.
 
 declare(strict_types=1);
 
-use Nyholm\Psr7\Response;
 use Psr\Http\Message\ResponseInterface;
 use Psr\Http\Message\ServerRequestInterface;
 
 require __DIR__ . '/../../../php/worker/autoload.php';
-require 'Nyholm/Psr7/autoload.php';
 require __DIR__ . '/app.php';
 
-Pronghorn\serve(static function (ServerRequestInterface $request): ResponseInterface {
+$guzzle = ($argv[1] ?? 'nyholm') === 'guzzle';
+require $guzzle ? 'GuzzleHttp/Psr7/autoload.php' : 'Nyholm/Psr7/autoload.php';
+$response = $guzzle ? GuzzleHttp\Psr7\Response::class : Nyholm\Psr7\Response::class;
+
+Pronghorn\serve(static function (ServerRequestInterface $request) use ($response): ResponseInterface {
     [$status, $type, $body] = answer(
         $request->getUri()->getPath(),
         $request->getQueryParams(),
         static fn (): string => (string) $request->getBody(),
     );
 
-    return new Response($status, ['Content-Type' => $type], $body);
+    return new $response($status, ['Content-Type' => $type], $body);
 });

@@ -50,7 +50,7 @@ fn start_kept(app: &str, worker: &str) -> Server {
     let site = Site::new();
     let config = format!(
         "version: '3'\nserver:\n  command: php {}\n  env: {{{DATA}: '{}'}}\nhttp:\n  address: 127.0.0.1:0\n  pool: {{num_workers: 1}}\n",
-        Site::app(&format!("{app}/{worker}")).display(),
+        Site::app(app).join(worker).display(),
         site.path("data").display(),
     );
     Server::start(site.config(&config))
@@ -180,7 +180,9 @@ fn without_a_framework() {
 
 #[test]
 fn without_a_framework_over_psr7() {
-    Both::start("plain", "worker-psr7.php").compare(plain);
+    for library in ["nyholm", "guzzle"] {
+        Both::start("plain", &format!("worker-psr7.php {library}")).compare(plain);
+    }
 }
 
 #[test]
@@ -290,6 +292,63 @@ fn laravel_keeps_users_apart() {
         419,
         "a token of somebody else"
     );
+    server.stop();
+}
+
+#[test]
+fn symfony() {
+    Both::start("symfony", "worker.php").compare(|browser| {
+        assert_eq!(browser.get("/api/hello/you").text(), r#"{"hello":"you"}"#);
+        let form = browser.post("/api/echo?a%5B%5D=1", "b%5Bc%5D=d+e&f");
+        let expected =
+            r#"{"query":{"a":["1"]},"form":{"b":{"c":"d e"},"f":""},"body":"b%5Bc%5D=d+e\u0026f"}"#;
+        assert_eq!(form.text(), expected);
+        assert!(browser.get("/").text().contains("Visit 1 of a guest"));
+        assert!(browser.get("/").text().contains("Visit 2 of a guest"));
+        assert_eq!(browser.get("/me").header("location"), Some("/"));
+        assert_eq!(
+            browser.post("/login", "name=ada&password=wrong").status,
+            403
+        );
+        let before = browser.cookies.clone();
+        assert_eq!(browser.post("/login", "name=ada&password=ada").status, 302);
+        assert_ne!(browser.cookies, before, "a login gets a new session number");
+        assert_eq!(browser.get("/me").text(), "ada");
+        assert!(browser.get("/").text().contains("Visit 3 of ada"));
+        assert_eq!(browser.get("/litter").status, 500);
+        assert_eq!(browser.post("/logout", "").status, 302);
+        assert_eq!(browser.get("/me").status, 302);
+        upload(browser, "/api/upload");
+        assert_eq!(browser.get("/report").text(), "line 1\nline 2\n");
+        assert_eq!(browser.get("/nowhere").status, 404);
+        let refused = browser.post("/me", "");
+        assert_eq!(
+            (refused.status, refused.header("allow")),
+            (405, Some("GET"))
+        );
+    });
+}
+
+#[test]
+fn symfony_keeps_users_apart() {
+    let server = start_kept("symfony", "worker.php");
+    let mut users = ["ada", "grace"].map(|name| (name, Browser::new(&server)));
+    for (name, browser) in &mut users {
+        browser.post("/login", &format!("name={name}&password={name}"));
+    }
+    for visit in 1..=5 {
+        for (name, browser) in &mut users {
+            assert_eq!(browser.get("/me").text(), *name);
+            let page = browser.get("/").text();
+            assert!(page.contains(&format!("Visit {visit} of {name}")), "{page}");
+            assert_eq!(browser.get("/litter").status, 500);
+            let mut stranger = Browser::new(&server);
+            assert_eq!(stranger.get("/me").status, 302, "after {name}");
+            let page = stranger.get("/").text();
+            assert!(page.contains("Visit 1 of a guest"), "{page}");
+        }
+    }
+    assert_ne!(users[0].1.cookies, users[1].1.cookies);
     server.stop();
 }
 

@@ -1,0 +1,180 @@
+//! Load on a server, and what it showed. While it lasts, answers are looked at: an error is answered fast.
+
+mod open;
+mod wrk;
+
+use std::cell::RefCell;
+use std::future::pending;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+use tokio::time::sleep;
+
+use crate::client::{CheckError, check};
+use crate::error::BenchError;
+use crate::scenario::Load;
+use crate::servers::Server;
+use crate::site::Site;
+
+/// What a server did under load.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Seen {
+    /// That were answered.
+    pub(crate) requests: f64,
+    #[serde(rename = "requests_per_second")]
+    pub(crate) rate: f64,
+    #[serde(flatten)]
+    pub(crate) latency: Latency,
+    /// Of an open load: requests without an answer when patience was over. They count in the latency with their wait until then.
+    pub(crate) unanswered: u64,
+}
+
+/// Microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Latency {
+    pub(crate) p50_us: f64,
+    pub(crate) p90_us: f64,
+    pub(crate) p99_us: f64,
+    pub(crate) p999_us: f64,
+    pub(crate) max_us: f64,
+}
+
+impl Latency {
+    /// Of a histogram of microseconds.
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^53 microseconds")]
+    fn of(histogram: &Histogram<u64>) -> Self {
+        let quantile = |share| histogram.value_at_quantile(share) as f64;
+        Self {
+            p50_us: quantile(0.5),
+            p90_us: quantile(0.9),
+            p99_us: quantile(0.99),
+            p999_us: quantile(0.999),
+            max_us: histogram.max() as f64,
+        }
+    }
+}
+
+/// Puts a server under load for so many seconds.
+///
+/// # Errors
+/// When an answer was not as the scenario says, before, meanwhile or afterwards: then there is no rate.
+pub(crate) async fn run(
+    server: &Server,
+    load: Load,
+    seconds: u32,
+    site: &Site,
+) -> Result<Seen, BenchError> {
+    let first = check(server.address, &server.scenario).await?;
+    let seen = match load {
+        Load::Closed { connections } => {
+            closed(server, connections, seconds, first.unframed, site).await?
+        }
+        Load::Open { rate, connections } => {
+            open::run(server.address, &server.scenario, rate, connections, seconds).await?
+        }
+    };
+    check(server.address, &server.scenario).await?;
+    Ok(seen)
+}
+
+async fn closed(
+    server: &Server,
+    connections: u32,
+    seconds: u32,
+    unframed: bool,
+    site: &Site,
+) -> Result<Seen, BenchError> {
+    let sizes = RefCell::new(Vec::new());
+    let counted = tokio::select! {
+        counted = wrk::run(server, connections, seconds, unframed, site) => counted?,
+        wrong = watch(server, seconds, &sizes) => return Err(wrong.into()),
+    };
+    plausible_size(&counted, connections, &sizes.into_inner())?;
+    Ok(counted.seen)
+}
+
+/// Looks at some answers while others are served; returns with the first that is wrong.
+async fn watch(server: &Server, seconds: u32, sizes: &RefCell<Vec<usize>>) -> CheckError {
+    const LOOKS: u32 = 4;
+    for _ in 0..LOOKS {
+        sleep(Duration::from_secs(seconds.into()) / (LOOKS + 1)).await;
+        match check(server.address, &server.scenario).await {
+            Ok(answer) => sizes.borrow_mut().push(answer.size),
+            // Who belongs to other connections lets this one wait: no answer is no wrong answer.
+            Err(CheckError::Slow) => {}
+            Err(wrong) => return wrong,
+        }
+    }
+    pending().await
+}
+
+/// The load generator looks at no body, but it counts bytes: they have to be those of right answers.
+#[expect(clippy::cast_precision_loss, reason = "sizes of answers")]
+fn plausible_size(
+    counted: &wrk::Counted,
+    connections: u32,
+    sizes: &[usize],
+) -> Result<(), BenchError> {
+    /// Dates, identifiers and cookies differ a little.
+    const SHARE: f64 = 0.03;
+    const BYTES: f64 = 16.0;
+    let (Some(least), Some(most)) = (sizes.iter().min(), sizes.iter().max()) else {
+        return Ok(());
+    };
+    let mean = counted.bytes / counted.seen.requests;
+    // Of answers under way at the end a part is counted, the request is not.
+    let partial = 1.0 + f64::from(connections) / counted.seen.requests;
+    let (least, most) = (*least as f64, *most as f64);
+    if mean < least * (1.0 - SHARE) - BYTES || mean > (most * (1.0 + SHARE) + BYTES) * partial {
+        return Err(BenchError::Errors(format!(
+            "answers under load have {mean:.0} bytes, those that were looked at {least:.0} to {most:.0}"
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(requests: f64, bytes: f64) -> wrk::Counted {
+        let latency = Latency {
+            p50_us: 1.0,
+            p90_us: 1.0,
+            p99_us: 1.0,
+            p999_us: 1.0,
+            max_us: 1.0,
+        };
+        let seen = Seen {
+            requests,
+            rate: requests,
+            latency,
+            unanswered: 0,
+        };
+        wrk::Counted { seen, bytes }
+    }
+
+    #[test]
+    fn answers_of_another_size_than_those_looked_at_are_no_rate() {
+        let sizes = [1000, 1010];
+        for (bytes, plausible) in [
+            (10_050_000.0, true),
+            (9_600_000.0, true),
+            (9_400_000.0, false),
+            (10_900_000.0, false),
+        ] {
+            let result = plausible_size(&counted(10_000.0, bytes), 10, &sizes);
+            assert_eq!(result.is_ok(), plausible, "{bytes}");
+        }
+        assert!(
+            plausible_size(&counted(10_000.0, 1.0), 10, &[]).is_ok(),
+            "nothing to compare with"
+        );
+    }
+
+    #[test]
+    fn answers_under_way_at_the_end_do_not_count_against_a_server() {
+        assert!(plausible_size(&counted(100.0, 200.0 * 1000.0), 100, &[1000]).is_ok());
+    }
+}

@@ -1,0 +1,130 @@
+//! Pronghorn in each of its modes, and its HTTP side alone.
+
+use std::ffi::OsString;
+
+use serde_json::{Value, json};
+
+use super::{Adapter, Kind, Place};
+use crate::error::BenchError;
+use crate::program::Argv;
+use crate::site::{find, own_binary};
+
+/// One way of ours to run an application.
+pub(crate) struct Mode {
+    name: &'static str,
+    /// The application's script, with its arguments.
+    worker: &'static [&'static str],
+    /// Keys of the pool, besides the number of its workers.
+    pool: fn() -> Value,
+    packages: &'static str,
+}
+
+pub(crate) const MODES: [Mode; 4] = [
+    Mode {
+        name: "pronghorn",
+        worker: &["worker.php"],
+        pool: as_it_comes,
+        packages: "php-cli",
+    },
+    Mode {
+        name: "pronghorn-psr7",
+        worker: &["worker-psr7.php", "nyholm"],
+        pool: as_it_comes,
+        packages: "php-cli php-nyholm-psr7",
+    },
+    Mode {
+        name: "pronghorn-psr7-guzzle",
+        worker: &["worker-psr7.php", "guzzle"],
+        pool: as_it_comes,
+        packages: "php-cli php-guzzlehttp-psr7",
+    },
+    Mode {
+        name: "pronghorn-roadrunner",
+        worker: &[ROADRUNNER],
+        pool: as_it_comes,
+        packages: "php-cli php-nyholm-psr7",
+    },
+];
+
+/// The worker of the official packages, which are not in Debian.
+const ROADRUNNER: &str = "worker-roadrunner.php";
+
+fn as_it_comes() -> Value {
+    json!({})
+}
+
+impl Adapter for Mode {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Ours
+    }
+
+    fn packages(&self) -> &'static str {
+        self.packages
+    }
+
+    fn programs(&self, place: &Place<'_>) -> Result<Vec<Argv>, BenchError> {
+        let site = place.site;
+        let [script, arguments @ ..] = self.worker else {
+            unreachable!("each mode names its script");
+        };
+        if *script == ROADRUNNER && site.packages.is_none() {
+            return Err(BenchError::NoPackages);
+        }
+        let mut command = vec![
+            find("php", "php-cli")?,
+            "-c".into(),
+            site.php_ini().into(),
+            place.script(script)?.into(),
+        ];
+        command.extend(arguments.iter().map(OsString::from));
+        let command: Vec<_> = command.iter().map(|part| part.to_string_lossy()).collect();
+        let mut pool = (self.pool)();
+        if let Some(keys) = pool.as_object_mut() {
+            keys.insert("num_workers".to_owned(), place.workers().into());
+        }
+        // JSON is YAML. No record for each request: the others write none either.
+        let configuration = json!({
+            "version": "3",
+            "server": {"command": command},
+            "http": {
+                "address": place.address.to_string(),
+                "threads": site.io_threads,
+                "pool": pool,
+            },
+            "logs": {"channels": {"http": {"level": "warn"}}},
+        });
+        let file = place.write("pronghorn.yaml", &configuration.to_string())?;
+        let arguments = ["serve".into(), "-c".into(), file.into()];
+        Ok(vec![Argv::new(&site.pronghorn, arguments)])
+    }
+}
+
+/// Our HTTP side with a handler in Rust behind it: what is left when PHP costs nothing.
+pub(crate) struct HttpAlone;
+
+impl Adapter for HttpAlone {
+    fn name(&self) -> &'static str {
+        "http-alone"
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Ours
+    }
+
+    fn packages(&self) -> &'static str {
+        ""
+    }
+
+    fn programs(&self, place: &Place<'_>) -> Result<Vec<Argv>, BenchError> {
+        let arguments = [
+            "from-memory".into(),
+            place.address.to_string().into(),
+            place.site.io_threads.to_string().into(),
+        ];
+        Ok(vec![Argv::new(own_binary(), arguments)])
+    }
+}
