@@ -34,6 +34,12 @@ pub trait Payload: Send + Sync + 'static {
 
     /// A short text for reports, `GET /path` for instance.
     fn describe(&self) -> String;
+
+    /// The same number for the same request, another one for any other. Only asked for after a worker has died. `None`
+    /// when requests can't be told apart.
+    fn identity(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// What a call's route asks for.
@@ -203,6 +209,9 @@ pub enum CallError {
     /// The request's: it can't be written for this worker. Nothing was done.
     #[error("the request can't be passed on: {0}")]
     Unencodable(#[from] Unencodable),
+    /// The request's: workers died of it, so no other one gets it for a while.
+    #[error("workers died of the same request before: it is refused for a while")]
+    Poisoned,
     /// The application's: it took longer than it may.
     #[error("the deadline passed")]
     Deadline,

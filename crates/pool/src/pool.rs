@@ -7,20 +7,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pronghorn_process::Exit;
+use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::call::{self, Call, Payload, Pending, Refused, Stamps, Terms, WorkerFault};
+use crate::call::{self, Call, CallError, Payload, Pending, Refused, Stamps, Terms, WorkerFault};
 use crate::core::{Admitted, Core, Freed, Next, SlotId, SlotState};
+use crate::poison::Poison;
 use crate::queue::Ticket;
-use crate::roster::{Roster, UnderWay, WorkerInfo};
+use crate::roster::{self, Roster, UnderWay, WorkerInfo};
 use crate::seldom::Seldom;
-use crate::stats::Stats;
+use crate::stats::{Counter, Stats};
 
 /// How often a call is given to another worker because the one that got it asked to be replaced.
 const MOST_DECLINED: u8 = 3;
+/// Between two looks at calls whose wait may be over: a queue of thousands must not be searched for each of them.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 /// Reports of one worker that its life has not read yet; it sends a handful in all.
 const REPORTS: usize = 16;
 
@@ -35,8 +39,20 @@ pub struct Options {
     pub queue_timeout: Duration,
     /// How long a worker may take for one.
     pub exec_ttl: Option<Duration>,
-    /// After so many calls, and up to 14 % more at random, a worker is replaced.
+    /// The most that a call may ask for at a time, counted from then.
+    pub deadline_max: Duration,
+    /// After so many calls, and up to 14 % more at random, a worker is replaced. With 1 no worker gets a second call;
+    /// otherwise it goes on until its successor is up.
     pub max_jobs: Option<NonZeroU64>,
+}
+
+/// Why a call did not get more time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum NotExtended {
+    #[error("no worker has the pid {0}")]
+    NoWorker(u32),
+    #[error("the worker with the pid {0} has no call")]
+    NoCall(u32),
 }
 
 /// A set of workers behind one queue. Cheap to clone.
@@ -67,6 +83,7 @@ pub(crate) struct Shared {
     second_answers: Seldom,
     /// Of the control side alone.
     roster: Roster,
+    poison: Poison,
     generations: AtomicU64,
     pub(crate) stats: Stats,
 }
@@ -94,6 +111,8 @@ pub(crate) trait Transport: Send + Sync {
 /// What a transport is told beside calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
+    /// The call under way gets so much time from now on.
+    Extend(Duration),
     /// Ask the process to end; it has no call and gets no more.
     Stop,
     /// The process has ended: settle what is left and leave the pool.
@@ -107,6 +126,8 @@ pub(crate) enum Report {
     Entered,
     /// The call under way passed its deadline; its client was answered.
     Overdue { what: String, ran: Duration },
+    /// It has had its calls, and goes on until it is drained.
+    Worn,
     /// The worker is done for good and was told, or announced it itself.
     Leaving,
     /// It sent something that makes no sense; in answer to which request, if it had one.
@@ -121,6 +142,8 @@ pub(crate) enum Report {
         what: String,
         ran: Duration,
         retried: bool,
+        /// Of the request.
+        identity: Option<u64>,
     },
     /// The transport has left the pool.
     Left,
@@ -141,6 +164,7 @@ impl Pool {
             refusals: Seldom::default(),
             second_answers: Seldom::default(),
             roster: Roster::default(),
+            poison: Poison::default(),
             generations: AtomicU64::new(0),
             stats: Stats::new(),
             options,
@@ -164,7 +188,11 @@ impl Pool {
         let seq = self.shared.seq.fetch_add(1, Ordering::Relaxed);
         let stamps = Stamps::new(accepted, now);
         let (call, pending) = call::call(self.shared.clone(), payload, stamps, terms, seq);
-        self.shared.admit(call, now);
+        if self.shared.poison.is_known() && self.shared.is_poison(&call, now) {
+            call.fail(CallError::Poisoned);
+        } else {
+            self.shared.admit(call, now);
+        }
         pending
     }
 
@@ -174,6 +202,10 @@ impl Pool {
 
     pub fn stats(&self) -> &Stats {
         &self.shared.stats
+    }
+
+    pub(crate) fn count(&self, counter: Counter) {
+        self.shared.stats.count(counter);
     }
 
     /// A number for the workers of one start or reload.
@@ -218,12 +250,12 @@ impl Pool {
             .expect("the pool's home lives as long as its supervisor")
     }
 
-    pub(crate) async fn add_slots(&self, count: usize) -> Vec<SlotId> {
-        self.apply(move |core| core.add_slots(count)).await
+    pub(crate) async fn add_slot(&self) -> SlotId {
+        self.apply(Core::add_slot).await
     }
 
-    pub(crate) async fn remove_slots(&self, slots: Vec<SlotId>) {
-        self.apply(move |core| core.remove_slots(&slots)).await;
+    pub(crate) async fn remove_slot(&self, slot: SlotId) {
+        self.apply(move |core| core.remove_slot(slot)).await;
     }
 
     pub(crate) async fn booting(&self, slot: SlotId) {
@@ -241,6 +273,42 @@ impl Pool {
         if let Some(worker) = self.apply(move |core| core.drain(slot)).await {
             worker.order(Order::Stop);
         }
+    }
+
+    /// Brings calls and workers together that a bug left apart, and says how many. Each is told with the pool's state.
+    pub(crate) async fn heal(&self) -> usize {
+        let (healed, states, now) = self
+            .apply(|core| {
+                let now = Instant::now();
+                let states = core.all_states();
+                (core.heal(now), states, now)
+            })
+            .await;
+        let count = healed.len();
+        if count > 0 {
+            tracing::error!(
+                target: "pool", pool = self.name(), calls = count, waiting = self.stats().waiting(), ?states,
+                "calls waited while workers were free: a bug, please report it; they run now"
+            );
+        }
+        for (worker, call) in healed {
+            self.shared.stats.count(Counter::Healed);
+            worker.submit(self.shared.dispatched(call, now));
+        }
+        count
+    }
+
+    /// A worker died with this request, by itself. Noted on a thread that serves requests, as all they share.
+    pub(crate) fn died_of(&self, request: u64, what: String) {
+        let shared = self.shared.clone();
+        self.shared.home.spawn(async move {
+            if shared.poison.died(request, Instant::now()) {
+                tracing::error!(
+                    target: "server", pool = shared.options.name, request = what,
+                    "two workers died of this request: it gets 500 for 30 s"
+                );
+            }
+        });
     }
 
     /// Takes no further call and refuses those that wait.
@@ -290,6 +358,15 @@ impl Shared {
         call
     }
 
+    fn is_poison(&self, call: &Call, now: Instant) -> bool {
+        let identity = call.payload.identity();
+        let refuses = identity.is_some_and(|request| self.poison.refuses(request, now));
+        if refuses {
+            self.stats.count(Counter::Poisoned);
+        }
+        refuses
+    }
+
     fn limit(&self, call: &Call) -> Option<Duration> {
         call.terms.deadline.or(self.options.exec_ttl)
     }
@@ -297,6 +374,7 @@ impl Shared {
     fn refuse(&self, call: Call, reason: Refused) {
         if !call.is_withdrawn() {
             call.fail(reason);
+            self.stats.count(reason.into());
             // A stop is no news to whoever ordered it.
             if reason != Refused::Stopping
                 && let Some(calls) = self.refusals.event()
@@ -315,6 +393,9 @@ impl Shared {
         self.stats
             .set_waiting(guarded.core.waiting(), guarded.core.oldest());
         drop(guarded);
+        if call.is_some() {
+            self.stats.count(Counter::ClientGone);
+        }
         drop(call); // not under the lock
     }
 
@@ -336,7 +417,7 @@ async fn keep_time(pool: Arc<Shared>) {
     loop {
         pool.queue_has_calls.notified().await;
         while let Some(next) = expire(&pool) {
-            tokio::time::sleep_until(next).await;
+            tokio::time::sleep_until(next.max(Instant::now() + BETWEEN_LOOKS)).await;
         }
     }
 }
@@ -400,11 +481,34 @@ impl Seat {
         _ = self.shared.lock().core.drain(self.slot); // the one who would be asked to stop it is the caller
     }
 
-    /// How many calls this worker gets. The random part keeps workers that started together from ending together; its size
+    /// After how many calls this worker is replaced. The random part keeps workers that started together from ending together; its size
     /// is RoadRunner's.
     pub(crate) fn lifetime(&self) -> Option<u64> {
         let max_jobs = self.shared.options.max_jobs?.get();
         Some(max_jobs.saturating_add(fastrand::u64(..=max_jobs / 7)))
+    }
+
+    /// Whether a worker must not get a call more than that: where each is promised a fresh one.
+    pub(crate) fn is_strict(&self) -> bool {
+        self.shared.options.max_jobs == Some(NonZeroU64::MIN)
+    }
+
+    /// The most that a call may ask for at a time.
+    pub(crate) fn deadline_max(&self) -> Duration {
+        self.shared.options.deadline_max
+    }
+
+    pub(crate) fn count(&self, counter: Counter) {
+        self.shared.stats.count(counter);
+    }
+
+    /// A worker lived through a call.
+    pub(crate) fn lived_through(&self, payload: &dyn Payload) {
+        if self.shared.poison.is_known()
+            && let Some(request) = payload.identity()
+        {
+            self.shared.poison.answered(request);
+        }
     }
 
     /// How long a worker may take for a call, or for the next piece of its reply.
@@ -434,6 +538,7 @@ impl Seat {
         let again = call.attempts == 0 && call.payload.repeatable() && !call.is_withdrawn();
         if again {
             call.attempts += 1;
+            self.shared.stats.count(Counter::Retried);
             self.shared.admit(call, Instant::now());
         } else {
             call.fail(fault);
@@ -495,6 +600,25 @@ impl Pool {
         let states = self.apply(|core| core.all_states()).await;
         let state = |slot: SlotId| states.get(slot).copied().unwrap_or(SlotState::Empty);
         self.shared.roster.inspect(state).await
+    }
+
+    /// Gives the call that a worker is at `time` from now on, but at most the pool's `deadline_max`; says how much it is.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such worker, or it has no call.
+    pub async fn extend(&self, pid: u32, time: Duration) -> Result<Duration, NotExtended> {
+        let worker = self
+            .shared
+            .roster
+            .worker(pid)
+            .ok_or(NotExtended::NoWorker(pid))?;
+        if !roster::is_busy(worker.as_ref()).await {
+            return Err(NotExtended::NoCall(pid));
+        }
+        let time = time.min(self.shared.options.deadline_max);
+        worker.order(Order::Extend(time));
+        Ok(time)
     }
 
     /// Where each slot stands.

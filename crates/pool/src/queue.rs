@@ -81,6 +81,9 @@ impl<T> Queue<T> {
 
     /// Since when the oldest waits.
     pub(crate) fn oldest(&self) -> Option<Instant> {
+        if self.len == 0 {
+            return None;
+        }
         let fronts = self
             .levels
             .values()

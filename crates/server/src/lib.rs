@@ -22,7 +22,7 @@ pub use error::StartError;
 pub use http::CrewInfo;
 pub use pronghorn_plugin_api::ROADRUNNER_VERSION;
 pub use server::{Plan, Server};
-pub use workers::{Pools, Reloaded, Standing, Workers};
+pub use workers::{Pools, Reloaded, Resized, Standing, Workers};
 
 /// This release.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

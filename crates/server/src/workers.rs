@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pronghorn_plugin_api::NotReady;
-use pronghorn_pool::settings::{CodecChoice, PoolSettings};
+use pronghorn_pool::settings::{CodecChoice, MAX_WORKERS, PoolSettings};
 use pronghorn_pool::{
-    BootError, CommandLauncher, Options, Pool, RelayAddress, RelayListener, Spool, Supervised,
-    WorkerInfo,
+    BootError, CommandLauncher, NotExtended, NotResized, Options, Plan, Pool, RelayAddress,
+    RelayListener, Spool, Supervised, WorkerInfo,
 };
 use pronghorn_process::{Command, Credentials, Spawner, Stream, cpus};
 use pronghorn_wire::Codec;
@@ -57,6 +57,7 @@ impl Start<'_> {
             queue_timeout: settings.queue_timeout,
             // In development somebody may sit in a debugger.
             exec_ttl: settings.supervisor.exec_ttl.filter(|_| !self.development),
+            deadline_max: settings.deadline_max,
             max_jobs: if settings.debug {
                 std::num::NonZeroU64::new(1)
             } else {
@@ -66,11 +67,19 @@ impl Start<'_> {
         Pool::new(options, &self.homes[0])
     }
 
-    fn size(&self) -> usize {
-        if self.settings.debug {
-            DEBUG_WORKERS
-        } else {
-            self.settings.num_workers
+    fn plan(&self) -> Plan {
+        let settings = self.settings;
+        let limits = settings.supervisor.limits();
+        let (workers, scaling) = match settings.debug {
+            true => (DEBUG_WORKERS, None),
+            false => (settings.num_workers, settings.scaling),
+        };
+        Plan {
+            workers,
+            scaling,
+            most: MAX_WORKERS.max(scaling.map_or(0, |scaling| scaling.max)),
+            at_once: boots_at_once(),
+            limits,
         }
     }
 
@@ -113,7 +122,7 @@ impl Start<'_> {
         Crew {
             pool: self.pool(),
             launcher: self.launcher(),
-            size: self.size(),
+            plan: self.plan(),
             reset_timeout: self.settings.reset_timeout,
         }
     }
@@ -220,16 +229,21 @@ fn boots_at_once() -> usize {
 /// What came of a reload.
 pub type Reloaded = Result<(), Arc<str>>;
 
+/// How many workers there are after some came or went.
+pub type Resized = Result<usize, NotResized>;
+
 /// Whether the pool has workers, or why not.
 #[derive(Debug, Clone)]
 pub enum Standing {
     Up,
-    /// Only in development: elsewhere a pool that does not boot ends the start.
+    /// None has come up. At the first start that is possible in development only: elsewhere it ends the start.
     Down(Arc<str>),
 }
 
 enum Order {
     Reload(oneshot::Sender<Reloaded>),
+    Add(usize, oneshot::Sender<Resized>),
+    Remove(usize, oneshot::Sender<Resized>),
     Stop {
         grace: Duration,
         killed: oneshot::Sender<usize>,
@@ -294,14 +308,14 @@ pub struct Workers {
 pub(crate) struct Crew {
     pub(crate) pool: Pool,
     pub(crate) launcher: CommandLauncher,
-    pub(crate) size: usize,
+    pub(crate) plan: Plan,
     pub(crate) reset_timeout: Duration,
 }
 
 impl Crew {
     pub(crate) fn info(&self) -> CrewInfo {
         CrewInfo {
-            size: self.size,
+            size: self.plan.workers,
             command: self.launcher.command.clone(),
         }
     }
@@ -313,11 +327,12 @@ pub(crate) async fn start_all(
     crews: Vec<Crew>,
     development: bool,
 ) -> Result<(Pools, JoinSet<()>), Box<BootError>> {
-    let at_once = (boots_at_once() / crews.len().max(1)).max(1);
+    let pools = crews.len().max(1);
     let mut starting = JoinSet::new();
     let mut owners = JoinSet::new();
-    for (place, crew) in crews.into_iter().enumerate() {
-        starting.spawn(async move { (place, Workers::start(crew, at_once, development).await) });
+    for (place, mut crew) in crews.into_iter().enumerate() {
+        crew.plan.at_once = (crew.plan.at_once / pools).max(1);
+        starting.spawn(async move { (place, Workers::start(crew, development).await) });
     }
     let mut pools = Vec::new();
     while let Some(started) = starting.join_next().await {
@@ -343,17 +358,16 @@ pub(crate) async fn start_all(
 impl Workers {
     async fn start(
         crew: Crew,
-        at_once: usize,
         development: bool,
     ) -> Result<(Self, impl Future<Output = ()> + use<>), Box<BootError>> {
         let Crew {
             pool,
             launcher,
-            size,
+            plan,
             reset_timeout,
         } = crew;
         let launcher = Arc::new(launcher);
-        let started = Supervised::start(pool.clone(), launcher.clone(), size, at_once).await;
+        let started = Supervised::start(pool.clone(), launcher.clone(), plan).await;
         let (supervised, standing) = match started {
             Ok(supervised) => (Some(supervised), Standing::Up),
             Err(error) if development => (None, Standing::Down(report(&error))),
@@ -369,8 +383,7 @@ impl Workers {
         let owner = Owner {
             pool,
             launcher,
-            size,
-            at_once,
+            plan,
             reset_timeout,
             development,
             supervised,
@@ -431,6 +444,30 @@ impl Workers {
         result.await.unwrap_or_else(|_| gone())
     }
 
+    /// Adds workers, which stay beyond a reload; how many there are then.
+    pub async fn add(&self, count: usize) -> Resized {
+        self.resize(|done| Order::Add(count, done)).await
+    }
+
+    /// Takes workers away, which finish what they have; how many there will be.
+    pub async fn remove(&self, count: usize) -> Resized {
+        self.resize(|done| Order::Remove(count, done)).await
+    }
+
+    async fn resize(&self, order: impl FnOnce(oneshot::Sender<Resized>) -> Order) -> Resized {
+        let gone = || Err(NotResized::Stopping(self.name().to_owned()));
+        let (done, result) = oneshot::channel();
+        if self.orders.send(order(done)).await.is_err() {
+            return gone();
+        }
+        result.await.unwrap_or_else(|_| gone())
+    }
+
+    /// Gives the call that a worker is at more time, counted from now; how much it is.
+    pub async fn extend(&self, pid: u32, time: Duration) -> Result<Duration, NotExtended> {
+        self.pool.extend(pid, time).await
+    }
+
     /// Stops all workers; how many had to be killed.
     pub(crate) async fn stop(&self, grace: Duration) -> usize {
         let (killed, count) = oneshot::channel();
@@ -454,8 +491,7 @@ fn report(error: &BootError) -> Arc<str> {
 struct Owner {
     pool: Pool,
     launcher: Arc<CommandLauncher>,
-    size: usize,
-    at_once: usize,
+    plan: Plan,
     reset_timeout: Duration,
     development: bool,
     supervised: Option<Supervised>,
@@ -464,8 +500,22 @@ struct Owner {
 
 impl Owner {
     async fn run(mut self, mut orders: mpsc::Receiver<Order>) {
-        while let Some(order) = orders.recv().await {
+        while let Some(order) = self.next(&mut orders).await {
             match order {
+                Order::Add(count, done) => {
+                    let added = match &self.supervised {
+                        Some(supervised) => supervised.add(count).await,
+                        None => Err(self.down()),
+                    };
+                    _ = done.send(added); // as below
+                }
+                Order::Remove(count, done) => {
+                    let removed = match &self.supervised {
+                        Some(supervised) => supervised.remove(count).await,
+                        None => Err(self.down()),
+                    };
+                    _ = done.send(removed); // as below
+                }
                 Order::Reload(done) => {
                     let reloaded = self.reload().await;
                     _ = done.send(reloaded); // whoever asked may have left
@@ -482,12 +532,39 @@ impl Owner {
         }
     }
 
+    /// The next order; meanwhile others learn whether there are workers.
+    async fn next(&mut self, orders: &mut mpsc::Receiver<Order>) -> Option<Order> {
+        let Some(supervised) = &self.supervised else {
+            return orders.recv().await;
+        };
+        let mut troubles = supervised.troubles();
+        loop {
+            tokio::select! {
+                order = orders.recv() => return order,
+                Ok(()) = troubles.changed() => {
+                    let standing = match troubles.borrow_and_update().clone() {
+                        Some(why) => Standing::Down(why),
+                        None => Standing::Up,
+                    };
+                    self.standing.send_replace(standing);
+                }
+            }
+        }
+    }
+
+    fn down(&self) -> NotResized {
+        match &*self.standing.borrow() {
+            Standing::Down(why) => NotResized::Boot(why.clone()),
+            Standing::Up => NotResized::Stopping(self.pool.name().to_owned()),
+        }
+    }
+
     async fn reload(&mut self) -> Reloaded {
         let reloaded = match &mut self.supervised {
             Some(supervised) => supervised.reload(self.reset_timeout).await,
             None => {
                 let (pool, launcher) = (self.pool.clone(), self.launcher.clone());
-                Supervised::start(pool, launcher, self.size, self.at_once)
+                Supervised::start(pool, launcher, self.plan)
                     .await
                     .map(|supervised| self.supervised = Some(supervised))
             }
