@@ -9,7 +9,7 @@ use pronghorn_plugin_api::NotReady;
 use pronghorn_pool::settings::{CodecChoice, MAX_WORKERS, PoolSettings};
 use pronghorn_pool::{
     BootError, CommandLauncher, NotExtended, NotResized, Options, Plan, Pool, RelayAddress,
-    RelayListener, Spool, Supervised, WorkerInfo,
+    RelayListener, Spool, Stats, Supervised, WorkerInfo,
 };
 use pronghorn_process::{Command, Credentials, Spawner, Stream, cpus};
 use pronghorn_wire::Codec;
@@ -424,9 +424,9 @@ impl Workers {
         }
     }
 
-    /// Calls that wait for a worker.
-    pub fn waiting(&self) -> usize {
-        self.pool.stats().waiting()
+    /// The queue as it is, and counters.
+    pub(crate) fn stats(&self) -> &Stats {
+        self.pool.stats()
     }
 
     /// Who works, and at what. Answers within a second, also during a reload.

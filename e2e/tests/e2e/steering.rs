@@ -226,6 +226,40 @@ fn status_tells_the_server_as_a_whole() {
 }
 
 #[test]
+fn workers_are_added_and_removed() {
+    let server = Server::start(Site::with_worker("app.php"));
+    let counted = |arguments: &[&str]| {
+        let ended = server.steer(arguments);
+        assert_done(&ended);
+        ended.stdout
+    };
+    assert_eq!(counted(&["workers", "--add", "2"]), "default: 4 workers\n");
+    assert_eq!(pids(&counted(&["workers"])).len(), 4);
+    assert_eq!(
+        counted(&["workers", "default", "--remove", "3"]),
+        "default: 1 worker\n"
+    );
+    wait_for("three to end", || {
+        (server.workers().len() == 1).then_some(())
+    });
+    assert_failed(
+        &server.steer(&["workers", "--remove", "1"]),
+        &["would have 0 workers"],
+    );
+    assert_failed(
+        &server.steer(&["workers", "nope", "--add", "1"]),
+        &["no pool `nope`"],
+    );
+    for wrong in [
+        &["workers", "a", "b", "--add", "1"][..],
+        &["workers", "-i", "--add", "1"],
+    ] {
+        assert_eq!(server.steer(wrong).code, Some(2));
+    }
+    server.stop();
+}
+
+#[test]
 fn stop_waits_for_requests_and_for_the_end() {
     let mut server = Server::start(Site::with_worker("app.php"));
     let mut connection = server.connect();
