@@ -533,11 +533,12 @@ fn assert_little_left(status: ExitStatus, mark: &str, folder: &Path) {
 
 fn control_sockets(folder: &Path) -> Vec<PathBuf> {
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let sockets = files.filter(|file| {
-        let name = file.file_name().to_string_lossy().into_owned();
-        name.starts_with("pronghorn-") && name.ends_with(".sock")
+    let paths = files.map(|file| file.path());
+    let sockets = paths.filter(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("pronghorn-") && path.extension().is_some_and(|it| it == "sock")
     });
-    sockets.map(|file| file.path()).collect()
+    sockets.collect()
 }
 
 fn assert_nothing_left(mark: &str, folder: &Path) {

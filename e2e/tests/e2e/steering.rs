@@ -1,14 +1,13 @@
 //! Commands for a server that runs: `reset`, `workers`, `status`, `stop`.
 
 use std::io::Write;
-use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use pronghorn_testkit::{Connection, Ended, Server, Site, binary, time, wait_for};
+use pronghorn_testkit::{Connection, Ended, Server, Site, binary, free_address, time, wait_for};
 
 /// Waits until a worker is at a request that takes a while.
 fn busy(server: &Server) -> Connection {
@@ -35,11 +34,6 @@ fn assert_failed(ended: &Ended, parts: &[&str]) {
     for part in parts {
         assert!(ended.stderr.contains(part), "{part} in\n{}", ended.stderr);
     }
-}
-
-fn free() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
 }
 
 /// The numbers at the beginning of the table's lines.
@@ -400,7 +394,7 @@ fn a_second_server_of_one_configuration_starts_and_says_who_is_steered() {
 fn what_is_not_found_by_its_configuration_is_found_by_rpc() {
     let site = Site::with_worker("app.php");
     let config = std::fs::read_to_string(site.path(".rr.yaml")).unwrap();
-    let rpc = free();
+    let rpc = free_address();
     let server = Server::start(site.config(&format!("{config}rpc: {{listen: 'tcp://{rpc}'}}\n")));
     let listen = format!("rpc.listen=tcp://{rpc}");
     let elsewhere = Site::new().config("");
@@ -446,7 +440,7 @@ fn what_is_not_found_by_its_configuration_is_found_by_rpc() {
         &["which can't stop it"],
     );
     // A server that is named by its RPC, and is not there, is not mistaken for the one of the configuration.
-    let other = format!("rpc.listen=tcp://{}", free());
+    let other = format!("rpc.listen=tcp://{}", free_address());
     assert_failed(
         &server.steer(&["reset", "-o", &other]),
         &["has another `rpc.listen`"],
