@@ -1,6 +1,8 @@
 //! Load on a server, and what it showed. While it lasts, answers are looked at: an error is answered fast.
 
 mod open;
+#[cfg(test)]
+mod tests;
 mod wrk;
 
 use std::cell::RefCell;
@@ -132,49 +134,4 @@ fn plausible_size(
         )));
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn counted(requests: f64, bytes: f64) -> wrk::Counted {
-        let latency = Latency {
-            p50_us: 1.0,
-            p90_us: 1.0,
-            p99_us: 1.0,
-            p999_us: 1.0,
-            max_us: 1.0,
-        };
-        let seen = Seen {
-            requests,
-            rate: requests,
-            latency,
-            unanswered: 0,
-        };
-        wrk::Counted { seen, bytes }
-    }
-
-    #[test]
-    fn answers_of_another_size_than_those_looked_at_are_no_rate() {
-        let sizes = [1000, 1010];
-        for (bytes, plausible) in [
-            (10_050_000.0, true),
-            (9_600_000.0, true),
-            (9_400_000.0, false),
-            (10_900_000.0, false),
-        ] {
-            let result = plausible_size(&counted(10_000.0, bytes), 10, &sizes);
-            assert_eq!(result.is_ok(), plausible, "{bytes}");
-        }
-        assert!(
-            plausible_size(&counted(10_000.0, 1.0), 10, &[]).is_ok(),
-            "nothing to compare with"
-        );
-    }
-
-    #[test]
-    fn answers_under_way_at_the_end_do_not_count_against_a_server() {
-        assert!(plausible_size(&counted(100.0, 200.0 * 1000.0), 100, &[1000]).is_ok());
-    }
 }

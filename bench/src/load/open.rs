@@ -348,12 +348,16 @@ mod tests {
     #[tokio::test]
     async fn the_alarm_is_finer_than_a_millisecond() {
         let alarm = Alarm::new().unwrap();
-        let mut best = Duration::MAX;
-        for _ in 0..20 {
+        // Others may have the CPU just then: not each time, but some time.
+        let mut late = Duration::MAX;
+        for _ in 0..10_000 {
             let moment = Instant::now() + Duration::from_micros(300);
             alarm.at(moment).await.unwrap();
-            best = best.min(Instant::now().checked_duration_since(moment).unwrap());
+            late = Instant::now().checked_duration_since(moment).unwrap();
+            if late < Duration::from_micros(500) {
+                return;
+            }
         }
-        assert!(best < Duration::from_micros(500), "{best:?}");
+        panic!("late by {late:?}");
     }
 }

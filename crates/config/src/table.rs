@@ -128,14 +128,23 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// As [`Table::sections_with`], for sections of a kind that the reference describes elsewhere; `each` says where.
+    /// As [`Table::sections_with`], for sections of a kind that the reference describes elsewhere; `each` says where. More
+    /// than `most` are an error.
     pub fn sections_like<R>(
         &mut self,
         name: &str,
         sentence: &'static str,
         each: &'static str,
+        most: usize,
         mut read: impl FnMut(&mut Table<'_>) -> R,
     ) -> Vec<(String, R)> {
+        let written = self.names_in(name).len();
+        if written > most {
+            let message = format!("has {written} sections; accepted: at most {most}");
+            self.error(name, &message, "remove some of them");
+            self.take(name);
+            return Vec::new();
+        }
         let described = self.run.describing;
         let sections = self.sections_with(name, sentence, each, |t| (!described).then(|| read(t)));
         sections

@@ -13,7 +13,7 @@ use pronghorn_http::{
     Accepting, BodySettings, Handler, IoThreads, Limits, Listener, PoolHandler, Router, Service,
 };
 use pronghorn_plugin_api::{self as api, BoxFuture, Context, NotReady, Running, Stopped};
-use pronghorn_pool::{Pool, Spool, Terms};
+use pronghorn_pool::{Spool, Terms};
 use pronghorn_process::{Credentials, Spawner};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -96,10 +96,7 @@ impl HttpService {
     /// are up.
     async fn start(self, context: &Context) -> Result<Http, StartError> {
         let settings = &self.settings;
-        let owner = self
-            .user
-            .as_ref()
-            .map(|(_, credentials)| credentials.clone());
+        let owner = self.owner();
         let open = |others: &[&Spool], folder: &PathBuf| {
             Spool::beside(others, self.folder.join(folder), owner.clone())
                 .map(Arc::new)
@@ -132,7 +129,6 @@ impl HttpService {
             .collect();
         let crews: Vec<Crew> = starts.iter().map(Start::crew).collect();
         let infos: Vec<CrewInfo> = crews.iter().map(Crew::info).collect();
-        let data_side: Vec<Pool> = crews.iter().map(|crew| crew.pool.clone()).collect();
         let (started, ()) = tokio::join!(
             start_all(crews, self.development),
             warn_of_unlimited_memory(&starts)
@@ -153,48 +149,12 @@ impl HttpService {
             forbid: settings.uploads.forbid.clone(),
             allow: settings.uploads.allow.clone(),
         };
-        let behind = |route: &RouteSettings| -> Arc<dyn Handler> {
-            let at = starts.iter().position(|start| start.name == route.pool);
-            let at = at.expect("a route leads to a pool that runs");
-            let pool_settings = starts[at].settings;
-            let max_size = route.max_request_size.unwrap_or(settings.max_request_size);
-            let handler = PoolHandler {
-                pool: data_side[at].clone(),
-                terms: Terms {
-                    // In development somebody may sit in a debugger.
-                    deadline: route.terms.deadline.filter(|_| !self.development),
-                    ..route.terms
-                },
-                bodies: BodySettings {
-                    max_size: max_size.bytes(),
-                    ..bodies.clone()
-                },
-                internal_error_code: settings.internal_error_code,
-                development: self.development || pool_settings.debug,
-                access_logs: settings.access_logs,
-                retry: pool_settings.retry,
-                worker_user: owner.clone(),
-            };
-            let next = Arc::new(Arc::new(handler));
-            match pools.get(&route.pool).filter(|_| self.development) {
-                Some(workers) => Arc::new(Gate {
-                    next,
-                    standing: workers.standing(),
-                }),
-                None => next,
-            }
-        };
-        let routes = settings.compile(behind);
-        let handler: Arc<dyn Handler> = match routes.only() {
-            Some(only) => only.clone(),
-            None => Arc::new(Router(routes)),
-        };
         let workers = infos.iter().map(|info| info.size).sum();
         let limits = Limits {
             connections: connections(self.open_files, workers),
             ..Limits::default()
         };
-        let service = Service::new(handler, limits);
+        let service = Service::new(self.handler(&pools, &bodies), limits);
         let accepting = match listener {
             Some(listener) => Some(listener.serve(io.threads(), &service)?),
             None => None,
@@ -227,6 +187,71 @@ impl HttpService {
             _watch: watch,
             _io: io,
         })
+    }
+
+    /// Who answers requests.
+    fn handler(&self, pools: &Pools, bodies: &BodySettings) -> Arc<dyn Handler> {
+        let routes = self
+            .settings
+            .compile(|route| self.behind(route, pools, bodies));
+        match routes.only() {
+            Some(only) => only.clone(),
+            None => Arc::new(Router(routes)),
+        }
+    }
+
+    fn behind(
+        &self,
+        route: &RouteSettings,
+        pools: &Pools,
+        bodies: &BodySettings,
+    ) -> Arc<dyn Handler> {
+        let Self {
+            settings,
+            development,
+            ..
+        } = self;
+        let mut running = settings
+            .running_pools()
+            .map(|(_, pool)| pool)
+            .zip(pools.iter());
+        let (pool, workers) = running
+            .find(|(_, workers)| workers.name() == route.pool)
+            .expect("routes lead to pools that run");
+        let max_size = route.max_request_size.unwrap_or(settings.max_request_size);
+        let handler = PoolHandler {
+            pool: workers.pool().clone(),
+            terms: Terms {
+                // In development somebody may sit in a debugger.
+                deadline: route.terms.deadline.filter(|_| !development),
+                ..route.terms
+            },
+            bodies: BodySettings {
+                max_size: max_size.bytes(),
+                ..bodies.clone()
+            },
+            internal_error_code: settings.internal_error_code,
+            development: *development || pool.debug,
+            access_logs: settings.access_logs,
+            retry: pool.retry,
+            worker_user: self.owner(),
+        };
+        let handler = Arc::new(Arc::new(handler));
+        if *development {
+            let standing = workers.standing();
+            return Arc::new(Gate {
+                next: handler,
+                standing,
+            });
+        }
+        handler
+    }
+
+    /// Who workers are, when they are not the server's own user.
+    fn owner(&self) -> Option<Credentials> {
+        self.user
+            .as_ref()
+            .map(|(_, credentials)| credentials.clone())
     }
 
     fn watch(&self, pools: &Pools) -> Option<Watch> {

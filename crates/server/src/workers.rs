@@ -424,6 +424,10 @@ impl Workers {
         }
     }
 
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
     /// The queue as it is, and counters.
     pub(crate) fn stats(&self) -> &Stats {
         self.pool.stats()

@@ -6,8 +6,8 @@ use regex::bytes::{Regex, RegexBuilder};
 
 use super::method::is_token;
 
-/// What an expression may take when it is compiled; a hundred times that of a usual one.
-const MOST_COMPILED: usize = 1 << 20;
+/// Bytes that an expression may take when it is compiled; a hundred times that of a usual one.
+const MOST_COMPILED: usize = 256 << 10;
 
 /// A field that a request must have, with a value in which the expression is found.
 #[derive(Debug, Clone)]

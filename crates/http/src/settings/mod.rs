@@ -9,7 +9,7 @@ use pronghorn_config::{Address, Section, Size, Subnet, Table};
 use pronghorn_pool::settings::PoolSettings;
 use pronghorn_process::cpus;
 
-pub use routes::{DEFAULT_POOL, MOST_ROUTES, RouteSettings};
+pub use routes::{DEFAULT_POOL, MOST_POOLS, MOST_ROUTES, RouteSettings};
 
 /// As RoadRunner's: uploads of a drop-in must pass. Bodies are spooled to disk, not held.
 pub const MAX_REQUEST_SIZE: Size = Size::megabytes(1000);

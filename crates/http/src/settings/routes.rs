@@ -10,6 +10,9 @@ use crate::routes::{Conditions, Routes};
 /// The pool that `http.pool` describes.
 pub const DEFAULT_POOL: &str = "default";
 
+/// Each has one worker at least; a site that needs more wants a server each.
+pub const MOST_POOLS: usize = 100;
+
 /// A request is compared with one after the other; who has more wants a router of his own.
 pub const MOST_ROUTES: usize = 1000;
 
@@ -100,6 +103,7 @@ pub(super) fn read_pools(t: &mut Table<'_>) -> Vec<(String, PoolSettings)> {
         "pools",
         "More pools, by name.",
         "A pool. Takes every key of `http.pool`, with the same defaults; nothing is taken over from there.",
+        MOST_POOLS,
         |t| {
             t.ours();
             check_name(t);
