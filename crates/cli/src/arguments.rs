@@ -122,6 +122,12 @@ pub(crate) enum Command {
         /// Shows it anew every second; `q` ends
         #[arg(short = 'i', long = "interactive")]
         live: bool,
+        /// Starts so many further workers in the pool [default pool: default]
+        #[arg(long, value_name = "COUNT", conflicts_with_all = ["live", "remove"])]
+        add: Option<u16>,
+        /// Ends so many workers of the pool; each finishes its request
+        #[arg(long, value_name = "COUNT", conflicts_with = "live")]
+        remove: Option<u16>,
     },
     /// Shows the server as a whole; ends with 1 unless it is ready
     Status,

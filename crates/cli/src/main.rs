@@ -31,7 +31,18 @@ fn main() -> ExitCode {
             command: ConfigCommand::Show,
         } => config::show(&arguments),
         Command::Reset { of } => steer::reset(name, &arguments, of),
-        Command::Workers { of, live } => steer::workers(name, &arguments, of, *live),
+        Command::Workers {
+            of,
+            add: None,
+            remove: None,
+            live,
+        } => steer::workers(name, &arguments, of, *live),
+        Command::Workers {
+            of, add, remove, ..
+        } => {
+            let by = i32::from(add.unwrap_or(0)) - i32::from(remove.unwrap_or(0));
+            steer::resize(name, &arguments, of, by)
+        }
         Command::Status => steer::status(name, &arguments),
         Command::Stop => steer::stop(name, &arguments),
         Command::Completion { shell } => completion::print(name, *shell),

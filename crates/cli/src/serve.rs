@@ -125,7 +125,7 @@ fn prepare(arguments: &Arguments, options: &Serve) -> Result<(Plan, Logs, Place)
     let place = place_of(arguments, loaded.file.as_deref());
     let config = loaded.file.is_some().then(|| place.named().to_owned());
     let plan = Plan {
-        control: Control::new(config, settings.endure.grace_period),
+        control: Control::new(config, settings.longest_stop()),
         folder,
         environment: pronghorn_server::environment(&loaded),
         source: Some(Source::new(input, &folders::current(), &loaded, &effective)),

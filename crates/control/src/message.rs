@@ -34,6 +34,13 @@ pub enum Ask {
     Workers { of: Vec<String> },
     /// Replaces all workers. Answered by [`Tell::Resetting`] and [`Tell::Reset`], pool by pool.
     Reset { of: Vec<String> },
+    /// Starts further workers in a pool, or ends some. Answered by [`Tell::Resized`].
+    Resize {
+        /// None is the default pool.
+        pool: Option<String>,
+        /// Below 0 to end as many.
+        by: i32,
+    },
     /// Stops the server. Answered at once by [`Tell::Stopping`]; the connection ends with the server.
     Stop {
         /// Without waiting for what is under way.
@@ -51,6 +58,11 @@ pub enum Tell {
         pool: String,
     },
     Reset(Reset),
+    Resized {
+        pool: String,
+        /// How many there are now, or will be once those that end have finished.
+        workers: u64,
+    },
     /// The server stops.
     Stopping {
         pid: u32,
@@ -119,6 +131,8 @@ pub struct PoolStatus {
     pub busy: u64,
     /// Calls that wait for a worker.
     pub waiting: u64,
+    /// How long the oldest of them has waited, in milliseconds.
+    pub oldest: Option<u64>,
     pub counters: Vec<Counter>,
 }
 

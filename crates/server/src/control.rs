@@ -7,17 +7,18 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use pronghorn_control::{
-    Answer, Ask, ListenError, Listener, Place, PoolStatus, Refusal, Reset, State, Status,
+    Answer, Ask, Counter, ListenError, Listener, Place, PoolStatus, Refusal, Reset, State, Status,
     Steerable, Steering, Surroundings, Tell, UnderWay, Worker, WorkersOf, serve,
 };
-use pronghorn_plugin_api::Readiness;
-use pronghorn_pool::{SlotState, WorkerInfo};
+use pronghorn_http::settings::DEFAULT_POOL;
+use pronghorn_pool::{self as pool, SlotState, WorkerInfo};
 use pronghorn_process::Usage;
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::VERSION;
+use crate::health::{Health, Question};
 use crate::http::Site;
 use crate::workers::{Standing, Workers};
 
@@ -46,15 +47,16 @@ struct Shared {
 }
 
 /// What a server that is up can show.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Serving {
     pub(crate) site: Arc<OnceLock<Site>>,
+    pub(crate) health: Health,
+    /// Where RPC listens.
     pub(crate) rpc: Option<String>,
-    pub(crate) readiness: Vec<Readiness>,
 }
 
 impl Control {
-    /// Of a server that is about to start with this configuration, and has `grace` to stop.
+    /// Of a server that is about to start with this configuration, and takes `grace` at most to stop.
     pub fn new(config: Option<PathBuf>, grace: Duration) -> Self {
         Self(Arc::new(Shared {
             since: Instant::now(),
@@ -150,6 +152,22 @@ impl Steerable for Shared {
                         answer.tell(Tell::Reset(reset(workers).await)).await;
                     }
                 }
+                Ask::Resize { pool, by } => {
+                    let pool = pool.unwrap_or_else(|| DEFAULT_POOL.to_owned());
+                    let of = std::slice::from_ref(&pool);
+                    let [workers] = self.named(of)?[..] else {
+                        return Err(Refusal(format!(
+                            "`{pool}` is several pools\nhint: name one of them"
+                        )));
+                    };
+                    let count = by.unsigned_abs() as usize;
+                    let resized = match by {
+                        0.. => workers.add(count).await,
+                        _ => workers.remove(count).await,
+                    };
+                    let workers = resized.map_err(|why| Refusal(why.to_string()))? as u64;
+                    answer.tell(Tell::Resized { pool, workers }).await;
+                }
                 Ask::Stop { force } => {
                     let pid = std::process::id();
                     let within = if force { 0 } else { self.grace.as_secs() };
@@ -230,8 +248,12 @@ impl Shared {
         let Some(serving) = self.serving.get() else {
             return Some("starting".to_owned());
         };
-        let mut missing = serving.readiness.iter().filter_map(|of| of.check().err());
-        missing.next().map(|missing| missing.to_string())
+        let health = &serving.health;
+        let mut answers = health
+            .names()
+            .filter_map(|name| health.ask(Question::Ready, name));
+        let missing = answers.find_map(Result::err);
+        missing.map(|missing| missing.to_string())
     }
 }
 
@@ -240,6 +262,11 @@ async fn pool_status(workers: &Workers) -> PoolStatus {
         Standing::Up => None,
         Standing::Down(why) => Some(why.to_string()),
     };
+    let stats = workers.stats();
+    let counters = pool::Counter::ALL.into_iter().map(|counter| Counter {
+        name: counter.name().to_owned(),
+        count: stats.get(counter),
+    });
     let mut infos = workers.inspect().await;
     // Those that leave finish what they have, beside as many new ones.
     infos.retain(|worker| !matches!(worker.state, SlotState::Draining | SlotState::Stopping));
@@ -252,8 +279,9 @@ async fn pool_status(workers: &Workers) -> PoolStatus {
         generation: newest(&infos),
         workers: infos.len() as u64,
         busy: busy.count() as u64,
-        waiting: workers.waiting() as u64,
-        counters: Vec::new(),
+        waiting: stats.waiting() as u64,
+        oldest: stats.oldest_wait().map(millis),
+        counters: counters.filter(|counter| counter.count > 0).collect(),
     }
 }
 
@@ -262,7 +290,7 @@ async fn look_at(workers: &Workers) -> WorkersOf {
     WorkersOf {
         pool: workers.name().to_owned(),
         plugin: HTTP.to_owned(),
-        waiting: workers.waiting() as u64,
+        waiting: workers.stats().waiting() as u64,
         workers: infos.into_iter().map(shown).collect(),
     }
 }

@@ -135,7 +135,8 @@ impl Server {
     async fn start_services(&mut self, plan: Plan) -> Result<(), StartError> {
         let mut serving = Serving {
             site: self.site.clone(),
-            ..Serving::default()
+            health: self.health.clone(),
+            rpc: None,
         };
         let status = plan.settings.status.as_ref();
         self.drain_delay = status.map_or(Duration::ZERO, |status| status.drain_delay);
@@ -162,7 +163,6 @@ impl Server {
                 on_init::run(&on_init, &self.spawner, &folder, &environment, user).await?;
             }
             let name = service.name();
-            serving.readiness.push(readiness.clone());
             let context = Context {
                 shutdown: self.shutdown.clone(),
                 rpc: methods.clone(),

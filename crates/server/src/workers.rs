@@ -9,7 +9,7 @@ use pronghorn_plugin_api::{NotReady, Sockets};
 use pronghorn_pool::settings::{CodecChoice, MAX_WORKERS, PoolSettings};
 use pronghorn_pool::{
     BootError, CommandLauncher, NotExtended, NotResized, Options, PATIENCE, Plan, Pool,
-    RelayAddress, RelayListener, Spool, Supervised, WorkerInfo,
+    RelayAddress, RelayListener, Spool, Stats, Supervised, WorkerInfo,
 };
 use pronghorn_process::{Command, Credentials, Spawner, Stream, cpus};
 use pronghorn_wire::Codec;
@@ -473,9 +473,9 @@ impl Workers {
         &self.pool
     }
 
-    /// Calls that wait for a worker.
-    pub fn waiting(&self) -> usize {
-        self.pool.stats().waiting()
+    /// The queue as it is, and counters.
+    pub(crate) fn stats(&self) -> &Stats {
+        self.pool.stats()
     }
 
     /// Who works, and at what. Answers within a second, also during a reload.

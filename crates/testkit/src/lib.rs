@@ -23,10 +23,23 @@ pub use load::Load;
 pub use server::{Ended, Server, binary};
 pub use site::Site;
 
+use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
 /// Longer than anything takes on a slow machine that does other things as well.
 pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// An address that nobody listens on. Somebody may until it is used; the system hands out others first.
+///
+/// # Panics
+///
+/// When there is none.
+pub fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    listener
+        .local_addr()
+        .expect("a bound socket has an address")
+}
 
 /// Looks until `found` finds something.
 ///

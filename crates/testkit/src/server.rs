@@ -505,6 +505,10 @@ fn ended(command: Command) -> Ended {
 }
 
 fn on_site(mut command: Command, site: &Site, mark: &str) -> Command {
+    // What a test has set itself wins.
+    let set = command.get_envs();
+    let set = set.filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())));
+    let set: Vec<_> = set.collect();
     command
         .current_dir(site.folder())
         .env("PWD", site.folder())
@@ -515,6 +519,7 @@ fn on_site(mut command: Command, site: &Site, mark: &str) -> Command {
         .env("XDG_RUNTIME_DIR", site.folder())
         .env_remove("RUNTIME_DIRECTORY")
         .env_remove("RUST_BACKTRACE")
+        .envs(set)
         .stdin(Stdio::null());
     command
 }
@@ -605,11 +610,12 @@ fn assert_little_left(status: ExitStatus, mark: &str, folder: &Path) {
 
 fn control_sockets(folder: &Path) -> Vec<PathBuf> {
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let sockets = files.filter(|file| {
-        let name = file.file_name().to_string_lossy().into_owned();
-        name.starts_with("pronghorn-") && name.ends_with(".sock")
+    let paths = files.map(|file| file.path());
+    let sockets = paths.filter(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("pronghorn-") && path.extension().is_some_and(|it| it == "sock")
     });
-    sockets.map(|file| file.path()).collect()
+    sockets.collect()
 }
 
 fn assert_nothing_left(mark: &str, folder: &Path) {

@@ -1,8 +1,8 @@
 //! What programs that were written for RoadRunner type and read: Laravel Octane, the bundles for Laravel and Symfony.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 
-use pronghorn_testkit::{Ended, Server, Site, wait_for};
+use pronghorn_testkit::{Ended, Server, Site, free_address, wait_for};
 use serde_json::Value;
 
 /// A worker of the packages that writes an event to stderr for each request, as Octane's does, and answers with what it
@@ -24,13 +24,8 @@ fn with_worker(path: &str) -> Site {
     Site::new().file(path, &WORKER.replace("PACKAGES", &packages))
 }
 
-fn free() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
-}
-
 fn environment(server: &Server) -> Value {
-    serde_json::from_str(&server.get("/env").text()).unwrap()
+    serde_json::from_str(&server.get("/env").text()).expect("the worker answers in JSON")
 }
 
 fn assert_quiet(ended: &Ended) {
@@ -111,7 +106,7 @@ fn octane_finds_starts_reads_reloads_and_stops() {
         version.stdout
     );
 
-    let octane = Octane::start(project, free(), free());
+    let octane = Octane::start(project, free_address(), free_address());
     let server = &octane.server;
     let worker = environment(server);
     for (name, value) in [
@@ -187,8 +182,50 @@ fn octane_finds_starts_reads_reloads_and_stops() {
 }
 
 #[test]
+fn two_of_octanes_servers_in_one_project_are_reset_apart() {
+    let first = Octane::start(Octane::project(), free_address(), free_address());
+    let base = first.server.site().folder().display().to_string();
+    let (http, rpc) = (free_address(), free_address());
+    let listen = format!("rpc.listen=tcp://{rpc}");
+    let second = Server::start_as_rr(
+        Site::new(),
+        &[
+            "-c",
+            &format!("{base}/.rr.yaml"),
+            "-o",
+            "version=3",
+            "-o",
+            &format!("http.address={http}"),
+            "-o",
+            &format!("server.command=/usr/bin/php,{base}/vendor/bin/roadrunner-worker"),
+            "-o",
+            "http.pool.num_workers=2",
+            "-o",
+            &listen,
+            "serve",
+        ],
+        &[("XDG_RUNTIME_DIR", &base)],
+        http,
+    );
+    let pids = |server: &Server| {
+        let mut pids = server.workers();
+        pids.sort_unstable();
+        pids
+    };
+    let (of_first, of_second) = (pids(&first.server), pids(&second));
+    assert_quiet(&first.server.steer_as_rr(&["reset", "-o", &listen, "-s"]));
+    wait_for("new workers of the second alone", || {
+        let now = pids(&second);
+        (now.len() == 2 && now.iter().all(|pid| !of_second.contains(pid))).then_some(())
+    });
+    assert_eq!(pids(&first.server), of_first);
+    second.stop();
+    first.server.stop();
+}
+
+#[test]
 fn commands_print_what_roadrunners_print() {
-    let address = free();
+    let address = free_address();
     let site = with_worker("worker.php").config(&format!(
         "version: '3'\nrpc: {{listen: 'unix://rpc.sock'}}\nserver: {{command: php worker.php}}\n\
          http: {{address: '{address}', pool: {{num_workers: 2}}}}\n"
@@ -246,7 +283,7 @@ fn commands_print_what_roadrunners_print() {
 
 #[test]
 fn the_symfony_bundles_configuration_is_served() {
-    let (address, rpc) = (free(), free());
+    let (address, rpc) = (free_address(), free_address());
     let config = format!(
         r#"version: "3"
 server:
@@ -294,7 +331,7 @@ logs:
 
 #[test]
 fn the_laravel_bridges_configuration_is_served() {
-    let (address, rpc) = (free(), free());
+    let (address, rpc) = (free_address(), free_address());
     let config = format!(
         r#"version: "3"
 rpc:

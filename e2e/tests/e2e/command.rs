@@ -1,8 +1,6 @@
 //! The command line: what a person types, and what they are told.
 
-use std::net::TcpListener;
-
-use pronghorn_testkit::{Server, Site};
+use pronghorn_testkit::{Server, Site, free_address};
 
 const WORKING: &str = "version: '3'\nserver: {command: php worker.php}\nhttp: {address: 127.0.0.1:0, pool: {num_workers: 2}}\n";
 
@@ -205,10 +203,7 @@ fn called_rr_it_says_what_tools_read() {
             version.stdout
         );
     }
-    let free = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let free = free_address();
     let site = site
         .config(WORKING)
         .file("worker.php", &Site::sdk_worker("return 'x';"));

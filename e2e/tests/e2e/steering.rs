@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use pronghorn_testkit::{Connection, Ended, Server, Site, binary, time, wait_for};
+use pronghorn_testkit::{Connection, Ended, Server, Site, binary, free_address, time, wait_for};
 
 /// Waits until a worker is at a request that takes a while.
 fn busy(server: &Server) -> Connection {
@@ -220,6 +220,40 @@ fn status_tells_the_server_as_a_whole() {
 }
 
 #[test]
+fn workers_are_added_and_removed() {
+    let server = Server::start(Site::with_worker("app.php"));
+    let counted = |arguments: &[&str]| {
+        let ended = server.steer(arguments);
+        assert_done(&ended);
+        ended.stdout
+    };
+    assert_eq!(counted(&["workers", "--add", "2"]), "default: 4 workers\n");
+    assert_eq!(pids(&counted(&["workers"])).len(), 4);
+    assert_eq!(
+        counted(&["workers", "default", "--remove", "3"]),
+        "default: 1 worker\n"
+    );
+    wait_for("three to end", || {
+        (server.workers().len() == 1).then_some(())
+    });
+    assert_failed(
+        &server.steer(&["workers", "--remove", "1"]),
+        &["would have 0 workers"],
+    );
+    assert_failed(
+        &server.steer(&["workers", "nope", "--add", "1"]),
+        &["no pool `nope`"],
+    );
+    for wrong in [
+        &["workers", "a", "b", "--add", "1"][..],
+        &["workers", "-i", "--add", "1"],
+    ] {
+        assert_eq!(server.steer(wrong).code, Some(2));
+    }
+    server.stop();
+}
+
+#[test]
 fn stop_waits_for_requests_and_for_the_end() {
     let mut server = Server::start(Site::with_worker("app.php"));
     let mut connection = server.connect();
@@ -354,6 +388,68 @@ fn a_second_server_of_one_configuration_starts_and_says_who_is_steered() {
     );
     assert_done(&first.steer(&["status"]));
     first.stop();
+}
+
+#[test]
+fn what_is_not_found_by_its_configuration_is_found_by_rpc() {
+    let site = Site::with_worker("app.php");
+    let config = std::fs::read_to_string(site.path(".rr.yaml")).unwrap();
+    let rpc = free_address();
+    let server = Server::start(site.config(&format!("{config}rpc: {{listen: 'tcp://{rpc}'}}\n")));
+    let listen = format!("rpc.listen=tcp://{rpc}");
+    let elsewhere = Site::new().config("");
+    for by_rpc in [
+        Server::run(&elsewhere, &["workers", "-o", &listen]),
+        Server::run(
+            &elsewhere.config(&format!("rpc: {{listen: 'tcp://{rpc}'}}")),
+            &["workers", "http"],
+        ),
+    ] {
+        assert_done(&by_rpc);
+        assert!(
+            by_rpc.stdout.contains("http: 2 workers, 0 busy\n"),
+            "{}",
+            by_rpc.stdout
+        );
+        assert_eq!(
+            pids(&by_rpc.stdout),
+            pids(&server.steer(&["workers"]).stdout)
+        );
+    }
+    let elsewhere = Site::new();
+    let before = pids(&server.steer(&["workers"]).stdout);
+    assert_done(&Server::run(&elsewhere, &["reset", "-s", "-o", &listen]));
+    let after = pids(&server.steer(&["workers"]).stdout);
+    assert!(
+        after.iter().all(|pid| !before.contains(pid)),
+        "{before:?} {after:?}"
+    );
+    let status = Server::run(&elsewhere, &["status", "-o", &listen]);
+    assert_done(&status);
+    assert!(
+        status.stdout.contains("as RoadRunner 2025.1.15"),
+        "{}",
+        status.stdout
+    );
+    assert_failed(
+        &Server::run(&elsewhere, &["reset", "nope", "-o", &listen]),
+        &["no plugin `nope`", "`http`"],
+    );
+    assert_failed(
+        &Server::run(&elsewhere, &["stop", "-o", &listen]),
+        &["which can't stop it"],
+    );
+    // A server that is named by its RPC, and is not there, is not mistaken for the one of the configuration.
+    let other = format!("rpc.listen=tcp://{}", free_address());
+    assert_failed(
+        &server.steer(&["reset", "-o", &other]),
+        &["has another `rpc.listen`"],
+    );
+    assert_eq!(
+        pids(&server.steer(&["workers", "-o", &listen]).stdout),
+        after
+    );
+    server.stop();
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod find;
 mod live;
 mod over_rpc;
 mod reset;
+mod resize;
 mod status;
 mod stop;
 mod table;
@@ -18,7 +19,7 @@ use pronghorn_control::{Client, Place};
 use tokio::runtime::Builder;
 
 use crate::arguments::{Arguments, Name};
-use crate::exit::{Exit, failed};
+use crate::exit::{Exit, failed, misused};
 
 pub(crate) use find::place_of;
 
@@ -54,6 +55,18 @@ pub(crate) fn stop(name: Name, arguments: &Arguments) -> Exit {
 pub(crate) fn workers(name: Name, arguments: &Arguments, of: &[String], live: bool) -> Exit {
     run(name, arguments, async |task| {
         workers::run(task, of, live).await
+    })
+}
+
+/// Further workers for a pool, or fewer.
+pub(crate) fn resize(name: Name, arguments: &Arguments, of: &[String], by: i32) -> Exit {
+    let pool = match of {
+        [] => None,
+        [pool] => Some(pool.as_str()),
+        _ => return misused("workers are added to one pool, or taken from one\nhint: name one"),
+    };
+    run(name, arguments, async |task| {
+        resize::run(task, pool, by).await
     })
 }
 

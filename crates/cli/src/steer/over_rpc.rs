@@ -94,6 +94,20 @@ pub(super) async fn reset(client: &mut Client, plugin: &str) -> Result<(), Strin
     Ok(())
 }
 
+pub(super) async fn resize(client: &mut Client, plugin: &str, by: i32) -> Result<(), String> {
+    plugins(client, "informer.List", &[plugin.to_owned()]).await?;
+    let method = if by < 0 {
+        "informer.RemoveWorker"
+    } else {
+        "informer.AddWorker"
+    };
+    for _ in 0..by.unsigned_abs() {
+        // RoadRunner's result is false, whatever came of it.
+        let _done: bool = call(client, method, &quoted(plugin), RESETTING).await?;
+    }
+    Ok(())
+}
+
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

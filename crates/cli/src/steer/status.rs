@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pronghorn_control::{Ask, PoolStatus, State, Status, Tell};
 
-use super::text::{count, counted, line, lines, time};
+use super::text::{count, counted, line, lines, short_time, time};
 use super::{Server, Task, over_rpc};
 use crate::exit::{Exit, say};
 
@@ -74,11 +74,14 @@ fn report(status: &Status) -> String {
 
 fn pool_report(pool: &PoolStatus) -> String {
     let mut out = format!(
-        "{}: {}, {} busy, {} waiting, generation {}",
+        "{}: {}, {} busy, {} waiting{}, generation {}",
         pool.name,
         counted(pool.workers, "worker"),
         count(pool.busy),
         counted(pool.waiting, "call"),
+        pool.oldest.map_or_else(String::new, |oldest| {
+            format!(" for {}", short_time(Duration::from_millis(oldest)))
+        }),
         pool.generation
     );
     for counter in &pool.counters {
@@ -109,8 +112,9 @@ mod tests {
             workers: 4,
             busy: 1,
             waiting: 2,
+            oldest: Some(340),
             counters: vec![Counter {
-                name: "answered".to_owned(),
+                name: "client_gone".to_owned(),
                 count: 12_345,
             }],
             ..PoolStatus::default()
@@ -132,7 +136,7 @@ mod tests {
              state    ready\n\
              config   /srv/app/.rr.yaml\n\
              http     http://127.0.0.1:8080\n\
-             pool     default: 4 workers, 1 busy, 2 calls waiting, generation 3\n           12,345 answered\n"
+             pool     default: 4 workers, 1 busy, 2 calls waiting for 0.3s, generation 3\n           12,345 client_gone\n"
         );
         let broken = Status {
             not_ready: Some("a worker\u{1b}[2J".to_owned()),

@@ -38,6 +38,12 @@ pub(super) fn time(duration: Duration) -> String {
     }
 }
 
+/// The same in one unit: `3d`, `12m`, `7s`.
+pub(super) fn coarse_time(duration: Duration) -> String {
+    let time = time(duration);
+    time.split(' ').next().unwrap_or(&time).to_owned()
+}
+
 /// The same for what is mostly short: `0.3s` below ten seconds.
 pub(super) fn short_time(duration: Duration) -> String {
     if duration < Duration::from_secs(10) {
@@ -97,6 +103,7 @@ mod tests {
         assert_eq!(bytes(u64::MAX), "17179869183.9 GB");
         let times = [7, 725, 11_045, 273_600].map(Duration::from_secs).map(time);
         assert_eq!(times, ["7s", "12m 5s", "3h 4m", "3d 4h"]);
+        assert_eq!(coarse_time(Duration::from_secs(725)), "12m");
         let times = [340, 9999, 10_000]
             .map(Duration::from_millis)
             .map(short_time);

@@ -102,6 +102,17 @@ impl Choice for UpgradeChoice {
     ];
 }
 
+impl Settings {
+    /// What a stop may take.
+    pub fn longest_stop(&self) -> Duration {
+        let serving_on = self
+            .status
+            .as_ref()
+            .map_or(Duration::ZERO, |status| status.drain_delay);
+        serving_on.saturating_add(self.endure.grace_period)
+    }
+}
+
 /// `docs/reference/configuration.md`, from the statements that read the keys.
 pub fn reference() -> String {
     format!("{}{}", include_str!("reference.md"), describe::<Settings>())

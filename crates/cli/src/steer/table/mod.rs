@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::text::{bytes, count, counted, cut, line, short_time, time};
+use super::text::{bytes, coarse_time, count, counted, cut, line, short_time, time};
 
 /// The workers of one pool, from whatever source.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -61,7 +61,7 @@ pub(super) struct Look {
 /// Columns but the last one, which takes what is left; `STATE` is the only one of them that begins on the left.
 const HEADS: [&str; 7] = ["PID", "STATE", "GEN", "EXECS", "MEMORY", "CPU", "AGE"];
 /// What is usual fits, so that columns stay where they are when the table is drawn again.
-const WIDTHS: [usize; 7] = [7, 8, 3, 7, 8, 6, 7];
+const WIDTHS: [usize; 7] = [7, 8, 3, 7, 8, 6, 4];
 const STATE: usize = 1;
 const REQUEST: &str = "REQUEST";
 /// Enough for `9.9s GET /` and some of a path; a narrower terminal wraps.
@@ -180,7 +180,7 @@ fn cells_of(row: &Row) -> [String; 7] {
         count(row.executions),
         bytes(row.memory),
         format!("{:.1}%", row.load),
-        time(row.age),
+        coarse_time(row.age),
     ]
 }
 

@@ -48,12 +48,12 @@ fn it_is_readable_at_eighty_columns() {
     let shown = table(&views, SCREEN);
     assert_eq!(
         shown,
-        "    PID  STATE     GEN    EXECS    MEMORY     CPU      AGE  REQUEST\n\
+        "    PID  STATE     GEN    EXECS    MEMORY     CPU   AGE  REQUEST\n\
          default: 2 workers, 1 busy, 0 calls waiting\n\
-         4194304  busy        1    1,204   24.1 MB   12.3%   12m 5s  1m 1s GET /report?x…\n\
-         \u{20}   712  ready       1    1,204   24.1 MB   12.3%   12m 5s\n\
+         4194304  busy        1    1,204   24.1 MB   12.3%   12m  1m 1s GET /report?xxxx…\n\
+         \u{20}   712  ready       1    1,204   24.1 MB   12.3%   12m\n\
          api: 0 workers, 0 busy, 1 leaving, 0 calls waiting\n\
-         \u{20}   713  draining    1    1,204   24.1 MB   12.3%   12m 5s\n"
+         \u{20}   713  draining    1    1,204   24.1 MB   12.3%   12m\n"
     );
     assert!(shown.lines().all(|line| line.chars().count() <= 80));
 }
