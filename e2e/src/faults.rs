@@ -168,6 +168,8 @@ pub enum Step {
     InTheHead,
     BehindTheHead,
     InTheBody,
+    /// The body is so long that it goes to a file.
+    InALongBody,
     /// All is sent, all workers are busy.
     Queued,
     /// All is sent, a worker has it.
@@ -179,12 +181,13 @@ pub enum Step {
     Answered,
 }
 
-pub const STEPS: [Step; 10] = [
+pub const STEPS: [Step; 11] = [
     Step::Connected,
     Step::InTheRequestLine,
     Step::InTheHead,
     Step::BehindTheHead,
     Step::InTheBody,
+    Step::InALongBody,
     Step::Queued,
     Step::WithTheWorker,
     Step::InTheStream,
@@ -256,12 +259,19 @@ pub fn leave_at(server: &Server, step: Step, leave: Leave, workers: usize) {
             "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 10\r\n\r\n01234",
             0,
         ),
+        Step::InALongBody => (
+            "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 900000\r\n\r\n",
+            0,
+        ),
         Step::Queued | Step::WithTheWorker => ("GET /hold HTTP/1.1\r\nHost: t\r\n\r\n", 0),
         Step::InTheStream => ("GET /stream HTTP/1.1\r\nHost: t\r\n\r\n", 200),
         Step::InALongReply => ("GET /long HTTP/1.1\r\nHost: t\r\n\r\n", 100_000),
         Step::Answered => ("GET / HTTP/1.1\r\nHost: t\r\n\r\n", 20),
     };
     send(&mut client, sent);
+    if let Step::InALongBody = step {
+        send(&mut client, &"x".repeat(600_000));
+    }
     let mut left = read;
     while left > 0 {
         let mut buffer = vec![0; left];

@@ -46,6 +46,18 @@ fn reloads_cost_no_request() {
 }
 
 #[test]
+fn upgrades_cost_no_request() {
+    let (mut server, load) = start();
+    for_a_while(|| {
+        server.upgrade();
+        load.let_all_be_answered();
+    });
+    let (tally, failures) = load.finish();
+    let log = server.stop().stderr;
+    assert_eq!((failures, tally.lost), (Vec::new(), 0), "{log}");
+}
+
+#[test]
 fn a_client_that_leaves_at_any_step_leaves_no_worker_busy() {
     let server = Server::start(leaving_site(2));
     for step in STEPS {

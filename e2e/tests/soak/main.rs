@@ -195,7 +195,7 @@ fn upgrades(scale: f64, report: &mut Report) {
     println!("upgrades");
     let (mut server, load) = start(report, "");
     let upgrades = rounds("upgrades", UPGRADES, scale, || {
-        // server.upgrade();
+        server.upgrade();
         load.let_all_be_answered();
     });
     report.figure("upgrades", upgrades);
