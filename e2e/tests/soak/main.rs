@@ -56,10 +56,24 @@ struct Report {
 }
 
 impl Report {
+    fn part(&mut self, what: &str) {
+        println!("{what}");
+        self.lines.push(what.to_owned());
+    }
+
     fn figure(&mut self, what: &str, figure: impl Display) {
-        let line = format!("{what:<58} {figure:>14}");
-        println!("  {line}");
+        let line = format!("  {what:<56} {figure:>14}");
+        println!("{line}");
         self.lines.push(line);
+    }
+
+    /// How many clients waited for a reply when something happened: with one for each worker, the pool can do no more.
+    #[expect(clippy::cast_precision_loss, reason = "an average for people")]
+    fn waiting(&mut self, when: &str, sum: usize, count: usize) {
+        self.figure(
+            &format!("clients waiting at {when}, for {WORKERS} workers"),
+            format!("{:.1}", sum as f64 / count.max(1) as f64),
+        );
     }
 
     fn demand(&mut self, what: &str, holds: bool) {
@@ -144,7 +158,7 @@ fn start(report: &mut Report, more: &str) -> (Server, Load) {
 }
 
 fn kills(scale: f64, report: &mut Report) {
-    println!("kill -9 of workers, one after the other");
+    report.part("kill -9 of workers, one after the other");
     let (server, load) = start(report, "");
     let mut killer = Killer::new(WORKERS);
     let mut waiting = 0;
@@ -152,10 +166,7 @@ fn kills(scale: f64, report: &mut Report) {
         waiting += load.waiting();
         killer.kill_one(&server, &load);
     });
-    report.figure(
-        &format!("clients waiting at a kill, of {}", clients_for(WORKERS)),
-        average(waiting, kills),
-    );
+    report.waiting("a kill", waiting, kills);
     let (_, log) = report.end(server, load, true);
     let (busy, idle) = deaths(&log);
     report.figure("killed with a call", busy);
@@ -167,19 +178,17 @@ fn kills(scale: f64, report: &mut Report) {
     );
 }
 
-#[expect(clippy::cast_precision_loss, reason = "an average for people")]
-fn average(sum: usize, count: usize) -> String {
-    format!("{:.1}", sum as f64 / count.max(1) as f64)
-}
-
 fn reloads(scale: f64, report: &mut Report) {
-    println!("reloads");
+    report.part("reloads");
     let (server, load) = start(report, "");
-    let mut busy = 0;
+    let (mut busy, mut waiting) = (0, 0);
     let reloads = rounds("reloads", RELOADS, scale, || {
-        busy += usize::from(reload(&server, &load, WORKERS) > 0);
+        let under_way = reload(&server, &load, WORKERS);
+        waiting += under_way;
+        busy += usize::from(under_way > 0);
     });
     report.figure("reloads", reloads);
+    report.waiting("a reload", waiting, reloads);
     report.figure("reloads with calls under way", busy);
     report.demand(
         "enough reloads with calls",
@@ -192,18 +201,21 @@ fn reloads(scale: f64, report: &mut Report) {
 }
 
 fn upgrades(scale: f64, report: &mut Report) {
-    println!("upgrades");
+    report.part("upgrades");
     let (mut server, load) = start(report, "");
+    let mut waiting = 0;
     let upgrades = rounds("upgrades", UPGRADES, scale, || {
+        waiting += load.waiting();
         server.upgrade();
         load.let_all_be_answered();
     });
     report.figure("upgrades", upgrades);
+    report.waiting("an upgrade", waiting, upgrades);
     report.end(server, load, false);
 }
 
 fn leaving(scale: f64, report: &mut Report) {
-    println!("clients that leave");
+    report.part("clients that leave");
     let server = Server::start(leaving_site(WORKERS));
     let mut left = 0;
     rounds(
@@ -228,7 +240,7 @@ fn leaving(scale: f64, report: &mut Report) {
 fn soak(scale: f64, report: &mut Report) {
     const MINUTE: Duration = Duration::from_secs(60);
     const ROUNDS_PER_RELOAD: usize = 20;
-    println!("soak: recycling by max_jobs and ttl, kills, reloads");
+    report.part("soak: recycling by max_jobs and ttl, kills, reloads");
     let (server, load) = start(report, ", max_jobs: 2000, supervisor: {ttl: 20s}");
     let mut killer = Killer::new(WORKERS);
     let start = Instant::now();
