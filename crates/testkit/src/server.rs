@@ -590,7 +590,10 @@ fn control_sockets(folder: &Path) -> Vec<PathBuf> {
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let sockets = files.filter(|file| {
         let name = file.file_name().to_string_lossy().into_owned();
-        name.starts_with("pronghorn-") && name.ends_with(".sock")
+        name.starts_with("pronghorn-")
+            && Path::new(&name)
+                .extension()
+                .is_some_and(|end| end == "sock")
     });
     sockets.map(|file| file.path()).collect()
 }
