@@ -30,7 +30,7 @@ pub fn clients_for(workers: usize) -> usize {
 
 /// Does something as often as it gets done in a short while, and some times at least.
 pub fn for_a_while(mut round: impl FnMut()) -> usize {
-    const WHILE: Duration = Duration::from_secs(4);
+    const WHILE: Duration = Duration::from_secs(3);
     const AT_LEAST: usize = 3;
     let start = Instant::now();
     let mut rounds = 0;
