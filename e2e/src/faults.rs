@@ -206,7 +206,7 @@ pub enum Leave {
     HalfCloses,
 }
 
-/// An application that holds its worker as long as its client stays, at most for a moment.
+/// An application for clients that leave.
 pub fn leaving_site(workers: usize) -> Site {
     let handler = r"
     switch ($request->path) {
@@ -215,7 +215,8 @@ pub fn leaving_site(workers: usize) -> Site {
             return (string) \getmypid();
         case '/stream':
             return new Pronghorn\Response((function () {
-                for ($piece = 0; $piece < 400; $piece++) {
+                // Far longer than anybody waits: only a client that left ends it.
+                for ($piece = 0; $piece < 200_000; $piece++) {
                     yield \str_repeat('x', 1000);
                     \usleep(500);
                 }
