@@ -68,14 +68,33 @@ impl Killer {
     ///
     /// When it isn't.
     pub fn kill_one(&mut self, server: &Server, load: &Load) {
-        let victim = wait_for("a worker that lived for a second", || self.choose(server));
-        // It may have been recycled at this moment.
-        _ = kill_process(pid(victim), Signal::KILL);
+        let victim = self.strike(server);
         load.let_all_be_answered();
         wait_for("the worker to be replaced", || {
             let now = server.workers();
             (now.len() >= self.workers && !now.contains(&victim)).then_some(())
         });
+    }
+
+    /// Waits until there is somebody to kill.
+    ///
+    /// # Panics
+    ///
+    /// When no worker lives for a second.
+    pub fn wait_for_victims(&mut self, server: &Server) {
+        wait_for("a worker that lived for a second", || self.choose(server));
+    }
+
+    /// Only kills one, and returns which.
+    ///
+    /// # Panics
+    ///
+    /// When none lives for a second.
+    pub fn strike(&mut self, server: &Server) -> u32 {
+        let victim = wait_for("a worker that lived for a second", || self.choose(server));
+        // It may have been recycled at this moment.
+        _ = kill_process(pid(victim), Signal::KILL);
+        victim
     }
 
     fn choose(&mut self, server: &Server) -> Option<u32> {
@@ -122,14 +141,24 @@ pub fn deaths(log: &str) -> (usize, usize) {
 ///
 /// When they aren't replaced.
 pub fn reload(server: &Server, load: &Load, workers: usize) -> usize {
-    let before = server.workers();
     let waiting = load.waiting();
+    reload_while(server, workers, || {});
+    waiting
+}
+
+/// The same while something else happens.
+///
+/// # Panics
+///
+/// As [`reload`].
+pub fn reload_while(server: &Server, workers: usize, meanwhile: impl FnOnce()) {
+    let before = server.workers();
     server.signal(Signal::HUP);
+    meanwhile();
     wait_for("all workers to be replaced", || {
         let now = server.workers();
         (now.len() == workers && before.iter().all(|pid| !now.contains(pid))).then_some(())
     });
-    waiting
 }
 
 /// Reloads to code that does not boot; then the code is mended.

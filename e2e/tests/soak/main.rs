@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use pronghorn_e2e::faults::{
     Killer, Leave, STEPS, all_workers_are_free, clients_for, deaths, leave_at, leaving_site,
-    reload, reload_to_broken_code, site,
+    reload, reload_to_broken_code, reload_while, site,
 };
 use pronghorn_e2e::load::{Load, Tally};
 use pronghorn_testkit::Server;
@@ -43,6 +43,7 @@ fn main() {
     kills(scale, &mut report);
     reloads(scale, &mut report);
     upgrades(scale, &mut report);
+    deaths_meanwhile(scale, &mut report);
     leaving(scale, &mut report);
     soak(scale, &mut report);
     report.print();
@@ -213,6 +214,24 @@ fn upgrades(scale: f64, report: &mut Report) {
     report.figure("upgrades", upgrades);
     report.waiting("an upgrade", waiting, upgrades);
     report.end(server, load, false);
+}
+
+/// A worker dies while its generation is replaced, or its server.
+fn deaths_meanwhile(scale: f64, report: &mut Report) {
+    report.part("kill -9 of workers during reloads and upgrades");
+    let (mut server, load) = start(report, "");
+    let mut killer = Killer::new(WORKERS);
+    let done = rounds("of each", UPGRADES, scale, || {
+        killer.wait_for_victims(&server);
+        reload_while(&server, WORKERS, || _ = killer.strike(&server));
+        load.let_all_be_answered();
+        killer.wait_for_victims(&server);
+        killer.strike(&server);
+        server.upgrade();
+        load.let_all_be_answered();
+    });
+    report.figure("of each", done);
+    report.end(server, load, true);
 }
 
 fn leaving(scale: f64, report: &mut Report) {
