@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::{Instant, sleep};
 
-use crate::processes::{all_pids, listening_sockets};
+use crate::processes::{all_pids, listeners, listening_ports, listening_sockets};
 
 /// What was killed needs a moment to be gone.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -58,14 +58,25 @@ impl Traces {
         all_pids().filter(|pid| *pid != std::process::id() && belongs(*pid, &self.folder))
     }
 
+    /// Somebody listens who is of this run, or can't be seen. Others may have got the port since it was free again.
+    fn holds(&self, port: u16) -> bool {
+        let listeners = listeners(port);
+        let ours = |pid: &u32| *pid == std::process::id() || belongs(*pid, &self.folder);
+        if listeners.is_empty() {
+            !listening_sockets(port).is_empty()
+        } else {
+            listeners.iter().any(ours)
+        }
+    }
+
     fn look(&self) -> Vec<String> {
         let processes = self
             .processes()
             .map(|pid| format!("process {pid}: {}", command_line(pid)));
-        let ports = self
-            .ports
-            .iter()
-            .filter(|port| !listening_sockets(**port).is_empty());
+        // Once for all ports: the kernel's table is long where thousands of connections were closed just now.
+        let open = listening_ports();
+        let ports = self.ports.iter();
+        let ports = ports.filter(|port| open.contains(*port) && self.holds(**port));
         let ports = ports.map(|port| format!("somebody listens on port {port}"));
         let folder = self
             .folder

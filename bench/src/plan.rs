@@ -7,6 +7,8 @@ use crate::error::BenchError;
 use crate::scenario::{Extent, Load, Scenario, folder, select};
 use crate::servers::{Adapter, Peer, built_in, floor, names};
 
+/// Seconds of load before the first round: PHP compiles, memory grows to its size.
+pub(crate) const WARM_UP: u32 = 1;
 /// Beside its seconds: looks before and after, the load generator's start.
 const BESIDE: Duration = Duration::from_millis(300);
 /// Until the servers of a scenario run and their memory was looked at.
@@ -35,7 +37,9 @@ impl Job<'_> {
     }
 
     pub(crate) fn time(&self, rounds: u32) -> Duration {
-        self.each() * self.measurements(rounds) + SET_UP
+        let warm_up = Duration::from_secs(WARM_UP.into()) + BESIDE;
+        let once = self.measurements(rounds.min(1));
+        self.each() * self.measurements(rounds) + warm_up * once + SET_UP
     }
 }
 

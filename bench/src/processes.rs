@@ -1,6 +1,6 @@
 //! The processes of a server: which there are, the CPU time they took, the memory they hold.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -187,27 +187,37 @@ pub(crate) fn listeners(port: u16) -> Vec<u32> {
 
 /// As `/proc/<pid>/fd` links to them: `socket:[4711]`.
 pub(crate) fn listening_sockets(port: u16) -> Vec<String> {
+    let of_it = |(local, socket)| (local == port).then_some(socket);
+    listening().into_iter().filter_map(of_it).collect()
+}
+
+pub(crate) fn listening_ports() -> BTreeSet<u16> {
+    listening().into_iter().map(|(port, _)| port).collect()
+}
+
+/// All ports of this machine that somebody listens on, with their sockets.
+fn listening() -> Vec<(u16, String)> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
     let tables = tables
         .iter()
         .filter_map(|table| fs::read_to_string(table).ok());
-    tables
-        .flat_map(|table| {
-            table
-                .lines()
-                .filter_map(|line| listening_socket(line, port))
-                .collect::<Vec<_>>()
-        })
-        .collect()
+    let mut all = Vec::new();
+    for table in tables {
+        all.extend(table.lines().filter_map(listening_socket));
+    }
+    all
 }
 
 /// `sl local_address rem_address st tx_queue:rx_queue tr:tm->when retrnsmt uid timeout inode …`
-fn listening_socket(line: &str, port: u16) -> Option<String> {
+fn listening_socket(line: &str) -> Option<(u16, String)> {
     const LISTEN: &str = "0A";
-    let fields: Vec<&str> = line.split_whitespace().collect();
-    let (_, local_port) = fields.get(1)?.rsplit_once(':')?;
-    let is_it = u16::from_str_radix(local_port, 16) == Ok(port) && *fields.get(3)? == LISTEN;
-    is_it.then(|| Some(format!("socket:[{}]", fields.get(9)?)))?
+    let mut fields = line.split_whitespace();
+    let (_, port) = fields.nth(1)?.rsplit_once(':')?;
+    if fields.nth(1)? != LISTEN {
+        return None;
+    }
+    let socket = format!("socket:[{}]", fields.nth(5)?);
+    Some((u16::from_str_radix(port, 16).ok()?, socket))
 }
 
 pub(crate) fn all_pids() -> impl Iterator<Item = u32> {
@@ -410,12 +420,13 @@ mod tests {
     #[test]
     fn who_listens_on_a_port_is_found() {
         let line = "   3: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0 100";
+        let socket = "socket:[4711]".to_owned();
+        assert_eq!(listening_socket(line), Some((8080, socket)));
+        assert_eq!(listening_socket(&line.replace(" 0A ", " 01 ")), None);
         assert_eq!(
-            listening_socket(line, 8080).as_deref(),
-            Some("socket:[4711]")
+            listening_socket("  sl  local_address rem_address   st"),
+            None
         );
-        assert_eq!(listening_socket(line, 8081), None);
-        assert_eq!(listening_socket(&line.replace(" 0A ", " 01 "), 8080), None);
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         assert!(listeners(port).contains(&std::process::id()));

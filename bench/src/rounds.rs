@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 use crate::arguments::Arguments;
 use crate::error::BenchError;
 use crate::load;
-use crate::plan::Job;
+use crate::plan::{Job, WARM_UP};
 use crate::processes::{Machine, own_cpu};
 use crate::report::{Report, tell};
 use crate::results::{AtRest, Row, Sample};
@@ -18,14 +18,21 @@ use crate::syscalls;
 
 /// How often a measurement is made again because others were at work.
 const REPEATS: u32 = 2;
-/// Seconds of load before the first round: PHP compiles, memory grows to its size.
-const WARM_UP: u32 = 1;
 /// After its last answer a server may still tidy up.
 const SETTLE: Duration = Duration::from_millis(500);
 
 /// Measures all jobs. A server that fails in one is left out of the rest of it.
 pub(crate) async fn run(jobs: &[Job<'_>], site: &Site, arguments: &Arguments, report: &mut Report) {
     let mut budget = Budget::new(jobs, arguments);
+    tell(&format!(
+        "{} scenarios, {} measurements: about {} minutes, and at most {} with repeats",
+        jobs.len(),
+        jobs.iter()
+            .map(|job| job.measurements(arguments.rounds))
+            .sum::<u32>(),
+        budget.all.as_secs().div_ceil(60),
+        budget.limit.as_secs().div_ceil(60),
+    ));
     for (index, job) in jobs.iter().enumerate() {
         let name = &job.scenario.name;
         if budget.is_over() {
@@ -82,6 +89,15 @@ async fn scenario(
                 };
                 match of.calm_sample(budget, site, arguments, report).await {
                     Ok(()) => measured.push(server),
+                    // What was measured in time counts.
+                    Err(BenchError::OverTime) => {
+                        let what = format!(
+                            "{}: round {round} of {} with connections {load}",
+                            scenario.name, server.name
+                        );
+                        report.leave_out(&what, &BenchError::OverTime);
+                        measured.push(server);
+                    }
                     Err(error) => {
                         report.leave_out(&row(&server.name), &error);
                         server.stop().await;

@@ -98,10 +98,12 @@ impl Site {
         })
     }
 
-    /// Notes that a server is about to listen there.
-    pub(crate) fn note_port(&self, address: SocketAddr) {
+    /// Notes that a server is about to listen there; returns a folder for it, not yet made. The system gives out ports again,
+    /// so that these make no names.
+    pub(crate) fn note(&self, address: SocketAddr) -> PathBuf {
         let mut ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
         ports.push(address.port());
+        self.folder.join(ports.len().to_string())
     }
 
     pub(crate) fn ports(&self) -> Vec<u16> {

@@ -160,7 +160,7 @@ fn explanation(results: &Results) -> String {
         return String::new();
     }
     format!(
-        "Rounds: {}, of {} s for each; medians (least–most). CPU is that of all processes of the server, per request; × is how \
+        "Rounds: {}, of {} s or what the scenario says for each; medians (least–most). CPU is that of all processes of the server, per request; × is how \
          many times\nthat of another row. Measurements during which others took over {} % of a CPU count nowhere: {} of {}.\n",
         results.rounds,
         results.seconds,
@@ -310,6 +310,17 @@ mod tests {
         assert!(text.contains("count nowhere: 2 of 5."), "{text}");
         assert!(text.contains("disturbed: hello, pronghorn, connections 10: calm rounds 1 of 2; in the others 40 to 40 %"), "{text}");
         assert!(!text.contains("disturbed: hello, nginx"), "{text}");
+    }
+
+    #[test]
+    fn a_run_is_whole_when_each_row_has_a_calm_round() {
+        let mut report = report();
+        assert!(report.is_whole());
+        report
+            .results
+            .samples
+            .retain(|sample| sample.row.server != "pronghorn");
+        assert!(!report.is_whole(), "only the disturbed round is left");
     }
 
     #[test]

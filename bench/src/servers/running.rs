@@ -61,11 +61,10 @@ impl Server {
             site,
             scenario,
             address: server.address,
-            folder: site.folder.join(server.address.port().to_string()),
+            folder: site.note(server.address),
         };
         Site::make_folder(&place.folder)?;
         let programs = adapter.programs(&place)?;
-        site.note_port(server.address);
         let start = Instant::now();
         for argv in programs {
             let program = Program::start(argv, site, &place.folder).await?;

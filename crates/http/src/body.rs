@@ -3,6 +3,7 @@
 //! Small bodies stay in memory, longer ones and uploaded files go to spool files; forms in multipart are taken apart while
 //! they arrive.
 
+use std::hash::{Hash, Hasher};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
@@ -56,6 +57,25 @@ pub(crate) enum RequestBody {
         form: Form,
         _files: Vec<SpoolFile>,
     },
+}
+
+impl RequestBody {
+    /// What tells it from another one, without reading files.
+    pub(crate) fn identify(&self, hasher: &mut impl Hasher) {
+        match self {
+            Self::Empty => {}
+            Self::Bytes(bytes) | Self::Urlencoded(bytes) => bytes.hash(hasher),
+            Self::Spooled(file) => file.len().hash(hasher),
+            Self::Form { form, .. } => {
+                for entry in &form.entries {
+                    match entry {
+                        Entry::Field { name, value } => (name, value).hash(hasher),
+                        Entry::File(file) => (&file.name, &file.filename, file.size).hash(hasher),
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// A body that is not taken.

@@ -1,7 +1,8 @@
 //! The handler that asks PHP: a request becomes a call, its reply a response.
 
 use std::future::poll_fn;
-use std::sync::Arc;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::sync::{Arc, LazyLock};
 use std::task::Poll;
 
 use pronghorn_pool::settings::Retry;
@@ -149,7 +150,7 @@ impl PoolHandler {
                 response.fields.push("Retry-After", error::RETRY_AFTER);
                 return response;
             }
-            CallError::Deadline | CallError::Worker(_) => {}
+            CallError::Deadline | CallError::Worker(_) | CallError::Poisoned => {}
         }
         if self.development {
             return Response::plain(status, &format!("{error}\n"));
@@ -276,6 +277,18 @@ impl Payload for HttpCall {
 
     fn describe(&self) -> String {
         format!("{} {}", self.request.head.method(), self.request.target())
+    }
+
+    /// Method, host, target, cookies and body. Of a body in files their lengths: reading them would block this thread.
+    fn identity(&self) -> Option<u64> {
+        /// Its keys are drawn at the start, so that nobody can make requests that look the same.
+        static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        let mut hasher = KEYS.build_hasher();
+        let head = &self.request.head;
+        (head.method(), head.authority(), self.request.target()).hash(&mut hasher);
+        head.fields().get("cookie").hash(&mut hasher);
+        self.body.identify(&mut hasher);
+        Some(hasher.finish())
     }
 }
 

@@ -15,5 +15,7 @@ pub(crate) fn status(error: &CallError, internal: u16) -> u16 {
         CallError::Deadline => 504,
         CallError::Worker(_) => 502,
         CallError::Thrown(_) | CallError::Reported(_) => internal,
+        // Not for later: the next try would find the same.
+        CallError::Poisoned => 500,
     }
 }

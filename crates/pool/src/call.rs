@@ -16,6 +16,8 @@ use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
+#[cfg(test)]
+use crate::bugs::{Bug, planted};
 use crate::pool::Shared;
 use crate::spool::SpoolFile;
 
@@ -34,6 +36,12 @@ pub trait Payload: Send + Sync + 'static {
 
     /// A short text for reports, `GET /path` for instance.
     fn describe(&self) -> String;
+
+    /// The same number for the same request, another one for any other. Only asked for after a worker has died. `None`
+    /// when requests can't be told apart.
+    fn identity(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// What a call's route asks for.
@@ -203,6 +211,9 @@ pub enum CallError {
     /// The request's: it can't be written for this worker. Nothing was done.
     #[error("the request can't be passed on: {0}")]
     Unencodable(#[from] Unencodable),
+    /// The request's: workers died of it, so no other one gets it for a while.
+    #[error("workers died of the same request before: it is refused for a while")]
+    Poisoned,
     /// The application's: it took longer than it may.
     #[error("the deadline passed")]
     Deadline,
@@ -265,6 +276,7 @@ pub(crate) fn call(
     seq: u64,
 ) -> (Call, Pending) {
     let (sender, answer) = oneshot::channel();
+    let sender = misdirected(sender);
     let call = Call {
         payload,
         stamps,
@@ -285,6 +297,31 @@ pub(crate) fn call(
             }),
         },
     )
+}
+
+/// For the model test: the answer goes to the caller before.
+#[cfg(test)]
+fn misdirected(sender: oneshot::Sender<Delivery>) -> oneshot::Sender<Delivery> {
+    thread_local! {
+        static BEFORE: std::cell::Cell<Option<oneshot::Sender<Delivery>>> = const { std::cell::Cell::new(None) };
+    }
+    match BEFORE.take() {
+        Some(before) if planted(Bug::WrongReply) => {
+            BEFORE.set(Some(sender));
+            before
+        }
+        None if planted(Bug::WrongReply) => {
+            let (nobody, _) = oneshot::channel();
+            BEFORE.set(Some(sender));
+            nobody
+        }
+        _ => sender,
+    }
+}
+
+#[cfg(not(test))]
+const fn misdirected(sender: oneshot::Sender<Delivery>) -> oneshot::Sender<Delivery> {
+    sender
 }
 
 impl Pending {

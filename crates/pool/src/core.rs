@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::bugs::{Bug, planted};
 use crate::call::Refused;
 use crate::queue::{Pushed, Queue, Ticket};
 
@@ -60,7 +61,7 @@ pub(crate) struct Core<C, T> {
 struct Slot<T> {
     state: SlotState,
     worker: Option<T>,
-    /// Whether a generation uses it.
+    /// Whether a member of the crew uses it.
     taken: bool,
 }
 
@@ -97,40 +98,30 @@ impl<C, T: Clone> Core<C, T> {
         self.queue.set_limits(limit, timeout);
     }
 
-    /// Places for the workers of a new generation.
-    pub(crate) fn add_slots(&mut self, count: usize) -> Vec<SlotId> {
-        let free = self
-            .slots
-            .iter()
-            .enumerate()
-            .filter(|(_, slot)| !slot.taken)
-            .map(|(id, _)| id);
-        let mut added: Vec<SlotId> = free.take(count).collect();
-        while added.len() < count {
-            added.push(self.slots.len());
+    /// A place for another worker.
+    pub(crate) fn add_slot(&mut self) -> SlotId {
+        let free = self.slots.iter().position(|slot| !slot.taken);
+        let id = free.unwrap_or_else(|| {
             self.slots.push(Slot {
                 state: SlotState::Empty,
                 worker: None,
                 taken: false,
             });
-        }
-        for id in &added {
-            if let Some(slot) = self.slots.get_mut(*id) {
-                slot.taken = true;
-            }
+            self.slots.len() - 1
+        });
+        if let Some(slot) = self.slots.get_mut(id) {
+            slot.taken = true;
         }
         // So that the data path never grows it.
         self.idle.reserve(self.slots.len());
-        added
+        id
     }
 
-    /// Gives places back; whatever was in them is gone.
-    pub(crate) fn remove_slots(&mut self, ids: &[SlotId]) {
-        for id in ids {
-            self.vacate(*id);
-            if let Some(slot) = self.slots.get_mut(*id) {
-                slot.taken = false;
-            }
+    /// Gives a place back; whatever was in it is gone.
+    pub(crate) fn remove_slot(&mut self, id: SlotId) {
+        self.vacate(id);
+        if let Some(slot) = self.slots.get_mut(id) {
+            slot.taken = false;
         }
     }
 
@@ -155,6 +146,9 @@ impl<C, T: Clone> Core<C, T> {
 
     fn take_idle(&mut self) -> Option<T> {
         let id = self.idle.pop()?;
+        if planted(Bug::Overbooked) {
+            self.idle.push(id);
+        }
         self.go(id, SlotState::Busy);
         self.slots.get(id)?.worker.clone()
     }
@@ -197,7 +191,8 @@ impl<C, T: Clone> Core<C, T> {
     /// The next waiting call for this worker; those whose wait is over are passed over and come back.
     fn next(&mut self, id: SlotId, now: Instant) -> Freed<C> {
         let mut late = Vec::new();
-        while let Some((until, call)) = self.queue.pop(now) {
+        let blind = planted(Bug::LostWakeUp);
+        while !blind && let Some((until, call)) = self.queue.pop(now) {
             if until > now {
                 self.go(id, SlotState::Busy);
                 return Freed {
@@ -276,6 +271,31 @@ impl<C, T: Clone> Core<C, T> {
         self.queue.drain()
     }
 
+    /// Pairs calls that wait with workers that are free. There are none, unless a step above has a bug: this is the
+    /// watchdog's, which heals it.
+    pub(crate) fn heal(&mut self, now: Instant) -> Vec<(T, C)> {
+        let mut healed = Vec::new();
+        // By the slots' states, not by the list that may be what is wrong.
+        for id in 0..self.slots.len() {
+            if self.state(id) != SlotState::Ready {
+                continue;
+            }
+            let Some((_, call)) = self.queue.pop(now) else {
+                break;
+            };
+            self.idle.retain(|idle| *idle != id);
+            self.go(id, SlotState::Busy);
+            let worker = self.slots.get(id).and_then(|slot| slot.worker.clone());
+            healed.push((worker.expect("a ready slot has a worker"), call));
+        }
+        healed
+    }
+
+    /// Since when the oldest call waits.
+    pub(crate) fn oldest(&self) -> Option<Instant> {
+        self.queue.oldest()
+    }
+
     fn all_failed(&self) -> bool {
         self.slots
             .iter()
@@ -285,11 +305,6 @@ impl<C, T: Clone> Core<C, T> {
 
     pub(crate) fn waiting(&self) -> usize {
         self.queue.len()
-    }
-
-    /// Since when the oldest call waits.
-    pub(crate) fn oldest(&self) -> Option<Instant> {
-        self.queue.oldest()
     }
 
     /// Where every place stands, by its number.

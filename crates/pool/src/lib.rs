@@ -15,9 +15,11 @@
 #[doc(hidden)]
 pub mod benchmark;
 mod boot;
+mod bugs;
 mod call;
 mod core;
 mod ladder;
+mod poison;
 mod pool;
 mod queue;
 mod relay;
@@ -35,12 +37,12 @@ pub use call::{
     Stamps, Terms, Unencodable, WorkerFault,
 };
 pub use core::{SlotId, SlotState};
-pub use pool::{Options, Pool};
+pub use pool::{NotExtended, Options, Pool};
 pub use roster::{Request, WorkerInfo};
 pub use seldom::Seldom;
 pub use spool::{Spool, SpoolError, SpoolFile};
-pub use stats::Stats;
-pub use supervisor::Supervised;
+pub use stats::{Counter, Stats};
+pub use supervisor::{Limits, NotResized, Plan, Scaling, Supervised};
 pub use timer::Timer;
 
 #[cfg(test)]

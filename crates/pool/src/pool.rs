@@ -7,20 +7,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pronghorn_process::Exit;
+use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::call::{self, Call, Payload, Pending, Refused, Stamps, Terms, WorkerFault};
+use crate::bugs::{Bug, planted};
+use crate::call::{self, Call, CallError, Payload, Pending, Refused, Stamps, Terms, WorkerFault};
 use crate::core::{Admitted, Core, Freed, Next, SlotId, SlotState};
+use crate::poison::Poison;
 use crate::queue::Ticket;
-use crate::roster::{Roster, UnderWay, WorkerInfo};
+use crate::roster::{self, Roster, UnderWay, WorkerInfo};
 use crate::seldom::Seldom;
-use crate::stats::Stats;
+use crate::stats::{Counter, Stats};
 
 /// How often a call is given to another worker because the one that got it asked to be replaced.
 const MOST_DECLINED: u8 = 3;
+/// Between two looks at calls whose wait may be over: a queue of thousands must not be searched for each of them.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 /// Reports of one worker that its life has not read yet; it sends a handful in all.
 const REPORTS: usize = 16;
 
@@ -35,8 +40,20 @@ pub struct Options {
     pub queue_timeout: Duration,
     /// How long a worker may take for one.
     pub exec_ttl: Option<Duration>,
-    /// After so many calls, and up to 14 % more at random, a worker is replaced.
+    /// The most that a call may ask for at a time, counted from then.
+    pub deadline_max: Duration,
+    /// After so many calls, and up to 14 % more at random, a worker is replaced. With 1 no worker gets a second call;
+    /// otherwise it goes on until its successor is up.
     pub max_jobs: Option<NonZeroU64>,
+}
+
+/// Why a call did not get more time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum NotExtended {
+    #[error("no worker has the pid {0}")]
+    NoWorker(u32),
+    #[error("the worker with the pid {0} has no call")]
+    NoCall(u32),
 }
 
 /// A set of workers behind one queue. Cheap to clone.
@@ -68,6 +85,7 @@ pub(crate) struct Shared {
     second_answers: Seldom,
     /// Of the control side alone.
     roster: Roster,
+    poison: Poison,
     generations: AtomicU64,
     pub(crate) stats: Stats,
 }
@@ -77,6 +95,7 @@ struct Limits {
     queue_timeout: AtomicU64,
     /// 0 is none.
     exec_ttl: AtomicU64,
+    deadline_max: AtomicU64,
     /// 0 is none.
     max_jobs: AtomicU64,
 }
@@ -86,6 +105,7 @@ impl Limits {
         let limits = Self {
             queue_timeout: AtomicU64::new(0),
             exec_ttl: AtomicU64::new(0),
+            deadline_max: AtomicU64::new(0),
             max_jobs: AtomicU64::new(0),
         };
         limits.set(options);
@@ -98,6 +118,7 @@ impl Limits {
         let set = |limit: &AtomicU64, to: u64| limit.store(to, Ordering::Relaxed);
         set(&self.queue_timeout, nanos(options.queue_timeout));
         set(&self.exec_ttl, options.exec_ttl.map_or(0, nanos));
+        set(&self.deadline_max, nanos(options.deadline_max));
         set(&self.max_jobs, options.max_jobs.map_or(0, NonZeroU64::get));
     }
 
@@ -108,6 +129,10 @@ impl Limits {
     fn exec_ttl(&self) -> Option<Duration> {
         let limit = self.exec_ttl.load(Ordering::Relaxed);
         (limit > 0).then(|| Duration::from_nanos(limit))
+    }
+
+    fn deadline_max(&self) -> Duration {
+        Duration::from_nanos(self.deadline_max.load(Ordering::Relaxed))
     }
 
     fn max_jobs(&self) -> Option<u64> {
@@ -138,6 +163,8 @@ pub(crate) trait Transport: Send + Sync {
 /// What a transport is told beside calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
+    /// The call under way gets so much time from now on.
+    Extend(Duration),
     /// Ask the process to end; it has no call and gets no more.
     Stop,
     /// The process has ended: settle what is left and leave the pool.
@@ -151,6 +178,8 @@ pub(crate) enum Report {
     Entered,
     /// The call under way passed its deadline; its client was answered.
     Overdue { what: String, ran: Duration },
+    /// It has had its calls, and goes on until it is drained.
+    Worn,
     /// The worker is done for good and was told, or announced it itself.
     Leaving,
     /// It sent something that makes no sense; in answer to which request, if it had one.
@@ -165,6 +194,8 @@ pub(crate) enum Report {
         what: String,
         ran: Duration,
         retried: bool,
+        /// Of the request.
+        identity: Option<u64>,
     },
     /// The transport has left the pool.
     Left,
@@ -185,6 +216,7 @@ impl Pool {
             refusals: Seldom::default(),
             second_answers: Seldom::default(),
             roster: Roster::default(),
+            poison: Poison::default(),
             generations: AtomicU64::new(0),
             stats: Stats::new(),
             limits: Limits::new(&options),
@@ -209,7 +241,11 @@ impl Pool {
         let seq = self.shared.seq.fetch_add(1, Ordering::Relaxed);
         let stamps = Stamps::new(accepted, now);
         let (call, pending) = call::call(self.shared.clone(), payload, stamps, terms, seq);
-        self.shared.admit(call, now);
+        if self.shared.poison.is_known() && self.shared.is_poison(&call, now) {
+            call.fail(CallError::Poisoned);
+        } else {
+            self.shared.admit(call, now);
+        }
         pending
     }
 
@@ -219,6 +255,10 @@ impl Pool {
 
     pub fn stats(&self) -> &Stats {
         &self.shared.stats
+    }
+
+    pub(crate) fn count(&self, counter: Counter) {
+        self.shared.stats.count(counter);
     }
 
     /// A number for the workers of one start or reload.
@@ -271,12 +311,12 @@ impl Pool {
             .expect("the pool's home lives as long as its supervisor")
     }
 
-    pub(crate) async fn add_slots(&self, count: usize) -> Vec<SlotId> {
-        self.apply(move |core| core.add_slots(count)).await
+    pub(crate) async fn add_slot(&self) -> SlotId {
+        self.apply(Core::add_slot).await
     }
 
-    pub(crate) async fn remove_slots(&self, slots: Vec<SlotId>) {
-        self.apply(move |core| core.remove_slots(&slots)).await;
+    pub(crate) async fn remove_slot(&self, slot: SlotId) {
+        self.apply(move |core| core.remove_slot(slot)).await;
     }
 
     pub(crate) async fn booting(&self, slot: SlotId) {
@@ -291,9 +331,47 @@ impl Pool {
 
     /// Gives a worker no further call; when it is free now, it is asked to end.
     pub(crate) async fn drain(&self, slot: SlotId) {
-        if let Some(worker) = self.apply(move |core| core.drain(slot)).await {
+        if let Some(worker) = self.apply(move |core| core.drain(slot)).await
+            && !planted(Bug::DrainUntold)
+        {
             worker.order(Order::Stop);
         }
+    }
+
+    /// Brings calls and workers together that a bug left apart, and says how many. Each is told with the pool's state.
+    pub(crate) async fn heal(&self) -> usize {
+        let (healed, states, now) = self
+            .apply(|core| {
+                let now = Instant::now();
+                let states = core.all_states();
+                (core.heal(now), states, now)
+            })
+            .await;
+        let count = healed.len();
+        if count > 0 {
+            tracing::error!(
+                target: "pool", pool = self.name(), calls = count, waiting = self.stats().waiting(), ?states,
+                "calls waited while workers were free: a bug, please report it; they run now"
+            );
+        }
+        for (worker, call) in healed {
+            self.shared.stats.count(Counter::Healed);
+            worker.submit(self.shared.dispatched(call, now));
+        }
+        count
+    }
+
+    /// A worker died with this request, by itself. Noted on a thread that serves requests, as all they share.
+    pub(crate) fn died_of(&self, request: u64, what: String) {
+        let shared = self.shared.clone();
+        self.shared.home.spawn(async move {
+            if shared.poison.died(request, Instant::now()) {
+                tracing::error!(
+                    target: "server", pool = shared.name, request = what,
+                    "two workers died of this request: it gets 500 for 30 s"
+                );
+            }
+        });
     }
 
     /// Takes no further call and refuses those that wait.
@@ -343,6 +421,15 @@ impl Shared {
         call
     }
 
+    fn is_poison(&self, call: &Call, now: Instant) -> bool {
+        let identity = call.payload.identity();
+        let refuses = identity.is_some_and(|request| self.poison.refuses(request, now));
+        if refuses {
+            self.stats.count(Counter::Poisoned);
+        }
+        refuses
+    }
+
     fn limit(&self, call: &Call) -> Option<Duration> {
         call.terms.deadline.or_else(|| self.limits.exec_ttl())
     }
@@ -350,6 +437,7 @@ impl Shared {
     fn refuse(&self, call: Call, reason: Refused) {
         if !call.is_withdrawn() {
             call.fail(reason);
+            self.stats.count(reason.into());
             // A stop is no news to whoever ordered it.
             if reason != Refused::Stopping
                 && let Some(calls) = self.refusals.event()
@@ -363,11 +451,17 @@ impl Shared {
     }
 
     pub(crate) fn withdraw(&self, priority: u8, seq: u64) {
+        if planted(Bug::ForgottenClient) {
+            return;
+        }
         let mut guarded = self.lock();
         let call = guarded.core.withdraw(priority, seq);
         self.stats
             .set_waiting(guarded.core.waiting(), guarded.core.oldest());
         drop(guarded);
+        if call.is_some() {
+            self.stats.count(Counter::ClientGone);
+        }
         drop(call); // not under the lock
     }
 
@@ -389,14 +483,18 @@ async fn keep_time(pool: Arc<Shared>) {
     loop {
         pool.queue_has_calls.notified().await;
         while let Some(next) = expire(&pool) {
-            tokio::time::sleep_until(next).await;
+            tokio::time::sleep_until(next.max(Instant::now() + BETWEEN_LOOKS)).await;
         }
     }
 }
 
 fn expire(pool: &Shared) -> Option<Instant> {
     let mut guarded = pool.lock();
-    let (late, next) = guarded.core.expire(Instant::now());
+    let (late, next) = if planted(Bug::EndlessWait) {
+        (Vec::new(), None)
+    } else {
+        guarded.core.expire(Instant::now())
+    };
     guarded.timekeeper_armed = next.is_some();
     pool.stats
         .set_waiting(guarded.core.waiting(), guarded.core.oldest());
@@ -453,11 +551,34 @@ impl Seat {
         _ = self.shared.lock().core.drain(self.slot); // the one who would be asked to stop it is the caller
     }
 
-    /// How many calls this worker gets. The random part keeps workers that started together from ending together; its size
+    /// After how many calls this worker is replaced. The random part keeps workers that started together from ending together; its size
     /// is RoadRunner's.
     pub(crate) fn lifetime(&self) -> Option<u64> {
         let max_jobs = self.shared.limits.max_jobs()?;
         Some(max_jobs.saturating_add(fastrand::u64(..=max_jobs / 7)))
+    }
+
+    /// Whether a worker must not get a call more than that: where each is promised a fresh one.
+    pub(crate) fn is_strict(&self) -> bool {
+        self.shared.limits.max_jobs() == Some(1)
+    }
+
+    /// The most that a call may ask for at a time.
+    pub(crate) fn deadline_max(&self) -> Duration {
+        self.shared.limits.deadline_max()
+    }
+
+    pub(crate) fn count(&self, counter: Counter) {
+        self.shared.stats.count(counter);
+    }
+
+    /// A worker lived through a call.
+    pub(crate) fn lived_through(&self, payload: &dyn Payload) {
+        if self.shared.poison.is_known()
+            && let Some(request) = payload.identity()
+        {
+            self.shared.poison.answered(request);
+        }
     }
 
     /// How long a worker may take for a call, or for the next piece of its reply.
@@ -473,7 +594,9 @@ impl Seat {
     /// The worker asked to be replaced instead of answering: another one gets the call.
     pub(crate) fn decline(&self, mut call: Call) {
         call.attempts += 1;
-        if call.attempts >= MOST_DECLINED {
+        if call.is_withdrawn() {
+            // Nobody would take it out of the queue again.
+        } else if call.attempts >= MOST_DECLINED {
             let attempts = call.attempts;
             call.fail(WorkerFault::Unwilling(attempts));
         } else {
@@ -484,9 +607,13 @@ impl Seat {
     /// The worker died, or is about to be killed, before any part of a reply was passed on. True when another worker
     /// gets the call: once, and only one that may be repeated.
     pub(crate) fn lose(&self, mut call: Call, fault: WorkerFault) -> bool {
-        let again = call.attempts == 0 && call.payload.repeatable() && !call.is_withdrawn();
-        if again {
+        let repeatable = call.payload.repeatable() || planted(Bug::UnsafeRetry);
+        let again = call.attempts == 0 && repeatable && !call.is_withdrawn();
+        if again && planted(Bug::LostCall) {
+            drop(call);
+        } else if again {
             call.attempts += 1;
+            self.shared.stats.count(Counter::Retried);
             self.shared.admit(call, Instant::now());
         } else {
             call.fail(fault);
@@ -548,6 +675,25 @@ impl Pool {
         let states = self.apply(|core| core.all_states()).await;
         let state = |slot: SlotId| states.get(slot).copied().unwrap_or(SlotState::Empty);
         self.shared.roster.inspect(state).await
+    }
+
+    /// Gives the call that a worker is at `time` from now on, but at most the pool's `deadline_max`; says how much it is.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such worker, or it has no call.
+    pub async fn extend(&self, pid: u32, time: Duration) -> Result<Duration, NotExtended> {
+        let worker = self
+            .shared
+            .roster
+            .worker(pid)
+            .ok_or(NotExtended::NoWorker(pid))?;
+        if !roster::is_busy(worker.as_ref()).await {
+            return Err(NotExtended::NoCall(pid));
+        }
+        let time = time.min(self.shared.limits.deadline_max());
+        worker.order(Order::Extend(time));
+        Ok(time)
     }
 
     /// Where each slot stands.

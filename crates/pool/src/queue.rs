@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::bugs::{Bug, planted};
+
 /// The longest wait that is still good service, where the queue's own limit is not much longer. Readiness uses it too.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -87,6 +89,9 @@ impl<T> Queue<T> {
 
     /// Since when the oldest waits.
     pub(crate) fn oldest(&self) -> Option<Instant> {
+        if self.len == 0 {
+            return None;
+        }
         let fronts = self
             .levels
             .values()
@@ -100,9 +105,9 @@ impl<T> Queue<T> {
     /// Numbers rise, so this is the end, but for an item that comes back: it returns to its old place.
     pub(crate) fn push(&mut self, ticket: Ticket, item: T) -> Pushed<T> {
         let mut pushed = Pushed::Waits;
-        if self.len >= self.limit {
+        if self.len >= self.limit && !planted(Bug::EndlessQueue) {
             self.look(ticket.since);
-            match self.make_room(ticket.priority) {
+            match self.make_room(ticket.priority, ticket.since) {
                 Some(made) => pushed = made,
                 None => return Pushed::Full(item),
             }
@@ -122,13 +127,15 @@ impl<T> Queue<T> {
         pushed
     }
 
-    fn make_room(&mut self, priority: u8) -> Option<Pushed<T>> {
-        let newest_first = self.newest_first;
+    fn make_room(&mut self, priority: u8, now: Instant) -> Option<Pushed<T>> {
+        let (newest_first, patience) = (self.newest_first, self.patience);
         let (&least, level) = self
             .levels
             .iter_mut()
             .rfind(|(_, level)| !level.entries.is_empty())?;
-        let made = if newest_first && least >= priority {
+        let front = level.entries.front()?.since;
+        let late = newest_first && now.saturating_duration_since(front) > patience;
+        let made = if late && least >= priority {
             Pushed::Outlived(level.pop_oldest()?.1)
         } else if least > priority {
             Pushed::Displaced(level.pop_newest()?.1)

@@ -56,6 +56,21 @@ impl fmt::Debug for UnderWay {
     }
 }
 
+/// Whether a worker is at a call. One that does not say so in time is.
+pub(crate) async fn is_busy(worker: &dyn Transport) -> bool {
+    let (asked, answer) = oneshot::channel();
+    worker.ask(asked);
+    !matches!(timeout(LONGEST_LOOK, answer).await, Ok(Ok(None)))
+}
+
+/// What the supervisor looks at.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Look {
+    pub(crate) pid: u32,
+    pub(crate) executions: u64,
+    pub(crate) busy: bool,
+}
+
 /// All workers of a pool that are up.
 #[derive(Default)]
 pub(crate) struct Roster(Mutex<Vec<Entry>>);
@@ -83,27 +98,35 @@ impl Roster {
         self.lock().len()
     }
 
+    pub(crate) fn worker(&self, pid: u32) -> Option<Arc<dyn Transport>> {
+        let entries = self.lock();
+        let entry = entries.iter().find(|entry| entry.pid == pid)?;
+        Some(entry.worker.clone())
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Who has a call, and how many they had.
+    pub(crate) async fn look(&self) -> Vec<Look> {
+        let mut looks = Vec::new();
+        self.ask(|entry, under_way| {
+            looks.push(Look {
+                pid: entry.pid,
+                executions: entry.worker.executions(),
+                // Too busy to say so is busy.
+                busy: !matches!(under_way, Some(None)),
+            });
+        })
+        .await;
+        looks
+    }
+
     /// Asks all at once. `state` says where a slot stands.
     pub(crate) async fn inspect(&self, state: impl Fn(SlotId) -> SlotState) -> Vec<WorkerInfo> {
-        let entries = self.lock().clone();
-        let asked: Vec<_> = entries
-            .into_iter()
-            .map(|entry| {
-                let (asked, answer) = oneshot::channel();
-                entry.worker.ask(asked);
-                (entry, answer)
-            })
-            .collect();
-        let deadline = Instant::now() + LONGEST_LOOK;
-        let mut workers = Vec::with_capacity(asked.len());
-        for (entry, answer) in asked {
-            let left = deadline.saturating_duration_since(Instant::now());
-            // It may end meanwhile, or be too busy to say.
-            let under_way = timeout(left, answer).await.ok().and_then(Result::ok);
+        let mut workers = Vec::new();
+        self.ask(|entry, under_way| {
             let request = under_way.flatten().map(|under_way| Request {
                 what: under_way.payload.describe(),
                 age: under_way.since.elapsed(),
@@ -117,8 +140,28 @@ impl Roster {
                 executions: entry.worker.executions(),
                 request,
             });
-        }
+        })
+        .await;
         workers.sort_by_key(|worker| (worker.generation, worker.slot));
         workers
+    }
+
+    /// Asks all at once what they are at; None is no answer: one may end meanwhile, or be too busy.
+    async fn ask(&self, mut take: impl FnMut(Entry, Option<Option<UnderWay>>)) {
+        let entries = self.lock().clone();
+        let asked: Vec<_> = entries
+            .into_iter()
+            .map(|entry| {
+                let (asked, answer) = oneshot::channel();
+                entry.worker.ask(asked);
+                (entry, answer)
+            })
+            .collect();
+        let deadline = Instant::now() + LONGEST_LOOK;
+        for (entry, answer) in asked {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let answer = timeout(left, answer).await.ok().and_then(Result::ok);
+            take(entry, answer);
+        }
     }
 }

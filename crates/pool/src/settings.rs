@@ -6,6 +6,8 @@ use std::time::Duration;
 use pronghorn_config::{Choice, Command, Section, Size, Table};
 use pronghorn_process::cpus;
 
+use crate::supervisor::{Limits, Scaling};
+
 /// As RoadRunner's. Far more processes than that need another machine.
 pub const MAX_WORKERS: usize = 500;
 
@@ -34,6 +36,17 @@ pub const STREAM_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A call that takes longer is hung: no client waits that long.
 pub const EXEC_TTL: Duration = Duration::from_mins(5);
+
+/// The most that a call may ask for at a time; one that needs longer asks again.
+pub const DEADLINE_MAX: Duration = Duration::from_hours(1);
+
+/// More workers than are always there, and how many come at once, as RoadRunner's.
+pub const DYNAMIC_WORKERS: usize = 10;
+pub const SPAWN_RATE: usize = 5;
+const MOST_DYNAMIC: usize = 100;
+
+/// What a worker that was added may idle, as RoadRunner's: long enough that a wave of visitors does not boot it twice.
+pub const SCALING_IDLE: Duration = Duration::from_mins(1);
 
 /// How often soft limits are looked at, as RoadRunner's.
 pub const WATCH_TICK: Duration = Duration::from_secs(5);
@@ -67,6 +80,10 @@ pub struct PoolSettings {
     pub reset_timeout: Duration,
     /// How long a worker may go on with a stream whose client left.
     pub stream_timeout: Duration,
+    /// Between which numbers of workers it moves by itself.
+    pub scaling: Option<Scaling>,
+    /// The most that a call may ask for at a time.
+    pub deadline_max: Duration,
     /// Calls after which a worker is replaced.
     pub max_jobs: Option<NonZeroU64>,
     /// A fresh worker for each call.
@@ -211,16 +228,18 @@ impl Section for PoolSettings {
                 "`mode: worker` runs a worker script, its `command`",
             );
         }
+        let command = t
+            .key(
+                "command",
+                "What to run as a worker; `server.command` when not written.",
+            )
+            .optional();
+        let num_workers = num_workers(t);
+        let scaling = scaling(t, num_workers);
         let settings = Self {
-            command: t
-                .key("command", "What to run as a worker; `server.command` when not written.")
-                .optional(),
-            num_workers: t
-                .key("num_workers", "How many workers run at once.")
-                .range(1..=MAX_WORKERS)
-                .zero_is_default()
-                .roadrunner("the machine's CPUs", "a call to oneself must not deadlock, and a container's limits count")
-                .default_as(default_workers(), "CPUs that this process may use, at least 2"),
+            command,
+            num_workers: scaling.map_or(num_workers, |scaling| scaling.min),
+            scaling,
             max_queue_size: t
                 .key("max_queue_size", "How many calls may wait for a worker; more are answered 503.")
                 .range(1..=MAX_QUEUE_SIZE)
@@ -253,8 +272,17 @@ impl Section for PoolSettings {
                 .key("stream_timeout", "How long a worker may go on with a stream whose client left.")
                 .zero_is_default()
                 .default(STREAM_TIMEOUT),
+            deadline_max: t
+                .key("deadline_max", "The most time that a call may ask for, counted from then.")
+                .ours()
+                .range(SHORTEST..=LONGEST)
+                .default(DEADLINE_MAX),
             max_jobs: t
-                .key("max_jobs", "Calls after which a worker is replaced, with 0 to 14 % added by chance.")
+                .key(
+                    "max_jobs",
+                    "Calls after which a worker is replaced, with 0 to 14 % added by chance. It goes on until its \
+                     successor is up; with 1, no worker gets a second call.",
+                )
                 .limit()
                 .and_then(NonZeroU64::new),
             debug: t
@@ -291,6 +319,124 @@ impl Section for PoolSettings {
     }
 }
 
+fn num_workers(t: &mut Table<'_>) -> usize {
+    t.key("num_workers", "How many workers run at once.")
+        .range(1..=MAX_WORKERS)
+        .zero_is_default()
+        .roadrunner(
+            "the machine's CPUs",
+            "a call to oneself must not deadlock, and a container's limits count",
+        )
+        .default_as(
+            default_workers(),
+            "CPUs that this process may use, at least 2",
+        )
+}
+
+/// Ours, `min_workers` and `max_workers`, or RoadRunner's `dynamic_allocator`: the same mechanism.
+fn scaling(t: &mut Table<'_>, num_workers: usize) -> Option<Scaling> {
+    let min = t
+        .key(
+            "min_workers",
+            "How many workers are always there, in a pool that grows; `num_workers` when not written.",
+        )
+        .ours()
+        .range(1..=MAX_WORKERS)
+        .optional();
+    let max = t
+        .key(
+            "max_workers",
+            "How many workers there are at most; one is added while calls wait for 100 ms, and ends after a minute \
+             without a call. `num_workers` is fixed when not written.",
+        )
+        .ours()
+        .range(1..=MAX_WORKERS)
+        .optional();
+    let dynamic = t.optional_section_with(
+        "dynamic_allocator",
+        "RoadRunner's way to more workers under load: they come while calls wait for 100 ms.",
+        |t| read_dynamic(t, num_workers),
+    );
+    let fewest = min.unwrap_or(num_workers);
+    let ours = match (min, max) {
+        (_, Some(max)) if max < fewest => {
+            t.error(
+                "max_workers",
+                &format!("is {max}, which is less than the {fewest} workers that are always there"),
+                "write a larger one, or a smaller `min_workers`",
+            );
+            None
+        }
+        (_, Some(max)) => Some(Scaling {
+            min: fewest,
+            max,
+            // Four steps from the fewest to the most: quick enough for a wave, without starting all for a ripple.
+            step: ((max - fewest) / 4).max(1),
+            idle: SCALING_IDLE,
+        }),
+        (Some(_), None) => {
+            t.warn(
+                "min_workers",
+                "has no effect without `max_workers`",
+                "write `num_workers` for a fixed number",
+            );
+            None
+        }
+        (None, None) => None,
+    };
+    if dynamic.is_some() && (min.is_some() || max.is_some()) {
+        t.error(
+            "dynamic_allocator",
+            "says how the pool grows, and `min_workers` and `max_workers` say so too",
+            "leave one of them out",
+        );
+    }
+    ours.or(dynamic)
+}
+
+fn read_dynamic(t: &mut Table<'_>, num_workers: usize) -> Scaling {
+    let more = t
+        .key("max_workers", "How many workers more than `num_workers`.")
+        .range(1..=MOST_DYNAMIC)
+        .zero_is_default()
+        .default(DYNAMIC_WORKERS);
+    let step = t
+        .key("spawn_rate", "How many workers are added at once.")
+        .range(1..=MOST_DYNAMIC)
+        .zero_is_default()
+        .default(SPAWN_RATE);
+    let idle = t
+        .key(
+            "idle_timeout",
+            "Time without a call after which an added worker ends.",
+        )
+        .zero_is_default()
+        .range(Duration::from_secs(1)..=LONGEST)
+        .differs(
+            "ends all added workers together, so long after the last was added",
+            "one that works is needed",
+        )
+        .default(SCALING_IDLE);
+    Scaling {
+        min: num_workers,
+        max: num_workers + more,
+        step,
+        idle,
+    }
+}
+
+impl Supervisor {
+    /// The soft limits.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            watch_tick: self.watch_tick,
+            ttl: self.ttl,
+            idle_ttl: self.idle_ttl,
+            max_memory: self.max_worker_memory.map(Size::bytes),
+        }
+    }
+}
+
 impl Section for Supervisor {
     fn read(t: &mut Table<'_>) -> Self {
         Self {
@@ -298,18 +444,13 @@ impl Section for Supervisor {
                 .key("watch_tick", "How often the soft limits are looked at.")
                 .zero_is_default()
                 .range(Duration::from_millis(100)..=LONGEST)
-                .not_yet("recycling of workers")
                 .default(WATCH_TICK),
-            ttl: t
-                .key("ttl", "Age at which a worker is replaced.")
-                .not_yet("recycling of workers")
-                .limit(),
+            ttl: t.key("ttl", "Age at which a worker is replaced.").limit(),
             idle_ttl: t
                 .key(
                     "idle_ttl",
-                    "Time without a call after which a worker is replaced.",
+                    "Time without a call after which a worker is replaced that had one.",
                 )
-                .not_yet("recycling of workers")
                 .limit(),
             exec_ttl: t
                 .key(
@@ -322,9 +463,8 @@ impl Section for Supervisor {
             max_worker_memory: t
                 .key(
                     "max_worker_memory",
-                    "Memory at which a worker is replaced after its call.",
+                    "Memory of its own at which a worker is replaced after its call; what it shares is not counted.",
                 )
-                .not_yet("recycling of workers")
                 .limit(),
         }
     }
@@ -332,13 +472,9 @@ impl Section for Supervisor {
 
 /// What later work brings; each line moves up into a key of its own then.
 fn not_yet(t: &mut Table<'_>) {
-    t.not_yet("dynamic_allocator", "more workers under load");
-    t.not_yet("min_workers", "more workers under load");
-    t.not_yet("max_workers", "more workers under load");
     t.not_yet("root", "classic and CGI pools");
     t.not_yet("spawn", "workers forked from a booted one");
     t.not_yet("fork", "workers forked from a booted one");
     t.not_yet("ini", "settings of PHP");
     t.not_yet("request_body", "bodies that stream into the worker");
-    t.not_yet("deadline_max", "calls that ask for more time");
 }

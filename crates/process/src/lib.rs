@@ -25,4 +25,4 @@ pub use process::{Exit, Process, Signal};
 pub use program::Program;
 pub use reap::{adopt_orphans, reap_orphans};
 pub use spawner::{Child, Command, SpawnError, Spawner, Stream};
-pub use usage::Usage;
+pub use usage::{Usage, own_memory};

@@ -25,6 +25,28 @@ impl Usage {
     }
 }
 
+/// Bytes that no other process shares, if they are `at_least` so many: what would be free without this process.
+///
+/// Cheap as long as all that is resident is less. None also when there is no such process, or `/proc` can't be read.
+pub fn own_memory(pid: u32, at_least: u64) -> Option<u64> {
+    let pages = resident_pages(&fs::read_to_string(format!("/proc/{pid}/statm")).ok()?)?;
+    let resident = pages.saturating_mul(rustix::param::page_size() as u64);
+    if resident < at_least {
+        return None;
+    }
+    let own = private_bytes(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?)?;
+    (own >= at_least).then_some(own)
+}
+
+fn private_bytes(rollup: &str) -> Option<u64> {
+    let own = ["Private_Clean:", "Private_Dirty:"].map(|name| {
+        let line = rollup.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().strip_suffix("kB")?.trim_end().parse().ok()
+    });
+    let [clean, dirty]: [Option<u64>; 2] = own;
+    clean?.checked_add(dirty?)?.checked_mul(1024)
+}
+
 /// The second field of statm.
 fn resident_pages(statm: &str) -> Option<u64> {
     statm.split_ascii_whitespace().nth(1)?.parse().ok()
@@ -52,6 +74,23 @@ mod tests {
     #[test]
     fn there_is_none_of_a_process_that_is_not_there() {
         assert_eq!(Usage::of(u32::MAX), None);
+    }
+
+    #[test]
+    fn what_is_its_own_is_less_than_all() {
+        let pid = std::process::id();
+        let own = own_memory(pid, 1).unwrap();
+        assert!(own > 100_000 && own < Usage::of(pid).unwrap().memory + 10_000_000);
+        assert_eq!(own_memory(pid, 1 << 50), None);
+        assert_eq!(own_memory(u32::MAX, 1), None);
+    }
+
+    #[test]
+    fn private_pages_are_clean_and_dirty_ones() {
+        let rollup =
+            "Rss:  90 kB\nShared_Clean: 7 kB\nPrivate_Clean:     12 kB\nPrivate_Dirty:  30 kB\n";
+        assert_eq!(private_bytes(rollup), Some(42 * 1024));
+        assert_eq!(private_bytes("Private_Clean: 1 kB\n"), None);
     }
 
     #[test]

@@ -7,6 +7,8 @@ use pronghorn_process::LookupError;
 use pronghorn_process::socket::BindError;
 use thiserror::Error;
 
+use crate::on_init::OnInitError;
+
 /// A start that failed. Nothing is left running.
 #[derive(Debug, Error)]
 pub enum StartError {
@@ -34,6 +36,9 @@ pub enum StartError {
     /// The application's.
     #[error("a worker does not start")]
     Boot(#[source] Box<BootError>),
+    /// The application's: `server.on_init`, with `exit_on_error`.
+    #[error("`server.on_init` failed")]
+    OnInit(#[source] OnInitError),
     /// What a service says of itself.
     #[error("{name}: {source}")]
     Service {

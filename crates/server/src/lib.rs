@@ -12,6 +12,7 @@ mod health;
 mod http;
 pub mod logs;
 mod notify;
+mod on_init;
 mod renewal;
 mod rpc;
 mod server;
@@ -24,11 +25,12 @@ pub use control::{Control, ControlSocket};
 pub use error::StartError;
 pub use http::CrewInfo;
 pub use notify::Manager;
+pub use on_init::OnInitError;
 pub use pronghorn_plugin_api::ROADRUNNER_VERSION;
 pub use renewal::{Source, environment};
 pub use server::{Plan, Server};
 pub use upgrade::{Next, Predecessor, UpgradeError, Way};
-pub use workers::{Pools, Reloaded, Standing, Workers};
+pub use workers::{Pools, Reloaded, Resized, Standing, Workers};
 
 /// This release.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

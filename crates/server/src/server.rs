@@ -19,6 +19,7 @@ use crate::control::{Control, Serving};
 use crate::error::StartError;
 use crate::health::Health;
 use crate::http::{CrewInfo, HttpService, Site, resolve};
+use crate::on_init;
 use crate::renewal::Source;
 use crate::rpc;
 use crate::settings::{EndureSettings, Settings, StatusSettings, UNAVAILABLE};
@@ -141,6 +142,10 @@ impl Server {
         let unavailable = status.map_or(UNAVAILABLE, |status| status.unavailable_status_code);
         let methods = Methods::default();
         rpc::add(&methods, &self.health, &self.site, unavailable);
+        let mut on_init = plan.settings.server.on_init.clone();
+        let (folder, environment) = (plan.folder.clone(), plan.environment.clone());
+        let server = &plan.settings.server;
+        let user = worker_user(server.user.as_deref(), server.group.as_deref())?;
         let services: Vec<_> = self
             .services_of(plan, &mut serving)?
             .into_iter()
@@ -150,6 +155,12 @@ impl Server {
         let watched = with_workers.map(|(service, readiness)| (service.name(), readiness.clone()));
         self.health.watch(watched.collect());
         for (service, readiness) in services {
+            if service.has_workers()
+                && let Some(on_init) = on_init.take()
+            {
+                let user = user.as_ref().map(|(_, user)| user);
+                on_init::run(&on_init, &self.spawner, &folder, &environment, user).await?;
+            }
             let name = service.name();
             serving.readiness.push(readiness.clone());
             let context = Context {

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pronghorn_plugin_api::{NotReady, Sockets};
-use pronghorn_pool::settings::{CodecChoice, PoolSettings};
+use pronghorn_pool::settings::{CodecChoice, MAX_WORKERS, PoolSettings};
 use pronghorn_pool::{
-    BootError, CommandLauncher, Options, Pool, RelayAddress, RelayListener, Spool, Supervised,
-    WorkerInfo,
+    BootError, CommandLauncher, NotExtended, NotResized, Options, Plan, Pool, RelayAddress,
+    RelayListener, Spool, Supervised, WorkerInfo,
 };
 use pronghorn_process::{Command, Credentials, Spawner, Stream, cpus};
 use pronghorn_wire::Codec;
@@ -59,6 +59,7 @@ impl Start<'_> {
             queue_timeout: settings.queue_timeout,
             // In development somebody may sit in a debugger.
             exec_ttl: settings.supervisor.exec_ttl.filter(|_| !self.development),
+            deadline_max: settings.deadline_max,
             max_jobs: if settings.debug {
                 std::num::NonZeroU64::new(1)
             } else {
@@ -72,16 +73,25 @@ impl Start<'_> {
         Change {
             options: self.options(),
             launcher: self.launcher(),
-            size: self.size(),
+            plan: self.plan(),
             reset_timeout: self.settings.reset_timeout,
         }
     }
 
-    fn size(&self) -> usize {
-        if self.settings.debug {
-            DEBUG_WORKERS
+    fn plan(&self) -> Plan {
+        let settings = self.settings;
+        let limits = settings.supervisor.limits();
+        let (workers, scaling) = if settings.debug {
+            (DEBUG_WORKERS, None)
         } else {
-            self.settings.num_workers
+            (settings.num_workers, settings.scaling)
+        };
+        Plan {
+            workers,
+            scaling,
+            most: MAX_WORKERS.max(scaling.map_or(0, |scaling| scaling.max)),
+            at_once: boots_at_once(),
+            limits,
         }
     }
 
@@ -125,7 +135,7 @@ impl Start<'_> {
             pool: Pool::new(self.options(), &self.homes[0]),
             options: self.options(),
             launcher: self.launcher(),
-            size: self.size(),
+            plan: self.plan(),
             reset_timeout: self.settings.reset_timeout,
         }
     }
@@ -235,11 +245,14 @@ fn boots_at_once() -> usize {
 /// What came of a reload.
 pub type Reloaded = Result<(), Arc<str>>;
 
+/// How many workers there are after some came or went.
+pub type Resized = Result<usize, NotResized>;
+
 /// Whether the pool has workers, or why not.
 #[derive(Debug, Clone)]
 pub enum Standing {
     Up,
-    /// Only in development: elsewhere a pool that does not boot ends the start.
+    /// None has come up. At the first start that is possible in development only: elsewhere it ends the start.
     Down(Arc<str>),
 }
 
@@ -247,12 +260,14 @@ pub enum Standing {
 pub(crate) struct Change {
     options: Options,
     launcher: CommandLauncher,
-    size: usize,
+    plan: Plan,
     reset_timeout: Duration,
 }
 
 enum Order {
     Reload(Option<Box<Change>>, oneshot::Sender<Reloaded>),
+    Add(usize, oneshot::Sender<Resized>),
+    Remove(usize, oneshot::Sender<Resized>),
     Stop {
         grace: Duration,
         killed: oneshot::Sender<usize>,
@@ -331,14 +346,14 @@ pub(crate) struct Crew {
     pub(crate) pool: Pool,
     options: Options,
     pub(crate) launcher: CommandLauncher,
-    pub(crate) size: usize,
+    pub(crate) plan: Plan,
     pub(crate) reset_timeout: Duration,
 }
 
 impl Crew {
     pub(crate) fn info(&self) -> CrewInfo {
         CrewInfo {
-            size: self.size,
+            size: self.plan.workers,
             command: self.launcher.command.clone(),
         }
     }
@@ -350,11 +365,12 @@ pub(crate) async fn start_all(
     crews: Vec<Crew>,
     development: bool,
 ) -> Result<(Pools, JoinSet<()>), Box<BootError>> {
-    let at_once = (boots_at_once() / crews.len().max(1)).max(1);
+    let pools = crews.len().max(1);
     let mut starting = JoinSet::new();
     let mut owners = JoinSet::new();
-    for (place, crew) in crews.into_iter().enumerate() {
-        starting.spawn(async move { (place, Workers::start(crew, at_once, development).await) });
+    for (place, mut crew) in crews.into_iter().enumerate() {
+        crew.plan.at_once = (crew.plan.at_once / pools).max(1);
+        starting.spawn(async move { (place, Workers::start(crew, development).await) });
     }
     let mut pools = Vec::new();
     while let Some(started) = starting.join_next().await {
@@ -380,18 +396,17 @@ pub(crate) async fn start_all(
 impl Workers {
     async fn start(
         crew: Crew,
-        at_once: usize,
         development: bool,
     ) -> Result<(Self, impl Future<Output = ()> + use<>), Box<BootError>> {
         let Crew {
             pool,
             options,
             launcher,
-            size,
+            plan,
             reset_timeout,
         } = crew;
         let launcher = Arc::new(launcher);
-        let started = Supervised::start(pool.clone(), launcher.clone(), size, at_once).await;
+        let started = Supervised::start(pool.clone(), launcher.clone(), plan).await;
         let (supervised, standing) = match started {
             Ok(supervised) => (Some(supervised), Standing::Up),
             Err(error) if development => (None, Standing::Down(report(&error))),
@@ -408,8 +423,7 @@ impl Workers {
             pool,
             options,
             launcher,
-            size,
-            at_once,
+            plan,
             reset_timeout,
             development,
             supervised,
@@ -484,6 +498,30 @@ impl Workers {
         result.await.unwrap_or_else(|_| gone())
     }
 
+    /// Adds workers, which stay beyond a reload; how many there are then.
+    pub async fn add(&self, count: usize) -> Resized {
+        self.resize(|done| Order::Add(count, done)).await
+    }
+
+    /// Takes workers away, which finish what they have; how many there will be.
+    pub async fn remove(&self, count: usize) -> Resized {
+        self.resize(|done| Order::Remove(count, done)).await
+    }
+
+    async fn resize(&self, order: impl FnOnce(oneshot::Sender<Resized>) -> Order) -> Resized {
+        let gone = || Err(NotResized::Stopping(self.name().to_owned()));
+        let (done, result) = oneshot::channel();
+        if self.orders.send(order(done)).await.is_err() {
+            return gone();
+        }
+        result.await.unwrap_or_else(|_| gone())
+    }
+
+    /// Gives the call that a worker is at more time, counted from now; how much it is.
+    pub async fn extend(&self, pid: u32, time: Duration) -> Result<Duration, NotExtended> {
+        self.pool.extend(pid, time).await
+    }
+
     /// Stops all workers; how many had to be killed.
     pub(crate) async fn stop(&self, grace: Duration) -> usize {
         let (killed, count) = oneshot::channel();
@@ -508,8 +546,7 @@ struct Owner {
     pool: Pool,
     options: Options,
     launcher: Arc<CommandLauncher>,
-    size: usize,
-    at_once: usize,
+    plan: Plan,
     reset_timeout: Duration,
     development: bool,
     supervised: Option<Supervised>,
@@ -520,42 +557,55 @@ impl Owner {
     /// Brings new workers up; with a change, which holds if they come up.
     async fn boot(&mut self, change: Option<Change>) -> Result<(), BootError> {
         let Some(change) = change else {
-            let (launcher, size) = (self.launcher.clone(), self.size);
-            return self.boot_as(launcher, size, self.reset_timeout).await;
+            return match &self.supervised {
+                Some(supervised) => supervised.reload(self.reset_timeout).await,
+                None => self.start(self.launcher.clone(), self.plan).await,
+            };
         };
         let launcher = Arc::new(change.launcher);
         // First, because some of them are read as a worker starts.
         self.pool.adjust(&change.options).await;
-        let booted = self.boot_as(launcher.clone(), change.size, change.reset_timeout);
-        if let Err(error) = booted.await {
+        let booted = match &self.supervised {
+            Some(supervised) => {
+                let grace = change.reset_timeout;
+                supervised
+                    .change(launcher.clone(), change.plan, grace)
+                    .await
+            }
+            None => self.start(launcher.clone(), change.plan).await,
+        };
+        if let Err(error) = booted {
             self.pool.adjust(&self.options).await;
             return Err(error);
         }
-        (self.launcher, self.size) = (launcher, change.size);
+        (self.launcher, self.plan) = (launcher, change.plan);
         (self.options, self.reset_timeout) = (change.options, change.reset_timeout);
         Ok(())
     }
 
-    async fn boot_as(
-        &mut self,
-        launcher: Arc<CommandLauncher>,
-        size: usize,
-        grace: Duration,
-    ) -> Result<(), BootError> {
-        match &mut self.supervised {
-            Some(supervised) => supervised.change(launcher, size, grace).await,
-            None => {
-                let pool = self.pool.clone();
-                let supervised = Supervised::start(pool, launcher, size, self.at_once).await?;
-                self.supervised = Some(supervised);
-                Ok(())
-            }
-        }
+    async fn start(&mut self, launcher: Arc<CommandLauncher>, plan: Plan) -> Result<(), BootError> {
+        let supervised = Supervised::start(self.pool.clone(), launcher, plan).await?;
+        self.supervised = Some(supervised);
+        Ok(())
     }
 
     async fn run(mut self, mut orders: mpsc::Receiver<Order>) {
-        while let Some(order) = orders.recv().await {
+        while let Some(order) = self.next(&mut orders).await {
             match order {
+                Order::Add(count, done) => {
+                    let added = match &self.supervised {
+                        Some(supervised) => supervised.add(count).await,
+                        None => Err(self.down()),
+                    };
+                    _ = done.send(added); // as below
+                }
+                Order::Remove(count, done) => {
+                    let removed = match &self.supervised {
+                        Some(supervised) => supervised.remove(count).await,
+                        None => Err(self.down()),
+                    };
+                    _ = done.send(removed); // as below
+                }
                 Order::Reload(change, done) => {
                     let reloaded = self.reload(change.map(|change| *change)).await;
                     _ = done.send(reloaded); // whoever asked may have left
@@ -569,6 +619,33 @@ impl Owner {
                     return;
                 }
             }
+        }
+    }
+
+    /// The next order; meanwhile others learn whether there are workers.
+    async fn next(&self, orders: &mut mpsc::Receiver<Order>) -> Option<Order> {
+        let Some(supervised) = &self.supervised else {
+            return orders.recv().await;
+        };
+        let mut troubles = supervised.troubles();
+        loop {
+            tokio::select! {
+                order = orders.recv() => return order,
+                Ok(()) = troubles.changed() => {
+                    let standing = match troubles.borrow_and_update().clone() {
+                        Some(why) => Standing::Down(why),
+                        None => Standing::Up,
+                    };
+                    self.standing.send_replace(standing);
+                }
+            }
+        }
+    }
+
+    fn down(&self) -> NotResized {
+        match &*self.standing.borrow() {
+            Standing::Down(why) => NotResized::Boot(why.clone()),
+            Standing::Up => NotResized::Stopping(self.pool.name().to_owned()),
         }
     }
 

@@ -139,6 +139,23 @@ impl Server {
         })
     }
 
+    /// Starts it with more variables.
+    ///
+    /// # Panics
+    ///
+    /// When it does not come up; with all that it said.
+    pub fn start_with_environment(
+        site: Site,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Self {
+        let mut command = Command::new(binary());
+        command.envs(environment.iter().copied());
+        Self::start_called(command, site, arguments, Signal::TERM, |stdout, _| {
+            address_after("serves http://", stdout)
+        })
+    }
+
     fn start_called(
         mut command: Command,
         site: Site,

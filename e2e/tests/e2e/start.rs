@@ -185,3 +185,35 @@ fn a_stale_socket_is_replaced_a_live_one_and_a_file_are_not_touched() {
     assert_eq!(server.get("/").text(), "Hello");
     server.stop();
 }
+
+#[test]
+fn a_command_runs_before_the_first_workers() {
+    let site = |on_init: &str| {
+        Site::new()
+            .file("worker.php", &Site::sdk_worker("return file_get_contents('made');"))
+            .config(&format!(
+                "version: '3'\nserver: {{command: php worker.php, on_init: {on_init}}}\nhttp: {{address: 127.0.0.1:0, pool: {{num_workers: 1}}}}\n"
+            ))
+    };
+    let server = Server::start(site(
+        "{command: \"sh -c 'echo preparing; echo $$WHAT > made'\", env: {WHAT: schema}}",
+    ));
+    assert_eq!(server.get("/").text().trim(), "schema");
+    server.logged(&["INFO", "on_init: preparing"]);
+    server.stop();
+
+    let server = Server::start(site("{command: \"sh -c 'echo x > made; exit 3'\"}"));
+    server.logged(&["ERROR", "`server.on_init` failed", "exit code 3"]);
+    server.stop();
+
+    Server::run(
+        &site("{command: \"sh -c 'exit 3'\", exit_on_error: true}"),
+        &["serve"],
+    )
+    .assert_refused(&["`server.on_init` failed", "exit code 3"]);
+    Server::run(
+        &site("{command: sleep 1000, exec_timeout: 1s, exit_on_error: true}"),
+        &["serve"],
+    )
+    .assert_refused(&["server.on_init.exec_timeout", "1s"]);
+}

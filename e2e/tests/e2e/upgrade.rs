@@ -1,6 +1,9 @@
 //! SIGUSR2: another process takes over, and no client notices.
 
-use pronghorn_testkit::{Load, Server, Site, wait_for};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+use pronghorn_testkit::{Load, PATIENCE, Server, Site, wait_for};
 use rustix::process::Signal;
 
 use crate::reload::{release, site};
@@ -135,4 +138,40 @@ fn workers_call_the_server_all_the_time() {
         assert_eq!(server.get("/rpc").text(), "2025.1.15", "{listen}");
         server.stop();
     }
+}
+
+#[test]
+fn systemd_hears_of_it_all_and_the_pid_file_follows() {
+    let name = format!("pronghorn-test-{}", std::process::id());
+    let address = SocketAddr::from_abstract_name(&name).unwrap();
+    let systemd = UnixDatagram::bind_addr(&address).unwrap();
+    systemd.set_read_timeout(Some(PATIENCE)).unwrap();
+    let hear = || {
+        let mut text = [0; 500];
+        let length = systemd.recv(&mut text).expect("the server says something");
+        String::from_utf8_lossy(&text[..length]).into_owned()
+    };
+    let notify_socket = format!("@{name}");
+    let environment = [("NOTIFY_SOCKET", notify_socket.as_str())];
+    let mut server = Server::start_with_environment(site(), &["serve", "-p"], &environment);
+    assert!(hear().contains("READY=1"));
+    server.signal(Signal::HUP);
+    let said = hear();
+    assert!(
+        said.contains("RELOADING=1") && said.contains("MONOTONIC_USEC="),
+        "{said}"
+    );
+    assert!(hear().contains("READY=1"));
+    server.upgrade();
+    let pid = server.pid().to_string();
+    assert!(hear().contains("RELOADING=1"));
+    // The two processes speak at the same time.
+    let said = [hear(), hear()].join("\n");
+    assert!(said.contains(&format!("MAINPID={pid}\nREADY=1")), "{said}");
+    assert_eq!(server.site().read(".pid"), pid);
+    let file = server.site().path(".pid");
+    server.signal(Signal::TERM);
+    assert!(hear().contains("STOPPING=1"));
+    server.wait();
+    assert!(!file.exists());
 }

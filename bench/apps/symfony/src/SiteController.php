@@ -45,11 +45,17 @@ final class SiteController
 
     public function upload(Request $request): Response
     {
-        $describe = static fn (UploadedFile $file): array => [
-            'name' => $file->getClientOriginalName(),
-            'size' => $file->getSize(),
-            'sha256' => \hash_file('sha256', $file->move(\sys_get_temp_dir(), \uniqid('upload'))->getPathname()),
-        ];
+        $describe = static function (UploadedFile $upload): array {
+            $file = $upload->move(\sys_get_temp_dir(), \uniqid('upload'));
+            $described = [
+                'name' => $upload->getClientOriginalName(),
+                'size' => $file->getSize(),
+                'sha256' => \hash_file('sha256', $file->getPathname()),
+            ];
+            \unlink($file->getPathname());
+
+            return $described;
+        };
 
         return new JsonResponse([
             'title' => $request->request->get('title'),

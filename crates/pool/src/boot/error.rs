@@ -35,6 +35,8 @@ pub enum BootCause {
     },
     /// It announced itself as something that this server can't talk to.
     Protocol(String),
+    /// Nobody's: the pool was stopped meanwhile.
+    Stopped,
     /// The server's: no descriptors, no memory.
     System(std::io::Error),
 }
@@ -53,6 +55,7 @@ impl fmt::Display for BootCause {
                 write!(f, "worker did not announce itself within {after:?}")
             }
             Self::Protocol(what) => write!(f, "worker cannot be used: {what}"),
+            Self::Stopped => f.write_str("it is stopping"),
             Self::System(error) => write!(f, "worker cannot be connected: {error}"),
         }
     }
@@ -67,9 +70,23 @@ impl fmt::Display for BootError {
 impl Error for BootError {}
 
 impl BootError {
+    pub(crate) fn stopped(pool: &str) -> Self {
+        Self {
+            pool: pool.to_owned(),
+            command: String::new(),
+            cwd: PathBuf::new(),
+            user: None,
+            cause: BootCause::Stopped,
+            transcript: String::new(),
+        }
+    }
+
     /// The whole story: what, where, the evidence, the next step. Several lines, without an end of line.
     pub fn report(&self) -> String {
         let mut text = self.to_string();
+        if matches!(self.cause, BootCause::Stopped) {
+            return text;
+        }
         _ = write!(
             text,
             "\n  command  {}   in {}",
@@ -103,6 +120,7 @@ impl BootError {
         let said = |text: &str| self.transcript.contains(text);
         let cwd = self.cwd.display();
         Some(match &self.cause {
+            BootCause::Stopped => return None,
             BootCause::Spawn(SpawnError::NotFound { program }) if is_php(program) => {
                 "PHP is not installed, or not in PATH: `apt install php-cli`, or write its path into `server.command`".into()
             }

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use pronghorn_process::Exit;
 use tokio::sync::oneshot;
@@ -24,6 +25,8 @@ struct Content {
     call: Option<Call>,
     stop: bool,
     ended: Option<Exit>,
+    /// More time for the call under way.
+    extension: Option<Duration>,
     /// Somebody wants to know what it is at.
     asked: Option<oneshot::Sender<Option<UnderWay>>>,
     reader: Option<Waker>,
@@ -35,6 +38,14 @@ pub(crate) enum Told {
     Ended,
     Call(Call),
     Stop,
+}
+
+/// What a relay may be told while it has a call.
+#[derive(Debug)]
+pub(crate) enum News {
+    Ended(Exit),
+    /// The call gets so much time from now on.
+    Extended(Duration),
 }
 
 impl Inbox {
@@ -86,6 +97,20 @@ impl Inbox {
         Poll::Pending
     }
 
+    /// As [`poll_ended`](Self::poll_ended), while there is a call that may be given more time.
+    pub(crate) fn poll_news(&self, cx: &Context<'_>, under_way: Option<&UnderWay>) -> Poll<News> {
+        let mut content = self.lock();
+        answer(&mut content, under_way);
+        if let Some(exit) = content.ended {
+            return Poll::Ready(News::Ended(exit));
+        }
+        if let Some(time) = content.extension.take() {
+            return Poll::Ready(News::Extended(time));
+        }
+        Self::register(&mut content, cx);
+        Poll::Pending
+    }
+
     fn register(content: &mut Content, cx: &Context<'_>) {
         match &mut content.reader {
             Some(reader) => reader.clone_from(cx.waker()),
@@ -116,6 +141,7 @@ impl Transport for Inbox {
     fn order(&self, order: Order) {
         self.change(|content| match order {
             Order::Stop => content.stop = true,
+            Order::Extend(time) => content.extension = Some(time),
             Order::Ended(exit) => content.ended = Some(exit),
         });
     }

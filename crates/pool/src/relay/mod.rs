@@ -30,6 +30,7 @@ use crate::core::Next;
 use crate::pool::{Report, Seat};
 use crate::roster::UnderWay;
 use crate::spool::{Spool, SpoolFile};
+use crate::stats::Counter;
 use crate::timer::Timer;
 
 pub(crate) mod channel;
@@ -42,7 +43,7 @@ pub(crate) use dialect::Dialect;
 
 use channel::Channel;
 use dialect::{Heard, Said};
-use inbox::{Inbox, Told};
+use inbox::{Inbox, News, Told};
 use incoming::{Garbage, Incoming, Item};
 use outlet::Outlet;
 
@@ -50,8 +51,6 @@ use outlet::Outlet;
 const WAITING_PIECES: usize = 4;
 /// Places for what must never wait: the file with the rest, and the end.
 const RESERVED_PIECES: usize = 2;
-/// The most that an application may ask for at a time; a worker that needs longer asks again.
-const MOST_EXTENSION: Duration = Duration::from_secs(3600);
 /// A body up to this size goes out in the same buffer as its head; copying it is cheaper than a second vector.
 const JOINED_BODY: usize = 16 << 10;
 /// Buffers that grew beyond this are given back after a call.
@@ -101,6 +100,8 @@ enum Served {
 enum Event {
     Item(Item),
     Withdrawn,
+    /// More time was granted from outside.
+    Extended(Duration),
     Over(Over),
 }
 
@@ -184,10 +185,21 @@ impl Relay {
         self.leave();
     }
 
-    /// Counts a call. True when it was the worker's last.
+    /// Counts a call. True when it was the worker's last. Where it may get more, its successor is asked for.
     fn is_worn_out(&mut self) -> bool {
-        self.calls_left = self.calls_left.map(|left| left.saturating_sub(1));
-        self.calls_left == Some(0)
+        let Some(left) = &mut self.calls_left else {
+            return false;
+        };
+        *left = left.saturating_sub(1);
+        if *left > 0 {
+            return false;
+        }
+        if !self.seat.is_strict() {
+            self.calls_left = None;
+            self.seat.report(Report::Worn);
+            return false;
+        }
+        true
     }
 
     /// A free worker turned out to be unusable. If a call was given to it in the same moment, another one gets it.
@@ -246,7 +258,10 @@ impl Relay {
 
     async fn serve_one(&mut self, call: Call) -> Served {
         let served = self.serve(call).await;
-        self.under_way = None;
+        let under_way = self.under_way.take();
+        if let (Served::Free(_) | Served::Leaving, Some(under_way)) = (&served, &under_way) {
+            self.seat.lived_through(under_way.payload.as_ref());
+        }
         served
     }
 
@@ -305,14 +320,16 @@ impl Relay {
                     }
                     continue;
                 }
+                Event::Extended(time) => {
+                    self.extend(&mut call, time);
+                    continue;
+                }
                 Event::Over(over) => return self.cut_short(over, Some(call)).await,
             };
             call.stamps.first_byte.get_or_insert_with(Instant::now);
             match self.hear(&item, None) {
                 Ok(Heard::Informational(head)) => call.inform(head),
-                Ok(Heard::Extend(time)) => {
-                    call.deadline = Some(Instant::now() + time.min(MOST_EXTENSION));
-                }
+                Ok(Heard::Extend(time)) => self.extend(&mut call, time),
                 Ok(Heard::Nothing) => {}
                 Ok(Heard::Reply {
                     head,
@@ -342,6 +359,16 @@ impl Relay {
         }
     }
 
+    /// A call without a deadline needs no more time, and none gets less than it has.
+    fn extend(&self, call: &mut Call, time: Duration) {
+        call.deadline = self.later(call.deadline, time);
+    }
+
+    fn later(&self, deadline: Option<Instant>, time: Duration) -> Option<Instant> {
+        let granted = Instant::now() + time.min(self.seat.deadline_max());
+        deadline.map(|deadline| deadline.max(granted))
+    }
+
     /// The worker can't be used any more and has not begun this call: another one gets it.
     fn not_begun(&self, why: Report, call: Call) -> Served {
         self.seat.report(why);
@@ -363,6 +390,10 @@ impl Relay {
                 Event::Item(item) => self.dialect.stray(item, &self.seat),
                 Event::Withdrawn => {
                     withdrawn = true;
+                    Ok(())
+                }
+                Event::Extended(time) => {
+                    self.extend(&mut call, time);
                     Ok(())
                 }
                 Event::Over(Over::Garbage(what)) => {
@@ -511,12 +542,16 @@ impl Relay {
                     Poll::Pending => break,
                 }
             }
-            if let Poll::Ready(exit) = self.poll_ended(cx) {
+            match self.inbox.poll_news(cx, self.under_way.as_ref()) {
                 // What it wrote last is there, even if its event is not.
-                return Poll::Ready(match self.last_item() {
-                    Some(item) => Event::Item(item),
-                    None => Event::Over(Over::Ended(exit)),
-                });
+                Poll::Ready(News::Ended(exit)) => {
+                    return Poll::Ready(match self.last_item() {
+                        Some(item) => Event::Item(item),
+                        None => Event::Over(Over::Ended(exit)),
+                    });
+                }
+                Poll::Ready(News::Extended(time)) => return Poll::Ready(Event::Extended(time)),
+                Poll::Pending => {}
             }
             if let Some(call) = &mut call
                 && call.poll_withdrawn(cx).is_ready()
@@ -557,6 +592,7 @@ impl Relay {
             }
             Over::Overdue => {
                 if let Some(call) = call {
+                    self.seat.count(Counter::Overdue);
                     self.seat.report(Report::Overdue {
                         what: call.payload.describe(),
                         ran: ran(&call.stamps),
@@ -584,8 +620,14 @@ impl Relay {
                 return Served::Ended;
             }
             let (what, ran) = (call.payload.describe(), ran(&call.stamps));
+            let identity = call.payload.identity();
             let retried = self.seat.lose(call, WorkerFault::Died(exit));
-            self.seat.report(Report::DiedWith { what, ran, retried });
+            self.seat.report(Report::DiedWith {
+                what,
+                ran,
+                retried,
+                identity,
+            });
         }
         Served::Ended
     }
@@ -683,6 +725,7 @@ impl Relay {
     ) -> Result<Said, Over> {
         let begun = said;
         let mut nobody_reads_since = None;
+        let mut granted = None;
         // Whether pieces of a large frame are still to come.
         let mut inside = first.is_none();
         let mut next = first;
@@ -701,7 +744,10 @@ impl Relay {
             // Each frame has the whole time, as with RoadRunner: a stream may go on for hours.
             let deadline = match nobody_reads_since {
                 Some(since) => Some(since + self.settings.stream_timeout),
-                None => limit.map(|limit| Instant::now() + limit),
+                None => {
+                    let usual = limit.map(|limit| Instant::now() + limit);
+                    usual.map(|usual| granted.map_or(usual, |granted| usual.max(granted)))
+                }
             };
             let item = match self.event_until(None, deadline).await {
                 Event::Item(Item::Piece { bytes, last }) => {
@@ -712,6 +758,10 @@ impl Relay {
                 Event::Item(item) => item,
                 // Only waited for with a call at hand.
                 Event::Withdrawn => continue,
+                Event::Extended(time) => {
+                    granted = self.later(deadline, time);
+                    continue;
+                }
                 Event::Over(over) => return Err(over),
             };
             match self
@@ -729,7 +779,11 @@ impl Relay {
                         self.say(Flags::NONE, Stream::PONG, b"").await;
                     }
                 }
-                Heard::Extend(_) | Heard::Nothing => continue,
+                Heard::Extend(time) => {
+                    granted = self.later(deadline, time);
+                    continue;
+                }
+                Heard::Nothing => continue,
                 Heard::Failed { said, .. } if nobody_reads_since.is_some() => return Ok(said),
                 Heard::Failed { error, said } => {
                     // Without its end the client's connection is cut: the reply must not look whole.
@@ -752,6 +806,10 @@ impl Relay {
             what: streamed.request,
             ran: ran(&streamed.stamps),
             retried: false,
+            identity: self
+                .under_way
+                .as_ref()
+                .and_then(|under_way| under_way.payload.identity()),
         });
         Served::Ended
     }
@@ -797,13 +855,16 @@ impl Relay {
     /// Waits for the worker's word that it is free; other frames are dropped.
     async fn until_free(&mut self) -> Served {
         let limit = self.seat.exec_ttl();
-        let deadline = limit.map(|limit| Instant::now() + limit);
+        let mut deadline = limit.map(|limit| Instant::now() + limit);
         loop {
             match self.event_until(None, deadline).await {
-                Event::Item(item) if matches!(self.hear(&item, None), Ok(Heard::Free)) => {
-                    return Served::Free(Instant::now());
-                }
-                Event::Item(_) | Event::Withdrawn => {}
+                Event::Item(item) => match self.hear(&item, None) {
+                    Ok(Heard::Free) => return Served::Free(Instant::now()),
+                    Ok(Heard::Extend(time)) => deadline = self.later(deadline, time),
+                    Ok(_) | Err(Garbage(_)) => {}
+                },
+                Event::Extended(time) => deadline = self.later(deadline, time),
+                Event::Withdrawn => {}
                 Event::Over(Over::Overdue) => {
                     self.seat.report(Report::Overdue {
                         what: "its deferred work".into(),

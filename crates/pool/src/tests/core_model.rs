@@ -61,7 +61,7 @@ impl World {
         Self {
             core: {
                 let mut core = Core::new(LIMIT, Duration::from_secs(WAIT));
-                assert_eq!(core.add_slots(SLOTS), [0, 1, 2, 3]);
+                assert_eq!([(); SLOTS].map(|()| core.add_slot()), [0, 1, 2, 3]);
                 core
             },
             now: Instant::now(),
@@ -282,9 +282,9 @@ fn an_illegal_step_is_noticed() {
 #[test]
 fn places_are_used_again() {
     let mut core: Core<Call, SlotId> = Core::new(LIMIT, Duration::from_secs(WAIT));
-    assert_eq!(core.add_slots(2), [0, 1]);
-    assert_eq!(core.add_slots(2), [2, 3]);
-    core.remove_slots(&[0, 1]);
+    assert_eq!([(); 4].map(|()| core.add_slot()), [0, 1, 2, 3]);
+    core.remove_slot(0);
+    core.remove_slot(1);
     assert_eq!(core.states().len(), 2);
-    assert_eq!(core.add_slots(3), [0, 1, 4]);
+    assert_eq!([(); 3].map(|()| core.add_slot()), [0, 1, 4]);
 }

@@ -2,6 +2,7 @@
 
 mod core_model;
 mod incoming;
+mod model;
 mod relay;
 mod supervision;
 

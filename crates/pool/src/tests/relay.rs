@@ -163,10 +163,11 @@ impl Stage {
             queue_limit: 10,
             queue_timeout: Duration::from_secs(1000),
             exec_ttl: Some(Duration::from_secs(10)),
+            deadline_max: Duration::from_secs(3600),
             max_jobs: std::num::NonZeroU64::new(3),
         };
         let pool = Pool::new(options, &tokio::runtime::Handle::current());
-        assert_eq!(pool.add_slots(1).await, [0]);
+        assert_eq!(pool.add_slot().await, 0);
         pool.booting(0).await;
         let (seat, mut reports) = pool.seat(0);
         let (ours, theirs) = UnixStream::pair().unwrap();
@@ -594,11 +595,14 @@ async fn a_leaving_worker_gets_no_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_ends_after_its_last_call_and_not_before_its_reply() {
+async fn a_worn_worker_goes_on_until_it_is_drained_and_ends_after_its_reply() {
     let mut stage = Stage::native().await;
     for _ in 0..3 {
         stage.goes_on().await;
     }
+    assert!(matches!(stage.reports.recv().await, Some(Report::Worn)));
+    stage.goes_on().await;
+    stage.pool.drain(0).await;
     assert_eq!(
         stage.worker.frame().await.header.flags.0,
         0x09,

@@ -20,7 +20,7 @@ use crate::call::{
 use crate::core::{Next, SlotId, SlotState};
 use crate::pool::{Options, Order, Pool, Report, Seat, Transport};
 use crate::roster::UnderWay;
-use crate::supervisor::{Launched, Launcher, Supervised, Watched};
+use crate::supervisor::{Launched, Launcher, Limits, Plan, Supervised, Watched};
 
 /// What a worker does with its calls.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -193,6 +193,7 @@ async fn work(
                     continue;
                 }
                 Told::Order(Order::Ended(_)) => return seat.leave(),
+                Told::Order(Order::Extend(_)) => continue,
             },
             Next::Stop => {
                 seat.report(Report::Leaving);
@@ -248,14 +249,30 @@ fn pool(queue_limit: usize) -> Pool {
         queue_limit,
         queue_timeout: Duration::from_secs(30),
         exec_ttl: None,
+        deadline_max: Duration::from_secs(3600),
         max_jobs: None,
     };
     Pool::new(options, &tokio::runtime::Handle::current())
 }
 
+fn plan(workers: usize, at_once: usize) -> Plan {
+    Plan {
+        workers,
+        scaling: None,
+        most: 50,
+        at_once,
+        limits: Limits {
+            watch_tick: seconds(1),
+            ttl: None,
+            idle_ttl: None,
+            max_memory: None,
+        },
+    }
+}
+
 async fn started(fakes: &Arc<Fakes>, slots: usize, queue_limit: usize) -> (Pool, Supervised) {
     let pool = pool(queue_limit);
-    let supervised = Supervised::start_with(pool.clone(), fakes.clone(), slots, 4)
+    let supervised = Supervised::start_with(pool.clone(), fakes.clone(), plan(slots, 4))
         .await
         .unwrap();
     (pool, supervised)
@@ -426,7 +443,7 @@ async fn a_declined_call_is_done_by_another_worker_even_if_it_cannot_be_repeated
 async fn the_first_start_fails_when_a_worker_does_not_come_up() {
     let fakes = Fakes::new(Manner::Quick);
     *fakes.boot.lock().unwrap() = Err(());
-    let error = Supervised::start_with(pool(10), fakes.clone(), 3, 2)
+    let error = Supervised::start_with(pool(10), fakes.clone(), plan(3, 2))
         .await
         .unwrap_err();
     assert_eq!(
@@ -447,7 +464,7 @@ async fn the_first_start_fails_when_a_worker_does_not_come_up() {
 async fn only_so_many_workers_boot_at_once() {
     let fakes = Fakes::new(Manner::Quick);
     let pool = pool(10);
-    Supervised::start_with(pool, fakes.clone(), 20, 3)
+    Supervised::start_with(pool, fakes.clone(), plan(20, 3))
         .await
         .unwrap();
     assert_eq!(fakes.booting.lock().unwrap().1, 3);
@@ -536,7 +553,7 @@ async fn a_stopping_pool_finishes_what_runs_and_refuses_the_rest() {
 #[tokio::test(start_paused = true)]
 async fn a_reload_replaces_every_worker_and_no_call_notices() {
     let fakes = Fakes::new(Manner::Slow(seconds(1)));
-    let (pool, mut supervised) = started(&fakes, 2, 100).await;
+    let (pool, supervised) = started(&fakes, 2, 100).await;
     let mut calls: Vec<_> = (0..20)
         .map(|_| call(&pool, TestPayload::unrepeatable("/")))
         .collect();
@@ -563,7 +580,7 @@ async fn a_reload_replaces_every_worker_and_no_call_notices() {
 #[tokio::test(start_paused = true)]
 async fn a_reload_that_does_not_boot_leaves_everything_as_it_was() {
     let fakes = Fakes::new(Manner::Quick);
-    let (pool, mut supervised) = started(&fakes, 2, 10).await;
+    let (pool, supervised) = started(&fakes, 2, 10).await;
     *fakes.boot.lock().unwrap() = Err(());
     let error = supervised.reload(seconds(60)).await.unwrap_err();
     assert_eq!(
@@ -590,7 +607,7 @@ async fn a_reload_that_does_not_boot_leaves_everything_as_it_was() {
 #[tokio::test(start_paused = true)]
 async fn a_worker_of_the_old_generation_that_takes_too_long_is_killed() {
     let fakes = Fakes::new(Manner::Slow(seconds(1000)));
-    let (pool, mut supervised) = started(&fakes, 1, 10).await;
+    let (pool, supervised) = started(&fakes, 1, 10).await;
     let mut endless = call(&pool, TestPayload::unrepeatable("/"));
     settle().await;
     *fakes.manner.lock().unwrap() = Manner::Quick;

@@ -74,10 +74,9 @@ impl Section for ServerSettings {
                 .default(RelayAddress::Pipes),
             on_init: t.optional_section(
                 "on_init",
-                "A command to run once before the workers. Not used yet.",
+                "A command to run once before the first workers; also in the new process of an upgrade, and not at a reload.",
             ),
         };
-        t.section_not_yet("on_init", "a command before the workers");
         t.no_effect(
             "relay_timeout",
             "RoadRunner ignores it since 2024.1; `pool.boot_timeout` is the limit",
@@ -104,8 +103,16 @@ impl Section for OnInit {
             exit_on_error: t
                 .key("exit_on_error", "Its failure ends the server.")
                 .default(false),
-            user: t.key("user", "User that it runs as.").optional(),
-            env: t.key("env", "Variables for it.").default(Pairs::default()),
+            user: t
+                .key(
+                    "user",
+                    "User that it runs as; needs root. The workers' when not written.",
+                )
+                .optional(),
+            env: t
+                .key("env", "Variables for it, over those of the server.")
+                .differs("the server's own win", "what is written wins")
+                .default(Pairs::default()),
         }
     }
 }

@@ -1,0 +1,309 @@
+//! Keeps one slot filled: boots its worker, watches the process, boots again.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use pronghorn_process::Exit;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::time::Instant;
+
+use super::backoff::Backoff;
+use super::{Launched, Launcher, Watched};
+use crate::boot::BootError;
+use crate::bugs::{Bug, planted};
+use crate::core::SlotId;
+use crate::ladder::{self, Ladder};
+use crate::pool::{Order, Pool, Report, Transport};
+use crate::roster::Entry;
+use crate::stats::Counter;
+
+/// A worker that lived this long came up: if it dies, its successor is started at once.
+const SETTLED: Duration = Duration::from_secs(1);
+
+/// A keeper's number in its crew; never used again.
+pub(super) type MemberId = u64;
+
+/// What becomes of a member, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    /// Its worker boots, and waits for those of the others.
+    Held,
+    /// It takes calls and is kept up.
+    Kept,
+    /// It finishes its call and ends.
+    Stopped,
+    /// Its time is over.
+    Killed,
+}
+
+/// What a keeper tells its crew.
+#[derive(Debug)]
+pub(super) enum News {
+    /// The worker has announced itself.
+    Up,
+    /// It takes calls.
+    Entered { pid: u32 },
+    /// It has had its calls.
+    Worn,
+    /// Its process has ended.
+    Ended,
+    /// It did not come up. For the first time, the keeper gives up; later it tries again.
+    Failed(BootError),
+}
+
+pub(super) struct Keeper {
+    pub(super) id: MemberId,
+    pub(super) slot: SlotId,
+    pub(super) generation: u64,
+    pub(super) pool: Pool,
+    pub(super) launcher: Arc<dyn Launcher>,
+    pub(super) boots: Arc<Semaphore>,
+    pub(super) phases: watch::Receiver<Phase>,
+    pub(super) news: mpsc::Sender<(MemberId, News)>,
+}
+
+impl Keeper {
+    pub(super) async fn keep(mut self) {
+        let mut been_up = false;
+        let mut backoff = Backoff::default();
+        while *self.phases.borrow() <= Phase::Kept {
+            match self.boot().await {
+                Ok(launched) => {
+                    self.tell(News::Up).await;
+                    reached(&mut self.phases, Phase::Kept).await;
+                    if *self.phases.borrow() > Phase::Kept {
+                        return; // it was never let in; dropped, the process is killed
+                    }
+                    been_up = true;
+                    let up = Instant::now();
+                    let expected = self.live(launched).await;
+                    self.tell(News::Ended).await;
+                    if expected || up.elapsed() >= SETTLED {
+                        backoff = Backoff::default();
+                    }
+                }
+                Err(None) => {}
+                Err(Some(error)) => {
+                    self.pool.count(Counter::BootFailed);
+                    if been_up {
+                        tracing::error!(target: "server", pool = self.pool.name(), slot = self.slot, "{}", error.report());
+                        self.pool.failed(self.slot).await;
+                    }
+                    self.tell(News::Failed(error)).await;
+                    if !been_up {
+                        return;
+                    }
+                }
+            }
+            let pause = backoff.next();
+            tokio::select! {
+                biased;
+                () = reached(&mut self.phases, Phase::Stopped) => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    async fn tell(&self, news: News) {
+        _ = self.news.send((self.id, news)).await; // without its crew a keeper is about to be dropped
+    }
+
+    /// `Err(None)` when the stop came first; the half-started worker is ended by being dropped.
+    async fn boot(&self) -> Result<Launched, Option<BootError>> {
+        let mut phases = self.phases.clone();
+        let boot = async {
+            let _permit = self.boots.acquire().await;
+            self.pool.booting(self.slot).await;
+            self.launcher.launch(self.slot).await
+        };
+        tokio::select! {
+            biased;
+            () = reached(&mut phases, Phase::Stopped) => Err(None),
+            booted = boot => booted.map_err(Some),
+        }
+    }
+
+    /// From a worker's first call to the end of its process. True when that end was no surprise.
+    async fn live(&self, launched: Launched) -> bool {
+        let Launched {
+            mut process,
+            connect,
+        } = launched;
+        let pid = process.pid();
+        let (seat, mut reports) = self.pool.seat(self.slot);
+        let worker = connect(seat);
+        let connection = Connection::new(self, pid, worker);
+        let mut ladder = Ladder::default();
+        let mut expected = false;
+        let (mut stopped, mut killed) = (self.phases.clone(), self.phases.clone());
+        let (mut told_to_stop, mut told_to_die) = (false, false);
+        let exit = loop {
+            tokio::select! {
+                biased;
+                Some(report) = reports.recv() => {
+                    match &report {
+                        Report::Entered => self.tell(News::Entered { pid }).await,
+                        Report::Worn => self.tell(News::Worn).await,
+                        Report::Overdue { .. }
+                        | Report::Leaving
+                        | Report::Garbage { .. }
+                        | Report::HungUp { .. }
+                        | Report::DiedWith { .. }
+                        | Report::Left => {
+                            expected |= self.heed(&report, &mut ladder, process.as_ref());
+                        }
+                    }
+                }
+                exit = process.wait() => break exit,
+                signal = ladder.step() => process.signal(signal),
+                () = reached(&mut killed, Phase::Killed), if !told_to_die => {
+                    told_to_die = true;
+                    expected = true;
+                    process.signal(pronghorn_process::Signal::Kill);
+                }
+                () = reached(&mut stopped, Phase::Stopped), if !told_to_stop => {
+                    told_to_stop = true;
+                    expected = true;
+                    self.pool.drain(self.slot).await;
+                }
+            }
+        };
+        connection.end(exit);
+        let mut died_with = None;
+        while let Some(report) = reports.recv().await {
+            match report {
+                Report::Left => break,
+                Report::DiedWith {
+                    what,
+                    ran,
+                    retried,
+                    identity,
+                } => {
+                    if let Some(identity) = identity.filter(|_| !expected) {
+                        self.pool.died_of(identity, what.clone());
+                    }
+                    died_with = Some((what, ran, retried));
+                }
+                Report::Entered
+                | Report::Worn
+                | Report::Overdue { .. }
+                | Report::Leaving
+                | Report::Garbage { .. }
+                | Report::HungUp { .. } => {}
+            }
+        }
+        let expected = expected && died_with.is_none();
+        if !expected {
+            self.report_crash(exit, process.as_ref(), died_with);
+        }
+        expected
+    }
+
+    /// Says what a transport reports and starts what has to follow. True when the worker's end is no surprise.
+    fn heed(&self, report: &Report, ladder: &mut Ladder, process: &dyn Watched) -> bool {
+        let (pool, pid) = (self.pool.name(), process.pid());
+        match report {
+            Report::Overdue { what, ran } => {
+                tracing::error!(
+                    target: "server", pool, pid, request = what, ran_ms = millis(*ran),
+                    "deadline passed: the client got 504, the worker is stopped"
+                );
+                if !planted(Bug::NeverKilled) {
+                    ladder.start(ladder::OVERDUE);
+                }
+                true
+            }
+            Report::Leaving => {
+                ladder.start(ladder::ASKED);
+                true
+            }
+            Report::Garbage { what, request } => {
+                tracing::error!(target: "server", pool, pid, request, "worker replaced: what it sent makes no sense: {what}");
+                ladder.start(ladder::GARBAGE);
+                true
+            }
+            Report::HungUp { what } => {
+                tracing::debug!(target: "server", pool, pid, "worker {what}");
+                ladder.start(ladder::HUNG_UP);
+                false
+            }
+            Report::Entered | Report::Worn | Report::DiedWith { .. } | Report::Left => false,
+        }
+    }
+
+    fn report_crash(
+        &self,
+        exit: Exit,
+        process: &dyn Watched,
+        died_with: Option<(String, Duration, bool)>,
+    ) {
+        let (pool, pid) = (self.pool.name(), process.pid());
+        let last_words = process.last_words().join("\n");
+        let memory_mb = process.peak_memory().map(|bytes| bytes >> 20);
+        if died_with.is_some() || exit != Exit::Code(0) {
+            self.pool.count(Counter::Crashed);
+        }
+        match died_with {
+            Some((what, ran, retried)) => tracing::error!(
+                target: "server", pool, pid, request = what, ran_ms = millis(ran), retried, memory_mb,
+                stderr = last_words, "worker died with {exit} during a request"
+            ),
+            None if exit == Exit::Code(0) => {
+                tracing::info!(target: "server", pool, pid, "worker ended by itself with {exit}");
+            }
+            None => tracing::error!(
+                target: "server", pool, pid, memory_mb, stderr = last_words,
+                "worker died with {exit} while it was idle"
+            ),
+        }
+    }
+}
+
+/// A worker's connection as long as its process lives. Dropped before, its transport is told all the same: a keeper that
+/// panics must not leave a place behind that looks busy for ever.
+struct Connection {
+    pool: Pool,
+    slot: SlotId,
+    worker: Arc<dyn Transport>,
+    exit: Option<Exit>,
+}
+
+impl Connection {
+    fn new(keeper: &Keeper, pid: u32, worker: Arc<dyn Transport>) -> Self {
+        keeper.pool.roster().add(Entry {
+            slot: keeper.slot,
+            generation: keeper.generation,
+            pid,
+            started: SystemTime::now(),
+            worker: worker.clone(),
+        });
+        Self {
+            pool: keeper.pool.clone(),
+            slot: keeper.slot,
+            worker,
+            exit: None,
+        }
+    }
+
+    fn end(mut self, exit: Exit) {
+        self.exit = Some(exit);
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        /// What a process that is dropped ends with.
+        const KILLED: Exit = Exit::Signal(9);
+        self.pool.roster().remove(self.slot);
+        self.worker.order(Order::Ended(self.exit.unwrap_or(KILLED)));
+    }
+}
+
+/// Waits for a phase. A crew that was dropped is past all of them.
+async fn reached(phases: &mut watch::Receiver<Phase>, phase: Phase) {
+    _ = phases.wait_for(|now| *now >= phase).await;
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
