@@ -1,6 +1,6 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint test-clean compat bench bench-full bench-micro instructions
+.PHONY: help build run test lint test-clean compat bench bench-full bench-micro instructions soak
 
 BINARY := $(or $(CARGO_TARGET_DIR),target)/release/pronghorn
 
@@ -53,3 +53,7 @@ bench-micro: ## Measure codecs, heads, the queue and routes by themselves; BENCH
 instructions: build ## Count instructions per request; UPDATE_INSTRUCTIONS=1 accepts what was counted
 	@scripts/need instructions
 	cargo run --quiet -p pronghorn-instructions -- $(BINARY)
+
+soak: build ## Kill, reload, upgrade and soak under load, for about half an hour; SOAK_SCALE=0.1 for a tenth
+	@scripts/need php
+	PRONGHORN_BIN=$(abspath $(BINARY)) cargo test -p pronghorn-e2e --test soak

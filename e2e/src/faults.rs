@@ -30,7 +30,7 @@ pub fn clients_for(workers: usize) -> usize {
 
 /// Does something as often as it gets done in a short while, and some times at least.
 pub fn for_a_while(mut round: impl FnMut()) -> usize {
-    const WHILE: Duration = Duration::from_secs(4);
+    const WHILE: Duration = Duration::from_secs(3);
     const AT_LEAST: usize = 3;
     let start = Instant::now();
     let mut rounds = 0;
@@ -68,14 +68,33 @@ impl Killer {
     ///
     /// When it isn't.
     pub fn kill_one(&mut self, server: &Server, load: &Load) {
-        let victim = wait_for("a worker that lived for a second", || self.choose(server));
-        // It may have been recycled at this moment.
-        _ = kill_process(pid(victim), Signal::KILL);
+        let victim = self.strike(server);
         load.let_all_be_answered();
         wait_for("the worker to be replaced", || {
             let now = server.workers();
             (now.len() >= self.workers && !now.contains(&victim)).then_some(())
         });
+    }
+
+    /// Waits until there is somebody to kill.
+    ///
+    /// # Panics
+    ///
+    /// When no worker lives for a second.
+    pub fn wait_for_victims(&mut self, server: &Server) {
+        wait_for("a worker that lived for a second", || self.choose(server));
+    }
+
+    /// Only kills one, and returns which.
+    ///
+    /// # Panics
+    ///
+    /// When none lives for a second.
+    pub fn strike(&mut self, server: &Server) -> u32 {
+        let victim = wait_for("a worker that lived for a second", || self.choose(server));
+        // It may have been recycled at this moment.
+        _ = kill_process(pid(victim), Signal::KILL);
+        victim
     }
 
     fn choose(&mut self, server: &Server) -> Option<u32> {
@@ -122,14 +141,24 @@ pub fn deaths(log: &str) -> (usize, usize) {
 ///
 /// When they aren't replaced.
 pub fn reload(server: &Server, load: &Load, workers: usize) -> usize {
-    let before = server.workers();
     let waiting = load.waiting();
+    reload_while(server, workers, || {});
+    waiting
+}
+
+/// The same while something else happens.
+///
+/// # Panics
+///
+/// As [`reload`].
+pub fn reload_while(server: &Server, workers: usize, meanwhile: impl FnOnce()) {
+    let before = server.workers();
     server.signal(Signal::HUP);
+    meanwhile();
     wait_for("all workers to be replaced", || {
         let now = server.workers();
         (now.len() == workers && before.iter().all(|pid| !now.contains(pid))).then_some(())
     });
-    waiting
 }
 
 /// Reloads to code that does not boot; then the code is mended.
@@ -168,6 +197,8 @@ pub enum Step {
     InTheHead,
     BehindTheHead,
     InTheBody,
+    /// The body is so long that it goes to a file.
+    InALongBody,
     /// All is sent, all workers are busy.
     Queued,
     /// All is sent, a worker has it.
@@ -179,12 +210,13 @@ pub enum Step {
     Answered,
 }
 
-pub const STEPS: [Step; 10] = [
+pub const STEPS: [Step; 11] = [
     Step::Connected,
     Step::InTheRequestLine,
     Step::InTheHead,
     Step::BehindTheHead,
     Step::InTheBody,
+    Step::InALongBody,
     Step::Queued,
     Step::WithTheWorker,
     Step::InTheStream,
@@ -203,7 +235,7 @@ pub enum Leave {
     HalfCloses,
 }
 
-/// An application that holds its worker as long as its client stays, at most for a moment.
+/// An application for clients that leave.
 pub fn leaving_site(workers: usize) -> Site {
     let handler = r"
     switch ($request->path) {
@@ -212,7 +244,8 @@ pub fn leaving_site(workers: usize) -> Site {
             return (string) \getmypid();
         case '/stream':
             return new Pronghorn\Response((function () {
-                for ($piece = 0; $piece < 400; $piece++) {
+                // Far longer than anybody waits: only a client that left ends it.
+                for ($piece = 0; $piece < 200_000; $piece++) {
                     yield \str_repeat('x', 1000);
                     \usleep(500);
                 }
@@ -256,12 +289,19 @@ pub fn leave_at(server: &Server, step: Step, leave: Leave, workers: usize) {
             "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 10\r\n\r\n01234",
             0,
         ),
+        Step::InALongBody => (
+            "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 900000\r\n\r\n",
+            0,
+        ),
         Step::Queued | Step::WithTheWorker => ("GET /hold HTTP/1.1\r\nHost: t\r\n\r\n", 0),
         Step::InTheStream => ("GET /stream HTTP/1.1\r\nHost: t\r\n\r\n", 200),
         Step::InALongReply => ("GET /long HTTP/1.1\r\nHost: t\r\n\r\n", 100_000),
         Step::Answered => ("GET / HTTP/1.1\r\nHost: t\r\n\r\n", 20),
     };
     send(&mut client, sent);
+    if let Step::InALongBody = step {
+        send(&mut client, &"x".repeat(600_000));
+    }
     let mut left = read;
     while left > 0 {
         let mut buffer = vec![0; left];

@@ -80,11 +80,7 @@ impl Load {
             .clients
             .iter()
             .map(|(client, _)| client.answered.load(Ordering::Relaxed));
-        Tally {
-            answered: answered.sum(),
-            lost: self.shared.lost.load(Ordering::Relaxed),
-            failed: self.shared.failed.load(Ordering::Relaxed),
-        }
+        self.shared.tally(answered.sum())
     }
 
     /// How many clients wait for a reply.
@@ -131,14 +127,13 @@ impl Load {
     /// When a client does, which is a mistake in here.
     pub fn finish(self) -> (Tally, Vec<String>) {
         self.shared.ends.store(true, Ordering::Relaxed);
-        let tally = |load: &Self| load.tally();
-        let mut this = self;
-        for (_, thread) in &mut this.clients {
-            let thread = std::mem::replace(thread, std::thread::spawn(|| {}));
+        let mut answered = 0;
+        for (client, thread) in self.clients {
             thread.join().expect("a client does not panic");
+            answered += client.answered.load(Ordering::Relaxed);
         }
-        let failures = this.shared.failures.lock().expect("nobody panics with it");
-        (tally(&this), failures.clone())
+        let failures = self.shared.failures.lock().expect("nobody panics with it");
+        (self.shared.tally(answered), failures.clone())
     }
 }
 
@@ -164,6 +159,14 @@ fn run(address: SocketAddr, posts: bool, client: &Client, shared: &Shared) {
 }
 
 impl Shared {
+    fn tally(&self, answered: u64) -> Tally {
+        Tally {
+            answered,
+            lost: self.lost.load(Ordering::Relaxed),
+            failed: self.failed.load(Ordering::Relaxed),
+        }
+    }
+
     fn fail(&self, failure: &str) {
         const TOLD: u64 = 20;
         if self.failed.fetch_add(1, Ordering::Relaxed) < TOLD {

@@ -2,10 +2,11 @@
 
 use pronghorn_e2e::faults::{
     Killer, Leave, STEPS, all_workers_are_free, clients_for, deaths, for_a_while, leave_at,
-    leaving_site, reload, reload_to_broken_code, site,
+    leaving_site, reload, reload_to_broken_code, reload_while, site,
 };
 use pronghorn_e2e::load::Load;
 use pronghorn_testkit::Server;
+use rustix::process::Signal;
 
 const WORKERS: usize = 4;
 
@@ -40,6 +41,53 @@ fn reloads_cost_no_request() {
     });
     reload_to_broken_code(&server, &load);
     reload(&server, &load, WORKERS);
+    let (tally, failures) = load.finish();
+    let log = server.stop().stderr;
+    assert_eq!((failures, tally.lost), (Vec::new(), 0), "{log}");
+}
+
+#[test]
+fn upgrades_cost_no_request() {
+    let (mut server, load) = start();
+    for_a_while(|| {
+        server.upgrade();
+        load.let_all_be_answered();
+    });
+    let (tally, failures) = load.finish();
+    let log = server.stop().stderr;
+    assert_eq!((failures, tally.lost), (Vec::new(), 0), "{log}");
+}
+
+#[test]
+fn workers_may_die_while_they_are_replaced() {
+    let (mut server, load) = start();
+    let mut killer = Killer::new(WORKERS);
+    for_a_while(|| {
+        killer.wait_for_victims(&server);
+        reload_while(&server, WORKERS, || _ = killer.strike(&server));
+        load.let_all_be_answered();
+        killer.wait_for_victims(&server);
+        killer.strike(&server);
+        server.upgrade();
+        load.let_all_be_answered();
+    });
+    let (_, failures) = load.finish();
+    let log = server.stop().stderr;
+    assert_eq!(failures, Vec::<String>::new(), "{log}");
+}
+
+#[test]
+fn signals_may_come_on_top_of_each_other() {
+    let (mut server, load) = start();
+    for_a_while(|| {
+        server.signal(Signal::HUP);
+        server.signal(Signal::HUP);
+        server.ask_for_upgrade();
+        server.signal(Signal::HUP);
+        server.signal(Signal::USR2);
+        server.follow_upgrade();
+        load.let_all_be_answered();
+    });
     let (tally, failures) = load.finish();
     let log = server.stop().stderr;
     assert_eq!((failures, tally.lost), (Vec::new(), 0), "{log}");

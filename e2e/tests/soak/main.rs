@@ -10,12 +10,13 @@
     reason = "a test in real time that tells what it does"
 )]
 
+use std::collections::HashSet;
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 use pronghorn_e2e::faults::{
     Killer, Leave, STEPS, all_workers_are_free, clients_for, deaths, leave_at, leaving_site,
-    reload, reload_to_broken_code, site,
+    reload, reload_to_broken_code, reload_while, site,
 };
 use pronghorn_e2e::load::{Load, Tally};
 use pronghorn_testkit::Server;
@@ -42,6 +43,7 @@ fn main() {
     kills(scale, &mut report);
     reloads(scale, &mut report);
     upgrades(scale, &mut report);
+    deaths_meanwhile(scale, &mut report);
     leaving(scale, &mut report);
     soak(scale, &mut report);
     report.print();
@@ -56,10 +58,24 @@ struct Report {
 }
 
 impl Report {
+    fn part(&mut self, what: &str) {
+        println!("{what}");
+        self.lines.push(what.to_owned());
+    }
+
     fn figure(&mut self, what: &str, figure: impl Display) {
-        let line = format!("{what:<58} {figure:>14}");
-        println!("  {line}");
+        let line = format!("  {what:<56} {figure:>14}");
+        println!("{line}");
         self.lines.push(line);
+    }
+
+    /// How many clients waited for a reply when something happened: with one for each worker, the pool can do no more.
+    #[expect(clippy::cast_precision_loss, reason = "an average for people")]
+    fn waiting(&mut self, when: &str, sum: usize, count: usize) {
+        self.figure(
+            &format!("clients waiting at {when}, for {WORKERS} workers"),
+            format!("{:.1}", sum as f64 / count.max(1) as f64),
+        );
     }
 
     fn demand(&mut self, what: &str, holds: bool) {
@@ -144,7 +160,7 @@ fn start(report: &mut Report, more: &str) -> (Server, Load) {
 }
 
 fn kills(scale: f64, report: &mut Report) {
-    println!("kill -9 of workers, one after the other");
+    report.part("kill -9 of workers, one after the other");
     let (server, load) = start(report, "");
     let mut killer = Killer::new(WORKERS);
     let mut waiting = 0;
@@ -152,10 +168,7 @@ fn kills(scale: f64, report: &mut Report) {
         waiting += load.waiting();
         killer.kill_one(&server, &load);
     });
-    report.figure(
-        &format!("clients waiting at a kill, of {}", clients_for(WORKERS)),
-        average(waiting, kills),
-    );
+    report.waiting("a kill", waiting, kills);
     let (_, log) = report.end(server, load, true);
     let (busy, idle) = deaths(&log);
     report.figure("killed with a call", busy);
@@ -167,19 +180,17 @@ fn kills(scale: f64, report: &mut Report) {
     );
 }
 
-#[expect(clippy::cast_precision_loss, reason = "an average for people")]
-fn average(sum: usize, count: usize) -> String {
-    format!("{:.1}", sum as f64 / count.max(1) as f64)
-}
-
 fn reloads(scale: f64, report: &mut Report) {
-    println!("reloads");
+    report.part("reloads");
     let (server, load) = start(report, "");
-    let mut busy = 0;
+    let (mut busy, mut waiting) = (0, 0);
     let reloads = rounds("reloads", RELOADS, scale, || {
-        busy += usize::from(reload(&server, &load, WORKERS) > 0);
+        let under_way = reload(&server, &load, WORKERS);
+        waiting += under_way;
+        busy += usize::from(under_way > 0);
     });
     report.figure("reloads", reloads);
+    report.waiting("a reload", waiting, reloads);
     report.figure("reloads with calls under way", busy);
     report.demand(
         "enough reloads with calls",
@@ -192,18 +203,39 @@ fn reloads(scale: f64, report: &mut Report) {
 }
 
 fn upgrades(scale: f64, report: &mut Report) {
-    println!("upgrades");
+    report.part("upgrades");
     let (mut server, load) = start(report, "");
+    let mut waiting = 0;
     let upgrades = rounds("upgrades", UPGRADES, scale, || {
-        // server.upgrade();
+        waiting += load.waiting();
+        server.upgrade();
         load.let_all_be_answered();
     });
     report.figure("upgrades", upgrades);
+    report.waiting("an upgrade", waiting, upgrades);
     report.end(server, load, false);
 }
 
+/// A worker dies while its generation is replaced, or its server.
+fn deaths_meanwhile(scale: f64, report: &mut Report) {
+    report.part("kill -9 of workers during reloads and upgrades");
+    let (mut server, load) = start(report, "");
+    let mut killer = Killer::new(WORKERS);
+    let done = rounds("of each", UPGRADES, scale, || {
+        killer.wait_for_victims(&server);
+        reload_while(&server, WORKERS, || _ = killer.strike(&server));
+        load.let_all_be_answered();
+        killer.wait_for_victims(&server);
+        killer.strike(&server);
+        server.upgrade();
+        load.let_all_be_answered();
+    });
+    report.figure("of each", done);
+    report.end(server, load, true);
+}
+
 fn leaving(scale: f64, report: &mut Report) {
-    println!("clients that leave");
+    report.part("clients that leave");
     let server = Server::start(leaving_site(WORKERS));
     let mut left = 0;
     rounds(
@@ -228,14 +260,14 @@ fn leaving(scale: f64, report: &mut Report) {
 fn soak(scale: f64, report: &mut Report) {
     const MINUTE: Duration = Duration::from_secs(60);
     const ROUNDS_PER_RELOAD: usize = 20;
-    println!("soak: recycling by max_jobs and ttl, kills, reloads");
+    report.part("soak: recycling by max_jobs and ttl, kills, reloads");
     let (server, load) = start(report, ", max_jobs: 2000, supervisor: {ttl: 20s}");
     let mut killer = Killer::new(WORKERS);
     let start = Instant::now();
     let length = SOAK.mul_f64(scale);
     let first_minute = MINUTE.min(length / 4);
     let (mut first, mut told) = (None, Duration::ZERO);
-    let mut kills = 0;
+    let (mut kills, mut seen) = (0, HashSet::new());
     while start.elapsed() < length {
         killer.kill_one(&server, &load);
         kills += 1;
@@ -243,6 +275,7 @@ fn soak(scale: f64, report: &mut Report) {
             server.signal(rustix::process::Signal::HUP);
         }
         std::thread::sleep(Duration::from_secs(1));
+        seen.extend(server.workers());
         let now = start.elapsed();
         if now >= first_minute && first.is_none() {
             first = Some(memory(&server));
@@ -266,7 +299,10 @@ fn soak(scale: f64, report: &mut Report) {
     report.figure("memory at the end, MB", format!("{:.2}", last / 1024.0));
     report.demand("memory stays within 2 MB", last - first <= GROWTH);
     let (_, log) = report.end(server, load, true);
-    report.figure("workers recycled", log.matches("recycled").count());
+    // Who is just being recycled when it is killed is not reported as a death.
+    let died = log.matches("worker died").count();
+    report.demand("nobody dies but who is killed", died <= kills);
+    report.figure("workers seen, one after the other", seen.len());
 }
 
 /// Resident, in KB.
