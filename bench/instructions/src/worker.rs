@@ -25,6 +25,10 @@ pub(crate) struct Worker {
     received: Vec<u8>,
 }
 
+/// Kinds of the native codec: the server asks a free worker whether it is there, and its answer.
+const PING: u8 = 0x11;
+const PONG: u8 = 0x91;
+
 /// A frame that the server sent.
 struct Frame {
     header: Header,
@@ -74,6 +78,13 @@ impl Worker {
         loop {
             server.wait_until_it_sleeps()?;
             let Frame { header, payload } = self.frame(server)?;
+            if let [PING, _, _, _, number @ ..] = payload.as_slice()
+                && header.flags == Flags::NATIVE
+            {
+                let pong = [&[PONG, 0, 0, 0], number].concat();
+                self.reply(server, Flags::NATIVE, &pong, b"")?;
+                continue;
+            }
             if !header.flags.has(Flags::CONTROL) {
                 return Ok(payload);
             }

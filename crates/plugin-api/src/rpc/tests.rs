@@ -229,7 +229,7 @@ fn message_pack_comes_in_and_goes_out_with_the_names_of_go() {
             assert!(text.contains(part), "{part} in {text}");
         }
     }
-    for bad in [&b""[..], b"\xa4cut", b"\x91", &[0x91; 100_000]] {
+    for bad in [&b""[..], b"\xa4cut", b"\x91", &vec![0x91; 100_000]] {
         let said = pack("test.Message", bad).unwrap_err();
         assert!(said.starts_with("msgpack: "), "{said}");
     }
