@@ -14,7 +14,8 @@ const fn seconds(count: u64) -> Duration {
 }
 
 /// Its call passed the deadline. php has no handler for SIGTERM, so it ends here; an application that has one gets the
-/// time to use it.
+/// time to use it. A step before it, by which the call alone ends and the worker stays, is to be the first row here; it
+/// needs somebody inside PHP who takes it.
 pub(crate) const OVERDUE: Steps = &[
     (Duration::ZERO, Signal::Terminate),
     (seconds(5), Signal::Kill),

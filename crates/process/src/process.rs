@@ -2,10 +2,14 @@
 
 use std::fmt;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 
+use nix::libc;
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, WaitIdStatus};
+use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -76,6 +80,7 @@ pub struct Process {
     /// Becomes readable at the end, and stays so.
     end: AsyncFd<OwnedFd>,
     exit: Option<Exit>,
+    peak_memory: Option<u64>,
     /// Lives on when this value is dropped.
     released: bool,
 }
@@ -90,6 +95,7 @@ impl Process {
             pid,
             end,
             exit: None,
+            peak_memory: None,
             released: false,
         })
     }
@@ -132,14 +138,20 @@ impl Process {
 
     /// The end, if it has come.
     pub fn try_wait(&mut self) -> io::Result<Option<Exit>> {
-        if self.exit.is_none() {
-            let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-            if let Some(status) = rustix::process::waitid(WaitId::Pid(self.pid), options)? {
-                self.exit = Some(exit_of(&status));
-                reap::forget(self.pid);
-            }
+        if self.exit.is_none()
+            && let Some((exit, peak_memory)) = reap(self.pid)?
+        {
+            self.exit = Some(exit);
+            self.peak_memory = Some(peak_memory);
+            reap::forget(self.pid);
         }
         Ok(self.exit)
+    }
+
+    /// After the end: the most resident memory that it, or a child it waited for, ever had, in bytes. What this process had
+    /// when it spawned the child is a lower bound: the kernel counts from the fork on.
+    pub const fn peak_memory(&self) -> Option<u64> {
+        self.peak_memory
     }
 
     /// Signals the process alone. A process that has ended is no error.
@@ -177,10 +189,30 @@ impl Drop for Process {
     }
 }
 
-fn exit_of(status: &WaitIdStatus) -> Exit {
-    match (status.exit_status(), status.terminating_signal()) {
+/// Reaps a child that has ended; how it ended, and its peak memory in bytes. None while it runs.
+fn reap(pid: Pid) -> io::Result<Option<(Exit, u64)>> {
+    let mut status = 0;
+    let mut usage = MaybeUninit::zeroed();
+    #[expect(unsafe_code, reason = "neither rustix nor nix has wait4")]
+    // SAFETY: both pointers are valid for writes of their types for as long as the call takes.
+    let reaped = unsafe {
+        let pid = pid.as_raw_nonzero().get();
+        libc::wait4(pid, &raw mut status, libc::WNOHANG, usage.as_mut_ptr())
+    };
+    match reaped {
+        0 => return Ok(None),
+        ..0 => return Err(io::Error::last_os_error()),
+        1.. => {}
+    }
+    #[expect(unsafe_code, reason = "as above")]
+    // SAFETY: a struct of numbers, for which all zeros is a value, too.
+    let usage: libc::rusage = unsafe { usage.assume_init() };
+    let status = ExitStatus::from_raw(status);
+    let exit = match (status.code(), status.signal()) {
         (Some(code), _) => Exit::Code(code),
         (None, Some(signal)) => Exit::Signal(signal),
         (None, None) => unreachable!("only ended processes are waited for"),
-    }
+    };
+    let kilobytes = u64::try_from(usage.ru_maxrss).unwrap_or(0);
+    Ok(Some((exit, kilobytes * 1024)))
 }

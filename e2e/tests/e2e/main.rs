@@ -19,4 +19,5 @@ mod requests;
 mod routes;
 mod start;
 mod steering;
+mod supervision;
 mod upgrade;

@@ -45,7 +45,7 @@ final class Call
     }
 
     /**
-     * Asks the server for more time.
+     * Asks the server for more time. A time that ends before the limit it has takes nothing away.
      *
      * @param float $seconds from now, above 0; the server grants at most the pool's limit
      * @throws Exception when the time makes no sense, or the call has been answered
@@ -62,7 +62,7 @@ final class Call
         $milliseconds = \max(1, (int) ($seconds * 1000));
         $this->exchange->transport->extend($this->id, $milliseconds);
         if ($this->exchange->deadline !== null) {
-            $this->exchange->deadline = \hrtime(true) + $milliseconds * 1_000_000;
+            $this->exchange->deadline = \max($this->exchange->deadline, \hrtime(true) + $milliseconds * 1_000_000);
         }
     }
 

@@ -381,4 +381,8 @@ impl Watched for RunningWorker {
     fn last_words(&self) -> Vec<String> {
         self.output.last_words()
     }
+
+    fn peak_memory(&self) -> Option<u64> {
+        self.process.peak_memory()
+    }
 }

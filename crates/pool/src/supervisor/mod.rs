@@ -60,10 +60,8 @@ pub(crate) trait Watched: Send {
     fn signal(&self, signal: Signal);
     /// What it said last on stderr.
     fn last_words(&self) -> Vec<String>;
-    /// After its end: the most memory that it ever held, in bytes.
-    fn peak_memory(&self) -> Option<u64> {
-        None
-    }
+    /// After its end: the most memory that it ever held, in bytes; None when nobody could tell.
+    fn peak_memory(&self) -> Option<u64>;
 }
 
 /// How many workers a pool has, and for how long.

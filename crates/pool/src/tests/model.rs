@@ -238,6 +238,10 @@ impl Watched for Process {
     fn last_words(&self) -> Vec<String> {
         Vec::new()
     }
+
+    fn peak_memory(&self) -> Option<u64> {
+        None
+    }
 }
 
 impl Drop for Process {

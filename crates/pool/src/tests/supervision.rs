@@ -126,6 +126,10 @@ impl Watched for FakeProcess {
     fn last_words(&self) -> Vec<String> {
         vec!["a last word".into()]
     }
+
+    fn peak_memory(&self) -> Option<u64> {
+        None
+    }
 }
 
 struct FakeWorker {

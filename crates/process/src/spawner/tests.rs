@@ -84,6 +84,19 @@ async fn a_killed_child_tells_the_signal_and_its_own_children_go_too() {
 }
 
 #[tokio::test]
+async fn an_ended_child_tells_how_much_memory_it_had() {
+    const MB: u64 = 1 << 20;
+    let spawner = Spawner::start().unwrap();
+    // A hundred megabytes in a variable of the shell, then no more of it.
+    let script = "x=$(head -c 100000000 /dev/zero | tr '\\0' x); x=; kill -KILL $$";
+    let mut child = spawner.spawn(shell(script)).await.unwrap();
+    assert_eq!(child.process.peak_memory(), None);
+    assert_eq!(child.process.wait().await.unwrap(), Exit::Signal(9));
+    let peak = child.process.peak_memory().unwrap();
+    assert!((100 * MB..2000 * MB).contains(&peak), "{peak}");
+}
+
+#[tokio::test]
 async fn a_signal_after_the_end_is_nothing() {
     let spawner = Spawner::start().unwrap();
     let mut child = spawner.spawn(shell("exit 0")).await.unwrap();

@@ -1,0 +1,266 @@
+//! What keeps a pool answering: worn workers that are replaced, more of them under load, deadlines, deadly requests, back-off.
+
+use std::sync::mpsc::{Receiver, channel};
+
+use pronghorn_testkit::{
+    Connection, Load, PATIENCE, Response, Server, Site, free_address, wait_for,
+};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// One pool with these keys, and the workers whose handler has this body.
+fn site(handler: &str, pool: &str) -> Site {
+    Site::new()
+        .file("worker.php", &Site::sdk_worker(handler))
+        .config(&format!(
+            "version: '3'\nserver: {{command: php worker.php}}\n\
+             http: {{address: 127.0.0.1:0, pool: {{{pool}}}}}\n\
+             logs: {{level: debug, channels: {{http: {{level: error}}}}}}\n"
+        ))
+}
+
+/// Replies with the number that was asked for.
+const NUMBER: &str = "return $request->query()['n'];";
+
+/// Workers that wait at `/hold` until there is a file `go`, each beside a file that says so.
+const HOLD: &str = "
+    if (str_starts_with($request->path, '/hold')) {
+        touch('held-' . basename($request->path));
+        while (!file_exists('go')) { usleep(2000); clearstatcache(); }
+    }
+    return (string) getmypid();";
+
+/// A reply that is waited for elsewhere.
+fn ask(server: &Server, target: &'static str) -> Receiver<Response> {
+    let (sender, reply) = channel();
+    let address = server.address();
+    std::thread::spawn(move || sender.send(Connection::open(address).get(target)));
+    reply
+}
+
+fn status(reply: &Receiver<Response>) -> u16 {
+    let reply = reply.recv_timeout(PATIENCE);
+    reply.expect("every request is answered").status
+}
+
+fn hold(server: &Server, target: &'static str) -> Receiver<Response> {
+    let reply = ask(server, target);
+    let file = format!("held-{}", target.rsplit('/').next().expect("a last part"));
+    wait_for("a worker at work", || {
+        server.site().path(&file).exists().then_some(())
+    });
+    reply
+}
+
+/// Under load: worn workers go on as long as their successors boot, and then all are replaced.
+fn all_are_replaced(handler: &str, limit: &str, said: &str) {
+    const WORKERS: usize = 2;
+    let boot = format!(
+        "<?php touch('boot-' . getmypid());
+         while (count(glob('boot-*')) > {WORKERS} && !file_exists('go')) {{ usleep(2000); clearstatcache(); }}\n"
+    );
+    let site = site(handler, &format!("num_workers: {WORKERS}, {limit}"));
+    let worker = Site::sdk_worker(handler).replace("<?php\n", &boot);
+    let server = Server::start(site.file("worker.php", &worker));
+    let first = server.workers();
+    let load = Load::start(server.address());
+    server.logged(&["worker replaced", said]);
+    load.go_on(100);
+    let now = server.workers();
+    assert!(
+        first.iter().all(|pid| now.contains(pid)),
+        "{first:?} {now:?}"
+    );
+    server.site().write("go", "");
+    wait_for("all workers to be replaced", || {
+        let now = server.workers();
+        (!now.iter().any(|pid| first.contains(pid))).then_some(())
+    });
+    load.go_on(20);
+    load.finish();
+    server.stop();
+}
+
+#[test]
+fn workers_are_replaced_after_their_calls_and_no_request_is_lost() {
+    all_are_replaced(NUMBER, "max_jobs: 50", "it had its `max_jobs` calls");
+}
+
+#[test]
+fn workers_are_replaced_for_their_age_and_no_request_is_lost() {
+    let limit = "supervisor: {watch_tick: 100ms, ttl: 500ms}";
+    all_are_replaced(NUMBER, limit, "(`ttl`)");
+}
+
+#[test]
+fn workers_are_replaced_for_their_memory_and_no_request_is_lost() {
+    let leaks = "static $leak = '';
+        $leak .= random_bytes(50_000);
+        return $request->query()['n'];";
+    let limit = "supervisor: {watch_tick: 100ms, max_worker_memory: 30MB}";
+    all_are_replaced(leaks, limit, "(`max_worker_memory`)");
+}
+
+#[test]
+fn a_worker_is_replaced_after_idling_if_it_had_a_call() {
+    let server = Server::start(site(
+        "return (string) getmypid();",
+        "num_workers: 2, supervisor: {watch_tick: 100ms, idle_ttl: 300ms}",
+    ));
+    let before = server.workers();
+    let had_a_call: u32 = server.get("/").text().parse().unwrap();
+    server.logged(&["worker replaced", "(`idle_ttl`)", &had_a_call.to_string()]);
+    let now = wait_for("the worker to be replaced", || {
+        let now = server.workers();
+        (now.len() == 2 && !now.contains(&had_a_call)).then_some(now)
+    });
+    let other = before.iter().find(|pid| **pid != had_a_call).unwrap();
+    assert!(now.contains(other), "it had no call");
+    server.stop();
+}
+
+/// One call holds the only worker, two more wait: they are served by workers that come for them. Without work they go.
+fn grows_and_shrinks(pool: &str) {
+    let server = Server::start(site(HOLD, pool));
+    assert_eq!(server.workers().len(), 1);
+    let held = ["/hold/1", "/hold/2", "/hold/3"].map(|target| hold(&server, target));
+    assert_eq!(server.workers().len(), 3);
+    server.logged(&["workers added: calls wait"]);
+    server.site().write("go", "");
+    assert_eq!(held.each_ref().map(status), [200; 3]);
+    if pool.contains("idle_timeout") {
+        wait_for("the added workers to end", || {
+            (server.workers().len() == 1).then_some(())
+        });
+        server.logged(&["they had nothing to do"]);
+    }
+    assert_eq!(server.get("/").status, 200);
+    server.stop();
+}
+
+#[test]
+fn a_pool_grows_while_calls_wait() {
+    grows_and_shrinks("min_workers: 1, max_workers: 3");
+}
+
+#[test]
+fn a_pool_with_a_dynamic_allocator_grows_and_shrinks() {
+    grows_and_shrinks(
+        "num_workers: 1, dynamic_allocator: {max_workers: 2, spawn_rate: 1, idle_timeout: 1s}, \
+         supervisor: {watch_tick: 100ms}",
+    );
+}
+
+#[test]
+fn a_request_of_which_two_workers_died_ends_no_third() {
+    let server = Server::start(site(
+        "if ($request->path === '/deadly') { posix_kill(getmypid(), SIGKILL); }
+         return (string) getmypid();",
+        "num_workers: 2",
+    ));
+    // Safe, so it is tried a second time by itself, and that is the second death.
+    assert_eq!(server.get("/deadly").status, 502);
+    let said = server.logged(&["two workers died of this request", "GET /deadly"]);
+    assert!(said.contains("ERROR"), "{said}");
+    let report = server.logged(&["worker died with signal 9 (SIGKILL) during a request"]);
+    assert!(report.contains("\"memory_mb\":"), "{report}");
+    let survivors = wait_for("both workers to be replaced", || {
+        let now = server.workers();
+        (now.len() == 2 && server.log().matches("worker died").count() == 2).then_some(now)
+    });
+    for _ in 0..5 {
+        assert_eq!(server.get("/deadly").status, 500);
+        assert_eq!(server.get("/").status, 200);
+    }
+    assert_eq!(server.workers(), survivors);
+    server.stop();
+}
+
+const SLOW: &str = "
+    $call = Pronghorn\\Call::current();
+    if ($request->path === '/extends') { $call->extend(20.0); }
+    if ($request->path === '/greedy') { $call->extend(3600.0); }
+    usleep($request->path === '/greedy' ? 60_000_000 : 1_200_000);
+    return (string) getmypid();";
+
+#[test]
+fn a_call_gets_the_time_that_it_asks_for_up_to_the_pools_limit() {
+    let limits = "num_workers: 3, supervisor: {exec_ttl: 500ms}";
+    let patient = Server::start(site(SLOW, limits));
+    let (extends, hasty) = (ask(&patient, "/extends"), ask(&patient, "/hasty"));
+    let strict = Server::start(site(SLOW, &format!("{limits}, deadline_max: 600ms")));
+    let greedy = ask(&strict, "/greedy");
+    assert_eq!((status(&extends), status(&hasty)), (200, 504));
+    assert_eq!(status(&greedy), 504);
+    patient.stop();
+    strict.stop();
+}
+
+#[test]
+fn a_worker_that_passed_the_deadline_is_replaced() {
+    let server = Server::start(site(
+        "if ($request->path === '/hangs') { sleep(60); }
+         return (string) getmypid();",
+        "num_workers: 1, supervisor: {exec_ttl: 200ms}",
+    ));
+    let before = server.workers();
+    assert_eq!(server.get("/hangs").status, 504);
+    server.logged(&["ERROR", "deadline passed", "GET /hangs"]);
+    let now = server.get("/").text();
+    assert!(!before.contains(&now.parse().unwrap()));
+    assert_eq!(server.log().matches("worker died").count(), 0);
+    server.stop();
+}
+
+#[test]
+fn a_client_that_leaves_the_queue_makes_room() {
+    let server = Server::start(site(HOLD, "num_workers: 1, max_queue_size: 1"));
+    let waiting = |calls: &str| {
+        wait_for(calls, || {
+            let status = server.steer(&["status"]).stdout;
+            status.contains(calls).then_some(())
+        });
+    };
+    let held = hold(&server, "/hold/1");
+    let mut leaves = server.connect();
+    leaves.request("GET", "/leaves", "");
+    waiting("1 call waiting");
+    let refused = server.get("/refused");
+    assert_eq!(refused.status, 503);
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    drop(leaves);
+    waiting("0 calls waiting");
+    let next = ask(&server, "/next");
+    waiting("1 call waiting");
+    server.site().write("go", "");
+    assert_eq!((status(&held), status(&next)), (200, 200));
+    waiting("1 client_gone");
+    waiting("1 queue_full");
+    server.stop();
+}
+
+#[test]
+fn workers_that_can_not_boot_are_tried_again_until_they_can() {
+    let health = free_address();
+    let site = site(NUMBER, "num_workers: 2");
+    let config = site.read(".rr.yaml");
+    let site = site.config(&format!("{config}status: {{address: '{health}'}}\n"));
+    let server = Server::start(site);
+    let ready = || Connection::open(health).get("/ready").status;
+    assert_eq!(ready(), 200);
+    let broken = "<?php exit('no database');";
+    server.site().write("worker.php", broken);
+    for pid in server.workers() {
+        let pid = Pid::from_raw(pid.cast_signed()).unwrap();
+        kill_process(pid, Signal::KILL).unwrap();
+    }
+    wait_for("readiness to turn off", || (ready() == 503).then_some(()));
+    assert_eq!(server.get("/?n=1").status, 503, "nobody waits for nothing");
+    wait_for("some tries", || {
+        let tries = server.log().matches("no database").count();
+        (tries > 4).then_some(())
+    });
+    server.site().write("worker.php", &Site::sdk_worker(NUMBER));
+    wait_for("readiness to come back", || (ready() == 200).then_some(()));
+    assert_eq!(server.get("/?n=1").text(), "1");
+    server.stop();
+}
