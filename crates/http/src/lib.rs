@@ -25,6 +25,7 @@ pub mod routes;
 mod service;
 pub mod settings;
 mod threads;
+mod warmup;
 
 pub use body::BodySettings;
 pub use bridge::PoolHandler;
@@ -36,3 +37,4 @@ pub use record::Record;
 pub use router::Router;
 pub use service::{Limits, Service};
 pub use threads::{IoThread, IoThreads};
+pub use warmup::warmup;

@@ -31,7 +31,9 @@ mod stats;
 mod supervisor;
 mod timer;
 
-pub use boot::{BootCause, BootError, CommandLauncher, RelayAddress, RelayListener, WORKER_OUTPUT};
+pub use boot::{
+    BootCause, BootError, CommandLauncher, RelayAddress, RelayListener, WORKER_OUTPUT, Warmup,
+};
 pub use call::{
     Answer, Body, CallError, Dispatch, Payload, Pending, Piece, Pieces, Refused, Reply, ReplyBody,
     Stamps, Terms, Unencodable, WorkerFault,

@@ -47,6 +47,20 @@ pub struct Options {
     pub max_jobs: Option<NonZeroU64>,
 }
 
+impl Options {
+    /// Of a pool that only lends a relay its ways: nothing waits there, and whoever uses it keeps the time.
+    pub(crate) const fn aside(name: String) -> Self {
+        Self {
+            name,
+            queue_limit: 1,
+            queue_timeout: Duration::MAX,
+            exec_ttl: None,
+            deadline_max: Duration::MAX,
+            max_jobs: None,
+        }
+    }
+}
+
 /// Why a call did not get more time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum NotExtended {
@@ -256,6 +270,14 @@ impl Pool {
             self.shared.admit(call, now);
         }
         pending
+    }
+
+    /// A call that its maker brings to a worker himself.
+    pub(crate) fn call_aside(&self, payload: Arc<dyn Payload>) -> (Call, Pending) {
+        let now = Instant::now();
+        let stamps = Stamps::new(now, now);
+        let (call, pending) = call::call(self.shared.clone(), payload, stamps, Terms::default(), 0);
+        (self.shared.dispatched(call, now), pending)
     }
 
     pub fn name(&self) -> &str {

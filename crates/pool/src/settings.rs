@@ -56,6 +56,11 @@ pub const SHORTEST: Duration = Duration::from_millis(1);
 /// Longer ones are none.
 pub const LONGEST: Duration = Duration::from_hours(24);
 
+/// Each is answered by every new worker: a reload with more takes too long.
+pub const MOST_WARMUPS: usize = 16;
+/// As long as a request's head may be by default is longer than anybody writes.
+const LONGEST_TARGET: usize = 8192;
+
 /// At least 2: one slow call must not stop the site, and a call to oneself must not deadlock.
 pub fn default_workers() -> usize {
     cpus::usable().clamp(2, MAX_WORKERS)
@@ -74,6 +79,8 @@ pub struct PoolSettings {
     pub queue_timeout: Duration,
     /// From a worker's start to its handshake.
     pub boot_timeout: Duration,
+    /// What a worker answers before it gets calls; at most [`MOST_WARMUPS`].
+    pub warmup: Vec<String>,
     /// What calls under way get when the server stops.
     pub destroy_timeout: Duration,
     /// What calls under way get at a reload.
@@ -260,6 +267,7 @@ impl Section for PoolSettings {
                 .or_key("allocate_timeout")
                 .range(SHORTEST..=LONGEST)
                 .default(BOOT_TIMEOUT),
+            warmup: warmup(t),
             destroy_timeout: t
                 .key("destroy_timeout", "How long calls under way may take when the server stops.")
                 .zero_is_default()
@@ -317,6 +325,44 @@ impl Section for PoolSettings {
         not_yet(t);
         settings
     }
+}
+
+fn warmup(t: &mut Table<'_>) -> Vec<String> {
+    let targets: Vec<String> = t
+        .key(
+            "warmup",
+            "Paths, `/` for instance, that every new worker answers before it gets requests of clients, within \
+             `boot_timeout`. One that answers 5xx has not come up: a reload with it is rolled back.",
+        )
+        .ours()
+        .default(Vec::new());
+    if targets.len() > MOST_WARMUPS {
+        t.error(
+            "warmup",
+            &format!(
+                "has {} paths; at most {MOST_WARMUPS} are taken",
+                targets.len()
+            ),
+            "name those that load the most code",
+        );
+    }
+    let usable = |target: &&String| {
+        let graphic = target
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && byte != b'#');
+        target.starts_with('/') && graphic && target.len() <= LONGEST_TARGET
+    };
+    if let Some(wrong) = targets.iter().find(|target| !usable(target)) {
+        t.error(
+            "warmup",
+            &format!(
+                "has `{}`, which is no path of a request",
+                wrong.escape_debug()
+            ),
+            "write a path as in a request, `/health?deep=1` for instance",
+        );
+    }
+    targets
 }
 
 fn num_workers(t: &mut Table<'_>) -> usize {

@@ -119,6 +119,7 @@ impl Start<'_> {
             cwd: self.folder.clone(),
             user: self.user.clone(),
             boot_timeout: self.settings.boot_timeout,
+            warmup: pronghorn_http::warmup(&self.settings.warmup),
             listener: self.listener.clone(),
             foreign_codec: match self.settings.codec {
                 CodecChoice::Auto | CodecChoice::Json => Codec::Json,

@@ -147,3 +147,62 @@ fn a_link_that_has_moved_is_followed() {
     load.finish();
     server.stop();
 }
+
+/// A worker that counts its requests, and fails those for `/warm` when `failure` says how.
+fn counting(failure: &str) -> String {
+    Site::sdk_worker(&format!(
+        "static $count = 0; ++$count; if ($request->path === '/warm') {{ {failure} }} return \"$count\";"
+    ))
+}
+
+#[test]
+fn a_worker_is_warm_before_its_first_request() {
+    let site = site().file("worker.php", &counting(""));
+    site.change_config(
+        "num_workers: 2",
+        "num_workers: 1, warmup: [/warm, /warm?again]",
+    );
+    let server = Server::start(site);
+    assert_eq!(server.get("/").text(), "3");
+    assert_eq!(server.get("/").text(), "4");
+    server.stop();
+}
+
+#[test]
+fn a_worker_that_fails_its_warm_up_is_not_let_in() {
+    let site = site().file("worker.php", &counting(""));
+    site.change_config(
+        "num_workers: 2",
+        "num_workers: 2, boot_timeout: 2s, warmup: [/warm]",
+    );
+    let server = Server::start(site);
+    let before = server.workers();
+    for (failure, said) in [
+        ("throw new LogicException('cold');", "LogicException: cold"),
+        (
+            "return new Pronghorn\\Response(status: 503);",
+            "it answered 503",
+        ),
+        ("exit(3);", "exit() ended the worker"),
+        (
+            "posix_kill(getmypid(), 9);",
+            "the worker ended with signal 9",
+        ),
+        ("sleep(60);", "no answer within `boot_timeout`"),
+    ] {
+        server.site().write("worker.php", &counting(failure));
+        server.signal(Signal::HUP);
+        server.logged(&["worker failed its warm-up: ", said]);
+        wait_for("the new workers to end", || {
+            (server.workers() == before).then_some(())
+        });
+    }
+    assert!(["2", "3"].contains(&server.get("/").text().as_str()));
+    server.site().write("worker.php", &counting(""));
+    server.signal(Signal::HUP);
+    wait_for("the mended code", || {
+        let now = server.workers();
+        (now.len() == 2 && before.iter().all(|pid| !now.contains(pid))).then_some(())
+    });
+    server.stop();
+}

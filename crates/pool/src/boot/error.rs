@@ -35,6 +35,8 @@ pub enum BootCause {
     },
     /// It announced itself as something that this server can't talk to.
     Protocol(String),
+    /// The application's: it failed a call of `pool.warmup`, and how.
+    WarmUp(String),
     /// Nobody's: the pool was stopped meanwhile.
     Stopped,
     /// The server's: no descriptors, no memory.
@@ -55,6 +57,7 @@ impl fmt::Display for BootCause {
                 write!(f, "worker did not announce itself within {after:?}")
             }
             Self::Protocol(what) => write!(f, "worker cannot be used: {what}"),
+            Self::WarmUp(how) => write!(f, "worker failed its warm-up: {how}"),
             Self::Stopped => f.write_str("it is stopping"),
             Self::System(error) => write!(f, "worker cannot be connected: {error}"),
         }
@@ -151,6 +154,9 @@ impl BootError {
                 "a worker script announces itself when it calls `Pronghorn\\serve(…)` or a RoadRunner worker; a slow start \
                  can be given more time with `pool.boot_timeout`"
                     .into()
+            }
+            BootCause::WarmUp(_) => {
+                "every new worker answers the requests of `pool.warmup` before it gets those of clients".into()
             }
             BootCause::Spawn(_) | BootCause::Exited(_) | BootCause::Protocol(_) | BootCause::System(_) => {
                 return None;

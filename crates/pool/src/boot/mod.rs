@@ -12,6 +12,8 @@ use pronghorn_process::{Command, Credentials, Exit, Process, Signal, Spawner, St
 use pronghorn_wire::Codec;
 use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::core::SlotId;
 use crate::pool::{Report, Seat, Transport};
@@ -20,16 +22,18 @@ use crate::relay::inbox::Inbox;
 use crate::relay::{self, Dialect, Relay};
 use crate::settings::Fence;
 use crate::spool::Spool;
-use crate::supervisor::{Launched, Launcher, Watched};
+use crate::supervisor::{Connect, Launched, Launcher, Watched};
 
 mod error;
 mod handshake;
 mod listener;
 mod output;
+pub(crate) mod warmup;
 
 pub use error::{BootCause, BootError};
 pub use listener::{RelayAddress, RelayListener};
 pub use output::WORKER_OUTPUT;
+pub use warmup::Warmup;
 
 use handshake::{Announcement, Refusal};
 use output::{Output, Readers};
@@ -48,6 +52,8 @@ pub struct CommandLauncher {
     /// Name and rights.
     pub user: Option<(String, Credentials)>,
     pub boot_timeout: Duration,
+    /// Part of the boot.
+    pub warmup: Warmup,
     /// Where foreign workers connect, when not over their pipes.
     pub listener: Option<Arc<RelayListener>>,
     /// How calls to foreign workers are written.
@@ -89,10 +95,10 @@ fn private_pipes() -> std::io::Result<((OwnedFd, OwnedFd), Vec<OwnedFd>)> {
 }
 
 /// A worker's connection before it is handed to its home.
-struct Connection {
-    channel: Detached,
-    leftover: Vec<u8>,
-    dialect: Dialect,
+pub(crate) struct Connection {
+    pub(crate) channel: Detached,
+    pub(crate) leftover: Vec<u8>,
+    pub(crate) dialect: Dialect,
     codec: Codec,
 }
 
@@ -112,19 +118,13 @@ impl CommandLauncher {
             exit: None,
         };
         let pipes = (child.stdin, child.stdout, child.stderr);
-        match self.connect(&mut worker, ours, pipes).await {
-            Ok(connection) => {
+        let home = &self.homes[slot % self.homes.len()];
+        match self.bring_up(&mut worker, ours, pipes, home).await {
+            Ok(connect) => {
                 worker.output.up();
-                let home = self.homes[slot % self.homes.len()].clone();
-                let settings = relay::Settings {
-                    codec: connection.codec,
-                    stream_timeout: self.stream_timeout,
-                    spool: self.spool.clone(),
-                };
-                let connect = move |seat| start_relay(&home, connection, settings, seat);
                 Ok(Launched {
                     process: Box::new(worker),
-                    connect: Box::new(connect),
+                    connect,
                 })
             }
             Err(cause) => {
@@ -135,6 +135,56 @@ impl CommandLauncher {
                 Err(self.failed(cause, Some(&worker.output)))
             }
         }
+    }
+
+    async fn bring_up(
+        &self,
+        worker: &mut RunningWorker,
+        ours: (OwnedFd, OwnedFd),
+        pipes: (Option<OwnedFd>, Option<OwnedFd>, Option<OwnedFd>),
+        home: &Handle,
+    ) -> Result<Connect, BootCause> {
+        let until = Instant::now() + self.boot_timeout;
+        let connection = self.connect(worker, ours, pipes).await?;
+        let settings = relay::Settings {
+            codec: connection.codec,
+            stream_timeout: self.stream_timeout,
+            spool: self.spool.clone(),
+        };
+        let home = home.clone();
+        if self.warmup.0.is_empty() {
+            return Ok(Box::new(move |seat| {
+                start_relay(&home, connection, settings, seat)
+            }));
+        }
+        // Ended by being dropped.
+        let mut warming = JoinSet::new();
+        let warm_up = warmup::warm_up(
+            connection,
+            settings,
+            self.warmup.clone(),
+            self.pool.clone(),
+            home.clone(),
+        );
+        warming.spawn_on(warm_up, &home);
+        let relay = tokio::select! {
+            biased;
+            // An answer may say more about an end than the end does.
+            Some(warm) = warming.join_next() => warm.map_err(|error| BootCause::System(error.into()))?,
+            exit = wait_for_exit(&mut worker.process) => {
+                worker.exit = Some(exit);
+                Err(format!("the worker ended with {exit}"))
+            }
+            () = tokio::time::sleep_until(until) => {
+                Err(format!("no answer within `boot_timeout`, {:?} from its start", self.boot_timeout))
+            }
+        };
+        let relay = relay.map_err(BootCause::WarmUp)?;
+        Ok(Box::new(move |seat| {
+            let inbox = Arc::new(Inbox::default());
+            home.spawn(relay.seated(seat, inbox.clone()).run());
+            inbox
+        }))
     }
 
     fn command_line(&self, passed: Vec<OwnedFd>) -> Command {

@@ -147,6 +147,21 @@ impl Relay {
         }
     }
 
+    /// Carries a call before the worker is in its pool. False when the worker takes no other one.
+    pub(crate) async fn is_free_after(&mut self, call: Call) -> bool {
+        matches!(self.serve_one(call).await, Served::Free(_))
+    }
+
+    /// Changes over to a seat in a pool. What the worker did before does not count there.
+    pub(crate) fn seated(self, seat: Seat, inbox: Arc<Inbox>) -> Self {
+        Self {
+            calls_left: seat.lifetime(),
+            seat,
+            inbox,
+            ..self
+        }
+    }
+
     /// Carries calls until the worker's process has ended.
     pub(crate) async fn run(mut self) {
         let mut next = self.seat.enter(self.inbox.clone());

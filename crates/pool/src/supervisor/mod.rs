@@ -50,8 +50,10 @@ pub(crate) trait Launcher: Send + Sync + 'static {
 pub(crate) struct Launched {
     pub(crate) process: Box<dyn Watched>,
     /// Connects it: from then on it takes calls.
-    pub(crate) connect: Box<dyn FnOnce(Seat) -> Arc<dyn Transport> + Send>,
+    pub(crate) connect: Connect,
 }
+
+pub(crate) type Connect = Box<dyn FnOnce(Seat) -> Arc<dyn Transport> + Send>;
 
 /// A running process, as far as its watcher needs it. Dropped while it runs, it is killed.
 pub(crate) trait Watched: Send {
