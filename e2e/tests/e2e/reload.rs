@@ -193,6 +193,12 @@ fn a_worker_that_fails_its_warm_up_is_not_let_in() {
         server.site().write("worker.php", &counting(failure));
         server.signal(Signal::HUP);
         server.logged(&["worker failed its warm-up: ", said]);
+        let reset = server.steer(&["reset"]);
+        assert!(
+            reset.code != Some(0) && reset.stderr.contains(said),
+            "{}",
+            reset.stderr
+        );
         wait_for("the new workers to end", || {
             (server.workers() == before).then_some(())
         });
