@@ -212,3 +212,13 @@ fn a_worker_that_fails_its_warm_up_is_not_let_in() {
     });
     server.stop();
 }
+
+#[test]
+fn a_start_whose_workers_fail_their_warm_up_ends() {
+    let site = site().file("worker.php", &counting("throw new LogicException('cold');"));
+    site.change_config("num_workers: 2", "warmup: [/warm]");
+    Server::run(&site, &["serve"]).assert_refused(&[
+        "error: pool `default`: worker failed its warm-up: GET /warm: LogicException: cold in",
+        "command  php worker.php",
+    ]);
+}
