@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use notify::{Config, EventKind, PollWatcher, RecommendedWatcher, RecursiveMode, Watcher};
 use pronghorn_http::{Exchange, Handled, Handler, Request, Response};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -30,6 +30,8 @@ const LEFT_OUT: [&str; 7] = [
 ];
 /// Folders watched at most; each takes a kernel object of its own.
 const MOST_FOLDERS: usize = 5_000;
+/// How often files are looked at that nobody reports changes of.
+const POLL_EVERY: Duration = Duration::from_secs(1);
 /// Changes that were not looked at yet. More make no difference: one reload follows all of them.
 const CHANGES: usize = 64;
 
@@ -81,20 +83,15 @@ impl Watch {
         pools: Pools,
     ) -> notify::Result<Self> {
         let (changes, inbox) = mpsc::channel(CHANGES);
-        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            if let Ok(event) = event
-                && !matches!(event.kind, EventKind::Access(_))
-            {
-                // Full: a reload is about to follow anyway.
-                _ = changes.try_send(event.paths);
-            }
-        })?;
-        let mut watched = Watched {
-            watcher,
-            folders: HashSet::new(),
-        };
-        watched.add(folder)?;
+        let silent = silent_filesystem(folder);
+        let watched = Watched::open(folder, silent.is_some(), changes)?;
         tracing::info!(target: "server", folders = watched.folders.len(), "watching {} for changes", folder.display());
+        if let Some(kind) = silent {
+            tracing::info!(
+                target: "server",
+                "files there are looked at every {POLL_EVERY:?}: {kind} does not report all changes"
+            );
+        }
         let task =
             tokio::runtime::Handle::current().spawn(follow(watched, inbox, configuration, pools));
         Ok(Self { task })
@@ -142,11 +139,39 @@ fn is_code(path: &Path) -> bool {
 
 /// The folders that are watched. One by one: whole trees of packages would cost more than they tell.
 struct Watched {
-    watcher: RecommendedWatcher,
+    watcher: Box<dyn Watcher + Send>,
     folders: HashSet<PathBuf>,
 }
 
 impl Watched {
+    /// All of a folder that matters. `poll`: by looking again and again, where the kernel does not tell.
+    fn open(
+        folder: &Path,
+        poll: bool,
+        changes: mpsc::Sender<Vec<PathBuf>>,
+    ) -> notify::Result<Self> {
+        let hear = move |event: notify::Result<notify::Event>| {
+            if let Ok(event) = event
+                && !matches!(event.kind, EventKind::Access(_))
+            {
+                // Full: a reload is about to follow anyway.
+                _ = changes.try_send(event.paths);
+            }
+        };
+        let config = Config::default().with_poll_interval(POLL_EVERY);
+        let watcher: Box<dyn Watcher + Send> = if poll {
+            Box::new(PollWatcher::new(hear, config)?)
+        } else {
+            Box::new(RecommendedWatcher::new(hear, config)?)
+        };
+        let mut watched = Self {
+            watcher,
+            folders: HashSet::new(),
+        };
+        watched.add(folder)?;
+        Ok(watched)
+    }
+
     /// A folder that came, went, or went and came back as another one.
     fn revise(&mut self, path: &Path) {
         if self.folders.contains(path) {
@@ -185,6 +210,23 @@ impl Watched {
     }
 }
 
+/// The kind of a folder's filesystem, when files there may change behind the kernel's back: on another machine, or on
+/// the host of a container.
+fn silent_filesystem(folder: &Path) -> Option<&'static str> {
+    let kind = rustix::fs::statfs(folder).ok()?.f_type;
+    // The magic numbers of statfs(2), which are 32 bits wide whatever holds them.
+    match u32::try_from(kind & 0xFFFF_FFFF).ok()? {
+        0x6969 => Some("NFS"),
+        0x517B | 0xFF53_4D42 | 0xFE53_4D42 => Some("SMB"),
+        0x0102_1997 => Some("9p"),
+        0x6573_5546 => Some("FUSE or virtiofs"),
+        0x00C3_6400 => Some("Ceph"),
+        0x5346_414F => Some("AFS"),
+        0x786F_4256 => Some("a VirtualBox folder"),
+        _ => None,
+    }
+}
+
 /// Packages change by `composer install`, which writes `vendor/composer`; their own folders are many and never edited.
 fn is_left_out(parent: &Path, name: &OsStr) -> bool {
     let in_vendor = parent.file_name() == Some(OsStr::new("vendor"));
@@ -208,6 +250,31 @@ mod tests {
             paths = batch(&mut changes) => (paths.unwrap(), start.elapsed()),
             () = writer => unreachable!("it writes for ever"),
         }
+    }
+
+    /// On the real clock: a thread of its own looks at the files.
+    #[tokio::test]
+    async fn changes_are_seen_whether_the_kernel_tells_them_or_not() {
+        for poll in [false, true] {
+            let name = format!("pronghorn-watch-{}-{poll}", std::process::id());
+            let folder = std::env::temp_dir().join(name);
+            std::fs::create_dir(&folder).unwrap();
+            let (sender, mut changes) = mpsc::channel(CHANGES);
+            let watched = Watched::open(&folder, poll, sender).unwrap();
+            let file = folder.join("worker.php");
+            std::fs::write(&file, "<?php").unwrap();
+            let seen = async { while !changes.recv().await.unwrap().contains(&file) {} };
+            let seen = tokio::time::timeout(Duration::from_secs(20), seen).await;
+            drop(watched);
+            std::fs::remove_dir_all(&folder).unwrap();
+            assert!(seen.is_ok(), "poll: {poll}");
+        }
+    }
+
+    #[test]
+    fn only_filesystems_that_keep_changes_to_themselves_are_polled() {
+        assert_eq!(silent_filesystem(Path::new("/proc")), None);
+        assert_eq!(silent_filesystem(Path::new("/nowhere")), None);
     }
 
     #[tokio::test(start_paused = true)]

@@ -193,6 +193,12 @@ fn a_worker_that_fails_its_warm_up_is_not_let_in() {
         server.site().write("worker.php", &counting(failure));
         server.signal(Signal::HUP);
         server.logged(&["worker failed its warm-up: ", said]);
+        let reset = server.steer(&["reset"]);
+        assert!(
+            reset.code != Some(0) && reset.stderr.contains(said),
+            "{}",
+            reset.stderr
+        );
         wait_for("the new workers to end", || {
             (server.workers() == before).then_some(())
         });
@@ -205,4 +211,14 @@ fn a_worker_that_fails_its_warm_up_is_not_let_in() {
         (now.len() == 2 && before.iter().all(|pid| !now.contains(pid))).then_some(())
     });
     server.stop();
+}
+
+#[test]
+fn a_start_whose_workers_fail_their_warm_up_ends() {
+    let site = site().file("worker.php", &counting("throw new LogicException('cold');"));
+    site.change_config("num_workers: 2", "warmup: [/warm]");
+    Server::run(&site, &["serve"]).assert_refused(&[
+        "error: pool `default`: worker failed its warm-up: GET /warm: LogicException: cold in",
+        "command  php worker.php",
+    ]);
 }

@@ -99,7 +99,7 @@ pub(crate) struct Connection {
     pub(crate) channel: Detached,
     pub(crate) leftover: Vec<u8>,
     pub(crate) dialect: Dialect,
-    codec: Codec,
+    pub(crate) codec: Codec,
 }
 
 impl CommandLauncher {

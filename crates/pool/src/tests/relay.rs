@@ -12,9 +12,12 @@ use pronghorn_wire::frame::{Flags, Header, MAX_PAYLOAD, OpenFrame, Stream, encod
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::TestPayload;
+use crate::boot::warmup::warm_up;
+use crate::boot::{Connection, Warmup};
 use crate::call::{
     Answer, CallError, Payload, Pending, Piece, Reply, ReplyBody, Terms, WorkerFault,
 };
@@ -1071,4 +1074,108 @@ async fn a_free_worker_says_that_it_hears() {
     assert_eq!(stage.worker.frame().await.kind(), 0x11);
     stage.worker.send(&pong()).await;
     stage.goes_on().await;
+}
+
+/// A worker that the test plays gets calls for these before it is in a pool.
+fn warming(names: &[&'static str]) -> (Worker, JoinHandle<Result<Relay, String>>) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let connection = Connection {
+        channel: Channel::Unix(ours).detach().unwrap(),
+        leftover: Vec::new(),
+        dialect: Dialect::Native,
+        codec: Codec::Native,
+    };
+    let settings = Settings {
+        codec: Codec::Native,
+        stream_timeout: Duration::from_secs(60),
+        spool: Arc::new(Spool::open(std::env::temp_dir(), None).unwrap()),
+    };
+    let call = |name: &&'static str| -> Arc<dyn Payload> { TestPayload::new(name) };
+    let calls = Warmup(names.iter().map(call).collect());
+    let home = tokio::runtime::Handle::current();
+    let warming = home.spawn(warm_up(
+        connection,
+        settings,
+        calls,
+        "test".into(),
+        home.clone(),
+    ));
+    let worker = Worker {
+        stream: theirs,
+        read: BytesMut::new(),
+    };
+    (worker, warming)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_has_answered_its_warm_up_before_it_takes_calls() {
+    let (mut worker, warming) = warming(&["/one", "/two"]);
+    let one = worker.frame().await.call();
+    worker.reply(one, b"one").await;
+    let two = worker.frame().await.call();
+    assert!(!warming.is_finished());
+    // In pieces, more of them than anybody keeps.
+    let more = Stream::MORE;
+    worker
+        .send(&native(0x81, 0, 404, two, &[0; 4], b"two", more))
+        .await;
+    for _ in 0..20 {
+        worker
+            .send(&native(0x82, 0, 0, two, b"", b"two", more))
+            .await;
+    }
+    worker
+        .send(&native(0x82, 0, 0, two, b"", b"", Stream::END))
+        .await;
+    let relay = warming.await.unwrap().unwrap();
+
+    let stage = Stage::native().await;
+    let slot = stage.pool.add_slot().await;
+    stage.pool.booting(slot).await;
+    let (seat, mut reports) = stage.pool.seat(slot);
+    let inbox = Arc::new(Inbox::default());
+    tokio::runtime::Handle::current().spawn(relay.seated(seat, inbox.clone()).run());
+    assert!(matches!(reports.recv().await, Some(Report::Entered)));
+    assert_eq!(inbox.executions(), 0);
+    stage.pool.drain(0).await;
+    let mut pending = stage.call(TestPayload::new("/"));
+    let call = worker.frame().await.call();
+    assert_eq!(
+        call,
+        two + 1,
+        "an answer to a warm-up could pass for one to a call"
+    );
+    worker.reply(call, b"warm").await;
+    assert_eq!(body(&mut pending).await.unwrap(), "warm");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_fails_or_leaves_is_not_warm() {
+    for (status, flags, said) in [
+        (500, 0, "/: it answered 500"),
+        (200, 4, "/: it takes no call after this one"),
+    ] {
+        let (mut worker, warming) = warming(&["/"]);
+        let call = worker.frame().await.call();
+        worker
+            .send(&native(
+                0x81,
+                flags,
+                status,
+                call,
+                &[0; 4],
+                b"",
+                Stream::END,
+            ))
+            .await;
+        assert_eq!(warming.await.unwrap().err().as_deref(), Some(said));
+    }
+    let (mut worker, warming) = warming(&["/"]);
+    worker.frame().await;
+    worker.send(b"not a frame at all").await;
+    let why = warming.await.unwrap().err().unwrap();
+    assert!(
+        why.starts_with("/: the worker's answer makes no sense"),
+        "{why}"
+    );
 }

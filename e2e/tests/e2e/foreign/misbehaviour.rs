@@ -366,3 +366,14 @@ fn a_worker_that_does_not_announce_itself_has_until_its_boot_is_over() {
         ended.assert_refused(&["worker did not announce itself within 2s", said]);
     }
 }
+
+#[test]
+fn a_warm_up_that_makes_no_sense_ends_the_start_and_a_good_one_does_not() {
+    for relay in RELAYS {
+        let refused = Server::run(&site("good", relay, "warmup: [/garbage]"), &["serve"]);
+        refused.assert_refused(&["failed its warm-up: GET /garbage: the worker's answer makes"]);
+        let server = Server::start(site("good", relay, "warmup: [/good]"));
+        assert_eq!(post(&server, "/good").text(), "good");
+        server.stop();
+    }
+}
