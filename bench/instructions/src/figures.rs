@@ -15,9 +15,16 @@ const HEAD: &str = "\
 # `make instructions UPDATE_INSTRUCTIONS=1`; `make instructions` fails when one is more than 2 % off.
 ";
 
+/// What stands before the compiler's name.
+const COMPILER: &str = "# Counted with ";
+
 /// Instructions per request by row.
 #[derive(Debug, Default)]
-pub(crate) struct Figures(BTreeMap<String, u64>);
+pub(crate) struct Figures {
+    rows: BTreeMap<String, u64>,
+    /// As `rustc --version` says it. Another one makes other code, whose figures say nothing about ours.
+    pub(crate) compiler: Option<String>,
+}
 
 /// A measured figure beside the tracked one.
 #[derive(Debug, PartialEq)]
@@ -54,6 +61,7 @@ impl Figures {
             file: file.to_owned(),
             line,
         };
+        let compiler = text.lines().find_map(|line| line.strip_prefix(COMPILER));
         let lines = (1..).zip(text.lines().map(str::trim));
         let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
         let figures = lines.map(|(number, line)| {
@@ -62,12 +70,18 @@ impl Figures {
             let figure = figure.parse().map_err(|_| wrong(number))?;
             Ok((name.trim().to_owned(), figure))
         });
-        figures.collect::<Result<_, _>>().map(Self)
+        Ok(Self {
+            rows: figures.collect::<Result<_, _>>()?,
+            compiler: compiler.map(str::to_owned),
+        })
     }
 
     pub(crate) fn write(&self, file: &Path) -> Result<(), Error> {
         let mut text = HEAD.to_owned();
-        for (name, figure) in &self.0 {
+        if let Some(compiler) = &self.compiler {
+            writeln!(text, "{COMPILER}{compiler}").expect("a string takes all");
+        }
+        for (name, figure) in &self.rows {
             writeln!(text, "{name} = {figure}").expect("a string takes all");
         }
         std::fs::write(file, text).map_err(|source| Error::File {
@@ -77,11 +91,11 @@ impl Figures {
     }
 
     pub(crate) fn set(&mut self, row: &str, figure: u64) {
-        self.0.insert(row.to_owned(), figure);
+        self.rows.insert(row.to_owned(), figure);
     }
 
     pub(crate) fn of(&self, row: &str) -> Option<u64> {
-        self.0.get(row).copied()
+        self.rows.get(row).copied()
     }
 
     pub(crate) fn judge(&self, row: &str, measured: u64) -> Verdict {
@@ -122,7 +136,10 @@ mod tests {
     #[test]
     fn figures_are_read_as_they_were_written() {
         let file = std::env::temp_dir().join(format!("pronghorn-figures-{}", std::process::id()));
-        let mut figures = Figures::default();
+        let mut figures = Figures {
+            compiler: Some("rustc 1.0".into()),
+            ..Figures::default()
+        };
         figures.set("native", 20_000);
         figures.set("json", 40_000);
         figures.write(&file).unwrap();
@@ -134,6 +151,7 @@ mod tests {
             (read.of("native"), read.of("json")),
             (Some(20_000), Some(40_000))
         );
+        assert_eq!(read.compiler.as_deref(), Some("rustc 1.0"));
         assert!(wrong.contains("line 1"), "{wrong}");
     }
 }

@@ -20,7 +20,7 @@ mod server;
 mod worker;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use error::Error;
 use figures::{Figures, Verdict};
@@ -57,6 +57,7 @@ fn run() -> Result<bool, Error> {
     let tracked = Figures::read(&file)?;
     let folder = Folder::new(&binary)?;
     let mut measured = Figures::default();
+    measured.compiler = compiler();
     println!("{:<10} {:>12} {:>12}", "row", "tracked", "measured");
     let mut verdicts = Vec::new();
     for row in &ROWS {
@@ -78,7 +79,21 @@ fn run() -> Result<bool, Error> {
         println!("\n{} is written anew: look at what changed", file.display());
         return Ok(limits);
     }
+    if tracked.compiler != measured.compiler {
+        println!(
+            "\nnot judged: the tracked figures were counted with {}, this is {}",
+            tracked.compiler.as_deref().unwrap_or("another compiler"),
+            measured.compiler.as_deref().unwrap_or("another"),
+        );
+        return Ok(limits);
+    }
     Ok(conclude(&verdicts, &folder) && limits)
+}
+
+fn compiler() -> Option<String> {
+    let said = Command::new("rustc").arg("--version").output().ok()?;
+    let said = String::from_utf8(said.stdout).ok()?;
+    Some(said.trim().to_owned())
 }
 
 /// Libraries choose their code by the CPU, and callgrind shows them the features of the real one.
