@@ -19,9 +19,10 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::development::{Gate, Watch};
+use crate::development::Gate;
 use crate::error::StartError;
 use crate::settings::{RelayAddress as RelaySetting, ServerSettings};
+use crate::watching::{Watch, Watching};
 use crate::workers::{Crew, Pools, Start, Workers, relay_listener, start_all};
 
 /// Descriptors that are kept back from connections: listeners, pipes of workers (seven each), log files, spool files.
@@ -44,6 +45,7 @@ pub(crate) struct HttpService {
     /// What workers find in `RR_RPC`.
     pub(crate) rpc: Option<String>,
     pub(crate) development: bool,
+    pub(crate) watching: Option<Watching>,
     pub(crate) configuration: Vec<PathBuf>,
     pub(crate) spawner: Spawner,
     pub(crate) open_files: u64,
@@ -176,11 +178,7 @@ impl HttpService {
             warn_of_unlimited_memory(&starts)
         );
         let (pools, owners) = started.map_err(StartError::Boot)?;
-        let watch = if self.development {
-            self.watch(&pools)
-        } else {
-            None
-        };
+        let watch = self.watch(&pools);
 
         let handler = ground.handler(settings, &pools);
         let workers = infos.iter().map(|info| info.size).sum();
@@ -236,8 +234,8 @@ impl HttpService {
     }
 
     fn watch(&self, pools: &Pools) -> Option<Watch> {
-        let watch = Watch::start(&self.folder, self.configuration.clone(), pools.clone());
-        watch
+        let (watching, configuration) = (self.watching.clone()?, self.configuration.clone());
+        Watch::start(watching, &self.folder, configuration, pools.clone())
             .inspect_err(
                 |error| tracing::warn!(target: "server", "files can't be watched: {error}"),
             )

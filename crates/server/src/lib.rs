@@ -19,6 +19,7 @@ mod server;
 pub mod settings;
 mod status;
 mod upgrade;
+mod watching;
 mod workers;
 
 pub use control::{Control, ControlSocket};

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::control::{Control, Serving};
+use crate::development;
 use crate::error::StartError;
 use crate::health::Health;
 use crate::http::{CrewInfo, HttpService, Site, resolve};
@@ -203,6 +204,7 @@ impl Server {
             http,
             rpc,
             status,
+            reload,
             ..
         } = plan.settings;
         let user = worker_user(server.user.as_deref(), server.group.as_deref())?;
@@ -235,6 +237,7 @@ impl Server {
                 environment: plan.environment,
                 rpc: rpc_for_workers,
                 development: plan.development,
+                watching: reload.or_else(|| plan.development.then(development::watching)),
                 configuration: plan.configuration,
                 spawner: self.spawner.clone(),
                 open_files: open_files::raise(),

@@ -118,3 +118,37 @@ fn a_change_of_the_configuration_asks_for_a_restart() {
     assert_eq!(server.get("/").text(), "one");
     server.stop();
 }
+
+#[test]
+fn a_section_says_what_is_watched_without_development_mode() {
+    let site = site().file("kept/old.php", "<?php");
+    site.write(
+        ".rr.yaml",
+        &format!(
+            "{}reload: {{interval: 1s, services: {{http: {{recursive: true, ignore: [kept], patterns: [.php, .tpl]}}}}}}\n",
+            site.read(".rr.yaml")
+        ),
+    );
+    let server = Server::start(site);
+    server.logged(&["INFO", "for changes"]);
+    let reloads = |file: &str| {
+        let log = server.log();
+        log.matches(&format!("{file} changed: starting new workers"))
+            .count()
+    };
+    assert_eq!(server.get("/").text(), "one");
+    // Each round is seen by its last change: had one before it counted, it would have been named instead, or as well.
+    for round in 1..=2 {
+        server.site().write("kept/old.php", "<?php return 2;");
+        server.site().write("notes.txt", "changed");
+        server.site().write("page.tpl", "changed");
+        wait_for("the template to be seen", || {
+            (reloads("page.tpl") >= round).then_some(())
+        });
+    }
+    let two = Site::sdk_worker("return 'two';");
+    server.site().write("worker.php", &two);
+    wait_for_page(&server, "two");
+    assert_eq!((reloads("old.php"), reloads("notes.txt")), (0, 0));
+    server.stop();
+}

@@ -1,6 +1,7 @@
 //! The whole configuration, typed, and what `check` and `config show` say about it.
 
 mod logs;
+mod reload;
 mod say;
 mod worker;
 
@@ -9,6 +10,7 @@ use std::time::Duration;
 use pronghorn_config::{Address, Choice, Endpoint, Section, Table, describe};
 use pronghorn_http::settings::{DEFAULT_POOL, HttpSettings};
 
+pub use crate::watching::Watching;
 pub use logs::{Encoding, FileLog, Level, LogMode, LogOutput, LogSettings, LogTarget};
 pub use say::{Said, check, config_show};
 pub use worker::{OnInit, RelayAddress, ServerSettings};
@@ -46,6 +48,8 @@ pub struct Settings {
     pub status: Option<StatusSettings>,
     /// Log records.
     pub logs: LogSettings,
+    /// What to watch for changes, when there is a section for it.
+    pub reload: Option<Watching>,
     /// The server's own life.
     pub endure: EndureSettings,
 }
@@ -132,6 +136,10 @@ impl Section for Settings {
                 "Health checks over HTTP. Without this section nothing answers them.",
             ),
             logs: t.section("logs", "Log records."),
+            reload: t.optional_section(
+                "reload",
+                "New workers when files change, as RoadRunner 2 had it. Without this section only development mode watches.",
+            ),
             endure: t.section("endure", "The server's own life; the name is RoadRunner's."),
         };
         if let Some(http) = settings
@@ -302,10 +310,6 @@ fn not_yet(t: &mut Table<'_>) {
             t.not_yet(&name, "caches");
         }
     }
-    t.no_effect(
-        "reload",
-        "RoadRunner removed it; `pool.debug` is for development",
-    );
     t.no_effect("lock", "locks are always there and have no settings");
     t.no_effect("websockets", "RoadRunner removed it");
     t.no_effect("broadcast", "RoadRunner removed it");
