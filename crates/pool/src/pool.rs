@@ -332,8 +332,7 @@ impl Pool {
         self.shared.home.spawn(async move {
             let mut guarded = shared.lock();
             let result = step(&mut guarded.core);
-            let (waiting, oldest) = (guarded.core.waiting(), guarded.core.oldest());
-            shared.stats.set_waiting(waiting, oldest);
+            shared.publish_queue(&guarded);
             drop(guarded);
             _ = done.send(result); // whoever asked may have been cancelled
         });
@@ -419,6 +418,13 @@ impl Shared {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// For those who look at the queue without its lock; after each step that may have changed it, before the lock is given
+    /// back.
+    fn publish_queue(&self, guarded: &Guarded) {
+        let (waiting, oldest) = (guarded.core.waiting(), guarded.core.oldest());
+        self.stats.set_waiting(waiting, oldest);
+    }
+
     fn admit(&self, call: Call, now: Instant) {
         let until = now + self.limits.queue_timeout();
         let ticket = Ticket {
@@ -431,8 +437,7 @@ impl Shared {
         let admitted = guarded.core.admit(call, ticket);
         let wake = matches!(admitted, Admitted::Waits(_)) && !guarded.timekeeper_armed;
         guarded.timekeeper_armed |= wake;
-        self.stats
-            .set_waiting(guarded.core.waiting(), guarded.core.oldest());
+        self.publish_queue(&guarded);
         drop(guarded);
         if wake {
             self.queue_has_calls.notify_one();
@@ -487,8 +492,7 @@ impl Shared {
         }
         let mut guarded = self.lock();
         let call = guarded.core.withdraw(priority, seq);
-        self.stats
-            .set_waiting(guarded.core.waiting(), guarded.core.oldest());
+        self.publish_queue(&guarded);
         drop(guarded);
         if call.is_some() {
             self.stats.count(Counter::ClientGone);
@@ -527,8 +531,7 @@ fn expire(pool: &Shared) -> Option<Instant> {
         guarded.core.expire(Instant::now())
     };
     guarded.timekeeper_armed = next.is_some();
-    pool.stats
-        .set_waiting(guarded.core.waiting(), guarded.core.oldest());
+    pool.publish_queue(&guarded);
     drop(guarded);
     for call in late {
         pool.refuse(call, Refused::WaitedTooLong);
@@ -549,8 +552,7 @@ impl Seat {
         let now = Instant::now();
         let mut guarded = self.shared.lock();
         let freed = guarded.core.enter(self.slot, worker, now);
-        let (waiting, oldest) = (guarded.core.waiting(), guarded.core.oldest());
-        self.shared.stats.set_waiting(waiting, oldest);
+        self.shared.publish_queue(&guarded);
         drop(guarded);
         self.report(Report::Entered);
         self.shared.settle(freed, now)
@@ -560,9 +562,7 @@ impl Seat {
     pub(crate) fn next(&self, now: Instant) -> Next<Call> {
         let mut guarded = self.shared.lock();
         let freed = guarded.core.freed(self.slot, now);
-        self.shared
-            .stats
-            .set_waiting(guarded.core.waiting(), guarded.core.oldest());
+        self.shared.publish_queue(&guarded);
         drop(guarded);
         self.shared.settle(freed, now)
     }
