@@ -334,7 +334,7 @@ impl Site {
         environment: &[(OsString, OsString)],
     ) -> bool {
         let starts = self.ground.starts(settings, server, environment);
-        let changes = starts.iter().map(|start| (start.name, start.change()));
+        let changes = starts.iter().map(|start| (start.name, start.setup()));
         if !self.pools.change(changes).await {
             return false;
         }

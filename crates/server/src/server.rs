@@ -97,14 +97,14 @@ impl Server {
     ) -> Result<Self, StartError> {
         let source = plan.source.take();
         let written = std::mem::take(&mut plan.written);
-        let http = plan.settings.http.as_ref();
+        let (http, status) = (plan.settings.http.as_ref(), plan.settings.status.as_ref());
         let mut server = Self {
             services: Vec::new(),
             shutdown: CancellationToken::new(),
             site: Arc::default(),
             endure: plan.settings.endure.clone(),
             reset_timeout: http.map(|http| http.pool.reset_timeout).unwrap_or_default(),
-            drain_delay: Duration::ZERO,
+            drain_delay: status.map_or(Duration::ZERO, |status| status.drain_delay),
             health: Health::default(),
             spawner: Spawner::start()?,
             sockets: predecessor
@@ -140,7 +140,6 @@ impl Server {
             rpc: None,
         };
         let status = plan.settings.status.as_ref();
-        self.drain_delay = status.map_or(Duration::ZERO, |status| status.drain_delay);
         let unavailable = status.map_or(UNAVAILABLE, |status| status.unavailable_status_code);
         let methods = Methods::default();
         rpc::add(&methods, &self.health, &self.site, unavailable);
@@ -149,7 +148,7 @@ impl Server {
         let server = &plan.settings.server;
         let user = worker_user(server.user.as_deref(), server.group.as_deref())?;
         let services: Vec<_> = self
-            .services_of(plan, &mut serving)?
+            .services_of(plan, user.clone(), &mut serving)?
             .into_iter()
             .map(|service| (service, Readiness::default()))
             .collect();
@@ -197,6 +196,7 @@ impl Server {
     fn services_of(
         &self,
         plan: Plan,
+        user: Option<(String, Credentials)>,
         serving: &mut Serving,
     ) -> Result<Vec<Box<dyn Service>>, StartError> {
         let Settings {
@@ -207,7 +207,6 @@ impl Server {
             reload,
             ..
         } = plan.settings;
-        let user = worker_user(server.user.as_deref(), server.group.as_deref())?;
         let mut services: Vec<Box<dyn Service>> = Vec::new();
         let mut rpc_for_workers = None;
         if let Some(rpc) = rpc {

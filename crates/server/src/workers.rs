@@ -69,11 +69,11 @@ impl Start<'_> {
         }
     }
 
-    /// What a pool that runs is to become.
-    pub(crate) fn change(&self) -> Change {
-        Change {
+    /// What a pool is, or is to become.
+    pub(crate) fn setup(&self) -> Setup {
+        Setup {
             options: self.options(),
-            launcher: self.launcher(),
+            launcher: Arc::new(self.launcher()),
             plan: self.plan(),
             reset_timeout: self.settings.reset_timeout,
         }
@@ -135,10 +135,7 @@ impl Start<'_> {
     pub(crate) fn crew(&self) -> Crew {
         Crew {
             pool: Pool::new(self.options(), &self.homes[0]),
-            options: self.options(),
-            launcher: self.launcher(),
-            plan: self.plan(),
-            reset_timeout: self.settings.reset_timeout,
+            setup: self.setup(),
         }
     }
 
@@ -258,16 +255,23 @@ pub enum Standing {
     Down(Arc<str>),
 }
 
-/// What a reload of the configuration makes of a pool.
-pub(crate) struct Change {
+/// What the configuration makes of a pool.
+pub(crate) struct Setup {
     options: Options,
-    launcher: CommandLauncher,
+    launcher: Arc<CommandLauncher>,
     plan: Plan,
     reset_timeout: Duration,
 }
 
+impl Setup {
+    async fn start(&self, pool: &Pool) -> Result<Supervised, BootError> {
+        Supervised::start(pool.clone(), self.launcher.clone(), self.plan).await
+    }
+}
+
 enum Order {
-    Reload(Option<Box<Change>>, oneshot::Sender<Reloaded>),
+    /// With another setup, which holds if it comes up.
+    Reload(Option<Box<Setup>>, oneshot::Sender<Reloaded>),
     Add(usize, oneshot::Sender<Resized>),
     Remove(usize, oneshot::Sender<Resized>),
     Stop {
@@ -312,10 +316,7 @@ impl Pools {
     }
 
     /// The same with other settings for each. False when one kept its own.
-    pub(crate) async fn change<'a>(
-        &self,
-        changes: impl Iterator<Item = (&'a str, Change)>,
-    ) -> bool {
+    pub(crate) async fn change<'a>(&self, changes: impl Iterator<Item = (&'a str, Setup)>) -> bool {
         let mut changing = JoinSet::new();
         for (name, change) in changes {
             let workers = self.get(name).expect("the pools are the same").clone();
@@ -345,18 +346,15 @@ pub struct Workers {
 
 /// What a pool's workers are started with, for the first time and again.
 pub(crate) struct Crew {
-    pub(crate) pool: Pool,
-    options: Options,
-    pub(crate) launcher: CommandLauncher,
-    pub(crate) plan: Plan,
-    pub(crate) reset_timeout: Duration,
+    pool: Pool,
+    setup: Setup,
 }
 
 impl Crew {
     pub(crate) fn info(&self) -> CrewInfo {
         CrewInfo {
-            size: self.plan.workers,
-            command: self.launcher.command.clone(),
+            size: self.setup.plan.workers,
+            command: self.setup.launcher.command.clone(),
         }
     }
 }
@@ -371,7 +369,8 @@ pub(crate) async fn start_all(
     let mut starting = JoinSet::new();
     let mut owners = JoinSet::new();
     for (place, mut crew) in crews.into_iter().enumerate() {
-        crew.plan.at_once = (crew.plan.at_once / pools).max(1);
+        let plan = &mut crew.setup.plan;
+        plan.at_once = (plan.at_once / pools).max(1);
         starting.spawn(async move { (place, Workers::start(crew, development).await) });
     }
     let mut pools = Vec::new();
@@ -400,15 +399,8 @@ impl Workers {
         crew: Crew,
         development: bool,
     ) -> Result<(Self, impl Future<Output = ()> + use<>), Box<BootError>> {
-        let Crew {
-            pool,
-            options,
-            launcher,
-            plan,
-            reset_timeout,
-        } = crew;
-        let launcher = Arc::new(launcher);
-        let started = Supervised::start(pool.clone(), launcher.clone(), plan).await;
+        let Crew { pool, setup } = crew;
+        let started = setup.start(&pool).await;
         let (supervised, standing) = match started {
             Ok(supervised) => (Some(supervised), Standing::Up),
             Err(error) if development => (None, Standing::Down(report(&error))),
@@ -423,10 +415,7 @@ impl Workers {
         };
         let owner = Owner {
             pool,
-            options,
-            launcher,
-            plan,
-            reset_timeout,
+            setup,
             development,
             supervised,
             standing: standing_sender,
@@ -490,18 +479,14 @@ impl Workers {
     }
 
     /// The same with other settings, which hold only if it succeeds.
-    pub(crate) async fn change(&self, change: Change) -> Reloaded {
+    pub(crate) async fn change(&self, change: Setup) -> Reloaded {
         self.order_reload(Some(Box::new(change))).await
     }
 
-    async fn order_reload(&self, change: Option<Box<Change>>) -> Reloaded {
-        let (done, result) = oneshot::channel();
-        let gone = || Err("the server is stopping".into());
-        let order = Order::Reload(change, done);
-        if self.orders.send(order).await.is_err() {
-            return gone();
-        }
-        result.await.unwrap_or_else(|_| gone())
+    async fn order_reload(&self, change: Option<Box<Setup>>) -> Reloaded {
+        self.ask(|done| Order::Reload(change, done))
+            .await
+            .unwrap_or_else(|| Err("the server is stopping".into()))
     }
 
     /// Adds workers, which stay beyond a reload; how many there are then.
@@ -515,12 +500,9 @@ impl Workers {
     }
 
     async fn resize(&self, order: impl FnOnce(oneshot::Sender<Resized>) -> Order) -> Resized {
-        let gone = || Err(NotResized::Stopping(self.name().to_owned()));
-        let (done, result) = oneshot::channel();
-        if self.orders.send(order(done)).await.is_err() {
-            return gone();
-        }
-        result.await.unwrap_or_else(|_| gone())
+        self.ask(order)
+            .await
+            .unwrap_or_else(|| Err(NotResized::Stopping(self.name().to_owned())))
     }
 
     /// Gives the call that a worker is at more time, counted from now; how much it is.
@@ -530,16 +512,16 @@ impl Workers {
 
     /// Stops all workers; how many had to be killed.
     pub(crate) async fn stop(&self, grace: Duration) -> usize {
-        let (killed, count) = oneshot::channel();
-        if self
-            .orders
-            .send(Order::Stop { grace, killed })
+        self.ask(|killed| Order::Stop { grace, killed })
             .await
-            .is_err()
-        {
-            return 0;
-        }
-        count.await.unwrap_or(0)
+            .unwrap_or(0)
+    }
+
+    /// None when the owner has ended.
+    async fn ask<T>(&self, order: impl FnOnce(oneshot::Sender<T>) -> Order) -> Option<T> {
+        let (done, answer) = oneshot::channel();
+        self.orders.send(order(done)).await.ok()?;
+        answer.await.ok()
     }
 }
 
@@ -556,10 +538,7 @@ fn report(error: &BootError) -> Arc<str> {
 
 struct Owner {
     pool: Pool,
-    options: Options,
-    launcher: Arc<CommandLauncher>,
-    plan: Plan,
-    reset_timeout: Duration,
+    setup: Setup,
     development: bool,
     supervised: Option<Supervised>,
     standing: watch::Sender<Standing>,
@@ -568,38 +547,38 @@ struct Owner {
 
 impl Owner {
     /// Brings new workers up; with a change, which holds if they come up.
-    async fn boot(&mut self, change: Option<Change>) -> Result<(), BootError> {
+    async fn boot(&mut self, change: Option<Setup>) -> Result<(), BootError> {
         let Some(change) = change else {
-            return match &self.supervised {
-                Some(supervised) => supervised.reload(self.reset_timeout).await,
-                None => self.start(self.launcher.clone(), self.plan).await,
-            };
+            match &self.supervised {
+                Some(supervised) => supervised.reload(self.setup.reset_timeout).await?,
+                None => self.supervised = Some(self.setup.start(&self.pool).await?),
+            }
+            return Ok(());
         };
-        let launcher = Arc::new(change.launcher);
         // First, because some of them are read as a worker starts.
         self.pool.adjust(&change.options).await;
         let booted = match &self.supervised {
             Some(supervised) => {
-                let grace = change.reset_timeout;
+                let Setup {
+                    launcher,
+                    plan,
+                    reset_timeout,
+                    ..
+                } = &change;
                 supervised
-                    .change(launcher.clone(), change.plan, grace)
+                    .change(launcher.clone(), *plan, *reset_timeout)
                     .await
             }
-            None => self.start(launcher.clone(), change.plan).await,
+            None => change
+                .start(&self.pool)
+                .await
+                .map(|supervised| self.supervised = Some(supervised)),
         };
-        if let Err(error) = booted {
-            self.pool.adjust(&self.options).await;
-            return Err(error);
+        match booted {
+            Ok(()) => self.setup = change,
+            Err(_) => self.pool.adjust(&self.setup.options).await,
         }
-        (self.launcher, self.plan) = (launcher, change.plan);
-        (self.options, self.reset_timeout) = (change.options, change.reset_timeout);
-        Ok(())
-    }
-
-    async fn start(&mut self, launcher: Arc<CommandLauncher>, plan: Plan) -> Result<(), BootError> {
-        let supervised = Supervised::start(self.pool.clone(), launcher, plan).await?;
-        self.supervised = Some(supervised);
-        Ok(())
+        booted
     }
 
     async fn run(mut self, mut orders: mpsc::Receiver<Order>) {
@@ -663,7 +642,7 @@ impl Owner {
         }
     }
 
-    async fn reload(&mut self, change: Option<Change>) -> Reloaded {
+    async fn reload(&mut self, change: Option<Setup>) -> Reloaded {
         let reloaded = self.boot(change).await;
         let pool = self.pool.name();
         match reloaded {
