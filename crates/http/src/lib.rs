@@ -18,6 +18,7 @@ mod exchange;
 mod file;
 mod listener;
 mod message;
+pub mod middleware;
 mod page;
 mod record;
 mod router;
