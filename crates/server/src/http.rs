@@ -209,7 +209,6 @@ impl HttpService {
         _ = self.site.set(site); // a service starts once
         // Which calls under way belong to which pool is not known from outside: the slowest one counts.
         let destroy_timeouts = starts.iter().map(|start| start.settings.destroy_timeout);
-        let reset_timeouts = starts.iter().map(|start| start.settings.reset_timeout);
         Ok(Http {
             service,
             listener,
@@ -221,7 +220,7 @@ impl HttpService {
                 requests: destroy_timeouts.max().unwrap_or_default(),
                 idle: IDLE_AT_STOP,
             },
-            reset_timeout: reset_timeouts.max().unwrap_or_default(),
+            reset_timeout: settings.longest_reset(),
             _watch: watch,
             io,
         })
