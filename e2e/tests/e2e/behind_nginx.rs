@@ -1,11 +1,11 @@
 //! The configurations of docs/operations/behind-nginx.md, in Debian's nginx.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use pronghorn_testkit::{Connection, Server, Site, wait_for};
+use pronghorn_testkit::{Connection, Server, Site, free_address, wait_for};
 
 #[test]
 fn the_least_block_passes_requests() {
@@ -116,11 +116,6 @@ impl Drop for Nginx {
         _ = rustix::process::kill_process_group(group, rustix::process::Signal::TERM); // it may have ended
         _ = self.process.wait(); // as above
     }
-}
-
-fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    listener.local_addr().expect("it is bound")
 }
 
 /// Connections to an address that are, or were a moment ago: one that was closed is remembered by the kernel for a minute.

@@ -12,6 +12,7 @@ mod foreign;
 mod guide;
 mod http;
 mod life;
+mod middleware;
 mod misbehaviour;
 mod reload;
 mod replies;

@@ -2,13 +2,13 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::task::{Poll, ready};
+use std::os::fd::BorrowedFd;
+use std::task::Poll;
 
 use pronghorn_h1 as h1;
 use rustix::fs::sendfile;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
-use tokio::io::Interest;
 use tokio::time::Instant;
 
 use super::{Gone, Http1, JOINED_BODY};
@@ -41,6 +41,9 @@ impl Http1 {
             && bytes.len() == len
         {
             return self.send_piece(framing, bytes).await;
+        }
+        if self.stream.plain().is_none() {
+            return self.send_read(framing, Reader::new(Body::File(file))).await;
         }
         self.flush_before_more().await?;
         while file.len > 0 {
@@ -80,46 +83,45 @@ impl Http1 {
 
     /// Writes what is in `out`, of which more follows at once: the kernel need not send half a packet.
     async fn flush_before_more(&mut self) -> Result<(), Gone> {
-        let (stream, out) = (&self.stream, &self.out[self.written..]);
-        let written = stream.try_io(Interest::WRITABLE, || {
-            Ok(send(stream, out, SendFlags::MORE | SendFlags::NOSIGNAL)?)
-        });
-        match written {
-            Ok(written) => self.written += written,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => return Err(Gone),
+        let out = std::mem::take(&mut self.out);
+        while self.written < out.len() {
+            let rest = &out[self.written..];
+            let more =
+                |fd: BorrowedFd<'_>| Ok(send(fd, rest, SendFlags::MORE | SendFlags::NOSIGNAL)?);
+            self.written += self.write_by(more).await?.map_err(|_| Gone)?;
         }
+        self.out = out;
         self.flush().await
     }
 
-    /// One system call's worth of a file, however long the client takes to make room for it.
+    /// One system call's worth of a file.
     async fn send_by_kernel(&mut self, file: &OpenFile) -> Result<Sent, Gone> {
+        let len = usize::try_from(file.len).unwrap_or(usize::MAX);
+        let send = |fd: BorrowedFd<'_>| {
+            let mut at = file.start;
+            Ok(sendfile(fd, &file.file, Some(&mut at), len)?)
+        };
+        match self.write_by(send).await? {
+            Ok(0) => Ok(Sent::Ended),
+            Ok(sent) => Ok(Sent::Bytes(sent as u64)),
+            Err(error) => match Errno::from_io_error(&error) {
+                Some(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(Sent::Unable),
+                _ => Err(Gone),
+            },
+        }
+    }
+
+    /// One write of the caller's, however long the client takes to make room for it.
+    async fn write_by(
+        &mut self,
+        mut write: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
+    ) -> Result<io::Result<usize>, Gone> {
         let mut until: Option<Instant> = None;
-        poll_fn(|cx| {
-            loop {
-                let mut at = file.start;
-                let len = usize::try_from(file.len).unwrap_or(usize::MAX);
-                let sent = self.stream.try_io(Interest::WRITABLE, || {
-                    Ok(sendfile(&self.stream, &file.file, Some(&mut at), len)?)
-                });
-                match sent {
-                    Ok(0) => return Poll::Ready(Ok(Sent::Ended)),
-                    Ok(sent) => return Poll::Ready(Ok(Sent::Bytes(sent as u64))),
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    Err(error) => {
-                        return Poll::Ready(match Errno::from_io_error(&error) {
-                            Some(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-                                Ok(Sent::Unable)
-                            }
-                            _ => Err(Gone),
-                        });
-                    }
-                }
-                if self.stream.poll_write_ready(cx)?.is_pending() {
-                    let until = *until.get_or_insert_with(|| self.send_deadline());
-                    ready!(self.timer.poll(cx, Some(until)));
-                    return Poll::Ready(Err(Gone));
-                }
+        poll_fn(|cx| match self.stream.poll_write_by(cx, &mut write) {
+            Poll::Ready(written) => Poll::Ready(Ok(written)),
+            Poll::Pending => {
+                let until = *until.get_or_insert_with(|| self.send_deadline());
+                self.timer.poll(cx, Some(until)).map(|()| Err(Gone))
             }
         })
         .await

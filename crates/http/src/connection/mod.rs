@@ -14,7 +14,6 @@ use pronghorn_h1::{self as h1, BodySize, Expiry, Received, Refusal, RequestHead}
 use pronghorn_pool::Timer;
 use pronghorn_wire::Fields;
 use tokio::io::AsyncWrite;
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_util::io::poll_read_buf;
 use tokio_util::sync::WaitForCancellationFutureOwned;
@@ -24,6 +23,7 @@ use crate::message::{Body, Part, Peer, Request, Response};
 use crate::reader::{Read, Reader};
 use crate::record::epoch_us;
 use crate::service::Entered;
+use crate::stream::Stream;
 use crate::{buffers, date};
 
 /// A body up to this size is sent from the same buffer as its head.
@@ -37,7 +37,7 @@ const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 1 << 20;
 
 pub(crate) struct Http1 {
-    stream: TcpStream,
+    stream: Stream,
     machine: h1::Connection,
     input: BytesMut,
     out: Vec<u8>,
@@ -72,7 +72,7 @@ enum Next {
 struct Gone;
 
 impl Http1 {
-    pub(crate) fn new(stream: TcpStream, peer: Arc<Peer>, entered: Entered) -> Self {
+    pub(crate) fn new(stream: Stream, peer: Arc<Peer>, entered: Entered) -> Self {
         let service = entered.service();
         let drain = Box::pin(service.draining.clone().cancelled_owned());
         let opened = Instant::now();
@@ -439,12 +439,16 @@ impl Http1 {
     /// Closing with unread bytes resets the connection, and the client may never see the answer: tells it that nothing
     /// more comes, and reads away what it still sends for a moment.
     async fn linger(&mut self) {
-        if rustix::net::shutdown(&self.stream, rustix::net::Shutdown::Write).is_err() {
-            return;
-        }
         let until = Instant::now() + LINGER;
-        let mut read = 0;
+        let (mut told, mut read) = (false, 0);
         poll_fn(|cx| {
+            if !told {
+                match Pin::new(&mut self.stream).poll_shutdown(cx) {
+                    Poll::Ready(Ok(())) => told = true,
+                    Poll::Ready(Err(_)) => return Poll::Ready(()),
+                    Poll::Pending => return self.timer.poll(cx, Some(until)),
+                }
+            }
             while read < LINGER_BYTES {
                 self.input.clear();
                 match self.poll_fill(cx) {
