@@ -97,6 +97,21 @@ impl Killer {
         victim
     }
 
+    /// Kills one while its generation is replaced, and one while its server is.
+    ///
+    /// # Panics
+    ///
+    /// When something of it does not happen.
+    pub fn strike_while_replaced(&mut self, server: &mut Server, load: &Load) {
+        self.wait_for_victims(server);
+        reload_while(server, self.workers, || _ = self.strike(server));
+        load.let_all_be_answered();
+        self.wait_for_victims(server);
+        self.strike(server);
+        server.upgrade();
+        load.let_all_be_answered();
+    }
+
     fn choose(&mut self, server: &Server) -> Option<u32> {
         let alive = server.workers();
         self.seen.retain(|pid, _| alive.contains(pid));
@@ -191,7 +206,7 @@ fn sorted(mut pids: Vec<u32>) -> Vec<u32> {
 
 /// How far a client goes before it leaves.
 #[derive(Debug, Clone, Copy)]
-pub enum Step {
+enum Step {
     Connected,
     InTheRequestLine,
     InTheHead,
@@ -210,7 +225,7 @@ pub enum Step {
     Answered,
 }
 
-pub const STEPS: [Step; 11] = [
+const STEPS: [Step; 11] = [
     Step::Connected,
     Step::InTheRequestLine,
     Step::InTheHead,
@@ -226,7 +241,7 @@ pub const STEPS: [Step; 11] = [
 
 /// How a client leaves.
 #[derive(Debug, Clone, Copy)]
-pub enum Leave {
+enum Leave {
     /// FIN.
     Closes,
     /// RST, as a crashed client or a proxy that lost patience does.
@@ -262,12 +277,23 @@ pub fn leaving_site(workers: usize) -> Site {
         ))
 }
 
-/// A client that leaves at this step, in this way.
+/// Clients that leave at every step, in every way. Returns how many.
 ///
 /// # Panics
 ///
-/// When it does not get as far.
-pub fn leave_at(server: &Server, step: Step, leave: Leave, workers: usize) {
+/// When a client does not get as far, or a worker stays busy.
+pub fn leave_at_every_step(server: &Server, workers: usize) -> usize {
+    let ways = [Leave::Closes, Leave::Resets, Leave::HalfCloses];
+    for step in STEPS {
+        for leave in ways {
+            leave_at(server, step, leave, workers);
+        }
+        all_workers_are_free(server, workers);
+    }
+    STEPS.len() * ways.len()
+}
+
+fn leave_at(server: &Server, step: Step, leave: Leave, workers: usize) {
     let mut others = Vec::new();
     if let Step::Queued = step {
         for _ in 0..workers {
@@ -335,11 +361,7 @@ fn send(stream: &mut TcpStream, text: &str) {
 }
 
 /// Waits until every worker takes a call at the same time as all others: none is held by a client that left.
-///
-/// # Panics
-///
-/// When one stays busy.
-pub fn all_workers_are_free(server: &Server, workers: usize) {
+fn all_workers_are_free(server: &Server, workers: usize) {
     wait_for("all workers to be free", || {
         let mut clients: Vec<_> = (0..workers).map(|_| server.connect()).collect();
         for client in &mut clients {

@@ -14,8 +14,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 use crate::connection::Http1;
-use crate::message::Peer;
+use crate::message::{Peer, PeerAddress};
 use crate::service::Service;
+use crate::stream::Stream;
 use crate::threads::{IoThread, emptier};
 
 /// Connections that wait in the kernel; it takes the smaller of this and `net.core.somaxconn`.
@@ -210,12 +211,12 @@ impl Door {
             return;
         };
         _ = stream.set_nodelay(true); // without it replies in pieces are slower, not wrong
-        let peer = Arc::new(Peer::new(address, false));
+        let peer = Arc::new(Peer::new(PeerAddress::Ip(address), false));
         let thread = emptier(&self.threads, &self.own).unwrap_or(&self.own);
         let load = Loaded::on(thread);
         if std::ptr::eq(thread, &raw const self.own) {
             thread.runtime.spawn(async move {
-                Http1::new(stream, peer, entered).run().await;
+                Http1::new(Stream::Tcp(stream), peer, entered).run().await;
                 drop(load);
             });
             return;
@@ -224,7 +225,7 @@ impl Door {
         if let Ok(stream) = stream.into_std() {
             thread.runtime.spawn(async move {
                 if let Ok(stream) = TcpStream::from_std(stream) {
-                    Http1::new(stream, peer, entered).run().await;
+                    Http1::new(Stream::Tcp(stream), peer, entered).run().await;
                 }
                 drop(load);
             });

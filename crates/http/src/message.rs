@@ -1,7 +1,8 @@
 //! Requests and responses as handlers see them.
 
+use std::fmt;
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -28,19 +29,46 @@ pub type Handled<'a> = Pin<Box<dyn Future<Output = Response> + Send + 'a>>;
 /// The other end of a connection; one for all its requests.
 #[derive(Debug)]
 pub struct Peer {
-    pub address: SocketAddr,
-    /// The address without its port, as text.
+    pub address: PeerAddress,
+    /// The address without its port, as text: what PHP finds in `REMOTE_ADDR`.
     pub ip: String,
     pub tls: bool,
 }
 
+/// Where a client connects from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PeerAddress {
+    Ip(SocketAddr),
+    /// The client of a unix socket has no address. It is called `unix:`, as nginx does: empty would look like a mistake, and
+    /// an address that it does not have, such as 127.0.0.1, could be trusted for being local.
+    Unix,
+}
+
 impl Peer {
-    pub fn new(address: SocketAddr, tls: bool) -> Self {
-        // An IPv4 client of an IPv6 listener is an IPv4 client.
-        Self {
-            address,
-            ip: address.ip().to_canonical().to_string(),
-            tls,
+    pub fn new(address: PeerAddress, tls: bool) -> Self {
+        let ip = match address.ip() {
+            Some(ip) => ip.to_string(),
+            None => address.to_string(),
+        };
+        Self { address, ip, tls }
+    }
+}
+
+impl PeerAddress {
+    /// An IPv4 client of an IPv6 listener is an IPv4 client.
+    pub fn ip(&self) -> Option<IpAddr> {
+        match self {
+            Self::Ip(address) => Some(address.ip().to_canonical()),
+            Self::Unix => None,
+        }
+    }
+}
+
+impl fmt::Display for PeerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip(address) => address.fmt(f),
+            Self::Unix => f.write_str("unix:"),
         }
     }
 }
@@ -63,6 +91,7 @@ impl Request {
         match self.head.version() {
             Version::Http10 => Protocol::Http10,
             Version::Http11 => Protocol::Http11,
+            Version::Http2 => Protocol::Http2,
         }
     }
 

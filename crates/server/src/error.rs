@@ -30,6 +30,9 @@ pub enum StartError {
     /// The operator's: `http.address` or `server.relay`.
     #[error("cannot listen")]
     Bind(#[from] BindError),
+    /// The operator's: what middleware needs.
+    #[error(transparent)]
+    Middleware(#[from] pronghorn_http::middleware::Unusable),
     /// The operator's: a host name in `http.address` that nobody knows.
     #[error("`{host}` in `http.address` is no name of this machine")]
     Host { host: String, source: io::Error },

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use pronghorn_config::Address;
+use pronghorn_http::middleware::{self, Parts, Unusable};
 use pronghorn_http::settings::{HttpSettings, RouteSettings};
 use pronghorn_http::{
     Accepting, BodySettings, Handler, IoThreads, Limits, Listener, PoolHandler, Router, Service,
@@ -180,7 +181,7 @@ impl HttpService {
         let (pools, owners) = started.map_err(StartError::Boot)?;
         let watch = self.watch(&pools);
 
-        let handler = ground.handler(settings, &pools);
+        let handler = ground.handler(settings, &pools)?;
         let workers = infos.iter().map(|info| info.size).sum();
         let limits = Limits {
             connections: connections(self.open_files, workers),
@@ -208,7 +209,6 @@ impl HttpService {
         _ = self.site.set(site); // a service starts once
         // Which calls under way belong to which pool is not known from outside: the slowest one counts.
         let destroy_timeouts = starts.iter().map(|start| start.settings.destroy_timeout);
-        let reset_timeouts = starts.iter().map(|start| start.settings.reset_timeout);
         Ok(Http {
             service,
             listener,
@@ -220,7 +220,7 @@ impl HttpService {
                 requests: destroy_timeouts.max().unwrap_or_default(),
                 idle: IDLE_AT_STOP,
             },
-            reset_timeout: reset_timeouts.max().unwrap_or_default(),
+            reset_timeout: settings.longest_reset(),
             _watch: watch,
             io,
         })
@@ -268,7 +268,12 @@ impl Ground {
         settings.running_pools().map(start).collect()
     }
 
-    fn handler(&self, settings: &HttpSettings, pools: &Pools) -> Arc<dyn Handler> {
+    /// What all requests go to: middleware, then the routes, then a pool.
+    fn handler(
+        &self,
+        settings: &HttpSettings,
+        pools: &Pools,
+    ) -> Result<Arc<dyn Handler>, Unusable> {
         let bodies = BodySettings {
             max_size: settings.max_request_size.bytes(),
             raw: settings.raw_body,
@@ -279,10 +284,12 @@ impl Ground {
             allow: settings.uploads.allow.clone(),
         };
         let routes = settings.compile(|route| self.behind(route, settings, pools, &bodies));
-        match routes.only() {
+        let innermost = match routes.only() {
             Some(only) => only.clone(),
-            None => Arc::new(Router(routes)),
-        }
+            None => Arc::new(Router(routes)) as Arc<dyn Handler>,
+        };
+        let folder = &self.folder;
+        middleware::chain(innermost, Parts { settings, folder })
     }
 
     fn behind(
@@ -325,20 +332,27 @@ impl Ground {
 }
 
 impl Site {
-    /// Replaces all workers by those of other settings, and then handles requests by these. False when a pool kept what it
-    /// had, and then requests are handled as before, too.
+    /// Replaces all workers by those of other settings, and then handles requests by these. False when something that they
+    /// name can't be used, or when a pool kept what it had: then requests are handled as before.
     pub(crate) async fn renew(
         &self,
         settings: &HttpSettings,
         server: &ServerSettings,
         environment: &[(OsString, OsString)],
     ) -> bool {
+        let handler = match self.ground.handler(settings, &self.pools) {
+            Ok(handler) => handler,
+            Err(error) => {
+                let why = &error.source;
+                tracing::error!(target: "server", "not reloaded, everything is as it was: {error}: {why}");
+                return false;
+            }
+        };
         let starts = self.ground.starts(settings, server, environment);
         let changes = starts.iter().map(|start| (start.name, start.setup()));
         if !self.pools.change(changes).await {
             return false;
         }
-        let handler = self.ground.handler(settings, &self.pools);
         self.service.set_handler(handler);
         true
     }

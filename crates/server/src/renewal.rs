@@ -12,13 +12,15 @@ use crate::settings::Settings;
 use crate::workers::Workers;
 
 /// Keys, and sections, that a reload applies. A change of any other is told.
-const APPLIED: [&str; 15] = [
+const APPLIED: [&str; 17] = [
     "endure.grace_period",
     "endure.upgrade",
     "endure.upgrade_timeout",
     "http.access_logs",
+    "http.headers",
     "http.internal_error_code",
     "http.max_request_size",
+    "http.middleware",
     "http.pool",
     "http.pools",
     "http.raw_body",

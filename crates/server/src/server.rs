@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use pronghorn_config::Endpoint;
+use pronghorn_http::settings::HttpSettings;
 use pronghorn_lock::Lock;
 use pronghorn_plugin_api::rpc::Methods;
 use pronghorn_plugin_api::{Context, Handover, Readiness, Running, Service, Sockets, Stopped};
@@ -54,7 +55,7 @@ pub struct Server {
     shutdown: CancellationToken,
     site: Arc<OnceLock<Site>>,
     endure: EndureSettings,
-    /// What requests under way get at a reload, and so when another process has taken over.
+    /// What requests under way get when another process has taken over: to them it is a reload.
     reset_timeout: Duration,
     /// Between the moment at which nothing is ready any more and the one at which nothing new is taken.
     drain_delay: Duration,
@@ -103,7 +104,7 @@ impl Server {
             shutdown: CancellationToken::new(),
             site: Arc::default(),
             endure: plan.settings.endure.clone(),
-            reset_timeout: http.map(|http| http.pool.reset_timeout).unwrap_or_default(),
+            reset_timeout: http.map(HttpSettings::longest_reset).unwrap_or_default(),
             drain_delay: status.map_or(Duration::ZERO, |status| status.drain_delay),
             health: Health::default(),
             spawner: Spawner::start()?,

@@ -1,8 +1,8 @@
 //! Kills, reloads and upgrades under load, and clients that leave: the short form of `make soak`.
 
 use pronghorn_e2e::faults::{
-    Killer, Leave, STEPS, all_workers_are_free, clients_for, deaths, for_a_while, leave_at,
-    leaving_site, reload, reload_to_broken_code, reload_while, site,
+    Killer, clients_for, deaths, for_a_while, leave_at_every_step, leaving_site, reload,
+    reload_to_broken_code, site,
 };
 use pronghorn_e2e::load::Load;
 use pronghorn_testkit::Server;
@@ -63,13 +63,7 @@ fn workers_may_die_while_they_are_replaced() {
     let (mut server, load) = start();
     let mut killer = Killer::new(WORKERS);
     for_a_while(|| {
-        killer.wait_for_victims(&server);
-        reload_while(&server, WORKERS, || _ = killer.strike(&server));
-        load.let_all_be_answered();
-        killer.wait_for_victims(&server);
-        killer.strike(&server);
-        server.upgrade();
-        load.let_all_be_answered();
+        killer.strike_while_replaced(&mut server, &load);
     });
     let (_, failures) = load.finish();
     let log = server.stop().stderr;
@@ -96,11 +90,6 @@ fn signals_may_come_on_top_of_each_other() {
 #[test]
 fn a_client_that_leaves_at_any_step_leaves_no_worker_busy() {
     let server = Server::start(leaving_site(2));
-    for step in STEPS {
-        for leave in [Leave::Closes, Leave::Resets, Leave::HalfCloses] {
-            leave_at(&server, step, leave, 2);
-        }
-        all_workers_are_free(&server, 2);
-    }
+    leave_at_every_step(&server, 2);
     server.stop();
 }

@@ -13,6 +13,7 @@ mod guide;
 mod http;
 mod life;
 mod malformed;
+mod middleware;
 mod misbehaviour;
 mod nginx;
 mod reload;

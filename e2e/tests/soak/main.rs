@@ -15,8 +15,8 @@ use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 use pronghorn_e2e::faults::{
-    Killer, Leave, STEPS, all_workers_are_free, clients_for, deaths, leave_at, leaving_site,
-    reload, reload_to_broken_code, reload_while, site,
+    Killer, clients_for, deaths, leave_at_every_step, leaving_site, reload, reload_to_broken_code,
+    site,
 };
 use pronghorn_e2e::load::{Load, Tally};
 use pronghorn_testkit::Server;
@@ -222,13 +222,7 @@ fn deaths_meanwhile(scale: f64, report: &mut Report) {
     let (mut server, load) = start(report, "");
     let mut killer = Killer::new(WORKERS);
     let done = rounds("of each", UPGRADES, scale, || {
-        killer.wait_for_victims(&server);
-        reload_while(&server, WORKERS, || _ = killer.strike(&server));
-        load.let_all_be_answered();
-        killer.wait_for_victims(&server);
-        killer.strike(&server);
-        server.upgrade();
-        load.let_all_be_answered();
+        killer.strike_while_replaced(&mut server, &load);
     });
     report.figure("of each", done);
     report.end(server, load, true);
@@ -243,13 +237,7 @@ fn leaving(scale: f64, report: &mut Report) {
         LEAVING_ROUNDS,
         scale,
         || {
-            for step in STEPS {
-                for leave in [Leave::Closes, Leave::Resets, Leave::HalfCloses] {
-                    leave_at(&server, step, leave, WORKERS);
-                    left += 1;
-                }
-                all_workers_are_free(&server, WORKERS);
-            }
+            left += leave_at_every_step(&server, WORKERS);
         },
     );
     report.figure("clients that left on the way", left);

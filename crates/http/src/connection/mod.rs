@@ -12,7 +12,6 @@ use pronghorn_h1::{self as h1, BodySize, Expiry, Received, Refusal, RequestHead}
 use pronghorn_pool::{Piece, Pieces, Timer};
 use pronghorn_wire::Fields;
 use tokio::io::AsyncWrite;
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_util::io::poll_read_buf;
 use tokio_util::sync::WaitForCancellationFutureOwned;
@@ -21,6 +20,7 @@ use crate::exchange::{BodyError, Exchange};
 use crate::message::{Body, Peer, Request, Response};
 use crate::record::epoch_us;
 use crate::service::Entered;
+use crate::stream::Stream;
 use crate::{buffers, date};
 
 /// A body up to this size is sent from the same buffer as its head.
@@ -36,7 +36,7 @@ const LINGER_BYTES: usize = 1 << 20;
 const FILE_PIECE: usize = 256 << 10;
 
 pub(crate) struct Http1 {
-    stream: TcpStream,
+    stream: Stream,
     machine: h1::Connection,
     input: BytesMut,
     out: Vec<u8>,
@@ -71,7 +71,7 @@ enum Next {
 struct Gone;
 
 impl Http1 {
-    pub(crate) fn new(stream: TcpStream, peer: Arc<Peer>, entered: Entered) -> Self {
+    pub(crate) fn new(stream: Stream, peer: Arc<Peer>, entered: Entered) -> Self {
         let service = entered.service();
         let drain = Box::pin(service.draining.clone().cancelled_owned());
         let opened = Instant::now();
@@ -306,23 +306,15 @@ impl Http1 {
         match body {
             _ if !framing.sends_body() => {}
             Body::Empty => {}
-            Body::Whole(bytes) if bytes.len() <= JOINED_BODY => {
-                let piece = framing.piece(bytes.len());
-                self.body_sent += piece.take as u64;
-                self.out.extend_from_slice(&bytes[..piece.take]);
-            }
-            Body::Whole(bytes) => {
-                framing.piece(bytes.len());
-                self.write_with(bytes, b"").await?;
-            }
+            Body::Whole(bytes) if bytes.len() <= JOINED_BODY => self.join(framing, &bytes),
+            Body::Whole(bytes) => self.send_piece(framing, bytes).await?,
             Body::Pieces { pieces, .. } => self.send_pieces(framing, pieces).await?,
             Body::File(file) => {
                 self.send_read(framing, move |at| read_at(&file.file, at))
                     .await?;
             }
         }
-        let end = framing.end();
-        self.out.extend_from_slice(end);
+        framing.end(&mut self.out, fields);
         self.flush().await
     }
 
@@ -366,13 +358,8 @@ impl Http1 {
     }
 
     async fn send_piece(&mut self, framing: &mut h1::Response, bytes: Bytes) -> Result<(), Gone> {
-        let piece = framing.piece(bytes.len());
-        let bytes = bytes.slice(..piece.take);
-        self.out.extend_from_slice(piece.before.as_ref());
         if bytes.len() <= JOINED_BODY {
-            self.body_sent += bytes.len() as u64;
-            self.out.extend_from_slice(&bytes);
-            self.out.extend_from_slice(piece.after);
+            self.join(framing, &bytes);
             // Several small pieces that are there share a write.
             return if self.out.len() > JOINED_BODY {
                 self.flush().await
@@ -380,7 +367,19 @@ impl Http1 {
                 Ok(())
             };
         }
-        self.write_with(bytes, piece.after).await
+        let piece = framing.piece(bytes.len());
+        self.out.extend_from_slice(piece.before.as_ref());
+        self.write_with(bytes.slice(..piece.take), piece.after)
+            .await
+    }
+
+    /// Puts a small piece behind what is to be written already.
+    fn join(&mut self, framing: &mut h1::Response, bytes: &[u8]) {
+        let piece = framing.piece(bytes.len());
+        self.body_sent += piece.take as u64;
+        self.out.extend_from_slice(piece.before.as_ref());
+        self.out.extend_from_slice(&bytes[..piece.take]);
+        self.out.extend_from_slice(piece.after);
     }
 
     /// Sends what `read` finds from an offset on, piece by piece, until it finds nothing. Reads off the I/O thread.
@@ -467,12 +466,16 @@ impl Http1 {
     /// Closing with unread bytes resets the connection, and the client may never see the answer: tells it that nothing
     /// more comes, and reads away what it still sends for a moment.
     async fn linger(&mut self) {
-        if rustix::net::shutdown(&self.stream, rustix::net::Shutdown::Write).is_err() {
-            return;
-        }
         let until = Instant::now() + LINGER;
-        let mut read = 0;
+        let (mut told, mut read) = (false, 0);
         poll_fn(|cx| {
+            if !told {
+                match Pin::new(&mut self.stream).poll_shutdown(cx) {
+                    Poll::Ready(Ok(())) => told = true,
+                    Poll::Ready(Err(_)) => return Poll::Ready(()),
+                    Poll::Pending => return self.timer.poll(cx, Some(until)),
+                }
+            }
             while read < LINGER_BYTES {
                 self.input.clear();
                 match self.poll_fill(cx) {

@@ -40,6 +40,6 @@ impl Setting for Method {
 }
 
 /// RFC 9110, section 5.6.2.
-pub(super) fn is_token(byte: u8) -> bool {
+pub(crate) fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

@@ -17,6 +17,7 @@ use pronghorn_wire::Fields;
 pub use header::{HeaderPattern, HeaderPatterns};
 pub use host::HostPattern;
 pub use method::Method;
+pub(crate) use method::is_token;
 pub use path::PathPattern;
 
 use path::Path;

@@ -1,5 +1,6 @@
 //! The keys of `http`, typed.
 
+mod headers;
 mod routes;
 
 use std::env;
@@ -9,6 +10,9 @@ use pronghorn_config::{Address, Section, Size, Subnet, Table};
 use pronghorn_pool::settings::PoolSettings;
 use pronghorn_process::cpus;
 
+use crate::middleware;
+
+pub use headers::{FieldRules, HeadersSettings};
 pub use routes::{DEFAULT_POOL, MOST_POOLS, MOST_ROUTES, RouteSettings};
 
 /// As RoadRunner's: uploads of a drop-in must pass. Bodies are spooled to disk, not held.
@@ -42,6 +46,8 @@ pub struct HttpSettings {
     pub raw_body: bool,
     /// Names in the order of the file: the first is the innermost.
     pub middleware: Vec<String>,
+    /// Of the middleware `headers`.
+    pub headers: Option<HeadersSettings>,
     /// Files in forms.
     pub uploads: Uploads,
     /// Proxies whose word about the client's address is taken.
@@ -117,6 +123,10 @@ impl Section for HttpSettings {
                     "What requests pass on their way to PHP; the first is the innermost.",
                 )
                 .default(Vec::new()),
+            headers: t.optional_section(
+                "headers",
+                "Fields that the server sets. Used by the middleware `headers`.",
+            ),
             trusted_subnets: t
                 .key(
                     "trusted_subnets",
@@ -165,32 +175,19 @@ impl Section for Uploads {
     }
 }
 
-/// RoadRunner's middleware, none of which is there yet.
-const LATER_MIDDLEWARE: [&str; 9] = [
-    "headers",
-    "static",
-    "gzip",
-    "sendfile",
-    "http_metrics",
-    "proxy_ip_parser",
-    "otel",
-    "new_relic",
-    "cache",
-];
-
-fn check_middleware(t: &mut Table<'_>, names: &[String]) {
-    let later = |name: &String| {
-        LATER_MIDDLEWARE
-            .iter()
-            .any(|later| name.eq_ignore_ascii_case(later))
-    };
-    let quoted = |names: Vec<&String>| {
-        let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
-        quoted.join(", ")
-    };
-    let (later, unknown): (Vec<&String>, Vec<&String>) = names.iter().partition(|name| later(name));
+fn check_middleware(t: &mut Table<'_>, listed: &[String]) {
+    let is_in = |names: &[&str], name: &str| names.iter().any(|n| n.eq_ignore_ascii_case(name));
+    let known: Vec<&str> = middleware::names().collect();
+    let (mut later, mut unknown) = (Vec::new(), Vec::new());
+    for name in listed {
+        if is_in(middleware::LATER, name) {
+            later.push(format!("`{name}`"));
+        } else if !is_in(&known, name) {
+            unknown.push(format!("`{name}`"));
+        }
+    }
     if !later.is_empty() {
-        let message = format!("names what is not there yet: {}", quoted(later));
+        let message = format!("names what is not there yet: {}", later.join(", "));
         t.warn(
             "middleware",
             &message,
@@ -198,9 +195,23 @@ fn check_middleware(t: &mut Table<'_>, names: &[String]) {
         );
     }
     if !unknown.is_empty() {
-        let message = format!("names unknown middleware: {}", quoted(unknown));
-        let hint = format!("known: {}", LATER_MIDDLEWARE.join(", "));
+        let message = format!("names unknown middleware: {}", unknown.join(", "));
+        let hint = format!("known: {}", [&known, middleware::LATER].concat().join(", "));
         t.unknown("middleware", &message, &hint);
+    }
+    for name in known {
+        let times = listed
+            .iter()
+            .filter(|l| l.eq_ignore_ascii_case(name))
+            .count();
+        if times > 1 {
+            let message = format!("names `{name}` {times} times");
+            t.warn("middleware", &message, "its first place counts");
+        }
+        if times == 0 && t.is_written(name) {
+            let hint = format!("`http.middleware` does not list `{name}`");
+            t.warn(name, "is not used", &hint);
+        }
     }
 }
 
@@ -211,7 +222,6 @@ fn not_yet(t: &mut Table<'_>) {
     t.not_yet("http3", "HTTP/3");
     t.not_yet("fcgi", "a FastCGI listener");
     t.not_yet("static", "files without PHP");
-    t.not_yet("headers", "headers set by the server, CORS");
     t.not_yet("cache", "a cache of replies");
     t.not_yet("new_relic", "New Relic");
     t.not_yet("otel", "OpenTelemetry");

@@ -1,5 +1,7 @@
 //! `http.pools` and `http.routes`.
 
+use std::time::Duration;
+
 use pronghorn_config::{Section, Size, Table, nearest};
 use pronghorn_pool::Terms;
 use pronghorn_pool::settings::{LONGEST, PoolSettings, SHORTEST};
@@ -67,6 +69,13 @@ impl HttpSettings {
             .then_some((DEFAULT_POOL, &self.pool));
         let named = self.pools.iter().map(|(name, pool)| (name.as_str(), pool));
         default.into_iter().chain(named)
+    }
+
+    /// What calls get at a reload, in the pool that gives them most: which calls belong to which pool is not known from
+    /// outside.
+    pub fn longest_reset(&self) -> Duration {
+        let limits = self.running_pools().map(|(_, pool)| pool.reset_timeout);
+        limits.max().unwrap_or_default()
     }
 
     /// Whether a request can come to the default pool.

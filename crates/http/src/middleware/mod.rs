@@ -1,0 +1,78 @@
+//! The chain of middleware: what requests pass on their way to the routes, and responses on their way back.
+//!
+//! There is one chain, around everything that answers requests. `http.middleware` lists it in RoadRunner's order: the first
+//! name is the innermost, next to the routes, and the last one sees a request first and its response last.
+
+mod headers;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::message::Handler;
+use crate::settings::HttpSettings;
+
+/// What middleware is made from.
+#[derive(Debug, Clone, Copy)]
+pub struct Parts<'a> {
+    pub settings: &'a HttpSettings,
+    /// Relative paths begin here.
+    pub folder: &'a Path,
+}
+
+/// Why middleware can't be made. The operator's: what its section names is not there, or may not be used.
+#[derive(Debug, Error)]
+#[error("`{key}` names `{}`, which can't be used", path.display())]
+pub struct Unusable {
+    /// The key's whole path, `http.static.dir` for instance.
+    pub key: &'static str,
+    pub path: PathBuf,
+    pub source: io::Error,
+}
+
+/// Puts a handler around the next one.
+type Around = fn(Arc<dyn Handler>, Parts<'_>) -> Result<Arc<dyn Handler>, Unusable>;
+
+/// All middleware that there is. Settings lie in the section of `http` that has its name, if it has any.
+const KNOWN: &[(&str, Around)] = &[
+    // One a line.
+    ("headers", |next, parts| Ok(headers::around(next, parts))),
+];
+
+/// RoadRunner's that are not there yet.
+pub(crate) const LATER: &[&str] = &[
+    "static",
+    "gzip",
+    "sendfile",
+    "http_metrics",
+    "proxy_ip_parser",
+    "otel",
+    "new_relic",
+    "cache",
+];
+
+/// The names that `http.middleware` can list.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    KNOWN.iter().map(|(name, _)| *name)
+}
+
+/// Puts what `http.middleware` lists around `innermost`. Of nothing it makes nothing: without middleware a request goes to
+/// that handler itself.
+///
+/// # Errors
+///
+/// When something that a section names can't be used.
+pub fn chain(innermost: Arc<dyn Handler>, parts: Parts<'_>) -> Result<Arc<dyn Handler>, Unusable> {
+    let mut left = KNOWN.to_vec();
+    let mut handler = innermost;
+    for listed in &parts.settings.middleware {
+        let is_listed = |(name, _): &(&str, Around)| name.eq_ignore_ascii_case(listed);
+        if let Some(at) = left.iter().position(is_listed) {
+            let (_, around) = left.swap_remove(at); // nothing is there twice
+            handler = around(handler, parts)?;
+        }
+    }
+    Ok(handler)
+}

@@ -1,0 +1,145 @@
+//! A client's connection as bytes: what lies under every protocol.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+
+/// A client's connection.
+#[derive(Debug)]
+pub enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    /// Ready when there may be something to read. Needs no buffer to read into: an idle connection has none.
+    pub(crate) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(stream) => stream.poll_read_ready(cx),
+            Self::Unix(stream) => stream.poll_read_ready(cx),
+        }
+    }
+
+    /// The descriptor, where what is written to it reaches the client as it is; `None` where it must be encrypted first.
+    pub fn plain(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Tcp(stream) => Some(stream.as_fd()),
+            Self::Unix(stream) => Some(stream.as_fd()),
+        }
+    }
+
+    /// Writes to a [plain](Self::plain) connection by a system call of the caller's, such as sendfile(2). `write` is called
+    /// whenever the socket has room, until it does not fail with `WouldBlock`.
+    pub fn poll_write_by(
+        &self,
+        cx: &mut Context<'_>,
+        mut write: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let written = match self {
+                Self::Tcp(stream) => {
+                    ready!(stream.poll_write_ready(cx))?;
+                    stream.try_io(Interest::WRITABLE, || write(stream.as_fd()))
+                }
+                Self::Unix(stream) => {
+                    ready!(stream.poll_write_ready(cx))?;
+                    stream.try_io(Interest::WRITABLE, || write(stream.as_fd()))
+                }
+            };
+            match written {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                written => return Poll::Ready(written),
+            }
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Self::Unix(stream) => Pin::new(stream).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
+            Self::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Unix(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    /// More than the kernel holds for a socket that nobody reads from.
+    const LONG: usize = 4 << 20;
+
+    #[tokio::test]
+    async fn a_system_call_of_the_callers_waits_for_room() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let ours = Stream::Unix(ours);
+        let bytes = vec![7; LONG];
+        let send = async {
+            let mut sent = 0;
+            while sent < LONG {
+                let write = |fd: BorrowedFd<'_>| Ok(rustix::io::write(fd, &bytes[sent..])?);
+                let written = poll_fn(|cx| ours.poll_write_by(cx, write)).await;
+                sent += written.unwrap();
+            }
+        };
+        let mut received = vec![0; LONG];
+        let ((), read) = tokio::join!(send, theirs.read_exact(&mut received));
+        read.unwrap();
+        assert_eq!(received, bytes);
+    }
+}
