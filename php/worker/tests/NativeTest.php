@@ -11,6 +11,7 @@ use Pronghorn\Internal\Failure;
 use Pronghorn\Internal\Frame;
 use Pronghorn\Internal\Native;
 use Pronghorn\Internal\ProtocolError;
+use Pronghorn\Internal\Pipes;
 use Pronghorn\Internal\Relay;
 use Pronghorn\Internal\Transport;
 use Pronghorn\Tests\Support\Codec;
@@ -190,7 +191,7 @@ final class NativeTest extends TestCase
     {
         [$worker] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
         stream_set_blocking($worker, false);
-        new Relay($worker, $worker);
+        new Relay(new Pipes($worker, $worker));
         self::assertTrue(stream_get_meta_data($worker)['blocked']);
     }
 
@@ -281,7 +282,7 @@ final class NativeTest extends TestCase
     {
         [$worker, $server] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
 
-        return [new Relay($worker, $worker), new SocketServer($server)];
+        return [new Relay(new Pipes($worker, $worker)), new SocketServer($server)];
     }
 
     /** @param array<string, mixed> $fields */

@@ -5,6 +5,7 @@ declare(strict_types=1);
 namespace Pronghorn\Tests;
 
 use Pronghorn\Internal\ProtocolError;
+use Pronghorn\Internal\Pipes;
 use Pronghorn\Internal\Relay;
 use Pronghorn\Tests\Support\Codec;
 use Pronghorn\Tests\Support\SocketServer;
@@ -15,7 +16,7 @@ final class RelayTest extends TransportTestCase
     {
         [$worker, $server] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
 
-        return [new Relay($worker, $worker), new SocketServer($server)];
+        return [new Relay(new Pipes($worker, $worker)), new SocketServer($server)];
     }
 
     public function testTheHandshakeSaysWhatTheWorkerSpeaks(): void

@@ -42,7 +42,11 @@ final class Boot
     public static function loop(array $kinds, Psr\Messages $messages): Loop
     {
         self::expectServer();
-        $transport = new Relay(...self::pipes((string) \getenv(self::PIPES)));
+        $pipes = (string) \getenv(self::PIPES);
+        $wire = new Pipes(...self::pipes($pipes));
+        $refused = [];
+        $ring = Ring::take((int) $pipes, $refused);
+        $transport = new Relay($wire, $ring, $refused);
         // A PHP script that this one starts would inherit the pipes and take itself for a worker.
         \putenv(self::PIPES);
         $transport->announce($kinds);

@@ -7,12 +7,7 @@ namespace Pronghorn\Internal;
 use Pronghorn\ConnectionLost;
 use Pronghorn\Request;
 
-/**
- * The transport of a plain PHP worker: Goridge frames over two pipes, one for each direction.
- *
- * One system call to read a request and one to write its reply, as long as they are pipes: on a socket PHP would poll
- * before each read.
- */
+/** The transport of a worker: Goridge frames over pipes, or over shared memory where the extension is. */
 final class Relay implements Transport
 {
     /** Holds any request without a body; what is longer takes a second read. */
@@ -31,35 +26,25 @@ final class Relay implements Transport
     /** The first two bytes of every native frame: version 1, one option; the codec's flag. */
     private const NATIVE = "\x14\x02";
     private const WORD = 0x0214;
-    /** Reads or writes in a row that may fail by signals before the server counts as gone. */
-    private const TRIES = 16;
     /** Stands for a kind where a frame is a control frame. */
     private const CONTROL = 0;
 
-    /** @var resource */
-    private $input;
-    /** @var resource */
-    private $output;
     /** What was read and not yet used; begins with a frame. */
     private string $buffer = '';
     private bool $stopped = false;
     /** The last call whose client left, maybe long answered. */
     private int $gone = 0;
-    private readonly bool $hasSignals;
 
     /**
-     * @param resource $input from the server
-     * @param resource $output to the server
+     * @param Wire $wire on which the worker announces itself
+     * @param ?Ring $ring on which it goes on
+     * @param list<string> $refused why there is no ring although the server offered one
      */
-    public function __construct($input, $output)
-    {
-        $this->input = $input;
-        $this->output = $output;
-        \stream_set_blocking($input, true);
-        \stream_set_blocking($output, true);
-        // PHP's own would only be copied from: what is read is a frame and wanted at once.
-        \stream_set_read_buffer($input, 0);
-        $this->hasSignals = \function_exists('pcntl_async_signals');
+    public function __construct(
+        private Wire $wire,
+        private readonly ?Ring $ring = null,
+        private readonly array $refused = [],
+    ) {
     }
 
     public function announce(array $kinds): void
@@ -68,14 +53,15 @@ final class Relay implements Transport
         if (!isset($hello['native'])) {
             throw new ProtocolError('the server does not offer the native codec');
         }
-        $this->send(Frame::encode(Frame::CONTROL | Frame::JSON, 0, [], \json_encode([
+        $this->wire->write(Frame::encode(Frame::CONTROL | Frame::JSON, 0, [], \json_encode([
             'pid' => \getmypid(),
             'codec' => 'native',
             'version' => Native::VERSION,
             'kinds' => $kinds,
             'sdk' => 'pronghorn/worker ' . Native::SDK,
             'php' => \PHP_VERSION,
-        ], \JSON_THROW_ON_ERROR | \JSON_UNESCAPED_SLASHES)));
+        ] + $this->ring(), \JSON_THROW_ON_ERROR | \JSON_UNESCAPED_SLASHES)));
+        $this->wire = $this->ring ?? $this->wire;
     }
 
     public function next(): ?Exchange
@@ -83,7 +69,7 @@ final class Relay implements Transport
         while (!$this->stopped) {
             $bytes = $this->buffer;
             $this->buffer = '';
-            if ($bytes === '' && ($bytes = $this->read(self::READ)) === '') {
+            if ($bytes === '' && ($bytes = $this->wire->read(self::READ)) === '') {
                 return null;
             }
             // Almost always this is one request and nothing else, and then one unpack() is enough for both of its
@@ -140,7 +126,7 @@ final class Relay implements Transport
 
     public function cancelled(int $call): bool
     {
-        if ($this->readable(0)) {
+        if ($this->wire->isReadable()) {
             $this->buffer .= $this->more(self::READ);
         }
         while (($length = Frame::length($this->buffer)) !== null && $length <= \strlen($this->buffer)) {
@@ -215,10 +201,20 @@ final class Relay implements Transport
         if (isset($message['stop'])) {
             $this->stopped = true;
         } elseif (isset($message['pid'])) {
-            $this->send(Frame::encode(Frame::CONTROL | Frame::JSON, 0, [], '{"pid":' . \getmypid() . '}'));
+            $this->wire->write(Frame::encode(Frame::CONTROL | Frame::JSON, 0, [], '{"pid":' . \getmypid() . '}'));
         } else {
             throw new ProtocolError('an unknown control message: ' . $payload);
         }
+    }
+
+    /** @return array<string, mixed> what is announced of the ring */
+    private function ring(): array
+    {
+        return match (true) {
+            $this->ring !== null => ['ring' => true],
+            $this->refused !== [] => ['ring' => false, 'why' => \implode('; ', $this->refused)],
+            default => [],
+        };
     }
 
     /** What the server says first. */
@@ -258,41 +254,12 @@ final class Relay implements Transport
 
     private function more(int $bytes): string
     {
-        $piece = $this->read($bytes);
+        $piece = $this->wire->read($bytes);
         if ($piece === '') {
             throw new ConnectionLost('the server closed the connection');
         }
 
         return $piece;
-    }
-
-    /** At least one byte, or none at the end. */
-    private function read(int $bytes): string
-    {
-        if ($this->hasSignals && \pcntl_async_signals()) {
-            // A read goes on after a signal without PHP's handler having run, select doesn't: then it answers no.
-            while (!$this->readable(null)) {
-            }
-        }
-        // Nothing, and not at the end: a signal. More than a few in a row: something is broken.
-        for ($tries = 0; $tries < self::TRIES; $tries++) {
-            $piece = @\fread($this->input, $bytes);
-            if (($piece !== '' && $piece !== false) || \feof($this->input)) {
-                return (string) $piece;
-            }
-        }
-
-        throw new ConnectionLost('the connection with the server is broken');
-    }
-
-    /** @param ?int $seconds to wait, null: until a signal comes */
-    private function readable(?int $seconds): bool
-    {
-        $read = [$this->input];
-        $none = null;
-
-        // The warning is about a signal.
-        return @\stream_select($read, $none, $none, $seconds) > 0;
     }
 
     private function message(
@@ -309,27 +276,10 @@ final class Relay implements Transport
         $sum = \crc32($head);
         $head .= \pack('VvVCCvV', $sum, $more ? Frame::MORE : 0, $length, $kind, $flags, $small, $call) . $context;
         if (\strlen($body) <= self::COPIED) {
-            $this->send($head . $body);
+            $this->wire->write($head . $body);
         } else {
-            $this->send($head);
-            $this->send($body);
+            $this->wire->write($head);
+            $this->wire->write($body);
         }
-    }
-
-    private function send(string $bytes): void
-    {
-        for ($tries = 0; $tries < self::TRIES; $tries++) {
-            $sent = @\fwrite($this->output, $bytes);
-            if ($sent === \strlen($bytes)) {
-                return;
-            }
-            if ($sent > 0) {
-                // Broken off by a signal.
-                $bytes = \substr($bytes, $sent);
-                $tries = 0;
-            }
-        }
-
-        throw new ConnectionLost('the server closed the connection');
     }
 }
