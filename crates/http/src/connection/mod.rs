@@ -131,6 +131,7 @@ impl Http1 {
                 head,
                 peer: self.peer.clone(),
                 attributes: Fields::new(),
+                id: None,
                 accepted,
                 accepted_us: self.opened_us + micros(accepted - self.opened),
             };
