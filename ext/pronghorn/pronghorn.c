@@ -418,6 +418,14 @@ static PHP_MINIT_FUNCTION(pronghorn)
 	return SUCCESS;
 }
 
+static PHP_RINIT_FUNCTION(pronghorn)
+{
+#if defined(ZTS) && defined(COMPILE_DL_PRONGHORN)
+	ZEND_TSRMLS_CACHE_UPDATE();
+#endif
+	return SUCCESS;
+}
+
 static PHP_RSHUTDOWN_FUNCTION(pronghorn)
 {
 	if (empty != NULL && pthread_equal(owner, pthread_self())) {
@@ -442,7 +450,7 @@ zend_module_entry pronghorn_module_entry = {
 	ext_functions,
 	PHP_MINIT(pronghorn),
 	NULL,
-	NULL,
+	PHP_RINIT(pronghorn),
 	PHP_RSHUTDOWN(pronghorn),
 	PHP_MINFO(pronghorn),
 	PRONGHORN_VERSION,
