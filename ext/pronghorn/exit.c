@@ -12,11 +12,9 @@ static void remember(const zend_execute_data *frame)
 	while (frame != NULL && (frame->func == NULL || !ZEND_USER_CODE(frame->func->type))) {
 		frame = frame->prev_execute_data;
 	}
-	exit_shutdown();
-	if (frame != NULL) {
-		file = zend_string_copy(frame->func->op_array.filename);
-		line = frame->opline->lineno;
-	}
+	exit_forget();
+	file = frame == NULL ? ZSTR_EMPTY_ALLOC() : zend_string_copy(frame->func->op_array.filename);
+	line = frame == NULL ? 0 : frame->opline->lineno;
 }
 
 #if PHP_VERSION_ID >= 80400
@@ -58,7 +56,7 @@ void exit_startup(void)
 
 #endif
 
-void exit_shutdown(void)
+void exit_forget(void)
 {
 	if (file != NULL) {
 		zend_string_release(file);
@@ -66,8 +64,13 @@ void exit_shutdown(void)
 	}
 }
 
-void exit_place(zval *list)
+bool exit_place(zval *list)
 {
-	add_next_index_str(list, file == NULL ? ZSTR_EMPTY_ALLOC() : zend_string_copy(file));
-	add_next_index_long(list, file == NULL ? 0 : line);
+	if (file == NULL) {
+		return false;
+	}
+	array_init_size(list, 2);
+	add_next_index_str(list, zend_string_copy(file));
+	add_next_index_long(list, line);
+	return true;
 }

@@ -7,10 +7,11 @@
 /* Once for the process. */
 void exit_startup(void);
 
-/* At the end of a request. */
-void exit_shutdown(void);
+/* Forgets the last one; also at the end of a request. */
+void exit_forget(void);
 
-/* Adds file and line of the last one, '' and 0 when nobody knows. */
-void exit_place(zval *list);
+/* Adds file and line of the last one. False: there was none. A fatal error ends a script in the same way in some releases
+ * of PHP, and must not be taken for one. */
+bool exit_place(zval *list);
 
 #endif

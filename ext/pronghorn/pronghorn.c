@@ -393,18 +393,17 @@ ZEND_FUNCTION(Pronghorn_Internal_until_exit)
 		Z_PARAM_VARIADIC('*', call.params, call.param_count)
 	ZEND_PARSE_PARAMETERS_END();
 
+	exit_forget();
 	call.retval = &result;
 	ZVAL_UNDEF(&result);
 	zend_call_function(&call, &cache);
 	zval_ptr_dtor(&result);
 	/* A forked child that exits has to end, and not to serve its parent's calls. */
-	if (EG(exception) == NULL || !zend_is_unwind_exit(EG(exception)) || ring.map == NULL) {
+	if (EG(exception) == NULL || !zend_is_unwind_exit(EG(exception)) || ring.map == NULL || !exit_place(return_value)) {
 		return;
 	}
 	zend_clear_exception();
 	EG(exit_status) = 0;
-	array_init_size(return_value, 2);
-	exit_place(return_value);
 }
 
 static PHP_MINIT_FUNCTION(pronghorn)
@@ -432,7 +431,7 @@ static PHP_RSHUTDOWN_FUNCTION(pronghorn)
 		OBJ_RELEASE(empty);
 		empty = NULL;
 	}
-	exit_shutdown();
+	exit_forget();
 	return SUCCESS;
 }
 

@@ -78,7 +78,7 @@ namespace Pronghorn\Internal {
     }
 
     /**
-     * Calls the function. When `exit` ends it: where that was, with an empty file when nobody knows; else null.
+     * Calls the function. When `exit` ends it: where that was; else null.
      *
      * @return null|array{string, int} file and line
      */

@@ -1,5 +1,5 @@
 /* This is a generated file, edit the .stub.php file instead.
- * Stub hash: b74e8227ffc20d0d8851c8e6ab8117560563665e */
+ * Stub hash: 9b2f6ac8da7fd1850d921def0eec90c306d1d807 */
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_attach, 0, 7, IS_STRING, 1)
 	ZEND_ARG_TYPE_INFO(0, memory, IS_LONG, 0)

@@ -49,56 +49,6 @@ abstract class ProcessTestCase extends TestCase
         self::assertStringContainsString('"GET / HTTP', $worker->output());
     }
 
-    /**
-     * @dataProvider exits
-     * @param list<array{string, int, int, string}> $expected kind, status, flags, body of each message
-     */
-    public function testExitEndsTheReply(string $path, array $expected, int $code = 0, string $log = ''): void
-    {
-        $worker = $this->start();
-        $worker->request(['uri' => "http://h$path"]);
-        $reply = $worker->reply();
-
-        self::assertSame($expected, array_map(static fn ($m) => [$m->kind, $m->number, $m->flags, $m->body], $reply));
-        self::assertSame($code, $worker->wait());
-        self::assertSame($log, $worker->output());
-    }
-
-    /** @return iterable<string, array<mixed>> */
-    public static function exits(): iterable
-    {
-        $leaving = Native::LEAVING;
-        yield 'what was echoed' => ['/echo-exit', [['reply', 200, $leaving, 'echoed']]];
-        yield 'what was echoed into other buffers' => ['/buffered-exit', [['reply', 200, $leaving, 'echoed deeper']]];
-        yield 'what was returned' => ['/returned-exit', [['reply', 418, $leaving, 'and echoed']]];
-        yield 'what was streamed' => ['/stream-exit', [['reply', 200, 0, 'a'], ['chunk', 0, $leaving, '']]];
-        yield 'nothing' => ['/silent-exit', [['error', 0, $leaving, '']], 3];
-        $late = 'too late for the client';
-        yield 'an echo that comes later' => ['/shutdown-echo-exit', [['error', 0, $leaving, '']], 0, $late];
-        yield 'deferred work' => ['/defer-exit', [['reply', 200, Native::BUSY, 'before']], 4];
-    }
-
-    public function testASilentExitNamesTheHandler(): void
-    {
-        $worker = $this->start();
-        $worker->request(['uri' => 'http://h/silent-exit']);
-        $error = $worker->reply()[0]->error;
-
-        self::assertSame('exit', $error['class']);
-        self::assertSame(self::WORKER, realpath($error['file']));
-        self::assertStringContainsString('->onRequest(', file(self::WORKER)[$error['line'] - 1]);
-    }
-
-    public function testAnEchoTooLongToKeepIsNoReply(): void
-    {
-        $worker = $this->start();
-        $worker->request(['uri' => 'http://h/too-much-exit']);
-
-        self::assertSame('error', $worker->reply()[0]->kind);
-        $worker->wait();
-        self::assertSame(6 * 1024 * 1024, strlen($worker->output()));
-    }
-
     /** @dataProvider fatal */
     public function testAFatalErrorIsReported(string $path, string $message): void
     {

@@ -54,7 +54,7 @@ final class Boot
         $output = new Output(\fopen('php://stderr', 'w'));
         LastWords::prepare($output);
 
-        return new Loop($transport, $output, $messages);
+        return new Loop($transport, $output, $messages, survivesExit: $ring !== null);
     }
 
     /** Ends the boot: nothing can be answered. */
