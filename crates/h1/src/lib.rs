@@ -42,7 +42,7 @@ mod response;
 #[doc(hidden)]
 pub use connection::fuzz_connection;
 pub use connection::{Connection, Expiry, Limits, Received};
-pub use head::{RequestHead, Version};
+pub use head::{Parts, RequestHead, Version};
 pub use refusal::Refusal;
 pub use response::{BodySize, ChunkHead, PieceFrame, Response, interim, reason};
 

@@ -32,6 +32,8 @@ pub struct Response {
     to_head: bool,
     keep_alive: bool,
     framing: Framing,
+    /// Some of the reply's fields go behind its body.
+    trailers: bool,
     broken: bool,
 }
 
@@ -97,6 +99,34 @@ fn is_own(name: &[u8]) -> bool {
     }
 }
 
+/// Whether the reply's `Trailer` field names this one, and it may stand behind a body: not what decides how the body is read
+/// or what is done with the reply (RFC 9110, section 6.5.1).
+fn is_trailer(fields: &Fields, name: &[u8]) -> bool {
+    const ONLY_IN_HEADS: [&[u8]; 12] = [
+        b"age",
+        b"cache-control",
+        b"date",
+        b"expires",
+        b"host",
+        b"location",
+        b"retry-after",
+        b"set-cookie",
+        b"vary",
+        b"warning",
+        b"www-authenticate",
+        b"proxy-authenticate",
+    ];
+    let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
+    let content = name
+        .get(..8)
+        .is_some_and(|start| start.eq_ignore_ascii_case(b"content-"));
+    let mut named = fields
+        .all("trailer")
+        .flat_map(|list| list.split(|&byte| byte == b','))
+        .map(<[u8]>::trim_ascii);
+    named.any(is) && !is_own(name) && !content && !ONLY_IN_HEADS.into_iter().any(is)
+}
+
 impl Response {
     /// A reply to this request. `keep_alive` is the server's own wish; the client's is in the head.
     pub fn new(request: &RequestHead, keep_alive: bool) -> Self {
@@ -105,6 +135,7 @@ impl Response {
             to_head: request.method() == "HEAD",
             keep_alive: keep_alive && request.keep_alive(),
             framing: Framing::None,
+            trailers: false,
             broken: false,
         }
     }
@@ -116,6 +147,7 @@ impl Response {
             to_head: false,
             keep_alive: false,
             framing: Framing::None,
+            trailers: false,
             broken: false,
         }
     }
@@ -132,6 +164,36 @@ impl Response {
         size: BodySize,
         date: &[u8],
     ) {
+        let length = self.frame(status, fields, size);
+        status_line(out, status);
+        let mut has_date = false;
+        for (name, value) in self.head_fields(fields) {
+            has_date |= name.eq_ignore_ascii_case(b"date");
+            field(out, name, value);
+        }
+        if !has_date {
+            field(out, b"Date", date);
+        }
+        if let Some(len) = length {
+            field(
+                out,
+                b"Content-Length",
+                itoa::Buffer::new().format(len).as_bytes(),
+            );
+        } else if self.framing == Framing::Chunked {
+            field(out, b"Transfer-Encoding", b"chunked");
+        }
+        match (self.keep_alive, self.version) {
+            (false, _) => field(out, b"Connection", b"close"),
+            (true, Version::Http10) => field(out, b"Connection", b"keep-alive"),
+            (true, Version::Http11 | Version::Http2) => {}
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+
+    /// Decides how the body is framed, as [`head`](Self::head) does, for a protocol that writes heads in its own way. Returns
+    /// the length to announce.
+    pub fn frame(&mut self, status: u16, fields: &Fields, size: BodySize) -> Option<u64> {
         let announced = fields.get("content-length").and_then(announced_length);
         let asks_to_close = fields.all("connection").any(|value| {
             value
@@ -140,6 +202,7 @@ impl Response {
         });
         self.keep_alive &= !asks_to_close;
         let bodiless = matches!(status, 100..=199 | 204 | 304);
+        self.trailers = fields.get("trailer").is_some();
         let length = match size {
             // A reply to HEAD may announce the length of the body it leaves out.
             BodySize::Known(0) if self.to_head => announced,
@@ -148,46 +211,45 @@ impl Response {
         };
         self.framing = match length {
             _ if bodiless || self.to_head => Framing::None,
+            // Only chunks have room behind them.
+            Some(_) if self.trailers && self.version == Version::Http11 => Framing::Chunked,
             Some(len) => Framing::Length(len),
             None if self.version == Version::Http11 => Framing::Chunked,
             None => Framing::Close,
         };
         self.keep_alive &= self.framing != Framing::Close;
+        length.filter(|_| !bodiless && self.framing != Framing::Chunked)
+    }
 
-        status_line(out, status);
-        let mut has_date = false;
-        for (name, value) in fields.iter() {
-            if !is_own(name) {
-                has_date |= name.eq_ignore_ascii_case(b"date");
-                field(out, name, value);
-            }
-        }
-        if !has_date {
-            field(out, b"Date", date);
-        }
-        match (self.framing, length) {
-            (Framing::None, _) if bodiless => {}
-            (Framing::Length(len), _) | (Framing::None, Some(len)) => {
-                field(
-                    out,
-                    b"Content-Length",
-                    itoa::Buffer::new().format(len).as_bytes(),
-                );
-            }
-            (Framing::Chunked, _) => field(out, b"Transfer-Encoding", b"chunked"),
-            (Framing::None | Framing::Close, _) => {}
-        }
-        match (self.keep_alive, self.version) {
-            (false, _) => field(out, b"Connection", b"close"),
-            (true, Version::Http10) => field(out, b"Connection", b"keep-alive"),
-            (true, Version::Http11) => {}
-        }
-        out.extend_from_slice(b"\r\n");
+    /// The reply's own fields that go into its head.
+    pub fn head_fields<'a>(
+        &self,
+        fields: &'a Fields,
+    ) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        let trailers = self.trailers;
+        let all = fields.iter();
+        all.filter(move |(name, _)| !(is_own(name) || trailers && is_trailer(fields, name)))
+    }
+
+    /// Those that go behind its body: named by the reply's `Trailer` field, which RoadRunner's workers send them with. None
+    /// where there is no body.
+    pub fn trailers<'a>(
+        &self,
+        fields: &'a Fields,
+    ) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        let sent = self.trailers && self.framing != Framing::None;
+        let all = fields.iter().filter(move |_| sent);
+        all.filter(|(name, _)| is_trailer(fields, name))
     }
 
     /// Whether a body is sent at all: not to HEAD, not with 204 and 304.
     pub fn sends_body(&self) -> bool {
         self.framing != Framing::None
+    }
+
+    /// Whether nothing surrounds the pieces of the body.
+    pub fn is_bare(&self) -> bool {
+        self.framing != Framing::Chunked
     }
 
     /// What surrounds the next `len` bytes of the body. For a piece of no bytes there is nothing to send.
@@ -215,16 +277,19 @@ impl Response {
         }
     }
 
-    /// What ends the body. Afterwards [`keeps_alive`](Self::keeps_alive) tells whether another request may follow.
-    pub fn end(&mut self) -> &'static [u8] {
+    /// Appends what ends the body. Afterwards [`keeps_alive`](Self::keeps_alive) tells whether another request may follow.
+    pub fn end(&mut self, out: &mut Vec<u8>, fields: &Fields) {
         match self.framing {
-            Framing::Chunked if self.broken => b"",
-            Framing::Chunked => b"0\r\n\r\n",
-            Framing::Length(left) => {
-                self.broken |= left > 0;
-                b""
+            Framing::Chunked if self.broken => {}
+            Framing::Chunked => {
+                out.extend_from_slice(b"0\r\n");
+                for (name, value) in self.trailers(fields) {
+                    field(out, name, value);
+                }
+                out.extend_from_slice(b"\r\n");
             }
-            Framing::None | Framing::Close => b"",
+            Framing::Length(left) => self.broken |= left > 0,
+            Framing::None | Framing::Close => {}
         }
     }
 
@@ -235,7 +300,7 @@ impl Response {
 
     /// Whether the client knows interim replies.
     pub fn allows_interim(&self) -> bool {
-        self.version == Version::Http11
+        self.version != Version::Http10
     }
 
     /// The body ends here although it is not complete: the connection must be cut, so that it does not look whole.

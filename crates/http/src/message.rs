@@ -91,6 +91,7 @@ impl Request {
         match self.head.version() {
             Version::Http10 => Protocol::Http10,
             Version::Http11 => Protocol::Http11,
+            Version::Http2 => Protocol::Http2,
         }
     }
 

@@ -54,3 +54,37 @@ fn another_chain_is_in_effect_after_a_reload() {
     assert_eq!(server.get("/").header("x-ours"), Some("first"));
     server.stop();
 }
+
+#[test]
+fn a_browser_s_question_is_answered_without_php() {
+    let server = Server::start(site(
+        "  middleware: [headers]
+  headers:
+    response: {X-Ours: 'yes'}
+    cors: {allowed_origin: 'https://*.example.com', allowed_methods: 'GET,PUT', max_age: 60}
+",
+    ));
+    let origin = "Origin: https://a.example.com\r\n";
+    let mut connection = server.connect();
+    let ask = format!("{origin}Access-Control-Request-Method: PUT\r\n");
+    connection.request("OPTIONS", "/status?code=500", &ask);
+    let answer = connection.response();
+    assert_eq!((answer.status, answer.text()), (200, String::new()));
+    assert_eq!(answer.header("access-control-allow-methods"), Some("PUT"));
+    assert_eq!(answer.header("access-control-max-age"), Some("60"));
+    assert_eq!(answer.header("x-ours"), Some("yes"));
+    connection.request("GET", "/headers", origin);
+    let response = connection.response();
+    let allowed = response.all("access-control-allow-origin");
+    assert_eq!(allowed, ["https://a.example.com"]);
+    assert_eq!(response.all("vary"), ["Origin"]);
+    // Another site's page is not told that it may read, and PHP answers it all the same: it is the browser that keeps it.
+    connection.request("GET", "/", "Origin: https://example.org\r\n");
+    let response = connection.response();
+    assert_eq!(response.text(), "Hello");
+    assert_eq!(response.header("access-control-allow-origin"), None);
+    // Who asks for the options without a page behind it is PHP's.
+    connection.request("OPTIONS", "/status?code=204", "");
+    assert_eq!(connection.response().status, 204);
+    server.stop();
+}

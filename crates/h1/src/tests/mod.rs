@@ -1,2 +1,3 @@
+mod parts;
 mod receiving;
 mod sending;

@@ -24,6 +24,12 @@ fn fields(fields: &[(&str, &str)]) -> Fields {
     fields.iter().copied().collect()
 }
 
+fn end(response: &mut Response) -> Vec<u8> {
+    let mut out = Vec::new();
+    response.end(&mut out, &Fields::new());
+    out
+}
+
 /// The head as text, without its first line and the Date.
 fn head(response: &mut Response, status: u16, with: &[(&str, &str)], size: BodySize) -> String {
     let mut out = Vec::new();
@@ -50,7 +56,7 @@ fn a_whole_body_gets_its_own_length_whatever_was_announced() {
             "Content-Length: 5|"
         );
         assert_eq!(response.piece(5).take, 5);
-        assert_eq!(response.end(), b"");
+        assert_eq!(end(&mut response), b"");
         assert!(response.keeps_alive());
     }
 }
@@ -112,7 +118,7 @@ fn pieces_of_unknown_length_are_chunked() {
         (&b""[..], &b""[..]),
         "an empty chunk would end the body"
     );
-    assert_eq!(response.end(), b"0\r\n\r\n");
+    assert_eq!(end(&mut response), b"0\r\n\r\n");
     assert!(response.keeps_alive());
 }
 
@@ -152,12 +158,12 @@ fn a_stream_that_announced_its_length_is_held_to_it() {
     };
     let mut right = start();
     assert_eq!(
-        (right.piece(3).take, right.piece(2).take, right.end()),
-        (3, 2, &b""[..])
+        (right.piece(3).take, right.piece(2).take, end(&mut right)),
+        (3, 2, Vec::new())
     );
     assert!(right.keeps_alive());
     let mut short = start();
-    assert_eq!((short.piece(4).take, short.end()), (4, &b""[..]));
+    assert_eq!((short.piece(4).take, end(&mut short)), (4, Vec::new()));
     assert!(short.is_broken() && !short.keeps_alive());
     let mut long = start();
     assert_eq!((long.piece(4).take, long.piece(4).take), (4, 1));
@@ -169,7 +175,7 @@ fn a_body_that_breaks_off_ends_the_connection() {
     let mut response = Response::new(&get(), true);
     head(&mut response, 200, &[], BodySize::Unknown);
     response.abort();
-    assert_eq!(response.end(), b"", "an end would make it look whole");
+    assert_eq!(end(&mut response), b"", "an end would make it look whole");
     assert!(!response.keeps_alive());
 }
 
@@ -185,9 +191,9 @@ fn head_gets_the_length_but_no_body() {
         (
             response.sends_body(),
             response.piece(5).take,
-            response.end()
+            end(&mut response)
         ),
-        (false, 0, &b""[..])
+        (false, 0, Vec::new())
     );
     let announced = [("Content-Length", "7")];
     assert_eq!(
@@ -280,4 +286,47 @@ fn the_status_line_names_the_status() {
     assert_eq!(line(200), "HTTP/1.1 200 OK");
     assert_eq!(line(404), "HTTP/1.1 404 Not Found");
     assert_eq!(line(599), "HTTP/1.1 599 ");
+}
+
+#[test]
+fn fields_that_the_reply_names_as_trailers_follow_its_body() {
+    let with = fields(&[
+        ("Trailer", "X-Checksum, x-time,Content-Length,Vary,Missing"),
+        ("X-Checksum", "abc"),
+        ("Vary", "Accept"),
+        ("X-Time", "3"),
+        ("X-Other", "1"),
+    ]);
+    let pairs = [
+        ("Trailer", "X-Checksum, x-time,Content-Length,Vary,Missing"),
+        ("X-Checksum", "abc"),
+        ("Vary", "Accept"),
+        ("X-Time", "3"),
+        ("X-Other", "1"),
+    ];
+    for size in [BodySize::Known(2), BodySize::Unknown] {
+        let mut response = Response::new(&get(), true);
+        assert_eq!(
+            head(&mut response, 200, &pairs, size),
+            "Vary: Accept|X-Other: 1|Transfer-Encoding: chunked|"
+        );
+        assert_eq!(response.piece(2).before.as_ref(), b"2\r\n");
+        let mut out = Vec::new();
+        response.end(&mut out, &with);
+        assert_eq!(out, b"0\r\nX-Checksum: abc\r\nX-Time: 3\r\n\r\n");
+        assert!(response.keeps_alive());
+    }
+    for (line, status) in [("HEAD / HTTP/1.1", 200), ("GET / HTTP/1.1", 304)] {
+        let mut response = Response::new(&request(line, ""), true);
+        head(&mut response, status, &pairs, BodySize::Known(2));
+        assert_eq!(response.trailers(&with).count(), 0);
+        assert_eq!(end(&mut response), b"", "{line} {status}");
+    }
+    // HTTP/1.0 has no place for them.
+    let mut old = Response::new(&request("GET / HTTP/1.0", ""), true);
+    assert_eq!(
+        head(&mut old, 200, &pairs, BodySize::Known(2)),
+        "Vary: Accept|X-Other: 1|Content-Length: 2|Connection: close|"
+    );
+    assert_eq!(end(&mut old), b"");
 }

@@ -299,15 +299,8 @@ impl Http1 {
         match body {
             _ if !framing.sends_body() => {}
             Body::Empty => {}
-            Body::Whole(bytes) if bytes.len() <= JOINED_BODY => {
-                let piece = framing.piece(bytes.len());
-                self.body_sent += piece.take as u64;
-                self.out.extend_from_slice(&bytes[..piece.take]);
-            }
-            Body::Whole(bytes) => {
-                framing.piece(bytes.len());
-                self.write_with(bytes, b"").await?;
-            }
+            Body::Whole(bytes) if bytes.len() <= JOINED_BODY => self.join(framing, &bytes),
+            Body::Whole(bytes) => self.send_piece(framing, bytes).await?,
             Body::File(file) => self.send_file(framing, file).await?,
             Body::Parts(parts) => {
                 for part in parts {
@@ -319,8 +312,7 @@ impl Http1 {
             }
             body @ Body::Pieces { .. } => self.send_read(framing, Reader::new(body)).await?,
         }
-        let end = framing.end();
-        self.out.extend_from_slice(end);
+        framing.end(&mut self.out, fields);
         self.flush().await
     }
 
@@ -359,13 +351,8 @@ impl Http1 {
     }
 
     async fn send_piece(&mut self, framing: &mut h1::Response, bytes: Bytes) -> Result<(), Gone> {
-        let piece = framing.piece(bytes.len());
-        let bytes = bytes.slice(..piece.take);
-        self.out.extend_from_slice(piece.before.as_ref());
         if bytes.len() <= JOINED_BODY {
-            self.body_sent += bytes.len() as u64;
-            self.out.extend_from_slice(&bytes);
-            self.out.extend_from_slice(piece.after);
+            self.join(framing, &bytes);
             // Several small pieces that are there share a write.
             return if self.out.len() > JOINED_BODY {
                 self.flush().await
@@ -373,7 +360,19 @@ impl Http1 {
                 Ok(())
             };
         }
-        self.write_with(bytes, piece.after).await
+        let piece = framing.piece(bytes.len());
+        self.out.extend_from_slice(piece.before.as_ref());
+        self.write_with(bytes.slice(..piece.take), piece.after)
+            .await
+    }
+
+    /// Puts a small piece behind what is to be written already.
+    fn join(&mut self, framing: &mut h1::Response, bytes: &[u8]) {
+        let piece = framing.piece(bytes.len());
+        self.body_sent += piece.take as u64;
+        self.out.extend_from_slice(piece.before.as_ref());
+        self.out.extend_from_slice(&bytes[..piece.take]);
+        self.out.extend_from_slice(piece.after);
     }
 
     /// Writes `out`, then `bytes`, then `after`: one system call where the kernel takes that much.

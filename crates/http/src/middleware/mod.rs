@@ -3,12 +3,14 @@
 //! There is one chain, around everything that answers requests. `http.middleware` lists it in RoadRunner's order: the first
 //! name is the innermost, next to the routes, and the last one sees a request first and its response last.
 
+mod cors;
 mod headers;
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use pronghorn_wire::Fields;
 use thiserror::Error;
 
 use crate::message::Handler;
@@ -75,4 +77,35 @@ pub fn chain(innermost: Arc<dyn Handler>, parts: Parts<'_>) -> Result<Arc<dyn Ha
         }
     }
     Ok(handler)
+}
+
+/// Says in a response that it depends on this field of the request.
+fn vary(fields: &mut Fields, name: &str) {
+    let is_said = fields.all("vary").any(|value| {
+        let mut names = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+        names.any(|said| said == b"*" || said.eq_ignore_ascii_case(name.as_bytes()))
+    });
+    if !is_said {
+        fields.push("Vary", name);
+    }
+}
+
+#[cfg(test)]
+mod testing {
+    //! Requests for tests of middleware.
+
+    use std::time::Duration;
+
+    use bytes::BytesMut;
+    use pronghorn_h1::{Connection, Limits, Received, RequestHead};
+
+    /// The head of a request as a client sends it.
+    pub(super) fn head(request: &str) -> Box<RequestHead> {
+        let mut connection = Connection::new(Limits::default(), Duration::ZERO);
+        let mut input = BytesMut::from(request);
+        match connection.receive(&mut input, Duration::ZERO) {
+            Ok(Some(Received::Head(head))) => head,
+            other => panic!("{other:?} is no head: {request:?}"),
+        }
+    }
 }

@@ -12,7 +12,8 @@ use pronghorn_process::cpus;
 
 use crate::middleware;
 
-pub use headers::{FieldRules, HeadersSettings};
+pub use crate::expression::Expression;
+pub use headers::{CorsSettings, FieldRules, HeadersSettings, OriginPattern};
 pub use routes::{DEFAULT_POOL, MOST_POOLS, MOST_ROUTES, RouteSettings};
 
 /// As RoadRunner's: uploads of a drop-in must pass. Bodies are spooled to disk, not held.

@@ -1,10 +1,14 @@
 //! The head of a request: found, checked line by line, split by `httparse`, checked again for what decides its framing.
 
+mod parts;
+
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use bytes::Bytes;
 use pronghorn_wire::Fields;
+
+pub use parts::Parts;
 
 use crate::refusal::Refusal;
 
@@ -15,6 +19,8 @@ pub enum Version {
     Http10,
     /// HTTP/1.1
     Http11,
+    /// HTTP/2, whose heads come in [`Parts`].
+    Http2,
 }
 
 /// What follows a head.
@@ -41,6 +47,19 @@ pub struct RequestHead {
 }
 
 impl RequestHead {
+    /// The same head as one of HTTP/1.1 that says the same, so that nobody has to know how it came: with a `host`, and one
+    /// `cookie` (RFC 9113, sections 8.2.3 and 8.3.1).
+    ///
+    /// # Errors
+    ///
+    /// When the request can't be taken.
+    pub fn from_parts<'a, F>(parts: &Parts<'a, F>, most_fields: usize) -> Result<Self, Refusal>
+    where
+        F: Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    {
+        parts::assemble(parts, most_fields)
+    }
+
     /// As received; methods are case-sensitive.
     pub fn method(&self) -> &str {
         std::str::from_utf8(self.text(&self.method)).unwrap_or_default()
