@@ -5,6 +5,7 @@
 
 mod cors;
 mod headers;
+mod static_files;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -41,11 +42,11 @@ type Around = fn(Arc<dyn Handler>, Parts<'_>) -> Result<Arc<dyn Handler>, Unusab
 const KNOWN: &[(&str, Around)] = &[
     // One a line.
     ("headers", |next, parts| Ok(headers::around(next, parts))),
+    ("static", static_files::around),
 ];
 
 /// RoadRunner's that are not there yet.
 pub(crate) const LATER: &[&str] = &[
-    "static",
     "gzip",
     "sendfile",
     "http_metrics",
@@ -91,21 +92,39 @@ fn vary(fields: &mut Fields, name: &str) {
 }
 
 #[cfg(test)]
-mod testing {
+pub(crate) mod testing {
     //! Requests for tests of middleware.
 
+    use std::net::SocketAddr;
+    use std::sync::Arc;
     use std::time::Duration;
 
     use bytes::BytesMut;
     use pronghorn_h1::{Connection, Limits, Received, RequestHead};
+    use pronghorn_wire::Fields;
+    use tokio::time::Instant;
+
+    use crate::message::{Peer, PeerAddress, Request};
 
     /// The head of a request as a client sends it.
-    pub(super) fn head(request: &str) -> Box<RequestHead> {
+    pub(crate) fn head(request: &str) -> Box<RequestHead> {
         let mut connection = Connection::new(Limits::default(), Duration::ZERO);
         let mut input = BytesMut::from(request);
         match connection.receive(&mut input, Duration::ZERO) {
             Ok(Some(Received::Head(head))) => head,
             other => panic!("{other:?} is no head: {request:?}"),
+        }
+    }
+
+    /// A request without a body, from nowhere.
+    pub(crate) fn request(head: Box<RequestHead>) -> Request {
+        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+        Request {
+            head,
+            peer: Arc::new(Peer::new(PeerAddress::Ip(address), false)),
+            attributes: Fields::new(),
+            accepted: Instant::now(),
+            accepted_us: 0,
         }
     }
 }

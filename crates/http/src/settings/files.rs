@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pronghorn_config::{Choice, Node, Section, Setting, Shown, Table, Wrong};
+use pronghorn_config::{Choice, Key, Node, Section, Setting, Shown, Table, Wrong};
 use pronghorn_wire::Fields;
 
 use super::headers::FieldRules;
@@ -75,11 +75,15 @@ impl RootKeys {
     }
 }
 
-impl Choice for Links {
+/// Which symbolic links are followed.
+#[derive(Clone, Copy, PartialEq)]
+struct Symlinks(Links);
+
+impl Choice for Symlinks {
     const CHOICES: &'static [(&'static str, Self)] = &[
-        ("never", Self::Never),
-        ("inside", Self::Inside),
-        ("anywhere", Self::Anywhere),
+        ("never", Self(Links::Never)),
+        ("inside", Self(Links::Inside)),
+        ("anywhere", Self(Links::Anywhere)),
     ];
 }
 
@@ -187,7 +191,10 @@ pub fn read_roots(t: &mut Table<'_>, kind: Kind) -> Vec<RootKeys> {
             t.ours();
         }
         let prefix: String = t
-            .key("prefix", "The paths that it stands for: `/assets` is `/assets/…`.")
+            .key(
+                "prefix",
+                "The paths that it stands for: `/assets` is `/assets/…`.",
+            )
             .default("/".to_owned());
         if !prefix.starts_with('/') {
             t.error(
@@ -204,18 +211,35 @@ pub fn read_roots(t: &mut Table<'_>, kind: Kind) -> Vec<RootKeys> {
             prefix,
             ..read_rules(t, kind)
         };
-        root.compress = t
-            .key(
-                "compress",
-                "What is worth it is compressed on its way, as `http.compress` does by default.",
-            )
-            .default(false);
+        if kind == Kind::Server {
+            let sentence =
+                "What is worth it is compressed on its way, as `http.compress` does by default.";
+            root.compress = t.key("compress", sentence).default(false);
+        }
         root.ranges = t
-            .key("bytes_range", "Parts of files are sent to who asks for them.")
+            .key(
+                "bytes_range",
+                "Parts of files are sent to who asks for them.",
+            )
             .roadrunner("false", "downloads and films can be continued")
             .default(true);
         root
     })
+}
+
+/// Of RoadRunner, only folders of `fileserver` have such keys.
+fn seconds<'t, 'a>(
+    t: &'t mut Table<'a>,
+    name: &'static str,
+    sentence: &'static str,
+    most: u64,
+    kind: Kind,
+) -> Key<'t, 'a, u64> {
+    let key = t.key(name, sentence).range(0..=most);
+    match kind {
+        Kind::Static => key.ours(),
+        Kind::Server => key,
+    }
 }
 
 /// What `http.static` and the items of `serve` have in common.
@@ -231,7 +255,10 @@ fn read_rules(t: &mut Table<'_>, kind: Kind) -> RootKeys {
             "forbid",
             "Endings that are not served, such as `.map`. PHP sources and names with a dot in front never are.",
         ),
-        endings("allow", "The only endings that are served; empty serves all."),
+        endings(
+            "allow",
+            "The only endings that are served; empty serves all.",
+        ),
     );
     let index = match kind {
         Kind::Static => Vec::new(),
@@ -258,12 +285,13 @@ fn read_rules(t: &mut Table<'_>, kind: Kind) -> RootKeys {
             .ours()
             .optional(),
         links: t
-            .key(
+            .key::<Symlinks>(
                 "symlinks",
                 "Which symbolic links are followed: none, those that stay in the folder, or all.",
             )
             .ours()
-            .default(Links::Inside),
+            .default(Symlinks(Links::Inside))
+            .0,
         precompressed: t
             .key(
                 "precompressed",
@@ -275,20 +303,23 @@ fn read_rules(t: &mut Table<'_>, kind: Kind) -> RootKeys {
         response: t
             .key("response", "Fields that files get.")
             .default(FieldRules::default()),
-        max_age: t
-            .key(
-                "max_age",
-                "For how many seconds caches need not ask again; 0 says nothing about it.",
-            )
-            .range(0..=MOST_SECONDS)
-            .optional()
-            .filter(|seconds| *seconds > 0),
+        max_age: seconds(
+            t,
+            "max_age",
+            "For how many seconds caches need not ask again; 0 says nothing about it.",
+            MOST_SECONDS,
+            kind,
+        )
+        .optional()
+        .filter(|seconds| *seconds > 0),
         cache_duration: Duration::from_secs(
-            t.key(
+            seconds(
+                t,
                 "cache_duration",
                 "For how many seconds what was seen of a file is believed; 0 looks each time.",
+                3600,
+                kind,
             )
-            .range(0..=3600)
             .default(CACHE_DURATION.as_secs()),
         ),
         compress: false,
