@@ -1,9 +1,13 @@
 //! A request's body: where its bytes are among those that were received.
 
+use std::num::IntErrorKind;
+
 use crate::refusal::Refusal;
 
 /// A chunk's size line, with extensions that nobody reads.
 const SIZE_LINE: usize = 256;
+/// Of a size, zeros before it included.
+const MOST_DIGITS: usize = 16;
 /// Trailers, which are dropped.
 const TRAILERS: usize = 8 << 10;
 
@@ -77,8 +81,10 @@ impl BodyState {
                     }
                     *self = if line.is_empty() {
                         Self::Done
-                    } else {
+                    } else if is_field(line) {
                         Self::Trailers(passed)
+                    } else {
+                        return Err(Refusal::Chunk("a trailer is no field"));
                     };
                     Ok(BodyStep::Skip(line.len().saturating_add(2)))
                 }
@@ -110,6 +116,18 @@ fn line(input: &[u8], limit: usize) -> Result<Option<&[u8]>, Refusal> {
     }
 }
 
+/// A name and a colon, as in a head. What is none could be the next request to somebody else.
+fn is_field(line: &[u8]) -> bool {
+    let end = line.iter().position(|&byte| !is_token(byte));
+    end.is_some_and(|end| end > 0 && line.get(end) == Some(&b':'))
+}
+
+/// RFC 9110, section 5.6.2.
+const fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
+}
+
 /// Hexadecimal digits, then perhaps extensions (RFC 9112, section 7.1.1), which are skipped.
 fn chunk_size(line: &[u8]) -> Result<u64, Refusal> {
     let digits = line
@@ -124,9 +142,11 @@ fn chunk_size(line: &[u8]) -> Result<u64, Refusal> {
         return Err(Refusal::Chunk("a size is no hexadecimal number"));
     }
     let text = std::str::from_utf8(size).unwrap_or_default();
-    // Sixteen digits fill the number; `from_str_radix` refuses more than fit, and none.
-    if digits > 16 {
-        return Err(Refusal::Chunk("a size is too large"));
+    let size = u64::from_str_radix(text, 16);
+    match size.map_err(|error| *error.kind()) {
+        // No body is that long, and nobody's signed number overflows.
+        Ok(size) if i64::try_from(size).is_ok() && digits <= MOST_DIGITS => Ok(size),
+        Ok(_) | Err(IntErrorKind::PosOverflow) => Err(Refusal::Chunk("a size is too large")),
+        Err(_) => Err(Refusal::Chunk("a size is no hexadecimal number")),
     }
-    u64::from_str_radix(text, 16).map_err(|_| Refusal::Chunk("a size is no hexadecimal number"))
 }

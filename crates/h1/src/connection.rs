@@ -233,6 +233,14 @@ impl Connection {
         matches!(self.phase, Phase::Answering | Phase::Body(BodyState::Done))
     }
 
+    /// How many bytes of the body, or of the chunk that has begun, are still to come. More may follow behind a chunk.
+    pub fn announced(&self) -> u64 {
+        match self.phase {
+            Phase::Body(BodyState::Length(left) | BodyState::Chunk(left)) => left,
+            _ => 0,
+        }
+    }
+
     /// Whether nothing of a next request is there.
     pub fn is_idle(&self) -> bool {
         matches!(self.phase, Phase::Idle { .. })

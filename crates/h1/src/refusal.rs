@@ -18,6 +18,9 @@ pub enum Refusal {
     /// Longer than the limit.
     #[error("the head is longer than {0} bytes")]
     HeadTooLong(usize),
+    /// RFC 9112, section 3: 414 when not even the request line fits.
+    #[error("the request line is longer than {0} bytes")]
+    TargetTooLong(usize),
     /// More fields than the limit.
     #[error("the head has more than {0} fields")]
     TooManyFields(usize),
@@ -39,8 +42,8 @@ pub enum Refusal {
     /// Both lengths, or the second one in HTTP/1.0.
     #[error("Transfer-Encoding {0}")]
     TransferEncoding(&'static str),
-    /// RFC 9112, section 6.1: 501 for a coding that is not understood.
-    #[error("the transfer coding is not `chunked`")]
+    /// RFC 9112, section 6.1: 501 for a coding that is not understood, before the chunks that tell where the body ends.
+    #[error("the transfer coding is not `chunked` alone")]
     TransferCoding,
     /// RFC 9110, section 10.1.1.
     #[error("the expectation is not `100-continue`")]
@@ -55,6 +58,7 @@ impl Refusal {
     pub const fn status(self) -> u16 {
         match self {
             Self::HeadTooLong(_) | Self::TooManyFields(_) => 431,
+            Self::TargetTooLong(_) => 414,
             Self::Version => 505,
             Self::Connect | Self::TransferCoding => 501,
             Self::Expectation => 417,

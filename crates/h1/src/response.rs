@@ -247,9 +247,9 @@ impl Response {
         self.framing != Framing::None
     }
 
-    /// Whether nothing surrounds the pieces of the body.
-    pub fn is_bare(&self) -> bool {
-        self.framing != Framing::Chunked
+    /// Whether pieces have something around them.
+    pub fn has_chunks(&self) -> bool {
+        self.framing == Framing::Chunked
     }
 
     /// What surrounds the next `len` bytes of the body. For a piece of no bytes there is nothing to send.

@@ -80,6 +80,8 @@ pub struct Request {
     pub peer: Arc<Peer>,
     /// What middleware adds for the application.
     pub attributes: Fields,
+    /// By which log records name it, where `http.request_id` gives it one.
+    pub id: Option<Box<str>>,
     /// When the head was complete.
     pub accepted: Instant,
     /// The same moment in microseconds since the Unix epoch.

@@ -32,7 +32,7 @@ mod supervisor;
 mod timer;
 
 pub use boot::{
-    BootCause, BootError, CommandLauncher, RelayAddress, RelayListener, WORKER_OUTPUT, Warmup,
+    BootCause, BootError, CommandLauncher, Home, RelayAddress, RelayListener, WORKER_OUTPUT, Warmup,
 };
 pub use call::{
     Answer, Body, CallError, Dispatch, Payload, Pending, Piece, Pieces, Refused, Reply, ReplyBody,

@@ -194,6 +194,12 @@ impl Connection {
         true
     }
 
+    /// Everything until the server closes the connection, as it comes.
+    pub fn rest(&mut self) -> Vec<u8> {
+        while self.more() {}
+        std::mem::take(&mut self.read)
+    }
+
     /// Whether the server has closed the connection, without anything else before that.
     pub fn is_closed(&mut self) -> bool {
         self.read.is_empty() && !self.more()

@@ -1,16 +1,16 @@
 //! The configurations of docs/operations/behind-nginx.md, in Debian's nginx.
 
 use std::net::SocketAddr;
-use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 
-use pronghorn_testkit::{Connection, Server, Site, free_address, wait_for};
+use pronghorn_testkit::{Server, Site, free_address};
+
+use crate::nginx::Nginx;
 
 #[test]
 fn the_least_block_passes_requests() {
     let server = Server::start(Site::with_worker("app.php"));
-    let nginx = Nginx::before(&server, 0);
+    let nginx = nginx_before(&server, 0);
     let shown = nginx.connect().get("/show").text();
     assert!(shown.contains(r#""protocol":"HTTP/1.0""#), "{shown}");
     assert!(shown.contains(r#""x-real-ip":["127.0.0.1"]"#), "{shown}");
@@ -30,7 +30,7 @@ fn the_larger_one_keeps_connections_and_sends_files() {
     site.write("public/style.css", "body {}");
     site.write("public/secret.php", "<?php // secret");
     let server = Server::start(site);
-    let nginx = Nginx::before(&server, 1);
+    let nginx = nginx_before(&server, 1);
     let mut client = nginx.connect();
     let shown = client.get("/show").text();
     assert!(shown.contains(r#""protocol":"HTTP/1.1""#), "{shown}");
@@ -53,69 +53,21 @@ fn the_larger_one_keeps_connections_and_sends_files() {
     server.stop();
 }
 
-/// nginx with one of the page's blocks; ends with this value.
-struct Nginx {
-    process: Child,
-    address: SocketAddr,
-}
-
-impl Nginx {
-    fn before(server: &Server, block: usize) -> Self {
-        let folder = server.site().folder();
-        let address = free_address();
-        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operations/behind-nginx.md");
-        let page = std::fs::read_to_string(page).expect("the page is there");
-        let blocks = page
-            .replace("listen 80;", &format!("listen {address};"))
-            .replace("127.0.0.1:8080", &server.address().to_string())
-            .replace("/srv/app", &folder.display().to_string());
-        let text = blocks
-            .split("```nginx\n")
-            .nth(block + 1)
-            .expect("the page has this block");
-        let (text, _) = text.split_once("```").expect("the block ends");
-        let name = folder.display();
-        // As root it would become somebody who may not read the folder.
-        let user = if rustix::process::geteuid().is_root() {
-            "user root;"
-        } else {
-            ""
-        };
-        let around = format!(
-            "{user} daemon off; worker_processes 1; pid {name}/nginx.pid; error_log {name}/nginx.log;\n\
-             events {{}}\n\
-             http {{ access_log off; types {{ text/css css; }}\n\
-             client_body_temp_path {name}/nginx-body; proxy_temp_path {name}/nginx-proxy; fastcgi_temp_path {name}/nginx-fastcgi;\n\
-             uwsgi_temp_path {name}/nginx-uwsgi; scgi_temp_path {name}/nginx-scgi;\n{text}}}\n"
-        );
-        server.site().write("nginx.conf", &around);
-        let process = Command::new("/usr/sbin/nginx")
-            .args(["-e", "nginx.log", "-p"])
-            .arg(folder)
-            .arg("-c")
-            .arg(folder.join("nginx.conf"))
-            .stdin(Stdio::null())
-            .process_group(0)
-            .spawn()
-            .expect("nginx is installed (scripts/need tests)");
-        let nginx = Self { process, address };
-        wait_for("nginx to listen", || {
-            std::net::TcpStream::connect(address).ok().map(drop)
-        });
-        nginx
-    }
-
-    fn connect(&self) -> Connection {
-        Connection::open(self.address)
-    }
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        let group = rustix::process::Pid::from_child(&self.process);
-        _ = rustix::process::kill_process_group(group, rustix::process::Signal::TERM); // it may have ended
-        _ = self.process.wait(); // as above
-    }
+/// nginx with one of the page's blocks.
+fn nginx_before(server: &Server, block: usize) -> Nginx {
+    let address = free_address();
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operations/behind-nginx.md");
+    let page = std::fs::read_to_string(page).expect("the page is there");
+    let blocks = page
+        .replace("listen 80;", &format!("listen {address};"))
+        .replace("127.0.0.1:8080", &server.address().to_string())
+        .replace("/srv/app", &server.site().folder().display().to_string());
+    let text = blocks
+        .split("```nginx\n")
+        .nth(block + 1)
+        .expect("the page has this block");
+    let (text, _) = text.split_once("```").expect("the block ends");
+    Nginx::start(server.site(), text, address)
 }
 
 /// Connections to an address that are, or were a moment ago: one that was closed is remembered by the kernel for a minute.

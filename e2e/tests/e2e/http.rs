@@ -50,7 +50,7 @@ fn what_is_no_http_is_refused_and_the_connection_closed() {
         (400, "GET / HTTP/1.1\r\nHost: a\r\nX: b\r\n c\r\n\r\n"),
         (
             501,
-            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n",
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
         ),
         (505, "GET / HTTP/3.0\r\nHost: a\r\n\r\n"),
         (431, &long),

@@ -162,10 +162,12 @@ pub(crate) fn find_end(
 }
 
 fn too_long(input: &[u8], limit: usize) -> Result<Option<usize>, Refusal> {
-    if input.len() >= limit {
-        Err(Refusal::HeadTooLong(limit))
-    } else {
+    if input.len() < limit {
         Ok(None)
+    } else if memchr::memchr(b'\n', input.get(..limit).unwrap_or_default()).is_none() {
+        Err(Refusal::TargetTooLong(limit))
+    } else {
+        Err(Refusal::HeadTooLong(limit))
     }
 }
 
@@ -266,12 +268,53 @@ fn span(place: Range<usize>) -> (usize, usize) {
     (place.start, place.len())
 }
 
+/// The transfer codings, all fields and elements together (RFC 9112, section 6.1).
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Coding {
+    #[default]
+    None,
+    Chunked,
+    /// One that nobody knows, and so far nothing that tells where the body ends.
+    Unknown,
+    /// The same, and `chunked` behind it.
+    UnknownChunked,
+}
+
+impl Coding {
+    /// Adds the codings of one field.
+    fn then(self, value: &[u8]) -> Result<Self, Refusal> {
+        let mut codings = value.split(|&byte| byte == b',').map(trim_white_space);
+        codings.try_fold(self, |before, coding| {
+            if coding.is_empty() {
+                return Err(Refusal::TransferEncoding("has an empty element"));
+            }
+            match (before, coding.eq_ignore_ascii_case(b"chunked")) {
+                (Self::None, true) => Ok(Self::Chunked),
+                (Self::Unknown, true) => Ok(Self::UnknownChunked),
+                (Self::None | Self::Unknown, false) => Ok(Self::Unknown),
+                (_, true) => Err(Refusal::TransferEncoding("is `chunked` twice")),
+                (_, false) => Err(NOT_LAST),
+            }
+        })
+    }
+}
+
+const NOT_LAST: Refusal = Refusal::TransferEncoding("does not end in `chunked`");
+
+/// Without the spaces and tabs around it, which belong to no value (RFC 9110, section 5.5).
+fn trim_white_space(mut text: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = text {
+        text = rest;
+    }
+    text
+}
+
 /// What the fields say about the connection and the body.
 #[derive(Debug, Default)]
 struct Facts {
     host: Option<Range<usize>>,
     length: Option<u64>,
-    chunked: bool,
+    coding: Coding,
     close: bool,
     persist: bool,
     expects_continue: bool,
@@ -305,13 +348,7 @@ impl Facts {
                 once(&mut self.length, content_length(value)?, twice)?;
             }
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
-                if self.chunked {
-                    return Err(Refusal::TransferEncoding("is given twice"));
-                }
-                if !value.eq_ignore_ascii_case(b"chunked") {
-                    return Err(Refusal::TransferCoding);
-                }
-                self.chunked = true;
+                self.coding = self.coding.then(value)?;
             }
             _ => {}
         }
@@ -323,16 +360,18 @@ impl Facts {
     }
 
     fn framing(&self, version: Version) -> Result<BodyFraming, Refusal> {
-        match (self.chunked, self.length) {
-            (true, Some(_)) => Err(Refusal::TransferEncoding(
+        match (self.coding, self.length) {
+            (Coding::None, None | Some(0)) => Ok(BodyFraming::None),
+            (Coding::None, Some(length)) => Ok(BodyFraming::Length(length)),
+            (Coding::Unknown, _) => Err(NOT_LAST),
+            (_, Some(_)) => Err(Refusal::TransferEncoding(
                 "and Content-Length are both given",
             )),
-            (true, None) if version == Version::Http10 => {
+            (_, None) if version == Version::Http10 => {
                 Err(Refusal::TransferEncoding("does not exist in HTTP/1.0"))
             }
-            (true, None) => Ok(BodyFraming::Chunked),
-            (false, None | Some(0)) => Ok(BodyFraming::None),
-            (false, Some(length)) => Ok(BodyFraming::Length(length)),
+            (Coding::UnknownChunked, None) => Err(Refusal::TransferCoding),
+            (Coding::Chunked, None) => Ok(BodyFraming::Chunked),
         }
     }
 }

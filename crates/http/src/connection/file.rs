@@ -40,7 +40,7 @@ impl Http1 {
         {
             return self.send_piece(framing, bytes).await;
         }
-        if self.stream.plain().is_none() || !framing.is_bare() {
+        if self.stream.plain().is_none() || framing.has_chunks() {
             return self.send_read(framing, Reader::new(Body::File(file))).await;
         }
         self.flush_before_more().await?;

@@ -31,7 +31,7 @@ const JOINED_BODY: usize = 8 << 10;
 /// What a client may send ahead while its request is being answered.
 const SENT_AHEAD: usize = 64 << 10;
 /// A body that the handler did not want is read away up to this length, so that the connection can be kept.
-const UNWANTED_BODY: usize = 256 << 10;
+const UNWANTED_BODY: u64 = 256 << 10;
 /// After a refusal: how long and how much is read away so that the answer is not lost in a reset (RFC 9112, section 9.6).
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 1 << 20;
@@ -131,6 +131,7 @@ impl Http1 {
                 head,
                 peer: self.peer.clone(),
                 attributes: Fields::new(),
+                id: None,
                 accepted,
                 accepted_us: self.opened_us + micros(accepted - self.opened),
             };
@@ -261,15 +262,18 @@ impl Http1 {
 
     /// Reads away what the handler left of the body. False when that is too much, is no body, or does not come: the client
     /// may wait to be told to send it.
-    fn poll_discard(&mut self, cx: &mut Context<'_>, discarded: &mut usize) -> Poll<bool> {
+    fn poll_discard(&mut self, cx: &mut Context<'_>, discarded: &mut u64) -> Poll<bool> {
         while !self.machine.has_all() {
             match self.machine.receive(&mut self.input, self.opened.elapsed()) {
                 Ok(Some(Received::Body(len))) => {
                     self.input.advance(len);
-                    *discarded += len;
+                    *discarded += len as u64;
                 }
                 Ok(Some(Received::End)) => {}
-                Ok(None) if self.owes_continue || *discarded > UNWANTED_BODY => {
+                Ok(None)
+                    if self.owes_continue
+                        || discarded.saturating_add(self.machine.announced()) > UNWANTED_BODY =>
+                {
                     return Poll::Ready(false);
                 }
                 Ok(None) => match self.poll_fill(cx) {

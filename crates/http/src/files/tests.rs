@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::coding::Coding;
-use crate::middleware::testing::{head, request};
+use crate::middleware::testing::request;
 use crate::reader::{Read, Reader};
 
 /// A folder with another one in it, `public`, which is served.
@@ -69,10 +69,9 @@ impl Got {
 
 impl Served {
     async fn ask(&self, method: &str, path: &str, fields: &str) -> Option<Got> {
-        let asked = head(&format!(
+        let request = request(&format!(
             "{method} {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"
         ));
-        let request = request(asked);
         let response = self.0.answer(&request).await?;
         let len = response.body.known_len();
         let mut body = Vec::new();

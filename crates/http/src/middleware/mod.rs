@@ -3,8 +3,10 @@
 //! There is one chain, around everything that answers requests. `http.middleware` lists it in RoadRunner's order: the first
 //! name is the innermost, next to the routes, and the last one sees a request first and its response last.
 
+mod access_log;
 mod cors;
 mod headers;
+mod request_id;
 mod static_files;
 
 use std::io;
@@ -13,6 +15,8 @@ use std::sync::Arc;
 
 use pronghorn_wire::Fields;
 use thiserror::Error;
+
+pub(crate) use access_log::Entry;
 
 use crate::message::Handler;
 use crate::settings::HttpSettings;
@@ -77,6 +81,9 @@ pub fn chain(innermost: Arc<dyn Handler>, parts: Parts<'_>) -> Result<Arc<dyn Ha
             handler = around(handler, parts)?;
         }
     }
+    // What names or observes requests is around all of them, so that nobody has to find the right place for it.
+    handler = access_log::around(handler, parts);
+    handler = request_id::around(handler, parts);
     Ok(handler)
 }
 
@@ -95,13 +102,10 @@ fn vary(fields: &mut Fields, name: &str) {
 pub(crate) mod testing {
     //! Requests for tests of middleware.
 
-    use std::net::SocketAddr;
-    use std::sync::Arc;
     use std::time::Duration;
 
     use bytes::BytesMut;
     use pronghorn_h1::{Connection, Limits, Received, RequestHead};
-    use pronghorn_wire::Fields;
     use tokio::time::Instant;
 
     use crate::message::{Peer, PeerAddress, Request};
@@ -116,15 +120,16 @@ pub(crate) mod testing {
         }
     }
 
-    /// A request without a body, from nowhere.
-    pub(crate) fn request(head: Box<RequestHead>) -> Request {
-        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+    /// The request with this head, of a client that has an address of the documentation.
+    pub(crate) fn request(head: &str) -> Request {
+        let address = PeerAddress::Ip("192.0.2.1:4711".parse().expect("an address"));
         Request {
-            head,
-            peer: Arc::new(Peer::new(PeerAddress::Ip(address), false)),
-            attributes: Fields::new(),
+            head: self::head(head),
+            peer: std::sync::Arc::new(Peer::new(address, false)),
+            attributes: pronghorn_wire::Fields::new(),
+            id: None,
             accepted: Instant::now(),
-            accepted_us: 0,
+            accepted_us: 784_111_777_123_456,
         }
     }
 }
