@@ -11,12 +11,14 @@
 mod body;
 mod bridge;
 mod buffers;
+mod coding;
 mod connection;
 mod date;
 mod error;
 mod exchange;
 mod expression;
 mod file;
+pub mod files;
 mod listener;
 mod message;
 pub mod middleware;
@@ -33,6 +35,7 @@ mod warmup;
 
 pub use body::BodySettings;
 pub use bridge::PoolHandler;
+pub use coding::Coding;
 pub use exchange::{BodyError, Exchange};
 pub use file::OpenFile;
 pub use listener::{Accepting, Listener, any_address};

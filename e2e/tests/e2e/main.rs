@@ -8,6 +8,7 @@ mod control;
 mod development;
 mod examples;
 mod faults;
+mod files;
 mod foreign;
 mod guide;
 mod http;

@@ -8,6 +8,7 @@ mod client;
 mod cors;
 mod headers;
 mod request_id;
+mod static_files;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -48,11 +49,11 @@ const KNOWN: &[(&str, Around)] = &[
     // It has its place around all others, where `trusted_subnets` puts it.
     ("proxy_ip_parser", |next, _| Ok(next)),
     ("headers", |next, parts| Ok(headers::around(next, parts))),
+    ("static", static_files::around),
 ];
 
 /// RoadRunner's that are not there yet.
 pub(crate) const LATER: &[&str] = &[
-    "static",
     "gzip",
     "sendfile",
     "http_metrics",
@@ -101,7 +102,7 @@ fn vary(fields: &mut Fields, name: &str) {
 }
 
 #[cfg(test)]
-mod testing {
+pub(crate) mod testing {
     //! Requests for tests of middleware.
 
     use std::time::Duration;
@@ -113,7 +114,7 @@ mod testing {
     use crate::message::{Peer, PeerAddress, Request};
 
     /// The head of a request as a client sends it.
-    pub(super) fn head(request: &str) -> Box<RequestHead> {
+    pub(crate) fn head(request: &str) -> Box<RequestHead> {
         let mut connection = Connection::new(Limits::default(), Duration::ZERO);
         let mut input = BytesMut::from(request);
         match connection.receive(&mut input, Duration::ZERO) {
@@ -123,7 +124,7 @@ mod testing {
     }
 
     /// The request with this head, of a client that has an address of the documentation.
-    pub(super) fn request(head: &str) -> Request {
+    pub(crate) fn request(head: &str) -> Request {
         let address = PeerAddress::Ip("192.0.2.1:4711".parse().expect("an address"));
         Request {
             head: self::head(head),
