@@ -15,6 +15,7 @@ mod connection;
 mod date;
 mod error;
 mod exchange;
+mod feeder;
 mod file;
 mod listener;
 mod message;

@@ -30,6 +30,11 @@ impl Record {
         })
     }
 
+    /// What came of a body that was read while the worker had the call.
+    pub(crate) fn set_read_bytes(&mut self, read_bytes: u64) {
+        self.read_bytes = read_bytes;
+    }
+
     pub(crate) fn write(&self, status: u16, write_bytes: u64) {
         let Self { call, read_bytes } = self;
         let request = &call.request;

@@ -45,6 +45,9 @@ final class NativeTest extends TestCase
         self::assertSame(array_column($fields['attributes'], 1, 0), $request->attributes);
         if ($fields['flags'] & Native::BODY_FILE) {
             self::assertSame(hex2bin($vector['body_hex']), $request->bodyFile());
+        } elseif ($fields['flags'] & Native::BODY_STREAM) {
+            $server->body($fields['call'], 'asked for', true);
+            self::assertSame('asked for', $request->body());
         } elseif ($fields['flags'] & Native::FORM) {
             self::assertSame('', $request->body());
             self::assertCount(array_count_values(array_column($fields['form'], 'kind'))[0] ?? 0, $request->form());
@@ -88,6 +91,10 @@ final class NativeTest extends TestCase
     {
         [$relay, $server] = self::relay();
         $fields = self::latin1($vector['fields']);
+        if ($vector['kind'] === 'want') {
+            // It waits for what it asks for.
+            $server->body($fields['call'], '', true);
+        }
         self::write($relay, $vector['kind'], $fields, hex2bin($vector['body_hex']), $vector['stream'] === 1);
 
         self::assertSame($vector['frame_hex'], bin2hex($server->bytes()));
@@ -301,6 +308,7 @@ final class NativeTest extends TestCase
             ), $flags),
             'extend' => $to->extend($call, $fields['left']),
             'free' => $to->free($call),
+            'want' => $to->body($call, $fields['most']),
         };
     }
 

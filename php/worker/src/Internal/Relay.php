@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Pronghorn\Internal;
 
+use Pronghorn\ClientGone;
 use Pronghorn\ConnectionLost;
 use Pronghorn\Request;
 
@@ -138,6 +139,25 @@ final class Relay implements Transport
         $this->message(Native::FREE, $call);
     }
 
+    public function body(int $call, int $most): array
+    {
+        if ($this->gone !== $call) {
+            $this->message(Native::WANT, $call, 0, 0, \pack('V', $most));
+        }
+        while ($this->gone !== $call) {
+            $bytes = $this->buffer;
+            $this->buffer = '';
+            $frame = Frame::decode($this->complete($bytes === '' ? $this->more(self::READ_MORE) : $bytes));
+            [$kind, $of] = $this->envelope($frame);
+            if ($kind === Native::BODY && $of === $call) {
+                return [\substr($frame->payload, $frame->options[0]), ($frame->stream & Frame::MORE) === 0];
+            }
+            $this->handle($frame);
+        }
+
+        throw new ClientGone('The client left before its request was complete.');
+    }
+
     public function cancelled(int $call): bool
     {
         if ($this->readable(0)) {
@@ -176,10 +196,13 @@ final class Relay implements Transport
         }
         $deadline = $fixed['l'] === Native::NO_LIMIT ? null : \hrtime(true) + $fixed['l'] * 1_000_000;
 
-        return new Exchange($this, $fixed['c'], $fixed['t'], $deadline, Request::decode($frame, $fixed));
+        $body = $fixed['f'] & Native::BODY_STREAM ? new BodyReader($this, $fixed['c']) : null;
+        $request = Request::decode($frame, $fixed, $body);
+
+        return new Exchange($this, $fixed['c'], $fixed['t'], $deadline, $request, $body);
     }
 
-    /** A frame that is no request. */
+    /** A frame that is no request. A piece of a body was asked for by a call that is over. */
     private function handle(Frame $frame): void
     {
         [$kind, $call, $flags] = $this->envelope($frame);
@@ -189,7 +212,7 @@ final class Relay implements Transport
             $this->message(Native::PONG, $call);
         } elseif ($kind === Native::CANCEL) {
             $this->gone = $call;
-        } elseif (!($flags & Native::IGNORABLE)) {
+        } elseif ($kind !== Native::BODY && !($flags & Native::IGNORABLE)) {
             throw new ProtocolError(\sprintf('a message of kind 0x%02x that makes no sense here', $kind));
         }
     }
