@@ -247,6 +247,11 @@ impl Response {
         self.framing != Framing::None
     }
 
+    /// Whether pieces have something around them.
+    pub fn has_chunks(&self) -> bool {
+        self.framing == Framing::Chunked
+    }
+
     /// What surrounds the next `len` bytes of the body. For a piece of no bytes there is nothing to send.
     pub fn piece(&mut self, len: usize) -> PieceFrame {
         const BARE: PieceFrame = PieceFrame {

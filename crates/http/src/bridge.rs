@@ -223,7 +223,7 @@ impl PoolHandler {
         } else {
             Response::status_only(status)
         };
-        response.fields.push("X-Request-Id", id);
+        response.fields.push("X-Request-Id", &*id);
         response
     }
 
@@ -239,7 +239,7 @@ impl PoolHandler {
         } else {
             Response::status_only(status)
         };
-        response.fields.push("X-Request-Id", id);
+        response.fields.push("X-Request-Id", &*id);
         response
     }
 }

@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use pronghorn_process::Credentials;
 
-/// An open file and its length.
-#[derive(Debug)]
+/// A stretch of an open file.
+#[derive(Debug, Clone)]
 pub struct OpenFile {
     pub(crate) file: Arc<File>,
+    pub(crate) start: u64,
     pub(crate) len: u64,
 }
 
@@ -48,6 +49,7 @@ fn open_now(path: &Path, user: Option<&Credentials>) -> Result<OpenFile, String>
         }
     }
     Ok(OpenFile {
+        start: 0,
         len: metadata.len(),
         file: Arc::new(file),
     })

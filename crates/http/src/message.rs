@@ -80,6 +80,8 @@ pub struct Request {
     pub peer: Arc<Peer>,
     /// What middleware adds for the application.
     pub attributes: Fields,
+    /// By which log records name it, where `http.request_id` gives it one.
+    pub id: Option<Box<str>>,
     /// When the head was complete.
     pub accepted: Instant,
     /// The same moment in microseconds since the Unix epoch.
@@ -122,13 +124,44 @@ pub enum Body {
     #[default]
     Empty,
     Whole(Bytes),
-    /// A file, from its start.
+    /// A stretch of a file.
     File(OpenFile),
+    /// Stretches of a file with text between them, for several ranges.
+    Parts(Vec<Part>),
     /// From a worker, as it comes. A length is known when the worker has already announced all of it.
     Pieces {
         pieces: Pieces,
         len: Option<u64>,
     },
+}
+
+/// One of several parts of a body.
+#[derive(Debug)]
+pub enum Part {
+    Bytes(Bytes),
+    File(OpenFile),
+}
+
+impl Body {
+    /// `None` when only its end will tell.
+    pub fn known_len(&self) -> Option<u64> {
+        match self {
+            Self::Empty => Some(0),
+            Self::Whole(bytes) => Some(bytes.len() as u64),
+            Self::File(file) => Some(file.len),
+            Self::Parts(parts) => Some(parts.iter().map(Part::len).sum()),
+            Self::Pieces { len, .. } => *len,
+        }
+    }
+}
+
+impl Part {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::File(file) => file.len,
+        }
+    }
 }
 
 impl Response {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
+use pronghorn_pool::Home;
 use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::CancellationToken;
 
@@ -15,6 +16,7 @@ const FILE_THREADS: usize = 4;
 #[derive(Debug)]
 pub struct IoThreads {
     threads: Vec<IoThread>,
+    homes: Vec<Home>,
     ends: CancellationToken,
     handles: Vec<JoinHandle<()>>,
 }
@@ -47,6 +49,7 @@ impl IoThreads {
         let ends = CancellationToken::new();
         let mut all = Self {
             threads: Vec::new(),
+            homes: Vec::new(),
             ends: ends.clone(),
             handles: Vec::new(),
         };
@@ -55,8 +58,14 @@ impl IoThreads {
                 .enable_io()
                 .enable_time()
                 .max_blocking_threads(FILE_THREADS)
+                .on_thread_park(pronghorn_ring::Thread::before_park)
+                .on_thread_unpark(pronghorn_ring::Thread::after_park)
                 .build()?;
             all.threads.push(IoThread::of(runtime.handle().clone()));
+            all.homes.push(Home {
+                runtime: runtime.handle().clone(),
+                ring: pronghorn_ring::Thread::serve(runtime.handle())?,
+            });
             let ends = ends.clone();
             let thread = std::thread::Builder::new().name(format!("io-{index}"));
             all.handles.push(thread.spawn(move || {
@@ -72,11 +81,9 @@ impl IoThreads {
         &self.threads
     }
 
-    pub fn runtimes(&self) -> Vec<Handle> {
-        self.threads
-            .iter()
-            .map(|thread| thread.runtime.clone())
-            .collect()
+    /// For pools: where connections of workers live.
+    pub fn homes(&self) -> Vec<Home> {
+        self.homes.clone()
     }
 }
 

@@ -195,9 +195,15 @@ impl Pieces {
         self.0.recv().await
     }
 
-    /// A further piece that is already there.
-    pub fn try_next(&mut self) -> Option<Piece> {
-        self.0.try_recv().ok()
+    /// As [`next`](Self::next), for whoever waits for something else as well.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Piece>> {
+        self.0.poll_recv(cx)
+    }
+}
+
+impl From<mpsc::Receiver<Piece>> for Pieces {
+    fn from(pieces: mpsc::Receiver<Piece>) -> Self {
+        Self(pieces)
     }
 }
 

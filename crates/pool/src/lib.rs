@@ -34,7 +34,7 @@ mod timer;
 
 pub use body::{BodyFeed, BodyStream, streamed};
 pub use boot::{
-    BootCause, BootError, CommandLauncher, RelayAddress, RelayListener, WORKER_OUTPUT, Warmup,
+    BootCause, BootError, CommandLauncher, Home, RelayAddress, RelayListener, WORKER_OUTPUT, Warmup,
 };
 pub use call::{
     Answer, Body, CallError, Dispatch, Payload, Pending, Piece, Pieces, Refused, Reply, ReplyBody,

@@ -339,13 +339,6 @@ impl Section for PoolSettings {
                 .default(RequestBody::Buffer),
             supervisor: t.section("supervisor", "Limits per worker."),
         };
-        if settings.transport == TransportChoice::Ring {
-            t.warn(
-                "transport",
-                "is `ring`, which is not there yet: `relay` is used",
-                "",
-            );
-        }
         not_yet(t);
         settings
     }

@@ -15,9 +15,8 @@ use pronghorn_http::{
 };
 use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, NotReady, Running, Stopped};
 use pronghorn_pool::settings::RequestBody;
-use pronghorn_pool::{RelayListener, Spool, Terms};
+use pronghorn_pool::{Home, RelayListener, Spool, Terms};
 use pronghorn_process::{Credentials, Spawner};
-use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -76,7 +75,7 @@ struct Ground {
     development: bool,
     spool: Arc<Spool>,
     uploads: Arc<Spool>,
-    homes: Vec<Handle>,
+    homes: Vec<Home>,
     relay: Option<Arc<RelayListener>>,
 }
 
@@ -169,7 +168,7 @@ impl HttpService {
             development: self.development,
             spool,
             uploads,
-            homes: io.runtimes(),
+            homes: io.homes(),
             relay: relay.clone(),
         };
         let starts = ground.starts(settings, &self.server, &self.environment);

@@ -3,17 +3,17 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use pronghorn_plugin_api::{NotReady, Sockets};
 use pronghorn_pool::settings::{CodecChoice, MAX_WORKERS, PoolSettings};
 use pronghorn_pool::{
-    BootError, CommandLauncher, NotExtended, NotResized, Options, PATIENCE, Plan, Pool,
+    BootError, CommandLauncher, Home, NotExtended, NotResized, Options, PATIENCE, Plan, Pool,
     RelayAddress, RelayListener, Spool, Stats, Supervised, WorkerInfo,
 };
 use pronghorn_process::{Command, Credentials, Spawner, Stream, cpus};
 use pronghorn_wire::Codec;
-use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -45,7 +45,7 @@ pub(crate) struct Start<'a> {
     pub(crate) rpc: Option<String>,
     pub(crate) spawner: Spawner,
     pub(crate) spool: Arc<Spool>,
-    pub(crate) homes: Vec<Handle>,
+    pub(crate) homes: Vec<Home>,
     /// Where foreign workers of all pools connect.
     pub(crate) listener: Option<Arc<RelayListener>>,
     pub(crate) development: bool,
@@ -129,12 +129,14 @@ impl Start<'_> {
             stream_timeout: self.settings.stream_timeout,
             spool: self.spool.clone(),
             homes: self.homes.clone(),
+            transport: self.settings.transport,
+            told: AtomicBool::new(false),
         }
     }
 
     pub(crate) fn crew(&self) -> Crew {
         Crew {
-            pool: Pool::new(self.options(), &self.homes[0]),
+            pool: Pool::new(self.options(), &self.homes[0].runtime),
             setup: self.setup(),
         }
     }

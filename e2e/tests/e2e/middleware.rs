@@ -54,3 +54,117 @@ fn another_chain_is_in_effect_after_a_reload() {
     assert_eq!(server.get("/").header("x-ours"), Some("first"));
     server.stop();
 }
+
+#[test]
+fn a_browser_s_question_is_answered_without_php() {
+    let server = Server::start(site(
+        "  middleware: [headers]
+  headers:
+    response: {X-Ours: 'yes'}
+    cors: {allowed_origin: 'https://*.example.com', allowed_methods: 'GET,PUT', max_age: 60}
+",
+    ));
+    let origin = "Origin: https://a.example.com\r\n";
+    let mut connection = server.connect();
+    let ask = format!("{origin}Access-Control-Request-Method: PUT\r\n");
+    connection.request("OPTIONS", "/status?code=500", &ask);
+    let answer = connection.response();
+    assert_eq!((answer.status, answer.text()), (200, String::new()));
+    assert_eq!(answer.header("access-control-allow-methods"), Some("PUT"));
+    assert_eq!(answer.header("access-control-max-age"), Some("60"));
+    assert_eq!(answer.header("x-ours"), Some("yes"));
+    connection.request("GET", "/headers", origin);
+    let response = connection.response();
+    let allowed = response.all("access-control-allow-origin");
+    assert_eq!(allowed, ["https://a.example.com"]);
+    assert_eq!(response.all("vary"), ["Origin"]);
+    // Another site's page is not told that it may read, and PHP answers it all the same: it is the browser that keeps it.
+    connection.request("GET", "/", "Origin: https://example.org\r\n");
+    let response = connection.response();
+    assert_eq!(response.text(), "Hello");
+    assert_eq!(response.header("access-control-allow-origin"), None);
+    // Who asks for the options without a page behind it is PHP's.
+    connection.request("OPTIONS", "/status?code=204", "");
+    assert_eq!(connection.response().status, 204);
+    server.stop();
+}
+
+#[test]
+fn every_request_has_a_line_that_nobody_from_outside_can_break() {
+    let server = Server::start(site(
+        "  request_id: {}
+  access_log: {output: [access.log, stdout]}
+",
+    ));
+    let mut connection = server.connect();
+    connection.send(
+        b"GET /?a=\"\\b HTTP/1.1\r\nHost: h\r\nUser-Agent: evil\" 200 1\t\"\xe2\x80\xa8\r\n\r\n",
+    );
+    assert_eq!(connection.response().text(), "Hello");
+    server.get("/status?code=500");
+    let seen = server.stop();
+    let stdout: Vec<&str> = seen
+        .stdout
+        .lines()
+        .filter(|line| line.starts_with("127.0.0.1"))
+        .collect();
+    let [first, second] = stdout[..] else {
+        panic!("{}", seen.stdout);
+    };
+    assert!(first.starts_with("127.0.0.1 - - ["), "{first}");
+    assert!(
+        first.ends_with(
+            r#"] "GET /?a=\x22\x5cb HTTP/1.1" 200 5 "-" "evil\x22 200 1\x09\x22\xe2\x80\xa8""#
+        ),
+        "{first}"
+    );
+    assert!(
+        second.contains(r#""GET /status?code=500 HTTP/1.1" 500 0 "-""#),
+        "{second}"
+    );
+}
+
+#[test]
+fn a_sample_of_none_still_shows_failures_and_what_was_slow() {
+    let server = Server::start(site(
+        "  request_id: {header: X-Trace}
+  access_log: {format: '{status} {target} {request_id} {response_header:x-test}', output: access.log, sample: 0, slow: 200ms}
+",
+    ));
+    let made = server.get("/").header("x-trace").map(str::to_owned);
+    assert!(made.is_some_and(|id| id.len() == 16));
+    let mut connection = server.connect();
+    connection.request("GET", "/status?code=503", "X-Trace: mine-1\r\n");
+    assert_eq!(connection.response().header("x-trace"), Some("mine-1"));
+    connection.request("GET", "/sleep?ms=250", "X-Trace: <script>\r\n");
+    let other = connection.response().header("x-trace").unwrap().to_owned();
+    server.logged(&["http log", "\"status\":503", "\"request_id\":\"mine-1\""]);
+    let site = server.into_site();
+    let lines = format!("503 /status?code=503 mine-1 yes\n200 /sleep?ms=250 {other} -\n");
+    assert_eq!(site.read("access.log"), lines);
+}
+
+#[test]
+fn php_knows_the_number_of_its_request() {
+    let server = Server::start(site("  request_id: {from_client: false}\n"));
+    let mut connection = server.connect();
+    connection.request("GET", "/show", "X-Request-Id: forged\r\n");
+    let response = connection.response();
+    let id = response.header("x-request-id").unwrap();
+    assert!(
+        response
+            .text()
+            .contains(&format!(r#""x-request-id":["{id}"]"#)),
+        "{}",
+        response.text()
+    );
+    assert_ne!(id, "forged");
+    let failed = server.get("/throw");
+    let ids = failed.all("x-request-id");
+    assert_eq!(ids.len(), 1, "one number for one request");
+    server.logged(&[
+        "thrown on purpose",
+        &format!("\"request_id\":\"{}\"", ids[0]),
+    ]);
+    server.stop();
+}

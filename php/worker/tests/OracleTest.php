@@ -8,6 +8,7 @@ use PHPUnit\Framework\TestCase;
 use Pronghorn\File;
 use Pronghorn\Internal\Form;
 use Pronghorn\Internal\Native;
+use Pronghorn\Internal\Pipes;
 use Pronghorn\Internal\Relay;
 use Pronghorn\Request;
 use Pronghorn\Tests\Support\Codec;
@@ -280,7 +281,7 @@ final class OracleTest extends TestCase
         [$worker, $server] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
         (new SocketServer($server))->request($fields, $body);
 
-        return (new Relay($worker, $worker))->next()->request;
+        return (new Relay(new Pipes($worker, $worker)))->next()->request;
     }
 
     /** @param list<array<mixed>> $parts */

@@ -15,6 +15,7 @@ use Pronghorn\Internal\Loop;
 use Pronghorn\Internal\Native;
 use Pronghorn\Internal\Output;
 use Pronghorn\Internal\Psr\Messages;
+use Pronghorn\Internal\Pipes;
 use Pronghorn\Internal\Relay;
 use Pronghorn\StreamBody;
 use Pronghorn\Tests\Support\Codec;
@@ -442,7 +443,7 @@ final class PsrTest extends TestCase
         [$worker, $server] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
         (new SocketServer($server))->request($fields, $body);
 
-        return (new Relay($worker, $worker))->next();
+        return (new Relay(new Pipes($worker, $worker)))->next();
     }
 
     /**
@@ -464,7 +465,7 @@ final class PsrTest extends TestCase
         foreach ($pieces as $number => $piece) {
             $this->server->body(1, $piece, $number === count($pieces) - 1);
         }
-        $transport = new UntilServed(new Relay($worker, $worker), $this->server);
+        $transport = new UntilServed(new Relay(new Pipes($worker, $worker)), $this->server);
         $loop = new Loop($transport, new Output(STDERR), new Messages($factories));
         $loop->run(Handler::of(function (ServerRequestInterface $request) use ($handler, $after): ResponseInterface {
             $response = $handler($request);

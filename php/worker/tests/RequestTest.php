@@ -8,6 +8,7 @@ use PHPUnit\Framework\TestCase;
 use Pronghorn\Exception;
 use Pronghorn\File;
 use Pronghorn\Internal\Native;
+use Pronghorn\Internal\Pipes;
 use Pronghorn\Internal\Relay;
 use Pronghorn\Request;
 use Pronghorn\Tests\Support\Codec;
@@ -181,7 +182,7 @@ final class RequestTest extends TestCase
         [$worker, $server] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
         (new SocketServer($server))->request($fields, $body);
 
-        return (new Relay($worker, $worker))->next()->request;
+        return (new Relay(new Pipes($worker, $worker)))->next()->request;
     }
 
     /** @param array<string, mixed> $entry */

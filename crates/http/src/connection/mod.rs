@@ -1,5 +1,7 @@
 //! One HTTP/1.1 connection: a task that drives the state machine over a socket.
 
+mod file;
+
 use std::future::poll_fn;
 use std::io::IoSlice;
 use std::pin::Pin;
@@ -9,7 +11,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use pronghorn_h1::{self as h1, BodySize, Expiry, Received, Refusal, RequestHead};
-use pronghorn_pool::{Piece, Pieces, Timer};
+use pronghorn_pool::Timer;
 use pronghorn_wire::Fields;
 use tokio::io::AsyncWrite;
 use tokio::time::Instant;
@@ -17,7 +19,8 @@ use tokio_util::io::poll_read_buf;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::exchange::{BodyError, Exchange};
-use crate::message::{Body, Peer, Request, Response};
+use crate::message::{Body, Part, Peer, Request, Response};
+use crate::reader::{Read, Reader};
 use crate::record::epoch_us;
 use crate::service::Entered;
 use crate::stream::Stream;
@@ -32,8 +35,6 @@ const UNWANTED_BODY: u64 = 256 << 10;
 /// After a refusal: how long and how much is read away so that the answer is not lost in a reset (RFC 9112, section 9.6).
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 1 << 20;
-/// How much of a file is read at a time.
-const FILE_PIECE: usize = 256 << 10;
 
 pub(crate) struct Http1 {
     stream: Stream,
@@ -130,6 +131,7 @@ impl Http1 {
                 head,
                 peer: self.peer.clone(),
                 attributes: Fields::new(),
+                id: None,
                 accepted,
                 accepted_us: self.opened_us + micros(accepted - self.opened),
             };
@@ -296,52 +298,46 @@ impl Http1 {
         if self.out.capacity() == 0 {
             self.out = buffers::output();
         }
-        let size = match &body {
-            Body::Empty => BodySize::Known(0),
-            Body::Whole(bytes) => BodySize::Known(bytes.len() as u64),
-            Body::File(file) => BodySize::Known(file.len),
-            Body::Pieces { len, .. } => len.map_or(BodySize::Unknown, BodySize::Known),
-        };
+        let size = body.known_len().map_or(BodySize::Unknown, BodySize::Known);
         date::with_now(|date| framing.head(&mut self.out, status, fields, size, date));
         match body {
             _ if !framing.sends_body() => {}
             Body::Empty => {}
             Body::Whole(bytes) if bytes.len() <= JOINED_BODY => self.join(framing, &bytes),
             Body::Whole(bytes) => self.send_piece(framing, bytes).await?,
-            Body::Pieces { pieces, .. } => self.send_pieces(framing, pieces).await?,
-            Body::File(file) => {
-                self.send_read(framing, move |at| read_at(&file.file, at))
-                    .await?;
+            Body::File(file) => self.send_file(framing, file).await?,
+            Body::Parts(parts) => {
+                for part in parts {
+                    match part {
+                        Part::Bytes(bytes) => self.send_piece(framing, bytes).await?,
+                        Part::File(file) => self.send_file(framing, file).await?,
+                    }
+                }
             }
+            body @ Body::Pieces { .. } => self.send_read(framing, Reader::new(body)).await?,
         }
         framing.end(&mut self.out, fields);
         self.flush().await
     }
 
     /// Passes pieces on as they come: what is there goes out together, and nothing waits for more.
-    async fn send_pieces(
+    async fn send_read(
         &mut self,
         framing: &mut h1::Response,
-        mut pieces: Pieces,
+        mut reader: Reader,
     ) -> Result<(), Gone> {
         loop {
-            let mut piece = pieces.try_next();
-            if piece.is_none() {
-                self.flush().await?;
-                piece = self.next_piece(&mut pieces).await?;
-            }
-            match piece {
-                Some(Piece::Bytes(bytes)) => self.send_piece(framing, bytes).await?,
-                Some(Piece::Spooled(file)) => {
-                    let file = Arc::new(file);
-                    self.send_read(framing, move |at| read_at(file.file(), at))
-                        .await?;
+            let next = match poll_fn(|cx| Poll::Ready(reader.poll_next(cx))).await {
+                Poll::Ready(next) => next,
+                Poll::Pending => {
+                    self.flush().await?;
+                    self.wait_for(&mut reader).await?
                 }
-                Some(Piece::End) => return Ok(()),
-                None => {
-                    framing.abort();
-                    return self.flush().await;
-                }
+            };
+            match next {
+                Read::Bytes(bytes) => self.send_piece(framing, bytes).await?,
+                Read::End => return Ok(()),
+                Read::Broken => framing.abort(),
             }
             if framing.is_broken() {
                 return self.flush().await;
@@ -350,11 +346,12 @@ impl Http1 {
     }
 
     /// Waits for a piece, and for the client's end: a stream may be silent for hours.
-    async fn next_piece(&mut self, pieces: &mut Pieces) -> Result<Option<Piece>, Gone> {
-        tokio::select! {
-            piece = pieces.next() => Ok(piece),
-            () = poll_fn(|cx| self.poll_gone(cx)) => Err(Gone),
-        }
+    async fn wait_for(&mut self, reader: &mut Reader) -> Result<Read, Gone> {
+        poll_fn(|cx| match reader.poll_next(cx) {
+            Poll::Ready(next) => Poll::Ready(Ok(next)),
+            Poll::Pending => self.poll_gone(cx).map(|()| Err(Gone)),
+        })
+        .await
     }
 
     async fn send_piece(&mut self, framing: &mut h1::Response, bytes: Bytes) -> Result<(), Gone> {
@@ -380,27 +377,6 @@ impl Http1 {
         self.out.extend_from_slice(piece.before.as_ref());
         self.out.extend_from_slice(&bytes[..piece.take]);
         self.out.extend_from_slice(piece.after);
-    }
-
-    /// Sends what `read` finds from an offset on, piece by piece, until it finds nothing. Reads off the I/O thread.
-    async fn send_read(
-        &mut self,
-        framing: &mut h1::Response,
-        read: impl Fn(u64) -> std::io::Result<Bytes> + Clone + Send + 'static,
-    ) -> Result<(), Gone> {
-        let mut at = 0;
-        loop {
-            let read = read.clone();
-            let Ok(Ok(bytes)) = tokio::task::spawn_blocking(move || read(at)).await else {
-                framing.abort();
-                return Ok(());
-            };
-            if bytes.is_empty() {
-                return Ok(());
-            }
-            at += bytes.len() as u64;
-            self.send_piece(framing, bytes).await?;
-        }
     }
 
     /// Writes `out`, then `bytes`, then `after`: one system call where the kernel takes that much.
@@ -498,14 +474,6 @@ impl From<std::io::Error> for Gone {
     fn from(_: std::io::Error) -> Self {
         Self
     }
-}
-
-fn read_at(file: &std::fs::File, at: u64) -> std::io::Result<Bytes> {
-    use std::os::unix::fs::FileExt;
-    let mut piece = vec![0; FILE_PIECE];
-    let read = file.read_at(&mut piece, at)?;
-    piece.truncate(read);
-    Ok(piece.into())
 }
 
 impl Exchange for Http1 {

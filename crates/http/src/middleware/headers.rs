@@ -1,10 +1,11 @@
-//! `headers`: fields that the server sets in requests and responses.
+//! `headers`: fields that the server sets in requests and responses, and what pages of other sites may do.
 
 use std::sync::Arc;
 
 use pronghorn_wire::Fields;
 
 use super::Parts;
+use super::cors::{Asking, Cors};
 use crate::exchange::Exchange;
 use crate::message::{Handled, Handler, Request};
 use crate::settings::FieldRules;
@@ -17,6 +18,7 @@ struct Headers {
     next: Arc<dyn Handler>,
     request: Rules,
     response: Rules,
+    cors: Option<Cors>,
 }
 
 pub(super) fn around(next: Arc<dyn Handler>, parts: Parts<'_>) -> Arc<dyn Handler> {
@@ -29,6 +31,7 @@ pub(super) fn around(next: Arc<dyn Handler>, parts: Parts<'_>) -> Arc<dyn Handle
         // As all names of a request are.
         request: rules(&settings.request).into_iter().map(lower).collect(),
         response: rules(&settings.response),
+        cors: settings.cors.clone().map(Cors),
     })
 }
 
@@ -39,13 +42,25 @@ fn rules(rules: &FieldRules) -> Rules {
 
 impl Handler for Headers {
     fn handle<'a>(&'a self, mut request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
+        let cors = self.cors.as_ref();
+        let marked = match cors.map(|cors| (cors, cors.ask(&request.head))) {
+            Some((_, Asking::First(mut answer))) => {
+                apply(&self.response, &mut answer.fields);
+                return Box::pin(std::future::ready(*answer));
+            }
+            Some((cors, Asking::Now(allowed))) => Some((cors, allowed)),
+            None => None,
+        };
         apply(&self.request, request.head.fields_mut());
-        if self.response.is_empty() {
+        if self.response.is_empty() && marked.is_none() {
             return self.next.handle(request, exchange);
         }
         Box::pin(async move {
             let mut response = self.next.handle(request, exchange).await;
             apply(&self.response, &mut response.fields);
+            if let Some((cors, allowed)) = marked {
+                cors.mark(&mut response.fields, allowed.as_deref());
+            }
             response
         })
     }

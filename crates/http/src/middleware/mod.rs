@@ -3,13 +3,19 @@
 //! There is one chain, around everything that answers requests. `http.middleware` lists it in RoadRunner's order: the first
 //! name is the innermost, next to the routes, and the last one sees a request first and its response last.
 
+mod access_log;
+mod cors;
 mod headers;
+mod request_id;
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use pronghorn_wire::Fields;
 use thiserror::Error;
+
+pub(crate) use access_log::Entry;
 
 use crate::message::Handler;
 use crate::settings::HttpSettings;
@@ -74,5 +80,55 @@ pub fn chain(innermost: Arc<dyn Handler>, parts: Parts<'_>) -> Result<Arc<dyn Ha
             handler = around(handler, parts)?;
         }
     }
+    // What names or observes requests is around all of them, so that nobody has to find the right place for it.
+    handler = access_log::around(handler, parts);
+    handler = request_id::around(handler, parts);
     Ok(handler)
+}
+
+/// Says in a response that it depends on this field of the request.
+fn vary(fields: &mut Fields, name: &str) {
+    let is_said = fields.all("vary").any(|value| {
+        let mut names = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+        names.any(|said| said == b"*" || said.eq_ignore_ascii_case(name.as_bytes()))
+    });
+    if !is_said {
+        fields.push("Vary", name);
+    }
+}
+
+#[cfg(test)]
+mod testing {
+    //! Requests for tests of middleware.
+
+    use std::time::Duration;
+
+    use bytes::BytesMut;
+    use pronghorn_h1::{Connection, Limits, Received, RequestHead};
+    use tokio::time::Instant;
+
+    use crate::message::{Peer, PeerAddress, Request};
+
+    /// The head of a request as a client sends it.
+    pub(super) fn head(request: &str) -> Box<RequestHead> {
+        let mut connection = Connection::new(Limits::default(), Duration::ZERO);
+        let mut input = BytesMut::from(request);
+        match connection.receive(&mut input, Duration::ZERO) {
+            Ok(Some(Received::Head(head))) => head,
+            other => panic!("{other:?} is no head: {request:?}"),
+        }
+    }
+
+    /// The request with this head, of a client that has an address of the documentation.
+    pub(super) fn request(head: &str) -> Request {
+        let address = PeerAddress::Ip("192.0.2.1:4711".parse().expect("an address"));
+        Request {
+            head: self::head(head),
+            peer: std::sync::Arc::new(Peer::new(address, false)),
+            attributes: pronghorn_wire::Fields::new(),
+            id: None,
+            accepted: Instant::now(),
+            accepted_us: 784_111_777_123_456,
+        }
+    }
 }

@@ -2,12 +2,10 @@
 
 use pronghorn_config::{Node, Pair, Pairs, Setting, Shown, Text, Value, Wrong};
 use pronghorn_wire::Fields;
-use regex::bytes::{Regex, RegexBuilder};
+use regex::bytes::Regex;
 
 use super::method::is_token;
-
-/// Bytes that an expression may take when it is compiled; a hundred times that of a usual one.
-const MOST_COMPILED: usize = 256 << 10;
+use crate::expression;
 
 /// A field that a request must have, with a value in which the expression is found.
 #[derive(Debug, Clone)]
@@ -49,29 +47,12 @@ impl HeaderPattern {
                 pair.name
             ));
         }
-        let value = RegexBuilder::new(&pair.value)
-            // Fields are bytes, and most of them ASCII.
-            .unicode(false)
-            .size_limit(MOST_COMPILED)
-            .build()
-            .map_err(|error| reason(&error))?;
+        let value = expression::compile(&pair.value)?;
         Ok(Self {
             name: pair.name.to_ascii_lowercase(),
             value,
             written: pair,
         })
-    }
-}
-
-/// The reason alone, of several lines that also point at the place in the expression.
-fn reason(error: &regex::Error) -> String {
-    match error {
-        regex::Error::CompiledTooBig(_) => "the expression takes too much memory".to_owned(),
-        error => {
-            let text = error.to_string();
-            let last = text.lines().next_back().unwrap_or_default();
-            last.trim_start_matches("error: ").to_owned()
-        }
     }
 }
 

@@ -1,14 +1,121 @@
 //! `http.headers`.
 
+use std::fmt;
+
 use pronghorn_config::{Node, Pair, Pairs, Section, Setting, Shown, Table, Text, Value, Wrong};
 
+use crate::expression::Expression;
 use crate::routes::is_token;
+
+/// As RoadRunner's.
+const OPTIONS_SUCCESS_STATUS: u16 = 200;
+/// What pages may do without asking first, as RoadRunner's.
+const METHODS: [&str; 3] = ["GET", "POST", "HEAD"];
+const HEADERS: [&str; 3] = ["Accept", "Content-Type", "X-Requested-With"];
+/// A day; no browser keeps an answer longer.
+const LONGEST_MAX_AGE: u32 = 86_400;
 
 /// Fields that the server sets.
 #[derive(Clone, Debug, Default)]
 pub struct HeadersSettings {
     pub request: FieldRules,
     pub response: FieldRules,
+    /// What pages of other sites may do, when there is a section for it.
+    pub cors: Option<CorsSettings>,
+}
+
+/// What pages of other sites may do with this one.
+#[derive(Clone, Debug)]
+pub struct CorsSettings {
+    pub allowed_origin: Vec<OriginPattern>,
+    /// Counts in place of `allowed_origin`.
+    pub allowed_origin_regex: Option<Expression>,
+    /// In capitals.
+    pub allowed_methods: Vec<String>,
+    /// `*` is any.
+    pub allowed_headers: Vec<String>,
+    pub exposed_headers: Vec<String>,
+    pub allow_credentials: bool,
+    /// Seconds; 0 leaves it to the browser.
+    pub max_age: u32,
+    /// The status of the answer to a question, from 200 to 299.
+    pub options_success_status: u16,
+    /// A record for each decision.
+    pub debug: bool,
+}
+
+impl CorsSettings {
+    /// Pages of every site.
+    pub fn allows_any(&self) -> bool {
+        self.allowed_origin_regex.is_none() && self.allowed_origin.contains(&OriginPattern::Any)
+    }
+}
+
+/// Origins of pages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OriginPattern {
+    Any,
+    One(String),
+    /// What lies between the two is part of a host or a port.
+    Between(String, String),
+}
+
+impl fmt::Display for OriginPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("*"),
+            Self::One(origin) => f.write_str(origin),
+            Self::Between(start, end) => write!(f, "{start}*{end}"),
+        }
+    }
+}
+
+impl Setting for OriginPattern {
+    fn example() -> String {
+        "https://*.example.com".to_owned()
+    }
+
+    fn accepts() -> String {
+        "an origin such as `https://example.com`, which may have one `*` in it, or `*` for all"
+            .to_owned()
+    }
+
+    fn read(node: &Node) -> Result<Self, Vec<Wrong>> {
+        let text = node.text().map(str::trim).unwrap_or_default();
+        if text == "*" {
+            return Ok(Self::Any);
+        }
+        let Some((_, host)) = text.split_once("://").filter(|_| text != "null") else {
+            return match text {
+                // What sandboxed frames and files have.
+                "null" => Ok(Self::One(text.to_owned())),
+                _ => Err(Wrong::hinted(
+                    node,
+                    format!("with its scheme: `https://{text}`"),
+                )),
+            };
+        };
+        if host.contains('/') {
+            return Err(Wrong::hinted(
+                node,
+                "an origin has no path, and no `/` at its end",
+            ));
+        }
+        match text.split_once('*') {
+            None => Ok(Self::One(text.to_owned())),
+            Some((start, end)) if !end.contains('*') => {
+                Ok(Self::Between(start.to_owned(), end.to_owned()))
+            }
+            Some(_) => Err(Wrong::hinted(
+                node,
+                "one `*` at most; `allowed_origin_regex` can more",
+            )),
+        }
+    }
+
+    fn show(&self) -> Shown {
+        Shown::One(self.to_string())
+    }
 }
 
 /// Fields with the value that each gets; an empty one removes the field.
@@ -26,7 +133,7 @@ impl FieldRules {
 
 impl Section for HeadersSettings {
     fn read(t: &mut Table<'_>) -> Self {
-        let settings = Self {
+        Self {
             request: t
                 .key(
                     "request",
@@ -41,9 +148,100 @@ impl Section for HeadersSettings {
                 )
                 .differs("a second one where PHP sets it, too", "clients take one of the two")
                 .default(FieldRules::default()),
+            cors: t.optional_section(
+                "cors",
+                "What pages of other sites may do (CORS). Questions of browsers are answered without PHP.",
+            ),
+        }
+    }
+}
+
+impl Section for CorsSettings {
+    fn read(t: &mut Table<'_>) -> Self {
+        let texts = |texts: &[&str]| texts.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let settings = Self {
+            allowed_origin: t
+                .key("allowed_origin", "Sites whose pages may read responses.")
+                .default(Vec::new()),
+            allowed_origin_regex: t
+                .key(
+                    "allowed_origin_regex",
+                    "As `allowed_origin`, and in its place: an expression that is found in the origin.",
+                )
+                .optional(),
+            allowed_headers: t
+                .key("allowed_headers", "Fields that pages may send; `*` is any.")
+                .default(texts(&HEADERS)),
+            allowed_methods: t
+                .key("allowed_methods", "Methods that pages may use.")
+                .default(texts(&METHODS))
+                .iter()
+                .map(|method: &String| method.to_ascii_uppercase())
+                .collect(),
+            allow_credentials: t
+                .key(
+                    "allow_credentials",
+                    "Pages may let browsers send cookies and the like along.",
+                )
+                .default(false),
+            exposed_headers: t
+                .key("exposed_headers", "Fields of responses that pages may read.")
+                .default(Vec::new()),
+            max_age: t
+                .key(
+                    "max_age",
+                    "Seconds for which a browser need not ask again; 0 leaves it to the browser.",
+                )
+                .range(0..=LONGEST_MAX_AGE)
+                .default(0),
+            options_success_status: t
+                .key("options_success_status", "The status of an answer to a browser's question.")
+                .zero_is_default()
+                .range(200..=299)
+                .default(OPTIONS_SUCCESS_STATUS),
+            debug: t
+                .key("debug", "A record that tells each decision.")
+                .default(false),
         };
-        t.not_yet("cors", "CORS");
+        settings.check(t);
         settings
+    }
+}
+
+impl CorsSettings {
+    fn check(&self, t: &mut Table<'_>) {
+        let lists = [
+            ("allowed_headers", &self.allowed_headers),
+            ("allowed_methods", &self.allowed_methods),
+            ("exposed_headers", &self.exposed_headers),
+        ];
+        for (key, names) in lists {
+            let is_bad = |name: &&String| name.is_empty() || !name.bytes().all(is_token);
+            if let Some(name) = names.iter().find(is_bad) {
+                let message = format!("has `{name}`, which is no name of one");
+                t.error(key, &message, "letters, digits and `-` make a name");
+            }
+        }
+        if self.allows_any() && self.allow_credentials {
+            t.warn(
+                "allow_credentials",
+                "is not used: browsers refuse credentials where any site is allowed",
+                "name the sites in `allowed_origin`",
+            );
+        }
+        match &self.allowed_origin_regex {
+            Some(expression) if !expression.is_bound() => t.warn(
+                "allowed_origin_regex",
+                "is found anywhere in an origin, and then also in one that only looks alike",
+                r"bind it to both ends: `^https://(.*\.)?example\.com$`",
+            ),
+            None if self.allowed_origin.is_empty() => t.warn(
+                "",
+                "allows no site: neither `allowed_origin` nor `allowed_origin_regex` is set",
+                "for example `allowed_origin: https://example.com`",
+            ),
+            _ => {}
+        }
     }
 }
 

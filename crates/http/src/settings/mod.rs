@@ -1,5 +1,6 @@
 //! The keys of `http`, typed.
 
+mod access_log;
 mod headers;
 mod routes;
 
@@ -11,8 +12,11 @@ use pronghorn_pool::settings::PoolSettings;
 use pronghorn_process::cpus;
 
 use crate::middleware;
+use crate::routes::is_token;
 
-pub use headers::{FieldRules, HeadersSettings};
+pub use crate::expression::Expression;
+pub use access_log::{AccessLogSettings, LogFormat, LogPiece, Placeholder};
+pub use headers::{CorsSettings, FieldRules, HeadersSettings, OriginPattern};
 pub use routes::{DEFAULT_POOL, MOST_POOLS, MOST_ROUTES, RouteSettings};
 
 /// As RoadRunner's: uploads of a drop-in must pass. Bodies are spooled to disk, not held.
@@ -50,6 +54,10 @@ pub struct HttpSettings {
     pub headers: Option<HeadersSettings>,
     /// Files in forms.
     pub uploads: Uploads,
+    /// One line for each request, when there is a section for it.
+    pub access_log: Option<AccessLogSettings>,
+    /// A number for each request, when there is a section for it.
+    pub request_id: Option<RequestIdSettings>,
     /// Proxies whose word about the client's address is taken.
     pub trusted_subnets: Vec<Subnet>,
     /// Where large bodies are kept while they come in.
@@ -60,6 +68,15 @@ pub struct HttpSettings {
     pub pools: Vec<(String, PoolSettings)>,
     /// First match wins; what matches none goes to the default pool.
     pub routes: Vec<RouteSettings>,
+}
+
+/// A number for each request.
+#[derive(Clone, Debug)]
+pub struct RequestIdSettings {
+    /// As it is sent back.
+    pub header: String,
+    /// A client's own number counts.
+    pub from_client: bool,
 }
 
 /// Files in forms.
@@ -127,6 +144,15 @@ impl Section for HttpSettings {
                 "headers",
                 "Fields that the server sets. Used by the middleware `headers`.",
             ),
+            access_log: t.optional_section(
+                "access_log",
+                "A line for each request, for programs that read such logs. Whatever answers it: PHP, a file, the server.",
+            ),
+            request_id: t.optional_section(
+                "request_id",
+                "A number for each request: in the response, in log records, and for PHP as a header and as the attribute \
+                 `request_id`.",
+            ),
             trusted_subnets: t
                 .key(
                     "trusted_subnets",
@@ -154,6 +180,28 @@ impl Section for HttpSettings {
         check_middleware(t, &settings.middleware);
         not_yet(t);
         settings
+    }
+}
+
+impl Section for RequestIdSettings {
+    fn read(t: &mut Table<'_>) -> Self {
+        t.ours();
+        let header = t
+            .key("header", "The field that carries it, both ways.")
+            .default("X-Request-Id".to_owned());
+        if header.is_empty() || !header.bytes().all(is_token) || header.contains('_') {
+            let hint = "letters, digits and `-` make a name";
+            t.error("header", "is no field's name", hint);
+        }
+        Self {
+            header,
+            from_client: t
+                .key(
+                    "from_client",
+                    "A number that the client sends counts, when it is one: at most 128 letters, digits and `-_.:`.",
+                )
+                .default(true),
+        }
     }
 }
 

@@ -16,6 +16,8 @@ use crate::relay::incoming::{Incoming, Item};
 pub(crate) struct Announcement {
     pub(crate) pid: u32,
     pub(crate) native: bool,
+    /// It goes on in shared memory, or why not although it was offered.
+    pub(crate) ring: Option<Result<(), String>>,
     /// What had been read behind its answer.
     pub(crate) leftover: Vec<u8>,
 }
@@ -126,9 +128,17 @@ fn read_announcement(body: &[u8]) -> Result<Announcement, Refusal> {
             )));
         }
     }
+    let ring = said.get("ring").and_then(Value::as_bool).map(|taken| {
+        if taken {
+            return Ok(());
+        }
+        let why = said.get("why").and_then(Value::as_str);
+        Err(why.unwrap_or("it does not say why").to_owned())
+    });
     Ok(Announcement {
         pid,
         native,
+        ring,
         leftover: Vec::new(),
     })
 }

@@ -2,10 +2,12 @@
 
 use std::ffi::OsString;
 use std::future::{Future, pending};
-use std::os::fd::OwnedFd;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use pronghorn_process::{Command, Credentials, Exit, Process, Signal, Spawner, Stream};
@@ -16,11 +18,11 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::core::SlotId;
-use crate::pool::{Report, Seat, Transport};
+use crate::pool::{Order, Report, Seat, Transport};
 use crate::relay::channel::{Channel, Detached};
 use crate::relay::inbox::Inbox;
 use crate::relay::{self, Dialect, Relay};
-use crate::settings::Fence;
+use crate::settings::{Fence, TransportChoice};
 use crate::spool::Spool;
 use crate::supervisor::{Connect, Launched, Launcher, Watched};
 
@@ -62,7 +64,18 @@ pub struct CommandLauncher {
     pub stream_timeout: Duration,
     pub spool: Arc<Spool>,
     /// The threads that serve requests: each worker's connection lives on one of them.
-    pub homes: Vec<Handle>,
+    pub homes: Vec<Home>,
+    pub transport: TransportChoice,
+    /// Whether it was said already that shared memory is not used.
+    pub told: AtomicBool,
+}
+
+/// A thread that serves requests.
+#[derive(Debug, Clone)]
+pub struct Home {
+    pub runtime: Handle,
+    /// What workers in shared memory see of it.
+    pub ring: pronghorn_ring::Thread,
 }
 
 impl Launcher for CommandLauncher {
@@ -77,11 +90,14 @@ impl Launcher for CommandLauncher {
 /// How much a worker can write before the server reads: a reply of 64 KB with its head goes out without waiting.
 const PIPE_SIZE: usize = 256 << 10;
 
+/// Descriptors that every worker is handed.
+const PIPES: usize = 2;
+
 /// Two pipes for the native codec: the server's ends, then the worker's, to read from and to write to.
 ///
 /// Pipes and not a socket: a call costs 4 to 7 µs of CPU over them and 6 to 11 over a socket pair, whose reader wakes the
 /// writer for nothing (`docs/decisions/0002-pipes.md`).
-fn private_pipes() -> std::io::Result<((OwnedFd, OwnedFd), Vec<OwnedFd>)> {
+fn private_pipes() -> io::Result<((OwnedFd, OwnedFd), Vec<OwnedFd>)> {
     use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
     let (their_read, our_write) = pipe_with(PipeFlags::CLOEXEC)?;
     let (our_read, their_write) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -104,11 +120,16 @@ pub(crate) struct Connection {
 
 impl CommandLauncher {
     async fn launch_worker(&self, slot: SlotId) -> Result<Launched, BootError> {
-        let (ours, theirs) =
+        let (ours, mut passed) =
             private_pipes().map_err(|error| self.failed(BootCause::System(error), None))?;
+        let home = self.homes[slot % self.homes.len()].clone();
+        let memory = self.offer_ring(&home).map(|(memory, offer)| {
+            passed.extend(offer);
+            memory
+        });
         let child = self
             .spawner
-            .spawn(self.command_line(theirs))
+            .spawn(self.command_line(passed))
             .await
             .map_err(|error| self.failed(BootCause::Spawn(error), None))?;
         let mut worker = RunningWorker {
@@ -118,8 +139,7 @@ impl CommandLauncher {
             exit: None,
         };
         let pipes = (child.stdin, child.stdout, child.stderr);
-        let home = &self.homes[slot % self.homes.len()];
-        match self.bring_up(&mut worker, ours, pipes, home).await {
+        match self.bring_up(&mut worker, ours, memory, pipes, &home).await {
             Ok(connect) => {
                 worker.output.up();
                 Ok(Launched {
@@ -141,17 +161,18 @@ impl CommandLauncher {
         &self,
         worker: &mut RunningWorker,
         ours: (OwnedFd, OwnedFd),
+        memory: Option<Arc<pronghorn_ring::Box>>,
         pipes: (Option<OwnedFd>, Option<OwnedFd>, Option<OwnedFd>),
-        home: &Handle,
+        home: &Home,
     ) -> Result<Connect, BootCause> {
         let until = Instant::now() + self.boot_timeout;
-        let connection = self.connect(worker, ours, pipes).await?;
+        let connection = self.connect(worker, ours, memory, pipes).await?;
         let settings = relay::Settings {
             codec: connection.codec,
             stream_timeout: self.stream_timeout,
             spool: self.spool.clone(),
         };
-        let home = home.clone();
+        let home = home.runtime.clone();
         if self.warmup.0.is_empty() {
             return Ok(Box::new(move |seat| {
                 start_relay(&home, connection, settings, seat)
@@ -159,21 +180,30 @@ impl CommandLauncher {
         }
         // Ended by being dropped.
         let mut warming = JoinSet::new();
+        let inbox = Arc::new(Inbox::default());
         let warm_up = warmup::warm_up(
             connection,
             settings,
             self.warmup.clone(),
             self.pool.clone(),
             home.clone(),
+            inbox.clone(),
         );
         warming.spawn_on(warm_up, &home);
         let relay = tokio::select! {
             biased;
-            // An answer may say more about an end than the end does.
-            Some(warm) = warming.join_next() => warm.map_err(|error| BootCause::System(error.into()))?,
+            Some(warm) = warming.join_next() => {
+                let warm = warm.map_err(|error| BootCause::System(error.into()))?;
+                warm.map_err(|cold| cold.why)
+            }
             exit = wait_for_exit(&mut worker.process) => {
                 worker.exit = Some(exit);
-                Err(format!("the worker ended with {exit}"))
+                inbox.order(Order::Ended(exit));
+                // An answer, which may have come just before it, says more about an end than the end does.
+                match warming.join_next().await {
+                    Some(Ok(Err(cold))) if cold.answered => Err(cold.why),
+                    _ => Err(format!("the worker ended with {exit}")),
+                }
             }
             () = tokio::time::sleep_until(until) => {
                 Err(format!("no answer within `boot_timeout`, {:?} from its start", self.boot_timeout))
@@ -187,7 +217,50 @@ impl CommandLauncher {
         }))
     }
 
+    /// Memory for a worker, and what it needs to find it. None where it is not wanted, or can't be had.
+    fn offer_ring(&self, home: &Home) -> Option<(Arc<pronghorn_ring::Box>, Vec<OwnedFd>)> {
+        if self.transport == TransportChoice::Relay {
+            return None;
+        }
+        let make = || -> io::Result<_> {
+            let memory = Arc::new(pronghorn_ring::Box::new()?);
+            let passed = [memory.memory(), home.ring.page(), home.ring.bell()];
+            let passed: io::Result<Vec<_>> =
+                passed.iter().map(BorrowedFd::try_clone_to_owned).collect();
+            Ok((memory, passed?))
+        };
+        make()
+            .inspect_err(|error| self.no_ring(&format!("there is no shared memory: {error}")))
+            .ok()
+    }
+
+    /// Takes back what was offered and says once why.
+    fn without_ring(&self, memory: Option<&pronghorn_ring::Box>, answer: &Announcement) {
+        if let Some(memory) = memory {
+            memory.give_back();
+        }
+        match &answer.ring {
+            Some(Err(why)) => self.no_ring(why),
+            None if self.transport == TransportChoice::Ring => {
+                self.no_ring(
+                    "the worker's PHP has no extension `pronghorn`, or its package is old",
+                );
+            }
+            _ => {}
+        }
+    }
+
+    fn no_ring(&self, why: &str) {
+        if !self.told.swap(true, Ordering::Relaxed) {
+            tracing::warn!(target: "server", pool = self.pool, "pipes are used instead of the ring: {why}");
+        }
+    }
+
     fn command_line(&self, passed: Vec<OwnedFd>) -> Command {
+        let mut env = self.env.clone();
+        if passed.len() > PIPES {
+            env.push(("PRONGHORN_RING".into(), "5,6,7".into()));
+        }
         let (program, args) = self
             .argv
             .split_first()
@@ -197,7 +270,7 @@ impl CommandLauncher {
         Command {
             program,
             args,
-            env: self.env.clone(),
+            env,
             cwd: self.cwd.clone(),
             credentials: self
                 .user
@@ -231,6 +304,7 @@ impl CommandLauncher {
         &self,
         worker: &mut RunningWorker,
         (read, write): (OwnedFd, OwnedFd),
+        memory: Option<Arc<pronghorn_ring::Box>>,
         (stdin, stdout, stderr): (Option<OwnedFd>, Option<OwnedFd>, Option<OwnedFd>),
     ) -> Result<Connection, BootCause> {
         let system = BootCause::System;
@@ -303,6 +377,9 @@ impl CommandLauncher {
             }
         };
         let foreign = |channel: Channel, leftover, prints| {
+            if let Some(memory) = &memory {
+                memory.give_back();
+            }
             Ok(Connection {
                 channel: channel.detach().map_err(system)?,
                 leftover,
@@ -322,8 +399,21 @@ impl CommandLauncher {
                         .readers
                         .go_on(stdout, Vec::new(), worker.output.clone());
                 }
+                let channel = match (private.detach().map_err(system)?, memory, &answer.ring) {
+                    (Detached::Pipes { read, write }, Some(memory), Some(Ok(()))) => {
+                        Detached::Ring {
+                            memory,
+                            read,
+                            write,
+                        }
+                    }
+                    (pipes, memory, _) => {
+                        self.without_ring(memory.as_deref(), &answer);
+                        pipes
+                    }
+                };
                 Ok(Connection {
-                    channel: private.detach().map_err(system)?,
+                    channel,
                     leftover: answer.leftover,
                     dialect: Dialect::Native,
                     codec: Codec::Native,

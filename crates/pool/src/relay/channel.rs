@@ -1,10 +1,12 @@
-//! The bytes between server and worker: a socket, or two pipes.
+//! The bytes between server and worker: a socket, two pipes, or shared memory.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use pronghorn_ring::Link;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::unix::pipe;
 use tokio::net::{TcpStream, UnixStream};
@@ -18,6 +20,11 @@ pub(crate) enum Channel {
         read: pipe::Receiver,
         write: pipe::Sender,
     },
+    Ring {
+        link: Link,
+        /// Closed, they tell the worker that the server is gone.
+        _pipes: Box<(OwnedFd, OwnedFd)>,
+    },
 }
 
 /// The same between two runtimes.
@@ -25,7 +32,15 @@ pub(crate) enum Channel {
 pub(crate) enum Detached {
     Unix(std::os::unix::net::UnixStream),
     Tcp(std::net::TcpStream),
-    Pipes { read: OwnedFd, write: OwnedFd },
+    Pipes {
+        read: OwnedFd,
+        write: OwnedFd,
+    },
+    Ring {
+        memory: Arc<pronghorn_ring::Box>,
+        read: OwnedFd,
+        write: OwnedFd,
+    },
 }
 
 impl Channel {
@@ -37,6 +52,7 @@ impl Channel {
                 read: read.into_nonblocking_fd()?,
                 write: write.into_nonblocking_fd()?,
             },
+            Self::Ring { .. } => return Err(io::ErrorKind::Unsupported.into()),
         })
     }
 
@@ -48,20 +64,37 @@ impl Channel {
                 read: pipe::Receiver::from_owned_fd(read)?,
                 write: pipe::Sender::from_owned_fd(write)?,
             },
+            Detached::Ring {
+                memory,
+                read,
+                write,
+            } => Self::Ring {
+                link: Link::new(memory),
+                _pipes: Box::new((read, write)),
+            },
         })
     }
 
     /// What is there right now, whatever the runtime knows. For a worker that has ended: its last bytes are in the
     /// buffer before its end is known, but perhaps not yet their event.
-    pub(crate) fn read_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        Ok(rustix::io::read(self.read_fd(), buffer)?)
+    pub(crate) fn read_now(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Self::Ring { link, .. } = self {
+            return link.read_now(buffer);
+        }
+        let descriptor = match &*self {
+            Self::Unix(stream) => stream.as_fd(),
+            Self::Tcp(stream) => stream.as_fd(),
+            Self::Pipes { read, .. } => read.as_fd(),
+            Self::Ring { .. } => return Ok(0),
+        };
+        Ok(rustix::io::read(descriptor, buffer)?)
     }
 
     /// The process that connected, where the kernel tells that: over unix sockets.
     pub(crate) fn peer(&self) -> Option<u32> {
         match self {
             Self::Unix(stream) => u32::try_from(stream.peer_cred().ok()?.pid()?).ok(),
-            Self::Tcp(_) | Self::Pipes { .. } => None,
+            Self::Tcp(_) | Self::Pipes { .. } | Self::Ring { .. } => None,
         }
     }
 
@@ -70,14 +103,7 @@ impl Channel {
         match self {
             Self::Unix(_) | Self::Tcp(_) => None,
             Self::Pipes { write, .. } => rustix::io::ioctl_fionread(write).ok(),
-        }
-    }
-
-    fn read_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Unix(stream) => stream.as_fd(),
-            Self::Tcp(stream) => stream.as_fd(),
-            Self::Pipes { read, .. } => read.as_fd(),
+            Self::Ring { link, .. } => Some(link.unread()),
         }
     }
 }
@@ -92,6 +118,7 @@ impl AsyncRead for Channel {
             Self::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
             Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
             Self::Pipes { read, .. } => Pin::new(read).poll_read(cx, buf),
+            Self::Ring { link, .. } => Pin::new(link).poll_read(cx, buf),
         }
     }
 }
@@ -106,6 +133,7 @@ impl AsyncWrite for Channel {
             Self::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
             Self::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
             Self::Pipes { write, .. } => Pin::new(write).poll_write(cx, buf),
+            Self::Ring { link, .. } => Pin::new(link).poll_write(cx, buf),
         }
     }
 
@@ -118,6 +146,7 @@ impl AsyncWrite for Channel {
             Self::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
             Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
             Self::Pipes { write, .. } => Pin::new(write).poll_write_vectored(cx, bufs),
+            Self::Ring { link, .. } => Pin::new(link).poll_write_vectored(cx, bufs),
         }
     }
 

@@ -19,7 +19,7 @@ use crate::{Credentials, open_files, reap};
 /// The first descriptor behind the standard streams: what a child is handed beside them starts here.
 const FIRST_FD: i32 = 3;
 /// So many can be handed over; the server keeps these numbers for itself.
-const MOST_PASSED: i32 = 2;
+const MOST_PASSED: i32 = 5;
 /// Spawns that may wait for the thread. Each takes about a millisecond; a pool boots a few workers at a time.
 const WAITING_SPAWNS: usize = 64;
 
@@ -41,7 +41,7 @@ pub struct Command {
     pub stdin: Stream,
     pub stdout: Stream,
     pub stderr: Stream,
-    /// Become descriptors 3 and 4 of the child, in order.
+    /// Become descriptors 3, 4 and so on of the child, in order, at most five.
     pub passed: Vec<OwnedFd>,
 }
 

@@ -4,17 +4,10 @@ declare(strict_types=1);
 
 namespace Pronghorn\Internal;
 
-use Pronghorn\ClientGone;
 use Pronghorn\ConnectionLost;
-use Pronghorn\Request;
 
-/**
- * The transport of a plain PHP worker: Goridge frames over two pipes, one for each direction.
- *
- * One system call to read a request and one to write its reply, as long as they are pipes: on a socket PHP would poll
- * before each read.
- */
-final class Relay implements Transport
+/** Over pipes, in plain PHP. The worker announces itself this way even if it goes on over shared memory. */
+final class Relay extends Frames
 {
     /** Holds any request without a body; what is longer takes a second read. */
     private const READ = 8192;
@@ -25,58 +18,27 @@ final class Relay implements Transport
      * write.
      */
     private const COPIED = 256 * 1024;
-    /** A frame's header with one option. */
-    private const FRAME = 16;
-    /** The same with the fixed part of a request. */
-    private const REQUEST_HEAD = self::FRAME + Native::REQUEST_HEAD;
-    /** The first two bytes of every native frame: version 1, one option; the codec's flag. */
-    private const NATIVE = "\x14\x02";
     private const WORD = 0x0214;
-    /** Reads or writes in a row that may fail by signals before the server counts as gone. */
-    private const TRIES = 16;
-    /** Stands for a kind where a frame is a control frame. */
-    private const CONTROL = 0;
-
-    /** @var resource */
-    private $input;
-    /** @var resource */
-    private $output;
     /** What was read and not yet used; begins with a frame. */
     private string $buffer = '';
-    private bool $stopped = false;
-    /** The last call whose client left, maybe long answered. */
-    private int $gone = 0;
-    private readonly bool $hasSignals;
 
-    /**
-     * @param resource $input from the server
-     * @param resource $output to the server
-     */
-    public function __construct($input, $output)
+    /** @param array<string, mixed> $announced what is said of this worker besides */
+    public function __construct(private readonly Pipes $pipes, private readonly array $announced = [])
     {
-        $this->input = $input;
-        $this->output = $output;
-        \stream_set_blocking($input, true);
-        \stream_set_blocking($output, true);
-        // PHP's own would only be copied from: what is read is a frame and wanted at once.
-        \stream_set_read_buffer($input, 0);
-        $this->hasSignals = \function_exists('pcntl_async_signals');
     }
 
+    /**
+     * Announces this worker, and returns when the server has been told.
+     *
+     * @param non-empty-list<string> $kinds of calls it answers, e.g. `http`
+     */
     public function announce(array $kinds): void
     {
         $hello = \json_decode($this->greeting()->payload, true);
         if (!isset($hello['native'])) {
             throw new ProtocolError('the server does not offer the native codec');
         }
-        $this->send(Frame::encode(Frame::CONTROL | Frame::JSON, 0, [], \json_encode([
-            'pid' => \getmypid(),
-            'codec' => 'native',
-            'version' => Native::VERSION,
-            'kinds' => $kinds,
-            'sdk' => 'pronghorn/worker ' . Native::SDK,
-            'php' => \PHP_VERSION,
-        ], \JSON_THROW_ON_ERROR | \JSON_UNESCAPED_SLASHES)));
+        $this->write(self::announcement($kinds, $this->announced));
     }
 
     public function next(): ?Exchange
@@ -84,7 +46,7 @@ final class Relay implements Transport
         while (!$this->stopped) {
             $bytes = $this->buffer;
             $this->buffer = '';
-            if ($bytes === '' && ($bytes = $this->read(self::READ)) === '') {
+            if ($bytes === '' && ($bytes = $this->pipes->read(self::READ)) === '') {
                 return null;
             }
             // Almost always this is one request and nothing else, and then one unpack() is enough for both of its
@@ -114,53 +76,9 @@ final class Relay implements Transport
         $this->message(Native::REPLY, $call, $flags, $status, Native::fields($headers), $body, $more);
     }
 
-    public function chunk(int $call, string $piece, int $flags = 0, bool $more = false): void
-    {
-        $this->message(Native::CHUNK, $call, $flags, 0, '', $piece, $more);
-    }
-
-    public function informational(int $call, int $status, array $headers): void
-    {
-        $this->message(Native::INFORMATIONAL, $call, 0, $status, Native::fields($headers), '', true);
-    }
-
-    public function error(int $call, Failure $failure, int $flags = 0): void
-    {
-        $this->message(Native::ERROR, $call, $flags, 0, Native::failure($failure));
-    }
-
-    public function extend(int $call, int $milliseconds): void
-    {
-        $this->message(Native::EXTEND, $call, 0, 0, \pack('V', $milliseconds));
-    }
-
-    public function free(int $call): void
-    {
-        $this->message(Native::FREE, $call);
-    }
-
-    public function body(int $call, int $most): array
-    {
-        if ($this->gone !== $call) {
-            $this->message(Native::WANT, $call, 0, 0, \pack('V', $most));
-        }
-        while ($this->gone !== $call) {
-            $bytes = $this->buffer;
-            $this->buffer = '';
-            $frame = Frame::decode($this->complete($bytes === '' ? $this->more(self::READ_MORE) : $bytes));
-            [$kind, $of] = $this->envelope($frame);
-            if ($kind === Native::BODY && $of === $call) {
-                return [\substr($frame->payload, $frame->options[0]), ($frame->stream & Frame::MORE) === 0];
-            }
-            $this->handle($frame);
-        }
-
-        throw new ClientGone('The client left before its request was complete.');
-    }
-
     public function cancelled(int $call): bool
     {
-        if ($this->readable(0)) {
+        if ($this->pipes->isReadable()) {
             $this->buffer .= $this->more(self::READ);
         }
         while (($length = Frame::length($this->buffer)) !== null && $length <= \strlen($this->buffer)) {
@@ -176,72 +94,12 @@ final class Relay implements Transport
         return $this->gone === $call;
     }
 
-    /** @return ?array<string, int> the numbers of a request's heads, if these bytes begin with a request */
-    private function request(string $bytes): ?array
+    protected function frame(): Frame
     {
-        if (\strlen($bytes) < self::REQUEST_HEAD || !\str_starts_with($bytes, self::NATIVE)) {
-            return null;
-        }
-        $fixed = \unpack(Native::FIXED, $bytes);
+        $bytes = $this->buffer;
+        $this->buffer = '';
 
-        return $fixed['k'] === Native::REQUEST && \crc32(\substr($bytes, 0, 6)) === $fixed['s'] ? $fixed : null;
-    }
-
-    /** @param array<string, int> $fixed */
-    private function exchange(string $frame, array $fixed): Exchange
-    {
-        $head = self::REQUEST_HEAD + 8 * $fixed['b'] + $fixed['x'];
-        if ($head > self::FRAME + $fixed['o'] || $fixed['o'] > $fixed['n'] || $fixed['c'] === 0) {
-            throw new ProtocolError('a request whose lengths leave its frame');
-        }
-        $deadline = $fixed['l'] === Native::NO_LIMIT ? null : \hrtime(true) + $fixed['l'] * 1_000_000;
-
-        $body = $fixed['f'] & Native::BODY_STREAM ? new BodyReader($this, $fixed['c']) : null;
-        $request = Request::decode($frame, $fixed, $body);
-
-        return new Exchange($this, $fixed['c'], $fixed['t'], $deadline, $request, $body);
-    }
-
-    /** A frame that is no request. A piece of a body was asked for by a call that is over. */
-    private function handle(Frame $frame): void
-    {
-        [$kind, $call, $flags] = $this->envelope($frame);
-        if ($kind === self::CONTROL) {
-            $this->control($frame->payload);
-        } elseif ($kind === Native::PING) {
-            $this->message(Native::PONG, $call);
-        } elseif ($kind === Native::CANCEL) {
-            $this->gone = $call;
-        } elseif ($kind !== Native::BODY && !($flags & Native::IGNORABLE)) {
-            throw new ProtocolError(\sprintf('a message of kind 0x%02x that makes no sense here', $kind));
-        }
-    }
-
-    /** @return array{int, int, int} kind, call and flags */
-    private function envelope(Frame $frame): array
-    {
-        if ($frame->flags & Frame::CONTROL) {
-            return [self::CONTROL, 0, 0];
-        }
-        $length = \count($frame->options) === 1 ? $frame->options[0] : 0;
-        if ($frame->flags !== Frame::NATIVE || $length < Native::ENVELOPE || $length > \strlen($frame->payload)) {
-            throw new ProtocolError('a frame that is neither control nor native');
-        }
-        ['k' => $kind, 'f' => $flags, 'c' => $call] = \unpack('Ck/Cf/vs/Vc', $frame->payload);
-
-        return [$kind, $call, $flags];
-    }
-
-    private function control(string $payload): void
-    {
-        $message = \json_decode($payload, true);
-        if (isset($message['stop'])) {
-            $this->stopped = true;
-        } elseif (isset($message['pid'])) {
-            $this->send(Frame::encode(Frame::CONTROL | Frame::JSON, 0, [], '{"pid":' . \getmypid() . '}'));
-        } else {
-            throw new ProtocolError('an unknown control message: ' . $payload);
-        }
+        return Frame::decode($this->complete($bytes === '' ? $this->more(self::READ_MORE) : $bytes));
     }
 
     /** What the server says first. */
@@ -281,7 +139,7 @@ final class Relay implements Transport
 
     private function more(int $bytes): string
     {
-        $piece = $this->read($bytes);
+        $piece = $this->pipes->read($bytes);
         if ($piece === '') {
             throw new ConnectionLost('the server closed the connection');
         }
@@ -289,36 +147,12 @@ final class Relay implements Transport
         return $piece;
     }
 
-    /** At least one byte, or none at the end. */
-    private function read(int $bytes): string
+    protected function write(string $frame): void
     {
-        if ($this->hasSignals && \pcntl_async_signals()) {
-            // A read goes on after a signal without PHP's handler having run, select doesn't: then it answers no.
-            while (!$this->readable(null)) {
-            }
-        }
-        // Nothing, and not at the end: a signal. More than a few in a row: something is broken.
-        for ($tries = 0; $tries < self::TRIES; $tries++) {
-            $piece = @\fread($this->input, $bytes);
-            if (($piece !== '' && $piece !== false) || \feof($this->input)) {
-                return (string) $piece;
-            }
-        }
-
-        throw new ConnectionLost('the connection with the server is broken');
+        $this->pipes->write($frame);
     }
 
-    /** @param ?int $seconds to wait, null: until a signal comes */
-    private function readable(?int $seconds): bool
-    {
-        $read = [$this->input];
-        $none = null;
-
-        // The warning is about a signal.
-        return @\stream_select($read, $none, $none, $seconds) > 0;
-    }
-
-    private function message(
+    protected function message(
         int $kind,
         int $call,
         int $flags = 0,
@@ -332,27 +166,10 @@ final class Relay implements Transport
         $sum = \crc32($head);
         $head .= \pack('VvVCCvV', $sum, $more ? Frame::MORE : 0, $length, $kind, $flags, $small, $call) . $context;
         if (\strlen($body) <= self::COPIED) {
-            $this->send($head . $body);
+            $this->pipes->write($head . $body);
         } else {
-            $this->send($head);
-            $this->send($body);
+            $this->pipes->write($head);
+            $this->pipes->write($body);
         }
-    }
-
-    private function send(string $bytes): void
-    {
-        for ($tries = 0; $tries < self::TRIES; $tries++) {
-            $sent = @\fwrite($this->output, $bytes);
-            if ($sent === \strlen($bytes)) {
-                return;
-            }
-            if ($sent > 0) {
-                // Broken off by a signal.
-                $bytes = \substr($bytes, $sent);
-                $tries = 0;
-            }
-        }
-
-        throw new ConnectionLost('the server closed the connection');
     }
 }

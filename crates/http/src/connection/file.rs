@@ -1,0 +1,129 @@
+//! Sending a stretch of a file: by the kernel, from its page cache to the socket.
+
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::task::Poll;
+
+use pronghorn_h1 as h1;
+use rustix::fs::sendfile;
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
+use tokio::time::Instant;
+
+use super::{Gone, Http1, JOINED_BODY};
+use crate::file::OpenFile;
+use crate::message::Body;
+use crate::reader::{Read, Reader, is_in_memory, read_now};
+
+/// How much the kernel sends before others get their turn, and before the next stretch is looked for on the disk.
+const STRETCH: u64 = 256 << 10;
+
+/// What one attempt to have the kernel send came to.
+enum Sent {
+    Bytes(u64),
+    /// The file is shorter than it was.
+    Ended,
+    /// This file system leaves it to us.
+    Unable,
+}
+
+impl Http1 {
+    /// Sends a stretch of a file. What would have to come from a disk is read off the I/O thread.
+    pub(super) async fn send_file(
+        &mut self,
+        framing: &mut h1::Response,
+        mut file: OpenFile,
+    ) -> Result<(), Gone> {
+        if file.len <= JOINED_BODY as u64
+            && let Ok(len) = usize::try_from(file.len)
+            && let Some(bytes) = read_now(&file.file, file.start, len)
+            && bytes.len() == len
+        {
+            return self.send_piece(framing, bytes).await;
+        }
+        if self.stream.plain().is_none() || framing.has_chunks() {
+            return self.send_read(framing, Reader::new(Body::File(file))).await;
+        }
+        self.flush_before_more().await?;
+        while file.len > 0 {
+            tokio::task::consume_budget().await;
+            let stretch = file.len.min(STRETCH);
+            let mut first = file.clone();
+            first.len = stretch;
+            if is_in_memory(&file.file, file.start, stretch) {
+                match self.send_by_kernel(&first).await? {
+                    Sent::Bytes(sent) => {
+                        _ = framing.piece(usize::try_from(sent).unwrap_or(usize::MAX)); // its length is known: nothing surrounds it
+                        self.body_sent += sent;
+                        file.start += sent;
+                        file.len -= sent;
+                        continue;
+                    }
+                    Sent::Ended => break,
+                    Sent::Unable => {}
+                }
+            }
+            let mut reader = Reader::new(Body::File(first));
+            loop {
+                match poll_fn(|cx| reader.poll_next(cx)).await {
+                    Read::Bytes(bytes) => self.send_piece(framing, bytes).await?,
+                    Read::End => break,
+                    Read::Broken => {
+                        framing.abort();
+                        return Ok(());
+                    }
+                }
+            }
+            file.start += stretch;
+            file.len -= stretch;
+        }
+        Ok(())
+    }
+
+    /// Writes what is in `out`, of which more follows at once: the kernel need not send half a packet.
+    async fn flush_before_more(&mut self) -> Result<(), Gone> {
+        let out = std::mem::take(&mut self.out);
+        while self.written < out.len() {
+            let rest = &out[self.written..];
+            let more =
+                |fd: BorrowedFd<'_>| Ok(send(fd, rest, SendFlags::MORE | SendFlags::NOSIGNAL)?);
+            self.written += self.write_by(more).await?.map_err(|_| Gone)?;
+        }
+        self.out = out;
+        self.flush().await
+    }
+
+    /// One system call's worth of a file.
+    async fn send_by_kernel(&mut self, file: &OpenFile) -> Result<Sent, Gone> {
+        let len = usize::try_from(file.len).unwrap_or(usize::MAX);
+        let send = |fd: BorrowedFd<'_>| {
+            let mut at = file.start;
+            Ok(sendfile(fd, &file.file, Some(&mut at), len)?)
+        };
+        match self.write_by(send).await? {
+            Ok(0) => Ok(Sent::Ended),
+            Ok(sent) => Ok(Sent::Bytes(sent as u64)),
+            Err(error) => match Errno::from_io_error(&error) {
+                Some(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(Sent::Unable),
+                _ => Err(Gone),
+            },
+        }
+    }
+
+    /// One write of the caller's, however long the client takes to make room for it.
+    async fn write_by(
+        &mut self,
+        mut write: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
+    ) -> Result<io::Result<usize>, Gone> {
+        let mut until: Option<Instant> = None;
+        poll_fn(|cx| match self.stream.poll_write_by(cx, &mut write) {
+            Poll::Ready(written) => Poll::Ready(Ok(written)),
+            Poll::Pending => {
+                let until = *until.get_or_insert_with(|| self.send_deadline());
+                self.timer.poll(cx, Some(until)).map(|()| Err(Gone))
+            }
+        })
+        .await
+    }
+}

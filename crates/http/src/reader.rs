@@ -1,0 +1,209 @@
+//! A body as bytes, whatever it is made of: for the connections and codings that need to see them.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::future::Future;
+use std::io::{self, IoSliceMut};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use pronghorn_pool::{Piece, Pieces, SpoolFile};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use tokio::task::JoinHandle;
+
+use crate::file::OpenFile;
+use crate::message::{Body, Part};
+
+/// How much of a file is read at a time.
+const FILE_PIECE: usize = 256 << 10;
+
+/// What a body holds next.
+#[derive(Debug)]
+pub(crate) enum Read {
+    Bytes(Bytes),
+    End,
+    /// It can't be had whole: the client must not take it for that.
+    Broken,
+}
+
+/// Reads a body piece by piece.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    pieces: Option<Pieces>,
+    parts: VecDeque<Part>,
+    file: Option<FileReader>,
+}
+
+impl Reader {
+    pub(crate) fn new(body: Body) -> Self {
+        let (parts, pieces) = match body {
+            Body::Empty => (Vec::new(), None),
+            Body::Whole(bytes) => (vec![Part::Bytes(bytes)], None),
+            Body::File(file) => (vec![Part::File(file)], None),
+            Body::Parts(parts) => (parts, None),
+            Body::Pieces { pieces, .. } => (Vec::new(), Some(pieces)),
+        };
+        Self {
+            pieces,
+            parts: parts.into(),
+            file: None,
+        }
+    }
+
+    /// The next piece. Pending when there is none yet: what was had before should be on its way then.
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Read> {
+        loop {
+            if let Some(file) = &mut self.file {
+                match ready!(file.poll_next(cx)) {
+                    Ok(Some(bytes)) => return Poll::Ready(Read::Bytes(bytes)),
+                    Ok(None) => self.file = None,
+                    Err(error) => {
+                        tracing::warn!(target: "http", "a file can't be read to its end: {error}");
+                        return Poll::Ready(Read::Broken);
+                    }
+                }
+            }
+            match self.parts.pop_front() {
+                Some(Part::Bytes(bytes)) if bytes.is_empty() => continue,
+                Some(Part::Bytes(bytes)) => return Poll::Ready(Read::Bytes(bytes)),
+                Some(Part::File(file)) => {
+                    self.file = Some(FileReader::new(file));
+                    continue;
+                }
+                None => {}
+            }
+            let Some(pieces) = &mut self.pieces else {
+                return Poll::Ready(Read::End);
+            };
+            match ready!(pieces.poll_next(cx)) {
+                Some(Piece::Bytes(bytes)) => return Poll::Ready(Read::Bytes(bytes)),
+                Some(Piece::Spooled(file)) => self.file = Some(FileReader::of_spool(file)),
+                Some(Piece::End) => {
+                    self.pieces = None;
+                    return Poll::Ready(Read::End);
+                }
+                None => return Poll::Ready(Read::Broken),
+            }
+        }
+    }
+}
+
+/// A file that is being read, off the I/O thread unless what is wanted is in memory anyway.
+#[derive(Debug)]
+pub(crate) struct FileReader {
+    file: Held,
+    at: u64,
+    left: u64,
+    reading: Option<JoinHandle<io::Result<Bytes>>>,
+}
+
+/// What keeps a file open.
+#[derive(Debug, Clone)]
+enum Held {
+    File(Arc<File>),
+    Spool(Arc<SpoolFile>),
+}
+
+impl AsFd for Held {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::File(file) => file.as_fd(),
+            Self::Spool(file) => file.file().as_fd(),
+        }
+    }
+}
+
+impl FileReader {
+    pub(crate) fn new(OpenFile { file, start, len }: OpenFile) -> Self {
+        Self {
+            file: Held::File(file),
+            at: start,
+            left: len,
+            reading: None,
+        }
+    }
+
+    fn of_spool(file: SpoolFile) -> Self {
+        Self {
+            at: 0,
+            left: file.len(),
+            file: Held::Spool(Arc::new(file)),
+            reading: None,
+        }
+    }
+
+    /// The next bytes; `None` at the end of the stretch.
+    ///
+    /// # Errors
+    ///
+    /// When the disk fails, or the file has become shorter.
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
+        if self.left == 0 {
+            return Poll::Ready(Ok(None));
+        }
+        let (at, wanted) = (self.at, piece(self.left));
+        let bytes = if let Some(reading) = &mut self.reading {
+            let read = ready!(Pin::new(reading).poll(cx));
+            self.reading = None;
+            read.map_err(io::Error::other)??
+        } else if let Some(bytes) = read_now(&self.file, at, wanted) {
+            bytes
+        } else {
+            let file = self.file.clone();
+            let reading = tokio::task::spawn_blocking(move || read_at(&file, at, wanted));
+            self.reading = Some(reading);
+            return self.poll_next(cx);
+        };
+        if bytes.is_empty() {
+            return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+        }
+        self.at += bytes.len() as u64;
+        self.left -= bytes.len() as u64;
+        Poll::Ready(Ok(Some(bytes)))
+    }
+}
+
+fn piece(left: u64) -> usize {
+    usize::try_from(left).unwrap_or(usize::MAX).min(FILE_PIECE)
+}
+
+fn read_at(file: &impl AsFd, at: u64, wanted: usize) -> io::Result<Bytes> {
+    let mut piece = vec![0; wanted];
+    let read = rustix::io::pread(file, &mut piece[..], at)?;
+    piece.truncate(read);
+    Ok(piece.into())
+}
+
+/// What can be read without waiting for a disk. `None` also where the file system can't tell.
+pub(crate) fn read_now(file: &impl AsFd, at: u64, wanted: usize) -> Option<Bytes> {
+    let mut piece = vec![0; wanted];
+    let read = preadv2(
+        file,
+        &mut [IoSliceMut::new(&mut piece)],
+        at,
+        ReadWriteFlags::NOWAIT,
+    );
+    piece.truncate(read.ok()?);
+    Some(piece.into())
+}
+
+/// Whether this stretch of a file is in memory, as far as its first and last bytes tell: sending it would not wait for a disk.
+pub(crate) fn is_in_memory(file: &File, at: u64, len: u64) -> bool {
+    let there = |at| {
+        let mut byte = [0];
+        let read = preadv2(
+            file,
+            &mut [IoSliceMut::new(&mut byte)],
+            at,
+            ReadWriteFlags::NOWAIT,
+        );
+        // At the end of a file that became shorter there is nothing to wait for.
+        matches!(read, Ok(_) | Err(Errno::INVAL))
+    };
+    there(at + len.saturating_sub(1)) && (len <= PAGE || there(at))
+}
+
+const PAGE: u64 = 4096;

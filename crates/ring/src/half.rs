@@ -1,0 +1,142 @@
+//! What each side does to the words, step by step: the protocol itself, without memory, threads or system calls. The model
+//! checker runs these functions, and so does the server.
+//!
+//! One rule for both directions: *publish, full barrier, look*. Who has put or taken something passes a full barrier, then
+//! looks whether the other side sleeps. Who goes to sleep announces it, passes a full barrier, then looks once more.
+//! Without the barriers each side may miss the other's store, which is still in a store buffer, and both wait for ever.
+
+use crate::layout::{Parking, Words};
+use crate::sync::{AtomicU32, Ordering, fence};
+
+/// A count that the other side wrote and that can't be: more was taken than put, or more put than there is room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Nonsense;
+
+/// How many bytes lie in a stream. `size` is its room; both counts are of one side's trust, so the difference is checked.
+pub(crate) fn there(put: u32, taken: u32, size: usize) -> Result<usize, Nonsense> {
+    let there = put.wrapping_sub(taken) as usize;
+    if there > size {
+        return Err(Nonsense);
+    }
+    Ok(there)
+}
+
+/// The server's side of one box.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Server<'a>(pub(crate) &'a Words);
+
+impl Server<'_> {
+    /// Publishes bytes that were written behind `put`. True: the worker sleeps and has to be woken.
+    pub(crate) fn put(self, put: u32) -> bool {
+        self.0.down_put.store(put, Ordering::Release);
+        self.wakes()
+    }
+
+    /// Gives room back. True as above.
+    pub(crate) fn taken(self, taken: u32) -> bool {
+        self.0.up_taken.store(taken, Ordering::Release);
+        self.wakes()
+    }
+
+    fn wakes(self) -> bool {
+        fence(Ordering::SeqCst);
+        self.0.sleep.load(Ordering::Relaxed) == 1 && self.0.sleep.swap(0, Ordering::AcqRel) == 1
+    }
+
+    pub(crate) fn worker_has_put(self) -> u32 {
+        self.0.up_put.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn worker_has_taken(self) -> u32 {
+        self.0.down_taken.load(Ordering::Acquire)
+    }
+
+    /// Says that it waits for room, or no longer does. Passes no barrier: its thread does, before it sleeps, and looks then.
+    pub(crate) fn want_room(self, wanted: bool) {
+        self.0
+            .room_wanted
+            .store(u32::from(wanted), Ordering::Relaxed);
+    }
+}
+
+/// The server's thread.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sleeper<'a>(pub(crate) &'a Parking);
+
+impl Sleeper<'_> {
+    /// Announces a sleep. The caller looks at every stream once more before it sleeps.
+    pub(crate) fn announce(self) {
+        self.step(1);
+        fence(Ordering::SeqCst);
+    }
+
+    pub(crate) fn awake(self) {
+        self.step(0);
+    }
+
+    /// To the next number that is odd, or even, unless it is that already.
+    fn step(self, odd: u32) {
+        let parked = self.0.parked.load(Ordering::Relaxed);
+        if parked % 2 != odd {
+            self.0
+                .parked
+                .store(parked.wrapping_add(1), Ordering::Relaxed);
+        }
+    }
+}
+
+/// The worker's side. C has the same steps in `ext/pronghorn/ring.c`.
+#[derive(Debug)]
+pub(crate) struct Worker<'a> {
+    pub(crate) words: &'a Words,
+    pub(crate) parking: &'a Parking,
+    /// The sleep of the server's thread for which the bell was rung last.
+    pub(crate) rung: u32,
+}
+
+impl Worker<'_> {
+    /// Publishes bytes. True: ring the bell.
+    pub(crate) fn put(&mut self, put: u32) -> bool {
+        self.words.up_put.store(put, Ordering::Release);
+        fence(Ordering::SeqCst);
+        self.rings()
+    }
+
+    /// Gives room back. True: ring the bell.
+    pub(crate) fn taken(&mut self, taken: u32) -> bool {
+        self.words.down_taken.store(taken, Ordering::Release);
+        fence(Ordering::SeqCst);
+        self.words.room_wanted.load(Ordering::Relaxed) == 1 && self.rings()
+    }
+
+    fn rings(&mut self) -> bool {
+        let parked = self.parking.parked.load(Ordering::Relaxed);
+        let rings = parked % 2 == 1 && parked != self.rung;
+        if rings {
+            self.rung = parked;
+        }
+        rings
+    }
+
+    /// Announces a sleep. The caller looks once more before it sleeps on the word.
+    pub(crate) fn announce(&self) {
+        self.words.sleep.store(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    pub(crate) fn awake(&self) {
+        self.words.sleep.store(0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn sleep_word(&self) -> &AtomicU32 {
+        &self.words.sleep
+    }
+
+    pub(crate) fn server_has_put(&self) -> u32 {
+        self.words.down_put.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn server_has_taken(&self) -> u32 {
+        self.words.up_taken.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,123 @@
+//! Where everything lies in a box, byte by byte: the one source of the numbers in Rust, in C and in the reference.
+
+use crate::sync::AtomicU32;
+
+/// The first four bytes of a box: `PHRB`.
+pub const MAGIC: u32 = u32::from_le_bytes(*b"PHRB");
+/// Counts up with each change that an older end would get wrong.
+pub const VERSION: u32 = 1;
+/// The words; the streams begin behind this page.
+pub const PAGE: usize = 4096;
+/// Bytes on their way to the worker. A power of two, and of pages. Any head and most bodies fit.
+pub const DOWN: usize = 256 << 10;
+/// Bytes on their way to the server. A reply of 256 KB goes out without waiting.
+pub const UP: usize = 512 << 10;
+/// All of a box.
+pub const SIZE: usize = PAGE + DOWN + UP;
+
+/// The words of a box. Each is written by one side only, but for `sleep`; words that different sides write lie on
+/// different cache lines.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Words {
+    /// [`MAGIC`], [`VERSION`], [`DOWN`], [`UP`], written before the worker starts.
+    pub(crate) head: [AtomicU32; 4],
+    _head: [u32; 12],
+    /// Bytes that the server has put into the stream down, ever, modulo 2³².
+    pub(crate) down_put: AtomicU32,
+    /// 1 while the server waits for room in the stream down.
+    pub(crate) room_wanted: AtomicU32,
+    _down: [u32; 14],
+    /// Bytes that the worker has taken from it.
+    pub(crate) down_taken: AtomicU32,
+    _taken: [u32; 15],
+    /// Bytes that the worker has put into the stream up.
+    pub(crate) up_put: AtomicU32,
+    _put: [u32; 15],
+    /// Bytes that the server has taken from it.
+    pub(crate) up_taken: AtomicU32,
+    _up: [u32; 15],
+    /// The futex on which the worker sleeps: 1 while it does, or is about to. Who wakes it makes it 0.
+    pub(crate) sleep: AtomicU32,
+    _sleep: [u32; 15],
+}
+
+/// What workers see of an I/O thread, in memory that they can only read.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Parking {
+    /// Odd while the thread sleeps or is about to. Another number for each sleep, so that a worker rings once for each.
+    pub(crate) parked: AtomicU32,
+    _parked: [u32; 15],
+}
+
+#[cfg(ring_model)]
+impl Words {
+    pub(crate) fn new() -> Self {
+        let zero = || AtomicU32::new(0);
+        Self {
+            head: [zero(), zero(), zero(), zero()],
+            _head: [0; 12],
+            down_put: zero(),
+            room_wanted: zero(),
+            _down: [0; 14],
+            down_taken: zero(),
+            _taken: [0; 15],
+            up_put: zero(),
+            _put: [0; 15],
+            up_taken: zero(),
+            _up: [0; 15],
+            sleep: zero(),
+            _sleep: [0; 15],
+        }
+    }
+}
+
+#[cfg(ring_model)]
+impl Parking {
+    pub(crate) fn new() -> Self {
+        Self {
+            parked: AtomicU32::new(0),
+            _parked: [0; 15],
+        }
+    }
+
+    pub(crate) fn is_parked(&self) -> bool {
+        self.parked.load(crate::sync::Ordering::SeqCst) % 2 == 1
+    }
+}
+
+/// `ring_layout.h` of the extension.
+pub fn c_header() -> String {
+    use std::fmt::Write;
+    use std::mem::offset_of;
+    let rows = [
+        ("MAGIC", MAGIC as usize),
+        ("VERSION", VERSION as usize),
+        ("PAGE", PAGE),
+        ("DOWN", DOWN),
+        ("UP", UP),
+        ("SIZE", SIZE),
+        ("AT_HEAD", offset_of!(Words, head)),
+        ("AT_DOWN_PUT", offset_of!(Words, down_put)),
+        ("AT_ROOM_WANTED", offset_of!(Words, room_wanted)),
+        ("AT_DOWN_TAKEN", offset_of!(Words, down_taken)),
+        ("AT_UP_PUT", offset_of!(Words, up_put)),
+        ("AT_UP_TAKEN", offset_of!(Words, up_taken)),
+        ("AT_SLEEP", offset_of!(Words, sleep)),
+        ("AT_PARKED", offset_of!(Parking, parked)),
+    ];
+    let mut text = String::from(
+        "/* Made by crates/ring from its layout; a test compares. docs/reference/ring.md says what it means. */\n\n",
+    );
+    for (name, number) in rows {
+        _ = writeln!(text, "#define RING_{name} {number}u"); // a string takes everything
+    }
+    text
+}
+
+const _: () = {
+    assert!(DOWN.is_power_of_two() && UP.is_power_of_two());
+    assert!(DOWN.is_multiple_of(PAGE) && UP.is_multiple_of(PAGE));
+    assert!(cfg!(ring_model) || size_of::<Words>() <= PAGE);
+};

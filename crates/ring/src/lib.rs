@@ -1,0 +1,42 @@
+//! Shared memory between the server and a worker: a stream of bytes in each direction, without a system call while both
+//! are awake.
+//!
+//! - [`Box`]: the memory of one worker process. Sealed, so that nobody can resize it; mapped by the server and by that
+//!   worker only.
+//! - [`Link`]: the server's end of it, an asynchronous reader and writer on one I/O thread.
+//! - [`Thread`]: an I/O thread as workers see it: whether it sleeps, and the bell that wakes it.
+//! - [`Peer`]: the worker's end in Rust, for tests; the one in use is C, in `ext/pronghorn`, from the same layout.
+//!
+//! What both ends do is in `docs/reference/ring.md`; [`layout`] has its numbers. With `process` the only crate with
+//! `unsafe`. Knows nothing of pools, frames or HTTP.
+
+#![warn(missing_docs)]
+
+mod half;
+pub mod layout;
+#[cfg(not(ring_model))]
+mod link;
+#[cfg(not(ring_model))]
+mod memory;
+#[cfg(not(ring_model))]
+mod peer;
+mod sync;
+#[cfg(not(ring_model))]
+mod thread;
+
+#[cfg(not(ring_model))]
+pub use link::Link;
+#[cfg(not(ring_model))]
+pub use memory::Box;
+#[cfg(not(ring_model))]
+pub use peer::Peer;
+#[cfg(not(ring_model))]
+pub use thread::{Thread, collect};
+
+#[cfg(test)]
+#[cfg(not(ring_model))]
+mod tests;
+
+#[cfg(test)]
+#[cfg(ring_model)]
+mod model;

@@ -1,0 +1,198 @@
+//! The server's end of a box.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use rustix::thread::futex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::half::{Nonsense, Server, there};
+use crate::layout::{DOWN, UP};
+use crate::memory::Box;
+use crate::thread::{Waiting, forget, wait};
+
+/// Reads what a worker puts into its box, and writes what it shall take out. Lives on one thread, which [serves
+/// boxes](crate::Thread).
+///
+/// A worker's end is not seen here, only at its process. Numbers that can't be are an error of kind `InvalidData`.
+#[derive(Debug)]
+pub struct Link {
+    shared: Arc<Box>,
+    /// The server's own counts: what stands in the box could have been changed by the worker.
+    put: u32,
+    taken: u32,
+    wants_room: bool,
+}
+
+impl Link {
+    /// For a box that nobody has used yet.
+    pub fn new(shared: Arc<Box>) -> Self {
+        Self {
+            shared,
+            put: 0,
+            taken: 0,
+            wants_room: false,
+        }
+    }
+
+    /// Bytes that were written and that the worker has not taken.
+    pub fn unread(&self) -> u64 {
+        let taken = Server(self.shared.words()).worker_has_taken();
+        u64::from(self.put.wrapping_sub(taken))
+    }
+
+    /// Reads what is there now; 0 is nothing.
+    ///
+    /// # Errors
+    ///
+    /// When the worker's count can't be.
+    pub fn read_now(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let server = Server(self.shared.words());
+        let there = there(server.worker_has_put(), self.taken, UP).map_err(scribbled)?;
+        let len = there.min(into.len());
+        if let Some(into) = into.get_mut(..len).filter(|into| !into.is_empty()) {
+            self.shared.read_up(self.taken, into);
+            self.taken = self.taken.wrapping_add(count(len));
+            if server.taken(self.taken) {
+                wake(&self.shared);
+            }
+        }
+        Ok(len)
+    }
+
+    /// Writes as much as there is room for; 0 is no room.
+    fn write_now(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let server = Server(self.shared.words());
+        let there = there(self.put, server.worker_has_taken(), DOWN).map_err(scribbled)?;
+        let len = bytes.len().min(DOWN - there);
+        if let Some(bytes) = bytes.get(..len).filter(|bytes| !bytes.is_empty()) {
+            self.shared.write_down(self.put, bytes);
+            self.put = self.put.wrapping_add(count(len));
+        }
+        Ok(len)
+    }
+
+    fn publish(&self) {
+        if Server(self.shared.words()).put(self.put) {
+            wake(&self.shared);
+        }
+    }
+
+    /// Both counts as they were when they were looked at: had one changed since, waiting for the next change would be too
+    /// long.
+    fn wait(&self, seen_put: u32, seen_taken: Option<u32>, cx: &Context<'_>) {
+        wait(Waiting {
+            owner: self.shared.clone(),
+            seen_put,
+            seen_taken,
+            waker: cx.waker().clone(),
+        });
+    }
+
+    fn want_room(&mut self, wanted: bool) {
+        if self.wants_room != wanted {
+            self.wants_room = wanted;
+            Server(self.shared.words()).want_room(wanted);
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        forget(&self.shared);
+    }
+}
+
+fn scribbled(_: Nonsense) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        "the counts in its memory make no sense",
+    )
+}
+
+fn count(len: usize) -> u32 {
+    u32::try_from(len).expect("streams are short")
+}
+
+fn wake(shared: &Box) {
+    // Refused only for an address that is none.
+    _ = futex::wake(&shared.words().sleep, futex::Flags::empty(), 1);
+}
+
+impl AsyncRead for Link {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let link = self.get_mut();
+        let read = link.read_now(buf.initialize_unfilled())?;
+        if read == 0 && buf.remaining() > 0 {
+            link.wait(link.taken, None, cx);
+            return Poll::Pending;
+        }
+        buf.advance(read);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Link {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[io::IoSlice::new(buf)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let link = self.get_mut();
+        let wanted: usize = bufs.iter().map(|buf| buf.len()).sum();
+        let mut written = link.write_all_now(bufs)?;
+        if written == 0 && wanted > 0 {
+            link.want_room(true);
+            written = link.write_all_now(bufs)?;
+        }
+        if written == 0 && wanted > 0 {
+            let full_since = link.put.wrapping_sub(count(DOWN));
+            let put = Server(link.shared.words()).worker_has_put();
+            link.wait(put, Some(full_since), cx);
+            return Poll::Pending;
+        }
+        link.want_room(false);
+        link.publish();
+        Poll::Ready(Ok(written))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Link {
+    fn write_all_now(&mut self, bufs: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        let mut written = 0;
+        for buf in bufs {
+            let now = self.write_now(buf)?;
+            written += now;
+            if now < buf.len() {
+                break;
+            }
+        }
+        Ok(written)
+    }
+}

@@ -1,0 +1,161 @@
+//! The worker's end of a box, for tests: what `ext/pronghorn/ring.c` does, in Rust.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::thread::futex;
+use tokio::time::Instant;
+
+use crate::half::{Worker, there};
+use crate::layout::{DOWN, MAGIC, UP, VERSION};
+use crate::memory::{Box, ParkingPage};
+use crate::sync::Ordering;
+
+/// The worker's end. Blocks its thread.
+#[derive(Debug)]
+pub struct Peer {
+    shared: Box,
+    page: ParkingPage,
+    bell: OwnedFd,
+    put: u32,
+    taken: u32,
+    rung: u32,
+}
+
+impl Peer {
+    /// Maps what a worker is handed: its box, the page and the bell of its thread.
+    ///
+    /// # Errors
+    ///
+    /// When it can't be mapped, or is of another version.
+    pub fn attach(memory: OwnedFd, page: OwnedFd, bell: OwnedFd) -> io::Result<Self> {
+        let shared = Box::map(memory)?;
+        let head: Vec<u32> = shared
+            .words()
+            .head
+            .iter()
+            .map(|word| word.load(Ordering::Relaxed))
+            .collect();
+        if head[..2] != [MAGIC, VERSION] || head[2] as usize != DOWN || head[3] as usize != UP {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "another version",
+            ));
+        }
+        Ok(Self {
+            shared,
+            page: ParkingPage::map(page)?,
+            bell,
+            put: 0,
+            taken: 0,
+            rung: 0,
+        })
+    }
+
+    /// Waits for at least one byte, at most so long. 0: the time is over.
+    ///
+    /// # Errors
+    ///
+    /// When the server's count can't be.
+    pub fn read(&mut self, into: &mut [u8], longest: Duration) -> io::Result<usize> {
+        let there = self.wait(longest, |peer| {
+            let put = peer.half().server_has_put();
+            there(put, peer.taken, DOWN).map_err(|_| io::ErrorKind::InvalidData.into())
+        })?;
+        let len = there.min(into.len());
+        self.shared.read_down(self.taken, &mut into[..len]);
+        self.taken = self.taken.wrapping_add(number(len));
+        let taken = self.taken;
+        self.act(|half| half.taken(taken));
+        Ok(len)
+    }
+
+    /// Writes all of it, waiting for room at most so long each time.
+    ///
+    /// # Errors
+    ///
+    /// When there is none in time, or the server's count can't be.
+    pub fn write(&mut self, mut bytes: &[u8], longest: Duration) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let room = self.wait(longest, |peer| {
+                let taken = peer.half().server_has_taken();
+                match there(peer.put, taken, UP) {
+                    Ok(there) => Ok(UP - there),
+                    Err(_) => Err(io::ErrorKind::InvalidData.into()),
+                }
+            })?;
+            if room == 0 {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            let (now, rest) = bytes.split_at(room.min(bytes.len()));
+            self.shared.write_up(self.put, now);
+            self.put = self.put.wrapping_add(number(now.len()));
+            let put = self.put;
+            self.act(|half| half.put(put));
+            bytes = rest;
+        }
+        Ok(())
+    }
+
+    /// Takes a step and rings where that is asked for.
+    fn act(&mut self, step: impl FnOnce(&mut Worker<'_>) -> bool) {
+        let mut half = self.half();
+        let rings = step(&mut half);
+        self.rung = half.rung;
+        if rings {
+            _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes()); // full means that it rings anyway
+        }
+    }
+
+    /// Sleeps until `look` finds something, in the order that loses no wake-up.
+    fn wait(
+        &self,
+        longest: Duration,
+        look: impl Fn(&Self) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let deadline = Instant::now() + longest;
+        let half = self.half();
+        let mut found = look(self)?;
+        // Whoever wakes may mean the sleep before: a wake-up says nothing by itself.
+        while found == 0 {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            half.announce();
+            found = look(self)?;
+            if found == 0 {
+                let limit = rustix::thread::Timespec {
+                    tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                    tv_nsec: left.subsec_nanos().into(),
+                };
+                // Woken, interrupted, too late: what is there says all.
+                _ = futex::wait(half.sleep_word(), futex::Flags::empty(), 1, Some(&limit));
+                found = look(self)?;
+            }
+            half.awake();
+        }
+        Ok(found)
+    }
+
+    fn half(&self) -> Worker<'_> {
+        Worker {
+            words: self.shared.words(),
+            parking: self.page.words(),
+            rung: self.rung,
+        }
+    }
+
+    /// Scribbles: what a broken worker may do to its own memory.
+    #[doc(hidden)]
+    pub fn scribble(&self, put: u32, taken: u32) {
+        let words = self.shared.words();
+        words.up_put.store(put, Ordering::Relaxed);
+        words.down_taken.store(taken, Ordering::Relaxed);
+    }
+}
+
+fn number(len: usize) -> u32 {
+    u32::try_from(len).expect("streams are short")
+}

@@ -1,0 +1,178 @@
+//! A server's thread and a worker's in one process, over real memory, with real sleeps in the kernel.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::fs::{SealFlags, fcntl_get_seals, ftruncate};
+use rustix::mm::{MapFlags, ProtFlags, mmap};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::layout::{DOWN, UP, c_header};
+use crate::{Box, Link, Peer, Thread};
+
+const LONGEST: Duration = Duration::from_secs(20);
+
+fn io_thread() -> (Runtime, Thread) {
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .on_thread_park(Thread::before_park)
+        .on_thread_unpark(Thread::after_park)
+        .build()
+        .unwrap();
+    let thread = Thread::serve(runtime.handle()).unwrap();
+    // Its task has to have run once.
+    runtime.block_on(tokio::task::yield_now());
+    (runtime, thread)
+}
+
+fn copy(descriptor: impl AsFd) -> OwnedFd {
+    descriptor.as_fd().try_clone_to_owned().unwrap()
+}
+
+fn pair(thread: &Thread) -> (Link, Peer) {
+    let shared = Arc::new(Box::new().unwrap());
+    let peer = Peer::attach(
+        copy(shared.memory()),
+        copy(thread.page()),
+        copy(thread.bell()),
+    );
+    (Link::new(shared), peer.unwrap())
+}
+
+/// Answers each message, four bytes of length and as many of content, with the same.
+fn echo(mut peer: Peer, messages: usize) {
+    let mut buffer = vec![0; DOWN];
+    for _ in 0..messages {
+        let mut message = Vec::new();
+        while message.len() < 4
+            || message.len() < 4 + u32::from_le_bytes(message[..4].try_into().unwrap()) as usize
+        {
+            let read = peer.read(&mut buffer, LONGEST).unwrap();
+            assert!(read > 0, "nothing came");
+            message.extend_from_slice(&buffer[..read]);
+        }
+        peer.write(&message, LONGEST).unwrap();
+    }
+}
+
+async fn call(link: &mut Link, content: &[u8]) {
+    let mut message = u32::try_from(content.len()).unwrap().to_le_bytes().to_vec();
+    message.extend_from_slice(content);
+    link.write_all(&message).await.unwrap();
+    let mut answer = vec![0; message.len()];
+    link.read_exact(&mut answer).await.unwrap();
+    assert!(answer == message, "another answer");
+}
+
+#[test]
+fn messages_of_all_sizes_come_back_as_they_were() {
+    let (runtime, thread) = io_thread();
+    let (mut link, peer) = pair(&thread);
+    let sizes: Vec<usize> = (0..2_000)
+        .map(|round| match round % 10 {
+            0 => fastrand::usize(..3 * UP),
+            1 => fastrand::usize(..DOWN + 10),
+            _ => fastrand::usize(..2_000),
+        })
+        .collect();
+    let worker = {
+        let count = sizes.len();
+        std::thread::spawn(move || echo(peer, count))
+    };
+    runtime.block_on(async {
+        for size in sizes {
+            let content: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..))
+                .take(size)
+                .collect();
+            call(&mut link, &content).await;
+        }
+    });
+    worker.join().unwrap();
+}
+
+#[test]
+fn no_wake_up_is_lost_in_many_short_exchanges_with_several_workers() {
+    const EXCHANGES: usize = 20_000;
+    let (runtime, thread) = io_thread();
+    let mut workers = Vec::new();
+    let mut calls = Vec::new();
+    for _ in 0..3 {
+        let (mut link, peer) = pair(&thread);
+        workers.push(std::thread::spawn(move || echo(peer, EXCHANGES)));
+        calls.push(runtime.spawn(async move {
+            for _ in 0..EXCHANGES {
+                call(&mut link, b"hello").await;
+            }
+        }));
+    }
+    runtime.block_on(async {
+        for call in calls {
+            tokio::time::timeout(LONGEST * 3, call)
+                .await
+                .expect("a wake-up was lost")
+                .unwrap();
+        }
+    });
+    for worker in workers {
+        worker.join().unwrap();
+    }
+}
+
+#[test]
+fn counts_that_can_not_be_are_an_error_and_nothing_is_read() {
+    let (runtime, thread) = io_thread();
+    runtime.block_on(async {
+        for (put, taken) in [
+            (u32::try_from(UP).unwrap() + 1, 0),
+            (u32::MAX, 0),
+            (0, 1),
+            (0, u32::MAX / 2),
+        ] {
+            let (mut link, peer) = pair(&thread);
+            peer.scribble(put, taken);
+            let mut buffer = [0; 16];
+            let (read, written) = (link.read_now(&mut buffer), link.write(b"x").await);
+            assert!(read.is_err() != written.is_err(), "{put} {taken}");
+            assert_eq!(buffer, [0; 16]);
+        }
+    });
+}
+
+#[test]
+fn a_worker_can_neither_resize_its_box_nor_write_to_the_threads_page() {
+    let (_runtime, thread) = io_thread();
+    let shared = Box::new().unwrap();
+    assert!(ftruncate(shared.memory(), 0).is_err());
+    assert!(ftruncate(shared.memory(), 1 << 30).is_err());
+    let seals = fcntl_get_seals(shared.memory()).unwrap();
+    assert!(seals.contains(SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL));
+    let rights = ProtFlags::READ | ProtFlags::WRITE;
+    #[expect(unsafe_code, reason = "what a worker might try")]
+    // SAFETY: a new range, which would be left alone.
+    let mapped = unsafe {
+        mmap(
+            std::ptr::null_mut(),
+            4096,
+            rights,
+            MapFlags::SHARED,
+            thread.page(),
+            0,
+        )
+    };
+    assert!(mapped.is_err());
+}
+
+#[test]
+fn the_extension_has_this_layout() {
+    let file = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../ext/pronghorn/ring_layout.h"
+    );
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(file, c_header()).unwrap();
+    }
+    let there = std::fs::read_to_string(file).unwrap();
+    assert_eq!(there, c_header(), "UPDATE_GOLDEN=1 writes it anew");
+}

@@ -1,0 +1,173 @@
+//! An I/O thread that serves boxes: it looks at them before it sleeps, and a bell wakes it when it does.
+
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::task::Waker;
+
+use rustix::event::{EventfdFlags, eventfd};
+use tokio::io::unix::AsyncFd;
+use tokio::runtime::Handle;
+
+use crate::half::{Server, Sleeper};
+use crate::memory::{Box, ParkingPage};
+
+/// What workers of an I/O thread need of it. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Thread(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    page: ParkingPage,
+    bell: OwnedFd,
+}
+
+thread_local! {
+    static HERE: RefCell<Option<Here>> = const { RefCell::new(None) };
+}
+
+/// The thread itself.
+struct Here {
+    shared: Arc<Shared>,
+    /// Links that wait for their worker.
+    waiting: Vec<Waiting>,
+}
+
+/// A link that waits.
+pub(crate) struct Waiting {
+    pub(crate) owner: Arc<Box>,
+    /// What the link has seen: another number is news.
+    pub(crate) seen_put: u32,
+    /// When it waits for room: what it has seen of that.
+    pub(crate) seen_taken: Option<u32>,
+    pub(crate) waker: Waker,
+}
+
+impl Waiting {
+    fn has_news(&self) -> bool {
+        let server = Server(self.owner.words());
+        server.worker_has_put() != self.seen_put
+            || self
+                .seen_taken
+                .is_some_and(|seen| server.worker_has_taken() != seen)
+    }
+}
+
+impl Thread {
+    /// Makes the thread that runs `runtime`, a single-threaded one, serve boxes. [`before_park`](Self::before_park) and
+    /// [`after_park`](Self::after_park) must be its hooks.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel gives no memory or descriptors.
+    pub fn serve(runtime: &Handle) -> io::Result<Self> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let shared = Arc::new(Shared {
+            page: ParkingPage::new()?,
+            bell,
+        });
+        let here = shared.clone();
+        runtime.spawn(async move {
+            HERE.with_borrow_mut(|place| {
+                *place = Some(Here {
+                    shared: here.clone(),
+                    waiting: Vec::new(),
+                });
+            });
+            if let Err(error) = listen(&here).await {
+                // Without the bell it still looks whenever it wakes up; nothing can be done here.
+                debug_assert!(false, "the bell can't be watched: {error}");
+            }
+        });
+        Ok(Self(shared))
+    }
+
+    /// For workers: where they see whether it sleeps.
+    pub fn page(&self) -> BorrowedFd<'_> {
+        self.0.page.memory()
+    }
+
+    /// For workers: an eventfd.
+    pub fn bell(&self) -> BorrowedFd<'_> {
+        self.0.bell.as_fd()
+    }
+
+    /// The runtime's hook before the thread sleeps.
+    pub fn before_park() {
+        with_here(|here| {
+            Sleeper(here.shared.page.words()).announce();
+            if collect_in(here) {
+                // A task was woken, so it won't sleep.
+                Sleeper(here.shared.page.words()).awake();
+            }
+        });
+    }
+
+    /// The runtime's hook after it slept.
+    pub fn after_park() {
+        with_here(|here| {
+            Sleeper(here.shared.page.words()).awake();
+        });
+    }
+}
+
+/// The bell is never read: it is watched for its edges, and each ring is one.
+async fn listen(shared: &Shared) -> io::Result<()> {
+    #[expect(unsafe_code, reason = "tokio asks for a promise about the descriptor")]
+    // SAFETY: the descriptor is borrowed from a value that lives as long as this function runs; it is never closed or
+    // replaced meanwhile.
+    let bell = unsafe { AsyncFd::register(shared.bell.as_fd()) }.map_err(io::Error::from)?;
+    loop {
+        bell.readable().await?.clear_ready();
+        collect();
+    }
+}
+
+/// Looks whether a worker of this thread has put or taken something, and wakes who waits for it. Called wherever a busy
+/// thread comes by, because it looks by itself only before it sleeps. On other threads it does nothing.
+pub fn collect() {
+    with_here(|here| {
+        collect_in(here);
+    });
+}
+
+fn collect_in(here: &mut Here) -> bool {
+    let before = here.waiting.len();
+    // Wakers of a runtime only put their task on a queue: none comes back here.
+    here.waiting.retain(|waiting| {
+        let news = waiting.has_news();
+        if news {
+            waiting.waker.wake_by_ref();
+        }
+        !news
+    });
+    here.waiting.len() < before
+}
+
+/// Waits in the name of a link; one that waits already waits for this now.
+pub(crate) fn wait(waiting: Waiting) {
+    let there = with_here(|here| {
+        let mut places = here.waiting.iter_mut();
+        match places.find(|place| Arc::ptr_eq(&place.owner, &waiting.owner)) {
+            Some(place) => *place = waiting,
+            None => here.waiting.push(waiting),
+        }
+    });
+    debug_assert!(
+        there.is_some(),
+        "a link lives on a thread that serves boxes"
+    );
+}
+
+/// The link is gone, or does something else.
+pub(crate) fn forget(owner: &Arc<Box>) {
+    with_here(|here| {
+        here.waiting
+            .retain(|waiting| !Arc::ptr_eq(&waiting.owner, owner));
+    });
+}
+
+fn with_here<R>(act: impl FnOnce(&mut Here) -> R) -> Option<R> {
+    HERE.with(|here| here.try_borrow_mut().ok()?.as_mut().map(act))
+}

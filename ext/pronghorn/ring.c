@@ -1,0 +1,201 @@
+/* For the rule behind every fence here, "publish, full barrier, look", see docs/reference/ring.md. The same steps in Rust
+ * are model-checked: crates/ring/src/half.rs. A worker may be killed between any two lines: no step leaves the server
+ * waiting for a second one. */
+#include "ring.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Addresses: the page, the stream down twice, the stream up twice. */
+#define MAPPED (RING_PAGE + 2 * (size_t) RING_DOWN + 2 * (size_t) RING_UP)
+
+static _Atomic uint32_t *word(const ring_t *ring, size_t at)
+{
+	return (_Atomic uint32_t *) (ring->map + at);
+}
+
+static uint32_t parked(const ring_t *ring)
+{
+	return atomic_load_explicit((const _Atomic uint32_t *) (ring->page + RING_AT_PARKED), memory_order_relaxed);
+}
+
+static bool place(unsigned char *at, int memory, size_t offset, size_t length)
+{
+	return mmap(at, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory, (off_t) offset) != MAP_FAILED;
+}
+
+static const char *map_box(unsigned char *map, int memory)
+{
+	const char *unmapped = "its memory can't be mapped";
+	unsigned char *down = map + RING_PAGE, *up = down + 2 * (size_t) RING_DOWN;
+	if (!place(map, memory, 0, RING_PAGE)) {
+		return unmapped;
+	}
+	const uint32_t *head = (const uint32_t *) (map + RING_AT_HEAD);
+	if (head[0] != RING_MAGIC || head[1] != RING_VERSION || head[2] != RING_DOWN || head[3] != RING_UP) {
+		return "the server and this extension are of different releases";
+	}
+	if (!place(down, memory, RING_PAGE, RING_DOWN) || !place(down + RING_DOWN, memory, RING_PAGE, RING_DOWN)
+		|| !place(up, memory, RING_PAGE + RING_DOWN, RING_UP)
+		|| !place(up + RING_UP, memory, RING_PAGE + RING_DOWN, RING_UP)) {
+		return unmapped;
+	}
+	return NULL;
+}
+
+const char *ring_attach(ring_t *ring, int memory, int page, int bell, int server, unsigned look_after)
+{
+	unsigned char *map = mmap(NULL, MAPPED, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (map == MAP_FAILED) {
+		return "there are no addresses for it";
+	}
+	const char *wrong = map_box(map, memory);
+	const unsigned char *parking = MAP_FAILED;
+	if (wrong == NULL) {
+		parking = mmap(NULL, RING_PAGE, PROT_READ, MAP_SHARED, page, 0);
+		wrong = parking == MAP_FAILED ? "the page of its thread can't be mapped" : NULL;
+	}
+	/* A forked child has none of it: it would speak in our name. */
+	if (wrong == NULL && madvise(map, MAPPED, MADV_DONTFORK) != 0) {
+		wrong = "it can't be hidden from forked children";
+	}
+	if (wrong != NULL) {
+		munmap(map, MAPPED);
+		if (parking != MAP_FAILED) {
+			munmap((void *) parking, RING_PAGE);
+		}
+		return wrong;
+	}
+	close(memory);
+	close(page);
+	fcntl(bell, F_SETFD, FD_CLOEXEC);
+	*ring = (ring_t) {.map = map, .page = parking, .bell = bell, .server = server, .look_after = look_after};
+	return NULL;
+}
+
+void ring_forget(ring_t *ring)
+{
+	if (ring->map != NULL) {
+		close(ring->bell);
+		*ring = (ring_t) {0};
+	}
+}
+
+/* Bytes in a stream, or more than it holds where the counts make no sense. */
+static size_t difference(uint32_t put, uint32_t taken)
+{
+	return (uint32_t) (put - taken);
+}
+
+size_t ring_there(const ring_t *ring)
+{
+	uint32_t put = atomic_load_explicit(word(ring, RING_AT_DOWN_PUT), memory_order_acquire);
+	return difference(put, ring->taken);
+}
+
+/* Room in the stream up, or SIZE_MAX where the counts make no sense. */
+static size_t room(const ring_t *ring)
+{
+	uint32_t taken = atomic_load_explicit(word(ring, RING_AT_UP_TAKEN), memory_order_acquire);
+	size_t there = difference(ring->put, taken);
+	return there > RING_UP ? SIZE_MAX : RING_UP - there;
+}
+
+/* Rings when the server's thread sleeps, once for each sleep. */
+static void ring_bell(ring_t *ring)
+{
+	uint32_t sleep = parked(ring);
+	if (sleep % 2 == 1 && sleep != ring->rung) {
+		const uint64_t one = 1;
+		ring->rung = sleep;
+		/* Full means that it rings anyway. */
+		ssize_t written = write(ring->bell, &one, sizeof one);
+		(void) written;
+	}
+}
+
+static bool server_is_gone(const ring_t *ring)
+{
+	struct pollfd end = {.fd = ring->server, .events = 0};
+	return poll(&end, 1, 0) > 0 && (end.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
+}
+
+/* Sleeps until somebody wakes us, for whatever reason, unless the count has become enough. The caller has looked before,
+ * and looks again. */
+static ring_outcome sleep_below(ring_t *ring, size_t (*count)(const ring_t *), size_t enough)
+{
+	ring_outcome outcome = RING_OK;
+	_Atomic uint32_t *sleep = word(ring, RING_AT_SLEEP);
+	atomic_store_explicit(sleep, 1, memory_order_relaxed);
+	atomic_thread_fence(memory_order_seq_cst);
+	if (count(ring) < enough) {
+		const struct timespec longest = {.tv_sec = ring->look_after / 1000, .tv_nsec = ring->look_after % 1000 * 1000000};
+		if (syscall(SYS_futex, sleep, FUTEX_WAIT, 1, &longest, NULL, 0) != 0) {
+			if (errno == ETIMEDOUT && server_is_gone(ring)) {
+				outcome = RING_GONE;
+			} else if (errno == EINTR || errno == ETIMEDOUT) {
+				outcome = RING_INTERRUPTED;
+			}
+		}
+	}
+	atomic_store_explicit(sleep, 0, memory_order_relaxed);
+	return outcome;
+}
+
+static ring_outcome wait_for(ring_t *ring, size_t (*count)(const ring_t *), size_t enough, size_t most)
+{
+	size_t now;
+	while ((now = count(ring)) < enough) {
+		ring_outcome outcome = sleep_below(ring, count, enough);
+		if (outcome != RING_OK && count(ring) < enough) {
+			return outcome;
+		}
+	}
+	return now > most ? RING_GONE : RING_OK;
+}
+
+ring_outcome ring_wait(ring_t *ring, size_t bytes)
+{
+	return wait_for(ring, ring_there, bytes, RING_DOWN);
+}
+
+const unsigned char *ring_peek(const ring_t *ring)
+{
+	return ring->map + RING_PAGE + (ring->taken & (RING_DOWN - 1));
+}
+
+void ring_take(ring_t *ring, size_t bytes)
+{
+	ring->taken += (uint32_t) bytes;
+	atomic_store_explicit(word(ring, RING_AT_DOWN_TAKEN), ring->taken, memory_order_release);
+	atomic_thread_fence(memory_order_seq_cst);
+	if (atomic_load_explicit(word(ring, RING_AT_ROOM_WANTED), memory_order_relaxed) == 1) {
+		ring_bell(ring);
+	}
+}
+
+ring_outcome ring_wait_for_room(ring_t *ring, size_t bytes)
+{
+	return wait_for(ring, room, bytes, RING_UP);
+}
+
+unsigned char *ring_room(const ring_t *ring)
+{
+	return ring->map + RING_PAGE + 2 * (size_t) RING_DOWN + (ring->put & (RING_UP - 1));
+}
+
+void ring_put(ring_t *ring, size_t bytes)
+{
+	ring->put += (uint32_t) bytes;
+	atomic_store_explicit(word(ring, RING_AT_UP_PUT), ring->put, memory_order_release);
+	atomic_thread_fence(memory_order_seq_cst);
+	ring_bell(ring);
+}

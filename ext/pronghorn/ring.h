@@ -1,0 +1,56 @@
+/* The worker's end of a box: memory shared with the server. docs/reference/ring.md says what both ends do, ring_layout.h
+ * where everything lies. Knows nothing of PHP and of frames. */
+#ifndef PRONGHORN_RING_H
+#define PRONGHORN_RING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ring_layout.h"
+
+typedef struct {
+	unsigned char *map;      /* the page of words, then each stream twice in a row; NULL: not attached */
+	const unsigned char *page; /* of the server's thread: read only */
+	int bell;                /* an eventfd */
+	int server;              /* the pipe that the server holds the other end of: hung up means that it is gone */
+	unsigned look_after;     /* milliseconds after which a sleeper looks whether the server still lives */
+	uint32_t put;            /* our own counts: what the words say could have been changed by a bug in this process */
+	uint32_t taken;
+	uint32_t rung;
+} ring_t;
+
+typedef enum {
+	RING_OK,
+	RING_INTERRUPTED, /* by a signal, or the look every few seconds; PHP may have a handler to run */
+	RING_GONE,        /* the server, or its counts make no sense */
+} ring_outcome;
+
+/* Maps what the server handed over and closes the first two descriptors. NULL, or what is wrong. */
+const char *ring_attach(ring_t *ring, int memory, int page, int bell, int server, unsigned look_after);
+
+/* Forgets everything without touching the server: in a forked child, which must not speak in its parent's name. */
+void ring_forget(ring_t *ring);
+
+/* How much there is to take, without waiting: more than RING_DOWN when the counts make no sense. */
+size_t ring_there(const ring_t *ring);
+
+/* Waits until there are at least so many bytes to take, at most RING_DOWN. */
+ring_outcome ring_wait(ring_t *ring, size_t bytes);
+
+/* What there is, in one piece of memory whatever wraps. Valid until it is taken. */
+const unsigned char *ring_peek(const ring_t *ring);
+
+/* Takes so many bytes, no more than there are. */
+void ring_take(ring_t *ring, size_t bytes);
+
+/* Waits for room for so many bytes, at most RING_UP. */
+ring_outcome ring_wait_for_room(ring_t *ring, size_t bytes);
+
+/* Where the next bytes go, in one piece. */
+unsigned char *ring_room(const ring_t *ring);
+
+/* Hands over what was written there, no more than there was room. */
+void ring_put(ring_t *ring, size_t bytes);
+
+#endif

@@ -1,0 +1,16 @@
+/* Made by crates/ring from its layout; a test compares. docs/reference/ring.md says what it means. */
+
+#define RING_MAGIC 1112688720u
+#define RING_VERSION 1u
+#define RING_PAGE 4096u
+#define RING_DOWN 262144u
+#define RING_UP 524288u
+#define RING_SIZE 790528u
+#define RING_AT_HEAD 0u
+#define RING_AT_DOWN_PUT 64u
+#define RING_AT_ROOM_WANTED 68u
+#define RING_AT_DOWN_TAKEN 128u
+#define RING_AT_UP_PUT 192u
+#define RING_AT_UP_TAKEN 256u
+#define RING_AT_SLEEP 320u
+#define RING_AT_PARKED 0u
