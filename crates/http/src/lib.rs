@@ -17,6 +17,7 @@ mod date;
 mod error;
 mod exchange;
 mod expression;
+mod feeder;
 mod file;
 pub mod files;
 mod listener;

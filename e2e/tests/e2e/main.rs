@@ -2,6 +2,7 @@
 
 mod apps;
 mod behind_nginx;
+mod bodies;
 mod called_as_rr;
 mod command;
 mod control;
