@@ -128,6 +128,7 @@ impl PoolHandler {
             status: head.status,
             fields: head.headers,
             body,
+            from_application: true,
             record: None,
         }
     }
@@ -153,7 +154,7 @@ impl PoolHandler {
             CallError::Deadline | CallError::Worker(_) | CallError::Poisoned => {}
         }
         if self.development {
-            return Response::plain(status, &format!("{error}\n"));
+            return for_developer(Response::plain(status, &format!("{error}\n")));
         }
         Response::status_only(status)
     }
@@ -174,7 +175,7 @@ impl PoolHandler {
         );
         let status = self.internal_error_code;
         let mut response = if self.development {
-            page::thrown(request, status, thrown)
+            for_developer(page::thrown(request, status, thrown))
         } else {
             Response::status_only(status)
         };
@@ -190,12 +191,20 @@ impl PoolHandler {
         );
         let status = self.internal_error_code;
         let mut response = if self.development {
-            Response::plain(status, &format!("{shown}\n"))
+            for_developer(Response::plain(status, &format!("{shown}\n")))
         } else {
             Response::status_only(status)
         };
         response.fields.push("X-Request-Id", &*id);
         response
+    }
+}
+
+/// No error page hides it.
+fn for_developer(response: Response) -> Response {
+    Response {
+        from_application: true,
+        ..response
     }
 }
 

@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod body;
 mod bridge;
 mod buffers;
@@ -31,6 +32,7 @@ mod stream;
 mod threads;
 mod warmup;
 
+pub use addresses::Addresses;
 pub use body::BodySettings;
 pub use bridge::PoolHandler;
 pub use exchange::{BodyError, Exchange};

@@ -9,7 +9,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::message::Handler;
+use crate::addresses::{Addresses, Seat};
+use crate::message::{Handler, PeerAddress};
 
 /// Time limits and sizes beyond those of the protocol.
 #[derive(Debug, Clone, Copy)]
@@ -40,10 +41,20 @@ pub struct Service {
     drain_idle: OnceLock<Duration>,
     connections: TaskTracker,
     pub(crate) refusals: Seldom,
+    addresses: Arc<Addresses>,
+}
+
+/// Why a connection is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Full {
+    /// There are as many as there may be.
+    All,
+    /// There are as many of this address.
+    Address,
 }
 
 impl Service {
-    pub fn new(handler: Arc<dyn Handler>, limits: Limits) -> Arc<Self> {
+    pub fn new(handler: Arc<dyn Handler>, limits: Limits, addresses: Arc<Addresses>) -> Arc<Self> {
         let (draining, connections) = (CancellationToken::new(), TaskTracker::new());
         Arc::new(Self {
             handler: ArcSwap::from_pointee(handler),
@@ -52,6 +63,7 @@ impl Service {
             drain_idle: OnceLock::new(),
             connections,
             refusals: Seldom::default(),
+            addresses,
         })
     }
 
@@ -83,11 +95,16 @@ impl Service {
         self.connections.len()
     }
 
-    /// Counts a connection while the returned value lives; `None` when there are as many as there may be.
-    pub(crate) fn enter(self: &Arc<Self>) -> Option<Entered> {
-        (self.connections.len() < self.limits.connections).then(|| Entered {
+    /// Counts a connection while the returned value lives.
+    pub(crate) fn enter(self: &Arc<Self>, address: PeerAddress) -> Result<Entered, Full> {
+        if self.connections.len() >= self.limits.connections {
+            return Err(Full::All);
+        }
+        let seat = self.addresses.connection(address.ip());
+        Ok(Entered {
             service: self.clone(),
             _token: self.connections.token(),
+            _seat: seat.map_err(|_| Full::Address)?,
         })
     }
 }
@@ -96,6 +113,7 @@ impl Service {
 pub(crate) struct Entered {
     service: Arc<Service>,
     _token: TaskTrackerToken,
+    _seat: Option<Seat>,
 }
 
 impl Entered {

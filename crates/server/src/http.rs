@@ -11,7 +11,8 @@ use pronghorn_config::Address;
 use pronghorn_http::middleware::{self, Parts, Unusable};
 use pronghorn_http::settings::{HttpSettings, RouteSettings};
 use pronghorn_http::{
-    Accepting, BodySettings, Handler, IoThreads, Limits, Listener, PoolHandler, Router, Service,
+    Accepting, Addresses, BodySettings, Handler, IoThreads, Limits, Listener, PoolHandler, Router,
+    Service,
 };
 use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, NotReady, Running, Stopped};
 use pronghorn_pool::{Home, RelayListener, Spool, Terms};
@@ -76,6 +77,7 @@ struct Ground {
     uploads: Arc<Spool>,
     homes: Vec<Home>,
     relay: Option<Arc<RelayListener>>,
+    addresses: Arc<Addresses>,
 }
 
 /// The workers of a pool as they are started.
@@ -169,7 +171,9 @@ impl HttpService {
             uploads,
             homes: io.homes(),
             relay: relay.clone(),
+            addresses: Arc::default(),
         };
+        ground.addresses.set(settings);
         let starts = ground.starts(settings, &self.server, &self.environment);
         let crews: Vec<Crew> = starts.iter().map(Start::crew).collect();
         let infos: Vec<CrewInfo> = crews.iter().map(Crew::info).collect();
@@ -186,7 +190,7 @@ impl HttpService {
             connections: connections(self.open_files, workers),
             ..Limits::default()
         };
-        let service = Service::new(handler, limits);
+        let service = Service::new(handler, limits, ground.addresses.clone());
         let (asked, draining) = (pools.clone(), context.shutdown.clone());
         let alive = pools.clone();
         context.readiness.answer_apart(
@@ -288,7 +292,13 @@ impl Ground {
             None => Arc::new(Router(routes)) as Arc<dyn Handler>,
         };
         let folder = &self.folder;
-        middleware::chain(innermost, Parts { settings, folder })
+        let addresses = &self.addresses;
+        let parts = Parts {
+            settings,
+            folder,
+            addresses,
+        };
+        middleware::chain(innermost, parts)
     }
 
     fn behind(
@@ -322,6 +332,7 @@ impl Ground {
             worker_user: self.user.as_ref().map(|(_, user)| user.clone()),
         };
         let next = Arc::new(Arc::new(handler));
+        let next = middleware::limited(next, route.rate_limit.as_ref());
         if self.development {
             let standing = workers.standing();
             return Arc::new(Gate { next, standing });
@@ -352,6 +363,7 @@ impl Site {
         if !self.pools.change(changes).await {
             return false;
         }
+        self.ground.addresses.set(settings);
         self.service.set_handler(handler);
         true
     }
