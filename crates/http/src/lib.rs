@@ -41,7 +41,7 @@ pub use listener::{Accepting, Listener, any_address};
 pub use message::{Body, Handled, Handler, Part, Peer, PeerAddress, Request, Response};
 pub use record::Record;
 pub use router::Router;
-pub use service::{Limits, Service};
+pub use service::{Limits, SEND_PAUSE, Service};
 pub use stream::Stream;
 pub use threads::{IoThread, IoThreads};
 pub use warmup::warmup;

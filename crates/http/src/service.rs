@@ -12,12 +12,18 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use crate::addresses::{Addresses, Seat};
 use crate::message::{Handler, PeerAddress};
 
+/// Between two writes that a client takes something of: as long as a client may pause while it sends.
+pub const SEND_PAUSE: Duration = Duration::from_secs(60);
+
+/// For who does not count descriptors; the server does.
+const CONNECTIONS: usize = 10_000;
+
 /// Time limits and sizes beyond those of the protocol.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// What a client may send, and how slowly.
     pub receive: pronghorn_h1::Limits,
-    /// Between two writes that a client takes something of. Default is 60 s.
+    /// Between two writes that a client takes something of. Default is [`SEND_PAUSE`].
     pub send_pause: Duration,
     /// Open connections in all.
     pub connections: usize,
@@ -27,8 +33,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             receive: pronghorn_h1::Limits::default(),
-            send_pause: Duration::from_secs(60),
-            connections: 10_000,
+            send_pause: SEND_PAUSE,
+            connections: CONNECTIONS,
         }
     }
 }

@@ -11,8 +11,7 @@ use pronghorn_config::Address;
 use pronghorn_http::middleware::{self, Parts, Unusable};
 use pronghorn_http::settings::{HttpSettings, RouteSettings};
 use pronghorn_http::{
-    Accepting, Addresses, BodySettings, Handler, IoThreads, Limits, Listener, PoolHandler, Router,
-    Service,
+    Accepting, Addresses, BodySettings, Handler, IoThreads, Listener, PoolHandler, Router, Service,
 };
 use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, NotReady, Running, Stopped};
 use pronghorn_pool::{Home, RelayListener, Spool, Terms};
@@ -186,10 +185,7 @@ impl HttpService {
 
         let handler = ground.handler(settings, &pools)?;
         let workers = infos.iter().map(|info| info.size).sum();
-        let limits = Limits {
-            connections: connections(self.open_files, workers),
-            ..Limits::default()
-        };
+        let limits = settings.timeouts.limits(self.connections(workers));
         let service = Service::new(handler, limits, ground.addresses.clone());
         let (asked, draining) = (pools.clone(), context.shutdown.clone());
         let alive = pools.clone();
@@ -227,6 +223,21 @@ impl HttpService {
             _watch: watch,
             io,
         })
+    }
+
+    /// Connections in all: what was asked for, as far as there are descriptors for them.
+    fn connections(&self, workers: usize) -> usize {
+        let possible = connections(self.open_files, workers);
+        match self.settings.max_connections {
+            Some(wanted) if wanted > possible => {
+                tracing::warn!(
+                    target: "server", wanted, possible,
+                    "`http.max_connections` is more than the process may have: raise its limit of open files"
+                );
+                possible
+            }
+            wanted => wanted.unwrap_or(possible),
+        }
     }
 
     /// Who workers are, when they are not the server's own user.
@@ -280,7 +291,7 @@ impl Ground {
         let bodies = BodySettings {
             max_size: settings.max_request_size.bytes(),
             raw: settings.raw_body,
-            forms: pronghorn_form::Limits::default(),
+            forms: settings.forms.0,
             spool: self.spool.clone(),
             uploads: self.uploads.clone(),
             forbid: settings.uploads.forbid.clone(),

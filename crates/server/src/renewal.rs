@@ -12,13 +12,14 @@ use crate::settings::Settings;
 use crate::workers::Workers;
 
 /// Keys, and sections, that a reload applies. A change of any other is told.
-const APPLIED: [&str; 25] = [
+const APPLIED: [&str; 26] = [
     "endure.grace_period",
     "endure.upgrade",
     "endure.upgrade_timeout",
     "http.access_log",
     "http.access_logs",
     "http.error_pages",
+    "http.forms",
     "http.headers",
     "http.max_per_address",
     "http.internal_error_code",

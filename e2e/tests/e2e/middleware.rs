@@ -388,3 +388,36 @@ fn error_pages_hide_what_the_server_says_and_not_what_php_says() {
     assert_eq!(server.get("/nothing-here").text(), "yours");
     server.stop();
 }
+
+#[test]
+fn what_clients_may_take_and_send_can_be_set() {
+    let server = Server::start(site(
+        "  timeouts: {head: 1s, idle: 1s, body: 1s}\n  forms: {fields: 2, files: 0, levels: 1}\n  max_connections: 2\n",
+    ));
+    let mut slow = server.connect();
+    slow.send("GET / HT");
+    let mut slow_body = server.connect();
+    slow_body.send("POST /body HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n1");
+    assert!(server.connect().is_closed(), "there are two connections");
+    assert_eq!(slow.response().status, 408);
+    assert_eq!(slow_body.response().status, 408);
+    drop((slow, slow_body));
+    // Both are closed a moment after their answers.
+    let mut idle = wait_for("there is room for a connection", || {
+        let mut connection = server.connect();
+        connection.request("GET", "/", "");
+        (!connection.is_closed()).then_some(connection)
+    });
+    assert_eq!(idle.response().status, 200);
+    assert!(idle.is_closed(), "after a second without a request");
+    for (body, status) in [
+        ("a=1&b=2", 200),
+        ("a=1&b=2&c=3", 400),
+        ("a[b]=1", 200),
+        ("a[b][c]=1", 400),
+    ] {
+        let answer = server.post("/form", "application/x-www-form-urlencoded", body);
+        assert_eq!(answer.status, status, "{body}");
+    }
+    server.stop();
+}

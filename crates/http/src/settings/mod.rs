@@ -4,6 +4,7 @@ mod access_log;
 mod client;
 mod error_pages;
 mod headers;
+mod limits;
 mod rate_limit;
 mod rewrite;
 mod routes;
@@ -23,6 +24,7 @@ pub use access_log::{AccessLogSettings, LogFormat, LogPiece, Placeholder};
 pub use client::{Believed, ClientSettings, Trusted};
 pub use error_pages::{ErrorPagesSettings, StatusPages};
 pub use headers::{CorsSettings, FieldRules, HeadersSettings, OriginPattern};
+pub use limits::{Forms, Timeouts};
 pub use rate_limit::{Rate, RateKey, RateLimitSettings};
 #[cfg(test)]
 pub(crate) use rewrite::rule as rewrite_rule;
@@ -74,6 +76,12 @@ pub struct HttpSettings {
     pub rewrite: Vec<RewriteRule>,
     /// Of the middleware `error_pages`.
     pub error_pages: Option<ErrorPagesSettings>,
+    /// How long a client may take.
+    pub timeouts: Timeouts,
+    /// What a form may hold.
+    pub forms: Forms,
+    /// Connections in all; None is as many as there are descriptors for.
+    pub max_connections: Option<usize>,
     /// Connections of one address, and requests of one that a proxy tells of.
     pub max_per_address: Option<u32>,
     /// Whose word about clients is taken, and on what.
@@ -184,6 +192,17 @@ impl Section for HttpSettings {
                 "Pages in place of the server's few words; programs that ask for JSON get that. Used by the middleware \
                  `error_pages`.",
             ),
+            timeouts: t.section("timeouts", "How long a client may take; then its connection ends."),
+            forms: t.section("forms", "What a form may hold."),
+            max_connections: t
+                .key(
+                    "max_connections",
+                    "Connections at a time; more are closed at once. When not written: the process's limit of open files, less \
+                     what everything else needs.",
+                )
+                .ours()
+                .range(1..=10_000_000)
+                .optional(),
             max_per_address: t
                 .key(
                     "max_per_address",
