@@ -7,6 +7,7 @@ mod command;
 mod control;
 mod development;
 mod examples;
+mod extension;
 mod faults;
 mod foreign;
 mod guide;
