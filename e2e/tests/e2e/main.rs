@@ -8,6 +8,7 @@ mod command;
 mod control;
 mod development;
 mod examples;
+mod extension;
 mod faults;
 mod files;
 mod foreign;
