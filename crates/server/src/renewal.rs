@@ -12,7 +12,7 @@ use crate::settings::Settings;
 use crate::workers::Workers;
 
 /// Keys, and sections, that a reload applies. A change of any other is told.
-const APPLIED: [&str; 19] = [
+const APPLIED: [&str; 21] = [
     "endure.grace_period",
     "endure.upgrade",
     "endure.upgrade_timeout",
@@ -27,6 +27,8 @@ const APPLIED: [&str; 19] = [
     "http.raw_body",
     "http.request_id",
     "http.routes",
+    "http.trusted_headers",
+    "http.trusted_subnets",
     "http.uploads.allow",
     "http.uploads.forbid",
     "logs",

@@ -168,3 +168,50 @@ fn php_knows_the_number_of_its_request() {
     ]);
     server.stop();
 }
+
+#[test]
+fn a_trusted_proxy_tells_php_who_the_client_is() {
+    let http = "  trusted_subnets: [127.0.0.0/8]
+  trusted_headers: [X-Forwarded-For, X-Forwarded-Proto, X-Forwarded-Host]
+  access_log: {format: '{ip} {scheme} {host}', output: access.log}
+";
+    let server = Server::start(site(http));
+    let mut connection = server.connect();
+    let told = "X-Forwarded-For: 198.51.100.7, 192.0.2.1\r\nX-Forwarded-Proto: https\r\n\
+                X-Forwarded-Host: shop.example\r\nForwarded: for=198.51.100.8\r\n";
+    connection.request("GET", "/show", told);
+    let shown = connection.response().text();
+    assert!(shown.contains(r#""remote":"192.0.2.1""#), "{shown}");
+    assert!(
+        shown.contains(r#""uri":"https://shop.example/show""#),
+        "{shown}"
+    );
+    // The next request of the same connection is another client's.
+    connection.request("GET", "/show", "X-Forwarded-For: 192.0.2.2\r\n");
+    let shown = connection.response().text();
+    assert!(shown.contains(r#""remote":"192.0.2.2""#), "{shown}");
+    assert!(shown.contains(r#""uri":"http://test/show""#), "{shown}");
+    // What is no host does not become one.
+    connection.request("GET", "/show", "X-Forwarded-Host: evil.example/@x\r\n");
+    let shown = connection.response().text();
+    assert!(shown.contains(r#""uri":"http://test/show""#), "{shown}");
+    server.logged(&["http log", r#""remote_address":"192.0.2.1""#]);
+    let site = server.into_site();
+    let lines = "192.0.2.1 https shop.example\n192.0.2.2 http test\n127.0.0.1 http test\n";
+    assert_eq!(site.read("access.log"), lines);
+}
+
+#[test]
+fn a_stranger_tells_nothing() {
+    let server = Server::start(site(
+        "  middleware: [proxy_ip_parser]\n  trusted_subnets: [10.0.0.0/8, unix]\n",
+    ));
+    let mut connection = server.connect();
+    let forged =
+        "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: https\r\nForwarded: for=192.0.2.2\r\n";
+    connection.request("GET", "/show", forged);
+    let shown = connection.response().text();
+    assert!(shown.contains(r#""remote":"127.0.0.1""#), "{shown}");
+    assert!(shown.contains(r#""uri":"http://test/show""#), "{shown}");
+    server.stop();
+}

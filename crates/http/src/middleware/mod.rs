@@ -4,6 +4,7 @@
 //! name is the innermost, next to the routes, and the last one sees a request first and its response last.
 
 mod access_log;
+mod client;
 mod cors;
 mod headers;
 mod request_id;
@@ -44,6 +45,8 @@ type Around = fn(Arc<dyn Handler>, Parts<'_>) -> Result<Arc<dyn Handler>, Unusab
 /// All middleware that there is. Settings lie in the section of `http` that has its name, if it has any.
 const KNOWN: &[(&str, Around)] = &[
     // One a line.
+    // It has its place around all others, where `trusted_subnets` puts it.
+    ("proxy_ip_parser", |next, _| Ok(next)),
     ("headers", |next, parts| Ok(headers::around(next, parts))),
 ];
 
@@ -53,7 +56,6 @@ pub(crate) const LATER: &[&str] = &[
     "gzip",
     "sendfile",
     "http_metrics",
-    "proxy_ip_parser",
     "otel",
     "new_relic",
     "cache",
@@ -83,6 +85,7 @@ pub fn chain(innermost: Arc<dyn Handler>, parts: Parts<'_>) -> Result<Arc<dyn Ha
     // What names or observes requests is around all of them, so that nobody has to find the right place for it.
     handler = access_log::around(handler, parts);
     handler = request_id::around(handler, parts);
+    handler = client::around(handler, parts);
     Ok(handler)
 }
 

@@ -1,13 +1,14 @@
 //! The keys of `http`, typed.
 
 mod access_log;
+mod client;
 mod headers;
 mod routes;
 
 use std::env;
 use std::path::PathBuf;
 
-use pronghorn_config::{Address, Section, Size, Subnet, Table};
+use pronghorn_config::{Address, Section, Size, Table};
 use pronghorn_pool::settings::PoolSettings;
 use pronghorn_process::cpus;
 
@@ -16,6 +17,7 @@ use crate::routes::is_token;
 
 pub use crate::expression::Expression;
 pub use access_log::{AccessLogSettings, LogFormat, LogPiece, Placeholder};
+pub use client::{Believed, ClientSettings, Trusted};
 pub use headers::{CorsSettings, FieldRules, HeadersSettings, OriginPattern};
 pub use routes::{DEFAULT_POOL, MOST_POOLS, MOST_ROUTES, RouteSettings};
 
@@ -58,8 +60,8 @@ pub struct HttpSettings {
     pub access_log: Option<AccessLogSettings>,
     /// A number for each request, when there is a section for it.
     pub request_id: Option<RequestIdSettings>,
-    /// Proxies whose word about the client's address is taken.
-    pub trusted_subnets: Vec<Subnet>,
+    /// Whose word about clients is taken, and on what.
+    pub client: ClientSettings,
     /// Where large bodies are kept while they come in.
     pub spool_dir: PathBuf,
     /// The default pool.
@@ -153,13 +155,7 @@ impl Section for HttpSettings {
                 "A number for each request: in the response, in log records, and for PHP as a header and as the attribute \
                  `request_id`.",
             ),
-            trusted_subnets: t
-                .key(
-                    "trusted_subnets",
-                    "Proxies whose word about the client's address is taken.",
-                )
-                .not_yet("the client's address behind a proxy")
-                .default(Vec::new()),
+            client: ClientSettings::read(t),
             spool_dir: t
                 .key(
                     "spool_dir",
@@ -178,6 +174,7 @@ impl Section for HttpSettings {
         settings.routes = routes::read_routes(t, &settings.pools);
         routes::check_use(t, &settings);
         check_middleware(t, &settings.middleware);
+        settings.client.check(t, &settings.middleware);
         not_yet(t);
         settings
     }
