@@ -54,9 +54,13 @@ impl Key<'_, '_, Pairs> {
             value: (*value).to_owned(),
             origin: Origin::of_default(),
         });
-        let added = Pairs(added.collect());
+        let by_name = |a: &Pair, b: &Pair| a.name.cmp(&b.name);
+        let mut added = Pairs(added.collect());
+        added.0.sort_by(by_name);
         if let Some((Ok(given), _)) = &mut self.given {
             given.0.extend(added.0.iter().cloned());
+            // Read again, parts of one name would come together: `show` prints them as they would then stand.
+            given.0.sort_by(by_name);
         }
         self.default_as(added.clone(), words);
         (written, added)
