@@ -19,6 +19,7 @@ mod nginx;
 mod reload;
 mod replies;
 mod requests;
+mod ring;
 mod routes;
 mod start;
 mod steering;
