@@ -22,6 +22,7 @@ mod nginx;
 mod reload;
 mod replies;
 mod requests;
+mod ring;
 mod routes;
 mod start;
 mod steering;
