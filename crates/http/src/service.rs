@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use crate::http2::Http2Limits;
 use crate::message::Handler;
 
 /// Time limits and sizes beyond those of the protocol.
@@ -20,6 +21,7 @@ pub struct Limits {
     pub send_pause: Duration,
     /// Open connections in all.
     pub connections: usize,
+    pub http2: Http2Limits,
 }
 
 impl Default for Limits {
@@ -28,6 +30,7 @@ impl Default for Limits {
             receive: pronghorn_h1::Limits::default(),
             send_pause: Duration::from_secs(60),
             connections: 10_000,
+            http2: Http2Limits::default(),
         }
     }
 }

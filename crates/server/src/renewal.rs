@@ -12,7 +12,7 @@ use crate::settings::Settings;
 use crate::workers::Workers;
 
 /// Keys, and sections, that a reload applies. A change of any other is told.
-const APPLIED: [&str; 17] = [
+const APPLIED: [&str; 22] = [
     "endure.grace_period",
     "endure.upgrade",
     "endure.upgrade_timeout",
@@ -25,6 +25,11 @@ const APPLIED: [&str; 17] = [
     "http.pools",
     "http.raw_body",
     "http.routes",
+    "http.ssl.cert",
+    "http.ssl.certificates",
+    "http.ssl.hsts",
+    "http.ssl.key",
+    "http.ssl.redirect",
     "http.uploads.allow",
     "http.uploads.forbid",
     "logs",

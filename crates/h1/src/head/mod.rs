@@ -53,9 +53,10 @@ impl RequestHead {
     /// # Errors
     ///
     /// When the request can't be taken.
-    pub fn from_parts<'a, F>(parts: &Parts<'a, F>, most_fields: usize) -> Result<Self, Refusal>
+    pub fn from_parts<'a, F, I>(parts: &Parts<'a, F>, most_fields: usize) -> Result<Self, Refusal>
     where
-        F: Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+        F: Fn() -> I,
+        I: Iterator<Item = (&'a [u8], &'a [u8])>,
     {
         parts::assemble(parts, most_fields)
     }

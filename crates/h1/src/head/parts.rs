@@ -8,7 +8,7 @@ use crate::refusal::Refusal;
 
 /// A request's head as a later version of HTTP brings it: its fields one by one, with names in lower case, and nothing to
 /// tell their ends by.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Parts<'a, F> {
     /// The version.
     pub version: Version,
@@ -18,21 +18,22 @@ pub struct Parts<'a, F> {
     pub authority: Option<&'a [u8]>,
     /// `:path`, with the query.
     pub target: &'a [u8],
-    /// All other fields.
+    /// All other fields, once more at each call.
     pub fields: F,
     /// Whether there is no body.
     pub ends: bool,
 }
 
 /// Writes the parts into one buffer and judges them as those of HTTP/1.1 are judged.
-pub(super) fn assemble<'a, F>(
+pub(super) fn assemble<'a, F, I>(
     parts: &Parts<'a, F>,
     most_fields: usize,
 ) -> Result<RequestHead, Refusal>
 where
-    F: Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    F: Fn() -> I,
+    I: Iterator<Item = (&'a [u8], &'a [u8])>,
 {
-    let fields = || parts.fields.clone();
+    let fields = &parts.fields;
     let count = fields().count();
     if count > most_fields {
         return Err(Refusal::TooManyFields(most_fields));

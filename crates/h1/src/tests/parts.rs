@@ -15,9 +15,11 @@ fn take(
         method,
         authority: authority.map(str::as_bytes),
         target: target.as_bytes(),
-        fields: fields
-            .iter()
-            .map(|(name, value)| (name.as_bytes(), value.as_bytes())),
+        fields: || {
+            fields
+                .iter()
+                .map(|(name, value)| (name.as_bytes(), value.as_bytes()))
+        },
         ends: true,
     };
     RequestHead::from_parts(&parts, 5)
@@ -151,9 +153,11 @@ fn a_body_has_the_length_that_is_announced_or_none_that_is_known() {
             method: "POST",
             authority: Some(&b"h"[..]),
             target: b"/",
-            fields: fields
-                .iter()
-                .map(|(name, value)| (name.as_bytes(), value.as_bytes())),
+            fields: || {
+                fields
+                    .iter()
+                    .map(|(name, value)| (name.as_bytes(), value.as_bytes()))
+            },
             ends,
         };
         let head = RequestHead::from_parts(&parts, 5).unwrap();

@@ -1,6 +1,7 @@
 //! The keys of `http`, typed.
 
 mod headers;
+mod listen;
 mod routes;
 
 use std::env;
@@ -10,10 +11,12 @@ use pronghorn_config::{Address, Section, Size, Subnet, Table};
 use pronghorn_pool::settings::PoolSettings;
 use pronghorn_process::cpus;
 
+use crate::http2::Http2Limits;
 use crate::middleware;
 
 pub use crate::expression::Expression;
 pub use headers::{CorsSettings, FieldRules, HeadersSettings, OriginPattern};
+pub use listen::{HSTS_AGE, HstsSettings, ListenSettings, Mode, SOCKET_MODE, SslSettings};
 pub use routes::{DEFAULT_POOL, MOST_POOLS, MOST_ROUTES, RouteSettings};
 
 /// As RoadRunner's: uploads of a drop-in must pass. Bodies are spooled to disk, not held.
@@ -35,6 +38,10 @@ pub fn default_threads() -> usize {
 pub struct HttpSettings {
     /// None: no plain listener.
     pub address: Option<Address>,
+    /// More listeners.
+    pub listen: Vec<ListenSettings>,
+    pub ssl: Option<SslSettings>,
+    pub http2: Http2Limits,
     /// I/O threads, from 1 to [`MAX_THREADS`].
     pub threads: usize,
     /// The status when PHP fails, from 400 to 599.
@@ -82,16 +89,12 @@ impl Section for HttpSettings {
                 "Where to listen for HTTP. `127.0.0.1:8080` when there is no configuration at all.",
             )
             .optional();
-        if !t.is_written("address") {
-            t.warn(
-                "address",
-                "is not set: nothing listens for HTTP",
-                "for example `address: 127.0.0.1:8080`",
-            );
-        }
         let uploads: Uploads = t.section("uploads", "Files in forms.");
         let mut settings = Self {
             address,
+            listen: listen::read_list(t),
+            ssl: t.optional_section("ssl", "TLS. Without this section there is none."),
+            http2: t.section("http2", "HTTP/2. With TLS it is always there."),
             threads: t
                 .key("threads", "I/O threads.")
                 .ours()
@@ -151,6 +154,7 @@ impl Section for HttpSettings {
             routes: Vec::new(),
         };
         settings.routes = routes::read_routes(t, &settings.pools);
+        listen::check(t, &settings);
         routes::check_use(t, &settings);
         check_middleware(t, &settings.middleware);
         not_yet(t);
@@ -218,8 +222,6 @@ fn check_middleware(t: &mut Table<'_>, listed: &[String]) {
 
 /// What later work brings; each line moves up into a key of its own then.
 fn not_yet(t: &mut Table<'_>) {
-    t.not_yet("ssl", "TLS");
-    t.not_yet("http2", "HTTP/2");
     t.not_yet("http3", "HTTP/3");
     t.not_yet("fcgi", "a FastCGI listener");
     t.not_yet("static", "files without PHP");
