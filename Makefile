@@ -2,24 +2,28 @@
 .DEFAULT_GOAL := help
 .PHONY: help build run test lint test-clean compat bench bench-full bench-micro instructions soak
 
-BINARY := $(or $(CARGO_TARGET_DIR),target)/release/pronghorn
+TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
+BINARY := $(TARGET)/release/pronghorn
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
-build: ## Build the release binary: target/release/pronghorn
+build: ## Build the release binary, target/release/pronghorn, and the extension for the PHP that is here
 	@scripts/need build
 	cargo build --release --bin pronghorn
+	scripts/build-extension
 
 run: build ## Serve examples/hello on 127.0.0.1:8080
 	@scripts/need php
 	$(BINARY) serve -c examples/hello/pronghorn.yaml
 
 test: ## Run every test
-	@scripts/need build php tests apps
+	@scripts/need build php extension tests apps
+	TESTS=1 scripts/build-extension
 	cargo build --bin pronghorn
 	cargo test --workspace
 	phpunit -c php/worker/phpunit.xml.dist
+	PHP_INI_SCAN_DIR=:$(TARGET)/extension/ini phpunit -c php/worker/phpunit.xml.dist
 
 lint: ## Check formatting and run the linters
 	@scripts/need build lint

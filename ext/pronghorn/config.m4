@@ -1,5 +1,12 @@
-PHP_ARG_ENABLE([pronghorn], [whether to enable pronghorn], [AS_HELP_STRING([--enable-pronghorn], [Enable the fast path to the Pronghorn server])], [yes])
+PHP_ARG_ENABLE([pronghorn], [whether to enable pronghorn],
+  [AS_HELP_STRING([--enable-pronghorn], [Enable the fast path to the Pronghorn server])], [yes])
+PHP_ARG_ENABLE([pronghorn-werror], [whether warnings are errors],
+  [AS_HELP_STRING([--enable-pronghorn-werror], [Pronghorn: make warnings errors])], [no], [no])
 
 if test "$PHP_PRONGHORN" != "no"; then
-  PHP_NEW_EXTENSION([pronghorn], [pronghorn.c ring.c], [$ext_shared],, [-Wall -Wextra -Wno-unused-parameter -std=gnu11 -fvisibility=hidden -DZEND_ENABLE_STATIC_TSRMLS_CACHE=1])
+  PRONGHORN_CFLAGS="-Wall -Wextra -Wno-unused-parameter -std=gnu11 -fvisibility=hidden -DZEND_ENABLE_STATIC_TSRMLS_CACHE=1"
+  if test "$PHP_PRONGHORN_WERROR" != "no"; then
+    PRONGHORN_CFLAGS="$PRONGHORN_CFLAGS -Werror"
+  fi
+  PHP_NEW_EXTENSION([pronghorn], [pronghorn.c native.c ring.c exit.c], [$ext_shared],, [$PRONGHORN_CFLAGS])
 fi

@@ -1,32 +1,88 @@
 <?php
 
 /**
- * What the extension gives to the package pronghorn/worker; applications call none of it.
+ * What the extension gives to the package pronghorn/worker; applications call none of its functions.
  *
  * @generate-class-entries
+ * @undocumentable
  */
 
-namespace Pronghorn\Internal;
-
-/**
- * Takes the memory that the server handed over: the descriptors of the box, the page and the bell of its thread, and the
- * pipe whose other end the server holds. What is in the way, or null.
- */
-function ring_attach(int $memory, int $page, int $bell, int $server): ?string
-{
+namespace Pronghorn {
+    /** Thrown into a call whose time is up, at the next line that PHP runs. */
+    class DeadlineExceeded extends \Error
+    {
+    }
 }
 
-/** What the server sent, at least one byte and at most so many; '' after a signal, null when the server is gone. */
-function ring_read(int $most): ?string
-{
-}
+namespace Pronghorn\Internal {
+    /**
+     * Of these functions: a package of another one leaves them alone.
+     *
+     * @var int
+     * @cvalue PRONGHORN_API
+     */
+    const EXTENSION_API = UNKNOWN;
 
-/** Whether there is something to read now. */
-function ring_readable(): bool
-{
-}
+    /**
+     * Takes the memory that the server handed over. What is in the way, or null.
+     *
+     * @param int $memory descriptor of the box
+     * @param int $page descriptor of its thread's page
+     * @param int $bell descriptor of its thread's bell
+     * @param int $server descriptor of the pipe whose other end the server holds
+     * @param int $output descriptor of the pipe to the server; like the others it is hidden from programs that this one starts
+     * @param int $look_after milliseconds after which a sleeper looks whether the server still lives
+     * @param object $empty an exchange with an empty request; those of calls are clones of it
+     */
+    function ring_attach(int $memory, int $page, int $bell, int $server, int $output, int $look_after, object $empty): ?string
+    {
+    }
 
-/** Sends all of it from $sent on, which counts up; false after a signal, null when the server is gone. */
-function ring_write(string $bytes, int &$sent): ?bool
-{
+    /**
+     * Waits for what the server sends.
+     *
+     * @return object|string|null an exchange; or the bytes of another frame, or of what is no frame; null when the server is
+     *     gone
+     */
+    function ring_next(): object|string|null
+    {
+    }
+
+    /** The next frame if one is there and it is no request, without waiting. */
+    function ring_peek(): ?string
+    {
+    }
+
+    /** Sends a reply; false when the server is gone. */
+    function ring_reply(int $call, int $status, array $headers, string $body, int $flags, bool $more): bool
+    {
+    }
+
+    /** Sends any other message; false when the server is gone. */
+    function ring_message(int $kind, int $call, int $flags, int $small, string $context, string $body, bool $more): bool
+    {
+    }
+
+    /** Sends these bytes; false when the server is gone. */
+    function ring_write(string $bytes): bool
+    {
+    }
+
+    /**
+     * The headers of a request by name; null when their number is not $count.
+     *
+     * @param string|null $fields names and values with a NUL between each two
+     */
+    function native_headers(?string $fields, string $host, int $count): ?array
+    {
+    }
+
+    /**
+     * Calls the function. When `exit` ends it: where that was; else null.
+     *
+     * @return null|array{string, int} file and line
+     */
+    function until_exit(callable $function, mixed ...$arguments): ?array
+    {
+    }
 }

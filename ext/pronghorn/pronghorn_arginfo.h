@@ -1,33 +1,95 @@
-/* From pronghorn.stub.php, by hand; tests/functions.phpt compares. */
+/* This is a generated file, edit the .stub.php file instead.
+ * Stub hash: 9b2f6ac8da7fd1850d921def0eec90c306d1d807 */
 
-ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_ring_attach, 0, 4, IS_STRING, 1)
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_attach, 0, 7, IS_STRING, 1)
 	ZEND_ARG_TYPE_INFO(0, memory, IS_LONG, 0)
 	ZEND_ARG_TYPE_INFO(0, page, IS_LONG, 0)
 	ZEND_ARG_TYPE_INFO(0, bell, IS_LONG, 0)
 	ZEND_ARG_TYPE_INFO(0, server, IS_LONG, 0)
+	ZEND_ARG_TYPE_INFO(0, output, IS_LONG, 0)
+	ZEND_ARG_TYPE_INFO(0, look_after, IS_LONG, 0)
+	ZEND_ARG_TYPE_INFO(0, empty, IS_OBJECT, 0)
 ZEND_END_ARG_INFO()
 
-ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_ring_read, 0, 1, IS_STRING, 1)
-	ZEND_ARG_TYPE_INFO(0, most, IS_LONG, 0)
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_MASK_EX(arginfo_Pronghorn_Internal_ring_next, 0, 0, MAY_BE_OBJECT|MAY_BE_STRING|MAY_BE_NULL)
 ZEND_END_ARG_INFO()
 
-ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_ring_readable, 0, 0, _IS_BOOL, 0)
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_peek, 0, 0, IS_STRING, 1)
 ZEND_END_ARG_INFO()
 
-ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_ring_write, 0, 2, _IS_BOOL, 1)
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_reply, 0, 6, _IS_BOOL, 0)
+	ZEND_ARG_TYPE_INFO(0, call, IS_LONG, 0)
+	ZEND_ARG_TYPE_INFO(0, status, IS_LONG, 0)
+	ZEND_ARG_TYPE_INFO(0, headers, IS_ARRAY, 0)
+	ZEND_ARG_TYPE_INFO(0, body, IS_STRING, 0)
+	ZEND_ARG_TYPE_INFO(0, flags, IS_LONG, 0)
+	ZEND_ARG_TYPE_INFO(0, more, _IS_BOOL, 0)
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_message, 0, 7, _IS_BOOL, 0)
+	ZEND_ARG_TYPE_INFO(0, kind, IS_LONG, 0)
+	ZEND_ARG_TYPE_INFO(0, call, IS_LONG, 0)
+	ZEND_ARG_TYPE_INFO(0, flags, IS_LONG, 0)
+	ZEND_ARG_TYPE_INFO(0, small, IS_LONG, 0)
+	ZEND_ARG_TYPE_INFO(0, context, IS_STRING, 0)
+	ZEND_ARG_TYPE_INFO(0, body, IS_STRING, 0)
+	ZEND_ARG_TYPE_INFO(0, more, _IS_BOOL, 0)
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_write, 0, 1, _IS_BOOL, 0)
 	ZEND_ARG_TYPE_INFO(0, bytes, IS_STRING, 0)
-	ZEND_ARG_TYPE_INFO(1, sent, IS_LONG, 0)
 ZEND_END_ARG_INFO()
 
-ZEND_FUNCTION(ring_attach);
-ZEND_FUNCTION(ring_read);
-ZEND_FUNCTION(ring_readable);
-ZEND_FUNCTION(ring_write);
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_native_headers, 0, 3, IS_ARRAY, 1)
+	ZEND_ARG_TYPE_INFO(0, fields, IS_STRING, 1)
+	ZEND_ARG_TYPE_INFO(0, host, IS_STRING, 0)
+	ZEND_ARG_TYPE_INFO(0, count, IS_LONG, 0)
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_until_exit, 0, 1, IS_ARRAY, 1)
+	ZEND_ARG_TYPE_INFO(0, function, IS_CALLABLE, 0)
+	ZEND_ARG_VARIADIC_TYPE_INFO(0, arguments, IS_MIXED, 0)
+ZEND_END_ARG_INFO()
+
+
+ZEND_FUNCTION(Pronghorn_Internal_ring_attach);
+ZEND_FUNCTION(Pronghorn_Internal_ring_next);
+ZEND_FUNCTION(Pronghorn_Internal_ring_peek);
+ZEND_FUNCTION(Pronghorn_Internal_ring_reply);
+ZEND_FUNCTION(Pronghorn_Internal_ring_message);
+ZEND_FUNCTION(Pronghorn_Internal_ring_write);
+ZEND_FUNCTION(Pronghorn_Internal_native_headers);
+ZEND_FUNCTION(Pronghorn_Internal_until_exit);
+
 
 static const zend_function_entry ext_functions[] = {
-	ZEND_NS_FE("Pronghorn\\Internal", ring_attach, arginfo_ring_attach)
-	ZEND_NS_FE("Pronghorn\\Internal", ring_read, arginfo_ring_read)
-	ZEND_NS_FE("Pronghorn\\Internal", ring_readable, arginfo_ring_readable)
-	ZEND_NS_FE("Pronghorn\\Internal", ring_write, arginfo_ring_write)
+	ZEND_NS_FALIAS("Pronghorn\\Internal", ring_attach, Pronghorn_Internal_ring_attach, arginfo_Pronghorn_Internal_ring_attach)
+	ZEND_NS_FALIAS("Pronghorn\\Internal", ring_next, Pronghorn_Internal_ring_next, arginfo_Pronghorn_Internal_ring_next)
+	ZEND_NS_FALIAS("Pronghorn\\Internal", ring_peek, Pronghorn_Internal_ring_peek, arginfo_Pronghorn_Internal_ring_peek)
+	ZEND_NS_FALIAS("Pronghorn\\Internal", ring_reply, Pronghorn_Internal_ring_reply, arginfo_Pronghorn_Internal_ring_reply)
+	ZEND_NS_FALIAS("Pronghorn\\Internal", ring_message, Pronghorn_Internal_ring_message, arginfo_Pronghorn_Internal_ring_message)
+	ZEND_NS_FALIAS("Pronghorn\\Internal", ring_write, Pronghorn_Internal_ring_write, arginfo_Pronghorn_Internal_ring_write)
+	ZEND_NS_FALIAS("Pronghorn\\Internal", native_headers, Pronghorn_Internal_native_headers, arginfo_Pronghorn_Internal_native_headers)
+	ZEND_NS_FALIAS("Pronghorn\\Internal", until_exit, Pronghorn_Internal_until_exit, arginfo_Pronghorn_Internal_until_exit)
 	ZEND_FE_END
 };
+
+
+static const zend_function_entry class_Pronghorn_DeadlineExceeded_methods[] = {
+	ZEND_FE_END
+};
+
+static void register_pronghorn_symbols(int module_number)
+{
+	REGISTER_LONG_CONSTANT("Pronghorn\\Internal\\EXTENSION_API", PRONGHORN_API, CONST_PERSISTENT);
+}
+
+static zend_class_entry *register_class_Pronghorn_DeadlineExceeded(zend_class_entry *class_entry_Error)
+{
+	zend_class_entry ce, *class_entry;
+
+	INIT_NS_CLASS_ENTRY(ce, "Pronghorn", "DeadlineExceeded", class_Pronghorn_DeadlineExceeded_methods);
+	class_entry = zend_register_internal_class_ex(&ce, class_entry_Error);
+
+	return class_entry;
+}

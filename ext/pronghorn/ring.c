@@ -14,8 +14,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How often a sleeper looks whether the server still lives. */
-#define LOOK_AFTER_SECONDS 5
 /* Addresses: the page, the stream down twice, the stream up twice. */
 #define MAPPED (RING_PAGE + 2 * (size_t) RING_DOWN + 2 * (size_t) RING_UP)
 
@@ -34,39 +32,52 @@ static bool place(unsigned char *at, int memory, size_t offset, size_t length)
 	return mmap(at, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory, (off_t) offset) != MAP_FAILED;
 }
 
-const char *ring_attach(ring_t *ring, int memory, int page, int bell, int server)
+static const char *map_box(unsigned char *map, int memory)
 {
-	unsigned char *map = mmap(NULL, MAPPED, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (map == MAP_FAILED) {
-		return "there are no addresses for it";
-	}
+	const char *unmapped = "its memory can't be mapped";
 	unsigned char *down = map + RING_PAGE, *up = down + 2 * (size_t) RING_DOWN;
 	if (!place(map, memory, 0, RING_PAGE)) {
-		munmap(map, MAPPED);
-		return "its memory can't be mapped";
+		return unmapped;
 	}
 	const uint32_t *head = (const uint32_t *) (map + RING_AT_HEAD);
 	if (head[0] != RING_MAGIC || head[1] != RING_VERSION || head[2] != RING_DOWN || head[3] != RING_UP) {
-		munmap(map, MAPPED);
 		return "the server and this extension are of different releases";
 	}
 	if (!place(down, memory, RING_PAGE, RING_DOWN) || !place(down + RING_DOWN, memory, RING_PAGE, RING_DOWN)
 		|| !place(up, memory, RING_PAGE + RING_DOWN, RING_UP)
 		|| !place(up + RING_UP, memory, RING_PAGE + RING_DOWN, RING_UP)) {
-		munmap(map, MAPPED);
-		return "its memory can't be mapped";
+		return unmapped;
 	}
-	const unsigned char *parking = mmap(NULL, RING_PAGE, PROT_READ, MAP_SHARED, page, 0);
-	if (parking == MAP_FAILED) {
-		munmap(map, MAPPED);
-		return "the page of its thread can't be mapped";
+	return NULL;
+}
+
+const char *ring_attach(ring_t *ring, int memory, int page, int bell, int server, unsigned look_after)
+{
+	unsigned char *map = mmap(NULL, MAPPED, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (map == MAP_FAILED) {
+		return "there are no addresses for it";
 	}
-	/* A forked child has neither: it would speak in our name. */
-	madvise(map, MAPPED, MADV_DONTFORK);
+	const char *wrong = map_box(map, memory);
+	const unsigned char *parking = MAP_FAILED;
+	if (wrong == NULL) {
+		parking = mmap(NULL, RING_PAGE, PROT_READ, MAP_SHARED, page, 0);
+		wrong = parking == MAP_FAILED ? "the page of its thread can't be mapped" : NULL;
+	}
+	/* A forked child has none of it: it would speak in our name. */
+	if (wrong == NULL && madvise(map, MAPPED, MADV_DONTFORK) != 0) {
+		wrong = "it can't be hidden from forked children";
+	}
+	if (wrong != NULL) {
+		munmap(map, MAPPED);
+		if (parking != MAP_FAILED) {
+			munmap((void *) parking, RING_PAGE);
+		}
+		return wrong;
+	}
 	close(memory);
 	close(page);
 	fcntl(bell, F_SETFD, FD_CLOEXEC);
-	*ring = (ring_t) {.map = map, .page = parking, .bell = bell, .server = server};
+	*ring = (ring_t) {.map = map, .page = parking, .bell = bell, .server = server, .look_after = look_after};
 	return NULL;
 }
 
@@ -90,6 +101,7 @@ size_t ring_there(const ring_t *ring)
 	return difference(put, ring->taken);
 }
 
+/* Room in the stream up, or SIZE_MAX where the counts make no sense. */
 static size_t room(const ring_t *ring)
 {
 	uint32_t taken = atomic_load_explicit(word(ring, RING_AT_UP_TAKEN), memory_order_acquire);
@@ -116,20 +128,21 @@ static bool server_is_gone(const ring_t *ring)
 	return poll(&end, 1, 0) > 0 && (end.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
 }
 
-/* Sleeps until somebody wakes us, for whatever reason. The caller has looked before, and looks again. */
-static ring_outcome sleep_unless(ring_t *ring, bool (*found)(const ring_t *))
+/* Sleeps until somebody wakes us, for whatever reason, unless the count has become enough. The caller has looked before,
+ * and looks again. */
+static ring_outcome sleep_below(ring_t *ring, size_t (*count)(const ring_t *), size_t enough)
 {
 	ring_outcome outcome = RING_OK;
 	_Atomic uint32_t *sleep = word(ring, RING_AT_SLEEP);
 	atomic_store_explicit(sleep, 1, memory_order_relaxed);
 	atomic_thread_fence(memory_order_seq_cst);
-	if (!found(ring)) {
-		const struct timespec longest = {.tv_sec = LOOK_AFTER_SECONDS};
+	if (count(ring) < enough) {
+		const struct timespec longest = {.tv_sec = ring->look_after / 1000, .tv_nsec = ring->look_after % 1000 * 1000000};
 		if (syscall(SYS_futex, sleep, FUTEX_WAIT, 1, &longest, NULL, 0) != 0) {
-			if (errno == EINTR) {
-				outcome = RING_INTERRUPTED;
-			} else if (errno == ETIMEDOUT && server_is_gone(ring)) {
+			if (errno == ETIMEDOUT && server_is_gone(ring)) {
 				outcome = RING_GONE;
+			} else if (errno == EINTR || errno == ETIMEDOUT) {
+				outcome = RING_INTERRUPTED;
 			}
 		}
 	}
@@ -137,32 +150,31 @@ static ring_outcome sleep_unless(ring_t *ring, bool (*found)(const ring_t *))
 	return outcome;
 }
 
-static bool has_something(const ring_t *ring)
+static ring_outcome wait_for(ring_t *ring, size_t (*count)(const ring_t *), size_t enough, size_t most)
 {
-	return ring_there(ring) > 0;
-}
-
-static bool has_room(const ring_t *ring)
-{
-	return room(ring) > 0;
-}
-
-ring_outcome ring_wait(ring_t *ring)
-{
-	while (!has_something(ring)) {
-		ring_outcome outcome = sleep_unless(ring, has_something);
-		if (outcome != RING_OK) {
-			return has_something(ring) ? RING_OK : outcome;
+	size_t now;
+	while ((now = count(ring)) < enough) {
+		ring_outcome outcome = sleep_below(ring, count, enough);
+		if (outcome != RING_OK && count(ring) < enough) {
+			return outcome;
 		}
 	}
-	return ring_there(ring) > RING_DOWN ? RING_GONE : RING_OK;
+	return now > most ? RING_GONE : RING_OK;
 }
 
-void ring_take(ring_t *ring, void *into, size_t length)
+ring_outcome ring_wait(ring_t *ring, size_t bytes)
 {
-	const unsigned char *down = ring->map + RING_PAGE;
-	memcpy(into, down + (ring->taken & (RING_DOWN - 1)), length);
-	ring->taken += (uint32_t) length;
+	return wait_for(ring, ring_there, bytes, RING_DOWN);
+}
+
+const unsigned char *ring_peek(const ring_t *ring)
+{
+	return ring->map + RING_PAGE + (ring->taken & (RING_DOWN - 1));
+}
+
+void ring_take(ring_t *ring, size_t bytes)
+{
+	ring->taken += (uint32_t) bytes;
 	atomic_store_explicit(word(ring, RING_AT_DOWN_TAKEN), ring->taken, memory_order_release);
 	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load_explicit(word(ring, RING_AT_ROOM_WANTED), memory_order_relaxed) == 1) {
@@ -170,30 +182,20 @@ void ring_take(ring_t *ring, void *into, size_t length)
 	}
 }
 
-ring_outcome ring_put(ring_t *ring, const char *bytes, size_t length, size_t *sent)
+ring_outcome ring_wait_for_room(ring_t *ring, size_t bytes)
 {
-	unsigned char *up = ring->map + RING_PAGE + 2 * (size_t) RING_DOWN;
-	while (*sent < length) {
-		size_t now = room(ring);
-		if (now == SIZE_MAX) {
-			return RING_GONE;
-		}
-		if (now == 0) {
-			ring_outcome outcome = sleep_unless(ring, has_room);
-			if (outcome != RING_OK && !has_room(ring)) {
-				return outcome;
-			}
-			continue;
-		}
-		if (now > length - *sent) {
-			now = length - *sent;
-		}
-		memcpy(up + (ring->put & (RING_UP - 1)), bytes + *sent, now);
-		ring->put += (uint32_t) now;
-		*sent += now;
-		atomic_store_explicit(word(ring, RING_AT_UP_PUT), ring->put, memory_order_release);
-		atomic_thread_fence(memory_order_seq_cst);
-		ring_bell(ring);
-	}
-	return RING_OK;
+	return wait_for(ring, room, bytes, RING_UP);
+}
+
+unsigned char *ring_room(const ring_t *ring)
+{
+	return ring->map + RING_PAGE + 2 * (size_t) RING_DOWN + (ring->put & (RING_UP - 1));
+}
+
+void ring_put(ring_t *ring, size_t bytes)
+{
+	ring->put += (uint32_t) bytes;
+	atomic_store_explicit(word(ring, RING_AT_UP_PUT), ring->put, memory_order_release);
+	atomic_thread_fence(memory_order_seq_cst);
+	ring_bell(ring);
 }

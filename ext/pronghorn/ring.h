@@ -1,5 +1,5 @@
 /* The worker's end of a box: memory shared with the server. docs/reference/ring.md says what both ends do, ring_layout.h
- * where everything lies. Knows nothing of PHP. */
+ * where everything lies. Knows nothing of PHP and of frames. */
 #ifndef PRONGHORN_RING_H
 #define PRONGHORN_RING_H
 
@@ -14,6 +14,7 @@ typedef struct {
 	const unsigned char *page; /* of the server's thread: read only */
 	int bell;                /* an eventfd */
 	int server;              /* the pipe that the server holds the other end of: hung up means that it is gone */
+	unsigned look_after;     /* milliseconds after which a sleeper looks whether the server still lives */
 	uint32_t put;            /* our own counts: what the words say could have been changed by a bug in this process */
 	uint32_t taken;
 	uint32_t rung;
@@ -21,26 +22,35 @@ typedef struct {
 
 typedef enum {
 	RING_OK,
-	RING_INTERRUPTED, /* by a signal; PHP may have a handler for it */
+	RING_INTERRUPTED, /* by a signal, or the look every few seconds; PHP may have a handler to run */
 	RING_GONE,        /* the server, or its counts make no sense */
 } ring_outcome;
 
 /* Maps what the server handed over and closes the first two descriptors. NULL, or what is wrong. */
-const char *ring_attach(ring_t *ring, int memory, int page, int bell, int server);
+const char *ring_attach(ring_t *ring, int memory, int page, int bell, int server, unsigned look_after);
 
 /* Forgets everything without touching the server: in a forked child, which must not speak in its parent's name. */
 void ring_forget(ring_t *ring);
 
-/* How much there is to take, without waiting. */
+/* How much there is to take, without waiting: more than RING_DOWN when the counts make no sense. */
 size_t ring_there(const ring_t *ring);
 
-/* Waits until there is something to take. */
-ring_outcome ring_wait(ring_t *ring);
+/* Waits until there are at least so many bytes to take, at most RING_DOWN. */
+ring_outcome ring_wait(ring_t *ring, size_t bytes);
 
-/* Copies out and takes; no more than there is. */
-void ring_take(ring_t *ring, void *into, size_t length);
+/* What there is, in one piece of memory whatever wraps. Valid until it is taken. */
+const unsigned char *ring_peek(const ring_t *ring);
 
-/* Puts all of it, waiting for room. `sent` counts up, so that an interrupted one can go on. */
-ring_outcome ring_put(ring_t *ring, const char *bytes, size_t length, size_t *sent);
+/* Takes so many bytes, no more than there are. */
+void ring_take(ring_t *ring, size_t bytes);
+
+/* Waits for room for so many bytes, at most RING_UP. */
+ring_outcome ring_wait_for_room(ring_t *ring, size_t bytes);
+
+/* Where the next bytes go, in one piece. */
+unsigned char *ring_room(const ring_t *ring);
+
+/* Hands over what was written there, no more than there was room. */
+void ring_put(ring_t *ring, size_t bytes);
 
 #endif

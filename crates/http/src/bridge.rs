@@ -178,7 +178,7 @@ impl PoolHandler {
         } else {
             Response::status_only(status)
         };
-        response.fields.push("X-Request-Id", id);
+        response.fields.push("X-Request-Id", &*id);
         response
     }
 
@@ -194,7 +194,7 @@ impl PoolHandler {
         } else {
             Response::status_only(status)
         };
-        response.fields.push("X-Request-Id", id);
+        response.fields.push("X-Request-Id", &*id);
         response
     }
 }

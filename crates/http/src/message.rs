@@ -26,7 +26,7 @@ pub trait Handler: Send + Sync + 'static {
 /// A response to come.
 pub type Handled<'a> = Pin<Box<dyn Future<Output = Response> + Send + 'a>>;
 
-/// The other end of a connection; one for all its requests.
+/// The other end of a connection, one for all its requests; or the client behind it, when that is a trusted proxy.
 #[derive(Debug)]
 pub struct Peer {
     pub address: PeerAddress,
@@ -42,6 +42,8 @@ pub enum PeerAddress {
     /// The client of a unix socket has no address. It is called `unix:`, as nginx does: empty would look like a mistake, and
     /// an address that it does not have, such as 127.0.0.1, could be trusted for being local.
     Unix,
+    /// As a trusted proxy tells it.
+    Told(IpAddr),
 }
 
 impl Peer {
@@ -59,6 +61,7 @@ impl PeerAddress {
     pub fn ip(&self) -> Option<IpAddr> {
         match self {
             Self::Ip(address) => Some(address.ip().to_canonical()),
+            Self::Told(ip) => Some(*ip),
             Self::Unix => None,
         }
     }
@@ -69,6 +72,7 @@ impl fmt::Display for PeerAddress {
         match self {
             Self::Ip(address) => address.fmt(f),
             Self::Unix => f.write_str("unix:"),
+            Self::Told(ip) => ip.fmt(f),
         }
     }
 }
@@ -80,6 +84,8 @@ pub struct Request {
     pub peer: Arc<Peer>,
     /// What middleware adds for the application.
     pub attributes: Fields,
+    /// By which log records name it, where `http.request_id` gives it one.
+    pub id: Option<Box<str>>,
     /// When the head was complete.
     pub accepted: Instant,
     /// The same moment in microseconds since the Unix epoch.
@@ -87,6 +93,23 @@ pub struct Request {
 }
 
 impl Request {
+    /// As it comes from a connection.
+    pub fn new(
+        head: Box<RequestHead>,
+        peer: Arc<Peer>,
+        accepted: Instant,
+        accepted_us: u64,
+    ) -> Self {
+        Self {
+            head,
+            peer,
+            attributes: Fields::new(),
+            id: None,
+            accepted,
+            accepted_us,
+        }
+    }
+
     pub fn protocol(&self) -> Protocol {
         match self.head.version() {
             Version::Http10 => Protocol::Http10,

@@ -12,10 +12,11 @@ use crate::settings::Settings;
 use crate::workers::Workers;
 
 /// Keys, and sections, that a reload applies. A change of any other is told.
-const APPLIED: [&str; 22] = [
+const APPLIED: &[&str] = &[
     "endure.grace_period",
     "endure.upgrade",
     "endure.upgrade_timeout",
+    "http.access_log",
     "http.access_logs",
     "http.headers",
     "http.internal_error_code",
@@ -24,12 +25,15 @@ const APPLIED: [&str; 22] = [
     "http.pool",
     "http.pools",
     "http.raw_body",
+    "http.request_id",
     "http.routes",
     "http.ssl.cert",
     "http.ssl.certificates",
     "http.ssl.hsts",
     "http.ssl.key",
     "http.ssl.redirect",
+    "http.trusted_headers",
+    "http.trusted_subnets",
     "http.uploads.allow",
     "http.uploads.forbid",
     "logs",
@@ -97,7 +101,11 @@ impl Server {
             }
         }
         let changed = source.logged_by.changes(&effective);
-        if changed.iter().any(|key| is_in(key, "logs")) {
+        // The channel `access` is made of the second.
+        if changed
+            .iter()
+            .any(|key| is_in(key, "logs") || is_in(key, "http.access_log"))
+        {
             match logs.renew(&settings.logs) {
                 Ok(()) => source.logged_by = effective,
                 Err(error) => {

@@ -88,3 +88,130 @@ fn a_browser_s_question_is_answered_without_php() {
     assert_eq!(connection.response().status, 204);
     server.stop();
 }
+
+#[test]
+fn every_request_has_a_line_that_nobody_from_outside_can_break() {
+    let server = Server::start(site(
+        "  request_id: {}
+  access_log: {output: [access.log, stdout]}
+",
+    ));
+    let mut connection = server.connect();
+    connection.send(
+        b"GET /?a=\"\\b HTTP/1.1\r\nHost: h\r\nUser-Agent: evil\" 200 1\t\"\xe2\x80\xa8\r\n\r\n",
+    );
+    assert_eq!(connection.response().text(), "Hello");
+    server.get("/status?code=500");
+    let seen = server.stop();
+    let stdout: Vec<&str> = seen
+        .stdout
+        .lines()
+        .filter(|line| line.starts_with("127.0.0.1"))
+        .collect();
+    let [first, second] = stdout[..] else {
+        panic!("{}", seen.stdout);
+    };
+    assert!(first.starts_with("127.0.0.1 - - ["), "{first}");
+    assert!(
+        first.ends_with(
+            r#"] "GET /?a=\x22\x5cb HTTP/1.1" 200 5 "-" "evil\x22 200 1\x09\x22\xe2\x80\xa8""#
+        ),
+        "{first}"
+    );
+    assert!(
+        second.contains(r#""GET /status?code=500 HTTP/1.1" 500 0 "-""#),
+        "{second}"
+    );
+}
+
+#[test]
+fn a_sample_of_none_still_shows_failures_and_what_was_slow() {
+    let server = Server::start(site(
+        "  request_id: {header: X-Trace}
+  access_log: {format: '{status} {target} {request_id} {response_header:x-test}', output: access.log, sample: 0, slow: 200ms}
+",
+    ));
+    let made = server.get("/").header("x-trace").map(str::to_owned);
+    assert!(made.is_some_and(|id| id.len() == 16));
+    let mut connection = server.connect();
+    connection.request("GET", "/status?code=503", "X-Trace: mine-1\r\n");
+    assert_eq!(connection.response().header("x-trace"), Some("mine-1"));
+    connection.request("GET", "/sleep?ms=250", "X-Trace: <script>\r\n");
+    let other = connection.response().header("x-trace").unwrap().to_owned();
+    server.logged(&["http log", "\"status\":503", "\"request_id\":\"mine-1\""]);
+    let site = server.into_site();
+    let lines = format!("503 /status?code=503 mine-1 yes\n200 /sleep?ms=250 {other} -\n");
+    assert_eq!(site.read("access.log"), lines);
+}
+
+#[test]
+fn php_knows_the_number_of_its_request() {
+    let server = Server::start(site("  request_id: {from_client: false}\n"));
+    let mut connection = server.connect();
+    connection.request("GET", "/show", "X-Request-Id: forged\r\n");
+    let response = connection.response();
+    let id = response.header("x-request-id").unwrap();
+    assert!(
+        response
+            .text()
+            .contains(&format!(r#""x-request-id":["{id}"]"#)),
+        "{}",
+        response.text()
+    );
+    assert_ne!(id, "forged");
+    let failed = server.get("/throw");
+    let ids = failed.all("x-request-id");
+    assert_eq!(ids.len(), 1, "one number for one request");
+    server.logged(&[
+        "thrown on purpose",
+        &format!("\"request_id\":\"{}\"", ids[0]),
+    ]);
+    server.stop();
+}
+
+#[test]
+fn a_trusted_proxy_tells_php_who_the_client_is() {
+    let http = "  trusted_subnets: [127.0.0.0/8]
+  trusted_headers: [X-Forwarded-For, X-Forwarded-Proto, X-Forwarded-Host]
+  access_log: {format: '{ip} {scheme} {host}', output: access.log}
+";
+    let server = Server::start(site(http));
+    let mut connection = server.connect();
+    let told = "X-Forwarded-For: 198.51.100.7, 192.0.2.1\r\nX-Forwarded-Proto: https\r\n\
+                X-Forwarded-Host: shop.example\r\nForwarded: for=198.51.100.8\r\n";
+    connection.request("GET", "/show", told);
+    let shown = connection.response().text();
+    assert!(shown.contains(r#""remote":"192.0.2.1""#), "{shown}");
+    assert!(
+        shown.contains(r#""uri":"https://shop.example/show""#),
+        "{shown}"
+    );
+    // The next request of the same connection is another client's.
+    connection.request("GET", "/show", "X-Forwarded-For: 192.0.2.2\r\n");
+    let shown = connection.response().text();
+    assert!(shown.contains(r#""remote":"192.0.2.2""#), "{shown}");
+    assert!(shown.contains(r#""uri":"http://test/show""#), "{shown}");
+    // What is no host does not become one.
+    connection.request("GET", "/show", "X-Forwarded-Host: evil.example/@x\r\n");
+    let shown = connection.response().text();
+    assert!(shown.contains(r#""uri":"http://test/show""#), "{shown}");
+    server.logged(&["http log", r#""remote_address":"192.0.2.1""#]);
+    let site = server.into_site();
+    let lines = "192.0.2.1 https shop.example\n192.0.2.2 http test\n127.0.0.1 http test\n";
+    assert_eq!(site.read("access.log"), lines);
+}
+
+#[test]
+fn a_stranger_tells_nothing() {
+    let server = Server::start(site(
+        "  middleware: [proxy_ip_parser]\n  trusted_subnets: [10.0.0.0/8, unix]\n",
+    ));
+    let mut connection = server.connect();
+    let forged =
+        "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: https\r\nForwarded: for=192.0.2.2\r\n";
+    connection.request("GET", "/show", forged);
+    let shown = connection.response().text();
+    assert!(shown.contains(r#""remote":"127.0.0.1""#), "{shown}");
+    assert!(shown.contains(r#""uri":"http://test/show""#), "{shown}");
+    server.stop();
+}

@@ -39,10 +39,16 @@ final class Request
     /** @var array<array-key, string> set by the server's middleware */
     public readonly array $attributes;
 
-    /** The frame that the request came in. */
+    /** The frame that the request came in; not set when the extension has read it. */
     private string $frame;
     /** @var array<string, int> its numbers, named by {@see Native::FIXED} */
     private array $fixed;
+    /** Of the request, as in {@see Native}. */
+    private int $flags;
+    /** Of headers. */
+    private int $count;
+    /** What stands behind the context: a body, a form, or the path of a file. */
+    private string $payload;
     /** What the client sent as `Host`: the server puts it into the URI and not among the headers. */
     private string $host;
     /** Names and values of the headers, with a NUL between each two; null when there are none. */
@@ -77,11 +83,19 @@ final class Request
     public static function decode(string $frame, array $fixed): self
     {
         // A clone takes over which properties are unset, at half the price of unsetting them again.
-        $request = clone self::$prototype ??= new self();
+        $request = clone self::blank();
         $request->frame = $frame;
         $request->fixed = $fixed;
+        $request->flags = $fixed['f'];
+        $request->count = $fixed['h'];
 
         return $request;
+    }
+
+    /** @internal what all requests are clones of; the extension fills its own */
+    public static function blank(): self
+    {
+        return self::$prototype ??= new self();
     }
 
     /** The first value of a header, in any case of letters; null when there is none. */
@@ -126,7 +140,7 @@ final class Request
     {
         $path = $this->bodyFile();
         if ($path === null) {
-            return $this->fixed['f'] & Native::FORM ? '' : $this->payload();
+            return $this->flags & Native::FORM ? '' : $this->payload();
         }
         BodyTooLong::check($path);
 
@@ -170,20 +184,20 @@ final class Request
     /** @internal */
     public function hasBody(): bool
     {
-        return $this->fixed['n'] > $this->fixed['o'];
+        return $this->payload() !== '';
     }
 
     /** @internal whether form() and files() have something to look at */
     public function isForm(): bool
     {
-        return ($this->fixed['f'] & Native::FORM) !== 0
+        return ($this->flags & Native::FORM) !== 0
             || (isset($this->headers['content-type']) && Form::isUrlencoded($this->headers['content-type'][0]));
     }
 
     /** @internal the path of the file that holds the body, or null when it is in memory */
     public function bodyFile(): ?string
     {
-        return $this->fixed['f'] & Native::BODY_FILE ? $this->payload() : null;
+        return $this->flags & Native::BODY_FILE ? $this->payload() : null;
     }
 
     /** @return string|array<mixed> */
@@ -219,7 +233,7 @@ final class Request
 
     private function payload(): string
     {
-        return \substr($this->frame, self::FRAME + $this->fixed['o']);
+        return $this->payload ??= \substr($this->frame, self::FRAME + $this->fixed['o']);
     }
 
     /** The strings before the headers, all at once: each is cheaper than the way here. */
@@ -240,11 +254,17 @@ final class Request
         if (!isset($this->host)) {
             $this->readLine();
         }
+        if (\function_exists('Pronghorn\Internal\native_headers')) {
+            $this->headers = \Pronghorn\Internal\native_headers($this->fields, $this->host, $this->count)
+                ?? throw new ProtocolError("a request that has not $this->count headers");
+
+            return;
+        }
         $named = $this->host === '' ? [] : ['host' => [$this->host]];
         $strings = $this->fields === null ? [] : \explode("\0", $this->fields);
         $count = \count($strings);
-        if ($count !== 2 * $this->fixed['h']) {
-            throw new ProtocolError("a request of {$this->fixed['h']} headers in $count strings");
+        if ($count !== 2 * $this->count) {
+            throw new ProtocolError("a request that has not $this->count headers");
         }
         for ($i = 0; $i < $count; $i += 2) {
             $named[$strings[$i]][] = $strings[$i + 1];
@@ -273,7 +293,7 @@ final class Request
     /** @return array{array<mixed>, array<mixed>} fields and files */
     private function parseForm(): array
     {
-        if ($this->fixed['f'] & Native::FORM) {
+        if ($this->flags & Native::FORM) {
             $form = Form::decode($this->payload());
 
             return [$form->post(), $form->files()];

@@ -4,8 +4,8 @@ declare(strict_types=1);
 
 namespace Pronghorn\Tests;
 
-use Pronghorn\Internal\ProtocolError;
 use Pronghorn\Internal\Pipes;
+use Pronghorn\Internal\ProtocolError;
 use Pronghorn\Internal\Relay;
 use Pronghorn\Tests\Support\Codec;
 use Pronghorn\Tests\Support\SocketServer;
@@ -65,5 +65,13 @@ final class RelayTest extends TransportTestCase
         $this->expectException(ProtocolError::class);
         $this->expectExceptionMessage('{"reload":true}');
         $this->transport->next();
+    }
+
+    public function testASocketThatDoesNotBlockIsMadeToBlock(): void
+    {
+        [$worker] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
+        stream_set_blocking($worker, false);
+        new Relay(new Pipes($worker, $worker));
+        self::assertTrue(stream_get_meta_data($worker)['blocked']);
     }
 }

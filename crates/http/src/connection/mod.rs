@@ -166,13 +166,8 @@ impl Http1 {
         let response = if head.path() == b"*" {
             Response::new(200, Body::Empty)
         } else {
-            let request = Request {
-                head,
-                peer: self.peer.clone(),
-                attributes: Fields::new(),
-                accepted,
-                accepted_us: self.opened_us + micros(accepted - self.opened),
-            };
+            let accepted_us = self.opened_us + micros(accepted - self.opened);
+            let request = Request::new(head, self.peer.clone(), accepted, accepted_us);
             let handler = self.entered.service().handler();
             handler.handle(request, self).await
         };

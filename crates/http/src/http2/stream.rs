@@ -70,13 +70,9 @@ pub(super) async fn answer(
             } else {
                 let shared = &stream.running.0;
                 let since = accepted.saturating_duration_since(shared.opened);
-                let request = Request {
-                    head: Box::new(head),
-                    peer: shared.peer.clone(),
-                    attributes: Fields::new(),
-                    accepted,
-                    accepted_us: shared.opened_us + micros(since),
-                };
+                let accepted_us = shared.opened_us + micros(since);
+                let request =
+                    Request::new(Box::new(head), shared.peer.clone(), accepted, accepted_us);
                 service.handler().handle(request, &mut stream).await
             };
             (framing, response)

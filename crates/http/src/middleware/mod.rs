@@ -3,8 +3,11 @@
 //! There is one chain, around everything that answers requests. `http.middleware` lists it in RoadRunner's order: the first
 //! name is the innermost, next to the routes, and the last one sees a request first and its response last.
 
+mod access_log;
+mod client;
 mod cors;
 mod headers;
+mod request_id;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,6 +15,8 @@ use std::sync::Arc;
 
 use pronghorn_wire::Fields;
 use thiserror::Error;
+
+pub(crate) use access_log::Entry;
 
 use crate::message::Handler;
 use crate::settings::HttpSettings;
@@ -40,6 +45,8 @@ type Around = fn(Arc<dyn Handler>, Parts<'_>) -> Result<Arc<dyn Handler>, Unusab
 /// All middleware that there is. Settings lie in the section of `http` that has its name, if it has any.
 const KNOWN: &[(&str, Around)] = &[
     // One a line.
+    // It has its place around all others, where `trusted_subnets` puts it.
+    ("proxy_ip_parser", |next, _| Ok(next)),
     ("headers", |next, parts| Ok(headers::around(next, parts))),
 ];
 
@@ -49,7 +56,6 @@ pub(crate) const LATER: &[&str] = &[
     "gzip",
     "sendfile",
     "http_metrics",
-    "proxy_ip_parser",
     "otel",
     "new_relic",
     "cache",
@@ -76,6 +82,10 @@ pub fn chain(innermost: Arc<dyn Handler>, parts: Parts<'_>) -> Result<Arc<dyn Ha
             handler = around(handler, parts)?;
         }
     }
+    // What names or observes requests is around all of them, so that nobody has to find the right place for it.
+    handler = access_log::around(handler, parts);
+    handler = request_id::around(handler, parts);
+    handler = client::around(handler, parts);
     Ok(handler)
 }
 
@@ -98,6 +108,9 @@ mod testing {
 
     use bytes::BytesMut;
     use pronghorn_h1::{Connection, Limits, Received, RequestHead};
+    use tokio::time::Instant;
+
+    use crate::message::{Peer, PeerAddress, Request};
 
     /// The head of a request as a client sends it.
     pub(super) fn head(request: &str) -> Box<RequestHead> {
@@ -106,6 +119,19 @@ mod testing {
         match connection.receive(&mut input, Duration::ZERO) {
             Ok(Some(Received::Head(head))) => head,
             other => panic!("{other:?} is no head: {request:?}"),
+        }
+    }
+
+    /// The request with this head, of a client that has an address of the documentation.
+    pub(super) fn request(head: &str) -> Request {
+        let address = PeerAddress::Ip("192.0.2.1:4711".parse().expect("an address"));
+        Request {
+            head: self::head(head),
+            peer: std::sync::Arc::new(Peer::new(address, false)),
+            attributes: pronghorn_wire::Fields::new(),
+            id: None,
+            accepted: Instant::now(),
+            accepted_us: 784_111_777_123_456,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The keys of `http`, typed.
 
+mod access_log;
+mod client;
 mod headers;
 mod listen;
 mod routes;
@@ -7,14 +9,17 @@ mod routes;
 use std::env;
 use std::path::PathBuf;
 
-use pronghorn_config::{Address, Section, Size, Subnet, Table};
+use pronghorn_config::{Address, Section, Size, Table};
 use pronghorn_pool::settings::PoolSettings;
 use pronghorn_process::cpus;
 
 use crate::http2::Http2Limits;
 use crate::middleware;
+use crate::routes::is_token;
 
 pub use crate::expression::Expression;
+pub use access_log::{AccessLogSettings, LogFormat, LogPiece, Placeholder};
+pub use client::{Believed, ClientSettings, Trusted};
 pub use headers::{CorsSettings, FieldRules, HeadersSettings, OriginPattern};
 pub use listen::{HSTS_AGE, HstsSettings, ListenSettings, Mode, SOCKET_MODE, SslSettings};
 pub use routes::{DEFAULT_POOL, MOST_POOLS, MOST_ROUTES, RouteSettings};
@@ -58,8 +63,12 @@ pub struct HttpSettings {
     pub headers: Option<HeadersSettings>,
     /// Files in forms.
     pub uploads: Uploads,
-    /// Proxies whose word about the client's address is taken.
-    pub trusted_subnets: Vec<Subnet>,
+    /// One line for each request, when there is a section for it.
+    pub access_log: Option<AccessLogSettings>,
+    /// A number for each request, when there is a section for it.
+    pub request_id: Option<RequestIdSettings>,
+    /// Whose word about clients is taken, and on what.
+    pub client: ClientSettings,
     /// Where large bodies are kept while they come in.
     pub spool_dir: PathBuf,
     /// The default pool.
@@ -68,6 +77,15 @@ pub struct HttpSettings {
     pub pools: Vec<(String, PoolSettings)>,
     /// First match wins; what matches none goes to the default pool.
     pub routes: Vec<RouteSettings>,
+}
+
+/// A number for each request.
+#[derive(Clone, Debug)]
+pub struct RequestIdSettings {
+    /// As it is sent back.
+    pub header: String,
+    /// A client's own number counts.
+    pub from_client: bool,
 }
 
 /// Files in forms.
@@ -131,13 +149,16 @@ impl Section for HttpSettings {
                 "headers",
                 "Fields that the server sets. Used by the middleware `headers`.",
             ),
-            trusted_subnets: t
-                .key(
-                    "trusted_subnets",
-                    "Proxies whose word about the client's address is taken.",
-                )
-                .not_yet("the client's address behind a proxy")
-                .default(Vec::new()),
+            access_log: t.optional_section(
+                "access_log",
+                "A line for each request, for programs that read such logs. Whatever answers it: PHP, a file, the server.",
+            ),
+            request_id: t.optional_section(
+                "request_id",
+                "A number for each request: in the response, in log records, and for PHP as a header and as the attribute \
+                 `request_id`.",
+            ),
+            client: ClientSettings::read(t),
             spool_dir: t
                 .key(
                     "spool_dir",
@@ -157,8 +178,31 @@ impl Section for HttpSettings {
         listen::check(t, &settings);
         routes::check_use(t, &settings);
         check_middleware(t, &settings.middleware);
+        settings.client.check(t, &settings.middleware);
         not_yet(t);
         settings
+    }
+}
+
+impl Section for RequestIdSettings {
+    fn read(t: &mut Table<'_>) -> Self {
+        t.ours();
+        let header = t
+            .key("header", "The field that carries it, both ways.")
+            .default("X-Request-Id".to_owned());
+        if header.is_empty() || !header.bytes().all(is_token) || header.contains('_') {
+            let hint = "letters, digits and `-` make a name";
+            t.error("header", "is no field's name", hint);
+        }
+        Self {
+            header,
+            from_client: t
+                .key(
+                    "from_client",
+                    "A number that the client sends counts, when it is one: at most 128 letters, digits and `-_.:`.",
+                )
+                .default(true),
+        }
     }
 }
 

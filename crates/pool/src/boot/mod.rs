@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::core::SlotId;
-use crate::pool::{Report, Seat, Transport};
+use crate::pool::{Order, Report, Seat, Transport};
 use crate::relay::channel::{Channel, Detached};
 use crate::relay::inbox::Inbox;
 use crate::relay::{self, Dialect, Relay};
@@ -180,21 +180,30 @@ impl CommandLauncher {
         }
         // Ended by being dropped.
         let mut warming = JoinSet::new();
+        let inbox = Arc::new(Inbox::default());
         let warm_up = warmup::warm_up(
             connection,
             settings,
             self.warmup.clone(),
             self.pool.clone(),
             home.clone(),
+            inbox.clone(),
         );
         warming.spawn_on(warm_up, &home);
         let relay = tokio::select! {
             biased;
-            // An answer may say more about an end than the end does.
-            Some(warm) = warming.join_next() => warm.map_err(|error| BootCause::System(error.into()))?,
+            Some(warm) = warming.join_next() => {
+                let warm = warm.map_err(|error| BootCause::System(error.into()))?;
+                warm.map_err(|cold| cold.why)
+            }
             exit = wait_for_exit(&mut worker.process) => {
                 worker.exit = Some(exit);
-                Err(format!("the worker ended with {exit}"))
+                inbox.order(Order::Ended(exit));
+                // An answer, which may have come just before it, says more about an end than the end does.
+                match warming.join_next().await {
+                    Some(Ok(Err(cold))) if cold.answered => Err(cold.why),
+                    _ => Err(format!("the worker ended with {exit}")),
+                }
             }
             () = tokio::time::sleep_until(until) => {
                 Err(format!("no answer within `boot_timeout`, {:?} from its start", self.boot_timeout))

@@ -24,20 +24,38 @@ impl fmt::Debug for Warmup {
     }
 }
 
+/// Why a worker is not warm.
+#[derive(Debug)]
+pub(crate) struct Cold {
+    /// With the call that it happened to.
+    pub(crate) why: String,
+    /// The worker said it. Else all that can be told is that no answer came.
+    pub(crate) answered: bool,
+}
+
+impl Cold {
+    fn said(why: impl Into<String>) -> Self {
+        let (why, answered) = (why.into(), true);
+        Self { why, answered }
+    }
+
+    fn silent(why: impl Into<String>) -> Self {
+        let (why, answered) = (why.into(), false);
+        Self { why, answered }
+    }
+}
+
 /// Makes the calls on `home`. The relay that carried them goes on with those of clients, once it has a seat.
 ///
-/// No deadline is kept here: the boot's is.
-///
-/// # Errors
-///
-/// What went wrong, with the call that it happened to.
+/// No deadline is kept here: the boot's is. Nor is the process watched: who does tells its end to `inbox`.
 pub(crate) async fn warm_up(
     connection: Connection,
     settings: relay::Settings,
     calls: Warmup,
     name: String,
     home: Handle,
-) -> Result<Relay, String> {
+    inbox: Arc<Inbox>,
+) -> Result<Relay, Cold> {
     let Connection {
         channel,
         leftover,
@@ -45,11 +63,10 @@ pub(crate) async fn warm_up(
         ..
     } = connection;
     let channel = Channel::attach(channel)
-        .map_err(|error| format!("its connection can't be watched: {error}"))?;
+        .map_err(|error| Cold::silent(format!("its connection can't be watched: {error}")))?;
     // Of its own: nothing here is counted, waits for another worker or is tried again.
     let pool = Pool::new(Options::aside(name), &home);
     let (seat, _reports) = pool.seat(pool.add_slot().await);
-    let inbox = Arc::new(Inbox::default());
     let mut relay = Relay::new(channel, &leftover, dialect, settings, seat, inbox);
     for payload in calls.0 {
         let what = payload.describe();
@@ -62,26 +79,33 @@ pub(crate) async fn warm_up(
             free
         };
         let (free, answer) = tokio::join!(serve, judge(pending));
-        answer.map_err(|why| format!("{what}: {why}"))?;
+        answer.map_err(|cold| Cold {
+            why: format!("{what}: {}", cold.why),
+            ..cold
+        })?;
         if !free {
-            return Err(format!("{what}: it takes no call after this one"));
+            return Err(Cold::said(format!(
+                "{what}: it takes no call after this one"
+            )));
         }
     }
     Ok(relay)
 }
 
 /// Reads a reply to its end. Whatever is no failure of the application's will do: `/` may well redirect.
-async fn judge(mut pending: Pending) -> Result<(), String> {
+async fn judge(mut pending: Pending) -> Result<(), Cold> {
     let reply = loop {
         match pending.answer().await {
             Ok(Answer::Informational(_)) => {}
             Ok(Answer::Reply(reply)) => break reply,
             Err(CallError::Thrown(thrown)) => {
                 let (class, file, line) = (&thrown.class, &thrown.file, thrown.line);
-                return Err(format!("{class}: {} in {file}:{line}", thrown.message));
+                let message = &thrown.message;
+                return Err(Cold::said(format!("{class}: {message} in {file}:{line}")));
             }
-            Err(CallError::Refused(_)) => return Err("it asked to be replaced".into()),
-            Err(error) => return Err(error.to_string()),
+            Err(CallError::Reported(text)) => return Err(Cold::said(text)),
+            Err(CallError::Refused(_)) => return Err(Cold::silent("it asked to be replaced")),
+            Err(error) => return Err(Cold::silent(error.to_string())),
         }
     };
     if let ReplyBody::Pieces { mut pieces, .. } = reply.body {
@@ -89,12 +113,12 @@ async fn judge(mut pending: Pending) -> Result<(), String> {
             match pieces.next().await {
                 Some(Piece::Bytes(_) | Piece::Spooled(_)) => {}
                 Some(Piece::End) => break,
-                None => return Err("its reply broke off".into()),
+                None => return Err(Cold::silent("its reply broke off")),
             }
         }
     }
     match reply.head.status {
-        status @ 500.. => Err(format!("it answered {status}")),
+        status @ 500.. => Err(Cold::said(format!("it answered {status}"))),
         _ => Ok(()),
     }
 }

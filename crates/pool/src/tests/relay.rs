@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::TestPayload;
-use crate::boot::warmup::warm_up;
+use crate::boot::warmup::{Cold, warm_up};
 use crate::boot::{Connection, Warmup};
 use crate::call::{
     Answer, CallError, Payload, Pending, Piece, Reply, ReplyBody, Terms, WorkerFault,
@@ -1077,7 +1077,9 @@ async fn a_free_worker_says_that_it_hears() {
 }
 
 /// A worker that the test plays gets calls for these before it is in a pool.
-fn warming(names: &[&'static str]) -> (Worker, JoinHandle<Result<Relay, String>>) {
+type Warming = JoinHandle<Result<Relay, Cold>>;
+
+fn warming(names: &[&'static str]) -> (Worker, Warming, Arc<Inbox>) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let connection = Connection {
         channel: Channel::Unix(ours).detach().unwrap(),
@@ -1093,23 +1095,25 @@ fn warming(names: &[&'static str]) -> (Worker, JoinHandle<Result<Relay, String>>
     let call = |name: &&'static str| -> Arc<dyn Payload> { TestPayload::new(name) };
     let calls = Warmup(names.iter().map(call).collect());
     let home = tokio::runtime::Handle::current();
+    let inbox = Arc::new(Inbox::default());
     let warming = home.spawn(warm_up(
         connection,
         settings,
         calls,
         "test".into(),
         home.clone(),
+        inbox.clone(),
     ));
     let worker = Worker {
         stream: theirs,
         read: BytesMut::new(),
     };
-    (worker, warming)
+    (worker, warming, inbox)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_has_answered_its_warm_up_before_it_takes_calls() {
-    let (mut worker, warming) = warming(&["/one", "/two"]);
+    let (mut worker, warming, _) = warming(&["/one", "/two"]);
     let one = worker.frame().await.call();
     worker.reply(one, b"one").await;
     let two = worker.frame().await.call();
@@ -1155,7 +1159,7 @@ async fn a_worker_that_fails_or_leaves_is_not_warm() {
         (500, 0, "/: it answered 500"),
         (200, 4, "/: it takes no call after this one"),
     ] {
-        let (mut worker, warming) = warming(&["/"]);
+        let (mut worker, warming, _) = warming(&["/"]);
         let call = worker.frame().await.call();
         worker
             .send(&native(
@@ -1168,14 +1172,35 @@ async fn a_worker_that_fails_or_leaves_is_not_warm() {
                 Stream::END,
             ))
             .await;
-        assert_eq!(warming.await.unwrap().err().as_deref(), Some(said));
+        let cold = warming.await.unwrap().err().unwrap();
+        assert_eq!((cold.why.as_str(), cold.answered), (said, true));
     }
-    let (mut worker, warming) = warming(&["/"]);
+    let (mut worker, warming, _) = warming(&["/"]);
     worker.frame().await;
     worker.send(b"not a frame at all").await;
-    let why = warming.await.unwrap().err().unwrap();
+    let why = warming.await.unwrap().err().unwrap().why;
     assert!(
         why.starts_with("/: the worker's answer makes no sense"),
         "{why}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_worker_said_before_its_end_is_why_it_is_not_warm() {
+    let ended = Order::Ended(Exit::Code(3));
+    let (mut worker, warming, inbox) = warming(&["/"]);
+    let call = worker.frame().await.call();
+    let answer = native(0x81, 0, 503, call, &[0; 4], b"", Stream::END);
+    worker.send(&answer).await;
+    inbox.order(ended);
+    let cold = warming.await.unwrap().err().unwrap();
+    assert_eq!(
+        (cold.why.as_str(), cold.answered),
+        ("/: it answered 503", true)
+    );
+
+    let (mut worker, warming, inbox) = self::warming(&["/"]);
+    worker.frame().await;
+    inbox.order(ended);
+    assert!(!warming.await.unwrap().err().unwrap().answered);
 }

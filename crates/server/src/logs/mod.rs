@@ -37,7 +37,12 @@ use subscriber::{Channel, Channels, Router, SERVER};
 
 /// The targets of our own records. What has another one is a stranger's, unless `logs.channels`
 /// names it.
-pub const CHANNELS: [&str; 7] = ["http", SERVER, "pool", "rpc", "lock", "status", "config"];
+pub const CHANNELS: [&str; 8] = [
+    "http", ACCESS, SERVER, "pool", "rpc", "lock", "status", "config",
+];
+
+/// Of `http.access_log`: each record is a line that is finished.
+pub(crate) const ACCESS: &str = "access";
 
 /// How long the end waits for outputs that do not take their records.
 const LAST_FLUSH: Duration = Duration::from_secs(2);

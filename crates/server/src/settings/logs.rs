@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use pronghorn_config::{Choice, Node, Section, Setting, Shown, Size, Table, Wrong};
 
+use crate::logs::ACCESS;
+
 /// As RoadRunner's.
 const FILE_MAX_SIZE: Size = Size::megabytes(100);
 
@@ -141,6 +143,30 @@ impl Section for LogSettings {
             ),
             target,
         }
+    }
+}
+
+impl LogSettings {
+    /// The channel of `http.access_log`, unless it is written: lines alone, whatever other records look like.
+    pub(super) fn add_access(&mut self, outputs: &[String]) {
+        let is_written = |(name, _): &(String, LogTarget)| name.eq_ignore_ascii_case(ACCESS);
+        if self.channels.iter().any(is_written) {
+            return;
+        }
+        let output = |text: &String| match text.to_ascii_lowercase().as_str() {
+            "stdout" => LogOutput::Stdout,
+            "stderr" => LogOutput::Stderr,
+            _ => LogOutput::File(text.into()),
+        };
+        let target = LogTarget {
+            mode: LogMode::Raw,
+            level: Level::Info,
+            encoding: Encoding::Console,
+            output: outputs.iter().map(output).collect(),
+            line_ending: "\n".to_owned(),
+            file: None,
+        };
+        self.channels.push((ACCESS.to_owned(), target));
     }
 }
 

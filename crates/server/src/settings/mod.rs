@@ -124,7 +124,7 @@ pub fn reference() -> String {
 
 impl Section for Settings {
     fn read(t: &mut Table<'_>) -> Self {
-        let settings = Self {
+        let mut settings = Self {
             server: t.section("server", "How workers are started."),
             http: t.optional_section("http", "The HTTP side. Without this section there is none."),
             rpc: t.optional_section(
@@ -148,6 +148,13 @@ impl Section for Settings {
             .filter(|_| settings.server.command.is_none())
         {
             check_commands(t, http);
+        }
+        if let Some(log) = settings
+            .http
+            .as_ref()
+            .and_then(|http| http.access_log.as_ref())
+        {
+            settings.logs.add_access(&log.output);
         }
         not_yet(t);
         settings

@@ -43,17 +43,18 @@ final class Boot
     {
         self::expectServer();
         $pipes = (string) \getenv(self::PIPES);
-        $wire = new Pipes(...self::pipes($pipes));
-        $refused = [];
-        $ring = Ring::take((int) $pipes, $refused);
-        $transport = new Relay($wire, $ring, $refused);
+        $announced = [];
+        $streams = self::pipes($pipes);
+        $ring = Ring::take($pipes, $announced);
+        $relay = new Relay(new Pipes(...$streams), $announced);
         // A PHP script that this one starts would inherit the pipes and take itself for a worker.
         \putenv(self::PIPES);
-        $transport->announce($kinds);
+        $relay->announce($kinds);
+        $transport = $ring ?? $relay;
         $output = new Output(\fopen('php://stderr', 'w'));
         LastWords::prepare($output);
 
-        return new Loop($transport, $output, $messages);
+        return new Loop($transport, $output, $messages, survivesExit: $ring !== null);
     }
 
     /** Ends the boot: nothing can be answered. */

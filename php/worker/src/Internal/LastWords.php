@@ -39,7 +39,9 @@ final class LastWords
             if ($error !== null && $error['type'] & self::FATAL) {
                 $this->fail($exchange, self::fatal($error));
             } else {
-                $this->finish($exchange);
+                // Nothing of what was deferred will run.
+                $exchange->deferred = [];
+                self::finish($exchange, $this->output, flags: Native::LEAVING);
             }
         } catch (\Throwable) {
             // The server is gone as well.
@@ -63,34 +65,51 @@ final class LastWords
         }
     }
 
-    /** `exit` ends the reply, it is no mistake: what was returned counts, else what was echoed. */
-    private function finish(Exchange $exchange): void
+    /**
+     * `exit` ends the reply, it is no mistake: what was returned counts, else what was echoed.
+     *
+     * @param array{string, int} $place file and line of the `exit`; an empty file when nobody knows
+     * @param int $flags of the reply's end
+     */
+    public static function finish(Exchange $exchange, Output $output, array $place = ['', 0], int $flags = 0): void
     {
-        if ($exchange->state === Exchange::STREAMING) {
-            $exchange->transport->chunk($exchange->id, '', Native::LEAVING);
-        } elseif ($exchange->state === Exchange::FRESH) {
-            $echoed = $this->output->take();
-            if ($exchange->head === null && $echoed === '') {
-                $this->fail($exchange, self::silent($exchange));
-
-                return;
-            }
-            [$status, $headers] = $exchange->head ?? [200, []];
-            $exchange->transport->reply($exchange->id, $status, $headers, $echoed, Native::LEAVING);
+        if ($exchange->deferred !== []) {
+            $flags |= Native::BUSY;
         }
+        if ($exchange->state === Exchange::STREAMING) {
+            $exchange->transport->chunk($exchange->id, '', $flags);
+        } elseif ($exchange->state === Exchange::FRESH) {
+            self::reply($exchange, $output->take(), $place, $flags);
+        }
+        $exchange->state = Exchange::DONE;
     }
 
-    /** PHP keeps no trace of where `exit` was, so the next best: which handler. */
-    private static function silent(Exchange $exchange): Failure
+    /** @param array{string, int} $place */
+    private static function reply(Exchange $exchange, string $echoed, array $place, int $flags): void
     {
-        $handler = $exchange->handler;
+        if ($exchange->head === null && $echoed === '') {
+            $exchange->transport->error($exchange->id, self::silent($exchange, $place), $flags);
 
-        return new Failure(
-            'exit',
-            'exit() ended the worker, and nothing had been returned or echoed. PHP does not tell where it was called'
-                . ($handler === null ? '.' : "; the handler is in $handler->file:$handler->line."),
-            $handler->file ?? '',
-            $handler->line ?? 0,
-        );
+            return;
+        }
+        [$status, $headers] = $exchange->head ?? [200, []];
+        $exchange->transport->reply($exchange->id, $status, $headers, $echoed, $flags);
+    }
+
+    /**
+     * Where it was, or the next best: which handler.
+     *
+     * @param array{string, int} $place
+     */
+    private static function silent(Exchange $exchange, array $place): Failure
+    {
+        [$file, $line] = $place;
+        $message = 'exit() ended the call, and nothing had been returned or echoed.';
+        if ($file === '' && $exchange->handler !== null) {
+            [$file, $line] = [$exchange->handler->file, $exchange->handler->line];
+            $message .= " Without the extension PHP does not tell where it was called; the handler is in $file:$line.";
+        }
+
+        return new Failure('exit', $message, $file, $line);
     }
 }

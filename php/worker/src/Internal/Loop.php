@@ -9,11 +9,16 @@ use Psr\Http\Message\ServerRequestInterface;
 /** Takes call after call from a transport and sends what becomes of it. */
 final class Loop
 {
+    private readonly \Closure $answer;
+
+    /** @param bool $survivesExit whether the extension can end a call at an `exit`, and not the process */
     public function __construct(
         private readonly Transport $transport,
         private readonly Output $output,
         private readonly Psr\Messages $messages,
+        private readonly bool $survivesExit = false,
     ) {
+        $this->answer = $this->answer(...);
         $output->start();
     }
 
@@ -75,13 +80,26 @@ final class Loop
     private function serve(Exchange $exchange, Handler $handler): void
     {
         Exchange::$current = $exchange;
+        $place = null;
+        if ($this->survivesExit) {
+            $place = \Pronghorn\Internal\until_exit($this->answer, $exchange, $handler);
+        } else {
+            $this->answer($exchange, $handler);
+        }
+        if ($place !== null) {
+            LastWords::finish($exchange, $this->output, $place);
+        }
+        $this->end($exchange);
+    }
+
+    private function answer(Exchange $exchange, Handler $handler): void
+    {
         try {
             $request = $handler->wantsPsr ? $this->messages->request($exchange) : $exchange->request;
             Sender::send($exchange, ($handler->function)($request));
         } catch (\Throwable $thrown) {
             $this->error($exchange, $thrown);
         }
-        $this->end($exchange);
     }
 
     private function error(Exchange $exchange, \Throwable $thrown): void
@@ -95,7 +113,11 @@ final class Loop
     private function end(Exchange $exchange): void
     {
         if ($exchange->deferred !== []) {
-            $this->defer($exchange);
+            $this->survivesExit
+                ? \Pronghorn\Internal\until_exit($this->defer(...), $exchange)
+                : $this->defer($exchange);
+            $exchange->deferred = [];
+            $exchange->transport->free($exchange->id);
         }
         Exchange::$current = null;
         $exchange->close();
@@ -112,7 +134,6 @@ final class Loop
                 $this->output->write("pronghorn: deferred work of {$request->method} {$request->path} failed: $thrown");
             }
         }
-        $exchange->transport->free($exchange->id);
     }
 
     private function expectOpen(Exchange $exchange): void

@@ -12,7 +12,7 @@ use Pronghorn\ConnectionLost;
  * One system call to read a request and one to write its reply, as long as they are pipes: on a socket PHP would poll
  * before each read.
  */
-final class Pipes implements Wire
+final class Pipes
 {
     /** Reads or writes in a row that may fail by signals before the server counts as gone. */
     private const TRIES = 16;
@@ -38,6 +38,13 @@ final class Pipes implements Wire
         $this->hasSignals = \function_exists('pcntl_async_signals');
     }
 
+    /**
+     * Waits until there is something.
+     *
+     * @param positive-int $most
+     * @return string at least one byte; '' when the server has closed its end
+     * @throws ConnectionLost
+     */
     public function read(int $most): string
     {
         if ($this->hasSignals && \pcntl_async_signals()) {
@@ -56,11 +63,17 @@ final class Pipes implements Wire
         throw new ConnectionLost('the connection with the server is broken');
     }
 
+    /** Whether a read would not wait. */
     public function isReadable(): bool
     {
         return $this->select(0);
     }
 
+    /**
+     * Writes all of it.
+     *
+     * @throws ConnectionLost
+     */
     public function write(string $bytes): void
     {
         for ($tries = 0; $tries < self::TRIES; $tries++) {

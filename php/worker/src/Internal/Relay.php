@@ -7,8 +7,8 @@ namespace Pronghorn\Internal;
 use Pronghorn\ConnectionLost;
 use Pronghorn\Request;
 
-/** The transport of a worker: Goridge frames over pipes, or over shared memory where the extension is. */
-final class Relay implements Transport
+/** Over pipes, in plain PHP. The worker announces itself this way even if it goes on over shared memory. */
+final class Relay extends Frames
 {
     /** Holds any request without a body; what is longer takes a second read. */
     private const READ = 8192;
@@ -26,42 +26,26 @@ final class Relay implements Transport
     /** The first two bytes of every native frame: version 1, one option; the codec's flag. */
     private const NATIVE = "\x14\x02";
     private const WORD = 0x0214;
-    /** Stands for a kind where a frame is a control frame. */
-    private const CONTROL = 0;
-
     /** What was read and not yet used; begins with a frame. */
     private string $buffer = '';
-    private bool $stopped = false;
-    /** The last call whose client left, maybe long answered. */
-    private int $gone = 0;
 
-    /**
-     * @param Wire $wire on which the worker announces itself
-     * @param ?Ring $ring on which it goes on
-     * @param list<string> $refused why there is no ring although the server offered one
-     */
-    public function __construct(
-        private Wire $wire,
-        private readonly ?Ring $ring = null,
-        private readonly array $refused = [],
-    ) {
+    /** @param array<string, mixed> $announced what is said of this worker besides */
+    public function __construct(private readonly Pipes $pipes, private readonly array $announced = [])
+    {
     }
 
+    /**
+     * Announces this worker, and returns when the server has been told.
+     *
+     * @param non-empty-list<string> $kinds of calls it answers, e.g. `http`
+     */
     public function announce(array $kinds): void
     {
         $hello = \json_decode($this->greeting()->payload, true);
         if (!isset($hello['native'])) {
             throw new ProtocolError('the server does not offer the native codec');
         }
-        $this->wire->write(Frame::encode(Frame::CONTROL | Frame::JSON, 0, [], \json_encode([
-            'pid' => \getmypid(),
-            'codec' => 'native',
-            'version' => Native::VERSION,
-            'kinds' => $kinds,
-            'sdk' => 'pronghorn/worker ' . Native::SDK,
-            'php' => \PHP_VERSION,
-        ] + $this->ring(), \JSON_THROW_ON_ERROR | \JSON_UNESCAPED_SLASHES)));
-        $this->wire = $this->ring ?? $this->wire;
+        $this->write(self::announcement($kinds, $this->announced));
     }
 
     public function next(): ?Exchange
@@ -69,7 +53,7 @@ final class Relay implements Transport
         while (!$this->stopped) {
             $bytes = $this->buffer;
             $this->buffer = '';
-            if ($bytes === '' && ($bytes = $this->wire->read(self::READ)) === '') {
+            if ($bytes === '' && ($bytes = $this->pipes->read(self::READ)) === '') {
                 return null;
             }
             // Almost always this is one request and nothing else, and then one unpack() is enough for both of its
@@ -99,34 +83,9 @@ final class Relay implements Transport
         $this->message(Native::REPLY, $call, $flags, $status, Native::fields($headers), $body, $more);
     }
 
-    public function chunk(int $call, string $piece, int $flags = 0, bool $more = false): void
-    {
-        $this->message(Native::CHUNK, $call, $flags, 0, '', $piece, $more);
-    }
-
-    public function informational(int $call, int $status, array $headers): void
-    {
-        $this->message(Native::INFORMATIONAL, $call, 0, $status, Native::fields($headers), '', true);
-    }
-
-    public function error(int $call, Failure $failure, int $flags = 0): void
-    {
-        $this->message(Native::ERROR, $call, $flags, 0, Native::failure($failure));
-    }
-
-    public function extend(int $call, int $milliseconds): void
-    {
-        $this->message(Native::EXTEND, $call, 0, 0, \pack('V', $milliseconds));
-    }
-
-    public function free(int $call): void
-    {
-        $this->message(Native::FREE, $call);
-    }
-
     public function cancelled(int $call): bool
     {
-        if ($this->wire->isReadable()) {
+        if ($this->pipes->isReadable()) {
             $this->buffer .= $this->more(self::READ);
         }
         while (($length = Frame::length($this->buffer)) !== null && $length <= \strlen($this->buffer)) {
@@ -163,58 +122,6 @@ final class Relay implements Transport
         $deadline = $fixed['l'] === Native::NO_LIMIT ? null : \hrtime(true) + $fixed['l'] * 1_000_000;
 
         return new Exchange($this, $fixed['c'], $fixed['t'], $deadline, Request::decode($frame, $fixed));
-    }
-
-    /** A frame that is no request. */
-    private function handle(Frame $frame): void
-    {
-        [$kind, $call, $flags] = $this->envelope($frame);
-        if ($kind === self::CONTROL) {
-            $this->control($frame->payload);
-        } elseif ($kind === Native::PING) {
-            $this->message(Native::PONG, $call);
-        } elseif ($kind === Native::CANCEL) {
-            $this->gone = $call;
-        } elseif (!($flags & Native::IGNORABLE)) {
-            throw new ProtocolError(\sprintf('a message of kind 0x%02x that makes no sense here', $kind));
-        }
-    }
-
-    /** @return array{int, int, int} kind, call and flags */
-    private function envelope(Frame $frame): array
-    {
-        if ($frame->flags & Frame::CONTROL) {
-            return [self::CONTROL, 0, 0];
-        }
-        $length = \count($frame->options) === 1 ? $frame->options[0] : 0;
-        if ($frame->flags !== Frame::NATIVE || $length < Native::ENVELOPE || $length > \strlen($frame->payload)) {
-            throw new ProtocolError('a frame that is neither control nor native');
-        }
-        ['k' => $kind, 'f' => $flags, 'c' => $call] = \unpack('Ck/Cf/vs/Vc', $frame->payload);
-
-        return [$kind, $call, $flags];
-    }
-
-    private function control(string $payload): void
-    {
-        $message = \json_decode($payload, true);
-        if (isset($message['stop'])) {
-            $this->stopped = true;
-        } elseif (isset($message['pid'])) {
-            $this->wire->write(Frame::encode(Frame::CONTROL | Frame::JSON, 0, [], '{"pid":' . \getmypid() . '}'));
-        } else {
-            throw new ProtocolError('an unknown control message: ' . $payload);
-        }
-    }
-
-    /** @return array<string, mixed> what is announced of the ring */
-    private function ring(): array
-    {
-        return match (true) {
-            $this->ring !== null => ['ring' => true],
-            $this->refused !== [] => ['ring' => false, 'why' => \implode('; ', $this->refused)],
-            default => [],
-        };
     }
 
     /** What the server says first. */
@@ -254,7 +161,7 @@ final class Relay implements Transport
 
     private function more(int $bytes): string
     {
-        $piece = $this->wire->read($bytes);
+        $piece = $this->pipes->read($bytes);
         if ($piece === '') {
             throw new ConnectionLost('the server closed the connection');
         }
@@ -262,7 +169,12 @@ final class Relay implements Transport
         return $piece;
     }
 
-    private function message(
+    protected function write(string $frame): void
+    {
+        $this->pipes->write($frame);
+    }
+
+    protected function message(
         int $kind,
         int $call,
         int $flags = 0,
@@ -276,10 +188,10 @@ final class Relay implements Transport
         $sum = \crc32($head);
         $head .= \pack('VvVCCvV', $sum, $more ? Frame::MORE : 0, $length, $kind, $flags, $small, $call) . $context;
         if (\strlen($body) <= self::COPIED) {
-            $this->wire->write($head . $body);
+            $this->pipes->write($head . $body);
         } else {
-            $this->wire->write($head);
-            $this->wire->write($body);
+            $this->pipes->write($head);
+            $this->pipes->write($body);
         }
     }
 }

@@ -5,65 +5,137 @@ declare(strict_types=1);
 namespace Pronghorn\Internal;
 
 use Pronghorn\ConnectionLost;
+use Pronghorn\Request;
 
-/** Memory that is shared with the server, by the extension. No system call while both sides are awake. */
-final class Ring implements Wire
+/**
+ * Over memory that is shared with the server, by the extension: it makes calls of what lies there, and writes replies
+ * where they are read. No system call while both sides are awake.
+ */
+final class Ring extends Frames
 {
     /** The descriptors of the box, and of the page and the bell of its thread: `5,6,7`. */
     public const OFFER = 'PRONGHORN_RING';
 
+    /** Of the extension, as this package knows it. */
+    private const API = 1;
+    /** Milliseconds after which a worker that waits looks whether the server still lives. */
+    private const LOOK_AFTER = 5000;
+    /** The first two bytes of every native frame: version 1, one option; the codec's flag. */
+    private const NATIVE = "\x14\x02";
+    /** Where its kind is. */
+    private const KIND = 16;
+
+    private function __construct()
+    {
+    }
+
     /**
      * Takes what the server offers, where the extension is loaded.
      *
-     * @param int $server the descriptor of a pipe whose other end the server holds
-     * @param list<string> $refused what is in the way, if something is
+     * @param string $pipes the descriptors of the two pipes, `3,4`
+     * @param array<string, mixed> $announced gets what the server is told of it
      */
-    public static function take(int $server, array &$refused): ?self
+    public static function take(string $pipes, array &$announced, int $lookAfter = self::LOOK_AFTER): ?self
     {
         $offered = \getenv(self::OFFER);
-        if ($offered === false || !\function_exists(__NAMESPACE__ . '\ring_attach')) {
-            return null;
-        }
         // A script that this one starts has none of it.
         \putenv(self::OFFER);
-        if (\preg_match('/^(\d+),(\d+),(\d+)$/D', $offered, $number) !== 1) {
-            $refused[] = self::OFFER . "=$offered names no three descriptors";
-
+        if ($offered === false || !\extension_loaded('pronghorn')) {
             return null;
         }
-        $wrong = \Pronghorn\Internal\ring_attach((int) $number[1], (int) $number[2], (int) $number[3], $server);
-        if ($wrong !== null) {
-            $refused[] = $wrong;
+        $ring = new self();
+        $why = $ring->attach($offered, $pipes, $lookAfter);
+        $announced = $why === null ? ['ring' => true] : ['ring' => false, 'why' => $why];
 
-            return null;
+        return $why === null ? $ring : null;
+    }
+
+    public function next(): ?Exchange
+    {
+        while (!$this->stopped) {
+            $next = \Pronghorn\Internal\ring_next();
+            if ($next instanceof Exchange) {
+                return $next;
+            }
+            if ($next === null) {
+                return null;
+            }
+            // What the extension makes no call of. That it is a frame, length() says.
+            Frame::length($next);
+            if (\str_starts_with($next, self::NATIVE) && \ord($next[self::KIND] ?? '') === Native::REQUEST) {
+                throw new ProtocolError('a request whose lengths leave its frame');
+            }
+            $this->handle(Frame::decode($next));
         }
 
-        return new self();
+        return null;
     }
 
-    public function read(int $most): string
-    {
-        do {
-            $bytes = \Pronghorn\Internal\ring_read($most);
-            // After a signal PHP's handlers have run here.
-        } while ($bytes === '');
-
-        return $bytes ?? '';
-    }
-
-    public function isReadable(): bool
-    {
-        return \Pronghorn\Internal\ring_readable();
-    }
-
-    public function write(string $bytes): void
-    {
-        $sent = 0;
-        do {
-            $written = \Pronghorn\Internal\ring_write($bytes, $sent);
-        } while ($written === false);
-        if ($written === null) {
-            throw new ConnectionLost('the server is gone');
+    public function reply(
+        int $call,
+        int $status,
+        array $headers,
+        string $body,
+        int $flags = 0,
+        bool $more = false,
+    ): void {
+        if (!\Pronghorn\Internal\ring_reply($call, $status, $headers, $body, $flags, $more)) {
+            throw self::lost();
         }
+    }
+
+    public function cancelled(int $call): bool
+    {
+        while (($frame = \Pronghorn\Internal\ring_peek()) !== null) {
+            $this->handle(Frame::decode($frame));
+        }
+
+        return $this->gone === $call;
+    }
+
+    protected function message(
+        int $kind,
+        int $call,
+        int $flags = 0,
+        int $small = 0,
+        string $context = '',
+        string $body = '',
+        bool $more = false,
+    ): void {
+        if (!\Pronghorn\Internal\ring_message($kind, $call, $flags, $small, $context, $body, $more)) {
+            throw self::lost();
+        }
+    }
+
+    protected function write(string $frame): void
+    {
+        if (!\Pronghorn\Internal\ring_write($frame)) {
+            throw self::lost();
+        }
+    }
+
+    /** What is in the way, if something is. */
+    private function attach(string $offered, string $pipes, int $lookAfter): ?string
+    {
+        if (\Pronghorn\Internal\EXTENSION_API !== self::API) {
+            return \sprintf(
+                'extension pronghorn %s and package pronghorn/worker %s do not fit: install the same release of both',
+                \phpversion('pronghorn'),
+                Native::SDK,
+            );
+        }
+        if (\preg_match('/^(\d+),(\d+),(\d+) (\d+),(\d+)$/D', "$offered $pipes", $numbers) !== 1) {
+            return self::OFFER . "=$offered names no three descriptors";
+        }
+        $empty = new Exchange($this, 0, 0, null, Request::blank());
+
+        $descriptors = \array_map('intval', \array_slice($numbers, 1));
+
+        return \Pronghorn\Internal\ring_attach(...[...$descriptors, $lookAfter, $empty]);
+    }
+
+    private static function lost(): ConnectionLost
+    {
+        return new ConnectionLost('the server is gone');
     }
 }

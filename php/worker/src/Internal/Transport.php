@@ -14,13 +14,6 @@ use Pronghorn\ConnectionLost;
  */
 interface Transport
 {
-    /**
-     * Announces this worker and returns when the server took it.
-     *
-     * @param non-empty-list<string> $kinds of calls it answers, e.g. `http`
-     */
-    public function announce(array $kinds): void;
-
     /** Waits for a call. Null when the server stops this worker or has gone. */
     public function next(): ?Exchange;
 

@@ -18,19 +18,31 @@ final class Process
     private $input;
     /** @var resource from the worker */
     private $replies;
+    /** Whether it has announced that it goes on in shared memory. */
+    private bool $usesBox = false;
+    /** What was taken from there and not yet read. */
+    private string $taken = '';
     /** @var resource what it wrote to stdout and stderr */
     private $output;
 
     /**
      * @param list<string> $php arguments of php before the script
      * @param array<string, string> $environment
+     * @param ?Box $box that it is offered
      */
-    public function __construct(string $script, array $php = [], array $environment = [])
+    public function __construct(string $script, array $php = [], array $environment = [], private ?Box $box = null)
     {
+        $memory = [];
+        foreach ($box?->descriptors ?? [] as $descriptor) {
+            $memory[] = fopen("php://fd/$descriptor", 'r+');
+        }
+        if ($box !== null) {
+            $environment['PRONGHORN_RING'] = '5,6,7';
+        }
         $this->output = tmpfile();
         $this->process = proc_open(
             [PHP_BINARY, '-d', 'display_errors=stderr', '-d', 'log_errors=0', ...$php, $script],
-            [['file', '/dev/null', 'r'], $this->output, $this->output, ['pipe', 'r'], ['pipe', 'w']],
+            [['file', '/dev/null', 'r'], $this->output, $this->output, ['pipe', 'r'], ['pipe', 'w'], ...$memory],
             $pipes,
             dirname($script),
             $environment + ['PRONGHORN_PIPES' => '3,4', 'PRONGHORN_VERSION' => '0.0.0', 'RR_MODE' => 'http'] + getenv(),
@@ -45,16 +57,25 @@ final class Process
             proc_terminate($this->process, SIGKILL);
             proc_close($this->process);
         }
+        $this->box?->close();
     }
 
     /** Does the handshake. */
-    public static function started(string $script, array $php = [], array $environment = []): self
-    {
-        $worker = new self($script, $php, $environment);
+    public static function started(
+        string $script,
+        array $php = [],
+        array $environment = [],
+        ?Box $box = null,
+    ): self {
+        $worker = new self($script, $php, $environment, $box);
         $worker->send(Codec::control('{"pid":1,"native":1}'));
         $hello = $worker->read();
         if ($hello?->kind !== 'control') {
             throw new \RuntimeException('the worker did not start: ' . $worker->output());
+        }
+        $worker->usesBox = json_decode($hello->body, true)['ring'] ?? false;
+        if ($box !== null && !$worker->usesBox) {
+            throw new \RuntimeException("the worker does not take its box: $hello->body");
         }
 
         return $worker;
@@ -68,7 +89,17 @@ final class Process
 
     public function send(string $bytes): void
     {
-        @fwrite($this->input, $bytes);
+        if (!$this->usesBox) {
+            @fwrite($this->input, $bytes);
+
+            return;
+        }
+        for ($deadline = microtime(true) + self::PATIENCE; $bytes !== ''; $bytes = substr($bytes, $sent)) {
+            $sent = $this->box->put($bytes);
+            if ($sent === 0) {
+                $this->sleepUnless(fn () => $this->box->room() > 0, $deadline);
+            }
+        }
     }
 
     /** The next message, or null at the end. */
@@ -136,6 +167,37 @@ final class Process
 
     private function bytes(int $count): string
     {
+        return $this->usesBox ? $this->bytesOfBox($count) : $this->bytesOfPipe($count);
+    }
+
+    private function bytesOfBox(int $count): string
+    {
+        $deadline = microtime(true) + self::PATIENCE;
+        while (strlen($this->taken) < $count) {
+            $ended = $this->hasEnded();
+            $more = $this->box->take();
+            $this->taken .= $more;
+            if ($more === '' && $ended) {
+                return '';
+            }
+            if ($more === '') {
+                $this->sleepUnless($this->box->hasMore(...), $deadline);
+            }
+        }
+        $bytes = substr($this->taken, 0, $count);
+        $this->taken = substr($this->taken, $count);
+
+        return $bytes;
+    }
+
+    /** Its end of the pipe is closed, which only its end does. */
+    private function hasEnded(): bool
+    {
+        return $this->stirs(0) && fread($this->replies, 1) === '';
+    }
+
+    private function bytesOfPipe(int $count): string
+    {
         $bytes = '';
         while (strlen($bytes) < $count) {
             if (!$this->stirs(self::PATIENCE)) {
@@ -149,5 +211,14 @@ final class Process
         }
 
         return $bytes;
+    }
+
+    /** @param \Closure(): bool $happened */
+    private function sleepUnless(\Closure $happened, float $deadline): void
+    {
+        if (microtime(true) > $deadline) {
+            throw new \RuntimeException('the worker does nothing. Its output: ' . $this->output());
+        }
+        $this->box->sleepUnless($happened, $this->replies);
     }
 }

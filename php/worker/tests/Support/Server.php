@@ -28,6 +28,12 @@ interface Server
     /** Closes its end for good. */
     public function close(): void;
 
+    /** Bytes as they are. */
+    public function send(string $bytes): void;
+
+    /** What came from the worker since the last time. */
+    public function bytes(): string;
+
     /** @return list<Message> what came from the worker since the last time */
     public function received(): array;
 }

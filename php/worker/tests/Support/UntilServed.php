@@ -19,11 +19,6 @@ final class UntilServed implements Transport
     {
     }
 
-    public function announce(array $kinds): void
-    {
-        $this->inner->announce($kinds);
-    }
-
     public function next(): ?Exchange
     {
         if ($this->idle !== null) {

@@ -1,0 +1,402 @@
+//! `http.access_log`: a line for each request, made when its response is out.
+//!
+//! What a line shows of a request is kept, escaped, until then. The line is a record of the channel `access`: it waits in the
+//! bounded queue of its output, and a thread of that output writes it.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use pronghorn_wire::Fields;
+use tokio::time::Instant;
+
+use super::Parts;
+use crate::exchange::Exchange;
+use crate::message::{Handled, Handler, Request};
+use crate::settings::{LogFormat, LogPiece, Placeholder};
+
+/// Of one value in a line; what is beyond is cut. A head may be eight times that.
+const LONGEST_VALUE: usize = 8 << 10;
+
+struct AccessLog {
+    next: Arc<dyn Handler>,
+    lines: Arc<Lines>,
+}
+
+/// How lines are written, and for whom.
+#[derive(Debug)]
+struct Lines {
+    pieces: Vec<LogPiece>,
+    escape: Escape,
+    sample: u32,
+    slow: Option<Duration>,
+}
+
+/// What keeps a value inside its place, whatever a client has sent.
+#[derive(Debug, Clone, Copy)]
+enum Escape {
+    /// All but printable ASCII, the quote and the backslash as `\xHH`. Nothing at all is a `-`.
+    Text,
+    /// As in a JSON string.
+    Json,
+}
+
+/// What is kept of a request for its line.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    lines: Arc<Lines>,
+    /// Values one after the other: those of the request, then those of the response.
+    values: String,
+    /// Where each ends.
+    ends: Vec<usize>,
+    of_request: usize,
+    accepted: Instant,
+    in_sample: bool,
+}
+
+pub(super) fn around(next: Arc<dyn Handler>, parts: Parts<'_>) -> Arc<dyn Handler> {
+    let Some(settings) = &parts.settings.access_log else {
+        return next;
+    };
+    let (pieces, escape) = match &settings.format {
+        LogFormat::Combined => (combined(), Escape::Text),
+        LogFormat::Json => (json(parts.settings.request_id.is_some()), Escape::Json),
+        LogFormat::Own(pieces) => (pieces.clone(), Escape::Text),
+    };
+    let lines = Lines {
+        pieces,
+        escape,
+        sample: settings.sample,
+        slow: settings.slow,
+    };
+    Arc::new(AccessLog {
+        next,
+        lines: Arc::new(lines),
+    })
+}
+
+impl Handler for AccessLog {
+    fn handle<'a>(&'a self, request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
+        if !tracing::enabled!(target: "access", tracing::Level::INFO) {
+            return self.next.handle(request, exchange);
+        }
+        let mut entry = Entry::new(&self.lines, &request);
+        Box::pin(async move {
+            let mut response = self.next.handle(request, exchange).await;
+            entry.note(&response.fields);
+            response.record.get_or_insert_default().access = Some(entry);
+            response
+        })
+    }
+}
+
+impl Lines {
+    fn placeholders(&self) -> impl Iterator<Item = &Placeholder> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            LogPiece::Text(_) => None,
+            LogPiece::Value(placeholder) => Some(placeholder),
+        })
+    }
+
+    fn is_in_sample(&self) -> bool {
+        match self.sample {
+            0 => false,
+            1 => true,
+            sample => fastrand::u32(..sample) == 0,
+        }
+    }
+}
+
+impl Entry {
+    fn new(lines: &Arc<Lines>, request: &Request) -> Self {
+        let mut entry = Self {
+            lines: lines.clone(),
+            values: String::new(),
+            ends: Vec::new(),
+            of_request: 0,
+            accepted: request.accepted,
+            in_sample: lines.is_in_sample(),
+        };
+        let head = &request.head;
+        for placeholder in lines.placeholders() {
+            match placeholder {
+                Placeholder::Ip => entry.keep(request.peer.ip.as_bytes()),
+                Placeholder::Time => entry.keep(clf_time(request.accepted_us).as_bytes()),
+                Placeholder::TimeIso => entry.keep(iso_time(request.accepted_us).as_bytes()),
+                Placeholder::Method => entry.keep(head.method().as_bytes()),
+                Placeholder::Target => {
+                    let query = head.query().map(|query| [b"?", query].concat());
+                    entry.keep(&[head.path(), &query.unwrap_or_default()].concat());
+                }
+                Placeholder::Path => entry.keep(head.path()),
+                Placeholder::Query => entry.keep(head.query().unwrap_or_default()),
+                Placeholder::Host => entry.keep(head.authority().as_bytes()),
+                Placeholder::Scheme => {
+                    entry.keep(if request.peer.tls { b"https" } else { b"http" });
+                }
+                Placeholder::Protocol => entry.keep(request.protocol().name().as_bytes()),
+                Placeholder::RequestId => {
+                    entry.keep(request.id.as_deref().unwrap_or_default().as_bytes());
+                }
+                Placeholder::Header(name) => {
+                    entry.keep(head.fields().get(name).unwrap_or_default());
+                }
+                Placeholder::Status
+                | Placeholder::Bytes
+                | Placeholder::Elapsed
+                | Placeholder::ElapsedMs
+                | Placeholder::ElapsedUs
+                | Placeholder::ResponseHeader(_) => {}
+            }
+        }
+        entry.of_request = entry.ends.len();
+        entry
+    }
+
+    fn note(&mut self, fields: &Fields) {
+        let lines = self.lines.clone();
+        for placeholder in lines.placeholders() {
+            if let Placeholder::ResponseHeader(name) = placeholder {
+                self.keep(fields.get(name).unwrap_or_default());
+            }
+        }
+    }
+
+    fn keep(&mut self, value: &[u8]) {
+        let value = value.get(..LONGEST_VALUE).unwrap_or(value);
+        self.lines.escape.push(&mut self.values, value);
+        self.ends.push(self.values.len());
+    }
+
+    fn value(&self, at: usize) -> &str {
+        let end_of = |at: usize| self.ends.get(at).copied();
+        let start = at.checked_sub(1).and_then(end_of).unwrap_or_default();
+        let end = end_of(at).unwrap_or(start);
+        self.values.get(start..end).unwrap_or_default()
+    }
+
+    pub(crate) fn write(&self, status: u16, bytes: u64) {
+        let elapsed = self.accepted.elapsed();
+        let is_slow = self.lines.slow.is_some_and(|slow| elapsed > slow);
+        if self.in_sample || is_slow || status >= 500 {
+            let line = self.line(status, bytes, elapsed);
+            tracing::info!(target: "access", "{line}");
+        }
+    }
+
+    fn line(&self, status: u16, bytes: u64, elapsed: Duration) -> String {
+        let mut line = String::with_capacity(self.values.len() + 128);
+        let (mut of_request, mut of_response) = (0.., self.of_request..);
+        for piece in &self.lines.pieces {
+            // A String takes all.
+            _ = match piece {
+                LogPiece::Text(text) => line.write_str(text),
+                LogPiece::Value(Placeholder::Status) => write!(line, "{status}"),
+                LogPiece::Value(Placeholder::Bytes) => write!(line, "{bytes}"),
+                LogPiece::Value(Placeholder::Elapsed) => {
+                    write!(line, "{}.{:03}", elapsed.as_secs(), elapsed.subsec_millis())
+                }
+                LogPiece::Value(Placeholder::ElapsedMs) => write!(line, "{}", elapsed.as_millis()),
+                LogPiece::Value(Placeholder::ElapsedUs) => write!(line, "{}", elapsed.as_micros()),
+                LogPiece::Value(Placeholder::ResponseHeader(_)) => {
+                    line.write_str(of_response.next().map_or("", |at| self.value(at)))
+                }
+                LogPiece::Value(_) => {
+                    line.write_str(of_request.next().map_or("", |at| self.value(at)))
+                }
+            };
+        }
+        line
+    }
+}
+
+impl Escape {
+    fn push(self, out: &mut String, value: &[u8]) {
+        match self {
+            Self::Text if value.is_empty() => out.push('-'),
+            Self::Text => {
+                for &byte in value {
+                    match byte {
+                        b'"' | b'\\' => _ = write!(out, "\\x{byte:02x}"),
+                        b' '..=b'~' => out.push(char::from(byte)),
+                        _ => _ = write!(out, "\\x{byte:02x}"),
+                    }
+                }
+            }
+            Self::Json => {
+                for letter in String::from_utf8_lossy(value).chars() {
+                    match letter {
+                        '"' | '\\' => out.extend(['\\', letter]),
+                        // Line ends for some reader, and what turns the direction of writing.
+                        '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                            _ = write!(out, "\\u{:04x}", u32::from(letter));
+                        }
+                        _ if letter.is_control() => _ = write!(out, "\\u{:04x}", u32::from(letter)),
+                        _ => out.push(letter),
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn text(text: &str) -> LogPiece {
+    LogPiece::Text(text.to_owned())
+}
+
+fn combined() -> Vec<LogPiece> {
+    vec![
+        LogPiece::Value(Placeholder::Ip),
+        text(" - - ["),
+        LogPiece::Value(Placeholder::Time),
+        text("] \""),
+        LogPiece::Value(Placeholder::Method),
+        text(" "),
+        LogPiece::Value(Placeholder::Target),
+        text(" "),
+        LogPiece::Value(Placeholder::Protocol),
+        text("\" "),
+        LogPiece::Value(Placeholder::Status),
+        text(" "),
+        LogPiece::Value(Placeholder::Bytes),
+        text(" \""),
+        LogPiece::Value(Placeholder::Header("referer".to_owned())),
+        text("\" \""),
+        LogPiece::Value(Placeholder::Header("user-agent".to_owned())),
+        text("\""),
+    ]
+}
+
+fn json(with_request_id: bool) -> Vec<LogPiece> {
+    let mut pieces = Vec::new();
+    let mut add = |before: &str, placeholder| {
+        pieces.extend([text(before), LogPiece::Value(placeholder)]);
+    };
+    add("{\"time\":\"", Placeholder::TimeIso);
+    add("\",\"ip\":\"", Placeholder::Ip);
+    add("\",\"method\":\"", Placeholder::Method);
+    add("\",\"scheme\":\"", Placeholder::Scheme);
+    add("\",\"host\":\"", Placeholder::Host);
+    add("\",\"target\":\"", Placeholder::Target);
+    add("\",\"protocol\":\"", Placeholder::Protocol);
+    add(
+        "\",\"referer\":\"",
+        Placeholder::Header("referer".to_owned()),
+    );
+    add(
+        "\",\"user_agent\":\"",
+        Placeholder::Header("user-agent".to_owned()),
+    );
+    if with_request_id {
+        add("\",\"request_id\":\"", Placeholder::RequestId);
+    }
+    add("\",\"status\":", Placeholder::Status);
+    add(",\"bytes\":", Placeholder::Bytes);
+    add(",\"elapsed_us\":", Placeholder::ElapsedUs);
+    pieces.push(text("}"));
+    pieces
+}
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT`, of which the others are made.
+fn http_date(micros: u64) -> String {
+    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_micros(micros))
+}
+
+/// `06/Nov/1994:08:49:37 +0000`
+fn clf_time(micros: u64) -> String {
+    let date = http_date(micros);
+    let part = |range| date.get(range).unwrap_or_default();
+    let (day, month, year, time) = (part(5..7), part(8..11), part(12..16), part(17..25));
+    format!("{day}/{month}/{year}:{time} +0000")
+}
+
+/// `1994-11-06T08:49:37.123Z`
+fn iso_time(micros: u64) -> String {
+    const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
+    let date = http_date(micros);
+    let part = |range| date.get(range).unwrap_or_default();
+    let (day, month, year, time) = (part(5..7), part(8..11), part(12..16), part(17..25));
+    let month = MONTHS.find(month).unwrap_or_default() / 3 + 1;
+    let millis = micros / 1000 % 1000;
+    format!("{year}-{month:02}-{day}T{time}.{millis:03}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::middleware::testing::request;
+
+    fn lines(pieces: Vec<LogPiece>, escape: Escape) -> Arc<Lines> {
+        Arc::new(Lines {
+            pieces,
+            escape,
+            sample: 1,
+            slow: None,
+        })
+    }
+
+    fn line(lines: &Arc<Lines>, head: &str) -> String {
+        let mut entry = Entry::new(lines, &request(head));
+        entry.note(&[("Content-Type", "text/html")].into_iter().collect());
+        entry.line(200, 1234, Duration::from_micros(1_234_567))
+    }
+
+    const HEAD: &str =
+        "GET /a?b=\"c\" HTTP/1.1\r\nHost: example.org\r\nUser-Agent: x\\\"\u{e9}\r\n\r\n";
+
+    #[test]
+    fn combined_is_what_all_programs_read() {
+        assert_eq!(
+            line(&lines(combined(), Escape::Text), HEAD),
+            "192.0.2.1 - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b=\\x22c\\x22 HTTP/1.1\" 200 1234 \"-\" \
+             \"x\\x5c\\x22\\xc3\\xa9\""
+        );
+    }
+
+    #[test]
+    fn json_is_an_object_on_a_line() {
+        assert_eq!(
+            line(&lines(json(true), Escape::Json), HEAD),
+            "{\"time\":\"1994-11-06T08:49:37.123Z\",\"ip\":\"192.0.2.1\",\"method\":\"GET\",\"scheme\":\"http\",\
+             \"host\":\"example.org\",\"target\":\"/a?b=\\\"c\\\"\",\"protocol\":\"HTTP/1.1\",\"referer\":\"\",\
+             \"user_agent\":\"x\\\\\\\"\u{e9}\",\"request_id\":\"\",\"status\":200,\"bytes\":1234,\
+             \"elapsed_us\":1234567}"
+        );
+    }
+
+    #[test]
+    fn an_own_pattern_shows_what_it_names() {
+        let pieces = vec![
+            LogPiece::Value(Placeholder::ResponseHeader("content-type".to_owned())),
+            text(" "),
+            LogPiece::Value(Placeholder::Host),
+            text(" "),
+            LogPiece::Value(Placeholder::Elapsed),
+        ];
+        assert_eq!(
+            line(&lines(pieces, Escape::Text), HEAD),
+            "text/html example.org 1.234"
+        );
+    }
+
+    proptest! {
+        /// No byte from outside ends a line, a quoted value or a string, whatever it is.
+        #[test]
+        fn a_value_stays_in_its_place(value: Vec<u8>) {
+            let mut out = String::new();
+            Escape::Text.push(&mut out, &value);
+            prop_assert!(out.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'"'), "{out:?}");
+            let mut out = String::new();
+            Escape::Json.push(&mut out, &value);
+            let mut escaped = false;
+            for letter in out.chars() {
+                prop_assert!(!letter.is_control() && !('\u{2028}'..='\u{202e}').contains(&letter), "{out:?}");
+                prop_assert!(escaped || letter != '"', "{out:?}");
+                escaped = letter == '\\' && !escaped;
+            }
+            prop_assert!(!escaped, "{out:?}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+/* The native codec, docs/reference/native-codec.md: frames in memory to PHP's values and back. Knows nothing of the box that
+ * the memory belongs to. */
+#ifndef PRONGHORN_NATIVE_H
+#define PRONGHORN_NATIVE_H
+
+#include "php.h"
+
+/* A frame's header with its one option, the length of the context. */
+#define NATIVE_FRAME 16
+/* The longest payload that is taken: Pronghorn\Internal\Frame::MAX_PAYLOAD. */
+#define NATIVE_MAX_PAYLOAD (64u << 20)
+/* What every context begins with. */
+#define NATIVE_ENVELOPE 8
+
+enum native_kind {
+	NATIVE_REQUEST = 0x01,
+	NATIVE_CANCEL = 0x10,
+	NATIVE_PING = 0x11,
+	NATIVE_REPLY = 0x81,
+	NATIVE_PONG = 0x91,
+};
+
+/* What stands in front of a context and its body. */
+typedef struct {
+	uint8_t kind;
+	uint8_t flags;
+	uint16_t small;
+	uint32_t call;
+} native_envelope;
+
+/* Where the package keeps what a request is made of: offsets of properties of its classes, which it may arrange as it
+ * likes. */
+typedef struct {
+	uint32_t id, started_at, deadline, request;
+	uint32_t method, remote, uri, host, path, query, protocol, fields, attributes, flags, count, payload;
+} native_slots;
+
+/* Once for the process. */
+void native_startup(void);
+
+/* NULL, or the name of the property that is missing. */
+const char *native_find_slots(native_slots *slots, const zend_class_entry *exchange, const zend_class_entry *request);
+
+/* The length of the frame that these 12 bytes begin with, 0 when they begin none. */
+size_t native_frame_length(const unsigned char *bytes);
+
+/* The envelope of a whole frame with a native message in it; false: of another one. */
+bool native_read_envelope(const unsigned char *frame, size_t length, native_envelope *envelope);
+
+/* Makes an exchange with its request of a whole frame, as clones of one that is empty. NULL: its lengths leave the frame. */
+zend_object *native_read_request(
+	const native_slots *slots, zend_object *empty, const unsigned char *frame, size_t length, const native_envelope *envelope
+);
+
+/* The headers of a request by name: what follows the sixth string of its text, NULL when nothing does. False: another
+ * number of them. */
+bool native_read_headers(zval *into, const zend_string *fields, zend_string *host, uint32_t count);
+
+/* Header fields of a reply, each with what has to be released. */
+typedef struct {
+	uint32_t count;
+	uint32_t room;
+	size_t bytes; /* of all names and values */
+	struct native_field {
+		zend_string *name;
+		zend_string *value;
+	} *fields;
+} native_fields;
+
+/* False: too many or too long, or an exception was thrown. Release them in any case. */
+bool native_collect_fields(native_fields *fields, zend_array *headers);
+void native_release_fields(native_fields *fields);
+
+/* How long they are in a context, with their count and table. */
+size_t native_fields_length(const native_fields *fields);
+
+/* Both return where they ended. */
+unsigned char *native_write_head(unsigned char *at, const native_envelope *envelope, size_t context, size_t body, bool more);
+unsigned char *native_write_fields(unsigned char *at, const native_fields *fields);
+
+#endif

@@ -1,0 +1,50 @@
+--TEST--
+Attaching: what is in the way is said, and nothing is attached
+--EXTENSIONS--
+pronghorn
+--SKIPIF--
+<?php if (!extension_loaded('ffi')) die('skip needs FFI'); ?>
+--FILE--
+<?php
+require __DIR__ . '/common.inc';
+
+use Pronghorn\Internal\{Exchange, Relay, Ring};
+use Pronghorn\Request;
+use Pronghorn\Tests\Support\Box;
+use function Pronghorn\Internal\ring_attach;
+
+$transport = (new ReflectionClass(Relay::class))->newInstanceWithoutConstructor();
+$empty = new Exchange($transport, 0, 0, null, Request::blank());
+$attach = fn (Box $box, object $empty, int $look = 0) => ring_attach(...[...$box->descriptors, $box->pipe, $box->pipe, $look, $empty]);
+
+echo $attach(new Box(['VERSION' => 2]), $empty), "\n";
+echo $attach(new Box(['MAGIC' => 1]), $empty), "\n";
+echo $attach(new Box(['UP' => 4096]), $empty), "\n";
+echo ring_attach(997, 998, 999, 0, 0, 0, $empty), "\n";
+foreach ([[new stdClass(), 0], [(object) ['request' => new stdClass()], 0], [$empty, -1], [$empty, 60001]] as [$object, $look]) {
+    try {
+        $attach(new Box(), $object, $look);
+    } catch (ValueError $error) {
+        echo $error->getMessage(), "\n";
+    }
+}
+var_dump($attach(new Box(), $empty));
+echo $attach(new Box(), $empty), "\n";
+putenv('PRONGHORN_RING=1,2');
+$announced = [];
+var_dump(Ring::take('3,4', $announced));
+echo json_encode($announced), getenv('PRONGHORN_RING') === false ? " and hidden\n" : "\n";
+?>
+--EXPECTF--
+the server and this extension are of different releases
+the server and this extension are of different releases
+the server and this extension are of different releases
+its memory can't be mapped
+Pronghorn\Internal\ring_attach(): Argument #7 ($empty) must have a request
+Pronghorn\Internal\ring_attach(): Argument #7 ($empty) must have a property $id, or its request
+Pronghorn\Internal\ring_attach(): Argument #6 ($look_after) must be between 0 and 60000
+Pronghorn\Internal\ring_attach(): Argument #6 ($look_after) must be between 0 and 60000
+NULL
+it is in use already
+NULL
+{"ring":false,"why":"PRONGHORN_RING=1,2 names no three descriptors"} and hidden

@@ -1,0 +1,32 @@
+--TEST--
+Functions, classes and constants
+--EXTENSIONS--
+pronghorn
+--FILE--
+<?php
+foreach (get_extension_funcs('pronghorn') as $name) {
+    $function = new ReflectionFunction($name);
+    echo $function->getName(), '(', implode(', ', array_map(
+        fn (ReflectionParameter $p) => $p->getType() . ($p->isVariadic() ? ' ...$' : ' $') . $p->getName(),
+        $function->getParameters(),
+    )), '): ', $function->getReturnType(), "\n";
+}
+var_dump(Pronghorn\Internal\EXTENSION_API);
+var_dump(is_subclass_of(Pronghorn\DeadlineExceeded::class, Error::class));
+ob_start();
+phpinfo(INFO_MODULES);
+preg_match('/^Shared memory => .*$/m', ob_get_clean(), $line);
+echo $line[0], "\n";
+?>
+--EXPECT--
+Pronghorn\Internal\ring_attach(int $memory, int $page, int $bell, int $server, int $output, int $look_after, object $empty): ?string
+Pronghorn\Internal\ring_next(): object|string|null
+Pronghorn\Internal\ring_peek(): ?string
+Pronghorn\Internal\ring_reply(int $call, int $status, array $headers, string $body, int $flags, bool $more): bool
+Pronghorn\Internal\ring_message(int $kind, int $call, int $flags, int $small, string $context, string $body, bool $more): bool
+Pronghorn\Internal\ring_write(string $bytes): bool
+Pronghorn\Internal\native_headers(?string $fields, string $host, int $count): ?array
+Pronghorn\Internal\until_exit(callable $function, mixed ...$arguments): ?array
+int(1)
+bool(true)
+Shared memory => not attached
