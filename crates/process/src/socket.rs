@@ -160,15 +160,21 @@ pub fn open_unix(
     }
 }
 
-/// Takes the inherited sockets that listen on one of these addresses; port 0 stands for any.
+/// Takes the inherited sockets that listen on one of these addresses; port 0 stands for that of the first one found.
 pub fn bound_to(addresses: &[SocketAddr], inherited: &mut Vec<OwnedFd>) -> Vec<TcpListener> {
-    let wanted = |bound: SocketAddr| {
-        let mut addresses = addresses.iter();
-        addresses.any(|a| a.ip() == bound.ip() && (a.port() == 0 || a.port() == bound.port()))
-    };
+    let mut addresses = addresses.to_vec();
     let bound_there = |socket: &mut OwnedFd| {
-        let bound = getsockname(socket).map(SocketAddr::try_from);
-        bound.is_ok_and(|bound| bound.is_ok_and(wanted))
+        let bound = getsockname(socket).ok().map(SocketAddr::try_from);
+        let Some(Ok(bound)) = bound else {
+            return false;
+        };
+        let wanted = addresses.iter_mut().find(|address| {
+            address.ip() == bound.ip() && (address.port() == 0 || address.port() == bound.port())
+        });
+        wanted.is_some_and(|address| {
+            *address = bound;
+            true
+        })
     };
     let taken = inherited.extract_if(.., bound_there);
     taken.map(TcpListener::from).collect()
@@ -306,6 +312,9 @@ mod tests {
         let (one, two) = (tcp(), tcp());
         let address = one.local_addr().unwrap();
         let mut inherited: Vec<OwnedFd> = vec![two.into(), unix.into(), one.into()];
+        let any = SocketAddr::new(address.ip(), 0);
+        let mut more: Vec<OwnedFd> = vec![tcp().into(), tcp().into()];
+        assert_eq!(bound_to(&[any], &mut more).len(), 1, "of one port alone");
         assert_eq!(bound_to(&[address], &mut inherited).len(), 1);
         let (_unix, file) = open_unix(&path, OURS, &mut inherited).unwrap();
         assert!(!file.is_ours());

@@ -33,6 +33,9 @@ pub(crate) const PREFACE: &[u8] = flood::PREFACE;
 const STREAM_WINDOW: u32 = 256 << 10;
 /// The same for all bodies of a connection: what a client can make a server hold that is busy.
 const CONNECTION_WINDOW: u32 = 1 << 20;
+/// `h2` ends the connection for a head beyond its limit: it gets so many times ours, and what is between them is answered.
+/// The frames that a head may be cut into follow from it.
+const HEADS: usize = 2;
 /// Of one reply, what may wait for room in the socket. What a worker sends beyond it waits with the worker.
 const SEND_BUFFER: usize = 256 << 10;
 /// Streams that `h2` resets because the client broke a rule, in all the life of a connection. One that goes on after so many
@@ -165,7 +168,7 @@ fn builder(limits: &Limits) -> Builder {
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(limits.http2.streams)
-        .max_header_list_size(u32::try_from(limits.receive.head).unwrap_or(u32::MAX))
+        .max_header_list_size(u32::try_from(limits.receive.head * HEADS).unwrap_or(u32::MAX))
         .max_send_buffer_size(SEND_BUFFER)
         .max_local_error_reset_streams(Some(ERRORS))
         .max_pending_accept_reset_streams(resets_unseen(limits));

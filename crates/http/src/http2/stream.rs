@@ -48,7 +48,7 @@ pub(super) async fn answer(
     let accepted = Instant::now();
     let service = running.0.entered.service().clone();
     let (parts, body) = request.into_parts();
-    let head = head(&parts, &body, service.limits.receive.fields);
+    let head = head(&parts, &body, &service.limits.receive);
     let mut stream = Stream {
         running,
         body,
@@ -97,7 +97,7 @@ pub(super) async fn answer(
 fn head(
     parts: &http::request::Parts,
     body: &RecvStream,
-    most_fields: usize,
+    limits: &h1::Limits,
 ) -> Result<RequestHead, h1::Refusal> {
     let target = parts.uri.path_and_query();
     let parts = Parts {
@@ -111,7 +111,7 @@ fn head(
         },
         ends: body.is_end_stream(),
     };
-    RequestHead::from_parts(&parts, most_fields)
+    RequestHead::from_parts(&parts, limits)
 }
 
 fn micros(duration: Duration) -> u64 {

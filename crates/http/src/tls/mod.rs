@@ -77,3 +77,24 @@ impl Tls {
 pub(crate) fn chose_http2(stream: &TlsStream<TcpStream>) -> bool {
     stream.get_ref().1.alpn_protocol() == Some(HTTP_2)
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_says_nothing_is_left_alone_after_a_while() {
+        let tls = Tls::new(Arc::new(Store::load(&[]).unwrap())).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let _silent = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let start = Instant::now();
+        assert!(tls.accept(stream).await.is_none());
+        assert_eq!(start.elapsed(), HANDSHAKE);
+    }
+}
