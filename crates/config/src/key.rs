@@ -6,7 +6,7 @@ use crate::node::{Node, Value};
 use crate::place::Origin;
 use crate::resolve::{DefaultShown, KeyRecord, Record};
 use crate::secret;
-use crate::setting::{Setting, Shown, Wrong};
+use crate::setting::{Pair, Pairs, Setting, Shown, Wrong};
 use crate::table::Table;
 
 /// What a written 0 means.
@@ -39,6 +39,28 @@ pub struct Key<'t, 'a, T> {
     roadrunner: Option<(&'static str, &'static str)>,
     differs: Option<(&'static str, &'static str)>,
     not_yet: Option<&'static str>,
+}
+
+impl Key<'_, '_, Pairs> {
+    /// What is written, and those of these that are not: both are shown as the value. `words` stand in the reference.
+    pub fn over(mut self, these: &[(&str, &str)], words: &'static str) -> (Pairs, Pairs) {
+        let written = match &self.given {
+            Some((Ok(written), _)) => written.clone(),
+            _ => Pairs::default(),
+        };
+        let missing = |(name, _): &&(&str, &str)| !written.iter().any(|(given, _)| given == *name);
+        let added = these.iter().filter(missing).map(|(name, value)| Pair {
+            name: (*name).to_owned(),
+            value: (*value).to_owned(),
+            origin: Origin::of_default(),
+        });
+        let added = Pairs(added.collect());
+        if let Some((Ok(given), _)) = &mut self.given {
+            given.0.extend(added.0.iter().cloned());
+        }
+        self.default_as(added.clone(), words);
+        (written, added)
+    }
 }
 
 impl<'t, 'a, T: Setting> Key<'t, 'a, T> {

@@ -8,15 +8,19 @@
 
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod body;
 mod bridge;
 mod buffers;
+mod coding;
 mod connection;
 mod date;
 mod error;
 mod exchange;
 mod expression;
+mod feeder;
 mod file;
+pub mod files;
 mod http2;
 mod https;
 mod listener;
@@ -35,8 +39,10 @@ mod threads;
 mod tls;
 mod warmup;
 
+pub use addresses::Addresses;
 pub use body::BodySettings;
 pub use bridge::PoolHandler;
+pub use coding::Coding;
 pub use exchange::{BodyError, Exchange};
 pub use file::OpenFile;
 pub use http2::Http2Limits;
@@ -45,7 +51,7 @@ pub use listener::{Accepting, Listener, Place, any_address};
 pub use message::{Body, Handled, Handler, Part, Peer, PeerAddress, Request, Response};
 pub use record::Record;
 pub use router::Router;
-pub use service::{Limits, Service};
+pub use service::{Limits, SEND_PAUSE, Service};
 pub use stream::Stream;
 pub use threads::{IoThread, IoThreads};
 pub use tls::{CertificateError, Pair, Renewed, Store, Tls};

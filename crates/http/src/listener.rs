@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 
 use crate::message::{Peer, PeerAddress};
 use crate::protocol::{self, Socket};
-use crate::service::Service;
+use crate::service::{Full, Service};
 use crate::threads::{IoThread, emptier};
 use crate::tls::Tls;
 
@@ -332,13 +332,27 @@ impl Door {
         }
     }
 
-    fn admit(&self, socket: Socket, address: PeerAddress) {
-        let Some(entered) = self.service.enter() else {
-            if let Some(connections) = self.service.refusals.event() {
+    /// It is closed without a word: an answer would cost more than the connection.
+    fn refuse(&self, full: Full, address: PeerAddress) {
+        let Some(connections) = self.service.refusals.event() else {
+            return;
+        };
+        match full {
+            Full::All => {
                 let limit = self.service.limits.connections;
                 tracing::warn!(target: "http", connections, limit, "connections refused: there are too many");
             }
-            return;
+            Full::Address => tracing::warn!(
+                target: "http", connections, remote_address = %address,
+                "connections refused: an address has as many as `http.max_per_address` allows"
+            ),
+        }
+    }
+
+    fn admit(&self, socket: Socket, address: PeerAddress) {
+        let entered = match self.service.enter(address) {
+            Ok(entered) => entered,
+            Err(full) => return self.refuse(full, address),
         };
         let peer = Arc::new(Peer::new(address, self.tls.is_some()));
         let thread = emptier(&self.threads, &self.own).unwrap_or(&self.own);
