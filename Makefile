@@ -1,6 +1,6 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint test-clean compat bench bench-full bench-micro instructions soak
+.PHONY: help build run test lint test-clean compat bench bench-full bench-micro instructions browser soak
 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY := $(TARGET)/release/pronghorn
@@ -18,7 +18,7 @@ run: build ## Serve examples/hello on 127.0.0.1:8080
 	$(BINARY) serve -c examples/hello/pronghorn.yaml
 
 test: ## Run every test
-	@scripts/need build php extension tests apps
+	@scripts/need build php extension tests apps h2spec
 	TESTS=1 scripts/build-extension
 	cargo build --bin pronghorn
 	cargo test --workspace
@@ -58,6 +58,11 @@ bench-micro: ## Measure codecs, heads, the queue and routes by themselves; BENCH
 instructions: build ## Count instructions per request; UPDATE_INSTRUCTIONS=1 accepts what was counted
 	@scripts/need instructions
 	cargo run --quiet -p pronghorn-instructions -- $(BINARY)
+
+browser: ## Load a site with TLS and HTTP/2 in headless Chromium
+	@scripts/need build php browser
+	cargo build --bin pronghorn
+	cargo test -p pronghorn-e2e --test browser
 
 soak: build ## Kill, reload, upgrade and soak under load, for about half an hour; SOAK_SCALE=0.1 for a tenth
 	@scripts/need php extension instructions

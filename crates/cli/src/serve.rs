@@ -371,20 +371,11 @@ fn greet(name: Name, server: &Server) {
         ));
         return;
     }
-    let Some(address) = server.address() else {
+    let places = server.places();
+    if places.is_empty() {
         return say(&format!("Pronghorn {VERSION} runs, without HTTP\n"));
-    };
-    // What a person can open: 0.0.0.0 and :: are no addresses for a browser.
-    let host = if address.ip().is_unspecified() {
-        "127.0.0.1".to_owned()
-    } else {
-        address.ip().to_string()
-    };
-    let url = if host.contains(':') {
-        format!("http://[{host}]:{}", address.port())
-    } else {
-        format!("http://{host}:{}", address.port())
-    };
+    }
+    let places = places.join(" and ");
     let workers = match server.crews() {
         [CrewInfo { size: 1, command }] => format!("1 worker of `{command}`"),
         [CrewInfo { size, command }] => format!("{size} workers of `{command}`"),
@@ -399,7 +390,7 @@ fn greet(name: Name, server: &Server) {
         ""
     };
     say(&format!(
-        "Pronghorn {VERSION} serves {url} ({workers}{stop})\n"
+        "Pronghorn {VERSION} serves {places} ({workers}{stop})\n"
     ));
 }
 

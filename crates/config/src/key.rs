@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use crate::node::Node;
+use crate::node::{Node, Value};
 use crate::place::Origin;
 use crate::resolve::{DefaultShown, KeyRecord, Record};
 use crate::secret;
@@ -142,6 +142,14 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
     /// Never shown. Names such as `password` are known as secrets without this.
     pub fn secret(mut self) -> Self {
         self.secret = true;
+        self
+    }
+
+    /// It says where something secret lies, and is shown although its name is that of a secret: unless what was written is
+    /// the secret itself.
+    pub fn is_path(mut self) -> Self {
+        let text = self.given.as_ref().map(|(_, node)| &node.value);
+        self.secret = matches!(text, Some(Value::Text(text)) if text.text.contains("-----"));
         self
     }
 

@@ -61,7 +61,7 @@ pub use place::{Origin, Place};
 pub use reference::{Reference, describe};
 pub use resolve::{Difference, Effective, Resolved};
 pub use setting::{
-    Address, Choice, Command, Endpoint, Pair, Pairs, Setting, Shown, Size, Subnet, Wrong,
+    Address, Choice, Command, Endpoint, Listen, Pair, Pairs, Setting, Shown, Size, Subnet, Wrong,
     show_duration,
 };
 pub use suggest::nearest;

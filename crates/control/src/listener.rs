@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use pronghorn_process::socket::{BindError, bind_unix};
+use pronghorn_process::socket::{Access, BindError, bind_unix};
 use thiserror::Error;
 
 /// A bound control socket. Dropped, it removes its file, unless another server's is there by then.
@@ -36,7 +36,7 @@ impl Listener {
     pub fn bind(paths: &[PathBuf]) -> Result<Self, ListenError> {
         let mut first = None;
         for path in paths {
-            match bind_unix(path, None) {
+            match bind_unix(path, Access::only(None)) {
                 Ok(socket) => match Self::of(socket, path) {
                     Ok(listener) => return Ok(listener),
                     Err(error) => _ = first.get_or_insert(error),
@@ -58,7 +58,7 @@ impl Listener {
         let mut beside = path.as_os_str().to_owned();
         beside.push(format!(".{}", std::process::id()));
         let beside = PathBuf::from(beside);
-        let socket = bind_unix(&beside, None).map_err(ListenError::Bind)?;
+        let socket = bind_unix(&beside, Access::only(None)).map_err(ListenError::Bind)?;
         let mut listener = Self::of(socket, &beside).map_err(ListenError::Bind)?;
         let moved = std::fs::rename(&beside, path);
         moved.map_err(|cause| ListenError::Bind(unix(path, cause)))?;

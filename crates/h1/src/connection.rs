@@ -57,6 +57,16 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// By when a client must send more of a body that began at `since`, and of which `received` bytes came until `heard`.
+    pub fn body_deadline(&self, since: Duration, heard: Duration, received: u64) -> Duration {
+        let earned = received.checked_div(self.body_rate);
+        let earned = Duration::from_secs(earned.unwrap_or(u64::MAX / 2));
+        let average = since.saturating_add(self.body_pause).saturating_add(earned);
+        heard.saturating_add(self.body_pause).min(average)
+    }
+}
+
 /// What the received bytes hold next.
 #[derive(Debug)]
 pub enum Received {
@@ -238,17 +248,8 @@ impl Connection {
             Phase::Head => Some((self.since.saturating_add(limits.head_time), Expiry::Head)),
             Phase::Body(BodyState::Done) | Phase::Answering => None,
             Phase::Body(_) => {
-                let pause = self.heard.saturating_add(limits.body_pause);
-                let earned = Duration::from_secs(
-                    self.body_bytes
-                        .checked_div(limits.body_rate)
-                        .unwrap_or(u64::MAX / 2),
-                );
-                let average = self
-                    .since
-                    .saturating_add(limits.body_pause)
-                    .saturating_add(earned);
-                Some((pause.min(average), Expiry::Body))
+                let deadline = limits.body_deadline(self.since, self.heard, self.body_bytes);
+                Some((deadline, Expiry::Body))
             }
         }
     }

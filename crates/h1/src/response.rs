@@ -247,6 +247,11 @@ impl Response {
         self.framing != Framing::None
     }
 
+    /// Whether all bytes of an announced length were sent.
+    pub fn is_complete(&self) -> bool {
+        self.framing == Framing::Length(0)
+    }
+
     /// Whether pieces have something around them.
     pub fn has_chunks(&self) -> bool {
         self.framing == Framing::Chunked
@@ -322,10 +327,15 @@ impl Response {
 /// Appends an informational reply, 100 Continue or 103 Early Hints for instance. HTTP/1.0 knows none.
 pub fn interim(out: &mut Vec<u8>, status: u16, fields: &Fields) {
     status_line(out, status);
-    for (name, value) in fields.iter().filter(|(name, _)| !is_own(name)) {
+    for (name, value) in interim_fields(fields) {
         field(out, name, value);
     }
     out.extend_from_slice(b"\r\n");
+}
+
+/// The fields that an informational reply is sent with.
+pub fn interim_fields(fields: &Fields) -> impl Iterator<Item = (&[u8], &[u8])> {
+    fields.iter().filter(|(name, _)| !is_own(name))
 }
 
 fn status_line(out: &mut Vec<u8>, status: u16) {

@@ -1,40 +1,67 @@
 //! Listening sockets and the tasks that accept from them.
 
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixListener as StdUnixListener;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use pronghorn_process::socket::{
-    AFTER_FAILED_ACCEPT, BindError, bound_to, is_about_the_connection,
+    AFTER_FAILED_ACCEPT, Access, BindError, SocketFile, bound_to, is_about_the_connection,
+    open_unix,
 };
-use socket2::{Domain, Protocol, Socket, Type};
-use tokio::net::{TcpListener, TcpStream};
+use socket2::{Domain, Protocol, Socket as RawSocket, Type};
+use tokio::net::{TcpListener, UnixListener};
 use tokio::task::JoinHandle;
 
-use crate::connection::Http1;
 use crate::message::{Peer, PeerAddress};
+use crate::protocol::{self, Socket};
 use crate::service::{Full, Service};
-use crate::stream::Stream;
 use crate::threads::{IoThread, emptier};
+use crate::tls::Tls;
 
 /// Connections that wait in the kernel; it takes the smaller of this and `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
-/// One address, listened on by a socket per I/O thread.
+/// Where a listener listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix://{}", path.display()),
+        }
+    }
+}
+
+/// One place, listened on by a socket per I/O thread, or by one that they share.
 #[derive(Debug)]
 pub struct Listener {
-    address: SocketAddr,
+    place: Place,
     was_inherited: bool,
-    sockets: Vec<std::net::TcpListener>,
+    sockets: Sockets,
+    tls: Option<Tls>,
+}
+
+#[derive(Debug)]
+enum Sockets {
+    Tcp(Vec<std::net::TcpListener>),
+    Unix(StdUnixListener, SocketFile),
 }
 
 /// The accepting tasks of a listener; they end when it is dropped.
 #[derive(Debug)]
 pub struct Accepting {
-    address: SocketAddr,
     tasks: Vec<JoinHandle<()>>,
+    file: Option<SocketFile>,
 }
 
 impl Listener {
@@ -47,14 +74,15 @@ impl Listener {
     pub fn open(
         address: SocketAddr,
         threads: usize,
-        inherited: Vec<OwnedFd>,
+        inherited: &mut Vec<OwnedFd>,
     ) -> Result<Self, BindError> {
         let sockets = bound_to(&[address], inherited);
         match sockets.first().map(std::net::TcpListener::local_addr) {
             Some(bound) => Ok(Self {
-                address: bound.map_err(|source| BindError::tcp(address, source))?,
+                place: Place::Tcp(bound.map_err(|source| BindError::tcp(address, source))?),
                 was_inherited: true,
-                sockets,
+                sockets: Sockets::Tcp(sockets),
+                tls: None,
             }),
             None => Self::bind(address, threads),
         }
@@ -73,14 +101,45 @@ impl Listener {
             sockets.push(bind_socket(address, true).map_err(failed)?);
         }
         Ok(Self {
-            address,
+            place: Place::Tcp(address),
             was_inherited: false,
-            sockets,
+            sockets: Sockets::Tcp(sockets),
+            tls: None,
         })
     }
 
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    /// Takes the inherited socket of this path, or binds it; a unix socket has one queue for all threads.
+    ///
+    /// # Errors
+    ///
+    /// What is in the way, and what to do.
+    pub fn open_unix(
+        path: &Path,
+        access: Access,
+        inherited: &mut Vec<OwnedFd>,
+    ) -> Result<Self, BindError> {
+        let (socket, file) = open_unix(path, access, inherited)?;
+        Ok(Self {
+            place: Place::Unix(path.to_owned()),
+            was_inherited: !file.is_ours(),
+            sockets: Sockets::Unix(socket, file),
+            tls: None,
+        })
+    }
+
+    /// Its clients must speak TLS.
+    #[must_use]
+    pub fn with_tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    pub fn has_tls(&self) -> bool {
+        self.tls.is_some()
     }
 
     /// Whether another process still accepts from it.
@@ -88,9 +147,13 @@ impl Listener {
         self.was_inherited
     }
 
-    /// One for each thread when they were bound here; as many as the process before had when they are inherited.
-    pub fn sockets(&self) -> &[std::net::TcpListener] {
-        &self.sockets
+    /// One for each thread when they were bound here; as many as the process before had when they are inherited; one of a
+    /// unix socket.
+    pub fn sockets(&self) -> Vec<BorrowedFd<'_>> {
+        match &self.sockets {
+            Sockets::Tcp(sockets) => sockets.iter().map(AsFd::as_fd).collect(),
+            Sockets::Unix(socket, _) => vec![socket.as_fd()],
+        }
     }
 
     /// Starts to accept on every thread and from every socket: a socket that nobody accepts from would keep its share of the
@@ -104,34 +167,97 @@ impl Listener {
         threads: &[IoThread],
         service: &Arc<Service>,
     ) -> Result<Accepting, BindError> {
+        let (sockets, file) = self.sockets.for_threads(threads.len())?;
         let mut accepting = Accepting {
-            address: self.address,
             tasks: Vec::new(),
+            file,
         };
-        let mut sockets = self.sockets;
-        for shared in 0..threads.len().saturating_sub(sockets.len()) {
-            let another = sockets[shared].try_clone().map_err(BindError::Runtime)?;
-            sockets.push(another);
-        }
         for (socket, thread) in sockets.into_iter().zip(threads.iter().cycle()) {
             let _context = thread.runtime.enter();
-            let listener = TcpListener::from_std(socket).map_err(BindError::Runtime)?;
+            let entrance = socket.enter().map_err(BindError::Runtime)?;
             let door = Door {
                 threads: threads.to_vec(),
                 own: thread.clone(),
                 service: service.clone(),
+                tls: self.tls.clone(),
             };
             accepting
                 .tasks
-                .push(thread.runtime.spawn(door.accept(listener)));
+                .push(thread.runtime.spawn(door.accept(entrance)));
         }
         Ok(accepting)
     }
 }
 
+/// A listening socket that no runtime watches yet.
+enum Bound {
+    Tcp(std::net::TcpListener),
+    Unix(StdUnixListener),
+}
+
+impl Sockets {
+    /// At least one for each thread; with the file of a unix socket.
+    fn for_threads(self, threads: usize) -> Result<(Vec<Bound>, Option<SocketFile>), BindError> {
+        let mut bound = Vec::new();
+        match self {
+            Self::Tcp(sockets) => {
+                for shared in 0..threads.saturating_sub(sockets.len()) {
+                    let another = sockets[shared % sockets.len()].try_clone();
+                    bound.push(Bound::Tcp(another.map_err(BindError::Runtime)?));
+                }
+                bound.extend(sockets.into_iter().map(Bound::Tcp));
+                Ok((bound, None))
+            }
+            Self::Unix(socket, file) => {
+                for _ in 1..threads {
+                    let another = socket.try_clone().map_err(BindError::Runtime)?;
+                    bound.push(Bound::Unix(another));
+                }
+                bound.push(Bound::Unix(socket));
+                Ok((bound, Some(file)))
+            }
+        }
+    }
+}
+
+impl Bound {
+    /// Must be called on the runtime that is to watch it.
+    fn enter(self) -> io::Result<Entrance> {
+        Ok(match self {
+            Self::Tcp(socket) => Entrance::Tcp(TcpListener::from_std(socket)?),
+            Self::Unix(socket) => {
+                socket.set_nonblocking(true)?;
+                Entrance::Unix(UnixListener::from_std(socket)?)
+            }
+        })
+    }
+}
+
+/// A listening socket on its thread.
+enum Entrance {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Entrance {
+    async fn accept(&self) -> io::Result<(Socket, PeerAddress)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, address) = listener.accept().await?;
+                _ = stream.set_nodelay(true); // without it replies in pieces are slower, not wrong
+                Ok((Socket::Tcp(stream), PeerAddress::Ip(address)))
+            }
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                Ok((Socket::Unix(stream), PeerAddress::Unix))
+            }
+        }
+    }
+}
+
 /// All addresses of the machine: those of both families where there is IPv6, else those of IPv4.
 pub fn any_address() -> IpAddr {
-    let v6 = Socket::new(Domain::IPV6, Type::STREAM, Some(Protocol::TCP));
+    let v6 = RawSocket::new(Domain::IPV6, Type::STREAM, Some(Protocol::TCP));
     match v6.and_then(|socket| socket.bind(&SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)).into())) {
         Ok(()) => Ipv6Addr::UNSPECIFIED.into(),
         Err(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -139,7 +265,7 @@ pub fn any_address() -> IpAddr {
 }
 
 fn bind_socket(address: SocketAddr, shared: bool) -> io::Result<std::net::TcpListener> {
-    let socket = Socket::new(
+    let socket = RawSocket::new(
         Domain::for_address(address),
         Type::STREAM,
         Some(Protocol::TCP),
@@ -160,8 +286,11 @@ fn bind_socket(address: SocketAddr, shared: bool) -> io::Result<std::net::TcpLis
 }
 
 impl Accepting {
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    /// Whether it is this process that removes a unix socket's file in the end.
+    pub fn set_ours(&self, ours: bool) {
+        if let Some(file) = &self.file {
+            file.set_ours(ours);
+        }
     }
 }
 
@@ -176,11 +305,12 @@ struct Door {
     threads: Vec<IoThread>,
     own: IoThread,
     service: Arc<Service>,
+    tls: Option<Tls>,
 }
 
 impl Door {
     /// Accepts until the service drains, and then what is waiting already: closing the socket would reset it.
-    async fn accept(self, listener: TcpListener) {
+    async fn accept(self, entrance: Entrance) {
         let mut last = BACKLOG;
         while last > 0 {
             if self.service.draining.is_cancelled() {
@@ -188,11 +318,11 @@ impl Door {
             }
             let accepted = tokio::select! {
                 biased;
-                accepted = listener.accept() => accepted,
+                accepted = entrance.accept() => accepted,
                 () = self.service.draining.cancelled() => return,
             };
             match accepted {
-                Ok((stream, address)) => self.admit(stream, address),
+                Ok((socket, address)) => self.admit(socket, address),
                 Err(error) if is_about_the_connection(&error) => {}
                 Err(error) => {
                     tracing::error!(target: "http", "cannot accept connections: {error}");
@@ -219,27 +349,25 @@ impl Door {
         }
     }
 
-    fn admit(&self, stream: TcpStream, address: SocketAddr) {
-        let entered = match self.service.enter(PeerAddress::Ip(address)) {
+    fn admit(&self, socket: Socket, address: PeerAddress) {
+        let entered = match self.service.enter(address) {
             Ok(entered) => entered,
-            Err(full) => return self.refuse(full, PeerAddress::Ip(address)),
+            Err(full) => return self.refuse(full, address),
         };
-        _ = stream.set_nodelay(true); // without it replies in pieces are slower, not wrong
-        let peer = Arc::new(Peer::new(PeerAddress::Ip(address), false));
+        let peer = Arc::new(Peer::new(address, self.tls.is_some()));
         let thread = emptier(&self.threads, &self.own).unwrap_or(&self.own);
-        let load = Loaded::on(thread);
+        let (load, tls) = (Loaded::on(thread), self.tls.clone());
         if std::ptr::eq(thread, &raw const self.own) {
             thread.runtime.spawn(async move {
-                Http1::new(Stream::Tcp(stream), peer, entered).run().await;
+                protocol::serve(socket, tls, peer, entered).await;
                 drop(load);
             });
             return;
         }
-        // A socket belongs to the runtime it was registered with.
-        if let Ok(stream) = stream.into_std() {
+        if let Ok(detached) = socket.detach() {
             thread.runtime.spawn(async move {
-                if let Ok(stream) = TcpStream::from_std(stream) {
-                    Http1::new(Stream::Tcp(stream), peer, entered).run().await;
+                if let Ok(socket) = detached.attach() {
+                    protocol::serve(socket, tls, peer, entered).await;
                 }
                 drop(load);
             });

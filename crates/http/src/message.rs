@@ -93,6 +93,23 @@ pub struct Request {
 }
 
 impl Request {
+    /// As it comes from a connection.
+    pub fn new(
+        head: Box<RequestHead>,
+        peer: Arc<Peer>,
+        accepted: Instant,
+        accepted_us: u64,
+    ) -> Self {
+        Self {
+            head,
+            peer,
+            attributes: Fields::new(),
+            id: None,
+            accepted,
+            accepted_us,
+        }
+    }
+
     pub fn protocol(&self) -> Protocol {
         match self.head.version() {
             Version::Http10 => Protocol::Http10,

@@ -10,6 +10,7 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::addresses::{Addresses, Seat};
+use crate::http2::Http2Limits;
 use crate::message::{Handler, PeerAddress};
 
 /// Between two writes that a client takes something of: as long as a client may pause while it sends.
@@ -27,6 +28,7 @@ pub struct Limits {
     pub send_pause: Duration,
     /// Open connections in all.
     pub connections: usize,
+    pub http2: Http2Limits,
 }
 
 impl Default for Limits {
@@ -35,6 +37,7 @@ impl Default for Limits {
             receive: pronghorn_h1::Limits::default(),
             send_pause: SEND_PAUSE,
             connections: CONNECTIONS,
+            http2: Http2Limits::default(),
         }
     }
 }

@@ -10,12 +10,14 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::server::TlsStream;
 
 /// A client's connection.
 #[derive(Debug)]
 pub enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+    Tls(Box<TlsStream<TcpStream>>),
 }
 
 impl Stream {
@@ -24,6 +26,10 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.poll_read_ready(cx),
             Self::Unix(stream) => stream.poll_read_ready(cx),
+            Self::Tls(stream) => match stream.get_ref() {
+                (_, session) if !session.wants_read() => Poll::Ready(Ok(())), // something is decrypted already
+                (stream, _) => stream.poll_read_ready(cx),
+            },
         }
     }
 
@@ -32,10 +38,16 @@ impl Stream {
         match self {
             Self::Tcp(stream) => Some(stream.as_fd()),
             Self::Unix(stream) => Some(stream.as_fd()),
+            Self::Tls(_) => None,
         }
     }
 
-    /// Writes to a [plain](Self::plain) connection by a system call of the caller's, such as sendfile(2). `write` is called
+    /// Whether the client must be told before the end that nothing was cut off.
+    pub(crate) fn owes_goodbye(&self) -> bool {
+        matches!(self, Self::Tls(_))
+    }
+
+    /// Writes to a [plain](Self::plain) connection, and no other, by a system call of the caller's, such as sendfile(2). `write` is called
     /// whenever the socket has room, until it does not fail with `WouldBlock`.
     pub fn poll_write_by(
         &self,
@@ -52,6 +64,7 @@ impl Stream {
                     ready!(stream.poll_write_ready(cx))?;
                     stream.try_io(Interest::WRITABLE, || write(stream.as_fd()))
                 }
+                Self::Tls(_) => Err(io::ErrorKind::Unsupported.into()),
             };
             match written {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -71,6 +84,7 @@ impl AsyncRead for Stream {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buffer),
             Self::Unix(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
         }
     }
 }
@@ -85,6 +99,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
             Self::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
         }
     }
 
@@ -97,6 +112,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
             Self::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
+            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
         }
     }
 
@@ -108,6 +124,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
             Self::Unix(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
@@ -115,6 +132,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }

@@ -36,7 +36,7 @@ impl Credentials {
         .map_err(database)?
         .ok_or_else(|| LookupError::NoSuchUser(user.to_owned()))?;
         let gid = match group {
-            Some(group) => group_id(group)?,
+            Some(group) => Gid::from_raw(group_id(group)?),
             None => found.gid,
         };
         let name = std::ffi::CString::new(found.name.as_str())
@@ -75,7 +75,8 @@ impl Credentials {
     }
 }
 
-fn group_id(group: &str) -> Result<Gid, LookupError> {
+/// Looks up a group by name or number.
+pub fn group_id(group: &str) -> Result<u32, LookupError> {
     let found = match group.parse() {
         Ok(gid) => Group::from_gid(Gid::from_raw(gid)),
         Err(_) => Group::from_name(group),
@@ -85,7 +86,7 @@ fn group_id(group: &str) -> Result<Gid, LookupError> {
             name: group.to_owned(),
             source,
         })?
-        .map(|group| group.gid)
+        .map(|group| group.gid.as_raw())
         .ok_or_else(|| LookupError::NoSuchGroup(group.to_owned()))
 }
 

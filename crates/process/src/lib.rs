@@ -21,7 +21,7 @@ pub mod socket;
 mod spawner;
 mod usage;
 
-pub use credentials::{Credentials, LookupError};
+pub use credentials::{Credentials, LookupError, group_id};
 pub use link::{Link, MOST_SOCKETS, Message, WatchedLink};
 pub use process::{Exit, Process, Signal};
 pub use program::Program;

@@ -3,12 +3,14 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rustix::net::{SocketAddrUnix, getsockname};
 use thiserror::Error;
 
 use crate::Credentials;
@@ -114,39 +116,72 @@ impl Drop for SocketFile {
     }
 }
 
-/// Listens on a unix socket: the inherited one of that path if its file is still there, whose file then belongs to the
-/// process before; else [bound](bind_unix).
-pub fn open_unix(
-    path: &Path,
-    owner: Option<&Credentials>,
-    inherited: Vec<OwnedFd>,
-) -> Result<(UnixListener, SocketFile), BindError> {
-    let mut inherited = inherited.into_iter().map(UnixListener::from);
-    let found = inherited.find(|socket| {
-        let bound = socket.local_addr();
-        bound.is_ok_and(|bound| bound.as_pathname() == Some(path))
-    });
-    let is_there = || std::fs::metadata(path).is_ok_and(|found| found.file_type().is_socket());
-    match found {
-        Some(socket) if is_there() => Ok((socket, SocketFile::new(path, false))),
-        _ => Ok((bind_unix(path, owner)?, SocketFile::new(path, true))),
+/// Who may connect to a unix socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Access {
+    /// As of chmod(1). Whoever may write may connect.
+    pub mode: u32,
+    /// `None` is this process's.
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+}
+
+impl Access {
+    /// `owner`, or this process's user, and nobody else.
+    pub fn only(owner: Option<&Credentials>) -> Self {
+        Self {
+            mode: 0o700,
+            uid: owner.map(Credentials::uid),
+            gid: owner.map(Credentials::gid),
+        }
     }
 }
 
-/// The inherited sockets that listen on one of these addresses; port 0 stands for any.
-pub fn bound_to(addresses: &[SocketAddr], inherited: Vec<OwnedFd>) -> Vec<TcpListener> {
-    let wanted = |bound: SocketAddr| {
-        let mut addresses = addresses.iter();
-        addresses.any(|a| a.ip() == bound.ip() && (a.port() == 0 || a.port() == bound.port()))
+/// Listens on a unix socket: the inherited one of that path if its file is still there, whose file then belongs to the
+/// process before; else [bound](bind_unix). What is taken is no longer among those that were inherited.
+pub fn open_unix(
+    path: &Path,
+    access: Access,
+    inherited: &mut Vec<OwnedFd>,
+) -> Result<(UnixListener, SocketFile), BindError> {
+    let is_there = || std::fs::metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    let bound_here = |socket: &mut OwnedFd| {
+        let bound = getsockname(socket).map(SocketAddrUnix::try_from);
+        bound.is_ok_and(|bound| {
+            let bound = bound.ok();
+            let here = bound.as_ref().and_then(SocketAddrUnix::path_bytes);
+            here == Some(path.as_os_str().as_bytes())
+        })
     };
-    let mut sockets: Vec<_> = inherited.into_iter().map(TcpListener::from).collect();
-    sockets.retain(|socket| socket.local_addr().is_ok_and(wanted));
-    sockets
+    let found = inherited.extract_if(.., bound_here).last();
+    match found {
+        Some(socket) if is_there() => Ok((socket.into(), SocketFile::new(path, false))),
+        _ => Ok((bind_unix(path, access)?, SocketFile::new(path, true))),
+    }
 }
 
-/// Listens on a unix socket that `owner`, or this process's user, can connect to. Makes the folder if it can, and
-/// removes a socket that nobody listens on.
-pub fn bind_unix(path: &Path, owner: Option<&Credentials>) -> Result<UnixListener, BindError> {
+/// Takes the inherited sockets that listen on one of these addresses; port 0 stands for that of the first one found.
+pub fn bound_to(addresses: &[SocketAddr], inherited: &mut Vec<OwnedFd>) -> Vec<TcpListener> {
+    let mut addresses = addresses.to_vec();
+    let bound_there = |socket: &mut OwnedFd| {
+        let bound = getsockname(socket).ok().map(SocketAddr::try_from);
+        let Some(Ok(bound)) = bound else {
+            return false;
+        };
+        let wanted = addresses.iter_mut().find(|address| {
+            address.ip() == bound.ip() && (address.port() == 0 || address.port() == bound.port())
+        });
+        wanted.is_some_and(|address| {
+            *address = bound;
+            true
+        })
+    };
+    let taken = inherited.extract_if(.., bound_there);
+    taken.map(TcpListener::from).collect()
+}
+
+/// Listens on a unix socket. Makes the folder if it can, and removes a socket that nobody listens on.
+pub fn bind_unix(path: &Path, access: Access) -> Result<UnixListener, BindError> {
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())
@@ -169,10 +204,11 @@ pub fn bind_unix(path: &Path, owner: Option<&Credentials>) -> Result<UnixListene
         },
     })?;
     let prepared = listener.set_nonblocking(true).and_then(|()| {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))?;
-        owner.map_or(Ok(()), |owner| {
-            std::os::unix::fs::chown(path, Some(owner.uid()), Some(owner.gid()))
-        })
+        let Access { mode, uid, gid } = access;
+        if uid.is_some() || gid.is_some() {
+            std::os::unix::fs::chown(path, uid, gid)?;
+        }
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
     });
     match prepared {
         Ok(()) => Ok(listener),
@@ -218,6 +254,12 @@ fn user_name() -> String {
 mod tests {
     use super::*;
 
+    const OURS: Access = Access {
+        mode: 0o700,
+        uid: None,
+        gid: None,
+    };
+
     struct Folder(PathBuf);
 
     impl Folder {
@@ -239,7 +281,7 @@ mod tests {
     fn a_missing_folder_is_made() {
         let folder = Folder::new("made");
         let path = folder.0.join("a/b/c.sock");
-        let _listener = bind_unix(&path, None).unwrap();
+        let _listener = bind_unix(&path, OURS).unwrap();
         UnixStream::connect(&path).unwrap();
     }
 
@@ -247,12 +289,12 @@ mod tests {
     fn an_inherited_socket_is_used_and_its_file_left_until_it_is_ours() {
         let folder = Folder::new("inherited");
         let path = folder.0.join("s.sock");
-        let (first, file) = open_unix(&path, None, Vec::new()).unwrap();
-        let (second, inherited) = open_unix(&path, None, vec![first.into()]).unwrap();
+        let (first, file) = open_unix(&path, OURS, &mut Vec::new()).unwrap();
+        let (second, inherited) = open_unix(&path, OURS, &mut vec![first.into()]).unwrap();
         drop(inherited);
         UnixStream::connect(&path).unwrap();
         second.accept().unwrap();
-        let (third, inherited) = open_unix(&path, None, vec![second.into()]).unwrap();
+        let (third, inherited) = open_unix(&path, OURS, &mut vec![second.into()]).unwrap();
         file.set_ours(false);
         drop(file);
         inherited.set_ours(true);
@@ -262,16 +304,51 @@ mod tests {
     }
 
     #[test]
+    fn of_many_inherited_sockets_each_takes_its_own() {
+        let folder = Folder::new("many");
+        let path = folder.0.join("s.sock");
+        let (unix, _file) = open_unix(&path, OURS, &mut Vec::new()).unwrap();
+        let tcp = || TcpListener::bind("127.0.0.1:0").unwrap();
+        let (one, two) = (tcp(), tcp());
+        let address = one.local_addr().unwrap();
+        let mut inherited: Vec<OwnedFd> = vec![two.into(), unix.into(), one.into()];
+        let any = SocketAddr::new(address.ip(), 0);
+        let mut more: Vec<OwnedFd> = vec![tcp().into(), tcp().into()];
+        assert_eq!(bound_to(&[any], &mut more).len(), 1, "of one port alone");
+        assert_eq!(bound_to(&[address], &mut inherited).len(), 1);
+        let (_unix, file) = open_unix(&path, OURS, &mut inherited).unwrap();
+        assert!(!file.is_ours());
+        assert_eq!(inherited.len(), 1, "what nobody wants is left");
+        assert!(bound_to(&[address], &mut inherited).is_empty());
+    }
+
+    #[test]
+    fn a_socket_has_the_mode_and_group_that_are_asked_for() {
+        use std::os::unix::fs::MetadataExt;
+        let folder = Folder::new("mode");
+        let path = folder.0.join("s.sock");
+        let gid = nix::unistd::getegid().as_raw();
+        let access = Access {
+            mode: 0o662,
+            uid: None,
+            gid: Some(gid),
+        };
+        let _listener = bind_unix(&path, access).unwrap();
+        let found = std::fs::metadata(&path).unwrap();
+        assert_eq!((found.mode() & 0o777, found.gid()), (0o662, gid));
+    }
+
+    #[test]
     fn a_socket_of_another_path_or_without_its_file_is_bound_anew() {
         let folder = Folder::new("other");
         let (one, two) = (folder.0.join("one"), folder.0.join("two"));
-        let (first, _file) = open_unix(&one, None, Vec::new()).unwrap();
-        let (_second, file) = open_unix(&two, None, vec![first.into()]).unwrap();
+        let (first, _file) = open_unix(&one, OURS, &mut Vec::new()).unwrap();
+        let (_second, file) = open_unix(&two, OURS, &mut vec![first.into()]).unwrap();
         assert_eq!(file.path(), two);
         UnixStream::connect(&two).unwrap();
-        let (first, _file) = open_unix(&one, None, Vec::new()).unwrap();
+        let (first, _file) = open_unix(&one, OURS, &mut Vec::new()).unwrap();
         std::fs::remove_file(&one).unwrap();
-        let (_third, _file) = open_unix(&one, None, vec![first.into()]).unwrap();
+        let (_third, _file) = open_unix(&one, OURS, &mut vec![first.into()]).unwrap();
         UnixStream::connect(&one).unwrap();
     }
 
@@ -280,9 +357,9 @@ mod tests {
         let folder = Folder::new("stale");
         let path = folder.0.join("s.sock");
         drop(UnixListener::bind(&path).unwrap());
-        let _listener = bind_unix(&path, None).unwrap();
+        let _listener = bind_unix(&path, OURS).unwrap();
         assert!(matches!(
-            bind_unix(&path, None),
+            bind_unix(&path, OURS),
             Err(BindError::SocketInUse(_))
         ));
     }
@@ -293,7 +370,7 @@ mod tests {
         let path = folder.0.join("file");
         std::fs::write(&path, "precious").unwrap();
         assert!(matches!(
-            bind_unix(&path, None),
+            bind_unix(&path, OURS),
             Err(BindError::NotASocket(_))
         ));
         assert_eq!(std::fs::read_to_string(path).unwrap(), "precious");
@@ -301,7 +378,7 @@ mod tests {
 
     #[test]
     fn a_folder_that_cannot_be_made_names_the_two_commands() {
-        let error = bind_unix(Path::new("/proc/nope/s.sock"), None)
+        let error = bind_unix(Path::new("/proc/nope/s.sock"), OURS)
             .unwrap_err()
             .to_string();
         assert!(

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixListener;
 
 use pronghorn_config::{Address, Endpoint};
 use pronghorn_process::Credentials;
-use pronghorn_process::socket::{BindError, SocketFile, bound_to, open_unix};
+use pronghorn_process::socket::{Access, BindError, SocketFile, bound_to, open_unix};
 use thiserror::Error;
 
 /// A bound socket. A unix socket's file is removed with it.
@@ -51,11 +51,11 @@ impl Listener {
     pub fn open(
         endpoint: &Endpoint,
         owner: Option<&Credentials>,
-        inherited: Vec<OwnedFd>,
+        mut inherited: Vec<OwnedFd>,
     ) -> Result<Self, ListenError> {
         match endpoint {
             Endpoint::Unix(path) => {
-                let (socket, file) = open_unix(path, owner, inherited)?;
+                let (socket, file) = open_unix(path, Access::only(owner), &mut inherited)?;
                 Ok(Self {
                     was_inherited: !file.is_ours(),
                     socket: Socket::Unix(socket, file),
@@ -64,7 +64,7 @@ impl Listener {
             }
             Endpoint::Tcp(address) => {
                 let addresses = resolve(address)?;
-                let (socket, was_inherited) = match bound_to(&addresses, inherited).pop() {
+                let (socket, was_inherited) = match bound_to(&addresses, &mut inherited).pop() {
                     Some(socket) => (socket, true),
                     None => (bind_tcp(&addresses)?, false),
                 };

@@ -230,14 +230,14 @@ impl Shared {
         for workers in self.site().into_iter().flat_map(|site| site.pools.iter()) {
             pools.push(pool_status(workers).await);
         }
-        let http = self.site().and_then(|site| site.address);
+        let urls = self.site().map(Site::urls).unwrap_or_default();
         Status {
             version: VERSION.to_owned(),
             pid: std::process::id(),
             state: self.state(),
             uptime: self.since.elapsed().as_secs(),
             config: self.config.clone(),
-            http: http.map(|address| format!("http://{address}")),
+            http: (!urls.is_empty()).then(|| urls.join(", ")),
             rpc: serving.and_then(|serving| serving.rpc.clone()),
             not_ready: self.not_ready(),
             pools,

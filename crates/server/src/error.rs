@@ -2,6 +2,7 @@
 
 use std::io;
 
+use pronghorn_http::CertificateError;
 use pronghorn_pool::{BootError, SpoolError};
 use pronghorn_process::LookupError;
 use pronghorn_process::socket::BindError;
@@ -30,6 +31,15 @@ pub enum StartError {
     /// The operator's: `http.address` or `server.relay`.
     #[error("cannot listen")]
     Bind(#[from] BindError),
+    /// The operator's: `user` or `group` in `http.listen`.
+    #[error("nobody can own a socket of `http.listen` by this name")]
+    SocketOwner(#[source] LookupError),
+    /// The operator's: files of `http.ssl`.
+    #[error("TLS needs a certificate")]
+    Certificate(#[source] CertificateError),
+    /// The system's.
+    #[error("TLS can't be set up: {0}")]
+    Tls(String),
     /// The operator's: what middleware needs.
     #[error(transparent)]
     Middleware(#[from] pronghorn_http::middleware::Unusable),

@@ -2,16 +2,17 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use pronghorn_config::Address;
 use pronghorn_http::middleware::{self, Parts, Unusable};
-use pronghorn_http::settings::{HttpSettings, RouteSettings};
+use pronghorn_http::settings::{HstsSettings, HttpSettings, RouteSettings};
 use pronghorn_http::{
-    Accepting, Addresses, BodySettings, Handler, IoThreads, Listener, PoolHandler, Router, Service,
+    Accepting, Addresses, BodySettings, Handler, Https, IoThreads, Limits, Listener, Place,
+    PoolHandler, Router, Service,
 };
 use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, NotReady, Running, Stopped};
 use pronghorn_pool::settings::RequestBody;
@@ -22,6 +23,7 @@ use tokio::time::Instant;
 
 use crate::development::Gate;
 use crate::error::StartError;
+use crate::listening::{self, Certificates};
 use crate::settings::{RelayAddress as RelaySetting, ServerSettings};
 use crate::watching::{Watch, Watching};
 use crate::workers::{Crew, Pools, Start, Workers, relay_listener, start_all};
@@ -31,8 +33,6 @@ const KEPT_DESCRIPTORS: u64 = 256;
 const DESCRIPTORS_PER_WORKER: u64 = 8;
 /// Of what is left, in case the rest needs some for a moment.
 const FEWEST_CONNECTIONS: u64 = 64;
-/// The listening sockets, for the next process.
-const HTTP: &str = "http";
 /// How often a stop says what it waits for.
 const STILL_WAITING: Duration = Duration::from_secs(5);
 
@@ -57,11 +57,13 @@ pub(crate) struct HttpService {
 /// What others may know of HTTP.
 #[derive(Debug)]
 pub(crate) struct Site {
-    pub(crate) address: Option<SocketAddr>,
+    /// Where clients are taken, and whether with TLS, in the order of the configuration.
+    pub(crate) places: Vec<(Place, bool)>,
     pub(crate) crews: Vec<CrewInfo>,
     pub(crate) pools: Pools,
     ground: Ground,
     service: Arc<Service>,
+    tls: Option<Certificates>,
 }
 
 /// What stays when a reload brings other settings.
@@ -77,6 +79,8 @@ struct Ground {
     uploads: Arc<Spool>,
     homes: Vec<Home>,
     relay: Option<Arc<RelayListener>>,
+    /// Where requests without TLS are sent, if they are.
+    https_port: Option<u16>,
     addresses: Arc<Addresses>,
 }
 
@@ -90,9 +94,9 @@ pub struct CrewInfo {
 /// HTTP at work.
 struct Http {
     service: Arc<Service>,
-    /// Until clients are taken from it.
-    listener: Option<Listener>,
-    accepting: Option<Accepting>,
+    /// Until clients are taken from them.
+    listeners: Vec<Listener>,
+    accepting: Vec<Accepting>,
     pools: Pools,
     owners: JoinSet<()>,
     /// Of workers that are no children of ours by descriptor.
@@ -100,6 +104,7 @@ struct Http {
     drain: Drain,
     reset_timeout: Duration,
     _watch: Option<Watch>,
+    _certificates: JoinSet<()>,
     io: IoThreads,
 }
 
@@ -148,17 +153,14 @@ impl HttpService {
         let spool = open(&[], &settings.spool_dir)?;
         let uploads = open(&[&spool], &settings.uploads.dir)?;
         let io = IoThreads::start(settings.threads)?;
-        let listener = match &settings.address {
-            Some(address) => {
-                let inherited = context.sockets.take(HTTP);
-                let listener = Listener::open(resolve(address)?, io.threads().len(), inherited)?;
-                for socket in listener.sockets() {
-                    context.sockets.offer(HTTP, socket)?;
-                }
-                Some(listener)
-            }
-            None => None,
-        };
+        let tls = Certificates::load(settings, &self.folder)?;
+        let listeners = listening::open(
+            settings,
+            &self.folder,
+            io.threads().len(),
+            tls.as_ref(),
+            context,
+        )?;
         let relay = relay_listener(&self.server, &self.folder, owner.as_ref(), &context.sockets)?;
         let ground = Ground {
             relay_setting: self.server.relay.clone(),
@@ -171,6 +173,7 @@ impl HttpService {
             uploads,
             homes: io.homes(),
             relay: relay.clone(),
+            https_port: listening::https_port(&listeners),
             addresses: Arc::default(),
         };
         ground.addresses.set(settings);
@@ -188,7 +191,10 @@ impl HttpService {
 
         let handler = ground.handler(settings, &pools)?;
         let workers = infos.iter().map(|info| info.size).sum();
-        let limits = settings.timeouts.limits(self.connections(workers));
+        let limits = Limits {
+            http2: settings.http2,
+            ..settings.timeouts.limits(self.connections(workers))
+        };
         let service = Service::new(handler, limits, ground.addresses.clone());
         let (asked, draining) = (pools.clone(), context.shutdown.clone());
         let alive = pools.clone();
@@ -201,8 +207,13 @@ impl HttpService {
             },
             move || alive.iter().try_for_each(Workers::alive),
         );
+        let watched = Certificates::watch(tls.as_ref());
+        let places = listeners.iter();
         let site = Site {
-            address: listener.as_ref().map(Listener::address),
+            places: places
+                .map(|listener| (listener.place().clone(), listener.has_tls()))
+                .collect(),
+            tls,
             crews: infos,
             pools: pools.clone(),
             ground,
@@ -213,8 +224,8 @@ impl HttpService {
         let destroy_timeouts = starts.iter().map(|start| start.settings.destroy_timeout);
         Ok(Http {
             service,
-            listener,
-            accepting: None,
+            listeners,
+            accepting: Vec::new(),
             pools,
             owners,
             relay,
@@ -224,6 +235,7 @@ impl HttpService {
             },
             reset_timeout: settings.longest_reset(),
             _watch: watch,
+            _certificates: watched,
             io,
         })
     }
@@ -313,7 +325,15 @@ impl Ground {
             folder,
             addresses,
         };
-        middleware::chain(innermost, parts)
+        let next = middleware::chain(innermost, parts)?;
+        Ok(match &settings.ssl {
+            Some(ssl) if ssl.redirect || ssl.hsts.is_some() => Arc::new(Https {
+                next,
+                redirect: self.https_port.filter(|_| ssl.redirect),
+                hsts: ssl.hsts.as_ref().map(HstsSettings::value),
+            }),
+            _ => next,
+        })
     }
 
     fn behind(
@@ -358,6 +378,21 @@ impl Ground {
 }
 
 impl Site {
+    /// What a person can open in a browser: 0.0.0.0 and :: are no addresses for one.
+    pub(crate) fn urls(&self) -> Vec<String> {
+        let url = |(place, tls): &(Place, bool)| match place {
+            Place::Unix(_) => place.to_string(),
+            Place::Tcp(address) => {
+                let mut shown = *address;
+                if address.ip().is_unspecified() {
+                    shown.set_ip(Ipv4Addr::LOCALHOST.into());
+                }
+                format!("{}://{shown}", if *tls { "https" } else { "http" })
+            }
+        };
+        self.places.iter().map(url).collect()
+    }
+
     /// Replaces all workers by those of other settings, and then handles requests by these. False when something that they
     /// name can't be used, or when a pool kept what it had: then requests are handled as before.
     pub(crate) async fn renew(
@@ -381,14 +416,19 @@ impl Site {
         }
         self.ground.addresses.set(settings);
         self.service.set_handler(handler);
+        if let Some(tls) = &self.tls {
+            tls.renew(settings, &self.ground.folder).await;
+        }
         true
     }
 }
 
 impl Running for Http {
     fn open(&mut self) -> Result<(), api::StartError> {
-        if let Some(listener) = self.listener.take() {
-            self.accepting = Some(listener.serve(self.io.threads(), &self.service)?);
+        for listener in self.listeners.drain(..) {
+            let accepting = listener.serve(self.io.threads(), &self.service)?;
+            accepting.set_ours(true);
+            self.accepting.push(accepting);
         }
         if let Some(relay) = &self.relay {
             relay.set_ours(true);
@@ -401,9 +441,12 @@ impl Running for Http {
             relay.lend(step != Handover::Failed);
             relay.set_ours(step != Handover::Done);
         }
+        for accepting in &self.accepting {
+            accepting.set_ours(step != Handover::Done);
+        }
         if step == Handover::Done {
             // Clients that wait in the kernel are the next process's.
-            self.accepting = None;
+            self.accepting.clear();
             self.drain = Drain {
                 requests: self.reset_timeout,
                 idle: IDLE_AT_HANDOVER,

@@ -10,6 +10,7 @@ mod development;
 mod error;
 mod health;
 mod http;
+mod listening;
 pub mod logs;
 mod notify;
 mod on_init;

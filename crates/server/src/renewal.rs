@@ -12,7 +12,7 @@ use crate::settings::Settings;
 use crate::workers::Workers;
 
 /// Keys, and sections, that a reload applies. A change of any other is told.
-const APPLIED: [&str; 26] = [
+const APPLIED: &[&str] = &[
     "endure.grace_period",
     "endure.upgrade",
     "endure.upgrade_timeout",
@@ -32,6 +32,11 @@ const APPLIED: [&str; 26] = [
     "http.request_id",
     "http.rewrite",
     "http.routes",
+    "http.ssl.cert",
+    "http.ssl.certificates",
+    "http.ssl.hsts",
+    "http.ssl.key",
+    "http.ssl.redirect",
     "http.trusted_headers",
     "http.trusted_subnets",
     "http.uploads.allow",

@@ -1,7 +1,6 @@
 //! From a configuration to a running server, and to its orderly end.
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -252,9 +251,9 @@ impl Server {
     }
 
     fn status(&self, settings: &StatusSettings) -> Result<StatusService, StartError> {
-        let inherited = self.sockets.take(STATUS);
+        let mut inherited = self.sockets.take(STATUS);
         let listener = resolve(&settings.address)
-            .and_then(|address| Ok(pronghorn_http::Listener::open(address, 1, inherited)?));
+            .and_then(|address| Ok(pronghorn_http::Listener::open(address, 1, &mut inherited)?));
         Ok(StatusService {
             listener: listener.map_err(|error| StartError::of_service(STATUS, error.into()))?,
             health: self.health.clone(),
@@ -263,9 +262,9 @@ impl Server {
         })
     }
 
-    /// Where HTTP is served.
-    pub fn address(&self) -> Option<SocketAddr> {
-        self.site.get()?.address
+    /// Where HTTP is served, as URLs, and paths of unix sockets.
+    pub fn places(&self) -> Vec<String> {
+        self.site.get().map(Site::urls).unwrap_or_default()
     }
 
     /// The pools of HTTP; none without it.

@@ -8,7 +8,7 @@
 //!   until what it prints is right;
 //! - `text output` is what the `run` block before it prints; `…` stands for any text, alone on its line for any lines.
 //!
-//! All other blocks are only read. Port 8080 becomes a free one, also where it is the default.
+//! All other blocks are only read. Ports 8080 and 8443 become free ones, also where 8080 is the default.
 
 use std::ffi::OsString;
 use std::net::TcpListener;
@@ -45,6 +45,11 @@ fn configure() {
 #[test]
 fn pools_and_routes() {
     follow("docs/guide/pools-and-routes.md", Site::new());
+}
+
+#[test]
+fn tls() {
+    follow("docs/guide/tls.md", Site::new());
 }
 
 #[test]
@@ -141,8 +146,8 @@ fn blocks(page: &str) -> Vec<Block> {
 /// Does what a page says, from top to bottom.
 fn follow(page: &str, site: Site) {
     let text = read(&repository().join(page));
-    let port = free_port().to_string();
-    let blocks = blocks(&text.replace("8080", &port));
+    let (port, secure) = (free_port().to_string(), free_port().to_string());
+    let blocks = blocks(&text.replace("8080", &port).replace("8443", &secure));
     let home = Home::new();
     let mut place = Place::Idle(site);
     let mut done = 0;

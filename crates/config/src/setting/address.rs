@@ -140,6 +140,48 @@ impl fmt::Display for Endpoint {
     }
 }
 
+/// A host and a port, or the path of a unix socket.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Listen {
+    /// `host:port`, or `:port` for all addresses.
+    Tcp(Address),
+    /// `unix://`
+    Unix(PathBuf),
+}
+
+impl Setting for Listen {
+    fn example() -> String {
+        "127.0.0.1:8080".to_owned()
+    }
+
+    fn accepts() -> String {
+        "`host:port`, `:port` for all addresses, or `unix:///path`".to_owned()
+    }
+
+    fn read(node: &Node) -> Result<Self, Vec<Wrong>> {
+        if text(node)?.starts_with("unix://") {
+            return match Endpoint::read(node)? {
+                Endpoint::Unix(path) => Ok(Self::Unix(path)),
+                Endpoint::Tcp(address) => Ok(Self::Tcp(address)),
+            };
+        }
+        Address::read(node).map(Self::Tcp)
+    }
+
+    fn show(&self) -> Shown {
+        Shown::One(self.to_string())
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix://{}", Path::display(path)),
+        }
+    }
+}
+
 /// IP addresses with a common beginning: `10.0.0.0/8`, `fd00::/8`, or a single address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Subnet {

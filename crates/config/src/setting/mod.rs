@@ -12,7 +12,7 @@ mod pairs;
 mod scalar;
 mod size;
 
-pub use address::{Address, Endpoint, Subnet};
+pub use address::{Address, Endpoint, Listen, Subnet};
 pub use choice::Choice;
 pub use command::Command;
 pub use duration::show_duration;

@@ -10,6 +10,7 @@ use pronghorn_wire::Fields;
 
 pub use parts::Parts;
 
+use crate::connection::Limits;
 use crate::refusal::Refusal;
 
 /// The version in a request line.
@@ -68,11 +69,12 @@ impl RequestHead {
     /// # Errors
     ///
     /// When the request can't be taken.
-    pub fn from_parts<'a, F>(parts: &Parts<'a, F>, most_fields: usize) -> Result<Self, Refusal>
+    pub fn from_parts<'a, F, I>(parts: &Parts<'a, F>, limits: &Limits) -> Result<Self, Refusal>
     where
-        F: Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+        F: Fn() -> I,
+        I: Iterator<Item = (&'a [u8], &'a [u8])>,
     {
-        parts::assemble(parts, most_fields)
+        parts::assemble(parts, limits)
     }
 
     /// As received; methods are case-sensitive.

@@ -4,11 +4,12 @@ use bytes::Bytes;
 use pronghorn_wire::Fields;
 
 use super::{BodyFraming, Facts, RequestHead, Version, check_authority, span, split_target};
+use crate::connection::Limits;
 use crate::refusal::Refusal;
 
 /// A request's head as a later version of HTTP brings it: its fields one by one, with names in lower case, and nothing to
 /// tell their ends by.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Parts<'a, F> {
     /// The version.
     pub version: Version,
@@ -18,30 +19,35 @@ pub struct Parts<'a, F> {
     pub authority: Option<&'a [u8]>,
     /// `:path`, with the query.
     pub target: &'a [u8],
-    /// All other fields.
+    /// All other fields, once more at each call.
     pub fields: F,
     /// Whether there is no body.
     pub ends: bool,
 }
 
 /// Writes the parts into one buffer and judges them as those of HTTP/1.1 are judged.
-pub(super) fn assemble<'a, F>(
+pub(super) fn assemble<'a, F, I>(
     parts: &Parts<'a, F>,
-    most_fields: usize,
+    limits: &Limits,
 ) -> Result<RequestHead, Refusal>
 where
-    F: Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    F: Fn() -> I,
+    I: Iterator<Item = (&'a [u8], &'a [u8])>,
 {
-    let fields = || parts.fields.clone();
+    let fields = &parts.fields;
     let count = fields().count();
-    if count > most_fields {
-        return Err(Refusal::TooManyFields(most_fields));
+    if count > limits.fields {
+        return Err(Refusal::TooManyFields(limits.fields));
     }
     let host = host(parts.authority, fields())?;
     let length = fields().map(|(name, value)| name.len().saturating_add(value.len()));
     let length = length.fold(host.len().saturating_add(4), usize::saturating_add);
     let line = parts.method.len().saturating_add(parts.target.len());
-    let mut bytes = Vec::with_capacity(length.saturating_add(line));
+    let length = length.saturating_add(line);
+    if length > limits.head {
+        return Err(Refusal::HeadTooLong(limits.head));
+    }
+    let mut bytes = Vec::with_capacity(length);
     let mut append = |text: &[u8]| {
         let start = bytes.len();
         bytes.extend_from_slice(text);

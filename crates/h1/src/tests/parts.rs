@@ -1,6 +1,14 @@
 //! Heads of later versions.
 
-use crate::{Parts, Refusal, RequestHead, Version};
+use crate::{Limits, Parts, Refusal, RequestHead, Version};
+
+fn limits() -> Limits {
+    Limits {
+        head: 200,
+        fields: 5,
+        ..Limits::default()
+    }
+}
 
 type Pairs<'a> = &'a [(&'a str, &'a str)];
 
@@ -15,12 +23,14 @@ fn take(
         method,
         authority: authority.map(str::as_bytes),
         target: target.as_bytes(),
-        fields: fields
-            .iter()
-            .map(|(name, value)| (name.as_bytes(), value.as_bytes())),
+        fields: || {
+            fields
+                .iter()
+                .map(|(name, value)| (name.as_bytes(), value.as_bytes()))
+        },
         ends: true,
     };
-    RequestHead::from_parts(&parts, 5)
+    RequestHead::from_parts(&parts, &limits())
 }
 
 fn shown(head: &RequestHead) -> String {
@@ -136,6 +146,9 @@ fn what_is_judged_in_http_1_1_is_judged_here() {
             "{method} {target} {fields:?}: {refused}"
         );
     }
+    let long = "x".repeat(200);
+    let refused = take("GET", "/", Some("h"), &[("a", &long)]).unwrap_err();
+    assert_eq!(refused, Refusal::HeadTooLong(200));
     let dropped = take("OPTIONS", "*", Some("h"), &[("x_a", "1"), ("x-a", "2")]).unwrap();
     assert_eq!(
         (dropped.path(), shown(&dropped)),
@@ -151,12 +164,14 @@ fn a_body_has_the_length_that_is_announced_or_none_that_is_known() {
             method: "POST",
             authority: Some(&b"h"[..]),
             target: b"/",
-            fields: fields
-                .iter()
-                .map(|(name, value)| (name.as_bytes(), value.as_bytes())),
+            fields: || {
+                fields
+                    .iter()
+                    .map(|(name, value)| (name.as_bytes(), value.as_bytes()))
+            },
             ends,
         };
-        let head = RequestHead::from_parts(&parts, 5).unwrap();
+        let head = RequestHead::from_parts(&parts, &limits()).unwrap();
         (head.body_len(), head.expects_continue())
     };
     assert_eq!(with(&[("content-length", "7")], false), (Some(7), false));

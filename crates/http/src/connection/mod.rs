@@ -24,7 +24,7 @@ use crate::reader::{Read, Reader};
 use crate::record::epoch_us;
 use crate::service::Entered;
 use crate::stream::Stream;
-use crate::{buffers, date};
+use crate::{buffers, date, http2};
 
 /// A body up to this size is sent from the same buffer as its head.
 const JOINED_BODY: usize = 8 << 10;
@@ -52,6 +52,8 @@ pub(crate) struct Http1 {
     drain: Pin<Box<WaitForCancellationFutureOwned>>,
     /// When a draining connection without a request is closed.
     drain_until: Option<Instant>,
+    /// Whether HTTP/2 may begin instead of the first request.
+    may_be_http2: bool,
     owes_continue: bool,
     /// Whether the client knows interim replies.
     knows_interim: bool,
@@ -65,7 +67,25 @@ enum Next {
     Head(Box<RequestHead>, Instant),
     Refused(Refusal),
     TooSlow,
+    /// What came is no request but the beginning of HTTP/2.
+    Http2,
     Closed,
+}
+
+/// What follows a reply.
+enum After {
+    Next,
+    Close,
+    /// It did not reach its end: the client must not take it for whole.
+    Cut,
+}
+
+/// A connection on which the client has begun to speak HTTP/2.
+pub(crate) struct Begun {
+    pub(crate) stream: Stream,
+    pub(crate) received: BytesMut,
+    pub(crate) peer: Arc<Peer>,
+    pub(crate) entered: Entered,
 }
 
 /// The client can't be reached any more.
@@ -77,7 +97,6 @@ impl Http1 {
         let drain = Box::pin(service.draining.clone().cancelled_owned());
         let opened = Instant::now();
         Self {
-            stream,
             machine: h1::Connection::new(service.limits.receive, Duration::ZERO),
             input: BytesMut::new(),
             out: Vec::new(),
@@ -88,53 +107,67 @@ impl Http1 {
             peer,
             drain,
             drain_until: None,
+            may_be_http2: service.limits.http2.clear && stream.plain().is_some(),
             owes_continue: false,
             knows_interim: false,
             body_sent: 0,
+            stream,
             entered,
         }
     }
 
-    /// Serves requests until either side ends the connection.
-    pub(crate) async fn run(mut self) {
+    /// Serves requests until either side ends the connection. `Some` when the client has begun to speak HTTP/2.
+    pub(crate) async fn run(mut self) -> Option<Begun> {
+        self.serve_all().await.map(|()| Begun {
+            stream: self.stream,
+            received: self.input,
+            peer: self.peer,
+            entered: self.entered,
+        })
+    }
+
+    async fn serve_all(&mut self) -> Option<()> {
         loop {
             let (head, accepted) = match self.next_head().await {
                 Next::Head(head, accepted) => (head, accepted),
                 Next::Refused(refusal) => {
                     tracing::debug!(target: "http", remote_address = %self.peer.address, "request refused: {refusal}");
-                    return self
-                        .answer_and_close(refusal.status(), &format!("{refusal}\n"))
-                        .await;
+                    let text = format!("{refusal}\n");
+                    self.answer_and_close(refusal.status(), &text).await;
+                    return None;
                 }
                 Next::TooSlow => {
-                    return self
-                        .answer_and_close(408, "the request came too slowly\n")
+                    self.answer_and_close(408, "the request came too slowly\n")
                         .await;
+                    return None;
                 }
-                Next::Closed => return,
+                Next::Http2 => return Some(()),
+                Next::Closed => {
+                    self.say_goodbye().await;
+                    return None;
+                }
             };
-            if !self.serve(head, accepted).await {
-                return;
+            match self.serve(head, accepted).await {
+                After::Next => {}
+                After::Close => {
+                    self.say_goodbye().await;
+                    return None;
+                }
+                After::Cut => return None,
             }
         }
     }
 
-    /// Answers one request. False when the connection ends with it.
-    async fn serve(&mut self, head: Box<RequestHead>, accepted: Instant) -> bool {
+    /// Answers one request.
+    async fn serve(&mut self, head: Box<RequestHead>, accepted: Instant) -> After {
         self.owes_continue = head.expects_continue();
         let mut framing = h1::Response::new(&head, true);
         self.knows_interim = framing.allows_interim();
         let response = if head.path() == b"*" {
             Response::new(200, Body::Empty)
         } else {
-            let request = Request {
-                head,
-                peer: self.peer.clone(),
-                attributes: Fields::new(),
-                id: None,
-                accepted,
-                accepted_us: self.opened_us + micros(accepted - self.opened),
-            };
+            let accepted_us = self.opened_us + micros(accepted - self.opened);
+            let request = Request::new(head, self.peer.clone(), accepted, accepted_us);
             let handler = self.entered.service().handler();
             handler.handle(request, self).await
         };
@@ -152,8 +185,8 @@ impl Http1 {
         if let Some(record) = record {
             record.write(status, self.body_sent);
         }
-        if sent.is_err() {
-            return false;
+        if sent.is_err() || framing.is_broken() {
+            return After::Cut;
         }
         self.release_output();
         let read = match rest {
@@ -169,22 +202,35 @@ impl Http1 {
         if !read {
             self.linger().await;
         }
-        framing.keeps_alive() && self.machine.finish(self.opened.elapsed())
+        if framing.keeps_alive() && self.machine.finish(self.opened.elapsed()) {
+            After::Next
+        } else {
+            After::Close
+        }
     }
 
     async fn next_head(&mut self) -> Next {
         poll_fn(|cx| {
             loop {
-                if !self.input.is_empty() {
+                let waits = self.may_be_http2 && http2::PREFACE.starts_with(&self.input);
+                if self.may_be_http2 && self.input.starts_with(http2::PREFACE) {
+                    return Poll::Ready(Next::Http2);
+                }
+                if !self.input.is_empty() && !waits {
                     let now = Instant::now();
                     match self.machine.receive(&mut self.input, now - self.opened) {
                         Ok(Some(Received::Head(head))) => {
+                            self.may_be_http2 = false;
                             return Poll::Ready(Next::Head(head, now));
                         }
                         Ok(Some(Received::Body(_) | Received::End)) => {
                             unreachable!("no body before a head")
                         }
                         Ok(None) => {}
+                        // Neither protocol: no answer would be understood.
+                        Err(_) if self.may_be_http2 && !names_http(&self.input) => {
+                            return Poll::Ready(Next::Closed);
+                        }
                         Err(refusal) => return Poll::Ready(Next::Refused(refusal)),
                     }
                 }
@@ -250,7 +296,7 @@ impl Http1 {
     }
 
     fn release_input(&mut self) {
-        if self.input.capacity() > 0 {
+        if self.input.is_empty() && self.input.capacity() > 0 {
             buffers::give_back_input(std::mem::take(&mut self.input));
         }
     }
@@ -409,7 +455,13 @@ impl Http1 {
                     }
                 }
             }
-            Poll::Ready(Ok(()))
+            match Pin::new(&mut self.stream).poll_flush(cx) {
+                Poll::Ready(flushed) => Poll::Ready(flushed.map_err(Gone::from)),
+                Poll::Pending => {
+                    let until = *until.get_or_insert_with(|| self.send_deadline());
+                    self.timer.poll(cx, Some(until)).map(|()| Err(Gone))
+                }
+            }
         })
         .await?;
         self.out.clear();
@@ -439,6 +491,18 @@ impl Http1 {
         }
     }
 
+    /// Tells a client that knows no other way that nothing was cut off.
+    async fn say_goodbye(&mut self) {
+        if self.stream.owes_goodbye() {
+            let until = Instant::now() + LINGER;
+            poll_fn(|cx| match Pin::new(&mut self.stream).poll_shutdown(cx) {
+                Poll::Ready(_) => Poll::Ready(()),
+                Poll::Pending => self.timer.poll(cx, Some(until)),
+            })
+            .await;
+        }
+    }
+
     /// Closing with unread bytes resets the connection, and the client may never see the answer: tells it that nothing
     /// more comes, and reads away what it still sends for a moment.
     async fn linger(&mut self) {
@@ -464,6 +528,12 @@ impl Http1 {
         })
         .await;
     }
+}
+
+/// Whether the first line could be that of a request.
+fn names_http(input: &[u8]) -> bool {
+    let line = input.split(|&byte| byte == b'\n').next();
+    line.is_some_and(|line| memchr::memmem::find(line, b" HTTP/").is_some())
 }
 
 fn micros(duration: Duration) -> u64 {
@@ -520,9 +590,7 @@ impl Exchange for Http1 {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(Gone)) => return Poll::Ready(()),
                 Poll::Pending => {
-                    if self.input.is_empty() {
-                        self.release_input();
-                    }
+                    self.release_input();
                     return Poll::Pending;
                 }
             }
@@ -549,6 +617,6 @@ impl Exchange for Http1 {
         }
         self.out.clear();
         self.written = 0;
-        Poll::Ready(())
+        Pin::new(&mut self.stream).poll_flush(cx).map(|_| ())
     }
 }

@@ -33,6 +33,7 @@ impl Timeouts {
             },
             send_pause: self.send,
             connections,
+            ..Limits::default()
         }
     }
 }

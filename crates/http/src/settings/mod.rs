@@ -6,6 +6,7 @@ mod error_pages;
 mod files;
 mod headers;
 mod limits;
+mod listen;
 mod rate_limit;
 mod rewrite;
 mod routes;
@@ -17,6 +18,7 @@ use pronghorn_config::{Address, Section, Size, Table};
 use pronghorn_pool::settings::PoolSettings;
 use pronghorn_process::cpus;
 
+use crate::http2::Http2Limits;
 use crate::middleware;
 use crate::routes::is_token;
 
@@ -27,6 +29,7 @@ pub use error_pages::{ErrorPagesSettings, StatusPages};
 pub use files::{Kind, MOST_ROOTS, Page, RootKeys, StaticSettings, read_roots, read_tag};
 pub use headers::{CorsSettings, FieldRules, HeadersSettings, OriginPattern};
 pub use limits::{Forms, Timeouts};
+pub use listen::{HSTS_AGE, HstsSettings, ListenSettings, Mode, SOCKET_MODE, SslSettings};
 pub use rate_limit::{Rate, RateKey, RateLimitSettings};
 #[cfg(test)]
 pub(crate) use rewrite::rule as rewrite_rule;
@@ -52,6 +55,10 @@ pub fn default_threads() -> usize {
 pub struct HttpSettings {
     /// None: no plain listener.
     pub address: Option<Address>,
+    /// More listeners.
+    pub listen: Vec<ListenSettings>,
+    pub ssl: Option<SslSettings>,
+    pub http2: Http2Limits,
     /// I/O threads, from 1 to [`MAX_THREADS`].
     pub threads: usize,
     /// The status when PHP fails, from 400 to 599.
@@ -128,16 +135,12 @@ impl Section for HttpSettings {
                 "Where to listen for HTTP. `127.0.0.1:8080` when there is no configuration at all.",
             )
             .optional();
-        if !t.is_written("address") {
-            t.warn(
-                "address",
-                "is not set: nothing listens for HTTP",
-                "for example `address: 127.0.0.1:8080`",
-            );
-        }
         let uploads: Uploads = t.section("uploads", "Files in forms.");
         let mut settings = Self {
             address,
+            listen: listen::read_list(t),
+            ssl: t.optional_section("ssl", "TLS. Without this section there is none."),
+            http2: t.section("http2", "HTTP/2. With TLS it is always there."),
             threads: t
                 .key("threads", "I/O threads.")
                 .ours()
@@ -237,6 +240,7 @@ impl Section for HttpSettings {
             routes: Vec::new(),
         };
         settings.routes = routes::read_routes(t, &settings.pools);
+        listen::check(t, &settings);
         routes::check_use(t, &settings);
         check_middleware(t, &settings.middleware);
         settings.client.check(t, &settings.middleware);
@@ -339,8 +343,6 @@ fn check_files(t: &mut Table<'_>, settings: &HttpSettings) {
 
 /// What later work brings; each line moves up into a key of its own then.
 fn not_yet(t: &mut Table<'_>) {
-    t.not_yet("ssl", "TLS");
-    t.not_yet("http2", "HTTP/2");
     t.not_yet("http3", "HTTP/3");
     t.not_yet("fcgi", "a FastCGI listener");
     t.not_yet("cache", "a cache of replies");

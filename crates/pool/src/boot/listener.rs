@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pronghorn_process::Credentials;
-use pronghorn_process::socket::{AFTER_FAILED_ACCEPT, BindError, SocketFile, bound_to, open_unix};
+use pronghorn_process::socket::{
+    AFTER_FAILED_ACCEPT, Access, BindError, SocketFile, bound_to, open_unix,
+};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -79,18 +81,18 @@ impl RelayListener {
     pub fn open(
         address: &RelayAddress,
         owner: Option<&Credentials>,
-        inherited: Vec<OwnedFd>,
+        mut inherited: Vec<OwnedFd>,
     ) -> Result<Self, BindError> {
         let (listener, socket, address, file) = match address {
             RelayAddress::Unix(path) => {
-                let (listener, file) = open_unix(path, owner, inherited)?;
+                let (listener, file) = open_unix(path, Access::only(owner), &mut inherited)?;
                 let socket = listener.as_fd().try_clone_to_owned();
                 let listener = UnixListener::from_std(listener).map(Listener::Unix);
                 let address = RelayAddress::Unix(path.clone());
                 (listener, socket, address, Some(file))
             }
             RelayAddress::Tcp(wanted) => {
-                let listener = match bound_to(&[*wanted], inherited).pop() {
+                let listener = match bound_to(&[*wanted], &mut inherited).pop() {
                     Some(listener) => Ok(listener),
                     None => std::net::TcpListener::bind(wanted),
                 };

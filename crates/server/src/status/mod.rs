@@ -94,7 +94,7 @@ impl api::Service for StatusService {
 impl Running for Status {
     fn open(&mut self) -> Result<(), api::StartError> {
         if let Some(listener) = self.listener.take() {
-            tracing::debug!(target: "status", address = %listener.address(), "listening");
+            tracing::debug!(target: "status", address = %listener.place(), "listening");
             let here = [IoThread::of(Handle::current())];
             self.accepting = Some(listener.serve(&here, &self.service)?);
         }

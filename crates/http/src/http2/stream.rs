@@ -1,0 +1,310 @@
+//! One request of HTTP/2, from its head to the end of its reply.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream, SendStream};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use pronghorn_h1::{self as h1, BodySize, Parts, RequestHead, Version};
+use pronghorn_pool::Timer;
+use pronghorn_wire::Fields;
+use tokio::time::Instant;
+
+use super::Running;
+use crate::date;
+use crate::exchange::{BodyError, Exchange};
+use crate::message::{Body, Request, Response};
+use crate::reader::{Read, Reader};
+
+/// A request and the way back to its client.
+struct Stream {
+    running: Running,
+    body: RecvStream,
+    respond: SendResponse<Bytes>,
+    timer: Timer,
+    /// When the head was complete.
+    since: Instant,
+    /// When the client last sent something of the body.
+    heard: Instant,
+    received: u64,
+    /// Of the body, what the handler has and the client may not send more for yet.
+    held: usize,
+    owes_continue: bool,
+    sent: u64,
+}
+
+/// The client is gone, or must not get more.
+struct Cut;
+
+/// Answers one request.
+pub(super) async fn answer(
+    running: Running,
+    request: http::Request<RecvStream>,
+    respond: SendResponse<Bytes>,
+) {
+    let accepted = Instant::now();
+    let service = running.0.entered.service().clone();
+    let (parts, body) = request.into_parts();
+    let head = head(&parts, &body, &service.limits.receive);
+    let mut stream = Stream {
+        running,
+        body,
+        respond,
+        timer: Timer::default(),
+        since: accepted,
+        heard: accepted,
+        received: 0,
+        held: 0,
+        owes_continue: false,
+        sent: 0,
+    };
+    let (mut framing, response) = match head {
+        Ok(head) => {
+            stream.owes_continue = head.expects_continue();
+            let framing = h1::Response::new(&head, true);
+            let response = if head.path() == b"*" {
+                Response::new(200, Body::Empty)
+            } else {
+                let shared = &stream.running.0;
+                let since = accepted.saturating_duration_since(shared.opened);
+                let accepted_us = shared.opened_us + micros(since);
+                let request =
+                    Request::new(Box::new(head), shared.peer.clone(), accepted, accepted_us);
+                service.handler().handle(request, &mut stream).await
+            };
+            (framing, response)
+        }
+        Err(refusal) => {
+            let address = stream.running.0.peer.address;
+            tracing::debug!(target: "http", remote_address = %address, "request refused: {refusal}");
+            let response = Response::plain(refusal.status(), &format!("{refusal}\n"));
+            (h1::Response::to_unreadable(), response)
+        }
+    };
+    let (status, record) = (response.status, response.record);
+    // A client that is gone is told nothing; the record says what was sent.
+    _ = stream
+        .send(&mut framing, status, &response.fields, response.body)
+        .await;
+    if let Some(record) = record {
+        record.write(status, stream.sent);
+    }
+}
+
+fn head(
+    parts: &http::request::Parts,
+    body: &RecvStream,
+    limits: &h1::Limits,
+) -> Result<RequestHead, h1::Refusal> {
+    let target = parts.uri.path_and_query();
+    let parts = Parts {
+        version: Version::Http2,
+        method: parts.method.as_str(),
+        authority: parts.uri.authority().map(|host| host.as_str().as_bytes()),
+        target: target.map_or(&b""[..], |target| target.as_str().as_bytes()),
+        fields: || {
+            let fields = parts.headers.iter();
+            fields.map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
+        },
+        ends: body.is_end_stream(),
+    };
+    RequestHead::from_parts(&parts, limits)
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Fields as `h2` takes them. What it would not take was refused where the reply came in.
+fn header_map<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> HeaderMap {
+    let mut map = HeaderMap::with_capacity(8);
+    for (name, value) in fields {
+        if let (Ok(name), Ok(value)) =
+            (HeaderName::from_bytes(name), HeaderValue::from_bytes(value))
+        {
+            map.append(name, value);
+        }
+    }
+    map
+}
+
+impl Stream {
+    async fn send(
+        &mut self,
+        framing: &mut h1::Response,
+        status: u16,
+        fields: &Fields,
+        body: Body,
+    ) -> Result<(), Cut> {
+        let size = body.known_len().map_or(BodySize::Unknown, BodySize::Known);
+        let length = framing.frame(status, fields, size);
+        let mut map = header_map(framing.head_fields(fields));
+        if !map.contains_key(http::header::DATE) {
+            date::with_now(|date| {
+                if let Ok(date) = HeaderValue::from_bytes(date) {
+                    map.insert(http::header::DATE, date);
+                }
+            });
+        }
+        if let Some(length) = length {
+            map.insert(http::header::CONTENT_LENGTH, length.into());
+        }
+        let mut head = http::Response::new(());
+        *head.status_mut() = StatusCode::from_u16(status).map_err(|_| Cut)?;
+        *head.headers_mut() = map;
+
+        let trailers = header_map(framing.trailers(fields));
+        let is_all = !framing.sends_body() || length == Some(0) && trailers.is_empty();
+        let mut out = self.respond.send_response(head, is_all)?;
+        if is_all {
+            return Ok(());
+        }
+        let sent = self.send_body(framing, &mut out, body, trailers).await;
+        if framing.is_broken() {
+            // The client must not take it for whole.
+            out.send_reset(Reason::INTERNAL_ERROR);
+        } else if sent.is_err() {
+            out.send_reset(Reason::CANCEL);
+        }
+        sent
+    }
+
+    async fn send_body(
+        &mut self,
+        framing: &mut h1::Response,
+        out: &mut SendStream<Bytes>,
+        body: Body,
+        trailers: HeaderMap,
+    ) -> Result<(), Cut> {
+        let mut reader = Reader::new(body);
+        loop {
+            let next = poll_fn(|cx| match reader.poll_next(cx) {
+                Poll::Ready(next) => Poll::Ready(Ok(next)),
+                // A stream may be silent for hours.
+                Poll::Pending => out.poll_reset(cx).map(|_| Err(Cut)),
+            });
+            match next.await? {
+                Read::Bytes(bytes) => {
+                    let bytes = bytes.slice(..framing.piece(bytes.len()).take);
+                    let is_last = framing.is_complete() && trailers.is_empty();
+                    self.send_bytes(out, bytes, is_last).await?;
+                    if is_last || framing.is_broken() {
+                        return Ok(());
+                    }
+                }
+                Read::Broken => {
+                    framing.abort();
+                    return Ok(());
+                }
+                Read::End => break,
+            }
+        }
+        framing.end(&mut Vec::new(), &Fields::new());
+        if framing.is_broken() {
+            return Ok(());
+        }
+        if trailers.is_empty() {
+            out.send_data(Bytes::new(), true)?;
+        } else {
+            out.send_trailers(trailers)?;
+        }
+        Ok(())
+    }
+
+    /// Sends what the client has room for, and waits for more room.
+    async fn send_bytes(
+        &mut self,
+        out: &mut SendStream<Bytes>,
+        mut bytes: Bytes,
+        is_last: bool,
+    ) -> Result<(), Cut> {
+        let pause = self.running.0.entered.service().limits.send_pause;
+        while !bytes.is_empty() {
+            out.reserve_capacity(bytes.len());
+            let mut until = None;
+            let room = poll_fn(|cx| match out.capacity() {
+                0 => match out.poll_capacity(cx) {
+                    Poll::Ready(Some(Ok(0))) | Poll::Pending => {
+                        let until = *until.get_or_insert_with(|| Instant::now() + pause);
+                        self.timer.poll(cx, Some(until)).map(|()| Err(Cut))
+                    }
+                    Poll::Ready(Some(Ok(room))) => Poll::Ready(Ok(room)),
+                    Poll::Ready(Some(Err(_)) | None) => Poll::Ready(Err(Cut)),
+                },
+                room => Poll::Ready(Ok(room)),
+            });
+            let room = room.await?;
+            let piece = bytes.split_to(room.min(bytes.len()));
+            self.sent += piece.len() as u64;
+            out.send_data(piece, is_last && bytes.is_empty())?;
+        }
+        Ok(())
+    }
+}
+
+impl From<h2::Error> for Cut {
+    fn from(_: h2::Error) -> Self {
+        Self
+    }
+}
+
+impl Exchange for Stream {
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>> {
+        let held = std::mem::take(&mut self.held);
+        if held > 0 && self.body.flow_control().release_capacity(held).is_err() {
+            return Poll::Ready(Err(BodyError::Gone));
+        }
+        loop {
+            match self.body.poll_data(cx) {
+                Poll::Ready(Some(Ok(bytes))) if bytes.is_empty() => {}
+                Poll::Ready(Some(Ok(bytes))) => {
+                    self.owes_continue = false;
+                    self.held = bytes.len();
+                    self.received += bytes.len() as u64;
+                    self.heard = Instant::now();
+                    return Poll::Ready(Ok(Some(bytes)));
+                }
+                Poll::Ready(Some(Err(_))) => return Poll::Ready(Err(BodyError::Gone)),
+                // Trailers, if there are any, are dropped with the stream.
+                Poll::Ready(None) => return Poll::Ready(Ok(None)),
+                Poll::Pending => break,
+            }
+        }
+        if std::mem::take(&mut self.owes_continue) {
+            self.inform(100, &Fields::new());
+        }
+        let limits = &self.running.0.entered.service().limits.receive;
+        let until = limits.body_deadline(
+            Duration::ZERO,
+            self.heard.saturating_duration_since(self.since),
+            self.received,
+        );
+        let until = self.since + until;
+        let late = self.timer.poll(cx, Some(until));
+        late.map(|()| Err(BodyError::TooSlow))
+    }
+
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.respond.poll_reset(cx).map(|_| ())
+    }
+
+    fn inform(&mut self, status: u16, fields: &Fields) {
+        // There is no 101 here (RFC 9113, section 8.6).
+        let status = StatusCode::from_u16(status).ok();
+        let Some(status) = status.filter(|status| *status != StatusCode::SWITCHING_PROTOCOLS)
+        else {
+            return;
+        };
+        let mut head = http::Response::new(());
+        *head.status_mut() = status;
+        *head.headers_mut() = header_map(h1::interim_fields(fields));
+        _ = self.respond.send_informational(head); // whoever waits for the client sees that it is gone
+    }
+
+    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(()) // the connection's task writes
+    }
+}

@@ -1,0 +1,70 @@
+//! From an accepted socket to the protocol that its client speaks.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::connection::Http1;
+use crate::http2;
+use crate::message::Peer;
+use crate::service::Entered;
+use crate::stream::Stream;
+use crate::tls::{Tls, chose_http2};
+
+/// A connection that was accepted, with nothing read from it.
+pub(crate) enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Socket {
+    /// Takes it from one runtime to the one that this is called on: a socket belongs to that which it was registered with.
+    pub(crate) fn detach(self) -> io::Result<Detached> {
+        Ok(match self {
+            Self::Tcp(stream) => Detached::Tcp(stream.into_std()?),
+            Self::Unix(stream) => Detached::Unix(stream.into_std()?),
+        })
+    }
+}
+
+/// A [`Socket`] between two runtimes.
+pub(crate) enum Detached {
+    Tcp(std::net::TcpStream),
+    Unix(std::os::unix::net::UnixStream),
+}
+
+impl Detached {
+    /// Must be called on the new runtime.
+    pub(crate) fn attach(self) -> io::Result<Socket> {
+        Ok(match self {
+            Self::Tcp(stream) => Socket::Tcp(TcpStream::from_std(stream)?),
+            Self::Unix(stream) => Socket::Unix(UnixStream::from_std(stream)?),
+        })
+    }
+}
+
+/// Serves a connection to its end.
+///
+/// What only some connections need is behind a pointer: all that are idle pay for this future's size.
+pub(crate) async fn serve(socket: Socket, tls: Option<Tls>, peer: Arc<Peer>, entered: Entered) {
+    let stream = match (socket, tls) {
+        (Socket::Tcp(stream), None) => Stream::Tcp(stream),
+        (Socket::Unix(stream), _) => Stream::Unix(stream),
+        (Socket::Tcp(stream), Some(tls)) => {
+            let Some(stream) = Box::pin(tls.accept(stream)).await.map(Box::new) else {
+                return;
+            };
+            if chose_http2(&stream) {
+                let stream = Stream::Tls(stream);
+                return Box::pin(http2::serve(stream, BytesMut::new(), peer, entered)).await;
+            }
+            Stream::Tls(stream)
+        }
+    };
+    if let Some(begun) = Http1::new(stream, peer, entered).run().await {
+        let serve = http2::serve(begun.stream, begun.received, begun.peer, begun.entered);
+        Box::pin(serve).await;
+    }
+}

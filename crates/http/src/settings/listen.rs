@@ -1,0 +1,386 @@
+//! Where to listen and how: `http.address`, `http.listen`, `http.ssl`, `http.http2`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pronghorn_config::{Address, Listen, Node, Section, Setting, Shown, Table, Wrong};
+
+use super::HttpSettings;
+use crate::http2::Http2Limits;
+use crate::tls::Pair;
+
+/// Where RoadRunner listens for TLS, this machine only.
+const SSL_HOST: &str = "127.0.0.1";
+const SSL_PORT: u16 = 443;
+
+/// Each is a socket per I/O thread; nobody has so many addresses.
+const MOST_LISTENERS: usize = 100;
+
+/// Each is read at the start and looked at every few seconds.
+const MOST_CERTIFICATES: usize = 1000;
+
+/// Each open request may keep 256 KB of its body in memory.
+const MOST_STREAMS: u32 = 1000;
+
+/// Owner and group; others see no socket that is meant for a proxy on the same machine.
+pub const SOCKET_MODE: Mode = Mode(0o660);
+
+/// A year, which is what lists of such sites ask for at least.
+pub const HSTS_AGE: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// The permissions of a file, in octal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mode(pub u32);
+
+impl Setting for Mode {
+    fn example() -> String {
+        "\"0660\"".to_owned()
+    }
+
+    fn accepts() -> String {
+        "three octal digits, with or without a 0 before them".to_owned()
+    }
+
+    fn read(node: &Node) -> Result<Self, Vec<Wrong>> {
+        let text = String::read(node)?;
+        let digits = text.strip_prefix("0o").unwrap_or(&text);
+        let digits = digits.strip_prefix('0').unwrap_or(digits);
+        match u32::from_str_radix(digits, 8) {
+            Ok(mode) if digits.len() == 3 => Ok(Self(mode)),
+            _ => Err(Wrong::value(node)),
+        }
+    }
+
+    fn show(&self) -> Shown {
+        Shown::One(format!("0{:03o}", self.0))
+    }
+}
+
+/// One of `http.listen`.
+#[derive(Clone, Debug)]
+pub struct ListenSettings {
+    /// None was wrong.
+    pub at: Option<Listen>,
+    /// Whether its clients speak TLS.
+    pub tls: bool,
+    /// Of a unix socket.
+    pub mode: Mode,
+    /// Whose a unix socket is; None is the server's own.
+    pub user: Option<String>,
+    pub group: Option<String>,
+}
+
+/// `http.ssl`.
+#[derive(Clone, Debug)]
+pub struct SslSettings {
+    pub address: Address,
+    /// That of `cert` and `key` first: for clients that ask for no name that another one has.
+    pub pairs: Vec<Pair>,
+    /// Whether requests without TLS are sent to the same place with it.
+    pub redirect: bool,
+    /// What browsers are to remember.
+    pub hsts: Option<HstsSettings>,
+}
+
+/// `http.ssl.hsts` (RFC 6797).
+#[derive(Clone, Copy, Debug)]
+pub struct HstsSettings {
+    pub max_age: Duration,
+    pub include_subdomains: bool,
+    pub preload: bool,
+}
+
+impl HstsSettings {
+    /// The field's value.
+    pub fn value(&self) -> String {
+        let mut value = format!("max-age={}", self.max_age.as_secs());
+        if self.include_subdomains {
+            value.push_str("; includeSubDomains");
+        }
+        if self.preload {
+            value.push_str("; preload");
+        }
+        value
+    }
+}
+
+impl HttpSettings {
+    /// All places to listen, in the order of the file's keys.
+    pub fn listeners(&self) -> Vec<ListenSettings> {
+        let tcp = |address: &Address, tls| ListenSettings {
+            at: Some(Listen::Tcp(address.clone())),
+            tls,
+            mode: SOCKET_MODE,
+            user: None,
+            group: None,
+        };
+        let clear = self.address.iter().map(|address| tcp(address, false));
+        let ssl = self.ssl.iter().map(|ssl| tcp(&ssl.address, true));
+        clear
+            .chain(ssl)
+            .chain(self.listen.iter().cloned())
+            .collect()
+    }
+}
+
+pub(super) fn read_list(t: &mut Table<'_>) -> Vec<ListenSettings> {
+    t.section_list_with(
+        "listen",
+        "More places to listen.",
+        "A place.",
+        MOST_LISTENERS,
+        |t| {
+            t.ours();
+            ListenSettings::read(t)
+        },
+    )
+}
+
+impl Section for ListenSettings {
+    fn read(t: &mut Table<'_>) -> Self {
+        let at: Option<Listen> = t
+            .key("address", "An address and port, or a unix socket.")
+            .optional();
+        let settings = Self {
+            tls: t
+                .key(
+                    "tls",
+                    "Clients speak TLS, with the certificates of `http.ssl`.",
+                )
+                .default(false),
+            mode: t
+                .key("mode", "The permissions of a unix socket.")
+                .default(SOCKET_MODE),
+            user: t
+                .key(
+                    "user",
+                    "Whose a unix socket is; the server's own user by default.",
+                )
+                .optional(),
+            group: t
+                .key(
+                    "group",
+                    "The group of a unix socket; the server's own by default.",
+                )
+                .optional(),
+            at,
+        };
+        if !t.is_written("address") {
+            t.error(
+                "",
+                "has no `address`",
+                "for example `address: 127.0.0.1:8080`",
+            );
+        }
+        match &settings.at {
+            Some(Listen::Unix(_)) if settings.tls => {
+                t.error("tls", "is for addresses, not for unix sockets", "remove it");
+            }
+            Some(Listen::Tcp(_)) => {
+                for name in ["mode", "user", "group"] {
+                    if t.is_written(name) {
+                        t.warn(name, "has no effect", "it is for unix sockets");
+                    }
+                }
+            }
+            _ => {}
+        }
+        settings
+    }
+}
+
+impl Section for SslSettings {
+    fn read(t: &mut Table<'_>) -> Self {
+        let address = t
+            .key("address", "Where to listen for TLS.")
+            .default(Address {
+                host: Some(SSL_HOST.to_owned()),
+                port: SSL_PORT,
+            });
+        let certificate: Option<PathBuf> = t
+            .key(
+                "cert",
+                "The certificate and those that lead to its authority, in PEM.",
+            )
+            .optional();
+        let key: Option<PathBuf> = t
+            .key("key", "The certificate's private key, in PEM.")
+            .is_path()
+            .optional();
+        let more = read_certificates(t);
+        let settings = Self {
+            address,
+            redirect: t
+                .key(
+                    "redirect",
+                    "Requests without TLS are sent to `address`, by 308.",
+                )
+                .default(false),
+            hsts: t.optional_section(
+                "hsts",
+                "Browsers ask this site with TLS alone from then on.",
+            ),
+            pairs: own_pair(t, certificate, key)
+                .into_iter()
+                .chain(more)
+                .collect(),
+        };
+        if settings.pairs.is_empty() && !t.is_written("cert") && !t.is_written("key") {
+            let hint = if t.is_written("acme") {
+                "certificates by ACME are not there yet: another client can fetch them, and renewed files are noticed"
+            } else {
+                "for example `cert: fullchain.pem` and `key: privkey.pem`"
+            };
+            t.error("", "has no certificate", hint);
+        }
+        client_certificates(t);
+        t.not_yet("acme", "certificates by ACME");
+        settings
+    }
+}
+
+fn own_pair(t: &mut Table<'_>, certificate: Option<PathBuf>, key: Option<PathBuf>) -> Option<Pair> {
+    if key
+        .as_ref()
+        .is_some_and(|key| key.as_os_str().as_encoded_bytes().starts_with(b"-----"))
+    {
+        let hint = "write it into a file that only the server can read, and its path here";
+        t.error("key", "is a key and not the path of one", hint);
+        return None;
+    }
+    match (certificate, key) {
+        (Some(certificate), Some(key)) => Some(Pair { certificate, key }),
+        (Some(_), None) => {
+            t.error("cert", "has no key", "add `key: privkey.pem`");
+            None
+        }
+        (None, Some(_)) => {
+            t.error("key", "has no certificate", "add `cert: fullchain.pem`");
+            None
+        }
+        (None, None) => None,
+    }
+}
+
+fn read_certificates(t: &mut Table<'_>) -> Vec<Pair> {
+    let pairs = t.section_list_with(
+        "certificates",
+        "More certificates. A client gets the one with the name that it asks for.",
+        "A certificate.",
+        MOST_CERTIFICATES,
+        |t| {
+            t.ours();
+            let certificate: Option<PathBuf> = t.key("cert", "As `http.ssl.cert`.").optional();
+            let key: Option<PathBuf> = t.key("key", "As `http.ssl.key`.").is_path().optional();
+            if certificate.is_none() && key.is_none() {
+                t.error("", "is empty", "for example `{cert: a.pem, key: a.key}`");
+            }
+            own_pair(t, certificate, key)
+        },
+    );
+    pairs.into_iter().flatten().collect()
+}
+
+/// Whoever asks for client certificates must not get a server that lets everybody in.
+fn client_certificates(t: &mut Table<'_>) {
+    const NOT_YET: &str = "certificates of clients";
+    let wanted: Option<String> = t
+        .key("client_auth_type", "Whether clients need a certificate.")
+        .not_yet(NOT_YET)
+        .optional();
+    let none = ["no_client_cert", "no_client_certs"];
+    if wanted.is_some_and(|wanted| !none.contains(&wanted.as_str())) {
+        t.error(
+            "client_auth_type",
+            "asks for certificates of clients, which are not checked yet",
+            "let a proxy check them, or remove it and let everybody in",
+        );
+    }
+    t.not_yet("root_ca", NOT_YET);
+}
+
+impl Section for HstsSettings {
+    fn read(t: &mut Table<'_>) -> Self {
+        t.ours();
+        let settings = Self {
+            max_age: t
+                .key("max_age", "How long browsers remember it.")
+                .default(HSTS_AGE),
+            include_subdomains: t
+                .key(
+                    "include_subdomains",
+                    "It holds for all names below this one.",
+                )
+                .default(false),
+            preload: t
+                .key(
+                    "preload",
+                    "It may be put on the list that browsers come with.",
+                )
+                .default(false),
+        };
+        if settings.preload && (!settings.include_subdomains || settings.max_age < HSTS_AGE) {
+            t.error(
+                "preload",
+                "needs `include_subdomains` and a `max_age` of at least a year",
+                "the list takes no other sites",
+            );
+        }
+        settings
+    }
+}
+
+impl Section for Http2Limits {
+    fn read(t: &mut Table<'_>) -> Self {
+        let default = Self::default();
+        Self {
+            clear: t
+                .key(
+                    "h2c",
+                    "HTTP/2 also without TLS, for clients that begin with it.",
+                )
+                .default(default.clear),
+            streams: t
+                .key(
+                    "max_concurrent_streams",
+                    "Requests that a client may have open on a connection.",
+                )
+                .zero_is_default()
+                .range(1..=MOST_STREAMS)
+                .default(default.streams),
+        }
+    }
+}
+
+/// What can be said only when all is known.
+pub(super) fn check(t: &mut Table<'_>, settings: &HttpSettings) {
+    let listeners = settings.listeners();
+    if listeners.is_empty() {
+        t.warn(
+            "address",
+            "is not set: nothing listens for HTTP",
+            "for example `address: 127.0.0.1:8080`",
+        );
+    }
+    let mut seen: Vec<&Listen> = Vec::new();
+    for at in listeners.iter().filter_map(|listener| listener.at.as_ref()) {
+        let any_port = matches!(at, Listen::Tcp(Address { port: 0, .. }));
+        if !any_port && seen.contains(&at) {
+            let message = format!("has `{at}` twice");
+            t.error("", &message, "each place is listened on once");
+        }
+        seen.push(at);
+    }
+    if settings.ssl.is_none() && settings.listen.iter().any(|listener| listener.tls) {
+        t.error(
+            "listen",
+            "has a place with `tls`, and there is no certificate",
+            "a section `ssl` with `cert` and `key` names one",
+        );
+    }
+    let clear = listeners.iter().any(|listener| !listener.tls);
+    if settings.ssl.as_ref().is_some_and(|ssl| ssl.redirect) && !clear {
+        let hint = "`http.address` is where requests without TLS come in";
+        t.warn("ssl", "redirects nothing: all that listens has TLS", hint);
+    }
+}

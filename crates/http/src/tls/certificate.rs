@@ -1,0 +1,142 @@
+//! One certificate with its key, from two files.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use thiserror::Error;
+
+/// Long chains have some ten kilobytes.
+const LONGEST_FILE: u64 = 1 << 20;
+
+/// The files of a certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pair {
+    /// The certificate, then those that lead to its authority, in PEM.
+    pub certificate: PathBuf,
+    /// Its private key, in PEM without a passphrase.
+    pub key: PathBuf,
+}
+
+/// The operator's: a pair that can't be used.
+#[derive(Debug, Error)]
+pub enum CertificateError {
+    #[error("cannot read `{}`: {cause}", .path.display())]
+    Unreadable { path: PathBuf, cause: io::Error },
+    #[error("`{}` is longer than {LONGEST_FILE} bytes: it is no file of certificates", .0.display())]
+    TooLong(PathBuf),
+    #[error(
+        "there is no certificate in `{}`\nhint: it is wanted in PEM, with `-----BEGIN CERTIFICATE-----`", .0.display()
+    )]
+    NoCertificate(PathBuf),
+    #[error("there is no private key in `{}`\nhint: it is wanted in PEM, with `-----BEGIN PRIVATE KEY-----`", .0.display())]
+    NoKey(PathBuf),
+    #[error(
+        "the private key in `{path}` has a passphrase, and there is nobody to ask for it\nhint: `openssl pkey -in {path} -out new.key` writes one without",
+        path = .0.display()
+    )]
+    Encrypted(PathBuf),
+    #[error("`{}` is broken: {cause}", .path.display())]
+    Broken { path: PathBuf, cause: rustls::Error },
+    #[error("the key in `{}` is not that of the certificate in `{}`", .0.key.display(), .0.certificate.display())]
+    Mismatch(Pair),
+}
+
+/// A pair as it is used.
+#[derive(Debug)]
+pub(super) struct Certificate {
+    pub(super) key: Arc<CertifiedKey>,
+    /// The names that it is for, in lower case; may begin with `*.`.
+    pub(super) names: Vec<String>,
+}
+
+impl Certificate {
+    pub(super) fn load(pair: &Pair) -> Result<Self, CertificateError> {
+        let chain = CertificateDer::pem_slice_iter(&read(&pair.certificate)?)
+            .collect::<Result<Vec<_>, _>>()
+            .ok()
+            .filter(|chain| !chain.is_empty())
+            .ok_or_else(|| CertificateError::NoCertificate(pair.certificate.clone()))?;
+        let broken = |path: &Path| {
+            let path = path.to_owned();
+            move |cause| CertificateError::Broken { path, cause }
+        };
+        let key = aws_lc_rs::sign::any_supported_type(&private_key(&pair.key)?)
+            .map_err(broken(&pair.key))?;
+        let names = names(&chain[0]).map_err(broken(&pair.certificate))?;
+        let key = CertifiedKey::new(chain, key);
+        match key.keys_match() {
+            Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::KeyMismatch)) => {
+                Err(CertificateError::Mismatch(pair.clone()))
+            }
+            _ => Ok(Self {
+                key: Arc::new(key),
+                names,
+            }),
+        }
+    }
+}
+
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, CertificateError> {
+    let text = read(path)?;
+    PrivateKeyDer::from_pem_slice(&text).map_err(|_| {
+        if memchr::memmem::find(&text, b"ENCRYPTED").is_some() {
+            CertificateError::Encrypted(path.to_owned())
+        } else {
+            CertificateError::NoKey(path.to_owned())
+        }
+    })
+}
+
+fn names(certificate: &CertificateDer<'_>) -> Result<Vec<String>, rustls::Error> {
+    let parsed = webpki::EndEntityCert::try_from(certificate)
+        .map_err(|_| rustls::Error::InvalidCertificate(rustls::CertificateError::BadEncoding))?;
+    Ok(parsed
+        .valid_dns_names()
+        .map(str::to_ascii_lowercase)
+        .collect())
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, CertificateError> {
+    let mut text = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(LONGEST_FILE).read_to_end(&mut text));
+    match read {
+        Ok(read) if read as u64 == LONGEST_FILE => Err(CertificateError::TooLong(path.to_owned())),
+        Ok(_) => Ok(text),
+        Err(cause) => Err(CertificateError::Unreadable {
+            path: path.to_owned(),
+            cause,
+        }),
+    }
+}
+
+/// What tells that a pair's files are others than before. Looks through symbolic links, which is how certbot and Kubernetes
+/// exchange them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stamp([Option<FileStamp>; 2]);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct FileStamp {
+    inode: (u64, u64),
+    modified: (i64, i64),
+    len: u64,
+}
+
+impl Stamp {
+    pub(super) fn of(pair: &Pair) -> Self {
+        Self([&pair.certificate, &pair.key].map(|path| {
+            let file = std::fs::metadata(path).ok()?;
+            Some(FileStamp {
+                inode: (file.dev(), file.ino()),
+                modified: (file.mtime(), file.mtime_nsec()),
+                len: file.len(),
+            })
+        }))
+    }
+}

@@ -1,0 +1,163 @@
+//! Where HTTP is served: listeners as the configuration has them, and their certificates.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pronghorn_config::Listen;
+use pronghorn_http::settings::{HttpSettings, ListenSettings};
+use pronghorn_http::{CertificateError, Listener, Pair, Place, Renewed, Store, Tls};
+use pronghorn_plugin_api::Context;
+use pronghorn_process::socket::Access;
+use pronghorn_process::{Credentials, group_id};
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+
+use crate::error::StartError;
+use crate::http::resolve;
+
+/// The listening sockets, for the next process.
+const HTTP: &str = "http";
+
+/// How often the files of certificates are looked at. Watching them would not see through the symbolic links that certbot and
+/// Kubernetes exchange; a look is two system calls a file.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Opens all listeners, those first that the process before has left.
+pub(crate) fn open(
+    settings: &HttpSettings,
+    folder: &Path,
+    threads: usize,
+    certificates: Option<&Certificates>,
+    context: &Context,
+) -> Result<Vec<Listener>, StartError> {
+    let mut inherited = context.sockets.take(HTTP);
+    let mut listeners = Vec::new();
+    for settings in settings.listeners() {
+        let Some(at) = &settings.at else { continue };
+        let listener = match at {
+            Listen::Tcp(address) => Listener::open(resolve(address)?, threads, &mut inherited)?,
+            Listen::Unix(path) => {
+                Listener::open_unix(&folder.join(path), access(&settings)?, &mut inherited)?
+            }
+        };
+        for socket in listener.sockets() {
+            context.sockets.offer(HTTP, socket)?;
+        }
+        listeners.push(match certificates {
+            Some(certificates) if settings.tls => listener.with_tls(certificates.tls.clone()),
+            _ => listener,
+        });
+    }
+    Ok(listeners)
+}
+
+/// What the owner's and group's names of a unix socket stand for.
+fn access(settings: &ListenSettings) -> Result<Access, StartError> {
+    let user = settings.user.as_deref();
+    let user = user.map(|user| Credentials::look_up(user, None));
+    let group = settings.group.as_deref().map(group_id);
+    Ok(Access {
+        mode: settings.mode.0,
+        uid: user
+            .transpose()
+            .map_err(StartError::SocketOwner)?
+            .map(|user| user.uid()),
+        gid: group.transpose().map_err(StartError::SocketOwner)?,
+    })
+}
+
+/// The port of the first listener with TLS: where requests without it are sent.
+pub(crate) fn https_port(listeners: &[Listener]) -> Option<u16> {
+    let mut with_tls = listeners.iter().filter(|listener| listener.has_tls());
+    with_tls.find_map(|listener| match listener.place() {
+        Place::Tcp(address) => Some(address.port()),
+        Place::Unix(_) => None,
+    })
+}
+
+/// The certificates of all listeners with TLS.
+#[derive(Debug, Clone)]
+pub(crate) struct Certificates {
+    store: Arc<Store>,
+    tls: Tls,
+}
+
+impl Certificates {
+    /// `None` where there is no section `ssl`.
+    pub(crate) fn load(settings: &HttpSettings, folder: &Path) -> Result<Option<Self>, StartError> {
+        let Some(ssl) = &settings.ssl else {
+            return Ok(None);
+        };
+        let pairs = in_folder(&ssl.pairs, folder);
+        let store = Arc::new(Store::load(&pairs).map_err(StartError::Certificate)?);
+        let tls = Tls::new(store.clone()).map_err(|error| StartError::Tls(error.to_string()))?;
+        Ok(Some(Self { store, tls }))
+    }
+
+    /// Looks for changed files until the result is dropped.
+    pub(crate) fn watch(certificates: Option<&Self>) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
+        if let Some(certificates) = certificates.cloned() {
+            tasks.spawn(async move {
+                let mut looks = tokio::time::interval(LOOK);
+                looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+                loop {
+                    looks.tick().await;
+                    certificates.refresh().await;
+                }
+            });
+        }
+        tasks
+    }
+
+    async fn refresh(&self) {
+        let store = self.store.clone();
+        let Ok(renewed) = tokio::task::spawn_blocking(move || store.refresh()).await else {
+            return; // it panicked, which was reported
+        };
+        for Renewed { pair, result } in renewed {
+            tell(&pair, result);
+        }
+    }
+
+    /// Goes over to what the configuration names now, and reads what has changed.
+    pub(crate) async fn renew(&self, settings: &HttpSettings, folder: &Path) {
+        let Some(ssl) = &settings.ssl else { return };
+        let (store, pairs) = (self.store.clone(), in_folder(&ssl.pairs, folder));
+        let replaced = tokio::task::spawn_blocking(move || {
+            if store.has(&pairs) {
+                return None;
+            }
+            Some(store.replace(&pairs))
+        });
+        match replaced.await {
+            Ok(None) => self.refresh().await,
+            Ok(Some(Ok(()))) => {
+                tracing::info!(target: "http", "other certificates are in use");
+            }
+            Ok(Some(Err(error))) => {
+                tracing::error!(target: "http", "the certificates before stay in use: {error}");
+            }
+            Err(_) => {} // it panicked, which was reported
+        }
+    }
+}
+
+fn tell(pair: &Pair, result: Result<(), CertificateError>) {
+    let certificate = pair.certificate.display();
+    match result {
+        Ok(()) => tracing::info!(target: "http", %certificate, "the certificate is renewed"),
+        Err(error) => tracing::error!(
+            target: "http", %certificate, "the certificate can't be renewed, the one before stays in use: {error}"
+        ),
+    }
+}
+
+fn in_folder(pairs: &[Pair], folder: &Path) -> Vec<Pair> {
+    let pairs = pairs.iter().map(|pair| Pair {
+        certificate: folder.join(&pair.certificate),
+        key: folder.join(&pair.key),
+    });
+    pairs.collect()
+}

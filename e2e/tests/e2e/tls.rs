@@ -1,0 +1,390 @@
+//! TLS: certificates, their renewal, redirects, sessions; places to listen.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+
+use pronghorn_testkit::{PATIENCE, Server, Site, wait_for};
+use rustix::process::Signal;
+
+use crate::secure::{certificate, curl, get, port, run_curl, site};
+
+#[test]
+fn php_sees_the_same_in_every_protocol() {
+    let server = Server::start(site("app.php", "", ""));
+    let fields = [
+        "-H",
+        "cookie: a=1",
+        "-H",
+        "cookie: b=2",
+        "-H",
+        "x-a:  1",
+        "-A",
+        "test",
+    ];
+    let show = |protocol: &str, url: &str| {
+        let all = [
+            &fields[..],
+            &["--ipv4", "--cacert", "localhost.pem", protocol, url],
+        ]
+        .concat();
+        let shown = curl(&server, &all);
+        let mut shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        // In HTTP/1.1 a client may send it twice, which HTTP/2 has a rule for.
+        let headers = shown["headers"].as_object_mut().unwrap();
+        let cookies = headers.remove("cookie").unwrap();
+        let cookies: Vec<&str> = cookies
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|c| c.as_str().unwrap())
+            .collect();
+        assert_eq!(cookies.join("; "), "a=1; b=2");
+        shown
+    };
+    let secure = format!("https://localhost:{}/show?x=%20y", port(&server));
+    let clear = format!("http://localhost:{}/show?x=%20y", server.address().port());
+    let expected = show("--http1.1", &secure);
+    assert_eq!(
+        (&expected["protocol"], &expected["uri"]),
+        (&"HTTP/1.1".into(), &secure.as_str().into())
+    );
+    assert_eq!(expected["remote"], "127.0.0.1");
+    for (protocol, url, version) in [
+        ("--http2", &secure, "HTTP/2.0"),
+        ("--http2-prior-knowledge", &clear, "HTTP/2.0"),
+        ("--http1.1", &clear, "HTTP/1.1"),
+    ] {
+        let mut shown = show(protocol, url);
+        assert_eq!(shown["protocol"], version);
+        shown["protocol"] = "HTTP/1.1".into();
+        let text = shown.to_string().replace("http:", "https:");
+        let text = text.replace(
+            &format!("localhost:{}", server.address().port()),
+            &format!("localhost:{}", port(&server)),
+        );
+        assert_eq!(text, expected.to_string(), "{protocol} {url}");
+    }
+    server.stop();
+}
+
+#[test]
+fn a_client_gets_the_certificate_of_the_name_it_asks_for_and_the_route_of_its_host() {
+    let more = "    certificates:\n    - {cert: shop.pem, key: shop.key}\n    - {cert: all.pem, key: all.key}\n";
+    let routes = "  pools: {shop: {command: php shop.php, num_workers: 1}}\n  routes: [{host: shop.example, pool: shop}]\n";
+    let site = site("app.php", more, routes).file("shop.php", &Site::sdk_worker("return 'shop';"));
+    certificate(&site, "shop", &["shop.example"]);
+    certificate(&site, "all", &["*.all.example"]);
+    let server = Server::start(site);
+    let port = port(&server);
+    let ask = |name: &str, authority: &str| {
+        let url = format!("https://{name}:{port}/");
+        let resolve = format!("{name}:{port}:127.0.0.1");
+        let ran = run_curl(
+            &server,
+            &["--cacert", authority, "--resolve", &resolve, &url],
+        );
+        (
+            ran.status.code(),
+            String::from_utf8_lossy(&ran.stdout).into_owned(),
+        )
+    };
+    assert_eq!(
+        ask("shop.example", "shop.pem"),
+        (Some(0), "shop".to_owned())
+    );
+    assert_eq!(
+        ask("SHOP.example", "shop.pem"),
+        (Some(0), "shop".to_owned())
+    );
+    assert_eq!(
+        ask("a.all.example", "all.pem"),
+        (Some(0), "Hello".to_owned())
+    );
+    assert_eq!(ask("localhost", "localhost.pem").0, Some(0));
+    const WRONG: Option<i32> = Some(60);
+    assert_eq!(
+        ask("a.b.all.example", "all.pem").0,
+        WRONG,
+        "the star stands for one label"
+    );
+    assert_eq!(
+        ask("other.example", "localhost.pem").0,
+        WRONG,
+        "the first one is for all other names"
+    );
+    server.stop();
+}
+
+#[test]
+fn renewed_files_are_used_and_broken_ones_are_not() {
+    let server = Server::start(site("app.php", "", ""));
+    let site = server.site();
+    let serial = || {
+        let asked = Command::new("openssl")
+            .args([
+                "s_client",
+                "-connect",
+                &format!("127.0.0.1:{}", port(&server)),
+            ])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let shown = String::from_utf8_lossy(&asked.stdout).into_owned();
+        let (_, rest) = shown
+            .split_once("-----BEGIN CERTIFICATE-----")
+            .expect("a certificate");
+        rest.split("-----END")
+            .next()
+            .unwrap()
+            .replace(char::is_whitespace, "")
+    };
+    let file = |name| {
+        let text = site.read(name);
+        let (_, rest) = text.split_once("-----BEGIN CERTIFICATE-----").unwrap();
+        rest.split("-----END")
+            .next()
+            .unwrap()
+            .replace(char::is_whitespace, "")
+    };
+    assert_eq!(serial(), file("localhost.pem"));
+
+    // Nobody says so: the files are looked at.
+    certificate(site, "next", &["localhost"]);
+    fs::rename(site.path("next.key"), site.path("localhost.key")).unwrap();
+    fs::rename(site.path("next.pem"), site.path("localhost.pem")).unwrap();
+    let next = file("localhost.pem");
+    wait_for("the renewed certificate", || {
+        (serial() == next).then_some(())
+    });
+    server.logged(&["the certificate is renewed", "localhost.pem"]);
+
+    // A pair that does not belong together changes nothing.
+    certificate(site, "other", &["localhost"]);
+    fs::rename(site.path("other.pem"), site.path("localhost.pem")).unwrap();
+    server.signal(Signal::HUP);
+    server.logged(&[
+        "ERROR",
+        "the one before stays in use",
+        "is not that of the certificate in",
+    ]);
+    server.logged(&["the configuration is applied"]);
+    assert_eq!(serial(), next);
+
+    // SIGHUP looks at once.
+    fs::rename(site.path("other.key"), site.path("localhost.key")).unwrap();
+    server.signal(Signal::HUP);
+    let other = file("localhost.pem");
+    wait_for("the other certificate", || {
+        (serial() == other).then_some(())
+    });
+
+    // No line of a key is in the log.
+    let (log, key) = (server.log(), site.read("localhost.key"));
+    let lines: Vec<&str> = key.lines().filter(|line| !line.starts_with("--")).collect();
+    assert!(!lines.is_empty() && !lines.iter().any(|line| log.contains(line)));
+    server.stop();
+}
+
+#[test]
+fn other_certificates_are_taken_by_a_reload() {
+    let site = site("app.php", "", "");
+    certificate(&site, "other", &["other.example"]);
+    let server = Server::start(site);
+    let url = format!("https://other.example:{}/", port(&server));
+    let resolve = format!("other.example:{}:127.0.0.1", port(&server));
+    let ask = || {
+        run_curl(
+            &server,
+            &["--cacert", "other.pem", "--resolve", &resolve, &url],
+        )
+        .status
+        .success()
+    };
+    assert!(!ask());
+    server.site().change_config(
+        "key: localhost.key\n",
+        "key: localhost.key\n    certificates: [{cert: other.pem, key: other.key}]\n",
+    );
+    server.signal(Signal::HUP);
+    server.logged(&["other certificates are in use"]);
+    assert!(ask());
+    assert_eq!(get(&server, "/", &[]), "Hello");
+    server.stop();
+}
+
+#[test]
+fn without_tls_clients_are_sent_to_it_and_with_it_told_to_stay() {
+    let socket = "  listen: [{address: 'unix://site.sock', mode: '0600'}]\n";
+    let server = Server::start(site(
+        "app.php",
+        "    redirect: true\n    hsts: {max_age: 1h, include_subdomains: true}\n",
+        socket,
+    ));
+    let reply = server.get("/a%20b?x=1");
+    let expected = format!("https://test:{}/a%20b?x=1", port(&server));
+    assert_eq!(
+        (reply.status, reply.header("location")),
+        (308, Some(expected.as_str()))
+    );
+    assert_eq!(
+        reply.header("strict-transport-security"),
+        None,
+        "without TLS it means nothing"
+    );
+    let posted = server.post("/x", "text/plain", "body");
+    assert_eq!(posted.status, 308);
+    for protocol in ["--http1.1", "--http2"] {
+        let head = get(&server, "/", &["--head", protocol]).to_lowercase();
+        assert!(
+            head.contains("strict-transport-security: max-age=3600; includesubdomains\r\n"),
+            "{head}"
+        );
+    }
+    let url = format!("http://127.0.0.1:{}/", server.address().port());
+    let followed = curl(&server, &["--location", "--insecure", &url]);
+    assert_eq!(followed, "Hello");
+    // Whoever comes by a unix socket is a proxy.
+    assert_eq!(
+        curl(&server, &["--unix-socket", "site.sock", "http://test/"]),
+        "Hello"
+    );
+    server.stop();
+}
+
+#[test]
+fn a_session_is_resumed_on_any_thread() {
+    let server = Server::start(site("app.php", "", "  threads: 2\n"));
+    let connect = format!("127.0.0.1:{}", port(&server));
+    let session = server.site().path("session");
+    for version in ["-tls1_2", "-tls1_3"] {
+        let ask = |option: &str| {
+            let mut asking = Command::new("openssl")
+                .args(["s_client", version, "-connect", &connect, option])
+                .arg(&session)
+                .args(["-ign_eof"])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            let request = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+            asking.stdin.take().unwrap().write_all(request).unwrap();
+            let said = asking.wait_with_output().unwrap();
+            String::from_utf8_lossy(&said.stdout).into_owned()
+        };
+        assert!(ask("-sess_out").contains("\nNew, TLS"));
+        // The kernel picks the thread by the client's port: some of these come to the other one.
+        for _ in 0..8 {
+            let said = ask("-sess_in");
+            assert!(said.contains("\nReused, TLS"), "{version}: {said}");
+            assert!(said.contains("Hello"), "{version}");
+        }
+    }
+    server.stop();
+}
+
+#[test]
+fn a_unix_socket_has_its_mode_its_client_no_address_and_nothing_is_left_of_it() {
+    let listen = "  listen: [{address: 'unix://run/site.sock', mode: '0666'}]\n";
+    let server = Server::start(site("app.php", "", listen));
+    let path = server.site().path("run/site.sock");
+    let found = fs::metadata(&path).unwrap();
+    assert!(found.file_type().is_socket());
+    assert_eq!(found.permissions().mode() & 0o777, 0o666);
+    let shown = curl(
+        &server,
+        &["--unix-socket", "run/site.sock", "http://test/show"],
+    );
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(
+        (&shown["remote"], &shown["uri"]),
+        (&"unix:".into(), &"http://test/show".into())
+    );
+    server.logged(&["http log", "\"remote_address\":\"unix:\""]);
+    let again = curl(
+        &server,
+        &[
+            "--http2-prior-knowledge",
+            "--unix-socket",
+            "run/site.sock",
+            "http://test/",
+        ],
+    );
+    assert_eq!(again, "Hello");
+    server.stop();
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_unix_socket_outlives_an_upgrade() {
+    let listen = "  listen: [{address: 'unix://site.sock', mode: '0666'}]\n";
+    let mut server = Server::start(site("app.php", "", listen));
+    let path = server.site().path("site.sock");
+    let mut waiting = UnixStream::connect(&path).unwrap();
+    server.upgrade();
+    assert!(path.exists(), "it belongs to the new process");
+    assert_eq!(
+        curl(&server, &["--unix-socket", "site.sock", "http://test/"]),
+        "Hello"
+    );
+    assert_eq!(get(&server, "/", &[]), "Hello");
+    waiting.set_read_timeout(Some(PATIENCE)).unwrap();
+    _ = waiting.read(&mut [0; 1]); // it was closed, not left hanging
+    server.stop();
+    assert!(!path.exists());
+}
+
+#[test]
+fn what_is_wrong_with_a_certificate_is_said_at_the_start() {
+    let cases: [(&str, &[&str]); 4] = [
+        (
+            "rm localhost.pem",
+            &[
+                "TLS needs a certificate",
+                "cannot read",
+                "localhost.pem",
+                "No such file",
+            ],
+        ),
+        (
+            "echo hello > localhost.pem",
+            &["there is no certificate in", "localhost.pem", "PEM"],
+        ),
+        (
+            "echo hello > localhost.key",
+            &["there is no private key in", "localhost.key"],
+        ),
+        (
+            "openssl pkey -in localhost.key -aes256 -passout pass:hush -out new && mv new localhost.key",
+            &["has a passphrase", "openssl pkey"],
+        ),
+    ];
+    for (spoil, words) in cases {
+        let site = site("app.php", "", "");
+        let spoilt = Command::new("sh")
+            .args(["-ec", spoil])
+            .current_dir(site.folder())
+            .status();
+        assert!(spoilt.unwrap().success());
+        Server::run(&site, &["serve"]).assert_refused(words);
+    }
+}
+
+#[test]
+fn whoever_speaks_no_tls_is_dropped_and_others_are_served() {
+    let server = Server::start(site("app.php", "", ""));
+    let mut stranger = std::net::TcpStream::connect(("127.0.0.1", port(&server))).unwrap();
+    stranger
+        .write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
+        .unwrap();
+    stranger.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut said = Vec::new();
+    _ = stranger.read_to_end(&mut said); // it may have been reset
+    assert!(!said.starts_with(b"HTTP"), "{said:?}");
+    server.logged(&["TLS handshake failed"]);
+    assert_eq!(get(&server, "/", &[]), "Hello");
+    server.stop();
+}
