@@ -44,7 +44,7 @@ pub use connection::fuzz_connection;
 pub use connection::{Connection, Expiry, Limits, Received};
 pub use head::{Parts, RequestHead, Version};
 pub use refusal::Refusal;
-pub use response::{BodySize, ChunkHead, PieceFrame, Response, interim, reason};
+pub use response::{BodySize, ChunkHead, PieceFrame, Response, interim, reason, switching};
 
 #[cfg(test)]
 mod tests;

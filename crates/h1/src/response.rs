@@ -328,6 +328,17 @@ pub fn interim(out: &mut Vec<u8>, status: u16, fields: &Fields) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// Appends the head after which the connection goes on in another protocol (RFC 9110, section 15.2.2).
+pub fn switching(out: &mut Vec<u8>, protocol: &str, fields: &Fields) {
+    status_line(out, 101);
+    field(out, b"Connection", b"Upgrade");
+    field(out, b"Upgrade", protocol.as_bytes());
+    for (name, value) in fields.iter().filter(|(name, _)| !is_own(name)) {
+        field(out, name, value);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
 fn status_line(out: &mut Vec<u8>, status: u16) {
     if status == 200 {
         return out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");

@@ -30,6 +30,7 @@ mod service;
 pub mod settings;
 mod stream;
 mod threads;
+mod upgrade;
 mod warmup;
 
 pub use body::BodySettings;
@@ -43,4 +44,5 @@ pub use router::Router;
 pub use service::{Limits, Service};
 pub use stream::Stream;
 pub use threads::{IoThread, IoThreads};
+pub use upgrade::{Upgrade, Upgraded};
 pub use warmup::warmup;

@@ -17,6 +17,7 @@ mod malformed;
 mod middleware;
 mod misbehaviour;
 mod nginx;
+mod own_server;
 mod reload;
 mod replies;
 mod requests;

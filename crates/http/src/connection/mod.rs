@@ -24,6 +24,7 @@ use crate::reader::{Read, Reader};
 use crate::record::epoch_us;
 use crate::service::Entered;
 use crate::stream::Stream;
+use crate::upgrade::{Upgrade, Upgraded};
 use crate::{buffers, date};
 
 /// A body up to this size is sent from the same buffer as its head.
@@ -57,6 +58,15 @@ pub(crate) struct Http1 {
     knows_interim: bool,
     /// Bytes of the current response's body.
     body_sent: u64,
+    /// What the handler goes on with, if it does: the protocol's name and what serves it.
+    upgrade: Option<(&'static str, Upgrade)>,
+}
+
+/// What follows a response.
+enum After {
+    Next,
+    Close,
+    Upgrade(Upgrade),
 }
 
 /// How waiting for a head ended.
@@ -91,6 +101,7 @@ impl Http1 {
             owes_continue: false,
             knows_interim: false,
             body_sent: 0,
+            upgrade: None,
             entered,
         }
     }
@@ -113,14 +124,18 @@ impl Http1 {
                 }
                 Next::Closed => return,
             };
-            if !self.serve(head, accepted).await {
-                return;
+            match self.serve(head, accepted).await {
+                After::Next => {}
+                After::Close => return,
+                After::Upgrade(serve) => {
+                    return serve(Upgraded::new(self.stream, self.input, self.entered)).await;
+                }
             }
         }
     }
 
-    /// Answers one request. False when the connection ends with it.
-    async fn serve(&mut self, head: Box<RequestHead>, accepted: Instant) -> bool {
+    /// Answers one request.
+    async fn serve(&mut self, head: Box<RequestHead>, accepted: Instant) -> After {
         self.owes_continue = head.expects_continue();
         let mut framing = h1::Response::new(&head, true);
         self.knows_interim = framing.allows_interim();
@@ -138,6 +153,12 @@ impl Http1 {
             let handler = self.entered.service().handler();
             handler.handle(request, self).await
         };
+        let response = match (response.status, self.upgrade.take()) {
+            (101, Some(upgrade)) => return self.switch(upgrade, response).await,
+            // There is nothing to switch to.
+            (101, None) => Response::status_only(500),
+            _ => response,
+        };
         // What the client still sends is read away so that the connection can go on; it gets its answer first.
         let mut discarded = 0;
         let rest = poll_fn(|cx| Poll::Ready(self.poll_discard(cx, &mut discarded))).await;
@@ -153,7 +174,7 @@ impl Http1 {
             record.write(status, self.body_sent);
         }
         if sent.is_err() {
-            return false;
+            return After::Close;
         }
         self.release_output();
         let read = match rest {
@@ -169,7 +190,26 @@ impl Http1 {
         if !read {
             self.linger().await;
         }
-        framing.keeps_alive() && self.machine.finish(self.opened.elapsed())
+        if framing.keeps_alive() && self.machine.finish(self.opened.elapsed()) {
+            After::Next
+        } else {
+            After::Close
+        }
+    }
+
+    /// Sends a response that ends HTTP on this connection.
+    async fn switch(&mut self, upgrade: (&'static str, Upgrade), response: Response) -> After {
+        let (protocol, serve) = upgrade;
+        if self.out.capacity() == 0 {
+            self.out = buffers::output();
+        }
+        h1::switching(&mut self.out, protocol, &response.fields);
+        let sent = self.flush().await;
+        if let Some(record) = response.record {
+            record.write(response.status, 0);
+        }
+        self.release_output();
+        sent.map_or(After::Close, |()| After::Upgrade(serve))
     }
 
     async fn next_head(&mut self) -> Next {
@@ -527,6 +567,14 @@ impl Exchange for Http1 {
                 }
             }
         }
+    }
+
+    fn upgrade(&mut self, protocol: &'static str, serve: Upgrade) -> bool {
+        let may = self.knows_interim && self.machine.has_all();
+        if may {
+            self.upgrade = Some((protocol, serve));
+        }
+        may
     }
 
     fn inform(&mut self, status: u16, fields: &Fields) {
