@@ -11,6 +11,7 @@ mod examples;
 mod faults;
 mod foreign;
 mod guide;
+mod hostile;
 mod http;
 mod life;
 mod malformed;

@@ -29,6 +29,9 @@ use crate::{buffers, date};
 
 /// A body up to this size is sent from the same buffer as its head.
 const JOINED_BODY: usize = 8 << 10;
+/// When so much of a body is announced, it is read in larger pieces: fewer system calls, and that much memory for each upload.
+const LONG_BODY: u64 = 256 << 10;
+const BODY_READ: usize = 64 << 10;
 /// What a client may send ahead while its request is being answered.
 const SENT_AHEAD: usize = 64 << 10;
 /// A body that the handler did not want is read away up to this length, so that the connection can be kept.
@@ -255,10 +258,14 @@ impl Http1 {
             if self.stream.poll_read_ready(cx)?.is_pending() {
                 return Poll::Pending;
             }
-            if self.input.is_empty() {
-                self.input = buffers::input();
+            if self.machine.announced() > LONG_BODY {
+                self.input.reserve(BODY_READ);
+            } else {
+                if self.input.is_empty() {
+                    self.input = buffers::input();
+                }
+                self.input.reserve(buffers::SIZE);
             }
-            self.input.reserve(buffers::SIZE);
         }
         match poll_read_buf(Pin::new(&mut self.stream), cx, &mut self.input) {
             Poll::Ready(Ok(1..)) => Poll::Ready(Ok(())),
