@@ -22,6 +22,7 @@ test: ## Run every test
 	TESTS=1 scripts/build-extension
 	cargo build --bin pronghorn --bin own-server
 	cargo test --workspace
+	cargo test -p pronghorn-ring --features model
 	phpunit -c php/worker/phpunit.xml.dist
 	PHP_INI_SCAN_DIR=:$(TARGET)/extension/ini phpunit -c php/worker/phpunit.xml.dist
 

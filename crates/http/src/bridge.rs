@@ -170,6 +170,7 @@ impl PoolHandler {
             status: head.status,
             fields: head.headers,
             body,
+            from_application: true,
             record: None,
         }
     }
@@ -198,7 +199,7 @@ impl PoolHandler {
             CallError::Deadline | CallError::Worker(_) | CallError::Poisoned => {}
         }
         if self.development {
-            return Response::plain(status, &format!("{error}\n"));
+            return for_developer(Response::plain(status, &format!("{error}\n")));
         }
         Response::status_only(status)
     }
@@ -219,7 +220,7 @@ impl PoolHandler {
         );
         let status = self.internal_error_code;
         let mut response = if self.development {
-            page::thrown(request, status, thrown)
+            for_developer(page::thrown(request, status, thrown))
         } else {
             Response::status_only(status)
         };
@@ -235,7 +236,7 @@ impl PoolHandler {
         );
         let status = self.internal_error_code;
         let mut response = if self.development {
-            Response::plain(status, &format!("{shown}\n"))
+            for_developer(Response::plain(status, &format!("{shown}\n")))
         } else {
             Response::status_only(status)
         };
@@ -255,6 +256,14 @@ fn not_taken(request: &Request, why: NotTaken) -> Response {
             );
             Response::plain(status, &format!("{why}\n"))
         }
+    }
+}
+
+/// No error page hides it.
+fn for_developer(response: Response) -> Response {
+    Response {
+        from_application: true,
+        ..response
     }
 }
 

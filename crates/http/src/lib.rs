@@ -8,9 +8,11 @@
 
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod body;
 mod bridge;
 mod buffers;
+mod coding;
 mod connection;
 mod date;
 mod error;
@@ -18,6 +20,7 @@ mod exchange;
 mod expression;
 mod feeder;
 mod file;
+pub mod files;
 mod listener;
 mod message;
 pub mod middleware;
@@ -33,15 +36,17 @@ mod threads;
 mod upgrade;
 mod warmup;
 
+pub use addresses::Addresses;
 pub use body::BodySettings;
 pub use bridge::PoolHandler;
+pub use coding::Coding;
 pub use exchange::{BodyError, Exchange};
 pub use file::OpenFile;
 pub use listener::{Accepting, Listener, any_address};
 pub use message::{Body, Handled, Handler, Part, Peer, PeerAddress, Request, Response};
 pub use record::Record;
 pub use router::Router;
-pub use service::{Limits, Service};
+pub use service::{Limits, SEND_PAUSE, Service};
 pub use stream::Stream;
 pub use threads::{IoThread, IoThreads};
 pub use upgrade::{Upgrade, Upgraded};

@@ -129,6 +129,8 @@ pub struct Response {
     pub status: u16,
     pub fields: Fields,
     pub body: Body,
+    /// The application has made it, or it shows a developer what is wrong: its body stands as it is.
+    pub from_application: bool,
     /// Written to the log when the response is out.
     pub record: Option<Box<Record>>,
 }
@@ -185,6 +187,7 @@ impl Response {
             status,
             fields: Fields::new(),
             body,
+            from_application: false,
             record: None,
         }
     }

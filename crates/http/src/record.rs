@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use tokio::time::Instant;
 
+use crate::addresses::Seat;
 use crate::bridge::HttpCall;
 use crate::message::Request;
 use crate::middleware::Entry;
@@ -15,6 +16,8 @@ use crate::settings::DEFAULT_POOL;
 pub struct Record {
     pub(crate) call: Option<CallRecord>,
     pub(crate) access: Option<Entry>,
+    /// What the client holds until its response is out.
+    pub(crate) seat: Option<Seat>,
 }
 
 /// The log record of a request that reached PHP.
@@ -38,7 +41,7 @@ impl Record {
             };
             Box::new(Self {
                 call: Some(call),
-                access: None,
+                ..Self::default()
             })
         })
     }

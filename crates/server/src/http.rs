@@ -11,7 +11,7 @@ use pronghorn_config::Address;
 use pronghorn_http::middleware::{self, Parts, Unusable};
 use pronghorn_http::settings::{HttpSettings, RouteSettings};
 use pronghorn_http::{
-    Accepting, BodySettings, Handler, IoThreads, Limits, Listener, PoolHandler, Router, Service,
+    Accepting, Addresses, BodySettings, Handler, IoThreads, Listener, PoolHandler, Router, Service,
 };
 use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, NotReady, Running, Stopped};
 use pronghorn_pool::settings::RequestBody;
@@ -81,6 +81,7 @@ struct Ground {
     uploads: Arc<Spool>,
     homes: Vec<Home>,
     relay: Option<Arc<RelayListener>>,
+    addresses: Arc<Addresses>,
 }
 
 /// The workers of a pool as they are started.
@@ -175,7 +176,9 @@ impl HttpService {
             uploads,
             homes: io.homes(),
             relay: relay.clone(),
+            addresses: Arc::default(),
         };
+        ground.addresses.set(settings);
         let starts = ground.starts(settings, &self.server, &self.environment);
         let crews: Vec<Crew> = starts.iter().map(Start::crew).collect();
         let infos: Vec<CrewInfo> = crews.iter().map(Crew::info).collect();
@@ -188,11 +191,8 @@ impl HttpService {
 
         let handler = ground.handler(settings, &pools)?;
         let workers = infos.iter().map(|info| info.size).sum();
-        let limits = Limits {
-            connections: connections(self.open_files, workers),
-            ..Limits::default()
-        };
-        let service = Service::new(handler, limits);
+        let limits = settings.timeouts.limits(self.connections(workers));
+        let service = Service::new(handler, limits, ground.addresses.clone());
         let (asked, draining) = (pools.clone(), context.shutdown.clone());
         let alive = pools.clone();
         context.readiness.answer_apart(
@@ -229,6 +229,21 @@ impl HttpService {
             _watch: watch,
             io,
         })
+    }
+
+    /// Connections in all: what was asked for, as far as there are descriptors for them.
+    fn connections(&self, workers: usize) -> usize {
+        let possible = connections(self.open_files, workers);
+        match self.settings.max_connections {
+            Some(wanted) if wanted > possible => {
+                tracing::warn!(
+                    target: "server", wanted, possible,
+                    "`http.max_connections` is more than the process may have: raise its limit of open files"
+                );
+                possible
+            }
+            wanted => wanted.unwrap_or(possible),
+        }
     }
 
     /// Who workers are, when they are not the server's own user.
@@ -283,7 +298,7 @@ impl Ground {
             max_size: settings.max_request_size.bytes(),
             raw: settings.raw_body,
             stream: false,
-            forms: pronghorn_form::Limits::default(),
+            forms: settings.forms.0,
             spool: self.spool.clone(),
             uploads: self.uploads.clone(),
             forbid: settings.uploads.forbid.clone(),
@@ -295,7 +310,13 @@ impl Ground {
             None => Arc::new(Router(routes)) as Arc<dyn Handler>,
         };
         let folder = &self.folder;
-        middleware::chain(self.around.put(innermost), Parts { settings, folder })
+        let addresses = &self.addresses;
+        let parts = Parts {
+            settings,
+            folder,
+            addresses,
+        };
+        middleware::chain(self.around.put(innermost), parts)
     }
 
     fn behind(
@@ -330,6 +351,7 @@ impl Ground {
             worker_user: self.user.as_ref().map(|(_, user)| user.clone()),
         };
         let next = Arc::new(Arc::new(handler));
+        let next = middleware::limited(next, route.rate_limit.as_ref());
         if self.development {
             let standing = workers.standing();
             return Arc::new(Gate { next, standing });
@@ -360,6 +382,7 @@ impl Site {
         if !self.pools.change(changes).await {
             return false;
         }
+        self.ground.addresses.set(settings);
         self.service.set_handler(handler);
         true
     }

@@ -9,6 +9,7 @@ mod control;
 mod development;
 mod examples;
 mod faults;
+mod files;
 mod foreign;
 mod guide;
 mod hostile;

@@ -220,7 +220,7 @@ fn too_long(input: &[u8], limit: usize) -> Result<Option<usize>, Refusal> {
 }
 
 /// More than any limit on fields that can be set.
-const MOST_FIELDS: usize = 100;
+const MOST_FIELDS: usize = crate::connection::FIELDS;
 
 /// Splits and checks a whole head, from its first byte to the empty line.
 pub(crate) fn parse(head: &[u8], most_fields: usize) -> Result<RequestHead, Refusal> {

@@ -15,8 +15,9 @@ use pronghorn_pool::Seldom;
 use pronghorn_wire::Fields;
 
 use super::Parts;
+use crate::addresses::{Addresses, NoSeat};
 use crate::exchange::Exchange;
-use crate::message::{Handled, Handler, Peer, PeerAddress, Request};
+use crate::message::{Handled, Handler, Peer, PeerAddress, Request, Response};
 use crate::settings::{Believed, ClientSettings};
 
 /// More proxies than anybody has one after the other. Of a longer list the right end is read.
@@ -25,7 +26,9 @@ const MOST_HOPS: usize = 32;
 struct Client {
     next: Arc<dyn Handler>,
     settings: ClientSettings,
+    addresses: Arc<Addresses>,
     contradictions: Seldom,
+    refused: Seldom,
 }
 
 /// What proxies tell of a client.
@@ -55,13 +58,16 @@ pub(super) fn around(next: Arc<dyn Handler>, parts: Parts<'_>) -> Arc<dyn Handle
     Arc::new(Client {
         next,
         settings: settings.clone(),
+        addresses: parts.addresses.clone(),
         contradictions: Seldom::default(),
+        refused: Seldom::default(),
     })
 }
 
 impl Handler for Client {
     fn handle<'a>(&'a self, mut request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
         let peer = &request.peer;
+        let mut seat = None;
         if self.settings.trusts(peer.address.ip()) {
             let told = self.settings.told(&request.head);
             if told.contradiction
@@ -82,8 +88,35 @@ impl Handler for Client {
                 // One that is none changes nothing.
                 _ = request.head.set_authority(&authority);
             }
+            seat = match told.ip.map(|ip| self.addresses.request(ip)) {
+                Some(Ok(seat)) => seat,
+                Some(Err(NoSeat)) => return self.refuse(&request),
+                None => None,
+            };
         }
-        self.next.handle(request, exchange)
+        if seat.is_none() {
+            return self.next.handle(request, exchange);
+        }
+        Box::pin(async move {
+            let mut response = self.next.handle(request, exchange).await;
+            response.record.get_or_insert_default().seat = seat;
+            response
+        })
+    }
+}
+
+impl Client {
+    /// The client has as many requests under way as it may.
+    fn refuse(&self, request: &Request) -> Handled<'static> {
+        if let Some(requests) = self.refused.event() {
+            tracing::warn!(
+                target: "http", requests, remote_address = %request.peer.address,
+                "requests refused: a client has as many under way as `http.max_per_address` allows"
+            );
+        }
+        let mut response = Response::status_only(429);
+        response.fields.push("Retry-After", "1");
+        Box::pin(std::future::ready(response))
     }
 }
 

@@ -6,8 +6,12 @@
 mod access_log;
 mod client;
 mod cors;
+mod error_pages;
 mod headers;
+mod rate_limit;
 mod request_id;
+mod rewrite;
+mod static_files;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,7 +21,9 @@ use pronghorn_wire::Fields;
 use thiserror::Error;
 
 pub(crate) use access_log::Entry;
+pub use rate_limit::limited;
 
+use crate::addresses::Addresses;
 use crate::message::Handler;
 use crate::settings::HttpSettings;
 
@@ -27,6 +33,8 @@ pub struct Parts<'a> {
     pub settings: &'a HttpSettings,
     /// Relative paths begin here.
     pub folder: &'a Path,
+    /// Of clients, for requests that come through proxies.
+    pub addresses: &'a Arc<Addresses>,
 }
 
 /// Why middleware can't be made. The operator's: what its section names is not there, or may not be used.
@@ -48,11 +56,16 @@ const KNOWN: &[(&str, Around)] = &[
     // It has its place around all others, where `trusted_subnets` puts it.
     ("proxy_ip_parser", |next, _| Ok(next)),
     ("headers", |next, parts| Ok(headers::around(next, parts))),
+    ("static", static_files::around),
+    ("rate_limit", |next, parts| {
+        Ok(rate_limit::around(next, parts))
+    }),
+    ("rewrite", |next, parts| Ok(rewrite::around(next, parts))),
+    ("error_pages", error_pages::around),
 ];
 
 /// RoadRunner's that are not there yet.
 pub(crate) const LATER: &[&str] = &[
-    "static",
     "gzip",
     "sendfile",
     "http_metrics",
@@ -101,7 +114,7 @@ fn vary(fields: &mut Fields, name: &str) {
 }
 
 #[cfg(test)]
-mod testing {
+pub(crate) mod testing {
     //! Requests for tests of middleware.
 
     use std::time::Duration;
@@ -110,10 +123,20 @@ mod testing {
     use pronghorn_h1::{Connection, Limits, Received, RequestHead};
     use tokio::time::Instant;
 
-    use crate::message::{Peer, PeerAddress, Request};
+    use crate::exchange::Exchange;
+    use crate::message::{Body, Handled, Handler, Peer, PeerAddress, Request, Response};
+
+    /// Answers 204.
+    pub(super) struct Nobody;
+
+    impl Handler for Nobody {
+        fn handle<'a>(&'a self, _: Request, _: &'a mut dyn Exchange) -> Handled<'a> {
+            Box::pin(std::future::ready(Response::new(204, Body::Empty)))
+        }
+    }
 
     /// The head of a request as a client sends it.
-    pub(super) fn head(request: &str) -> Box<RequestHead> {
+    pub(crate) fn head(request: &str) -> Box<RequestHead> {
         let mut connection = Connection::new(Limits::default(), Duration::ZERO);
         let mut input = BytesMut::from(request);
         match connection.receive(&mut input, Duration::ZERO) {
@@ -123,7 +146,7 @@ mod testing {
     }
 
     /// The request with this head, of a client that has an address of the documentation.
-    pub(super) fn request(head: &str) -> Request {
+    pub(crate) fn request(head: &str) -> Request {
         let address = PeerAddress::Ip("192.0.2.1:4711".parse().expect("an address"));
         Request {
             head: self::head(head),

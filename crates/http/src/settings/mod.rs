@@ -2,7 +2,12 @@
 
 mod access_log;
 mod client;
+mod error_pages;
+mod files;
 mod headers;
+mod limits;
+mod rate_limit;
+mod rewrite;
 mod routes;
 
 use std::env;
@@ -18,7 +23,14 @@ use crate::routes::is_token;
 pub use crate::expression::Expression;
 pub use access_log::{AccessLogSettings, LogFormat, LogPiece, Placeholder};
 pub use client::{Believed, ClientSettings, Trusted};
+pub use error_pages::{ErrorPagesSettings, StatusPages};
+pub use files::{Kind, MOST_ROOTS, Page, RootKeys, StaticSettings, read_roots, read_tag};
 pub use headers::{CorsSettings, FieldRules, HeadersSettings, OriginPattern};
+pub use limits::{Forms, Timeouts};
+pub use rate_limit::{Rate, RateKey, RateLimitSettings};
+#[cfg(test)]
+pub(crate) use rewrite::rule as rewrite_rule;
+pub use rewrite::{MOST_RULES, RewriteRule, Target, TargetPiece};
 pub use routes::{DEFAULT_POOL, MOST_POOLS, MOST_ROUTES, RouteSettings};
 
 /// As RoadRunner's: uploads of a drop-in must pass. Bodies are spooled to disk, not held.
@@ -54,12 +66,28 @@ pub struct HttpSettings {
     pub middleware: Vec<String>,
     /// Of the middleware `headers`.
     pub headers: Option<HeadersSettings>,
+    /// Files without PHP.
+    pub files: Option<StaticSettings>,
     /// Files in forms.
     pub uploads: Uploads,
     /// One line for each request, when there is a section for it.
     pub access_log: Option<AccessLogSettings>,
     /// A number for each request, when there is a section for it.
     pub request_id: Option<RequestIdSettings>,
+    /// Of the middleware `rate_limit`.
+    pub rate_limit: Option<RateLimitSettings>,
+    /// Of the middleware `rewrite`.
+    pub rewrite: Vec<RewriteRule>,
+    /// Of the middleware `error_pages`.
+    pub error_pages: Option<ErrorPagesSettings>,
+    /// How long a client may take.
+    pub timeouts: Timeouts,
+    /// What a form may hold.
+    pub forms: Forms,
+    /// Connections in all; None is as many as there are descriptors for.
+    pub max_connections: Option<usize>,
+    /// Connections of one address, and requests of one that a proxy tells of.
+    pub max_per_address: Option<u32>,
     /// Whose word about clients is taken, and on what.
     pub client: ClientSettings,
     /// Where large bodies are kept while they come in.
@@ -146,6 +174,10 @@ impl Section for HttpSettings {
                 "headers",
                 "Fields that the server sets. Used by the middleware `headers`.",
             ),
+            files: t.optional_section(
+                "static",
+                "Files without PHP. Used by the middleware `static`.",
+            ),
             access_log: t.optional_section(
                 "access_log",
                 "A line for each request, for programs that read such logs. Whatever answers it: PHP, a file, the server.",
@@ -155,6 +187,39 @@ impl Section for HttpSettings {
                 "A number for each request: in the response, in log records, and for PHP as a header and as the attribute \
                  `request_id`.",
             ),
+            rate_limit: t
+                .optional_section_with(
+                    "rate_limit",
+                    "So many requests of one client in a time. Used by the middleware `rate_limit`.",
+                    RateLimitSettings::read,
+                )
+                .flatten(),
+            rewrite: rewrite::read(t),
+            error_pages: t.optional_section(
+                "error_pages",
+                "Pages in place of the server's few words; programs that ask for JSON get that. Used by the middleware \
+                 `error_pages`.",
+            ),
+            timeouts: t.section("timeouts", "How long a client may take; then its connection ends."),
+            forms: t.section("forms", "What a form may hold."),
+            max_connections: t
+                .key(
+                    "max_connections",
+                    "Connections at a time; more are closed at once. When not written: the process's limit of open files, less \
+                     what everything else needs.",
+                )
+                .ours()
+                .range(1..=10_000_000)
+                .optional(),
+            max_per_address: t
+                .key(
+                    "max_per_address",
+                    "Connections that one address may have at a time (an IPv6 one by its /64). Those of trusted proxies are \
+                     not counted: their requests are, by the address that they tell.",
+                )
+                .ours()
+                .range(0..=1_000_000)
+                .limit(),
             client: ClientSettings::read(t),
             spool_dir: t
                 .key(
@@ -175,6 +240,7 @@ impl Section for HttpSettings {
         routes::check_use(t, &settings);
         check_middleware(t, &settings.middleware);
         settings.client.check(t, &settings.middleware);
+        check_files(t, &settings);
         not_yet(t);
         settings
     }
@@ -260,13 +326,23 @@ fn check_middleware(t: &mut Table<'_>, listed: &[String]) {
     }
 }
 
+fn check_files(t: &mut Table<'_>, settings: &HttpSettings) {
+    let is_listed = |name: &String| name.eq_ignore_ascii_case("static");
+    if settings.files.is_none() && settings.middleware.iter().any(is_listed) {
+        t.error(
+            "middleware",
+            "lists `static`, and there is no section for it",
+            "for example `static: {dir: public}` beside it",
+        );
+    }
+}
+
 /// What later work brings; each line moves up into a key of its own then.
 fn not_yet(t: &mut Table<'_>) {
     t.not_yet("ssl", "TLS");
     t.not_yet("http2", "HTTP/2");
     t.not_yet("http3", "HTTP/3");
     t.not_yet("fcgi", "a FastCGI listener");
-    t.not_yet("static", "files without PHP");
     t.not_yet("cache", "a cache of replies");
     t.not_yet("new_relic", "New Relic");
     t.not_yet("otel", "OpenTelemetry");

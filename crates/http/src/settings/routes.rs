@@ -6,7 +6,7 @@ use pronghorn_config::{Section, Size, Table, nearest};
 use pronghorn_pool::Terms;
 use pronghorn_pool::settings::{LONGEST, PoolSettings, RequestBody, SHORTEST};
 
-use super::HttpSettings;
+use super::{HttpSettings, RateLimitSettings};
 use crate::routes::{Conditions, Routes};
 
 /// The pool that `http.pool` describes.
@@ -37,6 +37,7 @@ pub struct RouteSettings {
     /// A name of a pool, as that is written.
     pub pool: String,
     pub terms: Terms,
+    pub rate_limit: Option<RateLimitSettings>,
     /// None is `http.max_request_size`.
     pub max_request_size: Option<Size>,
     /// None is that of the pool.
@@ -52,6 +53,7 @@ impl RouteSettings {
             conditions: Conditions::default(),
             pool: DEFAULT_POOL.to_owned(),
             terms: Terms::default(),
+            rate_limit: None,
             max_request_size: None,
             request_body: None,
             broken: false,
@@ -238,6 +240,13 @@ fn read_route(t: &mut Table<'_>, pools: &[(String, PoolSettings)]) -> RouteSetti
                 .range(SHORTEST..=LONGEST)
                 .optional(),
         },
+        rate_limit: t
+            .optional_section_with(
+                "rate_limit",
+                "So many requests of one client in a time, of those that take this route.",
+                RateLimitSettings::read,
+            )
+            .flatten(),
         max_request_size: t
             .key(
                 "max_request_size",
