@@ -20,7 +20,7 @@ run: build ## Serve examples/hello on 127.0.0.1:8080
 test: ## Run every test
 	@scripts/need build php extension tests apps h2spec
 	TESTS=1 scripts/build-extension
-	cargo build --bin pronghorn
+	cargo build --bin pronghorn --bin own-server
 	cargo test --workspace
 	cargo test -p pronghorn-ring --features model
 	phpunit -c php/worker/phpunit.xml.dist

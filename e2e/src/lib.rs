@@ -11,3 +11,4 @@
 
 pub mod faults;
 pub mod load;
+pub mod uploads;

@@ -10,8 +10,8 @@ use pronghorn_process::{Program, reap_orphans};
 use pronghorn_server::logs::{self, Logs};
 use pronghorn_server::settings::Settings;
 use pronghorn_server::{
-    Control, CrewInfo, Manager, Next, Plan, Predecessor, ROADRUNNER_VERSION, Server, Source,
-    StartError, UpgradeError, VERSION, Way,
+    Around, Control, CrewInfo, Manager, Next, Plan, Predecessor, ROADRUNNER_VERSION, Server,
+    Source, StartError, UpgradeError, VERSION, Way,
 };
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -27,10 +27,10 @@ const FIRST_ADDRESS: &str = "127.0.0.1:8080";
 /// Signals that follow each other within this time are one: nobody types faster.
 const ONE_STOP: Duration = Duration::from_millis(100);
 
-pub(crate) fn run(name: Name, arguments: &Arguments, options: &Serve) -> Exit {
+pub(crate) fn run(name: Name, arguments: &Arguments, options: &Serve, around: Around) -> Exit {
     let predecessor = Predecessor::of_this_process();
     let program = Program::of_this_process(folders::current());
-    let (plan, logs, place) = match prepare(arguments, options) {
+    let (plan, logs, place) = match prepare(arguments, options, around) {
         Ok(prepared) => prepared,
         Err(failure) => return refuse(&failure, predecessor.as_ref()),
     };
@@ -91,7 +91,11 @@ fn refuse(failure: &Failure, predecessor: Option<&Predecessor>) -> Exit {
 }
 
 /// From arguments and files to what is to be started; logs are written from here on.
-fn prepare(arguments: &Arguments, options: &Serve) -> Result<(Plan, Logs, Place), Failure> {
+fn prepare(
+    arguments: &Arguments,
+    options: &Serve,
+    around: Around,
+) -> Result<(Plan, Logs, Place), Failure> {
     if options.root.is_some() {
         return Err(Failure::misused(
             "`--root` needs classic pools, which are not there yet\n\
@@ -126,6 +130,7 @@ fn prepare(arguments: &Arguments, options: &Serve) -> Result<(Plan, Logs, Place)
     let config = loaded.file.is_some().then(|| place.named().to_owned());
     let plan = Plan {
         control: Control::new(config, settings.longest_stop()),
+        around,
         folder,
         environment: pronghorn_server::environment(&loaded),
         source: Some(Source::new(input, &folders::current(), &loaded, &effective)),

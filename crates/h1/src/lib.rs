@@ -45,7 +45,9 @@ pub use connection::{BODY_PAUSE, BODY_RATE, FIELDS, HEAD, HEAD_TIME, IDLE};
 pub use connection::{Connection, Expiry, Limits, Received};
 pub use head::{Parts, RequestHead, Version};
 pub use refusal::Refusal;
-pub use response::{BodySize, ChunkHead, PieceFrame, Response, interim, interim_fields, reason};
+pub use response::{
+    BodySize, ChunkHead, PieceFrame, Response, interim, interim_fields, reason, switching,
+};
 
 #[cfg(test)]
 mod tests;

@@ -338,6 +338,17 @@ pub fn interim_fields(fields: &Fields) -> impl Iterator<Item = (&[u8], &[u8])> {
     fields.iter().filter(|(name, _)| !is_own(name))
 }
 
+/// Appends the head after which the connection goes on in another protocol (RFC 9110, section 15.2.2).
+pub fn switching(out: &mut Vec<u8>, protocol: &str, fields: &Fields) {
+    status_line(out, 101);
+    field(out, b"Connection", b"Upgrade");
+    field(out, b"Upgrade", protocol.as_bytes());
+    for (name, value) in fields.iter().filter(|(name, _)| !is_own(name)) {
+        field(out, name, value);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
 fn status_line(out: &mut Vec<u8>, status: u16) {
     if status == 200 {
         return out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");

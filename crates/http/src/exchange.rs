@@ -9,6 +9,8 @@ use pronghorn_h1::Refusal;
 use pronghorn_wire::Fields;
 use thiserror::Error;
 
+use crate::upgrade::Upgrade;
+
 /// One request's connection, lent to its handler.
 pub trait Exchange: Send {
     /// The next piece of the request's body; `None` at its end. Tells the client to go on if it waits for that.
@@ -19,6 +21,13 @@ pub trait Exchange: Send {
 
     /// Ready when the client has left. While the body is not read to its end, that may go unnoticed.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
+
+    /// Hands the connection over to `serve` once the response of this request is out, which must have status 101; `Connection`
+    /// and `Upgrade` are written for it. False where nothing can be handed over, and then the handler answers something else: HTTP/2
+    /// and HTTP/1.0 have no upgrades, and a body must have been read to its end.
+    fn upgrade(&mut self, _protocol: &'static str, _serve: Upgrade) -> bool {
+        false
+    }
 
     /// Sends an informational reply, for instance 103 Early Hints, where the protocol knows them.
     fn inform(&mut self, status: u16, fields: &Fields);

@@ -37,6 +37,7 @@ pub mod settings;
 mod stream;
 mod threads;
 mod tls;
+mod upgrade;
 mod warmup;
 
 pub use addresses::Addresses;
@@ -55,4 +56,5 @@ pub use service::{Limits, SEND_PAUSE, Service};
 pub use stream::Stream;
 pub use threads::{IoThread, IoThreads};
 pub use tls::{CertificateError, Pair, Renewed, Store, Tls};
+pub use upgrade::{Upgrade, Upgraded};
 pub use warmup::warmup;

@@ -118,6 +118,17 @@ impl Request {
         }
     }
 
+    /// Whether the client offers to go on in this protocol, `websocket` for instance (RFC 9110, section 7.8).
+    pub fn asks_for(&self, protocol: &str) -> bool {
+        let lists = |field: &str, word: &str| {
+            self.head.fields().all(field).any(|value| {
+                let mut words = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+                words.any(|listed| listed.eq_ignore_ascii_case(word.as_bytes()))
+            })
+        };
+        lists("connection", "upgrade") && lists("upgrade", protocol)
+    }
+
     /// The path and query as the client sent them.
     pub fn target(&self) -> String {
         let mut target = String::from_utf8_lossy(self.head.path()).into_owned();

@@ -24,6 +24,7 @@ use tokio::time::Instant;
 use crate::development::Gate;
 use crate::error::StartError;
 use crate::listening::{self, Certificates};
+use crate::server::Around;
 use crate::settings::{RelayAddress as RelaySetting, ServerSettings};
 use crate::watching::{Watch, Watching};
 use crate::workers::{Crew, Pools, Start, Workers, relay_listener, start_all};
@@ -49,6 +50,8 @@ pub(crate) struct HttpService {
     pub(crate) watching: Option<Watching>,
     pub(crate) configuration: Vec<PathBuf>,
     pub(crate) spawner: Spawner,
+    /// What stands before the routes.
+    pub(crate) around: Around,
     pub(crate) open_files: u64,
     /// Filled when it has started.
     pub(crate) site: Arc<OnceLock<Site>>,
@@ -75,6 +78,7 @@ struct Ground {
     rpc: Option<String>,
     spawner: Spawner,
     development: bool,
+    around: Around,
     spool: Arc<Spool>,
     uploads: Arc<Spool>,
     homes: Vec<Home>,
@@ -169,6 +173,7 @@ impl HttpService {
             rpc: self.rpc.clone(),
             spawner: self.spawner.clone(),
             development: self.development,
+            around: self.around.clone(),
             spool,
             uploads,
             homes: io.homes(),
@@ -325,7 +330,7 @@ impl Ground {
             folder,
             addresses,
         };
-        let next = middleware::chain(innermost, parts)?;
+        let next = middleware::chain(self.around.put(innermost), parts)?;
         Ok(match &settings.ssl {
             Some(ssl) if ssl.redirect || ssl.hsts.is_some() => Arc::new(Https {
                 next,

@@ -30,7 +30,7 @@ pub use notify::Manager;
 pub use on_init::OnInitError;
 pub use pronghorn_plugin_api::ROADRUNNER_VERSION;
 pub use renewal::{Source, environment};
-pub use server::{Plan, Server};
+pub use server::{Around, Plan, Server};
 pub use upgrade::{Next, Predecessor, UpgradeError, Way};
 pub use workers::{Pools, Reloaded, Resized, Standing, Workers};
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use pronghorn_config::Endpoint;
+use pronghorn_http::Handler;
 use pronghorn_http::settings::HttpSettings;
 use pronghorn_lock::Lock;
 use pronghorn_plugin_api::rpc::Methods;
@@ -45,6 +46,37 @@ pub struct Plan {
     pub source: Option<Source>,
     /// What the command line will steer it by.
     pub control: Control,
+    /// What stands before PHP in a server of one's own.
+    pub around: Around,
+}
+
+/// A handler of one's own around that of the routes: it answers itself, or hands a request on. Called at the start and for
+/// each reload. Middleware is around both.
+#[derive(Clone, Default)]
+pub struct Around(Option<Arc<Wrap>>);
+
+type Wrap = dyn Fn(Arc<dyn Handler>) -> Arc<dyn Handler> + Send + Sync;
+
+impl Around {
+    pub fn new(
+        wrap: impl Fn(Arc<dyn Handler>) -> Arc<dyn Handler> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Some(Arc::new(wrap)))
+    }
+
+    pub(crate) fn put(&self, handler: Arc<dyn Handler>) -> Arc<dyn Handler> {
+        match &self.0 {
+            Some(wrap) => wrap(handler),
+            None => handler,
+        }
+    }
+}
+
+impl std::fmt::Debug for Around {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let what = if self.0.is_some() { "own" } else { "none" };
+        write!(f, "Around({what})")
+    }
 }
 
 /// A server that serves.
@@ -239,6 +271,7 @@ impl Server {
                 watching: reload.or_else(|| plan.development.then(development::watching)),
                 configuration: plan.configuration,
                 spawner: self.spawner.clone(),
+                around: plan.around,
                 open_files: open_files::raise(),
                 site: self.site.clone(),
             })),

@@ -194,6 +194,19 @@ impl Connection {
         true
     }
 
+    /// The next bytes, exactly so many.
+    ///
+    /// # Panics
+    ///
+    /// When the connection ends before.
+    pub fn take(&mut self, bytes: usize) -> Vec<u8> {
+        assert!(
+            self.fill(bytes),
+            "the connection ended before {bytes} bytes came"
+        );
+        self.read.drain(..bytes).collect()
+    }
+
     /// Everything until the server closes the connection, as it comes.
     pub fn rest(&mut self) -> Vec<u8> {
         while self.more() {}

@@ -104,6 +104,18 @@ impl Server {
         })
     }
 
+    /// Starts a server of somebody's own, by the name of its binary.
+    ///
+    /// # Panics
+    ///
+    /// When it does not come up; with all that it said.
+    pub fn start_own(name: &str, site: Site, arguments: &[&str]) -> Self {
+        let program = Command::new(built(name));
+        Self::start_called(program, site, arguments, Signal::TERM, |stdout, _| {
+            address_after("serves http://", stdout)
+        })
+    }
+
     /// Starts it under another name, as which it does not say its address.
     ///
     /// # Panics
@@ -346,6 +358,32 @@ impl Server {
         Connection::open(self.address)
     }
 
+    /// What the server's memory was at most since its start, in KB.
+    ///
+    /// # Panics
+    ///
+    /// When it has ended.
+    pub fn peak_memory(&self) -> u64 {
+        self.memory("VmHWM:")
+    }
+
+    /// What the server's memory is, in KB.
+    ///
+    /// # Panics
+    ///
+    /// When it has ended.
+    pub fn resident_memory(&self) -> u64 {
+        self.memory("VmRSS:")
+    }
+
+    fn memory(&self, which: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()));
+        let status = status.expect("the server lives");
+        let line = status.lines().find_map(|line| line.strip_prefix(which));
+        let figure = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+        figure.expect("the kernel tells the memory of a process")
+    }
+
     /// GETs over a connection of its own.
     pub fn get(&self, target: &str) -> Response {
         self.connect().get(target)
@@ -529,9 +567,14 @@ pub fn binary() -> PathBuf {
     if let Some(binary) = std::env::var_os("PRONGHORN_BIN") {
         return binary.into();
     }
+    built("pronghorn")
+}
+
+/// What `cargo build` made last under this name.
+fn built(name: &str) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| repository().join("target"), PathBuf::from);
-    let binary = target.join("debug/pronghorn");
+    let binary = target.join("debug").join(name);
     assert!(
         binary.exists(),
         "{} is not there: `make test` builds it first",

@@ -177,3 +177,47 @@ fn a_body_over_the_limit_is_refused_before_it_is_sent() {
     );
     server.stop();
 }
+
+#[test]
+fn uploads_lie_in_their_folder_and_only_with_endings_that_are_taken() {
+    let config = std::fs::read_to_string(Site::with_worker("app.php").path(".rr.yaml")).unwrap();
+    let uploads = "uploads: {dir: uploads, allow: [.txt, php], forbid: [.PHP]}\n  pool:";
+    let site = Site::new()
+        .config(&config.replace("pool:", uploads))
+        .file("uploads/readme", "");
+    let server = Server::start(site);
+    let part = |name: &str, file: &str| {
+        format!(
+            "--X\r\nContent-Disposition: form-data; name=\"{name}\"; filename=\"{file}\"\r\n\r\ncontent\r\n"
+        )
+    };
+    let body = [
+        part("taken", "a.TXT"),
+        part("forbidden", "a.php"),
+        part("not_allowed", "a.exe"),
+        part("without", "a"),
+        "--X--\r\n".to_owned(),
+    ];
+    let text = server
+        .post("/form", "multipart/form-data; boundary=X", body.concat())
+        .text();
+    // 8 is UPLOAD_ERR_EXTENSION; of such a file nothing is kept.
+    for (name, error, size) in [
+        ("taken", 0, 7),
+        ("forbidden", 8, 0),
+        ("not_allowed", 8, 0),
+        ("without", 8, 0),
+    ] {
+        let (_, file) = text.split_once(&format!("\"{name}\":")).unwrap();
+        let (file, _) = file.split_once('}').unwrap();
+        let expected = format!("\"size\":{size},\"error\":{error},");
+        assert!(file.contains(&expected), "{name}: {text}");
+    }
+    // It was there for the call, and is gone with it.
+    let folder = server.site().path("uploads");
+    pronghorn_testkit::wait_for("the file to be removed", || {
+        let left = std::fs::read_dir(&folder).unwrap().count();
+        (left == 1).then_some(())
+    });
+    server.stop();
+}

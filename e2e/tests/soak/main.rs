@@ -19,7 +19,8 @@ use pronghorn_e2e::faults::{
     site,
 };
 use pronghorn_e2e::load::{Load, Tally};
-use pronghorn_testkit::Server;
+use pronghorn_e2e::uploads::{PEAK, send_form, send_raw};
+use pronghorn_testkit::{Server, Site};
 
 const WORKERS: usize = 8;
 const KILLS: f64 = 1_000.0;
@@ -28,6 +29,8 @@ const RELOADS: f64 = 200.0;
 const BUSY_RELOADS: f64 = 50.0;
 const UPGRADES: f64 = 50.0;
 const LEAVING_ROUNDS: f64 = 10.0;
+/// Of each upload, in MB.
+const UPLOAD: f64 = 2048.0;
 const SOAK: Duration = Duration::from_secs(15 * 60);
 /// What the server's memory may grow by from its first minute on.
 const GROWTH: f64 = 2.0 * 1024.0;
@@ -45,6 +48,7 @@ fn main() {
     upgrades(scale, &mut report);
     deaths_meanwhile(scale, &mut report);
     leaving(scale, &mut report);
+    uploads(scale, &mut report);
     soak(scale, &mut report);
     report.print();
     assert!(report.failed.is_empty(), "it failed: {:?}", report.failed);
@@ -242,6 +246,36 @@ fn leaving(scale: f64, report: &mut Report) {
     );
     report.figure("clients that left on the way", left);
     server.stop();
+}
+
+/// Bodies larger than what the server may hold.
+fn uploads(scale: f64, report: &mut Report) {
+    report.part("uploads");
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a number of megabytes"
+    )]
+    let bytes = ((UPLOAD * scale) as usize).max(1) << 20;
+    for pool in ["", ", request_body: stream"] {
+        let config = format!(
+            "version: '3'\nserver:\n  command: php {}\nhttp:\n  address: 127.0.0.1:0\n  max_request_size: 3000\n  \
+             pool: {{num_workers: 1{pool}}}\n",
+            Site::fixture("bodies.php").display()
+        );
+        let server = Server::start(Site::new().config(&config));
+        send_raw(&server, bytes);
+        if pool.is_empty() {
+            send_form(&server, bytes);
+        }
+        let peak = server.peak_memory();
+        report.figure(
+            &format!("most memory for {} MB{pool}, KB", bytes >> 20),
+            peak,
+        );
+        report.demand("an upload passes through 64 MB", peak < PEAK);
+        server.stop();
+    }
 }
 
 /// Recycling, kills and reloads, with an eye on the server's memory.

@@ -24,10 +24,14 @@ use crate::reader::{Read, Reader};
 use crate::record::epoch_us;
 use crate::service::Entered;
 use crate::stream::Stream;
+use crate::upgrade::{Upgrade, Upgraded};
 use crate::{buffers, date, http2};
 
 /// A body up to this size is sent from the same buffer as its head.
 const JOINED_BODY: usize = 8 << 10;
+/// When so much of a body is announced, it is read in larger pieces: fewer system calls, and that much memory for each upload.
+const LONG_BODY: u64 = 256 << 10;
+const BODY_READ: usize = 64 << 10;
 /// What a client may send ahead while its request is being answered.
 const SENT_AHEAD: usize = 64 << 10;
 /// A body that the handler did not want is read away up to this length, so that the connection can be kept.
@@ -59,6 +63,8 @@ pub(crate) struct Http1 {
     knows_interim: bool,
     /// Bytes of the current response's body.
     body_sent: u64,
+    /// What the handler goes on with, if it does: the protocol's name and what serves it.
+    upgrade: Option<(&'static str, Upgrade)>,
 }
 
 /// How waiting for a head ended.
@@ -72,12 +78,21 @@ enum Next {
     Closed,
 }
 
-/// What follows a reply.
+/// What follows a response.
 enum After {
     Next,
     Close,
     /// It did not reach its end: the client must not take it for whole.
     Cut,
+    Upgrade(Upgrade),
+}
+
+/// How HTTP/1.1 on a connection ends.
+enum End {
+    Closed,
+    /// The client has begun to speak HTTP/2.
+    Http2,
+    Upgrade(Upgrade),
 }
 
 /// A connection on which the client has begun to speak HTTP/2.
@@ -112,21 +127,29 @@ impl Http1 {
             knows_interim: false,
             body_sent: 0,
             stream,
+            upgrade: None,
             entered,
         }
     }
 
     /// Serves requests until either side ends the connection. `Some` when the client has begun to speak HTTP/2.
     pub(crate) async fn run(mut self) -> Option<Begun> {
-        self.serve_all().await.map(|()| Begun {
-            stream: self.stream,
-            received: self.input,
-            peer: self.peer,
-            entered: self.entered,
-        })
+        match self.serve_all().await {
+            End::Closed => None,
+            End::Http2 => Some(Begun {
+                stream: self.stream,
+                received: self.input,
+                peer: self.peer,
+                entered: self.entered,
+            }),
+            End::Upgrade(serve) => {
+                serve(Upgraded::new(self.stream, self.input, self.entered)).await;
+                None
+            }
+        }
     }
 
-    async fn serve_all(&mut self) -> Option<()> {
+    async fn serve_all(&mut self) -> End {
         loop {
             let (head, accepted) = match self.next_head().await {
                 Next::Head(head, accepted) => (head, accepted),
@@ -134,26 +157,27 @@ impl Http1 {
                     tracing::debug!(target: "http", remote_address = %self.peer.address, "request refused: {refusal}");
                     let text = format!("{refusal}\n");
                     self.answer_and_close(refusal.status(), &text).await;
-                    return None;
+                    return End::Closed;
                 }
                 Next::TooSlow => {
                     self.answer_and_close(408, "the request came too slowly\n")
                         .await;
-                    return None;
+                    return End::Closed;
                 }
-                Next::Http2 => return Some(()),
+                Next::Http2 => return End::Http2,
                 Next::Closed => {
                     self.say_goodbye().await;
-                    return None;
+                    return End::Closed;
                 }
             };
             match self.serve(head, accepted).await {
                 After::Next => {}
                 After::Close => {
                     self.say_goodbye().await;
-                    return None;
+                    return End::Closed;
                 }
-                After::Cut => return None,
+                After::Cut => return End::Closed,
+                After::Upgrade(serve) => return End::Upgrade(serve),
             }
         }
     }
@@ -170,6 +194,12 @@ impl Http1 {
             let request = Request::new(head, self.peer.clone(), accepted, accepted_us);
             let handler = self.entered.service().handler();
             handler.handle(request, self).await
+        };
+        let response = match (response.status, self.upgrade.take()) {
+            (101, Some(upgrade)) => return self.switch(upgrade, response).await,
+            // There is nothing to switch to.
+            (101, None) => Response::status_only(500),
+            _ => response,
         };
         // What the client still sends is read away so that the connection can go on; it gets its answer first.
         let mut discarded = 0;
@@ -207,6 +237,21 @@ impl Http1 {
         } else {
             After::Close
         }
+    }
+
+    /// Sends a response that ends HTTP on this connection.
+    async fn switch(&mut self, upgrade: (&'static str, Upgrade), response: Response) -> After {
+        let (protocol, serve) = upgrade;
+        if self.out.capacity() == 0 {
+            self.out = buffers::output();
+        }
+        h1::switching(&mut self.out, protocol, &response.fields);
+        let sent = self.flush().await;
+        if let Some(record) = response.record {
+            record.write(response.status, 0);
+        }
+        self.release_output();
+        sent.map_or(After::Cut, |()| After::Upgrade(serve))
     }
 
     async fn next_head(&mut self) -> Next {
@@ -261,10 +306,14 @@ impl Http1 {
             if self.stream.poll_read_ready(cx)?.is_pending() {
                 return Poll::Pending;
             }
-            if self.input.is_empty() {
-                self.input = buffers::input();
+            if self.machine.announced() > LONG_BODY {
+                self.input.reserve(BODY_READ);
+            } else {
+                if self.input.is_empty() {
+                    self.input = buffers::input();
+                }
+                self.input.reserve(buffers::SIZE);
             }
-            self.input.reserve(buffers::SIZE);
         }
         match poll_read_buf(Pin::new(&mut self.stream), cx, &mut self.input) {
             Poll::Ready(Ok(1..)) => Poll::Ready(Ok(())),
@@ -595,6 +644,14 @@ impl Exchange for Http1 {
                 }
             }
         }
+    }
+
+    fn upgrade(&mut self, protocol: &'static str, serve: Upgrade) -> bool {
+        let may = self.knows_interim && self.machine.has_all();
+        if may {
+            self.upgrade = Some((protocol, serve));
+        }
+        may
     }
 
     fn inform(&mut self, status: u16, fields: &Fields) {

@@ -1,0 +1,69 @@
+//! The command `pronghorn`, also called as `rr`: arguments in, exit code out. Everything that it does is in the libraries.
+//!
+//! A library itself, so that a server of one's own has the same commands: [`run_with`] puts a handler before PHP.
+
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod completion;
+mod config;
+mod exit;
+mod folders;
+mod serve;
+mod steer;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use arguments::{Arguments, Command, ConfigCommand, Name};
+use pronghorn_http::Handler;
+use pronghorn_server::Around;
+
+/// Does what the command line says.
+pub fn run() -> ExitCode {
+    run_around(Around::default())
+}
+
+/// The same for a server of one's own: `wrap` gets what answers requests by PHP and gives what stands before it. It is
+/// called at the start of `serve` and for each reload. `examples/own-server` shows it.
+pub fn run_with(
+    wrap: impl Fn(Arc<dyn Handler>) -> Arc<dyn Handler> + Send + Sync + 'static,
+) -> ExitCode {
+    run_around(Around::new(wrap))
+}
+
+fn run_around(around: Around) -> ExitCode {
+    let name = Name::of_this_call();
+    let arguments = match Arguments::read(name) {
+        Ok(arguments) => arguments,
+        Err(exit) => return exit.into(),
+    };
+    match &arguments.command {
+        Command::Serve(options) => serve::run(name, &arguments, options, around),
+        Command::Check => config::check(&arguments),
+        Command::Config {
+            command: ConfigCommand::Show,
+        } => config::show(&arguments),
+        Command::Reset { of } => steer::reset(name, &arguments, of),
+        Command::Workers {
+            of,
+            add: None,
+            remove: None,
+            live,
+        } => steer::workers(name, &arguments, of, *live),
+        Command::Workers {
+            of, add, remove, ..
+        } => {
+            let by = i32::from(add.unwrap_or(0)) - i32::from(remove.unwrap_or(0));
+            steer::resize(name, &arguments, of, by)
+        }
+        Command::Status => steer::status(name, &arguments),
+        Command::Stop => steer::stop(name, &arguments),
+        Command::Completion { shell } => completion::print(name, *shell),
+        Command::Jobs(_) => {
+            exit::failed("message queues are not there yet, so there are no pipelines to steer")
+        }
+        Command::Version => arguments::print_version(name),
+    }
+    .into()
+}

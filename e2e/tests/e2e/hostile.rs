@@ -1,0 +1,155 @@
+//! Clients that are slow, idle or send a lot: the others are served meanwhile, and the server's memory stays small.
+
+use std::collections::HashSet;
+
+use pronghorn_e2e::uploads::{PEAK, send_form, send_raw};
+use pronghorn_testkit::{Connection, Server, Site, wait_for};
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+/// `make soak` sends ten times as much.
+const UPLOAD: usize = 200 << 20;
+/// What an idle connection may cost, in KB.
+const PER_CONNECTION: u64 = 4;
+
+/// One worker, so that a client that holds it is noticed.
+fn with_one_worker(fixture: &str, pool: &str) -> Server {
+    let config = format!(
+        "version: '3'\nserver:\n  command: php {}\nhttp:\n  address: 127.0.0.1:0\n  pool: {{num_workers: 1{pool}}}\n",
+        Site::fixture(fixture).display()
+    );
+    Server::start(Site::new().config(&config))
+}
+
+#[test]
+fn heads_and_bodies_that_do_not_come_hold_no_worker() {
+    let server = with_one_worker("app.php", "");
+    let mut slow: Vec<Connection> = Vec::new();
+    for start in [
+        "",
+        "GET / HT",
+        "GET / HTTP/1.1\r\nHost: test\r\nX-A",
+        "POST /body HTTP/1.1\r\nHost: test\r\nContent-Length: 100000\r\n\r\nthe beginning",
+        "POST /body HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel",
+    ] {
+        for _ in 0..50 {
+            let mut connection = server.connect();
+            connection.send(start);
+            slow.push(connection);
+        }
+    }
+    for _ in 0..20 {
+        assert_eq!(server.get("/").text(), "Hello");
+    }
+    // A head has 15 s, and nobody who drips gets more: bodies have longer, so these are the first 150.
+    for connection in &mut slow[50..150] {
+        assert_eq!(connection.response().status, 408);
+        assert!(connection.is_closed());
+    }
+    for connection in &mut slow[..50] {
+        assert!(
+            connection.is_closed(),
+            "nothing was said, nothing is answered"
+        );
+    }
+    assert_eq!(server.get("/").text(), "Hello");
+    drop(slow);
+    server.stop();
+}
+
+#[test]
+fn a_reply_that_is_not_read_holds_no_worker_once_it_is_finished() {
+    let server = with_one_worker("app.php", "");
+    let before = server.peak_memory();
+    let mut readers: Vec<Connection> = (0..10).map(|_| server.connect()).collect();
+    for reader in &mut readers {
+        reader.request("GET", "/large?kb=20000", "");
+        // The head is there: the worker has begun, and soon it is done, whatever the client does.
+        assert_eq!(reader.head().0, 200);
+    }
+    assert_eq!(server.get("/").text(), "Hello");
+    let grown = server.peak_memory().saturating_sub(before);
+    assert!(grown < 48 << 10, "200 MB wait, and {grown} KB are held");
+    for mut reader in readers {
+        assert_eq!(reader.take(20_000 << 10).len(), 20_000 << 10);
+    }
+    server.stop();
+}
+
+#[test]
+fn a_stream_that_is_not_read_stops_its_worker_and_not_the_others() {
+    let config = format!(
+        "version: '3'\nserver:\n  command: php {}\nhttp:\n  address: 127.0.0.1:0\n  pool: {{num_workers: 2}}\n",
+        Site::fixture("app.php").display()
+    );
+    let server = Server::start(Site::new().config(&config));
+    let before = server.peak_memory();
+    let mut reader = server.connect();
+    reader.request("GET", "/stream?pieces=5000000", "");
+    assert_eq!(reader.head().0, 200);
+    for _ in 0..20 {
+        assert_eq!(server.get("/").text(), "Hello");
+    }
+    let grown = server.peak_memory().saturating_sub(before);
+    assert!(grown < 16 << 10, "{grown} KB are held");
+    // It leaves, and the worker is free again.
+    drop(reader);
+    let mut answered = HashSet::new();
+    wait_for("both workers to answer", || {
+        let mut busy = server.connect();
+        busy.request("GET", "/sleep?ms=20", "");
+        answered.insert(server.get("/pid").text());
+        busy.response();
+        (answered.len() == 2).then_some(())
+    });
+    server.stop();
+}
+
+#[test]
+fn idle_connections_cost_little() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).expect("the soft limit may be raised to the hard one");
+    let server = with_one_worker("app.php", "");
+    let most = limit.maximum.unwrap_or(u64::MAX).saturating_sub(1000) / 2;
+    let count = usize::try_from(most.min(5000)).expect("a number of connections");
+    let open = |count: usize| -> Vec<Connection> {
+        (0..count)
+            .map(|_| {
+                let mut connection = server.connect();
+                assert_eq!(connection.get("/").text(), "Hello");
+                connection
+            })
+            .collect()
+    };
+    let few = open(100);
+    let before = server.resident_memory();
+    let many = open(count);
+    let grown = server.resident_memory().saturating_sub(before);
+    let (count, per) = (count as u64, grown / count as u64);
+    assert!(per < PER_CONNECTION, "{count} connections hold {grown} KB");
+    assert_eq!(server.get("/").text(), "Hello");
+    drop((few, many));
+    server.stop();
+}
+
+#[test]
+fn an_upload_larger_than_memory_passes_through_little() {
+    for pool in ["", ", request_body: stream"] {
+        let server = with_one_worker("bodies.php", pool);
+        send_raw(&server, UPLOAD);
+        assert_eq!(server.get("/").text(), "Hello");
+        if pool.is_empty() {
+            send_form(&server, UPLOAD);
+        }
+        let peak = server.peak_memory();
+        assert!(peak < PEAK, "{peak} KB were held{pool}");
+        // What was uploaded goes with its call.
+        wait_for("its files to be removed", || {
+            let left = std::fs::read_dir(server.site().folder()).ok()?.flatten();
+            let mut names = left.map(|entry| entry.file_name().to_string_lossy().into_owned());
+            let of_a_body = |name: &String| name.contains("upload-") || name.contains("body-");
+            (!names.any(|name| of_a_body(&name))).then_some(())
+        });
+        server.stop();
+    }
+}
