@@ -48,6 +48,11 @@ fn pools_and_routes() {
 }
 
 #[test]
+fn middleware() {
+    follow("docs/guide/middleware.md", Site::new());
+}
+
+#[test]
 fn deploy() {
     follow("docs/guide/deploy.md", Site::new());
 }
