@@ -214,6 +214,12 @@ impl Connection {
         complete
     }
 
+    /// Nobody took the body for so long, so the client could not go on with it: that time is not the client's.
+    pub fn resume_body(&mut self, paused: Duration) {
+        self.since = self.since.saturating_add(paused);
+        self.heard = self.heard.saturating_add(paused);
+    }
+
     fn go(&mut self, phase: Phase, now: Duration) {
         self.phase = phase;
         self.since = now;

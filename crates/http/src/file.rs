@@ -1,6 +1,7 @@
 //! Files that a worker names for the server to send.
 
 use std::fs::{File, Metadata};
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,6 +14,26 @@ pub struct OpenFile {
     pub(crate) file: Arc<File>,
     pub(crate) start: u64,
     pub(crate) len: u64,
+}
+
+impl OpenFile {
+    pub(crate) fn new(file: File, len: u64) -> Self {
+        Self {
+            file: Arc::new(file),
+            start: 0,
+            len,
+        }
+    }
+
+    /// A stretch of this one.
+    pub(crate) fn stretch(&self, range: Range<u64>) -> Self {
+        let start = range.start.min(self.len);
+        Self {
+            file: self.file.clone(),
+            start: self.start + start,
+            len: range.end.clamp(start, self.len) - start,
+        }
+    }
 }
 
 /// Opens a file off the I/O thread.
@@ -48,11 +69,8 @@ fn open_now(path: &Path, user: Option<&Credentials>) -> Result<OpenFile, String>
             return Err("the workers' user may not read it".into());
         }
     }
-    Ok(OpenFile {
-        start: 0,
-        len: metadata.len(),
-        file: Arc::new(file),
-    })
+    let len = metadata.len();
+    Ok(OpenFile::new(file, len))
 }
 
 /// Whether the mode gives `user` this right: 4 to read, 1 to go through a folder.

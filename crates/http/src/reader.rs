@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::future::Future;
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use pronghorn_pool::{Piece, Pieces, SpoolFile};
-use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use pronghorn_process::file::{Patience, read_at};
 use tokio::task::JoinHandle;
 
 use crate::file::OpenFile;
@@ -153,7 +153,8 @@ impl FileReader {
             bytes
         } else {
             let file = self.file.clone();
-            let reading = tokio::task::spawn_blocking(move || read_at(&file, at, wanted));
+            let reading =
+                tokio::task::spawn_blocking(move || read(&file, at, wanted, Patience::Waits));
             self.reading = Some(reading);
             return self.poll_next(cx);
         };
@@ -170,39 +171,21 @@ fn piece(left: u64) -> usize {
     usize::try_from(left).unwrap_or(usize::MAX).min(FILE_PIECE)
 }
 
-fn read_at(file: &impl AsFd, at: u64, wanted: usize) -> io::Result<Bytes> {
+fn read(file: &impl AsFd, at: u64, wanted: usize, patience: Patience) -> io::Result<Bytes> {
     let mut piece = vec![0; wanted];
-    let read = rustix::io::pread(file, &mut piece[..], at)?;
+    let read = read_at(file, &mut piece, at, patience)?;
     piece.truncate(read);
     Ok(piece.into())
 }
 
-/// What can be read without waiting for a disk. `None` also where the file system can't tell.
+/// What can be read without waiting for a disk.
 pub(crate) fn read_now(file: &impl AsFd, at: u64, wanted: usize) -> Option<Bytes> {
-    let mut piece = vec![0; wanted];
-    let read = preadv2(
-        file,
-        &mut [IoSliceMut::new(&mut piece)],
-        at,
-        ReadWriteFlags::NOWAIT,
-    );
-    piece.truncate(read.ok()?);
-    Some(piece.into())
+    read(file, at, wanted, Patience::None).ok()
 }
 
 /// Whether this stretch of a file is in memory, as far as its first and last bytes tell: sending it would not wait for a disk.
 pub(crate) fn is_in_memory(file: &File, at: u64, len: u64) -> bool {
-    let there = |at| {
-        let mut byte = [0];
-        let read = preadv2(
-            file,
-            &mut [IoSliceMut::new(&mut byte)],
-            at,
-            ReadWriteFlags::NOWAIT,
-        );
-        // At the end of a file that became shorter there is nothing to wait for.
-        matches!(read, Ok(_) | Err(Errno::INVAL))
-    };
+    let there = |at| read_at(file, &mut [0], at, Patience::None).is_ok();
     there(at + len.saturating_sub(1)) && (len <= PAGE || there(at))
 }
 

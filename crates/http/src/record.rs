@@ -46,6 +46,13 @@ impl Record {
         })
     }
 
+    /// What came of a body that was read while the worker had the call.
+    pub(crate) fn set_read_bytes(&mut self, read_bytes: u64) {
+        if let Some(call) = &mut self.call {
+            call.read_bytes = read_bytes;
+        }
+    }
+
     /// `bytes` are those of the body that the client took.
     pub(crate) fn write(&self, status: u16, bytes: u64) {
         if let Some(call) = &self.call {

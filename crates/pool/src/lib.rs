@@ -14,6 +14,7 @@
 
 #[doc(hidden)]
 pub mod benchmark;
+mod body;
 mod boot;
 mod bugs;
 mod call;
@@ -31,6 +32,7 @@ mod stats;
 mod supervisor;
 mod timer;
 
+pub use body::{BodyFeed, BodyStream, streamed};
 pub use boot::{
     BootCause, BootError, CommandLauncher, Home, RelayAddress, RelayListener, WORKER_OUTPUT, Warmup,
 };

@@ -103,6 +103,8 @@ pub struct PoolSettings {
     pub fence: Fence,
     /// Which calls may run again after their worker died.
     pub retry: Retry,
+    /// When a worker gets its request's body.
+    pub request_body: RequestBody,
     /// Limits per worker.
     pub supervisor: Supervisor,
 }
@@ -215,6 +217,20 @@ impl Choice for Retry {
     ];
 }
 
+/// When a worker gets its request's body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestBody {
+    /// When all of it is there: a slow client holds no worker.
+    Buffer,
+    /// As it comes, when the worker asks.
+    Stream,
+}
+
+impl Choice for RequestBody {
+    const CHOICES: &'static [(&'static str, Self)] =
+        &[("buffer", Self::Buffer), ("stream", Self::Stream)];
+}
+
 impl Section for PoolSettings {
     fn read(t: &mut Table<'_>) -> Self {
         t.key::<Duration>(
@@ -313,6 +329,14 @@ impl Section for PoolSettings {
                 .key("retry", "Which calls run once more when their worker died before it replied.")
                 .ours()
                 .default(Retry::Safe),
+            request_body: t
+                .key(
+                    "request_body",
+                    "`buffer`: a worker gets a request when all of its body is there. `stream`: it reads the body as it comes, \
+                     and a slow client holds it; forms are buffered all the same. Needs the package `pronghorn/worker`.",
+                )
+                .ours()
+                .default(RequestBody::Buffer),
             supervisor: t.section("supervisor", "Limits per worker."),
         };
         not_yet(t);
@@ -515,5 +539,4 @@ fn not_yet(t: &mut Table<'_>) {
     t.not_yet("spawn", "workers forked from a booted one");
     t.not_yet("fork", "workers forked from a booted one");
     t.not_yet("ini", "settings of PHP");
-    t.not_yet("request_body", "bodies that stream into the worker");
 }

@@ -5,11 +5,13 @@
 //! - [`Process`]: a running child. Its end is read from its pidfd, never from an end of file: grandchildren inherit pipes.
 //! - [`Program`] and [`Link`]: this program once more, for an upgrade, and how the two processes talk.
 //! - [`Credentials`]: the user that a child runs as.
+//! - [`file`]: what only Linux can do with files.
 //!
 //! Knows nothing of pools or PHP. With `ring`, the only crate with `unsafe`: what a child does between fork and exec.
 
 pub mod cpus;
 mod credentials;
+pub mod file;
 mod link;
 pub mod open_files;
 mod process;

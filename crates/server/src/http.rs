@@ -14,6 +14,7 @@ use pronghorn_http::{
     Accepting, Addresses, BodySettings, Handler, IoThreads, Listener, PoolHandler, Router, Service,
 };
 use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, NotReady, Running, Stopped};
+use pronghorn_pool::settings::RequestBody;
 use pronghorn_pool::{Home, RelayListener, Spool, Terms};
 use pronghorn_process::{Credentials, Spawner};
 use tokio::task::JoinSet;
@@ -291,6 +292,7 @@ impl Ground {
         let bodies = BodySettings {
             max_size: settings.max_request_size.bytes(),
             raw: settings.raw_body,
+            stream: false,
             forms: settings.forms.0,
             spool: self.spool.clone(),
             uploads: self.uploads.clone(),
@@ -334,6 +336,7 @@ impl Ground {
             },
             bodies: BodySettings {
                 max_size: max_size.bytes(),
+                stream: route.request_body.unwrap_or(pool.request_body) == RequestBody::Stream,
                 ..bodies.clone()
             },
             internal_error_code: settings.internal_error_code,

@@ -2,12 +2,14 @@
 
 mod apps;
 mod behind_nginx;
+mod bodies;
 mod called_as_rr;
 mod command;
 mod control;
 mod development;
 mod examples;
 mod faults;
+mod files;
 mod foreign;
 mod guide;
 mod http;

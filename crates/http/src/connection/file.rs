@@ -6,9 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::task::Poll;
 
 use pronghorn_h1 as h1;
-use rustix::fs::sendfile;
-use rustix::io::Errno;
-use rustix::net::{SendFlags, send};
+use pronghorn_process::file::{send_before_more, send_file};
 use tokio::time::Instant;
 
 use super::{Gone, Http1, JOINED_BODY};
@@ -86,9 +84,8 @@ impl Http1 {
         let out = std::mem::take(&mut self.out);
         while self.written < out.len() {
             let rest = &out[self.written..];
-            let more =
-                |fd: BorrowedFd<'_>| Ok(send(fd, rest, SendFlags::MORE | SendFlags::NOSIGNAL)?);
-            self.written += self.write_by(more).await?.map_err(|_| Gone)?;
+            let send = |socket: BorrowedFd<'_>| send_before_more(socket, rest);
+            self.written += self.write_by(send).await?.map_err(|_| Gone)?;
         }
         self.out = out;
         self.flush().await
@@ -97,17 +94,12 @@ impl Http1 {
     /// One system call's worth of a file.
     async fn send_by_kernel(&mut self, file: &OpenFile) -> Result<Sent, Gone> {
         let len = usize::try_from(file.len).unwrap_or(usize::MAX);
-        let send = |fd: BorrowedFd<'_>| {
-            let mut at = file.start;
-            Ok(sendfile(fd, &file.file, Some(&mut at), len)?)
-        };
+        let send = |socket: BorrowedFd<'_>| send_file(socket, &file.file, file.start, len);
         match self.write_by(send).await? {
             Ok(0) => Ok(Sent::Ended),
             Ok(sent) => Ok(Sent::Bytes(sent as u64)),
-            Err(error) => match Errno::from_io_error(&error) {
-                Some(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(Sent::Unable),
-                _ => Err(Gone),
-            },
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(Sent::Unable),
+            Err(_) => Err(Gone),
         }
     }
 

@@ -11,6 +11,7 @@ mod headers;
 mod rate_limit;
 mod request_id;
 mod rewrite;
+mod static_files;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -60,11 +61,11 @@ const KNOWN: &[(&str, Around)] = &[
     }),
     ("rewrite", |next, parts| Ok(rewrite::around(next, parts))),
     ("error_pages", error_pages::around),
+    ("static", static_files::around),
 ];
 
 /// RoadRunner's that are not there yet.
 pub(crate) const LATER: &[&str] = &[
-    "static",
     "gzip",
     "sendfile",
     "http_metrics",
@@ -113,7 +114,7 @@ fn vary(fields: &mut Fields, name: &str) {
 }
 
 #[cfg(test)]
-mod testing {
+pub(crate) mod testing {
     //! Requests for tests of middleware.
 
     use std::time::Duration;
@@ -135,7 +136,7 @@ mod testing {
     }
 
     /// The head of a request as a client sends it.
-    pub(super) fn head(request: &str) -> Box<RequestHead> {
+    pub(crate) fn head(request: &str) -> Box<RequestHead> {
         let mut connection = Connection::new(Limits::default(), Duration::ZERO);
         let mut input = BytesMut::from(request);
         match connection.receive(&mut input, Duration::ZERO) {
@@ -145,7 +146,7 @@ mod testing {
     }
 
     /// The request with this head, of a client that has an address of the documentation.
-    pub(super) fn request(head: &str) -> Request {
+    pub(crate) fn request(head: &str) -> Request {
         let address = PeerAddress::Ip("192.0.2.1:4711".parse().expect("an address"));
         Request {
             head: self::head(head),

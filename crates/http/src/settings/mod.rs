@@ -3,6 +3,7 @@
 mod access_log;
 mod client;
 mod error_pages;
+mod files;
 mod headers;
 mod limits;
 mod rate_limit;
@@ -23,6 +24,7 @@ pub use crate::expression::Expression;
 pub use access_log::{AccessLogSettings, LogFormat, LogPiece, Placeholder};
 pub use client::{Believed, ClientSettings, Trusted};
 pub use error_pages::{ErrorPagesSettings, StatusPages};
+pub use files::{Kind, MOST_ROOTS, Page, RootKeys, StaticSettings, read_roots, read_tag};
 pub use headers::{CorsSettings, FieldRules, HeadersSettings, OriginPattern};
 pub use limits::{Forms, Timeouts};
 pub use rate_limit::{Rate, RateKey, RateLimitSettings};
@@ -64,6 +66,8 @@ pub struct HttpSettings {
     pub middleware: Vec<String>,
     /// Of the middleware `headers`.
     pub headers: Option<HeadersSettings>,
+    /// Files without PHP.
+    pub files: Option<StaticSettings>,
     /// Files in forms.
     pub uploads: Uploads,
     /// One line for each request, when there is a section for it.
@@ -170,6 +174,10 @@ impl Section for HttpSettings {
                 "headers",
                 "Fields that the server sets. Used by the middleware `headers`.",
             ),
+            files: t.optional_section(
+                "static",
+                "Files without PHP. Used by the middleware `static`.",
+            ),
             access_log: t.optional_section(
                 "access_log",
                 "A line for each request, for programs that read such logs. Whatever answers it: PHP, a file, the server.",
@@ -232,6 +240,7 @@ impl Section for HttpSettings {
         routes::check_use(t, &settings);
         check_middleware(t, &settings.middleware);
         settings.client.check(t, &settings.middleware);
+        check_files(t, &settings);
         not_yet(t);
         settings
     }
@@ -317,13 +326,23 @@ fn check_middleware(t: &mut Table<'_>, listed: &[String]) {
     }
 }
 
+fn check_files(t: &mut Table<'_>, settings: &HttpSettings) {
+    let is_listed = |name: &String| name.eq_ignore_ascii_case("static");
+    if settings.files.is_none() && settings.middleware.iter().any(is_listed) {
+        t.error(
+            "middleware",
+            "lists `static`, and there is no section for it",
+            "for example `static: {dir: public}` beside it",
+        );
+    }
+}
+
 /// What later work brings; each line moves up into a key of its own then.
 fn not_yet(t: &mut Table<'_>) {
     t.not_yet("ssl", "TLS");
     t.not_yet("http2", "HTTP/2");
     t.not_yet("http3", "HTTP/3");
     t.not_yet("fcgi", "a FastCGI listener");
-    t.not_yet("static", "files without PHP");
     t.not_yet("cache", "a cache of replies");
     t.not_yet("new_relic", "New Relic");
     t.not_yet("otel", "OpenTelemetry");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pronghorn_config::{Section, Size, Table, nearest};
 use pronghorn_pool::Terms;
-use pronghorn_pool::settings::{LONGEST, PoolSettings, SHORTEST};
+use pronghorn_pool::settings::{LONGEST, PoolSettings, RequestBody, SHORTEST};
 
 use super::{HttpSettings, RateLimitSettings};
 use crate::routes::{Conditions, Routes};
@@ -40,6 +40,8 @@ pub struct RouteSettings {
     pub rate_limit: Option<RateLimitSettings>,
     /// None is `http.max_request_size`.
     pub max_request_size: Option<Size>,
+    /// None is that of the pool.
+    pub request_body: Option<RequestBody>,
     /// A condition could not be read, so nothing can be said about what it matches.
     broken: bool,
 }
@@ -53,6 +55,7 @@ impl RouteSettings {
             terms: Terms::default(),
             rate_limit: None,
             max_request_size: None,
+            request_body: None,
             broken: false,
         }
     }
@@ -250,6 +253,12 @@ fn read_route(t: &mut Table<'_>, pools: &[(String, PoolSettings)]) -> RouteSetti
                 "A larger body is answered 413, in place of `http.max_request_size`.",
             )
             .zero_is_default()
+            .optional(),
+        request_body: t
+            .key(
+                "request_body",
+                "When a worker gets a request's body, in place of the pool's `request_body`.",
+            )
             .optional(),
         broken,
     }

@@ -35,6 +35,8 @@ fn the_one_for_laravel_with_a_socket() {
         &["-o", "server.relay=unix://rr.sock"],
     );
     serving::all(&server, &serving::Way::of("unix://rr.sock", "json"));
+    let powered_by = server.get("/").header("x-powered-by").map(str::to_owned);
+    assert_eq!(powered_by.as_deref(), Some("RoadRunner"));
     server.stop();
 }
 

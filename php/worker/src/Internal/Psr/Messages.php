@@ -80,6 +80,12 @@ final class Messages
                 $message = $message->withUploadedFiles($files);
             }
         }
+        $reader = $request->bodyReader();
+        if ($reader !== null) {
+            $size = $request->header('content-length');
+
+            return $message->withBody(new RequestStream($reader, $size === null ? null : (int) $size));
+        }
         $path = $request->bodyFile();
         if ($path !== null) {
             return $message->withBody($library->streamFromFile($path));

@@ -1,0 +1,199 @@
+//! Files under folders, for requests that are not for PHP.
+//!
+//! [`Files`] looks for what a request's path names and answers with it: conditions, ranges, other codings beside a file, pages
+//! of folders. Whatever a client writes, nothing outside of a folder is served, nothing whose name begins with a dot, and no
+//! PHP source. Looking does not wait for a disk on an I/O thread.
+
+mod cache;
+mod conditions;
+mod entry;
+mod path;
+mod range;
+mod reply;
+mod root;
+
+use std::io;
+use std::sync::Arc;
+
+use pronghorn_h1::RequestHead;
+use pronghorn_process::file::Patience;
+use tokio::time::Instant;
+
+pub use entry::Tag;
+pub use pronghorn_process::file::Links;
+pub use root::{CACHE_DURATION, RootSettings};
+
+pub(crate) use reply::reply;
+
+use crate::coding::choose;
+use crate::message::{Body, Request, Response};
+use entry::Entry;
+use path::Named;
+use root::{Found, Root};
+
+/// How many files each root keeps open at most.
+pub const MOST_OPEN: usize = cache::MOST_OPEN;
+
+/// Folders whose files are sent.
+#[derive(Debug, Default)]
+pub struct Files {
+    roots: Vec<Root>,
+}
+
+/// What there is for a request.
+#[derive(Debug)]
+pub enum Looked {
+    Answer(Response),
+    /// No file: somebody else may know.
+    Nothing,
+    /// Only a disk can tell: ask [`Files::answer`].
+    Later,
+}
+
+/// What a path leads to, and by which root.
+enum Place<'a> {
+    File(Arc<Entry>, &'a Root),
+    Folder,
+    Forbidden,
+    Nothing,
+}
+
+impl Files {
+    /// Looks into these folders, in this order.
+    ///
+    /// # Errors
+    ///
+    /// The number of the first folder that can't be opened, and why.
+    pub fn open(roots: Vec<RootSettings>) -> Result<Self, (usize, io::Error)> {
+        let open = |(number, root)| Root::open(root).map_err(|error| (number, error));
+        let roots = roots.into_iter().enumerate().map(open);
+        Ok(Self {
+            roots: roots.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// What there is for a request, as far as that is known without waiting for a disk.
+    pub fn look(&self, head: &RequestHead, now: Instant) -> Looked {
+        if !matches!(head.method(), "GET" | "HEAD") {
+            return Looked::Nothing;
+        }
+        let named = Named::by(head.path());
+        match self.find(&named, wants_page(head), now, Patience::None) {
+            Ok(place) => answer(place, head).map_or(Looked::Nothing, Looked::Answer),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Looked::Later,
+            Err(error) => Looked::Answer(trouble(head, &error)),
+        }
+    }
+
+    /// What there is for a request; `None` when that is no file.
+    pub async fn answer(self: &Arc<Self>, request: &Request) -> Option<Response> {
+        let head = &request.head;
+        match self.look(head, request.accepted) {
+            Looked::Answer(response) => return Some(response),
+            Looked::Nothing => return None,
+            Looked::Later => {}
+        }
+        let (files, path, page) = (self.clone(), head.path().to_vec(), wants_page(head));
+        let (now, for_answer) = (request.accepted, head.clone());
+        let looking = tokio::task::spawn_blocking(move || {
+            let named = Named::by(&path);
+            match files.find(&named, page, now, Patience::Waits) {
+                Ok(place) => answer(place, &for_answer),
+                Err(error) => Some(trouble(&for_answer, &error)),
+            }
+        });
+        looking
+            .await
+            .unwrap_or_else(|panicked| Some(trouble(head, &io::Error::other(panicked))))
+    }
+
+    fn find(
+        &self,
+        named: &Named<'_>,
+        page: bool,
+        now: Instant,
+        patience: Patience,
+    ) -> io::Result<Place<'_>> {
+        if *named == Named::Climbs {
+            return Ok(Place::Forbidden);
+        }
+        for root in &self.roots {
+            match root.find(named, page, now, patience)? {
+                Found::File(entry) => return Ok(Place::File(entry, root)),
+                Found::Folder => return Ok(Place::Folder),
+                Found::Nothing => {}
+            }
+        }
+        Ok(Place::Nothing)
+    }
+}
+
+/// Whether a path below a root may be named in its settings: nothing that a client could not ask for.
+pub(crate) fn is_servable(path: &str) -> bool {
+    let whole = format!("/{path}");
+    matches!(Named::by(whole.as_bytes()), Named::File(named) if *named == *path.as_bytes())
+        && !path::is_php(path::name(path.as_bytes()))
+}
+
+fn answer(place: Place<'_>, head: &RequestHead) -> Option<Response> {
+    let (entry, root) = match place {
+        Place::File(entry, root) => (entry, root),
+        Place::Folder => return Some(to_folder(head)),
+        Place::Forbidden => return Some(Response::new(403, Body::Empty)),
+        Place::Nothing => return None,
+    };
+    let request = head.fields();
+    let mut form = &entry.plain;
+    if !entry.coded.is_empty() {
+        let there = |coding| entry.coded.iter().find(|(known, _)| *known == coding);
+        let mut offered = root.precompressed().to_vec();
+        offered.retain(|coding| there(*coding).is_some());
+        if let Some((_, coded)) = choose(request, &offered).and_then(there) {
+            form = coded;
+        }
+    }
+    Some(reply(
+        head.method(),
+        request,
+        form.fields.clone(),
+        form.validators(),
+        form.content.clone(),
+        root.ranges(),
+    ))
+}
+
+/// Pages of a folder refer to each other relative to it: its own path has to end in a slash.
+fn to_folder(head: &RequestHead) -> Response {
+    let mut response = Response::status_only(301);
+    // A target with two slashes at its start would name another host.
+    let path = head.path();
+    let slashes = path.iter().take_while(|byte| **byte == b'/').count();
+    let mut location = vec![b'/'];
+    location.extend_from_slice(&path[slashes..]);
+    location.push(b'/');
+    if let Some(query) = head.query() {
+        location.push(b'?');
+        location.extend_from_slice(query);
+    }
+    response.fields.push("Location", location);
+    response
+}
+
+fn wants_page(head: &RequestHead) -> bool {
+    let mut accepted = head.fields().all("accept");
+    accepted.any(|accept| memchr::memmem::find(accept, b"text/html").is_some())
+}
+
+/// The system could not tell: out of descriptors, or a disk that fails. Another time it may.
+fn trouble(head: &RequestHead, error: &io::Error) -> Response {
+    let path = String::from_utf8_lossy(head.path());
+    tracing::error!(target: "http", URI = &*path, "a file can't be looked at: {error}");
+    let mut response = Response::status_only(503);
+    response
+        .fields
+        .push("Retry-After", crate::error::RETRY_AFTER);
+    response
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,333 @@
+//! What a request's path names below a folder, if it can name a file at all.
+//!
+//! A client can write one path in many ways. It is decoded once; what could be read as another path behind that (an encoded
+//! slash, a backslash, NUL) or is no proper code names nothing. So what is looked up is exactly what the rules have judged.
+
+use std::borrow::Cow;
+
+/// What is longer than the kernel takes names no file.
+const LONGEST: usize = 4095;
+const LONGEST_NAME: usize = 255;
+
+/// The one folder with a dot that is there to be seen (RFC 8615).
+const WELL_KNOWN: &[u8] = b".well-known";
+
+/// What a path names.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Named<'a> {
+    /// Without a slash at either end.
+    File(Cow<'a, [u8]>),
+    /// It ends in a slash: not a file, whatever is there. Without that slash; empty for the root itself.
+    Folder(Cow<'a, [u8]>),
+    /// It has a `..` in it.
+    Climbs,
+    /// Something hidden, or something that is two things at once.
+    Nothing,
+}
+
+impl<'a> Named<'a> {
+    pub(super) fn by(received: &'a [u8]) -> Self {
+        let Some(received) = received.strip_prefix(b"/") else {
+            return Self::Nothing;
+        };
+        if received.len() > LONGEST {
+            return Self::Nothing;
+        }
+        let Some(decoded) = decode(received) else {
+            return Self::Nothing;
+        };
+        let mut is_clean = true;
+        let mut ends_in_slash = false;
+        for (index, segment) in decoded.split(|&byte| byte == b'/').enumerate() {
+            ends_in_slash = matches!(segment, b"" | b".");
+            match segment {
+                b"" | b"." => is_clean = false,
+                b".." => return Self::Climbs,
+                [b'.', ..] if index > 0 || segment != WELL_KNOWN => return Self::Nothing,
+                name if name.len() > LONGEST_NAME => return Self::Nothing,
+                _ => {}
+            }
+        }
+        let path = if is_clean {
+            decoded
+        } else {
+            join(&decoded).into()
+        };
+        match (ends_in_slash, is_climbing(&path)) {
+            (_, true) => Self::Climbs,
+            (true, _) => Self::Folder(path),
+            (false, _) => Self::File(path),
+        }
+    }
+}
+
+/// Never, after what was looked at; but all depends on it.
+fn is_climbing(path: &[u8]) -> bool {
+    path.split(|&byte| byte == b'/')
+        .any(|segment| segment == b"..")
+}
+
+/// Without empty segments and `.`.
+fn join(path: &[u8]) -> Vec<u8> {
+    let mut joined = Vec::with_capacity(path.len());
+    let segments = path.split(|&byte| byte == b'/');
+    for segment in segments.filter(|segment| !matches!(*segment, b"" | b".")) {
+        if !joined.is_empty() {
+            joined.push(b'/');
+        }
+        joined.extend_from_slice(segment);
+    }
+    joined
+}
+
+/// Undoes percent-encoding once. `None` when something in it must not be in a file's path.
+fn decode(path: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let is_plain = memchr::memchr3(b'%', b'\\', 0, path).is_none();
+    if is_plain {
+        return Some(path.into());
+    }
+    let mut decoded = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let [byte, after @ ..] = rest {
+        rest = after;
+        let byte = match (byte, rest) {
+            (b'%', [high, low, after @ ..]) => {
+                rest = after;
+                match hex(*high)? << 4 | hex(*low)? {
+                    b'/' => return None,
+                    byte => byte,
+                }
+            }
+            (b'%', _) => return None,
+            (byte, _) => *byte,
+        };
+        if matches!(byte, b'\\' | 0) {
+            return None;
+        }
+        decoded.push(byte);
+    }
+    Some(decoded.into())
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    u8::try_from(char::from(digit).to_digit(16)?).ok()
+}
+
+/// The last segment.
+pub(super) fn name(path: &[u8]) -> &[u8] {
+    let start = memchr::memrchr(b'/', path).map_or(0, |slash| slash + 1);
+    &path[start..]
+}
+
+/// From a name's last dot on.
+pub(super) fn ending(name: &[u8]) -> Option<&[u8]> {
+    memchr::memrchr(b'.', name).map(|dot| &name[dot..])
+}
+
+/// Whether a name is that of a PHP source, or of a copy that an editor or a backup left of one: `.php` in any case and with any
+/// version anywhere behind the first dot, or one of the other names under which PHP is kept at the end.
+pub(super) fn is_php(name: &[u8]) -> bool {
+    let mut parts = name.split(|&byte| byte == b'.').skip(1).peekable();
+    while let Some(part) = parts.next() {
+        let part = part.strip_suffix(b"~").unwrap_or(part);
+        let is_last = parts.peek().is_none();
+        let version = part
+            .get(..3)
+            .filter(|start| start.eq_ignore_ascii_case(b"php"))
+            .map(|_| &part[3..]);
+        let is_source = match version {
+            Some(version) => matches!(version, [] | [b'0'..=b'9' | b's' | b'S' | b't' | b'T']),
+            None => OTHER_SOURCES
+                .iter()
+                .any(|other| is_last && part.eq_ignore_ascii_case(other)),
+        };
+        if is_source {
+            return true;
+        }
+    }
+    false
+}
+
+const OTHER_SOURCES: [&[u8]; 4] = [b"phtml", b"phar", b"pht", b"inc"];
+
+/// What is left of a normal path below a prefix such as `/assets`, which is empty for the whole site.
+pub(super) fn below<'a>(path: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
+    let Some(prefix) = prefix.strip_prefix(b"/") else {
+        return Some(path);
+    };
+    match path.strip_prefix(prefix)? {
+        [] => Some(&[]),
+        [b'/', rest @ ..] => Some(rest),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn file(path: &str) -> Named<'_> {
+        Named::File(path.as_bytes().into())
+    }
+
+    fn folder(path: &str) -> Named<'_> {
+        Named::Folder(path.as_bytes().into())
+    }
+
+    #[test]
+    fn one_file_has_many_spellings() {
+        for path in [
+            "/css/a.css",
+            "//css///a.css",
+            "/./css/./a.css",
+            "/%63ss/a%2Ecss",
+            "/css/%61.css",
+        ] {
+            assert_eq!(Named::by(path.as_bytes()), file("css/a.css"), "{path}");
+        }
+        assert_eq!(Named::by(b"/a%20b+c.txt"), file("a b+c.txt"));
+        assert_eq!(
+            Named::by(b"/%25"),
+            file("%"),
+            "decoded once, and no further"
+        );
+        assert_eq!(Named::by("/ü".as_bytes()), file("ü"));
+        assert_eq!(Named::by(b"/a..b"), file("a..b"));
+    }
+
+    #[test]
+    fn a_slash_at_the_end_is_a_folder() {
+        assert_eq!(Named::by(b"/"), folder(""));
+        assert_eq!(Named::by(b"//"), folder(""));
+        assert_eq!(Named::by(b"/a.css/"), folder("a.css"));
+        assert_eq!(Named::by(b"/a/."), folder("a"));
+    }
+
+    #[test]
+    fn what_climbs_is_told_apart() {
+        for path in [
+            "/..",
+            "/../etc/passwd",
+            "/a/../b",
+            "/a/..",
+            "/%2e%2e/etc/passwd",
+            "/.%2E/x",
+            "/a/%2e./x",
+            "//../x",
+        ] {
+            assert_eq!(Named::by(path.as_bytes()), Named::Climbs, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_could_be_read_in_two_ways_is_nothing() {
+        for path in [
+            "/..%2fetc/passwd",
+            "/a%2Fb",
+            "/a%5cb",
+            "/..\\etc",
+            "/a\\b",
+            "/a%00.css",
+            "/a.php%00.css",
+            "/%",
+            "/%4",
+            "/%zz",
+            "/%u002e",
+            "*",
+            "",
+            "a",
+        ] {
+            assert_eq!(Named::by(path.as_bytes()), Named::Nothing, "{path}");
+        }
+        // Encoded twice, and in too many bytes: names that nobody has.
+        assert_eq!(Named::by(b"/%252e%252e/x"), file("%2e%2e/x"));
+        assert!(matches!(Named::by(b"/%c0%ae%c0%ae/x"), Named::File(_)));
+        assert_eq!(Named::by(b"/..;/x"), Named::Nothing);
+        let long = format!("/{}", "a".repeat(256));
+        assert_eq!(Named::by(long.as_bytes()), Named::Nothing);
+        let deep = "/a".repeat(2050);
+        assert_eq!(Named::by(deep.as_bytes()), Named::Nothing);
+    }
+
+    #[test]
+    fn hidden_names_are_nothing() {
+        for path in [
+            "/.env",
+            "/%2eenv",
+            "/.git/config",
+            "/a/.htaccess",
+            "/a/.well-known/x",
+            "/...",
+            "/.well-known/.x",
+            "/.well-knownx",
+            "/a/.git/",
+        ] {
+            assert_eq!(Named::by(path.as_bytes()), Named::Nothing, "{path}");
+        }
+        assert_eq!(
+            Named::by(b"/.well-known/security.txt"),
+            file(".well-known/security.txt")
+        );
+    }
+
+    #[test]
+    fn php_sources_in_any_case_and_their_copies() {
+        for name in [
+            "a.php",
+            "a.PHP",
+            "a.pHp5",
+            "a.php7",
+            "a.phps",
+            "a.phtml",
+            "a.PHAR",
+            "a.pht",
+            "a.inc",
+            "a.php~",
+            "a.php.bak",
+            "a.php.swp",
+            "config.inc.php",
+            "a.php.gz",
+            ".php",
+        ] {
+            assert!(is_php(name.as_bytes()), "{name}");
+        }
+        for name in [
+            "a.css",
+            "php",
+            "php.txt",
+            "a.phpx",
+            "a.inc.js",
+            "include",
+            "a.xphp",
+            "graphp.js",
+        ] {
+            assert!(!is_php(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn prefixes_end_at_segments() {
+        assert_eq!(below(b"a/b", b""), Some(&b"a/b"[..]));
+        assert_eq!(below(b"a/b", b"/a"), Some(&b"b"[..]));
+        assert_eq!(below(b"a", b"/a"), Some(&b""[..]));
+        assert_eq!(below(b"ab/c", b"/a"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_path_leaves_its_folder(path in prop::collection::vec(
+            prop_oneof![Just(b'/'), Just(b'.'), Just(b'%'), Just(b'2'), Just(b'e'), Just(b'f'), Just(b'\\'), any::<u8>()], 0..40,
+        )) {
+            if let Named::File(named) | Named::Folder(named) = Named::by(&path) {
+                let is_fine = |segment: &[u8]| {
+                    !matches!(segment, b"" | b"." | b"..") && (segment[0] != b'.' || segment == WELL_KNOWN)
+                };
+                let all_fine = named.split(|&byte| byte == b'/').all(is_fine);
+                prop_assert!(named.is_empty() || all_fine);
+                prop_assert!(!named.contains(&0) && !named.contains(&b'\\'));
+            }
+        }
+    }
+}

@@ -1,0 +1,408 @@
+//! One folder whose files are sent: which of them, and how they are found.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use pronghorn_process::file::{Links, Patience, open_below, open_folder, open_name};
+use pronghorn_wire::Fields;
+use rustix::io::Errno;
+use tokio::time::Instant;
+
+use super::cache::Cache;
+use super::entry::{Entry, Identity, Representation, Style, Tag};
+use super::is_servable;
+use super::path::{Named, below, ending, is_php, name};
+use crate::coding::Coding;
+
+/// A larger file is opened for each request, which is nothing beside sending it: a file that was removed keeps its place on
+/// the disk as long as somebody has it open.
+const KEPT_OPEN: u64 = 8 << 20;
+
+/// What is served from a folder, and how.
+#[derive(Debug, Clone)]
+pub struct RootSettings {
+    pub folder: PathBuf,
+    /// The paths of requests that it stands for: `/` for all, `/assets` for this and what is below.
+    pub prefix: String,
+    /// The only endings that are served, in lower case with their dot; empty serves all.
+    pub allow: Vec<String>,
+    /// Endings that are not served.
+    pub forbid: Vec<String>,
+    /// Names without an ending are looked up, too.
+    pub without_ending: bool,
+    /// What stands for a folder: the first that is there.
+    pub index: Vec<String>,
+    /// What a browser gets for a page that is not there.
+    pub fallback: Option<String>,
+    pub links: Links,
+    /// Codings that files may lie in beside their plain form, the best first.
+    pub precompressed: Vec<Coding>,
+    pub tag: Tag,
+    pub ranges: bool,
+    /// Added to each response.
+    pub fields: Fields,
+    /// How long what was seen of a file is believed.
+    pub cache_duration: Duration,
+}
+
+impl RootSettings {
+    /// A folder for the whole site.
+    pub fn new(folder: PathBuf) -> Self {
+        Self {
+            folder,
+            prefix: "/".to_owned(),
+            allow: Vec::new(),
+            forbid: Vec::new(),
+            without_ending: true,
+            index: Vec::new(),
+            fallback: None,
+            links: Links::Inside,
+            precompressed: Vec::new(),
+            tag: Tag::Strong,
+            ranges: true,
+            fields: Fields::new(),
+            cache_duration: CACHE_DURATION,
+        }
+    }
+}
+
+/// So short that nobody waits for a change to show, so long that under load files cost nothing but their sending.
+pub const CACHE_DURATION: Duration = Duration::from_secs(1);
+
+/// A folder and what is known of its files.
+#[derive(Debug)]
+pub(super) struct Root {
+    settings: RootSettings,
+    /// Without the slash at its end.
+    prefix: Vec<u8>,
+    style: Style,
+    /// The folder, opened, and when: a deployment may put another one in its place.
+    opened: Mutex<Option<(Arc<OwnedFd>, Instant)>>,
+    cache: Cache,
+    told_of_link: AtomicBool,
+}
+
+/// What a path leads to.
+#[derive(Debug)]
+pub(super) enum Found {
+    File(Arc<Entry>),
+    /// A folder with a page of its own, asked for without the slash at its end.
+    Folder,
+    Nothing,
+}
+
+/// What is at a path.
+enum Opened {
+    File(File, Identity),
+    Folder,
+    Nothing,
+}
+
+impl Root {
+    /// # Errors
+    ///
+    /// When the folder can't be opened, or its pages are nothing that may be sent.
+    pub(super) fn open(settings: RootSettings) -> io::Result<Self> {
+        let mut pages = settings.index.iter().chain(&settings.fallback);
+        if let Some(page) = pages.find(|page| !is_servable(page)) {
+            let why = format!("`{page}` can't be a page of it");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        open_folder(&settings.folder)?;
+        Ok(Self {
+            prefix: settings.prefix.trim_end_matches('/').as_bytes().to_vec(),
+            style: Style {
+                tag: settings.tag,
+                ranges: settings.ranges,
+                fields: settings.fields.clone(),
+                varies: !settings.precompressed.is_empty(),
+            },
+            opened: Mutex::default(),
+            cache: Cache::new(settings.cache_duration),
+            told_of_link: AtomicBool::new(false),
+            settings,
+        })
+    }
+
+    pub(super) fn ranges(&self) -> bool {
+        self.settings.ranges
+    }
+
+    pub(super) fn precompressed(&self) -> &[Coding] {
+        &self.settings.precompressed
+    }
+
+    /// Looks for what a path names. `wants_page` when a browser asks for something to show.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` when that would take [patience](Patience); what else keeps the system from telling.
+    pub(super) fn find(
+        &self,
+        named: &Named<'_>,
+        wants_page: bool,
+        now: Instant,
+        patience: Patience,
+    ) -> io::Result<Found> {
+        let found = match named {
+            Named::File(path) => match below(path, &self.prefix) {
+                Some(b"") if !self.settings.index.is_empty() => Found::Folder,
+                Some(path) => self.file(path, now, patience)?,
+                None => return Ok(Found::Nothing),
+            },
+            Named::Folder(path) => match below(path, &self.prefix) {
+                Some(path) => self.page_of(path, now, patience)?,
+                None => return Ok(Found::Nothing),
+            },
+            Named::Climbs | Named::Nothing => return Ok(Found::Nothing),
+        };
+        match (&found, &self.settings.fallback) {
+            (Found::Nothing, Some(fallback)) if wants_page && !has_ending(named) => {
+                let page = self.entry(fallback.as_bytes(), now, patience)?;
+                Ok(page.map_or(Found::Nothing, Found::File))
+            }
+            _ => Ok(found),
+        }
+    }
+
+    fn file(&self, path: &[u8], now: Instant, patience: Patience) -> io::Result<Found> {
+        if !self.serves(path) {
+            return Ok(Found::Nothing);
+        }
+        if let Some(entry) = self.entry(path, now, patience)? {
+            return Ok(Found::File(entry));
+        }
+        let is_folder = !self.settings.index.is_empty()
+            && matches!(self.look(path, now, patience)?, Opened::Folder);
+        Ok(if is_folder {
+            Found::Folder
+        } else {
+            Found::Nothing
+        })
+    }
+
+    fn page_of(&self, folder: &[u8], now: Instant, patience: Patience) -> io::Result<Found> {
+        for index in &self.settings.index {
+            let path = match folder {
+                [] => index.as_bytes().to_vec(),
+                folder => [folder, b"/", index.as_bytes()].concat(),
+            };
+            if let Some(entry) = self.entry(&path, now, patience)? {
+                return Ok(Found::File(entry));
+            }
+        }
+        Ok(Found::Nothing)
+    }
+
+    /// Whether a file of this name may be sent at all.
+    fn serves(&self, path: &[u8]) -> bool {
+        let name = name(path);
+        let is = |ending: &[u8], known: &String| ending.eq_ignore_ascii_case(known.as_bytes());
+        if is_php(name) {
+            return false;
+        }
+        let Some(ending) = ending(name) else {
+            let settings = &self.settings;
+            let looks = settings.without_ending || !settings.index.is_empty();
+            return (looks || path.starts_with(b".well-known/")) && settings.allow.is_empty();
+        };
+        let Self { settings, .. } = self;
+        !settings
+            .forbid
+            .iter()
+            .any(|forbidden| is(ending, forbidden))
+            && (settings.allow.is_empty()
+                || settings.allow.iter().any(|allowed| is(ending, allowed)))
+    }
+
+    /// A file with all its forms: from the cache, or looked at again.
+    fn entry(
+        &self,
+        path: &[u8],
+        now: Instant,
+        patience: Patience,
+    ) -> io::Result<Option<Arc<Entry>>> {
+        let known = self.cache.get(path);
+        if let Some(entry) = &known
+            && self.cache.is_fresh(entry, now)
+        {
+            return Ok(known);
+        }
+        let old = known.as_ref().map(|entry| &entry.plain);
+        let Some(plain) = self.representation(path, None, old, now, patience)? else {
+            if known.is_some() {
+                self.cache.remove(path);
+            }
+            return Ok(None);
+        };
+        let mut coded = Vec::new();
+        for &coding in &self.settings.precompressed {
+            let beside = [path, coding.ending().as_bytes()].concat();
+            let coding = (coding, path);
+            let known = known.as_ref().and_then(|known| {
+                let mut coded = known.coded.iter();
+                coded.find(|(other, _)| *other == coding.0)
+            });
+            let old = known.map(|(_, old)| old);
+            let form = self.representation(&beside, Some(coding), old, now, patience)?;
+            coded.extend(form.map(|form| (coding.0, form)));
+        }
+        let entry = Arc::new(Entry {
+            plain,
+            coded,
+            seen: now,
+        });
+        let forms = entry.coded.iter().map(|(_, form)| form);
+        if forms
+            .chain([&entry.plain])
+            .all(|form| form.content.len() <= KEPT_OPEN)
+        {
+            self.cache.put(path, entry.clone());
+        }
+        Ok(Some(entry))
+    }
+
+    /// One form of a file; the `old` one if that is still what is there.
+    fn representation(
+        &self,
+        path: &[u8],
+        coding: Option<(Coding, &[u8])>,
+        old: Option<&Arc<Representation>>,
+        now: Instant,
+        patience: Patience,
+    ) -> io::Result<Option<Arc<Representation>>> {
+        let Opened::File(file, identity) = self.look(path, now, patience)? else {
+            return Ok(None);
+        };
+        if let Some(old) = old.filter(|old| old.is(&identity)) {
+            return Ok(Some(old.clone()));
+        }
+        let plain = coding.map_or(path, |(_, plain)| plain);
+        let coding = coding.map(|(coding, _)| coding);
+        let opened = (file, identity);
+        let new = Representation::new(as_path(plain), coding, opened, &self.style, patience)?;
+        Ok(Some(Arc::new(new)))
+    }
+
+    fn look(&self, path: &[u8], now: Instant, patience: Patience) -> io::Result<Opened> {
+        let path = as_path(path);
+        let folder = self.folder(now, patience)?;
+        let opened = match open_below(&folder, path, self.settings.links, patience) {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported || leads_elsewhere(&error) => {
+                if patience == Patience::None {
+                    return Err(io::ErrorKind::WouldBlock.into());
+                }
+                self.open_slowly(&folder, path)
+            }
+            opened => opened,
+        };
+        let file = match opened {
+            Ok(file) => file,
+            Err(error) if is_absent(&error) => return Ok(Opened::Nothing),
+            Err(error) => return Err(error),
+        };
+        let metadata = file.metadata()?;
+        Ok(if metadata.is_file() {
+            let identity = Identity::of(&metadata);
+            Opened::File(file, identity)
+        } else if metadata.is_dir() {
+            Opened::Folder
+        } else {
+            Opened::Nothing
+        })
+    }
+
+    /// The folder itself, opened anew from time to time: what is at its path may be another one now.
+    fn folder(&self, now: Instant, patience: Patience) -> io::Result<Arc<OwnedFd>> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((folder, since)) = &*opened
+            && now.saturating_duration_since(*since) < CACHE_DURATION
+        {
+            return Ok(folder.clone());
+        }
+        if patience == Patience::None {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let folder = Arc::new(open_folder(&self.settings.folder)?);
+        *opened = Some((folder.clone(), now));
+        Ok(folder)
+    }
+
+    /// Without the kernel's guarantee, or for a link that it can't judge: an absolute one may lead back into the folder. What
+    /// it leads to is found first, and then opened step by step without any link.
+    fn open_slowly(&self, folder: &OwnedFd, path: &Path) -> io::Result<File> {
+        let whole = self.settings.folder.join(path);
+        let real = match self.settings.links {
+            Links::Never => path.to_owned(),
+            Links::Inside => {
+                let real = whole.canonicalize()?;
+                match real.strip_prefix(self.settings.folder.canonicalize()?) {
+                    Ok(real) => real.to_owned(),
+                    Err(_) => {
+                        self.tell_of_link(&whole, &real);
+                        return Err(io::ErrorKind::NotFound.into());
+                    }
+                }
+            }
+            Links::Anywhere => {
+                let file = open_name(folder, &whole.canonicalize()?, false)?;
+                return Ok(file.into());
+            }
+        };
+        let mut names = real.components().peekable();
+        let mut parent = None;
+        while let Some(Component::Normal(name)) = names.next() {
+            let is_last = names.peek().is_none();
+            let here = parent.as_ref().unwrap_or(folder);
+            let opened = open_name(here, Path::new(name), !is_last)?;
+            if is_last {
+                return Ok(opened.into());
+            }
+            parent = Some(opened);
+        }
+        Err(io::ErrorKind::NotFound.into())
+    }
+
+    fn tell_of_link(&self, link: &Path, target: &Path) {
+        if !self.told_of_link.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                target: "http",
+                "`{}` leads out of its folder, to `{}`, and is not served: `symlinks: anywhere` would serve it (said once)",
+                link.display(), target.display()
+            );
+        }
+    }
+}
+
+fn as_path(bytes: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(bytes))
+}
+
+fn has_ending(named: &Named<'_>) -> bool {
+    match named {
+        Named::File(path) => ending(name(path)).is_some(),
+        Named::Folder(_) | Named::Climbs | Named::Nothing => false,
+    }
+}
+
+fn leads_elsewhere(error: &io::Error) -> bool {
+    Errno::from_io_error(error) == Some(Errno::XDEV)
+}
+
+/// Whether there is nothing that could be sent, which is no failure.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied
+    ) || matches!(
+        Errno::from_io_error(error),
+        Some(Errno::LOOP | Errno::XDEV | Errno::NAMETOOLONG | Errno::NXIO | Errno::INVAL)
+    )
+}

@@ -1,0 +1,327 @@
+//! `http.static`, and the folders of `fileserver`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use pronghorn_config::{Choice, Key, Node, Section, Setting, Shown, Table, Wrong};
+use pronghorn_wire::Fields;
+
+use super::headers::FieldRules;
+use crate::coding::Coding;
+use crate::files::{CACHE_DURATION, Links, RootSettings, Tag, is_servable};
+
+/// More folders than anybody keeps an overview of; each has a cache of its own.
+pub const MOST_ROOTS: usize = 64;
+/// A year, the longest that caches are told (RFC 9111 knows no longer one either).
+const MOST_SECONDS: u64 = 31_536_000;
+
+/// Files without PHP.
+#[derive(Clone, Debug)]
+pub struct StaticSettings {
+    /// In the order in which they are looked into.
+    pub roots: Vec<RootKeys>,
+    /// Fields that all requests get on their way to PHP.
+    pub request: FieldRules,
+    pub tag: Tag,
+}
+
+/// One folder.
+#[derive(Clone, Debug)]
+pub struct RootKeys {
+    pub folder: PathBuf,
+    pub prefix: String,
+    pub allow: Vec<String>,
+    pub forbid: Vec<String>,
+    pub without_ending: bool,
+    pub index: Vec<Page>,
+    pub fallback: Option<Page>,
+    pub links: Links,
+    pub precompressed: Vec<Coding>,
+    pub ranges: bool,
+    pub response: FieldRules,
+    /// In seconds.
+    pub max_age: Option<u64>,
+    pub cache_duration: Duration,
+    /// What is not compressed yet is, on its way.
+    pub compress: bool,
+}
+
+impl RootKeys {
+    /// For the files themselves; relative folders begin at `base`.
+    pub fn settings(&self, base: &Path, tag: Tag) -> RootSettings {
+        let mut fields = Fields::new();
+        if let Some(seconds) = self.max_age {
+            fields.push("Cache-Control", format!("public, max-age={seconds}"));
+        }
+        for (name, value) in self.response.iter() {
+            fields.set(name, value);
+        }
+        let page = |page: &Page| page.0.clone();
+        RootSettings {
+            folder: base.join(&self.folder),
+            prefix: self.prefix.clone(),
+            allow: self.allow.clone(),
+            forbid: self.forbid.clone(),
+            without_ending: self.without_ending,
+            index: self.index.iter().map(page).collect(),
+            fallback: self.fallback.as_ref().map(page),
+            links: self.links,
+            precompressed: self.precompressed.clone(),
+            tag,
+            ranges: self.ranges,
+            fields,
+            cache_duration: self.cache_duration,
+        }
+    }
+}
+
+/// Which symbolic links are followed.
+#[derive(Clone, Copy, PartialEq)]
+struct Symlinks(Links);
+
+impl Choice for Symlinks {
+    const CHOICES: &'static [(&'static str, Self)] = &[
+        ("never", Self(Links::Never)),
+        ("inside", Self(Links::Inside)),
+        ("anywhere", Self(Links::Anywhere)),
+    ];
+}
+
+/// A file in a root, by its path below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page(String);
+
+impl Setting for Page {
+    fn example() -> String {
+        "index.html".to_owned()
+    }
+
+    fn accepts() -> String {
+        "a file's path below the folder".to_owned()
+    }
+
+    fn read(node: &Node) -> Result<Self, Vec<Wrong>> {
+        let text = node.text().ok_or_else(|| Wrong::value(node))?;
+        if is_servable(text) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(Wrong::hinted(
+                node,
+                "no path outside of it, nothing that begins with a dot, and no PHP source",
+            ))
+        }
+    }
+
+    fn show(&self) -> Shown {
+        Shown::One(self.0.clone())
+    }
+}
+
+impl Section for StaticSettings {
+    fn read(t: &mut Table<'_>) -> Self {
+        let dir: Option<PathBuf> = t.key("dir", "The folder with the files.").optional();
+        let tag = read_tag(t);
+        let request = t
+            .key(
+                "request",
+                "Fields that all requests get on their way to PHP, whatever the client sent.",
+            )
+            .default(FieldRules::default());
+        let own = read_rules(t, Kind::Static);
+        let mut roots = read_roots(t, Kind::Static);
+        match dir {
+            Some(folder) => roots.push(RootKeys { folder, ..own }),
+            None if roots.is_empty() => t.error(
+                "dir",
+                "is not set: there is no folder to serve",
+                "for example `dir: public`",
+            ),
+            None => {}
+        }
+        Self {
+            roots,
+            request,
+            tag,
+        }
+    }
+}
+
+/// What a folder is for, which decides its defaults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Before PHP, which gets what is no file.
+    Static,
+    /// Nothing comes after it.
+    Server,
+}
+
+/// `calculate_etag` and `weak`.
+pub fn read_tag(t: &mut Table<'_>) -> Tag {
+    let is_sent = t
+        .key(
+            "calculate_etag",
+            "Files have an ETag, made of time and size.",
+        )
+        .roadrunner("false", "a client can ask whether its copy is still good")
+        .default(true);
+    let is_weak = t
+        .key("weak", "The ETag is a weak one.")
+        .differs(
+            "made of the name alone",
+            "it would stay the same when the file changes",
+        )
+        .default(false);
+    match (is_sent, is_weak) {
+        (false, _) => Tag::None,
+        (true, false) => Tag::Strong,
+        (true, true) => Tag::Weak,
+    }
+}
+
+/// `serve`: folders with the paths that each stands for.
+pub fn read_roots(t: &mut Table<'_>, kind: Kind) -> Vec<RootKeys> {
+    let sentence = match kind {
+        Kind::Static => {
+            "More folders, looked into before `dir`, in this order. RoadRunner has the same list in `fileserver`."
+        }
+        Kind::Server => "Folders, looked into in this order.",
+    };
+    t.section_list_with("serve", sentence, "A folder.", MOST_ROOTS, |t| {
+        if kind == Kind::Static {
+            t.ours();
+        }
+        let prefix: String = t
+            .key(
+                "prefix",
+                "The paths that it stands for: `/assets` is `/assets/…`.",
+            )
+            .default("/".to_owned());
+        if !prefix.starts_with('/') {
+            t.error(
+                "prefix",
+                "does not begin with a slash",
+                &format!("write `/{prefix}`"),
+            );
+        }
+        let folder = t
+            .key("root", "The folder with the files.")
+            .default(PathBuf::from("."));
+        let mut root = RootKeys {
+            folder,
+            prefix,
+            ..read_rules(t, kind)
+        };
+        if kind == Kind::Server {
+            let sentence =
+                "What is worth it is compressed on its way, as `http.compress` does by default.";
+            root.compress = t.key("compress", sentence).default(false);
+        }
+        root.ranges = t
+            .key(
+                "bytes_range",
+                "Parts of files are sent to who asks for them.",
+            )
+            .roadrunner("false", "downloads and films can be continued")
+            .default(true);
+        root
+    })
+}
+
+/// Of RoadRunner, only folders of `fileserver` have such keys.
+fn seconds<'t, 'a>(
+    t: &'t mut Table<'a>,
+    name: &'static str,
+    sentence: &'static str,
+    most: u64,
+    kind: Kind,
+) -> Key<'t, 'a, u64> {
+    let key = t.key(name, sentence).range(0..=most);
+    match kind {
+        Kind::Static => key.ours(),
+        Kind::Server => key,
+    }
+}
+
+/// What `http.static` and the items of `serve` have in common.
+fn read_rules(t: &mut Table<'_>, kind: Kind) -> RootKeys {
+    let mut endings = |name, sentence| -> Vec<String> {
+        let ending =
+            |text: String| format!(".{}", text.trim_start_matches('.').to_ascii_lowercase());
+        let list: Vec<String> = t.key(name, sentence).default(Vec::new());
+        list.into_iter().map(ending).collect()
+    };
+    let (forbid, allow) = (
+        endings(
+            "forbid",
+            "Endings that are not served, such as `.map`. PHP sources and names with a dot in front never are.",
+        ),
+        endings(
+            "allow",
+            "The only endings that are served; empty serves all.",
+        ),
+    );
+    let index = match kind {
+        Kind::Static => Vec::new(),
+        Kind::Server => vec![Page("index.html".to_owned())],
+    };
+    RootKeys {
+        folder: PathBuf::new(),
+        prefix: "/".to_owned(),
+        allow,
+        forbid,
+        without_ending: kind == Kind::Server,
+        index: t
+            .key(
+                "index",
+                "What stands for a folder: the first of these files that is in it.",
+            )
+            .ours()
+            .default(index),
+        fallback: t
+            .key(
+                "fallback",
+                "What a browser gets for a page that is not there, when its path has no ending.",
+            )
+            .ours()
+            .optional(),
+        links: t
+            .key::<Symlinks>(
+                "symlinks",
+                "Which symbolic links are followed: none, those that stay in the folder, or all.",
+            )
+            .ours()
+            .default(Symlinks(Links::Inside))
+            .0,
+        precompressed: t
+            .key(
+                "precompressed",
+                "Codings in which a file may lie beside itself (`a.css.br`, `a.css.zst`, `a.css.gz`), the best first.",
+            )
+            .ours()
+            .default(Vec::new()),
+        ranges: true,
+        response: t
+            .key("response", "Fields that files get.")
+            .default(FieldRules::default()),
+        max_age: seconds(
+            t,
+            "max_age",
+            "For how many seconds caches need not ask again; 0 says nothing about it.",
+            MOST_SECONDS,
+            kind,
+        )
+        .optional()
+        .filter(|seconds| *seconds > 0),
+        cache_duration: Duration::from_secs(
+            seconds(
+                t,
+                "cache_duration",
+                "For how many seconds what was seen of a file is believed; 0 looks each time.",
+                3600,
+                kind,
+            )
+            .default(CACHE_DURATION.as_secs()),
+        ),
+        compress: false,
+    }
+}

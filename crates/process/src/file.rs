@@ -1,0 +1,141 @@
+//! Files and sockets where only this kernel has the call: opening below a folder, sending without copying, reading only what
+//! is in memory.
+
+use std::fs::File;
+use std::io::{self, IoSliceMut};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::{Errno, ReadWriteFlags};
+use rustix::net::SendFlags;
+
+/// Which symbolic links are followed below a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Links {
+    /// None.
+    Never,
+    /// Those that lead to somewhere in the folder.
+    Inside,
+    /// All, wherever they lead.
+    Anywhere,
+}
+
+/// Whether a call may wait for a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    /// It fails with `WouldBlock` instead.
+    None,
+    Waits,
+}
+
+/// Opens a folder, for [`open_below`].
+///
+/// # Errors
+///
+/// When it can't be opened, or is none.
+pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
+/// Opens for reading what a relative path without `..` names below a folder. The kernel sees to it that the path does not leave
+/// the folder, whatever is renamed or linked meanwhile. A pipe that nobody writes to does not hold it up.
+///
+/// # Errors
+///
+/// `WouldBlock` when that would take [patience](Patience); [`CrossesDevices`](io::ErrorKind::CrossesDevices) for a link that
+/// leads out; `Unsupported` where this kernel, or who confines this process, lacks the call.
+pub fn open_below(
+    folder: &OwnedFd,
+    path: &Path,
+    links: Links,
+    patience: Patience,
+) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let resolve = ResolveFlags::NO_MAGICLINKS
+        | match links {
+            Links::Never => ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
+            Links::Inside => ResolveFlags::BENEATH,
+            Links::Anywhere => ResolveFlags::empty(),
+        };
+    let cached = match patience {
+        Patience::None => ResolveFlags::CACHED,
+        Patience::Waits => ResolveFlags::empty(),
+    };
+    match openat2(folder, path, flags, Mode::empty(), resolve | cached) {
+        Ok(file) => Ok(file.into()),
+        // Kernels before 5.12 do not know how to leave it be; a rename somewhere makes any one ask for another try.
+        Err(Errno::INVAL | Errno::AGAIN) if patience == Patience::None => {
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+        Err(Errno::AGAIN) => Ok(openat2(folder, path, flags, Mode::empty(), resolve)?.into()),
+        Err(Errno::NOSYS | Errno::PERM) => Err(io::ErrorKind::Unsupported.into()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Opens one name in a folder, which must not be a symbolic link.
+///
+/// # Errors
+///
+/// When it can't be opened.
+pub fn open_name(folder: &OwnedFd, name: &Path, is_folder: bool) -> io::Result<OwnedFd> {
+    let kind = if is_folder {
+        OFlags::PATH | OFlags::DIRECTORY
+    } else {
+        OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY
+    };
+    let flags = kind | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(folder, name, flags, Mode::empty())?)
+}
+
+/// Has the kernel send a stretch of a file to a socket. Returns how much of it; 0 when the file ends before.
+///
+/// # Errors
+///
+/// `WouldBlock` when the socket has no room; `Unsupported` when the file is on a file system that can't.
+pub fn send_file(socket: impl AsFd, file: &File, start: u64, len: usize) -> io::Result<usize> {
+    let mut at = start;
+    match rustix::fs::sendfile(socket, file, Some(&mut at), len) {
+        Ok(sent) => Ok(sent),
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Writes to a socket bytes that more will follow at once: half a packet is not worth sending.
+///
+/// # Errors
+///
+/// As `send(2)`.
+pub fn send_before_more(socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
+    let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
+    Ok(rustix::net::send(socket, bytes, flags)?)
+}
+
+/// Reads from a place in a file. Without patience only what is in memory.
+///
+/// # Errors
+///
+/// `WouldBlock` also where the file system can't tell.
+pub fn read_at(
+    file: impl AsFd,
+    bytes: &mut [u8],
+    at: u64,
+    patience: Patience,
+) -> io::Result<usize> {
+    if patience == Patience::Waits {
+        return Ok(rustix::io::pread(file, bytes, at)?);
+    }
+    let mut bytes = [IoSliceMut::new(bytes)];
+    match rustix::io::preadv2(file, &mut bytes, at, ReadWriteFlags::NOWAIT) {
+        Ok(read) => Ok(read),
+        Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS) => {
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
