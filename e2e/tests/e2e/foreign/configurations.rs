@@ -25,7 +25,10 @@ fn start(case: &str, more: &[&str]) -> Server {
     let command = format!("server.command=php {} start", worker.display());
     let mut arguments = vec!["serve", "-o", &command, "-o", "http.address=127.0.0.1:0"];
     arguments.extend(more);
-    Server::start_with(Site::new().config(&tutorial(case)), &arguments)
+    let site = Site::new().config(&tutorial(case));
+    // Two of them serve files from there.
+    let site = site.file("public/robots.txt", "User-agent: *\n");
+    Server::start_with(site, &arguments)
 }
 
 #[test]
