@@ -245,14 +245,6 @@ impl PoolHandler {
     }
 }
 
-/// No error page hides it.
-fn for_developer(response: Response) -> Response {
-    Response {
-        from_application: true,
-        ..response
-    }
-}
-
 /// The answer to a request whose body can't be had.
 fn not_taken(request: &Request, why: NotTaken) -> Response {
     match why {
@@ -264,6 +256,14 @@ fn not_taken(request: &Request, why: NotTaken) -> Response {
             );
             Response::plain(status, &format!("{why}\n"))
         }
+    }
+}
+
+/// No error page hides it.
+fn for_developer(response: Response) -> Response {
+    Response {
+        from_application: true,
+        ..response
     }
 }
 

@@ -20,6 +20,7 @@ mod bugs;
 mod call;
 mod core;
 mod ladder;
+mod php;
 mod poison;
 mod pool;
 mod queue;
@@ -41,6 +42,7 @@ pub use call::{
     Stamps, Terms, Unencodable, WorkerFault,
 };
 pub use core::{SlotId, SlotState};
+pub use php::{About, Php};
 pub use pool::{NotExtended, Options, Pool};
 pub use queue::PATIENCE;
 pub use roster::{Request, WorkerInfo};

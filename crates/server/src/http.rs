@@ -15,7 +15,7 @@ use pronghorn_http::{
 };
 use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, NotReady, Running, Stopped};
 use pronghorn_pool::settings::RequestBody;
-use pronghorn_pool::{Home, RelayListener, Spool, Terms};
+use pronghorn_pool::{About, CommandLauncher, Home, RelayListener, Spool, Terms};
 use pronghorn_process::{Credentials, Spawner};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -177,11 +177,13 @@ impl HttpService {
         let starts = ground.starts(settings, &self.server, &self.environment);
         let crews: Vec<Crew> = starts.iter().map(Start::crew).collect();
         let infos: Vec<CrewInfo> = crews.iter().map(Crew::info).collect();
-        let (started, ()) = tokio::join!(
-            start_all(crews, self.development),
-            warn_of_unlimited_memory(&starts)
-        );
-        let (pools, owners) = started.map_err(StartError::Boot)?;
+        let launchers: Vec<_> = crews.iter().map(Crew::launcher).collect();
+        let (pools, owners) = start_all(crews, self.development)
+            .await
+            .map_err(StartError::Boot)?;
+        for (start, launcher) in starts.iter().zip(launchers) {
+            warn_of_unlimited_memory(start, &launcher).await;
+        }
         let watch = self.watch(&pools);
 
         let handler = ground.handler(settings, &pools)?;
@@ -475,15 +477,16 @@ fn connections(open_files: u64, workers: usize) -> usize {
 }
 
 /// A leak in a worker without any limit ends with the machine's memory.
-async fn warn_of_unlimited_memory(starts: &[Start<'_>]) {
-    for start in starts {
-        if start.settings.supervisor.max_worker_memory.is_none()
-            && start.memory_limit().await.as_deref() == Some("-1")
-        {
-            tracing::info!(
-                target: "server", pool = start.name,
-                "workers have no memory limit: `memory_limit` is -1 for PHP on the command line, and the pool's `supervisor.max_worker_memory` is not set"
-            );
-        }
+async fn warn_of_unlimited_memory(start: &Start<'_>, launcher: &CommandLauncher) {
+    let unlimited = |about: &About| about.memory_limit == "-1";
+    let written = start.settings.ini.written.iter();
+    if start.settings.supervisor.max_worker_memory.is_none()
+        && !written.into_iter().any(|(name, _)| name == "memory_limit")
+        && launcher.php.about(launcher).await.is_some_and(unlimited)
+    {
+        tracing::info!(
+            target: "server", pool = start.name,
+            "workers have no memory limit: `memory_limit` is -1 for PHP on the command line, and the pool's `supervisor.max_worker_memory` is not set"
+        );
     }
 }

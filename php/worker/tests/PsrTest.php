@@ -395,7 +395,7 @@ final class PsrTest extends TestCase
         $nyholm = static fn () => (new Psr17Factory())->createResponse();
         $guzzle = static fn () => (new HttpFactory())->createResponse();
         $slim = static fn () => (new ResponseFactory())->createResponse();
-        yield 'found' => [[], \Nyholm\Psr7\ServerRequest::class, $nyholm];
+        yield 'our own' => [[], \Pronghorn\Internal\Psr\ServerRequest::class, $nyholm];
         yield 'nyholm' => [[new Psr17Factory()], \Nyholm\Psr7\ServerRequest::class, $nyholm];
         yield 'guzzle' => [[new HttpFactory()], \GuzzleHttp\Psr7\ServerRequest::class, $guzzle];
         yield 'slim' => [

@@ -56,12 +56,12 @@ const KNOWN: &[(&str, Around)] = &[
     // It has its place around all others, where `trusted_subnets` puts it.
     ("proxy_ip_parser", |next, _| Ok(next)),
     ("headers", |next, parts| Ok(headers::around(next, parts))),
+    ("static", static_files::around),
     ("rate_limit", |next, parts| {
         Ok(rate_limit::around(next, parts))
     }),
     ("rewrite", |next, parts| Ok(rewrite::around(next, parts))),
     ("error_pages", error_pages::around),
-    ("static", static_files::around),
 ];
 
 /// RoadRunner's that are not there yet.
