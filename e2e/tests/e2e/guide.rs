@@ -53,6 +53,11 @@ fn tls() {
 }
 
 #[test]
+fn middleware() {
+    follow("docs/guide/middleware.md", Site::new());
+}
+
+#[test]
 fn deploy() {
     follow("docs/guide/deploy.md", Site::new());
 }

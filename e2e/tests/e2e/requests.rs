@@ -221,3 +221,23 @@ fn uploads_lie_in_their_folder_and_only_with_endings_that_are_taken() {
     });
     server.stop();
 }
+
+#[test]
+fn a_slow_body_holds_no_worker() {
+    let server = Server::start(Site::with_worker("app.php"));
+    let mut slow: Vec<_> = (0..4).map(|_| server.connect()).collect();
+    for connection in &mut slow {
+        connection.request("POST", "/body", "Content-Length: 4\r\n");
+        connection.send("ab");
+    }
+    // There are two workers, and four requests that are not complete.
+    assert_eq!(server.get("/").text(), "Hello");
+    for connection in &mut slow {
+        connection.send("cd");
+        assert_eq!(
+            connection.response().text(),
+            "4 e2fc714c4727ee9395f324cd2e7f331f"
+        );
+    }
+    server.stop();
+}

@@ -1,3 +1,4 @@
 //! Tests of the crate from outside.
 
 mod configuration;
+mod features;

@@ -25,7 +25,10 @@ fn start(case: &str, more: &[&str]) -> Server {
     let command = format!("server.command=php {} start", worker.display());
     let mut arguments = vec!["serve", "-o", &command, "-o", "http.address=127.0.0.1:0"];
     arguments.extend(more);
-    Server::start_with(Site::new().config(&tutorial(case)), &arguments)
+    let site = Site::new().config(&tutorial(case));
+    // Two of them serve files from there.
+    let site = site.file("public/robots.txt", "User-agent: *\n");
+    Server::start_with(site, &arguments)
 }
 
 #[test]
@@ -35,6 +38,8 @@ fn the_one_for_laravel_with_a_socket() {
         &["-o", "server.relay=unix://rr.sock"],
     );
     serving::all(&server, &serving::Way::of("unix://rr.sock", "json"));
+    let powered_by = server.get("/").header("x-powered-by").map(str::to_owned);
+    assert_eq!(powered_by.as_deref(), Some("RoadRunner"));
     server.stop();
 }
 
