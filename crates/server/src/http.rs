@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use pronghorn_config::Address;
+use pronghorn_http::files::MOST_OPEN;
 use pronghorn_http::middleware::{self, Parts, Unusable};
 use pronghorn_http::settings::{HttpSettings, RouteSettings};
 use pronghorn_http::{
@@ -183,7 +184,10 @@ impl HttpService {
         let handler = ground.handler(settings, &pools)?;
         let workers = infos.iter().map(|info| info.size).sum();
         let limits = Limits {
-            connections: connections(self.open_files, workers),
+            connections: connections(
+                self.open_files.saturating_sub(cached_files(settings)),
+                workers,
+            ),
             ..Limits::default()
         };
         let service = Service::new(handler, limits);
@@ -288,7 +292,13 @@ impl Ground {
             None => Arc::new(Router(routes)) as Arc<dyn Handler>,
         };
         let folder = &self.folder;
-        middleware::chain(innermost, Parts { settings, folder })
+        let worker_user = self.user.as_ref().map(|(_, user)| user);
+        let parts = Parts {
+            settings,
+            folder,
+            worker_user,
+        };
+        middleware::chain(innermost, parts)
     }
 
     fn behind(
@@ -443,7 +453,13 @@ pub(crate) fn resolve(address: &Address) -> Result<SocketAddr, StartError> {
         .ok_or_else(|| failed(io::ErrorKind::NotFound.into()))
 }
 
-fn connections(open_files: u64, workers: usize) -> usize {
+/// What the caches of `static` may keep open.
+fn cached_files(settings: &HttpSettings) -> u64 {
+    let roots = settings.files.as_ref().map_or(0, |files| files.roots.len());
+    (MOST_OPEN * roots) as u64
+}
+
+pub(crate) fn connections(open_files: u64, workers: usize) -> usize {
     let kept = KEPT_DESCRIPTORS + workers as u64 * DESCRIPTORS_PER_WORKER;
     usize::try_from(open_files.saturating_sub(kept).max(FEWEST_CONNECTIONS)).unwrap_or(usize::MAX)
 }

@@ -12,12 +12,13 @@ use crate::settings::Settings;
 use crate::workers::Workers;
 
 /// Keys, and sections, that a reload applies. A change of any other is told.
-const APPLIED: [&str; 19] = [
+const APPLIED: [&str; 22] = [
     "endure.grace_period",
     "endure.upgrade",
     "endure.upgrade_timeout",
     "http.access_log",
     "http.access_logs",
+    "http.compress",
     "http.headers",
     "http.internal_error_code",
     "http.max_request_size",
@@ -27,6 +28,8 @@ const APPLIED: [&str; 19] = [
     "http.raw_body",
     "http.request_id",
     "http.routes",
+    "http.sendfile",
+    "http.static",
     "http.uploads.allow",
     "http.uploads.forbid",
     "logs",

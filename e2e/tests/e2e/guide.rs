@@ -48,6 +48,11 @@ fn pools_and_routes() {
 }
 
 #[test]
+fn static_files() {
+    follow("docs/guide/static-files.md", Site::new());
+}
+
+#[test]
 fn deploy() {
     follow("docs/guide/deploy.md", Site::new());
 }

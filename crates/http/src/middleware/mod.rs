@@ -4,15 +4,18 @@
 //! name is the innermost, next to the routes, and the last one sees a request first and its response last.
 
 mod access_log;
+mod compression;
 mod cors;
 mod headers;
 mod request_id;
+mod sendfile;
 mod static_files;
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use pronghorn_process::Credentials;
 use pronghorn_wire::Fields;
 use thiserror::Error;
 
@@ -27,6 +30,8 @@ pub struct Parts<'a> {
     pub settings: &'a HttpSettings,
     /// Relative paths begin here.
     pub folder: &'a Path,
+    /// Who workers are, when they are not the server's own user.
+    pub worker_user: Option<&'a Credentials>,
 }
 
 /// Why middleware can't be made. The operator's: what its section names is not there, or may not be used.
@@ -45,14 +50,19 @@ type Around = fn(Arc<dyn Handler>, Parts<'_>) -> Result<Arc<dyn Handler>, Unusab
 /// All middleware that there is. Settings lie in the section of `http` that has its name, if it has any.
 const KNOWN: &[(&str, Around)] = &[
     // One a line.
+    ("compress", |next, parts| {
+        Ok(compression::around(next, parts))
+    }),
+    ("gzip", |next, parts| {
+        Ok(compression::gzip_around(next, parts))
+    }),
     ("headers", |next, parts| Ok(headers::around(next, parts))),
+    ("sendfile", |next, parts| Ok(sendfile::around(next, parts))),
     ("static", static_files::around),
 ];
 
 /// RoadRunner's that are not there yet.
 pub(crate) const LATER: &[&str] = &[
-    "gzip",
-    "sendfile",
     "http_metrics",
     "proxy_ip_parser",
     "otel",
@@ -88,7 +98,7 @@ pub fn chain(innermost: Arc<dyn Handler>, parts: Parts<'_>) -> Result<Arc<dyn Ha
 }
 
 /// Says in a response that it depends on this field of the request.
-fn vary(fields: &mut Fields, name: &str) {
+pub(crate) fn vary(fields: &mut Fields, name: &str) {
     let is_said = fields.all("vary").any(|value| {
         let mut names = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
         names.any(|said| said == b"*" || said.eq_ignore_ascii_case(name.as_bytes()))

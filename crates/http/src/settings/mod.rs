@@ -1,9 +1,11 @@
 //! The keys of `http`, typed.
 
 mod access_log;
+mod compress;
 mod files;
 mod headers;
 mod routes;
+mod sendfile;
 
 use std::env;
 use std::path::PathBuf;
@@ -17,9 +19,11 @@ use crate::routes::is_token;
 
 pub use crate::expression::Expression;
 pub use access_log::{AccessLogSettings, LogFormat, LogPiece, Placeholder};
+pub use compress::CompressSettings;
 pub use files::{Kind, MOST_ROOTS, Page, RootKeys, StaticSettings, read_roots, read_tag};
 pub use headers::{CorsSettings, FieldRules, HeadersSettings, OriginPattern};
 pub use routes::{DEFAULT_POOL, MOST_POOLS, MOST_ROUTES, RouteSettings};
+pub use sendfile::SendfileSettings;
 
 /// As RoadRunner's: uploads of a drop-in must pass. Bodies are spooled to disk, not held.
 pub const MAX_REQUEST_SIZE: Size = Size::megabytes(1000);
@@ -54,6 +58,10 @@ pub struct HttpSettings {
     pub middleware: Vec<String>,
     /// Of the middleware `headers`.
     pub headers: Option<HeadersSettings>,
+    /// Files that PHP names for the server to send.
+    pub sendfile: SendfileSettings,
+    /// Shorter bodies.
+    pub compress: CompressSettings,
     /// Files without PHP.
     pub files: Option<StaticSettings>,
     /// Files in forms.
@@ -148,6 +156,15 @@ impl Section for HttpSettings {
                 "headers",
                 "Fields that the server sets. Used by the middleware `headers`.",
             ),
+            sendfile: t.section(
+                "sendfile",
+                "Files that PHP names for the server to send, by `X-Sendfile` or `X-Accel-Redirect`. Used by the middleware \
+                 `sendfile`.",
+            ),
+            compress: t.section(
+                "compress",
+                "Shorter bodies. Used by the middlewares `compress` and `gzip`.",
+            ),
             files: t.optional_section(
                 "static",
                 "Files without PHP. Used by the middleware `static`.",
@@ -232,6 +249,12 @@ impl Section for Uploads {
     }
 }
 
+fn is_in_list(listed: &[String], name: &str) -> bool {
+    listed
+        .iter()
+        .any(|listed| listed.eq_ignore_ascii_case(name))
+}
+
 fn check_middleware(t: &mut Table<'_>, listed: &[String]) {
     let is_in = |names: &[&str], name: &str| names.iter().any(|n| n.eq_ignore_ascii_case(name));
     let known: Vec<&str> = middleware::names().collect();
@@ -265,7 +288,8 @@ fn check_middleware(t: &mut Table<'_>, listed: &[String]) {
             let message = format!("names `{name}` {times} times");
             t.warn("middleware", &message, "its first place counts");
         }
-        if times == 0 && t.is_written(name) {
+        let by_gzip = name == "compress" && is_in_list(listed, "gzip");
+        if times == 0 && !by_gzip && t.is_written(name) {
             let hint = format!("`http.middleware` does not list `{name}`");
             t.warn(name, "is not used", &hint);
         }
@@ -273,8 +297,7 @@ fn check_middleware(t: &mut Table<'_>, listed: &[String]) {
 }
 
 fn check_files(t: &mut Table<'_>, settings: &HttpSettings) {
-    let is_listed = |name: &String| name.eq_ignore_ascii_case("static");
-    if settings.files.is_none() && settings.middleware.iter().any(is_listed) {
+    if settings.files.is_none() && is_in_list(&settings.middleware, "static") {
         t.error(
             "middleware",
             "lists `static`, and there is no section for it",
