@@ -22,6 +22,7 @@ test: ## Run every test
 	TESTS=1 scripts/build-extension
 	cargo build --bin pronghorn
 	cargo test --workspace
+	cargo test -p pronghorn-ring --features model
 	phpunit -c php/worker/phpunit.xml.dist
 	PHP_INI_SCAN_DIR=:$(TARGET)/extension/ini phpunit -c php/worker/phpunit.xml.dist
 
@@ -59,6 +60,7 @@ instructions: build ## Count instructions per request; UPDATE_INSTRUCTIONS=1 acc
 	cargo run --quiet -p pronghorn-instructions -- $(BINARY)
 
 soak: build ## Kill, reload, upgrade and soak under load, for about half an hour; SOAK_SCALE=0.1 for a tenth
-	@scripts/need php
+	@scripts/need php extension instructions
+	TESTS=valgrind scripts/build-extension
 	PRONGHORN_MODEL_STEPS=100000 cargo test -p pronghorn-pool --lib model
 	PRONGHORN_BIN=$(abspath $(BINARY)) cargo test -p pronghorn-e2e --test soak

@@ -47,7 +47,7 @@ pub(crate) async fn serve(
         why: error.to_string(),
     };
     let io = IoThreads::start(threads).map_err(|error| failed(&error))?;
-    let service = Service::new(Arc::new(FromMemory), Limits::default());
+    let service = Service::new(Arc::new(FromMemory), Limits::default(), Arc::default());
     let accepting = Listener::open(address, threads, Vec::new())
         .and_then(|listener| listener.serve(io.threads(), &service))
         .map_err(|error| failed(&error))?;

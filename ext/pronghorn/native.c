@@ -17,6 +17,8 @@
 /* Strings of a request's text before its headers. */
 #define LINE 6
 #define NO_LIMIT 0xFFFFFFFFu
+/* A flag of requests whose body is asked for. */
+#define BODY_STREAM 0x10
 /* Where a frame's stream bits are, and the one that says that more frames of this reply follow. */
 #define STREAM 10
 #define MORE 1
@@ -312,6 +314,10 @@ zend_object *native_read_request(
 	const unsigned char *context = frame + NATIVE_FRAME;
 	uint32_t context_length = read_u32(frame + 12);
 	if (context_length > length - NATIVE_FRAME || context_length < REQUEST_HEAD || envelope->call == 0) {
+		return NULL;
+	}
+	/* Seldom, and the body is asked for by PHP code. */
+	if (envelope->flags & BODY_STREAM) {
 		return NULL;
 	}
 	zend_string *payload = zend_string_init_fast((const char *) context + context_length, length - NATIVE_FRAME - context_length);

@@ -406,8 +406,17 @@ ZEND_FUNCTION(Pronghorn_Internal_until_exit)
 	EG(exit_status) = 0;
 }
 
+/* With threads, where the engine's state of this one is: needed before anything looks at it. */
+static void find_globals(void)
+{
+#if defined(ZTS) && defined(COMPILE_DL_PRONGHORN)
+	ZEND_TSRMLS_CACHE_UPDATE();
+#endif
+}
+
 static PHP_MINIT_FUNCTION(pronghorn)
 {
+	find_globals();
 	register_pronghorn_symbols(module_number);
 	register_class_Pronghorn_DeadlineExceeded(zend_ce_error);
 	native_startup();
@@ -419,9 +428,7 @@ static PHP_MINIT_FUNCTION(pronghorn)
 
 static PHP_RINIT_FUNCTION(pronghorn)
 {
-#if defined(ZTS) && defined(COMPILE_DL_PRONGHORN)
-	ZEND_TSRMLS_CACHE_UPDATE();
-#endif
+	find_globals();
 	return SUCCESS;
 }
 

@@ -130,15 +130,15 @@ static bool server_is_gone(const ring_t *ring)
 
 /* Sleeps until somebody wakes us, for whatever reason, unless the count has become enough. The caller has looked before,
  * and looks again. */
-static ring_outcome sleep_below(ring_t *ring, size_t (*count)(const ring_t *), size_t enough)
+static ring_outcome sleep_below(ring_t *ring, uint32_t why, size_t (*count)(const ring_t *), size_t enough)
 {
 	ring_outcome outcome = RING_OK;
 	_Atomic uint32_t *sleep = word(ring, RING_AT_SLEEP);
-	atomic_store_explicit(sleep, 1, memory_order_relaxed);
+	atomic_store_explicit(sleep, why, memory_order_relaxed);
 	atomic_thread_fence(memory_order_seq_cst);
 	if (count(ring) < enough) {
 		const struct timespec longest = {.tv_sec = ring->look_after / 1000, .tv_nsec = ring->look_after % 1000 * 1000000};
-		if (syscall(SYS_futex, sleep, FUTEX_WAIT, 1, &longest, NULL, 0) != 0) {
+		if (syscall(SYS_futex, sleep, FUTEX_WAIT, why, &longest, NULL, 0) != 0) {
 			if (errno == ETIMEDOUT && server_is_gone(ring)) {
 				outcome = RING_GONE;
 			} else if (errno == EINTR || errno == ETIMEDOUT) {
@@ -146,15 +146,15 @@ static ring_outcome sleep_below(ring_t *ring, size_t (*count)(const ring_t *), s
 			}
 		}
 	}
-	atomic_store_explicit(sleep, 0, memory_order_relaxed);
+	atomic_store_explicit(sleep, RING_AWAKE, memory_order_relaxed);
 	return outcome;
 }
 
-static ring_outcome wait_for(ring_t *ring, size_t (*count)(const ring_t *), size_t enough, size_t most)
+static ring_outcome wait_for(ring_t *ring, uint32_t why, size_t (*count)(const ring_t *), size_t enough, size_t most)
 {
 	size_t now;
 	while ((now = count(ring)) < enough) {
-		ring_outcome outcome = sleep_below(ring, count, enough);
+		ring_outcome outcome = sleep_below(ring, why, count, enough);
 		if (outcome != RING_OK && count(ring) < enough) {
 			return outcome;
 		}
@@ -164,7 +164,7 @@ static ring_outcome wait_for(ring_t *ring, size_t (*count)(const ring_t *), size
 
 ring_outcome ring_wait(ring_t *ring, size_t bytes)
 {
-	return wait_for(ring, ring_there, bytes, RING_DOWN);
+	return wait_for(ring, RING_FOR_BYTES, ring_there, bytes, RING_DOWN);
 }
 
 const unsigned char *ring_peek(const ring_t *ring)
@@ -184,7 +184,7 @@ void ring_take(ring_t *ring, size_t bytes)
 
 ring_outcome ring_wait_for_room(ring_t *ring, size_t bytes)
 {
-	return wait_for(ring, room, bytes, RING_UP);
+	return wait_for(ring, RING_FOR_ROOM, room, bytes, RING_UP);
 }
 
 unsigned char *ring_room(const ring_t *ring)

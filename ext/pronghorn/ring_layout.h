@@ -6,6 +6,9 @@
 #define RING_DOWN 262144u
 #define RING_UP 524288u
 #define RING_SIZE 790528u
+#define RING_AWAKE 0u
+#define RING_FOR_BYTES 1u
+#define RING_FOR_ROOM 2u
 #define RING_AT_HEAD 0u
 #define RING_AT_DOWN_PUT 64u
 #define RING_AT_ROOM_WANTED 68u

@@ -19,11 +19,17 @@ pub(crate) struct Mode {
     packages: &'static str,
 }
 
-pub(crate) const MODES: [Mode; 4] = [
+pub(crate) const MODES: [Mode; 5] = [
     Mode {
         name: "pronghorn",
         worker: &["worker.php"],
         pool: as_it_comes,
+        packages: "php-cli",
+    },
+    Mode {
+        name: "pronghorn-relay",
+        worker: &["worker.php"],
+        pool: over_pipes,
         packages: "php-cli",
     },
     Mode {
@@ -51,6 +57,11 @@ const ROADRUNNER: &str = "worker-roadrunner.php";
 
 fn as_it_comes() -> Value {
     json!({})
+}
+
+/// Without shared memory, whether or not the extension is there.
+fn over_pipes() -> Value {
+    json!({"transport": "relay"})
 }
 
 impl Adapter for Mode {

@@ -6,7 +6,7 @@ use crate::node::Node;
 use crate::place::Origin;
 use crate::resolve::{DefaultShown, KeyRecord, Record};
 use crate::secret;
-use crate::setting::{Setting, Shown, Wrong};
+use crate::setting::{Pair, Pairs, Setting, Shown, Wrong};
 use crate::table::Table;
 
 /// What a written 0 means.
@@ -39,6 +39,32 @@ pub struct Key<'t, 'a, T> {
     roadrunner: Option<(&'static str, &'static str)>,
     differs: Option<(&'static str, &'static str)>,
     not_yet: Option<&'static str>,
+}
+
+impl Key<'_, '_, Pairs> {
+    /// What is written, and those of these that are not: both are shown as the value. `words` stand in the reference.
+    pub fn over(mut self, these: &[(&str, &str)], words: &'static str) -> (Pairs, Pairs) {
+        let written = match &self.given {
+            Some((Ok(written), _)) => written.clone(),
+            _ => Pairs::default(),
+        };
+        let missing = |(name, _): &&(&str, &str)| !written.iter().any(|(given, _)| given == *name);
+        let added = these.iter().filter(missing).map(|(name, value)| Pair {
+            name: (*name).to_owned(),
+            value: (*value).to_owned(),
+            origin: Origin::of_default(),
+        });
+        let by_name = |a: &Pair, b: &Pair| a.name.cmp(&b.name);
+        let mut added = Pairs(added.collect());
+        added.0.sort_by(by_name);
+        if let Some((Ok(given), _)) = &mut self.given {
+            given.0.extend(added.0.iter().cloned());
+            // Read again, parts of one name would come together: `show` prints them as they would then stand.
+            given.0.sort_by(by_name);
+        }
+        self.default_as(added.clone(), words);
+        (written, added)
+    }
 }
 
 impl<'t, 'a, T: Setting> Key<'t, 'a, T> {

@@ -105,6 +105,11 @@ impl Origin {
             variables: Vec::new(),
         }
     }
+
+    /// Of a part of a value that is written elsewhere.
+    pub(crate) fn of_default() -> Self {
+        Self::new(Place::file(0, "default"))
+    }
 }
 
 /// `.rr.yaml:7`, `${PORT} in .rr.yaml:3` or `-o`.

@@ -67,4 +67,4 @@ pub mod urlencoded;
 
 pub use content_type::{Boundary, BoundaryError, ContentType, MAX_BOUNDARY};
 pub use form::{Entry, File, Form, UploadError};
-pub use limits::Limits;
+pub use limits::{FIELD_BYTES, FIELDS, FILES, LEVELS, Limits};

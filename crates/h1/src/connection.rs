@@ -8,32 +8,51 @@ use crate::body::{BodyState, BodyStep};
 use crate::head::{self, BodyFraming, RequestHead};
 use crate::refusal::Refusal;
 
-/// What a client may send, and how slowly.
+/// Bytes of a head. Laravel's cookies fit, several of the 4 KB that browsers allow each.
+pub const HEAD: usize = 64 << 10;
+
+/// Fields of a head: browsers send twenty, proxies add ten.
+pub const FIELDS: usize = 100;
+
+/// For a head: a phone with a bad connection needs seconds; who needs more is holding the connection on purpose.
+pub const HEAD_TIME: Duration = Duration::from_secs(15);
+
+/// Between two reads of a body: a phone that changes cells is back by then.
+pub const BODY_PAUSE: Duration = Duration::from_secs(60);
+
+/// Bytes per second: the slowest modem in use has twice that; a byte a minute is an attack.
+pub const BODY_RATE: u64 = 500;
+
+/// Between two requests: longer than the 60 s that common proxies keep a connection, so that none of them writes into one
+/// that is being closed.
+pub const IDLE: Duration = Duration::from_secs(75);
+
+/// What a client may send, and how slowly. The defaults are the constants.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Bytes of a head. Default is 64 KB: Laravel's cookies fit.
+    /// Bytes of a head.
     pub head: usize,
-    /// Fields of a head, at most 100, which is the default.
+    /// Fields of a head, at most [`FIELDS`].
     pub fields: usize,
-    /// From the first byte of a head (for the first one: from the connection's start) to its end. Default is 15 s.
+    /// From the first byte of a head (for the first one: from the connection's start) to its end.
     pub head_time: Duration,
-    /// Between two reads of a body. Default is 60 s.
+    /// Between two reads of a body.
     pub body_pause: Duration,
-    /// Bytes per second that a body must come with on average, after `body_pause`. Default is 500.
+    /// Bytes per second that a body must come with on average, after `body_pause`.
     pub body_rate: u64,
-    /// Between two requests. Default is 75 s: longer than the 60 s that common proxies keep a connection.
+    /// Between two requests.
     pub idle: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            head: 64 << 10,
-            fields: 100,
-            head_time: Duration::from_secs(15),
-            body_pause: Duration::from_secs(60),
-            body_rate: 500,
-            idle: Duration::from_secs(75),
+            head: HEAD,
+            fields: FIELDS,
+            head_time: HEAD_TIME,
+            body_pause: BODY_PAUSE,
+            body_rate: BODY_RATE,
+            idle: IDLE,
         }
     }
 }
@@ -193,6 +212,12 @@ impl Connection {
             self.go(Phase::Idle { first: false }, now);
         }
         complete
+    }
+
+    /// Nobody took the body for so long, so the client could not go on with it: that time is not the client's.
+    pub fn resume_body(&mut self, paused: Duration) {
+        self.since = self.since.saturating_add(paused);
+        self.heard = self.heard.saturating_add(paused);
     }
 
     fn go(&mut self, phase: Phase, now: Duration) {

@@ -41,6 +41,7 @@ mod response;
 
 #[doc(hidden)]
 pub use connection::fuzz_connection;
+pub use connection::{BODY_PAUSE, BODY_RATE, FIELDS, HEAD, HEAD_TIME, IDLE};
 pub use connection::{Connection, Expiry, Limits, Received};
 pub use head::{Parts, RequestHead, Version};
 pub use refusal::Refusal;

@@ -12,7 +12,7 @@ use pronghorn_form::multipart::{Event, Kind, Parser, Part};
 use pronghorn_form::{
     ContentType, Entry, Form, Limits as FormLimits, UploadError, tree, urlencoded,
 };
-use pronghorn_pool::{Body as CallBody, Spool, SpoolError, SpoolFile, Unencodable};
+use pronghorn_pool::{Body as CallBody, BodyStream, Spool, SpoolError, SpoolFile, Unencodable};
 use pronghorn_wire::Form as ForeignForm;
 use pronghorn_wire::native::BodyKind;
 
@@ -31,6 +31,8 @@ pub struct BodySettings {
     pub max_size: u64,
     /// Forms reach PHP unparsed.
     pub raw: bool,
+    /// A worker gets what is no form as it comes, and not when all of it is there.
+    pub stream: bool,
     pub forms: FormLimits,
     /// Where long bodies are kept.
     pub spool: Arc<Spool>,
@@ -57,13 +59,15 @@ pub(crate) enum RequestBody {
         form: Form,
         _files: Vec<SpoolFile>,
     },
+    /// Not yet here: the worker asks for it.
+    Stream(BodyStream),
 }
 
 impl RequestBody {
     /// What tells it from another one, without reading files.
     pub(crate) fn identify(&self, hasher: &mut impl Hasher) {
         match self {
-            Self::Empty => {}
+            Self::Empty | Self::Stream(_) => {}
             Self::Bytes(bytes) | Self::Urlencoded(bytes) => bytes.hash(hasher),
             Self::Spooled(file) => file.len().hash(hasher),
             Self::Form { form, .. } => {
@@ -126,13 +130,10 @@ pub(crate) async fn collect(
     exchange: &mut dyn Exchange,
     settings: &BodySettings,
 ) -> Result<(RequestBody, u64), NotTaken> {
-    let announced = request.head.body_len();
-    if announced == Some(0) {
+    if request.head.body_len() == Some(0) {
         return Ok((empty(request, settings), 0));
     }
-    if announced.is_some_and(|len| len > settings.max_size) {
-        return Err(too_large(settings.max_size));
-    }
+    check_announced(request, settings)?;
     let mut source = Source {
         exchange,
         most: settings.max_size,
@@ -170,6 +171,20 @@ fn form_kind(request: &Request, settings: &BodySettings) -> Result<ContentType, 
     }
 }
 
+/// Whether a worker is to read this request's body as it comes. Forms are taken apart here, so they have to be complete.
+pub(crate) fn is_streamed(request: &Request, settings: &BodySettings) -> bool {
+    settings.stream && matches!(form_kind(request, settings), Ok(ContentType::Other))
+}
+
+/// A body that announces more than it may have.
+pub(crate) fn check_announced(request: &Request, settings: &BodySettings) -> Result<(), NotTaken> {
+    let announced = request.head.body_len();
+    if announced.is_some_and(|len| len > settings.max_size) {
+        return Err(too_large(settings.max_size));
+    }
+    Ok(())
+}
+
 /// The pieces of a body, no more than may be.
 struct Source<'a> {
     exchange: &'a mut dyn Exchange,
@@ -191,7 +206,7 @@ impl Source<'_> {
     }
 }
 
-fn too_large(most: u64) -> NotTaken {
+pub(crate) fn too_large(most: u64) -> NotTaken {
     NotTaken::refused(
         413,
         format!("the body is too large: at most {most} bytes are taken"),
@@ -391,6 +406,7 @@ async fn on_file_thread<R: Send + 'static>(
 pub(crate) fn for_native(body: &RequestBody) -> Result<(CallBody, BodyKind), Unencodable> {
     Ok(match body {
         RequestBody::Empty => (CallBody::Empty, BodyKind::Bytes),
+        RequestBody::Stream(stream) => (CallBody::Stream(stream.clone()), BodyKind::Stream),
         RequestBody::Bytes(bytes) | RequestBody::Urlencoded(bytes) => {
             (CallBody::Bytes(bytes.clone()), BodyKind::Bytes)
         }
@@ -407,7 +423,7 @@ pub(crate) fn for_native(body: &RequestBody) -> Result<(CallBody, BodyKind), Une
         RequestBody::Form { form, .. } => {
             let mut section = Vec::new();
             pronghorn_form::native::write(form, &mut section)
-                .map_err(|error| Unencodable(error.to_string()))?;
+                .map_err(|error| Unencodable::Request(error.to_string()))?;
             (CallBody::Bytes(section.into()), BodyKind::Form)
         }
     })
@@ -437,12 +453,19 @@ pub(crate) fn for_foreign(body: &RequestBody, limits: &FormLimits) -> Result<For
     };
     Ok(match body {
         RequestBody::Empty => raw(CallBody::Empty),
+        RequestBody::Stream(_) => {
+            return Err(Unencodable::Pool(
+                "the pool's workers are of RoadRunner's packages, which can't take a body as it comes: `request_body: stream` \
+                 needs pronghorn/worker"
+                    .to_owned(),
+            ));
+        }
         RequestBody::Bytes(bytes) => raw(CallBody::Bytes(bytes.clone())),
         RequestBody::Spooled(file) => raw(CallBody::File(file.clone())),
         RequestBody::Urlencoded(bytes) => {
             let mut fields = Vec::new();
             tree::write_urlencoded(bytes, limits, &mut fields)
-                .map_err(|error| Unencodable(error.to_string()))?;
+                .map_err(|error| Unencodable::Request(error.to_string()))?;
             Foreign {
                 body: CallBody::Bytes(fields.into()),
                 parsed: true,
@@ -453,7 +476,7 @@ pub(crate) fn for_foreign(body: &RequestBody, limits: &FormLimits) -> Result<For
             let (mut fields, mut uploads) = (Vec::new(), Vec::new());
             tree::write_fields(form, limits, &mut fields)
                 .and_then(|()| tree::write_uploads(form, limits, &mut uploads))
-                .map_err(|error| Unencodable(error.to_string()))?;
+                .map_err(|error| Unencodable::Request(error.to_string()))?;
             Foreign {
                 body: CallBody::Bytes(fields.into()),
                 parsed: true,

@@ -3,21 +3,25 @@
 use std::future::poll_fn;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::{Arc, LazyLock};
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use pronghorn_pool::settings::Retry;
 use pronghorn_pool::{
     Answer, Body as CallBody, CallError, Dispatch, Payload, Pending, Pool, Reply, ReplyBody, Terms,
-    Unencodable,
+    Unencodable, streamed,
 };
 use pronghorn_process::Credentials;
 use pronghorn_wire::native::{self, Envelope, Thrown};
 use pronghorn_wire::{Codec, Request as WireRequest, json, proto};
 use tokio::time::Instant;
 
-use crate::body::{BodySettings, NotTaken, RequestBody, collect, empty, for_foreign, for_native};
+use crate::body::{
+    BodySettings, NotTaken, RequestBody, check_announced, collect, empty, for_foreign, for_native,
+    is_streamed,
+};
 use crate::error;
 use crate::exchange::Exchange;
+use crate::feeder::Feeder;
 use crate::files::Asked;
 use crate::message::{Body, Handled, Handler, Request, Response};
 use crate::record::{Record, request_id};
@@ -57,34 +61,72 @@ impl Handler for Arc<PoolHandler> {
 impl PoolHandler {
     async fn answer(self: &Arc<Self>, request: Request, exchange: &mut dyn Exchange) -> Response {
         let taken = match request.head.body_len() {
-            // Nothing to wait for: the future that would is ten times the size of this one.
+            // Nothing to wait for: the futures that would are ten times the size of this one.
             Some(0) => Ok((empty(&request, &self.bodies), 0)),
+            _ if is_streamed(&request, &self.bodies) => {
+                return Box::pin(self.answer_streamed(request, exchange)).await;
+            }
             _ => Box::pin(collect(&request, exchange, &self.bodies)).await,
         };
         let (body, read) = match taken {
             Ok(taken) => taken,
-            Err(NotTaken::Gone) => return Response::new(CLIENT_LEFT, Body::Empty),
-            Err(NotTaken::Refused { status, why }) => {
-                tracing::debug!(
-                    target: "http", status, method = request.head.method(), URI = request.target(),
-                    remote_address = %request.peer.address, "request refused: {why}"
-                );
-                return Response::plain(status, &format!("{why}\n"));
-            }
+            Err(why) => return not_taken(&request, why),
         };
         let accepted = request.accepted;
         let now = if read == 0 { accepted } else { Instant::now() };
-        let call = Arc::new(HttpCall {
+        let call = self.call(request, body);
+        let record = Record::of(&call, read);
+        let mut pending = self.pool.call(call.clone(), self.terms, accepted, now);
+        let gone = |cx: &mut Context<'_>, exchange: &mut dyn Exchange| {
+            exchange.poll_gone(cx).map(|()| NotTaken::Gone)
+        };
+        let outcome = wait(&mut pending, exchange, gone).await;
+        self.conclude(&call.request, outcome, record).await
+    }
+
+    /// Answers a request whose body the worker asks for.
+    async fn answer_streamed(
+        self: &Arc<Self>,
+        request: Request,
+        exchange: &mut dyn Exchange,
+    ) -> Response {
+        if let Err(why) = check_announced(&request, &self.bodies) {
+            return not_taken(&request, why);
+        }
+        let accepted = request.accepted;
+        let (feed, stream) = streamed();
+        let call = self.call(request, RequestBody::Stream(stream));
+        let mut record = Record::of(&call, 0);
+        let mut pending = self.pool.call(call.clone(), self.terms, accepted, accepted);
+        let mut feeder = Feeder::new(feed, self.bodies.max_size);
+        let outcome = wait(&mut pending, exchange, |cx, exchange| {
+            feeder.poll(cx, exchange)
+        })
+        .await;
+        if let Some(record) = &mut record {
+            record.set_read_bytes(feeder.read());
+        }
+        self.conclude(&call.request, outcome, record).await
+    }
+
+    fn call(self: &Arc<Self>, request: Request, body: RequestBody) -> Arc<HttpCall> {
+        Arc::new(HttpCall {
             request,
             body,
             handler: self.clone(),
-        });
-        let record = Record::of(&call, read);
-        let mut pending = self.pool.call(call.clone(), self.terms, accepted, now);
-        let mut response = match wait(&mut pending, exchange).await {
-            Some(Ok(reply)) => self.respond(&call.request, reply).await,
-            Some(Err(error)) => self.refuse(&call.request, &error),
-            None => Response::new(CLIENT_LEFT, Body::Empty),
+        })
+    }
+
+    async fn conclude(
+        &self,
+        request: &Request,
+        outcome: Result<Result<Reply, CallError>, NotTaken>,
+        record: Option<Box<Record>>,
+    ) -> Response {
+        let mut response = match outcome {
+            Ok(Ok(reply)) => self.respond(request, reply).await,
+            Ok(Err(error)) => self.refuse(request, &error),
+            Err(why) => not_taken(request, why),
         };
         response.record = record;
         response
@@ -133,6 +175,7 @@ impl PoolHandler {
             status: head.status,
             fields: head.headers,
             body,
+            from_application: true,
             record: None,
         }
     }
@@ -149,7 +192,10 @@ impl PoolHandler {
                     text,
                 );
             }
-            CallError::Unencodable(_) => return Response::plain(status, &format!("{error}\n")),
+            CallError::Unencodable(Unencodable::Request(_)) => {
+                return Response::plain(status, &format!("{error}\n"));
+            }
+            CallError::Unencodable(Unencodable::Pool(why)) => return self.fail(request, why, why),
             CallError::Refused(_) => {
                 let mut response = Response::status_only(status);
                 response.fields.push("Retry-After", error::RETRY_AFTER);
@@ -158,7 +204,7 @@ impl PoolHandler {
             CallError::Deadline | CallError::Worker(_) | CallError::Poisoned => {}
         }
         if self.development {
-            return Response::plain(status, &format!("{error}\n"));
+            return for_developer(Response::plain(status, &format!("{error}\n")));
         }
         Response::status_only(status)
     }
@@ -179,7 +225,7 @@ impl PoolHandler {
         );
         let status = self.internal_error_code;
         let mut response = if self.development {
-            page::thrown(request, status, thrown)
+            for_developer(page::thrown(request, status, thrown))
         } else {
             Response::status_only(status)
         };
@@ -195,7 +241,7 @@ impl PoolHandler {
         );
         let status = self.internal_error_code;
         let mut response = if self.development {
-            Response::plain(status, &format!("{shown}\n"))
+            for_developer(Response::plain(status, &format!("{shown}\n")))
         } else {
             Response::status_only(status)
         };
@@ -204,18 +250,41 @@ impl PoolHandler {
     }
 }
 
-/// Waits for the reply and passes 1xx replies on. `None` when the client has left.
+/// The answer to a request whose body can't be had.
+fn not_taken(request: &Request, why: NotTaken) -> Response {
+    match why {
+        NotTaken::Gone => Response::new(CLIENT_LEFT, Body::Empty),
+        NotTaken::Refused { status, why } => {
+            tracing::debug!(
+                target: "http", status, method = request.head.method(), URI = request.target(),
+                remote_address = %request.peer.address, "request refused: {why}"
+            );
+            Response::plain(status, &format!("{why}\n"))
+        }
+    }
+}
+
+/// No error page hides it.
+fn for_developer(response: Response) -> Response {
+    Response {
+        from_application: true,
+        ..response
+    }
+}
+
+/// Waits for the reply and passes 1xx replies on; `meanwhile` says when there is nobody to wait for.
 async fn wait(
     pending: &mut Pending,
     exchange: &mut dyn Exchange,
-) -> Option<Result<Reply, CallError>> {
+    mut meanwhile: impl FnMut(&mut Context<'_>, &mut dyn Exchange) -> Poll<NotTaken>,
+) -> Result<Result<Reply, CallError>, NotTaken> {
     loop {
         let answer = poll_fn(|cx| match pending.poll_answer(cx) {
-            Poll::Ready(answer) => Poll::Ready(Some(answer)),
-            Poll::Pending => exchange.poll_gone(cx).map(|()| None),
+            Poll::Ready(answer) => Poll::Ready(Ok(answer)),
+            Poll::Pending => meanwhile(cx, exchange).map(Err),
         });
         match answer.await? {
-            Ok(Answer::Reply(reply)) => return Some(Ok(reply)),
+            Ok(Answer::Reply(reply)) => return Ok(Ok(reply)),
             Ok(Answer::Informational(head)) => {
                 // One that can't be sent is no reason to fail the request: hints are hints.
                 if head.check().is_ok() {
@@ -223,7 +292,7 @@ async fn wait(
                     exchange.flush().await;
                 }
             }
-            Err(error) => return Some(Err(error)),
+            Err(error) => return Ok(Err(error)),
         }
     }
 }
@@ -270,6 +339,9 @@ impl Payload for HttpCall {
     }
 
     fn repeatable(&self) -> bool {
+        if matches!(self.body, RequestBody::Stream(_)) {
+            return false; // part of it may be gone
+        }
         // RFC 9110, section 9.2.
         let method = self.request.head.method();
         let safe = matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE");

@@ -1,6 +1,6 @@
 //! What a client sees when there is no reply: the one place where reasons become statuses.
 
-use pronghorn_pool::{CallError, Refused};
+use pronghorn_pool::{CallError, Refused, Unencodable};
 
 /// When to come back after an overload. Queues are short-lived: a second is enough for the next try to find room.
 pub(crate) const RETRY_AFTER: &str = "1";
@@ -11,7 +11,9 @@ pub(crate) fn status(error: &CallError, internal: u16) -> u16 {
         CallError::Refused(
             Refused::QueueFull | Refused::WaitedTooLong | Refused::NoWorker | Refused::Stopping,
         ) => 503,
-        CallError::Unencodable(_) => 400,
+        CallError::Unencodable(Unencodable::Request(_)) => 400,
+        // Somebody has to change the settings.
+        CallError::Unencodable(Unencodable::Pool(_)) => 500,
         CallError::Deadline => 504,
         CallError::Worker(_) => 502,
         CallError::Thrown(_) | CallError::Reported(_) => internal,

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use pronghorn_h1::Refusal;
@@ -13,7 +14,10 @@ pub trait Exchange: Send {
     /// The next piece of the request's body; `None` at its end. Tells the client to go on if it waits for that.
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>>;
 
-    /// Ready when the client has left. To be asked only after the whole body was read.
+    /// The body was not asked for, for so long: the client could not send, and its limits for slowness do not count that.
+    fn resume_body(&mut self, _paused: Duration) {}
+
+    /// Ready when the client has left. While the body is not read to its end, that may go unnoticed.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 
     /// Sends an informational reply, for instance 103 Early Hints, where the protocol knows them.

@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod body;
 mod bridge;
 mod buffers;
@@ -18,6 +19,7 @@ mod date;
 mod error;
 mod exchange;
 mod expression;
+mod feeder;
 mod file;
 pub mod files;
 mod listener;
@@ -34,6 +36,7 @@ mod stream;
 mod threads;
 mod warmup;
 
+pub use addresses::Addresses;
 pub use body::BodySettings;
 pub use bridge::PoolHandler;
 pub use coding::Coding;
@@ -44,7 +47,7 @@ pub use listener::{Accepting, Listener, any_address};
 pub use message::{Body, Handled, Handler, Part, Peer, PeerAddress, Request, Response};
 pub use record::Record;
 pub use router::Router;
-pub use service::{Limits, Service};
+pub use service::{Limits, SEND_PAUSE, Service};
 pub use stream::Stream;
 pub use threads::{IoThread, IoThreads};
 pub use warmup::warmup;

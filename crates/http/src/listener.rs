@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 
 use crate::connection::Http1;
 use crate::message::{Peer, PeerAddress};
-use crate::service::Service;
+use crate::service::{Full, Service};
 use crate::stream::Stream;
 use crate::threads::{IoThread, emptier};
 
@@ -202,13 +202,27 @@ impl Door {
         }
     }
 
-    fn admit(&self, stream: TcpStream, address: SocketAddr) {
-        let Some(entered) = self.service.enter() else {
-            if let Some(connections) = self.service.refusals.event() {
+    /// It is closed without a word: an answer would cost more than the connection.
+    fn refuse(&self, full: Full, address: PeerAddress) {
+        let Some(connections) = self.service.refusals.event() else {
+            return;
+        };
+        match full {
+            Full::All => {
                 let limit = self.service.limits.connections;
                 tracing::warn!(target: "http", connections, limit, "connections refused: there are too many");
             }
-            return;
+            Full::Address => tracing::warn!(
+                target: "http", connections, remote_address = %address,
+                "connections refused: an address has as many as `http.max_per_address` allows"
+            ),
+        }
+    }
+
+    fn admit(&self, stream: TcpStream, address: SocketAddr) {
+        let entered = match self.service.enter(PeerAddress::Ip(address)) {
+            Ok(entered) => entered,
+            Err(full) => return self.refuse(full, PeerAddress::Ip(address)),
         };
         _ = stream.set_nodelay(true); // without it replies in pieces are slower, not wrong
         let peer = Arc::new(Peer::new(PeerAddress::Ip(address), false));

@@ -27,7 +27,7 @@ pub trait Handler: Send + Sync + 'static {
 /// A response to come.
 pub type Handled<'a> = Pin<Box<dyn Future<Output = Response> + Send + 'a>>;
 
-/// The other end of a connection; one for all its requests.
+/// The other end of a connection, one for all its requests; or the client behind it, when that is a trusted proxy.
 #[derive(Debug)]
 pub struct Peer {
     pub address: PeerAddress,
@@ -43,6 +43,8 @@ pub enum PeerAddress {
     /// The client of a unix socket has no address. It is called `unix:`, as nginx does: empty would look like a mistake, and
     /// an address that it does not have, such as 127.0.0.1, could be trusted for being local.
     Unix,
+    /// As a trusted proxy tells it.
+    Told(IpAddr),
 }
 
 impl Peer {
@@ -60,6 +62,7 @@ impl PeerAddress {
     pub fn ip(&self) -> Option<IpAddr> {
         match self {
             Self::Ip(address) => Some(address.ip().to_canonical()),
+            Self::Told(ip) => Some(*ip),
             Self::Unix => None,
         }
     }
@@ -70,6 +73,7 @@ impl fmt::Display for PeerAddress {
         match self {
             Self::Ip(address) => address.fmt(f),
             Self::Unix => f.write_str("unix:"),
+            Self::Told(ip) => ip.fmt(f),
         }
     }
 }
@@ -115,6 +119,8 @@ pub struct Response {
     pub status: u16,
     pub fields: Fields,
     pub body: Body,
+    /// The application has made it, or it shows a developer what is wrong: its body stands as it is.
+    pub from_application: bool,
     /// Written to the log when the response is out.
     pub record: Option<Box<Record>>,
 }
@@ -174,6 +180,7 @@ impl Response {
             status,
             fields: Fields::new(),
             body,
+            from_application: false,
             record: None,
         }
     }

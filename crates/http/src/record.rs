@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use tokio::time::Instant;
 
+use crate::addresses::Seat;
 use crate::bridge::HttpCall;
 use crate::message::Request;
 use crate::middleware::Entry;
@@ -15,6 +16,8 @@ use crate::settings::DEFAULT_POOL;
 pub struct Record {
     pub(crate) call: Option<CallRecord>,
     pub(crate) access: Option<Entry>,
+    /// What the client holds until its response is out.
+    pub(crate) seat: Option<Seat>,
 }
 
 /// The log record of a request that reached PHP.
@@ -38,9 +41,16 @@ impl Record {
             };
             Box::new(Self {
                 call: Some(call),
-                access: None,
+                ..Self::default()
             })
         })
+    }
+
+    /// What came of a body that was read while the worker had the call.
+    pub(crate) fn set_read_bytes(&mut self, read_bytes: u64) {
+        if let Some(call) = &mut self.call {
+            call.read_bytes = read_bytes;
+        }
     }
 
     /// `bytes` are those of the body that the client took.

@@ -9,14 +9,21 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::message::Handler;
+use crate::addresses::{Addresses, Seat};
+use crate::message::{Handler, PeerAddress};
+
+/// Between two writes that a client takes something of: as long as a client may pause while it sends.
+pub const SEND_PAUSE: Duration = Duration::from_secs(60);
+
+/// For who does not count descriptors; the server does.
+const CONNECTIONS: usize = 10_000;
 
 /// Time limits and sizes beyond those of the protocol.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// What a client may send, and how slowly.
     pub receive: pronghorn_h1::Limits,
-    /// Between two writes that a client takes something of. Default is 60 s.
+    /// Between two writes that a client takes something of. Default is [`SEND_PAUSE`].
     pub send_pause: Duration,
     /// Open connections in all.
     pub connections: usize,
@@ -26,8 +33,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             receive: pronghorn_h1::Limits::default(),
-            send_pause: Duration::from_secs(60),
-            connections: 10_000,
+            send_pause: SEND_PAUSE,
+            connections: CONNECTIONS,
         }
     }
 }
@@ -40,10 +47,20 @@ pub struct Service {
     drain_idle: OnceLock<Duration>,
     connections: TaskTracker,
     pub(crate) refusals: Seldom,
+    addresses: Arc<Addresses>,
+}
+
+/// Why a connection is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Full {
+    /// There are as many as there may be.
+    All,
+    /// There are as many of this address.
+    Address,
 }
 
 impl Service {
-    pub fn new(handler: Arc<dyn Handler>, limits: Limits) -> Arc<Self> {
+    pub fn new(handler: Arc<dyn Handler>, limits: Limits, addresses: Arc<Addresses>) -> Arc<Self> {
         let (draining, connections) = (CancellationToken::new(), TaskTracker::new());
         Arc::new(Self {
             handler: ArcSwap::from_pointee(handler),
@@ -52,6 +69,7 @@ impl Service {
             drain_idle: OnceLock::new(),
             connections,
             refusals: Seldom::default(),
+            addresses,
         })
     }
 
@@ -83,11 +101,16 @@ impl Service {
         self.connections.len()
     }
 
-    /// Counts a connection while the returned value lives; `None` when there are as many as there may be.
-    pub(crate) fn enter(self: &Arc<Self>) -> Option<Entered> {
-        (self.connections.len() < self.limits.connections).then(|| Entered {
+    /// Counts a connection while the returned value lives.
+    pub(crate) fn enter(self: &Arc<Self>, address: PeerAddress) -> Result<Entered, Full> {
+        if self.connections.len() >= self.limits.connections {
+            return Err(Full::All);
+        }
+        let seat = self.addresses.connection(address.ip());
+        Ok(Entered {
             service: self.clone(),
             _token: self.connections.token(),
+            _seat: seat.map_err(|_| Full::Address)?,
         })
     }
 }
@@ -96,6 +119,7 @@ impl Service {
 pub(crate) struct Entered {
     service: Arc<Service>,
     _token: TaskTrackerToken,
+    _seat: Option<Seat>,
 }
 
 impl Entered {

@@ -16,6 +16,7 @@ use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
+use crate::body::BodyStream;
 #[cfg(test)]
 use crate::bugs::{Bug, planted};
 use crate::pool::Shared;
@@ -79,22 +80,30 @@ pub enum Body {
     Bytes(Bytes),
     /// The content of a file, for codecs that can't name one.
     File(Arc<SpoolFile>),
+    /// What the worker asks for while it has the call, for codecs in which it can.
+    Stream(BodyStream),
 }
 
 impl Body {
     pub(crate) fn len(&self) -> u64 {
         match self {
-            Self::Empty => 0,
+            Self::Empty | Self::Stream(_) => 0,
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::File(file) => file.len(),
         }
     }
 }
 
-/// The codec cannot carry this payload.
+/// A worker can't be given this payload, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{0}")]
-pub struct Unencodable(pub String);
+pub enum Unencodable {
+    /// The request's: no codec could carry it, or not this one.
+    #[error("{0}")]
+    Request(String),
+    /// The operator's: the pool's workers are not what its settings need.
+    #[error("{0}")]
+    Pool(String),
+}
 
 /// When each step of a call happened.
 #[derive(Debug, Clone, Copy)]

@@ -14,11 +14,13 @@
 
 #[doc(hidden)]
 pub mod benchmark;
+mod body;
 mod boot;
 mod bugs;
 mod call;
 mod core;
 mod ladder;
+mod php;
 mod poison;
 mod pool;
 mod queue;
@@ -31,6 +33,7 @@ mod stats;
 mod supervisor;
 mod timer;
 
+pub use body::{BodyFeed, BodyStream, streamed};
 pub use boot::{
     BootCause, BootError, CommandLauncher, Home, RelayAddress, RelayListener, WORKER_OUTPUT, Warmup,
 };
@@ -39,6 +42,7 @@ pub use call::{
     Stamps, Terms, Unencodable, WorkerFault,
 };
 pub use core::{SlotId, SlotState};
+pub use php::{About, Php};
 pub use pool::{NotExtended, Options, Pool};
 pub use queue::PATIENCE;
 pub use roster::{Request, WorkerInfo};

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use pronghorn_config::{Choice, Command, Section, Size, Table};
+use pronghorn_config::{Choice, Command, Pairs, Section, Size, Table};
 use pronghorn_process::cpus;
 
 use crate::supervisor::{Limits, Scaling};
@@ -97,12 +97,15 @@ pub struct PoolSettings {
     pub debug: bool,
     /// How workers are connected.
     pub transport: TransportChoice,
+    pub ini: Ini,
     /// How calls are written for foreign packages.
     pub codec: CodecChoice,
     /// When to check that a worker has nothing left to say.
     pub fence: Fence,
     /// Which calls may run again after their worker died.
     pub retry: Retry,
+    /// When a worker gets its request's body.
+    pub request_body: RequestBody,
     /// Limits per worker.
     pub supervisor: Supervisor,
 }
@@ -163,6 +166,54 @@ impl Choice for TransportChoice {
     ];
 }
 
+/// Settings of PHP for workers that use our package, where nothing else is written. They live long and read their code once:
+/// OPcache is off on the command line, and there it takes no file that is newer than the process and sees no change of one.
+/// Messages go to stderr, once. The JIT is off: it is not without risk, and gains little where most time is spent in C.
+pub const INI: &[(&str, &str)] = &[
+    ("display_errors", "stderr"),
+    ("log_errors", "0"),
+    ("html_errors", "0"),
+    ("max_execution_time", "0"),
+    ("opcache.enable_cli", "1"),
+    ("opcache.file_update_protection", "0"),
+    ("opcache.revalidate_freq", "0"),
+    ("opcache.jit", "disable"),
+];
+/// More than PHP itself has.
+const MOST_INI: usize = 1000;
+
+/// Settings of PHP for workers, over those of its `php.ini`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ini {
+    /// For all workers of the pool.
+    pub written: Pairs,
+    /// What [`INI`] has besides, for those that it suits.
+    pub added: Pairs,
+    pub preset: Preset,
+}
+
+impl Ini {
+    /// Whether somebody counts on it.
+    pub fn is_written(&self) -> bool {
+        !self.written.0.is_empty() || self.preset == Preset::On
+    }
+}
+
+/// Whether workers get [`INI`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Preset {
+    /// If their script uses our package.
+    #[default]
+    Auto,
+    On,
+    Off,
+}
+
+impl Choice for Preset {
+    const CHOICES: &'static [(&'static str, Self)] =
+        &[("auto", Self::Auto), ("on", Self::On), ("off", Self::Off)];
+}
+
 /// How calls are written for foreign packages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodecChoice {
@@ -213,6 +264,20 @@ impl Choice for Retry {
         ("safe", Self::Safe),
         ("idempotent", Self::Idempotent),
     ];
+}
+
+/// When a worker gets its request's body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestBody {
+    /// When all of it is there: a slow client holds no worker.
+    Buffer,
+    /// As it comes, when the worker asks.
+    Stream,
+}
+
+impl Choice for RequestBody {
+    const CHOICES: &'static [(&'static str, Self)] =
+        &[("buffer", Self::Buffer), ("stream", Self::Stream)];
 }
 
 impl Section for PoolSettings {
@@ -300,6 +365,7 @@ impl Section for PoolSettings {
                 .key("transport", "How workers are connected; `auto` follows what a worker announces.")
                 .ours()
                 .default(TransportChoice::Auto),
+            ini: ini(t),
             codec: t
                 .key("codec", "How calls are written for foreign packages; `auto` is `json` for them.")
                 .ours()
@@ -313,6 +379,14 @@ impl Section for PoolSettings {
                 .key("retry", "Which calls run once more when their worker died before it replied.")
                 .ours()
                 .default(Retry::Safe),
+            request_body: t
+                .key(
+                    "request_body",
+                    "`buffer`: a worker gets a request when all of its body is there. `stream`: it reads the body as it comes, \
+                     and a slow client holds it; forms are buffered all the same. Needs the package `pronghorn/worker`.",
+                )
+                .ours()
+                .default(RequestBody::Buffer),
             supervisor: t.section("supervisor", "Limits per worker."),
         };
         not_yet(t);
@@ -356,6 +430,64 @@ fn warmup(t: &mut Table<'_>) -> Vec<String> {
         );
     }
     targets
+}
+
+fn ini(t: &mut Table<'_>) -> Ini {
+    let (written, added) = t
+        .key(
+            "ini",
+            "Settings of PHP for workers, over those of its `php.ini`. What is not written is for workers that `ini_preset` \
+             means.",
+        )
+        .ours()
+        .over(INI, "settings that suit kept processes, see [PHP's settings](../operations/php-settings.md)");
+    let preset = t
+        .key(
+            "ini_preset",
+            "Whether workers get the defaults of `ini`; `auto`: if their script names `Pronghorn\\`, as those of our \
+             package do.",
+        )
+        .ours()
+        .default(Preset::Auto);
+    if written.0.len() > MOST_INI {
+        t.error(
+            "ini",
+            &format!(
+                "has {} settings; at most {MOST_INI} are taken",
+                written.0.len()
+            ),
+            "put them into php.ini",
+        );
+    }
+    let plain = |name: &str| {
+        !name.is_empty()
+            && name
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+    };
+    for (name, value) in written.iter() {
+        if !plain(name) {
+            t.error(
+                "ini",
+                &format!(
+                    "has `{}`, which is no name of a setting",
+                    name.escape_debug()
+                ),
+                "write it as in php.ini, `opcache.memory_consumption: 256` for instance",
+            );
+        } else if value.contains(['\'', '\n', '\r', '\0']) {
+            t.error(
+                "ini",
+                &format!("has a value for `{name}` with a quote mark or a line end"),
+                "put this one into php.ini",
+            );
+        }
+    }
+    Ini {
+        written,
+        added,
+        preset,
+    }
 }
 
 fn num_workers(t: &mut Table<'_>) -> usize {
@@ -514,6 +646,4 @@ fn not_yet(t: &mut Table<'_>) {
     t.not_yet("root", "classic and CGI pools");
     t.not_yet("spawn", "workers forked from a booted one");
     t.not_yet("fork", "workers forked from a booted one");
-    t.not_yet("ini", "settings of PHP");
-    t.not_yet("request_body", "bodies that stream into the worker");
 }

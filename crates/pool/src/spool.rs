@@ -121,17 +121,23 @@ impl Spool {
         }
     }
 
+    /// A path in this folder that the next server removes if this one can't.
+    pub(crate) fn path(&self, what: &str) -> PathBuf {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let (pid, random) = (std::process::id(), fastrand::u32(..));
+        let namespace = self.namespace;
+        self.folder.join(format!(
+            "{PREFIX}{what}-{namespace}-{pid}-{number}-{random:08x}"
+        ))
+    }
+
     /// A file that a worker can open: only its user may read it. Removed when this value is dropped.
     pub fn named(self: &Arc<Self>, what: &str) -> Result<SpoolFile, SpoolError> {
         /// Somebody else's file of the same name is an accident; ten in a row are not.
         const TRIES: usize = 10;
         let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
         for _ in 0..TRIES {
-            let number = self.next.fetch_add(1, Ordering::Relaxed);
-            let (pid, random) = (std::process::id(), fastrand::u32(..));
-            let namespace = self.namespace;
-            let name = format!("{PREFIX}{what}-{namespace}-{pid}-{number}-{random:08x}");
-            let path = self.folder.join(name);
+            let path = self.path(what);
             let made = OpenOptions::new()
                 .read(true)
                 .write(true)
@@ -198,14 +204,21 @@ fn remove_leftovers(folder: &Path, here: u64) {
         let Some((namespace, pid)) = name.to_str().and_then(owner_of) else {
             continue;
         };
+        let folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
         let left_over = if namespace == here {
             pid != std::process::id() && !Path::new(&format!("/proc/{pid}")).exists()
+        } else if folder {
+            // One of settings lives as long as its server.
+            false
         } else {
             let changed = entry.metadata().and_then(|metadata| metadata.modified());
             changed.is_ok_and(|changed| changed.elapsed().is_ok_and(|age| age > OLD))
         };
-        if left_over {
-            _ = std::fs::remove_file(entry.path()); // another server may have been quicker
+        // Another server may have been quicker.
+        if left_over && folder {
+            _ = std::fs::remove_dir_all(entry.path());
+        } else if left_over {
+            _ = std::fs::remove_file(entry.path());
         }
     }
 }

@@ -5,8 +5,8 @@
 //! looks whether the other side sleeps. Who goes to sleep announces it, passes a full barrier, then looks once more.
 //! Without the barriers each side may miss the other's store, which is still in a store buffer, and both wait for ever.
 
-use crate::layout::{Parking, Words};
-use crate::sync::{AtomicU32, Ordering, fence};
+use crate::layout::{AWAKE, FOR_BYTES, FOR_ROOM, Parking, Words};
+use crate::sync::{AtomicU32, Ordering, Step, barrier, look};
 
 /// A count that the other side wrote and that can't be: more was taken than put, or more put than there is room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,18 +29,21 @@ impl Server<'_> {
     /// Publishes bytes that were written behind `put`. True: the worker sleeps and has to be woken.
     pub(crate) fn put(self, put: u32) -> bool {
         self.0.down_put.store(put, Ordering::Release);
-        self.wakes()
+        self.wakes(FOR_BYTES)
     }
 
     /// Gives room back. True as above.
     pub(crate) fn taken(self, taken: u32) -> bool {
         self.0.up_taken.store(taken, Ordering::Release);
-        self.wakes()
+        self.wakes(FOR_ROOM)
     }
 
-    fn wakes(self) -> bool {
-        fence(Ordering::SeqCst);
-        self.0.sleep.load(Ordering::Relaxed) == 1 && self.0.sleep.swap(0, Ordering::AcqRel) == 1
+    fn wakes(self, sleeper: u32) -> bool {
+        barrier(Step::ServerBarrier);
+        let exchange = |sleep: &AtomicU32| {
+            sleep.compare_exchange(sleeper, AWAKE, Ordering::AcqRel, Ordering::Relaxed)
+        };
+        self.0.sleep.load(Ordering::Relaxed) == sleeper && exchange(&self.0.sleep).is_ok()
     }
 
     pub(crate) fn worker_has_put(self) -> u32 {
@@ -64,10 +67,15 @@ impl Server<'_> {
 pub(crate) struct Sleeper<'a>(pub(crate) &'a Parking);
 
 impl Sleeper<'_> {
-    /// Announces a sleep. The caller looks at every stream once more before it sleeps.
-    pub(crate) fn announce(self) {
+    /// Goes to sleep, unless `finds` finds something in one of its boxes: true, it sleeps from now on.
+    pub(crate) fn sleeps(self, finds: impl FnOnce() -> bool) -> bool {
         self.step(1);
-        fence(Ordering::SeqCst);
+        barrier(Step::ThreadBarrier);
+        let sleeps = !look(Step::ThreadLook, finds);
+        if !sleeps {
+            self.awake();
+        }
+        sleeps
     }
 
     pub(crate) fn awake(self) {
@@ -98,14 +106,14 @@ impl Worker<'_> {
     /// Publishes bytes. True: ring the bell.
     pub(crate) fn put(&mut self, put: u32) -> bool {
         self.words.up_put.store(put, Ordering::Release);
-        fence(Ordering::SeqCst);
+        barrier(Step::WorkerPutBarrier);
         self.rings()
     }
 
     /// Gives room back. True: ring the bell.
     pub(crate) fn taken(&mut self, taken: u32) -> bool {
         self.words.down_taken.store(taken, Ordering::Release);
-        fence(Ordering::SeqCst);
+        barrier(Step::WorkerTakenBarrier);
         self.words.room_wanted.load(Ordering::Relaxed) == 1 && self.rings()
     }
 
@@ -118,14 +126,15 @@ impl Worker<'_> {
         rings
     }
 
-    /// Announces a sleep. The caller looks once more before it sleeps on the word.
-    pub(crate) fn announce(&self) {
-        self.words.sleep.store(1, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
+    /// Goes to sleep until there is something `until` waits for, unless `finds` finds it: true, it has to sleep on the word.
+    pub(crate) fn sleeps(&self, until: u32, finds: impl FnOnce() -> bool) -> bool {
+        self.words.sleep.store(until, Ordering::Relaxed);
+        barrier(Step::WorkerBarrier);
+        !look(Step::WorkerLook, finds)
     }
 
     pub(crate) fn awake(&self) {
-        self.words.sleep.store(0, Ordering::Relaxed);
+        self.words.sleep.store(AWAKE, Ordering::Relaxed);
     }
 
     pub(crate) fn sleep_word(&self) -> &AtomicU32 {

@@ -15,6 +15,13 @@ pub const UP: usize = 512 << 10;
 /// All of a box.
 pub const SIZE: usize = PAGE + DOWN + UP;
 
+/// `sleep` of a worker that runs.
+pub const AWAKE: u32 = 0;
+/// `sleep` of one that waits for something to read.
+pub const FOR_BYTES: u32 = 1;
+/// `sleep` of one that waits for room to write: what it reads is no news to it.
+pub const FOR_ROOM: u32 = 2;
+
 /// The words of a box. Each is written by one side only, but for `sleep`; words that different sides write lie on
 /// different cache lines.
 #[repr(C, align(64))]
@@ -37,7 +44,8 @@ pub struct Words {
     /// Bytes that the server has taken from it.
     pub(crate) up_taken: AtomicU32,
     _up: [u32; 15],
-    /// The futex on which the worker sleeps: 1 while it does, or is about to. Who wakes it makes it 0.
+    /// The futex on which the worker sleeps, or is about to: [`FOR_BYTES`] or [`FOR_ROOM`]. Who wakes it makes it
+    /// [`AWAKE`].
     pub(crate) sleep: AtomicU32,
     _sleep: [u32; 15],
 }
@@ -51,7 +59,7 @@ pub struct Parking {
     _parked: [u32; 15],
 }
 
-#[cfg(ring_model)]
+#[cfg(all(test, feature = "model"))]
 impl Words {
     pub(crate) fn new() -> Self {
         let zero = || AtomicU32::new(0);
@@ -73,17 +81,13 @@ impl Words {
     }
 }
 
-#[cfg(ring_model)]
+#[cfg(all(test, feature = "model"))]
 impl Parking {
     pub(crate) fn new() -> Self {
         Self {
             parked: AtomicU32::new(0),
             _parked: [0; 15],
         }
-    }
-
-    pub(crate) fn is_parked(&self) -> bool {
-        self.parked.load(crate::sync::Ordering::SeqCst) % 2 == 1
     }
 }
 
@@ -98,6 +102,9 @@ pub fn c_header() -> String {
         ("DOWN", DOWN),
         ("UP", UP),
         ("SIZE", SIZE),
+        ("AWAKE", AWAKE as usize),
+        ("FOR_BYTES", FOR_BYTES as usize),
+        ("FOR_ROOM", FOR_ROOM as usize),
         ("AT_HEAD", offset_of!(Words, head)),
         ("AT_DOWN_PUT", offset_of!(Words, down_put)),
         ("AT_ROOM_WANTED", offset_of!(Words, room_wanted)),
@@ -119,5 +126,5 @@ pub fn c_header() -> String {
 const _: () = {
     assert!(DOWN.is_power_of_two() && UP.is_power_of_two());
     assert!(DOWN.is_multiple_of(PAGE) && UP.is_multiple_of(PAGE));
-    assert!(cfg!(ring_model) || size_of::<Words>() <= PAGE);
+    assert!(cfg!(all(test, feature = "model")) || size_of::<Words>() <= PAGE);
 };

@@ -12,31 +12,35 @@
 
 #![warn(missing_docs)]
 
+#[cfg_attr(
+    all(test, feature = "model"),
+    expect(dead_code, reason = "the model has no memory and no kernel")
+)]
 mod half;
 pub mod layout;
-#[cfg(not(ring_model))]
+#[cfg(not(all(test, feature = "model")))]
 mod link;
-#[cfg(not(ring_model))]
+#[cfg(not(all(test, feature = "model")))]
 mod memory;
-#[cfg(not(ring_model))]
+#[cfg(not(all(test, feature = "model")))]
 mod peer;
 mod sync;
-#[cfg(not(ring_model))]
+#[cfg(not(all(test, feature = "model")))]
 mod thread;
 
-#[cfg(not(ring_model))]
+#[cfg(not(all(test, feature = "model")))]
 pub use link::Link;
-#[cfg(not(ring_model))]
+#[cfg(not(all(test, feature = "model")))]
 pub use memory::Box;
-#[cfg(not(ring_model))]
+#[cfg(not(all(test, feature = "model")))]
 pub use peer::Peer;
-#[cfg(not(ring_model))]
+#[cfg(not(all(test, feature = "model")))]
 pub use thread::{Thread, collect};
 
 #[cfg(test)]
-#[cfg(not(ring_model))]
+#[cfg(not(feature = "model"))]
 mod tests;
 
 #[cfg(test)]
-#[cfg(ring_model)]
+#[cfg(feature = "model")]
 mod model;

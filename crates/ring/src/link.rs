@@ -43,23 +43,24 @@ impl Link {
         u64::from(self.put.wrapping_sub(taken))
     }
 
-    /// Reads what is there now; 0 is nothing.
+    /// Appends what is there now, if there is something, but at most as much as fits.
     ///
     /// # Errors
     ///
     /// When the worker's count can't be.
-    pub fn read_now(&mut self, into: &mut [u8]) -> io::Result<usize> {
+    pub fn read_now(&mut self, into: &mut ReadBuf<'_>) -> io::Result<bool> {
         let server = Server(self.shared.words());
         let there = there(server.worker_has_put(), self.taken, UP).map_err(scribbled)?;
-        let len = there.min(into.len());
-        if let Some(into) = into.get_mut(..len).filter(|into| !into.is_empty()) {
-            self.shared.read_up(self.taken, into);
-            self.taken = self.taken.wrapping_add(count(len));
-            if server.taken(self.taken) {
-                wake(&self.shared);
-            }
+        let len = there.min(into.remaining());
+        if len == 0 {
+            return Ok(false);
         }
-        Ok(len)
+        self.shared.read_up(self.taken, len, into);
+        self.taken = self.taken.wrapping_add(count(len));
+        if server.taken(self.taken) {
+            wake(&self.shared);
+        }
+        Ok(true)
     }
 
     /// Writes as much as there is room for; 0 is no room.
@@ -128,12 +129,10 @@ impl AsyncRead for Link {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let link = self.get_mut();
-        let read = link.read_now(buf.initialize_unfilled())?;
-        if read == 0 && buf.remaining() > 0 {
+        if !link.read_now(buf)? && buf.remaining() > 0 {
             link.wait(link.taken, None, cx);
             return Poll::Pending;
         }
-        buf.advance(read);
         Poll::Ready(Ok(()))
     }
 }

@@ -11,6 +11,7 @@ use std::ptr::NonNull;
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use tokio::io::ReadBuf;
 
 use crate::layout::{DOWN, MAGIC, PAGE, Parking, SIZE, UP, VERSION, Words};
 use crate::sync::Ordering;
@@ -82,16 +83,24 @@ impl Box {
         self.write(PAGE + place(put, DOWN), bytes, DOWN);
     }
 
-    pub(crate) fn read_down(&self, taken: u32, into: &mut [u8]) {
-        self.read(PAGE + place(taken, DOWN), into, DOWN);
+    pub(crate) fn read_down(&self, taken: u32, len: usize, into: &mut ReadBuf<'_>) {
+        self.read(PAGE + place(taken, DOWN), len, DOWN, into);
     }
 
     pub(crate) fn write_up(&self, put: u32, bytes: &[u8]) {
         self.write(PAGE + 2 * DOWN + place(put, UP), bytes, UP);
     }
 
-    pub(crate) fn read_up(&self, taken: u32, into: &mut [u8]) {
-        self.read(PAGE + 2 * DOWN + place(taken, UP), into, UP);
+    /// Appends `len` bytes of the stream up, at most [`UP`] and what `into` has room for.
+    pub(crate) fn read_up(&self, taken: u32, len: usize, into: &mut ReadBuf<'_>) {
+        self.read(PAGE + 2 * DOWN + place(taken, UP), len, UP, into);
+    }
+
+    /// Anywhere, for tests.
+    pub(crate) fn scribble(&self, at: usize, bytes: &[u8]) {
+        assert!(at + bytes.len() <= MAPPED, "outside of the box");
+        // SAFETY: inside of the mapping; words and streams take any bytes, at any time.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.map.at(at), bytes.len()) };
     }
 
     fn write(&self, at: usize, bytes: &[u8], most: usize) {
@@ -101,10 +110,16 @@ impl Box {
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.map.at(at), bytes.len()) };
     }
 
-    fn read(&self, at: usize, into: &mut [u8], most: usize) {
-        assert!(into.len() <= most, "more than a stream holds");
-        // SAFETY: as above. What arrives is bytes of any value, and is judged where it arrives.
-        unsafe { std::ptr::copy_nonoverlapping(self.map.at(at), into.as_mut_ptr(), into.len()) };
+    fn read(&self, at: usize, len: usize, most: usize, into: &mut ReadBuf<'_>) {
+        assert!(len <= most.min(into.remaining()), "more than there is");
+        // SAFETY: nothing in there becomes uninitialised.
+        let to = unsafe { into.unfilled_mut() }.as_mut_ptr().cast();
+        // SAFETY: as above, and `to` has room for as much. What arrives is bytes of any value, and is judged where it
+        // arrives.
+        unsafe { std::ptr::copy_nonoverlapping(self.map.at(at), to, len) };
+        // SAFETY: they were just written.
+        unsafe { into.assume_init(len) };
+        into.advance(len);
     }
 }
 

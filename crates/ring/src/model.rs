@@ -1,12 +1,23 @@
-//! The protocol under every order of its steps, store buffers included. Run by
-//! `RUSTFLAGS="--cfg ring_model" cargo test -p pronghorn-ring --release`.
+//! The protocol under every order of its steps, store buffers included: `cargo test -p pronghorn-ring --features model`.
+//!
+//! These are the functions that the server runs. Each scenario is also run with one of the steps left out that look
+//! superfluous, and then has to fail.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;
 
 use crate::half::{Server, Sleeper, Worker};
-use crate::layout::{Parking, Words};
+use crate::layout::{FOR_BYTES, FOR_ROOM, Parking, Words};
+use crate::sync::Step;
+
+thread_local! {
+    /// The step that is left out. Loom's threads all run on one of the system's.
+    pub(crate) static LEFT_OUT: Cell<Option<Step>> = const { Cell::new(None) };
+}
 
 struct Stage {
     words: Words,
@@ -14,6 +25,16 @@ struct Stage {
     /// What the kernel would hold: whether somebody woke the sleeper.
     futex: AtomicBool,
     bell: AtomicBool,
+}
+
+impl Stage {
+    fn worker(&self) -> Worker<'_> {
+        Worker {
+            words: &self.words,
+            parking: &self.parking,
+            rung: 0,
+        }
+    }
 }
 
 fn stage() -> Arc<Stage> {
@@ -25,89 +46,145 @@ fn stage() -> Arc<Stage> {
     })
 }
 
-/// The worker goes to sleep while the server puts something: either it sees that, or it is woken.
+/// Under every order, one side may only sleep if it is woken.
+fn check(scenario: fn(&Arc<Stage>)) {
+    loom::model(move || scenario(&stage()));
+}
+
+#[track_caller]
+fn fails_without(step: Step, scenario: fn(&Arc<Stage>)) {
+    LEFT_OUT.set(Some(step));
+    let result = catch_unwind(AssertUnwindSafe(|| check(scenario)));
+    LEFT_OUT.set(None);
+    assert!(result.is_err(), "{step:?} can be left out");
+}
+
 #[test]
 fn what_the_server_puts_reaches_a_worker_that_goes_to_sleep() {
-    loom::model(|| {
-        let stage = stage();
-        let server = stage.clone();
-        let putting = thread::spawn(move || {
-            if Server(&server.words).put(5) {
-                server.futex.store(true, Ordering::SeqCst);
-            }
-        });
-        let worker = Worker {
-            words: &stage.words,
-            parking: &stage.parking,
-            rung: 0,
-        };
-        let mut sleeps = false;
-        if worker.server_has_put() == 0 {
-            worker.announce();
-            sleeps = worker.server_has_put() == 0;
-        }
-        putting.join().unwrap();
-        assert!(
-            !sleeps || stage.futex.load(Ordering::SeqCst),
-            "it sleeps for ever"
-        );
-    });
+    check(server_puts);
+    for step in [Step::ServerBarrier, Step::WorkerBarrier, Step::WorkerLook] {
+        fails_without(step, server_puts);
+    }
 }
 
-/// The server's thread goes to sleep while the worker puts something.
+fn server_puts(stage: &Arc<Stage>) {
+    let server = stage.clone();
+    let putting = thread::spawn(move || {
+        if Server(&server.words).put(5) {
+            server.futex.store(true, Ordering::SeqCst);
+        }
+    });
+    let worker = stage.worker();
+    let found = || worker.server_has_put() == 5;
+    let sleeps = !found() && worker.sleeps(FOR_BYTES, found);
+    putting.join().unwrap();
+    assert!(!sleeps || stage.futex.load(Ordering::SeqCst), "for ever");
+}
+
+#[test]
+fn room_that_the_server_makes_reaches_a_worker_that_waits_for_it() {
+    check(server_takes);
+    for step in [Step::ServerBarrier, Step::WorkerBarrier, Step::WorkerLook] {
+        fails_without(step, server_takes);
+    }
+}
+
+fn server_takes(stage: &Arc<Stage>) {
+    let server = stage.clone();
+    let taking = thread::spawn(move || {
+        let half = Server(&server.words);
+        if half.taken(5) {
+            server.futex.store(true, Ordering::SeqCst);
+        }
+        // A worker that waits for room is left alone by bytes.
+        assert!(!half.put(5), "woken for nothing");
+    });
+    let worker = stage.worker();
+    let found = || worker.server_has_taken() == 5;
+    let sleeps = !found() && worker.sleeps(FOR_ROOM, found);
+    taking.join().unwrap();
+    assert!(!sleeps || stage.futex.load(Ordering::SeqCst), "for ever");
+}
+
 #[test]
 fn what_the_worker_puts_reaches_a_thread_that_goes_to_sleep() {
-    loom::model(|| {
-        let stage = stage();
-        let theirs = stage.clone();
-        let putting = thread::spawn(move || {
-            let mut worker = Worker {
-                words: &theirs.words,
-                parking: &theirs.parking,
-                rung: 0,
-            };
-            if worker.put(5) {
-                theirs.bell.store(true, Ordering::SeqCst);
-            }
-        });
-        let sleeper = Sleeper(&stage.parking);
-        sleeper.announce();
-        let sleeps = Server(&stage.words).worker_has_put() == 0;
-        putting.join().unwrap();
-        assert!(
-            !sleeps || stage.bell.load(Ordering::SeqCst),
-            "it sleeps for ever"
-        );
-    });
+    check(worker_puts);
+    for step in [
+        Step::WorkerPutBarrier,
+        Step::ThreadBarrier,
+        Step::ThreadLook,
+    ] {
+        fails_without(step, worker_puts);
+    }
 }
 
-/// The worker takes something while the server, which waits for room, goes to sleep.
+fn worker_puts(stage: &Arc<Stage>) {
+    let theirs = stage.clone();
+    let putting = thread::spawn(move || {
+        if theirs.worker().put(5) {
+            theirs.bell.store(true, Ordering::SeqCst);
+        }
+    });
+    let server = Server(&stage.words);
+    let sleeps = Sleeper(&stage.parking).sleeps(|| server.worker_has_put() == 5);
+    putting.join().unwrap();
+    assert!(!sleeps || stage.bell.load(Ordering::SeqCst), "for ever");
+}
+
 #[test]
 fn room_that_the_worker_makes_reaches_a_thread_that_goes_to_sleep() {
-    loom::model(|| {
-        let stage = stage();
+    check(worker_takes);
+    let steps = [
+        Step::WorkerTakenBarrier,
+        Step::ThreadBarrier,
+        Step::ThreadLook,
+    ];
+    for step in steps {
+        fails_without(step, worker_takes);
+    }
+}
+
+fn worker_takes(stage: &Arc<Stage>) {
+    let theirs = stage.clone();
+    let taking = thread::spawn(move || {
+        if theirs.worker().taken(5) {
+            theirs.bell.store(true, Ordering::SeqCst);
+        }
+    });
+    let server = Server(&stage.words);
+    server.want_room(true);
+    let found = || server.worker_has_taken() == 5;
+    let sleeps = !found() && Sleeper(&stage.parking).sleeps(found);
+    taking.join().unwrap();
+    assert!(!sleeps || stage.bell.load(Ordering::SeqCst), "for ever");
+}
+
+/// Two sleeps of one thread: the bell that was rung for the first must not stand for the second.
+#[test]
+fn a_worker_rings_for_each_sleep() {
+    check(|stage| {
         let theirs = stage.clone();
-        let taking = thread::spawn(move || {
-            let mut worker = Worker {
-                words: &theirs.words,
-                parking: &theirs.parking,
-                rung: 0,
-            };
-            if worker.taken(5) {
-                theirs.bell.store(true, Ordering::SeqCst);
+        let putting = thread::spawn(move || {
+            let mut worker = theirs.worker();
+            for put in [5, 6] {
+                if worker.put(put) {
+                    theirs.bell.store(true, Ordering::SeqCst);
+                }
             }
         });
         let server = Server(&stage.words);
-        server.want_room(true);
-        let mut sleeps = false;
-        if server.worker_has_taken() == 0 {
-            Sleeper(&stage.parking).announce();
-            sleeps = server.worker_has_taken() == 0;
+        let sleeper = Sleeper(&stage.parking);
+        let mut seen = server.worker_has_put();
+        if sleeper.sleeps(|| server.worker_has_put() != seen)
+            && stage.bell.swap(false, Ordering::SeqCst)
+        {
+            sleeper.awake();
+            seen = server.worker_has_put();
+            let sleeps = seen != 6 && sleeper.sleeps(|| server.worker_has_put() != seen);
+            putting.join().unwrap();
+            assert!(!sleeps || stage.bell.load(Ordering::SeqCst), "for ever");
+        } else {
+            putting.join().unwrap();
         }
-        taking.join().unwrap();
-        assert!(
-            !sleeps || stage.bell.load(Ordering::SeqCst),
-            "it sleeps for ever"
-        );
     });
 }

@@ -5,10 +5,11 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::thread::futex;
+use tokio::io::ReadBuf;
 use tokio::time::Instant;
 
 use crate::half::{Worker, there};
-use crate::layout::{DOWN, MAGIC, UP, VERSION};
+use crate::layout::{DOWN, FOR_BYTES, FOR_ROOM, MAGIC, UP, VERSION};
 use crate::memory::{Box, ParkingPage};
 use crate::sync::Ordering;
 
@@ -59,12 +60,13 @@ impl Peer {
     ///
     /// When the server's count can't be.
     pub fn read(&mut self, into: &mut [u8], longest: Duration) -> io::Result<usize> {
-        let there = self.wait(longest, |peer| {
+        let there = self.wait(longest, FOR_BYTES, |peer| {
             let put = peer.half().server_has_put();
             there(put, peer.taken, DOWN).map_err(|_| io::ErrorKind::InvalidData.into())
         })?;
         let len = there.min(into.len());
-        self.shared.read_down(self.taken, &mut into[..len]);
+        self.shared
+            .read_down(self.taken, len, &mut ReadBuf::new(into));
         self.taken = self.taken.wrapping_add(number(len));
         let taken = self.taken;
         self.act(|half| half.taken(taken));
@@ -78,7 +80,7 @@ impl Peer {
     /// When there is none in time, or the server's count can't be.
     pub fn write(&mut self, mut bytes: &[u8], longest: Duration) -> io::Result<()> {
         while !bytes.is_empty() {
-            let room = self.wait(longest, |peer| {
+            let room = self.wait(longest, FOR_ROOM, |peer| {
                 let taken = peer.half().server_has_taken();
                 match there(peer.put, taken, UP) {
                     Ok(there) => Ok(UP - there),
@@ -112,6 +114,7 @@ impl Peer {
     fn wait(
         &self,
         longest: Duration,
+        until: u32,
         look: impl Fn(&Self) -> io::Result<usize>,
     ) -> io::Result<usize> {
         let deadline = Instant::now() + longest;
@@ -123,15 +126,24 @@ impl Peer {
             if left.is_zero() {
                 break;
             }
-            half.announce();
-            found = look(self)?;
-            if found == 0 {
+            let mut judged = Ok(0);
+            let sleeps = half.sleeps(until, || {
+                judged = look(self);
+                !matches!(judged, Ok(0))
+            });
+            found = judged?;
+            if sleeps {
                 let limit = rustix::thread::Timespec {
                     tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
                     tv_nsec: left.subsec_nanos().into(),
                 };
                 // Woken, interrupted, too late: what is there says all.
-                _ = futex::wait(half.sleep_word(), futex::Flags::empty(), 1, Some(&limit));
+                _ = futex::wait(
+                    half.sleep_word(),
+                    futex::Flags::empty(),
+                    until,
+                    Some(&limit),
+                );
                 found = look(self)?;
             }
             half.awake();
@@ -147,12 +159,18 @@ impl Peer {
         }
     }
 
-    /// Scribbles: what a broken worker may do to its own memory.
+    /// Puts other counts where the worker's are: what a broken one may do.
     #[doc(hidden)]
     pub fn scribble(&self, put: u32, taken: u32) {
         let words = self.shared.words();
         words.up_put.store(put, Ordering::Relaxed);
         words.down_taken.store(taken, Ordering::Relaxed);
+    }
+
+    /// Writes over the whole of the box, from `at` on: words, both streams.
+    #[doc(hidden)]
+    pub fn scribble_over(&self, at: usize, bytes: &[u8]) {
+        self.shared.scribble(at, bytes);
     }
 }
 

@@ -96,11 +96,9 @@ impl Thread {
     /// The runtime's hook before the thread sleeps.
     pub fn before_park() {
         with_here(|here| {
-            Sleeper(here.shared.page.words()).announce();
-            if collect_in(here) {
-                // A task was woken, so it won't sleep.
-                Sleeper(here.shared.page.words()).awake();
-            }
+            let shared = here.shared.clone();
+            // A task that was woken keeps the thread from sleeping.
+            Sleeper(shared.page.words()).sleeps(|| collect_in(here));
         });
     }
 

@@ -69,7 +69,7 @@ impl FileService {
         };
         context.readiness.answer_with(|| Ok(()));
         Ok(Serving {
-            service: Service::new(Arc::new(files), limits),
+            service: Service::new(Arc::new(files), limits, Arc::default()),
             listener: Some(listener),
             accepting: None,
             io,

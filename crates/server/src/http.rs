@@ -12,10 +12,11 @@ use pronghorn_http::files::MOST_OPEN;
 use pronghorn_http::middleware::{self, Parts, Unusable};
 use pronghorn_http::settings::{HttpSettings, RouteSettings};
 use pronghorn_http::{
-    Accepting, BodySettings, Handler, IoThreads, Limits, Listener, PoolHandler, Router, Service,
+    Accepting, Addresses, BodySettings, Handler, IoThreads, Listener, PoolHandler, Router, Service,
 };
 use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, NotReady, Running, Stopped};
-use pronghorn_pool::{Home, RelayListener, Spool, Terms};
+use pronghorn_pool::settings::RequestBody;
+use pronghorn_pool::{About, CommandLauncher, Home, RelayListener, Spool, Terms};
 use pronghorn_process::{Credentials, Spawner};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -77,6 +78,7 @@ struct Ground {
     uploads: Arc<Spool>,
     homes: Vec<Home>,
     relay: Option<Arc<RelayListener>>,
+    addresses: Arc<Addresses>,
 }
 
 /// The workers of a pool as they are started.
@@ -170,27 +172,25 @@ impl HttpService {
             uploads,
             homes: io.homes(),
             relay: relay.clone(),
+            addresses: Arc::default(),
         };
+        ground.addresses.set(settings);
         let starts = ground.starts(settings, &self.server, &self.environment);
         let crews: Vec<Crew> = starts.iter().map(Start::crew).collect();
         let infos: Vec<CrewInfo> = crews.iter().map(Crew::info).collect();
-        let (started, ()) = tokio::join!(
-            start_all(crews, self.development),
-            warn_of_unlimited_memory(&starts)
-        );
-        let (pools, owners) = started.map_err(StartError::Boot)?;
+        let launchers: Vec<_> = crews.iter().map(Crew::launcher).collect();
+        let (pools, owners) = start_all(crews, self.development)
+            .await
+            .map_err(StartError::Boot)?;
+        for (start, launcher) in starts.iter().zip(launchers) {
+            warn_of_unlimited_memory(start, &launcher).await;
+        }
         let watch = self.watch(&pools);
 
         let handler = ground.handler(settings, &pools)?;
         let workers = infos.iter().map(|info| info.size).sum();
-        let limits = Limits {
-            connections: connections(
-                self.open_files.saturating_sub(cached_files(settings)),
-                workers,
-            ),
-            ..Limits::default()
-        };
-        let service = Service::new(handler, limits);
+        let limits = settings.timeouts.limits(self.connections(workers));
+        let service = Service::new(handler, limits, ground.addresses.clone());
         let (asked, draining) = (pools.clone(), context.shutdown.clone());
         let alive = pools.clone();
         context.readiness.answer_apart(
@@ -227,6 +227,22 @@ impl HttpService {
             _watch: watch,
             io,
         })
+    }
+
+    /// Connections in all: what was asked for, as far as there are descriptors for them.
+    fn connections(&self, workers: usize) -> usize {
+        let open_files = self.open_files.saturating_sub(cached_files(&self.settings));
+        let possible = connections(open_files, workers);
+        match self.settings.max_connections {
+            Some(wanted) if wanted > possible => {
+                tracing::warn!(
+                    target: "server", wanted, possible,
+                    "`http.max_connections` is more than the process may have: raise its limit of open files"
+                );
+                possible
+            }
+            wanted => wanted.unwrap_or(possible),
+        }
     }
 
     /// Who workers are, when they are not the server's own user.
@@ -280,7 +296,8 @@ impl Ground {
         let bodies = BodySettings {
             max_size: settings.max_request_size.bytes(),
             raw: settings.raw_body,
-            forms: pronghorn_form::Limits::default(),
+            stream: false,
+            forms: settings.forms.0,
             spool: self.spool.clone(),
             uploads: self.uploads.clone(),
             forbid: settings.uploads.forbid.clone(),
@@ -293,10 +310,12 @@ impl Ground {
         };
         let folder = &self.folder;
         let worker_user = self.user.as_ref().map(|(_, user)| user);
+        let addresses = &self.addresses;
         let parts = Parts {
             settings,
             folder,
             worker_user,
+            addresses,
         };
         middleware::chain(innermost, parts)
     }
@@ -323,6 +342,7 @@ impl Ground {
             },
             bodies: BodySettings {
                 max_size: max_size.bytes(),
+                stream: route.request_body.unwrap_or(pool.request_body) == RequestBody::Stream,
                 ..bodies.clone()
             },
             internal_error_code: settings.internal_error_code,
@@ -332,6 +352,7 @@ impl Ground {
             worker_user: self.user.as_ref().map(|(_, user)| user.clone()),
         };
         let next = Arc::new(Arc::new(handler));
+        let next = middleware::limited(next, route.rate_limit.as_ref());
         if self.development {
             let standing = workers.standing();
             return Arc::new(Gate { next, standing });
@@ -362,6 +383,7 @@ impl Site {
         if !self.pools.change(changes).await {
             return false;
         }
+        self.ground.addresses.set(settings);
         self.service.set_handler(handler);
         true
     }
@@ -465,15 +487,16 @@ pub(crate) fn connections(open_files: u64, workers: usize) -> usize {
 }
 
 /// A leak in a worker without any limit ends with the machine's memory.
-async fn warn_of_unlimited_memory(starts: &[Start<'_>]) {
-    for start in starts {
-        if start.settings.supervisor.max_worker_memory.is_none()
-            && start.memory_limit().await.as_deref() == Some("-1")
-        {
-            tracing::info!(
-                target: "server", pool = start.name,
-                "workers have no memory limit: `memory_limit` is -1 for PHP on the command line, and the pool's `supervisor.max_worker_memory` is not set"
-            );
-        }
+async fn warn_of_unlimited_memory(start: &Start<'_>, launcher: &CommandLauncher) {
+    let unlimited = |about: &About| about.memory_limit == "-1";
+    let written = start.settings.ini.written.iter();
+    if start.settings.supervisor.max_worker_memory.is_none()
+        && !written.into_iter().any(|(name, _)| name == "memory_limit")
+        && launcher.php.about(launcher).await.is_some_and(unlimited)
+    {
+        tracing::info!(
+            target: "server", pool = start.name,
+            "workers have no memory limit: `memory_limit` is -1 for PHP on the command line, and the pool's `supervisor.max_worker_memory` is not set"
+        );
     }
 }

@@ -12,24 +12,31 @@ use crate::settings::Settings;
 use crate::workers::Workers;
 
 /// Keys, and sections, that a reload applies. A change of any other is told.
-const APPLIED: [&str; 22] = [
+const APPLIED: [&str; 29] = [
     "endure.grace_period",
     "endure.upgrade",
     "endure.upgrade_timeout",
     "http.access_log",
     "http.access_logs",
     "http.compress",
+    "http.error_pages",
+    "http.forms",
     "http.headers",
+    "http.max_per_address",
     "http.internal_error_code",
     "http.max_request_size",
     "http.middleware",
     "http.pool",
     "http.pools",
+    "http.rate_limit",
     "http.raw_body",
     "http.request_id",
+    "http.rewrite",
     "http.routes",
     "http.sendfile",
     "http.static",
+    "http.trusted_headers",
+    "http.trusted_subnets",
     "http.uploads.allow",
     "http.uploads.forbid",
     "logs",

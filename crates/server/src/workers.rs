@@ -7,12 +7,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use pronghorn_plugin_api::{NotReady, Sockets};
-use pronghorn_pool::settings::{CodecChoice, MAX_WORKERS, PoolSettings};
+use pronghorn_pool::settings::{CodecChoice, MAX_WORKERS, PoolSettings, TransportChoice};
 use pronghorn_pool::{
-    BootError, CommandLauncher, Home, NotExtended, NotResized, Options, PATIENCE, Plan, Pool,
+    BootError, CommandLauncher, Home, NotExtended, NotResized, Options, PATIENCE, Php, Plan, Pool,
     RelayAddress, RelayListener, Spool, Stats, Supervised, WorkerInfo,
 };
-use pronghorn_process::{Command, Credentials, Spawner, Stream, cpus};
+use pronghorn_process::{Credentials, Spawner, cpus};
 use pronghorn_wire::Codec;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -110,12 +110,17 @@ impl Start<'_> {
                     .collect()
             })
             .unwrap_or_default();
+        let php = Php::new(
+            self.settings.transport != TransportChoice::Relay,
+            self.settings.ini.clone(),
+        );
         CommandLauncher {
             pool: self.name.to_owned(),
             spawner: self.spawner.clone(),
             command: command.map(ToString::to_string).unwrap_or_default(),
             argv,
             env: self.environment(),
+            php,
             cwd: self.folder.clone(),
             user: self.user.clone(),
             boot_timeout: self.settings.boot_timeout,
@@ -168,46 +173,6 @@ impl Start<'_> {
         set("PRONGHORN_PIPES", "3,4");
         environment
     }
-
-    /// What `memory_limit` is for the workers' PHP, if their command is recognisably PHP.
-    pub(crate) async fn memory_limit(&self) -> Option<String> {
-        /// PHP starts in 30 ms.
-        const LONGEST: Duration = Duration::from_secs(5);
-        let command = self
-            .settings
-            .command
-            .as_ref()
-            .or(self.server.command.as_ref())?;
-        let name = command.program().rsplit('/').next()?;
-        if !name.starts_with("php") {
-            return None;
-        }
-        let mut args: Vec<OsString> = php_options(command.arguments()).map(Into::into).collect();
-        args.extend(["-r", "echo ini_get('memory_limit');"].map(Into::into));
-        let question = Command {
-            program: command.program().into(),
-            args,
-            env: self.environment(),
-            cwd: self.folder.clone(),
-            credentials: self
-                .user
-                .as_ref()
-                .map(|(_, credentials)| credentials.clone()),
-            stdin: Stream::Null,
-            stdout: Stream::Pipe,
-            stderr: Stream::Null,
-            passed: Vec::new(),
-        };
-        let mut child = self.spawner.spawn(question).await.ok()?;
-        tokio::time::timeout(LONGEST, child.process.wait())
-            .await
-            .ok()?
-            .ok()?;
-        let mut answer = String::new();
-        // It has ended, so all it said is there.
-        std::io::Read::read_to_string(&mut std::fs::File::from(child.stdout?), &mut answer).ok()?;
-        Some(answer)
-    }
 }
 
 /// The socket that `server.relay` names. There is one for the workers of all pools: each tells its process.
@@ -225,16 +190,6 @@ pub(crate) fn relay_listener(
     let listener = RelayListener::open(&address, owner, sockets.take(RELAY))?;
     sockets.offer(RELAY, listener.socket())?;
     Ok(Some(Arc::new(listener)))
-}
-
-/// What stands before the script: `-d memory_limit=1G`, for instance.
-fn php_options(arguments: &[String]) -> impl Iterator<Item = &String> {
-    let mut value_follows = false;
-    arguments.iter().take_while(move |argument| {
-        let belongs = value_follows || argument.starts_with('-');
-        value_follows = matches!(argument.as_str(), "-d" | "-c" | "-z");
-        belongs
-    })
 }
 
 /// How many workers boot at once: more than there are CPUs, because a boot also waits for the disk; not all of a hundred,
@@ -353,6 +308,11 @@ pub(crate) struct Crew {
 }
 
 impl Crew {
+    /// What its workers are started by.
+    pub(crate) fn launcher(&self) -> Arc<CommandLauncher> {
+        self.setup.launcher.clone()
+    }
+
     pub(crate) fn info(&self) -> CrewInfo {
         CrewInfo {
             size: self.setup.plan.workers,

@@ -598,24 +598,33 @@ fn marked(mark: &str) -> Vec<u32> {
     .collect()
 }
 
-/// What was killed can't remove its control socket; the next start does.
+/// What was killed can't remove its control socket and its workers' settings; the next start does.
 fn assert_little_left(status: ExitStatus, mark: &str, folder: &Path) {
     if status.code().is_none() {
         for socket in control_sockets(folder) {
             std::fs::remove_file(socket).expect("it was there");
+        }
+        for settings in named(folder, "pronghorn-ini-") {
+            std::fs::remove_dir_all(settings).expect("it was there");
         }
     }
     assert_nothing_left(mark, folder);
 }
 
 fn control_sockets(folder: &Path) -> Vec<PathBuf> {
+    let mut sockets = named(folder, "pronghorn-");
+    sockets.retain(|path| path.extension().is_some_and(|it| it == "sock"));
+    sockets
+}
+
+fn named(folder: &Path, prefix: &str) -> Vec<PathBuf> {
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let paths = files.map(|file| file.path());
-    let sockets = paths.filter(|path| {
+    let named = paths.filter(|path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.starts_with("pronghorn-") && path.extension().is_some_and(|it| it == "sock")
+        name.starts_with(prefix)
     });
-    sockets.collect()
+    named.collect()
 }
 
 fn assert_nothing_left(mark: &str, folder: &Path) {

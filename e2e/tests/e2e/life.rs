@@ -92,7 +92,10 @@ fn a_safe_call_is_tried_once_more() {
 
 #[test]
 fn exit_in_a_handler_is_answered_and_the_worker_replaced() {
-    let server = Server::start(Site::with_worker("app.php"));
+    // With the extension it would go on.
+    let site = Site::with_worker("app.php");
+    site.change_config("num_workers: 2", "num_workers: 2, transport: relay");
+    let server = Server::start(site);
     let pid = server.get("/pid").text();
     let response = server.get("/exit");
     assert_eq!(response.status, 500);

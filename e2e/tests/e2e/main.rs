@@ -2,12 +2,14 @@
 
 mod apps;
 mod behind_nginx;
+mod bodies;
 mod called_as_rr;
 mod command;
 mod compression;
 mod control;
 mod development;
 mod examples;
+mod extension;
 mod faults;
 mod files;
 mod foreign;
@@ -21,6 +23,7 @@ mod nginx;
 mod reload;
 mod replies;
 mod requests;
+mod ring;
 mod routes;
 mod sendfile;
 mod start;

@@ -1,6 +1,6 @@
 //! What requests and responses pass between the client and PHP.
 
-use pronghorn_testkit::{Server, Site};
+use pronghorn_testkit::{Server, Site, wait_for};
 use rustix::process::Signal;
 
 /// The SDK's application, with more keys for `http`.
@@ -166,5 +166,258 @@ fn php_knows_the_number_of_its_request() {
         "thrown on purpose",
         &format!("\"request_id\":\"{}\"", ids[0]),
     ]);
+    server.stop();
+}
+
+#[test]
+fn a_trusted_proxy_tells_php_who_the_client_is() {
+    let http = "  trusted_subnets: [127.0.0.0/8]
+  trusted_headers: [X-Forwarded-For, X-Forwarded-Proto, X-Forwarded-Host]
+  access_log: {format: '{ip} {scheme} {host}', output: access.log}
+";
+    let server = Server::start(site(http));
+    let mut connection = server.connect();
+    let told = "X-Forwarded-For: 198.51.100.7, 192.0.2.1\r\nX-Forwarded-Proto: https\r\n\
+                X-Forwarded-Host: shop.example\r\nForwarded: for=198.51.100.8\r\n";
+    connection.request("GET", "/show", told);
+    let shown = connection.response().text();
+    assert!(shown.contains(r#""remote":"192.0.2.1""#), "{shown}");
+    assert!(
+        shown.contains(r#""uri":"https://shop.example/show""#),
+        "{shown}"
+    );
+    // The next request of the same connection is another client's.
+    connection.request("GET", "/show", "X-Forwarded-For: 192.0.2.2\r\n");
+    let shown = connection.response().text();
+    assert!(shown.contains(r#""remote":"192.0.2.2""#), "{shown}");
+    assert!(shown.contains(r#""uri":"http://test/show""#), "{shown}");
+    // What is no host does not become one.
+    connection.request("GET", "/show", "X-Forwarded-Host: evil.example/@x\r\n");
+    let shown = connection.response().text();
+    assert!(shown.contains(r#""uri":"http://test/show""#), "{shown}");
+    server.logged(&["http log", r#""remote_address":"192.0.2.1""#]);
+    let site = server.into_site();
+    let lines = "192.0.2.1 https shop.example\n192.0.2.2 http test\n127.0.0.1 http test\n";
+    assert_eq!(site.read("access.log"), lines);
+}
+
+#[test]
+fn a_stranger_tells_nothing() {
+    let server = Server::start(site(
+        "  middleware: [proxy_ip_parser]\n  trusted_subnets: [10.0.0.0/8, unix]\n",
+    ));
+    let mut connection = server.connect();
+    let forged =
+        "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: https\r\nForwarded: for=192.0.2.2\r\n";
+    connection.request("GET", "/show", forged);
+    let shown = connection.response().text();
+    assert!(shown.contains(r#""remote":"127.0.0.1""#), "{shown}");
+    assert!(shown.contains(r#""uri":"http://test/show""#), "{shown}");
+    server.stop();
+}
+
+#[test]
+fn more_requests_than_the_rate_are_refused_until_later() {
+    let server = Server::start(site(
+        "  middleware: [rate_limit, headers]
+  headers: {response: {X-Ours: 'yes'}}
+  rate_limit: {rate: 3/h, by: 'header:X-Key'}
+  routes: [{path: /pid, rate_limit: {rate: 1/h}}]
+",
+    ));
+    let mut connection = server.connect();
+    let mut ask = |target, key: &str| {
+        connection.request("GET", target, &format!("X-Key: {key}\r\n"));
+        connection.response()
+    };
+    for _ in 0..3 {
+        assert_eq!(ask("/", "one").status, 200);
+    }
+    let refused = ask("/", "one");
+    assert_eq!(refused.status, 429);
+    let wait: u32 = refused.header("retry-after").unwrap().parse().unwrap();
+    assert!(
+        (1100..=1200).contains(&wait),
+        "{wait} s to the next of three in an hour"
+    );
+    assert_eq!(
+        refused.header("x-ours"),
+        Some("yes"),
+        "what is around it sees the refusal"
+    );
+    assert_eq!(ask("/", "two").status, 200, "another client");
+    // A route's own, by the address.
+    assert_eq!(ask("/pid", "three").status, 200);
+    assert_eq!(ask("/pid", "four").status, 429);
+    server.logged(&["requests refused: a client has sent too many in 3600 s"]);
+    server.stop();
+}
+
+#[test]
+fn an_address_has_so_many_connections_and_no_more() {
+    let server = Server::start(site("  max_per_address: 2\n"));
+    let mut first = server.connect();
+    let mut second = server.connect();
+    assert_eq!((first.get("/").status, second.get("/").status), (200, 200));
+    assert!(server.connect().is_closed());
+    server
+        .logged(&["connections refused: an address has as many as `http.max_per_address` allows"]);
+    drop(first);
+    wait_for("the place is free again", || {
+        let mut third = server.connect();
+        third.request("GET", "/", "");
+        (!third.is_closed()).then_some(())
+    });
+    drop(second);
+    server.stop();
+}
+
+#[test]
+fn behind_a_proxy_the_requests_of_an_address_are_counted() {
+    let server = Server::start(site(
+        "  max_per_address: 1\n  trusted_subnets: [127.0.0.1]\n  pools: {more: {num_workers: 2}}\n  routes: [{pool: more}]\n",
+    ));
+    let one = "X-Forwarded-For: 192.0.2.1\r\n";
+    let (mut first, mut second) = (server.connect(), server.connect());
+    first.request("GET", "/sleep?ms=400", one);
+    wait_for(
+        "one request is refused while the other is under way",
+        || {
+            second.request("GET", "/", one);
+            (second.response().status == 429).then_some(())
+        },
+    );
+    second.request("GET", "/", "X-Forwarded-For: 192.0.2.2\r\n");
+    assert_eq!(
+        second.response().status,
+        200,
+        "another client over the same proxy"
+    );
+    assert_eq!(first.response().status, 200);
+    second.request("GET", "/", one);
+    assert_eq!(second.response().status, 200, "the place is free again");
+    server.stop();
+}
+
+#[test]
+fn paths_are_rewritten_and_redirected() {
+    let server = Server::start(site(
+        "  middleware: [rewrite]
+  rewrite:
+  - {path: '^/old/(.*)$', to: 'https://www.example.org/new/{1}', status: 308}
+  - {host: go.example, path: '^/(.*)$', to: '/{1}', status: 302}
+  - {path: '^/person/([0-9]+)$', to: '/show?id={1}'}
+",
+    ));
+    let redirect = server.get("/old/a%0d%0ab?c=d");
+    assert_eq!(redirect.status, 308);
+    assert_eq!(
+        redirect.header("location"),
+        Some("https://www.example.org/new/a%0d%0ab?c=d")
+    );
+    let mut connection = server.connect();
+    connection.request("GET", "http://go.example//evil.example", "");
+    assert_eq!(
+        connection.response().header("location"),
+        Some("/evil.example")
+    );
+    let shown = server.get("/person/7?a=b").text();
+    assert!(shown.contains(r#""path":"/show""#), "{shown}");
+    assert!(shown.contains(r#""query":{"id":"7","a":"b"}"#), "{shown}");
+    server.stop();
+}
+
+#[test]
+fn error_pages_hide_what_the_server_says_and_not_what_php_says() {
+    let site = site(
+        "  middleware: [error_pages]
+  error_pages: {pages: {500: errors/500.html, 4xx: errors/4xx.txt}}
+  routes: [{path: /limited, max_request_size: 1B}]
+",
+    )
+    .file("errors/500.html", "<h1>Sorry</h1>")
+    .file("errors/4xx.txt", "yours");
+    let server = Server::start(site);
+    let failed = server.get("/throw");
+    assert_eq!(
+        (failed.status, failed.text().as_str()),
+        (500, "<h1>Sorry</h1>")
+    );
+    assert_eq!(
+        failed.header("content-type"),
+        Some("text/html; charset=utf-8")
+    );
+    assert!(
+        failed.header("x-request-id").is_some(),
+        "by which it is found in the log"
+    );
+    let own = server.get("/nothing-here");
+    assert_eq!(
+        (own.status, own.text().as_str()),
+        (404, "not found"),
+        "PHP's own page"
+    );
+    let mut connection = server.connect();
+    connection.request("GET", "/throw", "Accept: application/json\r\n");
+    let json = connection.response();
+    assert_eq!(
+        json.header("content-type"),
+        Some("application/problem+json")
+    );
+    assert_eq!(
+        json.text(),
+        "{\"status\":500,\"title\":\"Internal Server Error\"}\n"
+    );
+    let large = server.post("/limited", "text/plain", "much");
+    assert_eq!((large.status, large.text().as_str()), (413, "yours"));
+    // A page that is gone changes nothing at a reload.
+    server.site().change_config("500: errors", "500: nowhere");
+    server.signal(Signal::HUP);
+    server.logged(&[
+        "not reloaded",
+        "`http.error_pages.pages` names",
+        "nowhere/500.html",
+    ]);
+    assert_eq!(server.get("/throw").text(), "<h1>Sorry</h1>");
+    server.site().change_config("500: nowhere", "500: errors");
+    server
+        .site()
+        .change_config("4xx.txt}", "4xx.txt}, intercept: true");
+    server.signal(Signal::HUP);
+    server.logged(&["the configuration is applied"]);
+    assert_eq!(server.get("/nothing-here").text(), "yours");
+    server.stop();
+}
+
+#[test]
+fn what_clients_may_take_and_send_can_be_set() {
+    let server = Server::start(site(
+        "  timeouts: {head: 1s, idle: 1s, body: 1s}\n  forms: {fields: 2, files: 0, levels: 1}\n  max_connections: 2\n",
+    ));
+    let mut slow = server.connect();
+    slow.send("GET / HT");
+    let mut slow_body = server.connect();
+    slow_body.send("POST /body HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n1");
+    assert!(server.connect().is_closed(), "there are two connections");
+    assert_eq!(slow.response().status, 408);
+    assert_eq!(slow_body.response().status, 408);
+    drop((slow, slow_body));
+    // Both are closed a moment after their answers.
+    let mut idle = wait_for("there is room for a connection", || {
+        let mut connection = server.connect();
+        connection.request("GET", "/", "");
+        (!connection.is_closed()).then_some(connection)
+    });
+    assert_eq!(idle.response().status, 200);
+    assert!(idle.is_closed(), "after a second without a request");
+    for (body, status) in [
+        ("a=1&b=2", 200),
+        ("a=1&b=2&c=3", 400),
+        ("a[b]=1", 200),
+        ("a[b][c]=1", 400),
+    ] {
+        let answer = server.post("/form", "application/x-www-form-urlencoded", body);
+        assert_eq!(answer.status, status, "{body}");
+    }
     server.stop();
 }

@@ -183,7 +183,7 @@ fn a_worker_that_fails_its_warm_up_is_not_let_in() {
             "return new Pronghorn\\Response(status: 503);",
             "it answered 503",
         ),
-        ("exit(3);", "exit() ended the worker"),
+        ("exit(3);", "exit() ended the call"),
         (
             "posix_kill(getmypid(), 9);",
             "the worker ended with signal 9",

@@ -116,11 +116,11 @@ fn workers_shows_what_each_is_at() {
     let server = Server::start(Site::with_worker("app.php"));
     let shown = server.steer(&["workers"]);
     assert_done(&shown);
-    assert_eq!(pids(&shown.stdout), {
-        let mut workers = server.workers();
-        workers.sort_unstable();
-        workers
-    });
+    let sorted = |mut pids: Vec<_>| {
+        pids.sort_unstable();
+        pids
+    };
+    assert_eq!(sorted(pids(&shown.stdout)), sorted(server.workers()));
     let connection = busy(&server);
     let shown = server.steer(&["workers", "http"]).stdout;
     assert!(

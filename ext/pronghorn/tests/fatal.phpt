@@ -3,7 +3,10 @@ A fatal error is no exit: it ends the process
 --EXTENSIONS--
 pronghorn
 --SKIPIF--
-<?php if (!extension_loaded('ffi')) die('skip needs FFI'); ?>
+<?php
+if (!extension_loaded('ffi')) die('skip needs FFI');
+if (getenv('USE_ZEND_ALLOC') === '0') die('skip there is no memory limit');
+?>
 --INI--
 memory_limit=32M
 --FILE--

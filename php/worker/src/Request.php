@@ -4,7 +4,10 @@ declare(strict_types=1);
 
 namespace Pronghorn;
 
+use Pronghorn\Internal\BadStream;
+use Pronghorn\Internal\BodyReader;
 use Pronghorn\Internal\BodyTooLong;
+use Pronghorn\Internal\BodyWrapper;
 use Pronghorn\Internal\Cookies;
 use Pronghorn\Internal\Form;
 use Pronghorn\Internal\Native;
@@ -53,6 +56,10 @@ final class Request
     private string $host;
     /** Names and values of the headers, with a NUL between each two; null when there are none. */
     private ?string $fields;
+    /** Where the body comes from when it did not come with the request. */
+    private ?BodyReader $reader = null;
+    /** What came from there. */
+    private ?string $content = null;
     /** @var ?array{array<mixed>, array<mixed>} fields and files */
     private ?array $form = null;
 
@@ -80,7 +87,7 @@ final class Request
      * @param string $frame whose fixed lengths were checked
      * @param array<string, int> $fixed its numbers, named by {@see Native::FIXED}
      */
-    public static function decode(string $frame, array $fixed): self
+    public static function decode(string $frame, array $fixed, ?BodyReader $reader = null): self
     {
         // A clone takes over which properties are unset, at half the price of unsetting them again.
         $request = clone self::blank();
@@ -88,6 +95,7 @@ final class Request
         $request->fixed = $fixed;
         $request->flags = $fixed['f'];
         $request->count = $fixed['h'];
+        $request->reader = $reader;
 
         return $request;
     }
@@ -135,9 +143,13 @@ final class Request
      * The whole body; empty for a multipart form, which the server has already taken apart.
      *
      * @throws Exception when it is larger than the memory that is left; {@see stream()} takes any size
+     * @throws ClientGone with `request_body: stream`, when the client leaves before all of it is there
      */
     public function body(): string
     {
+        if ($this->reader !== null) {
+            return $this->content ??= $this->readBody($this->reader);
+        }
         $path = $this->bodyFile();
         if ($path === null) {
             return $this->flags & Native::FORM ? '' : $this->payload();
@@ -150,10 +162,16 @@ final class Request
     /**
      * The body as a stream at its start, without loading it. Each call opens a new one.
      *
+     * With `request_body: stream` the body arrives while it is read, so there is one stream, which can be read once and
+     * before the reply begins. Reading throws {@see ClientGone} when the client leaves.
+     *
      * @return resource
      */
     public function stream()
     {
+        if ($this->reader !== null && $this->content === null) {
+            return BodyWrapper::open($this->reader);
+        }
         $path = $this->bodyFile();
         if ($path !== null) {
             return \fopen($path, 'rb') ?: throw new ProtocolError("the request's body in $path cannot be read");
@@ -184,7 +202,7 @@ final class Request
     /** @internal */
     public function hasBody(): bool
     {
-        return $this->payload() !== '';
+        return $this->reader !== null || $this->payload() !== '';
     }
 
     /** @internal whether form() and files() have something to look at */
@@ -192,6 +210,12 @@ final class Request
     {
         return ($this->flags & Native::FORM) !== 0
             || (isset($this->headers['content-type']) && Form::isUrlencoded($this->headers['content-type'][0]));
+    }
+
+    /** @internal what arrives while it is read, as long as {@see body()} did not */
+    public function bodyReader(): ?BodyReader
+    {
+        return $this->content === null ? $this->reader : null;
     }
 
     /** @internal the path of the file that holds the body, or null when it is in memory */
@@ -229,6 +253,16 @@ final class Request
         }
 
         return $shown;
+    }
+
+    private function readBody(BodyReader $reader): string
+    {
+        if ($reader->position() > 0) {
+            throw new BadStream("Part of this request's body was read from its stream already.");
+        }
+        BodyTooLong::checkSize((int) $this->header('content-length'));
+
+        return $reader->rest();
     }
 
     private function payload(): string

@@ -47,6 +47,9 @@ abstract class NativeTestCase extends TestCase
         self::assertSame(array_column($fields['attributes'], 1, 0), $request->attributes);
         if ($fields['flags'] & Native::BODY_FILE) {
             self::assertSame(hex2bin($vector['body_hex']), $request->bodyFile());
+        } elseif ($fields['flags'] & Native::BODY_STREAM) {
+            $server->body($fields['call'], 'asked for', true);
+            self::assertSame('asked for', $request->body());
         } elseif ($fields['flags'] & Native::FORM) {
             self::assertSame('', $request->body());
             self::assertCount(array_count_values(array_column($fields['form'], 'kind'))[0] ?? 0, $request->form());
@@ -90,6 +93,10 @@ abstract class NativeTestCase extends TestCase
     {
         [$relay, $server] = static::connect();
         $fields = self::latin1($vector['fields']);
+        if ($vector['kind'] === 'want') {
+            // It waits for what it asks for.
+            $server->body($fields['call'], '', true);
+        }
         self::write($relay, $vector['kind'], $fields, hex2bin($vector['body_hex']), $vector['stream'] === 1);
 
         self::assertSame($vector['frame_hex'], bin2hex($server->bytes()));
@@ -287,6 +294,7 @@ abstract class NativeTestCase extends TestCase
             ), $flags),
             'extend' => $to->extend($call, $fields['left']),
             'free' => $to->free($call),
+            'want' => $to->body($call, $fields['most']),
         };
     }
 

@@ -579,6 +579,101 @@ abstract class TransportTestCase extends TestCase
         self::assertSame(32 * 1024 * 1024, strlen($this->log()));
     }
 
+    public function testABodyIsAskedForWhileItIsRead(): void
+    {
+        $this->server->request(['flags' => Native::BODY_STREAM]);
+        $this->server->body(1, 'first ', false);
+        $this->server->body(1, 'second', false);
+        $this->server->body(1, '', true);
+        $received = $this->serve(function (Request $request): string {
+            self::assertTrue($request->hasBody());
+            $stream = $request->stream();
+            self::assertSame('fir', fread($stream, 3));
+            self::assertFalse(feof($stream));
+
+            return stream_get_contents($stream) . (feof($stream) ? '.' : '');
+        });
+
+        self::assertSame(['want', 'want', 'want', 'reply'], array_column($received, 'kind'));
+        self::assertSame('st second.', $received[3]->body);
+    }
+
+    public function testABodyThatNobodyReadsIsNotAskedFor(): void
+    {
+        $this->server->request(['flags' => Native::BODY_STREAM]);
+        // The answer to what a call asked for that is over.
+        $this->server->body(9, 'late', true);
+        $this->server->request(['call' => 2]);
+        $received = $this->serve(fn (Request $request) => 'x');
+
+        self::assertSame(['reply', 'reply'], array_column($received, 'kind'));
+    }
+
+    public function testAWholeBodyCanBeAskedForTwice(): void
+    {
+        $this->server->request(['flags' => Native::BODY_STREAM, 'headers' => [['content-type', 'application/json']]]);
+        $this->server->body(1, '{"a"', false);
+        $this->server->body(1, ':1}', true);
+        $received = $this->serve(fn (Request $request) => [
+            $request->json(),
+            $request->body(),
+            stream_get_contents($request->stream()),
+        ]);
+
+        self::assertSame('[{"a":1},"{\"a\":1}","{\"a\":1}"]', end($received)->body);
+    }
+
+    public function testWhoReadsABodyLearnsThatTheClientLeft(): void
+    {
+        $this->server->request(['flags' => Native::BODY_STREAM]);
+        $this->server->body(1, 'half', false);
+        $this->server->cancel(1);
+        $seen = [];
+        $this->serve(function (Request $request) use (&$seen): string {
+            $stream = $request->stream();
+            $seen[] = fread($stream, 100);
+            foreach ([1, 2] as $try) {
+                try {
+                    fread($stream, 100);
+                } catch (ClientGone) {
+                    $seen[] = $try;
+                }
+            }
+
+            return Call::current()->clientConnected() ? 'here' : 'gone';
+        });
+
+        self::assertSame(['half', 1, 2], $seen);
+    }
+
+    public function testABodyCannotBeReadOnceTheReplyHasBegun(): void
+    {
+        $this->server->request(['flags' => Native::BODY_STREAM]);
+        $this->server->body(1, 'half', false);
+        $message = '';
+        $received = $this->serve(function (Request $request) use (&$message): iterable {
+            $stream = $request->stream();
+            yield fread($stream, 100);
+            $message = self::message(static fn () => fread($stream, 100));
+            yield 'end';
+        });
+
+        self::assertStringContainsString('The reply has begun', $message);
+        self::assertSame(['want', 'reply', 'chunk', 'chunk'], array_column($received, 'kind'));
+        self::assertStringContainsString('read from its stream', self::message(fn () => $this->partlyRead()->body()));
+    }
+
+    private function partlyRead(): Request
+    {
+        [$this->transport, $this->server] = $this->connect();
+        $this->server->request(['flags' => Native::BODY_STREAM]);
+        $this->server->body(1, 'half', false);
+        $request = $this->transport->next()->request;
+        fread($request->stream(), 1);
+
+        return $request;
+    }
+
     public function testAnOwnLoopAnswersThroughTheCall(): void
     {
         foreach ([1, 2, 3, 4] as $call) {

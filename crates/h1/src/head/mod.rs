@@ -44,6 +44,21 @@ pub struct RequestHead {
     keep_alive: bool,
     expects_continue: bool,
     pub(crate) framing: BodyFraming,
+    /// What counts in place of what the client sent.
+    replaced: Option<Box<Replaced>>,
+}
+
+/// What middleware has put in the place of a part.
+#[derive(Debug, Clone, Default)]
+struct Replaced {
+    authority: Option<Box<str>>,
+    target: Option<PathAndQuery>,
+}
+
+#[derive(Debug, Clone)]
+struct PathAndQuery {
+    path: Box<[u8]>,
+    query: Option<Box<[u8]>>,
 }
 
 impl RequestHead {
@@ -67,11 +82,17 @@ impl RequestHead {
 
     /// Host and port as the client named them: from an absolute target, else from `Host`; empty where HTTP/1.0 has none.
     pub fn authority(&self) -> &str {
+        if let Some(authority) = self.replaced.as_ref().and_then(|r| r.authority.as_deref()) {
+            return authority;
+        }
         std::str::from_utf8(self.text(&self.authority)).unwrap_or_default()
     }
 
     /// As received: not decoded, not normalised. Starts with `/`, or is `*` for OPTIONS.
     pub fn path(&self) -> &[u8] {
+        if let Some(target) = self.replaced_target() {
+            return &target.path;
+        }
         match self.text(&self.path) {
             // An absolute target may leave it out (RFC 9110, section 4.2.3).
             b"" => b"/",
@@ -81,7 +102,34 @@ impl RequestHead {
 
     /// What follows the first `?`, undecoded.
     pub fn query(&self) -> Option<&[u8]> {
+        if let Some(target) = self.replaced_target() {
+            return target.query.as_deref();
+        }
         self.query.as_ref().map(|query| self.text(query))
+    }
+
+    fn replaced_target(&self) -> Option<&PathAndQuery> {
+        self.replaced.as_ref()?.target.as_ref()
+    }
+
+    /// Replaces host and port, for what a proxy tells of its client.
+    ///
+    /// # Errors
+    ///
+    /// When it is no host; all is as before then.
+    pub fn set_authority(&mut self, authority: &str) -> Result<(), Refusal> {
+        check_authority(authority.as_bytes())?;
+        self.replaced.get_or_insert_default().authority = Some(authority.into());
+        Ok(())
+    }
+
+    /// Replaces path and query. They are the caller's to have checked: what lands in URIs has no space and no control
+    /// character, and a path begins with `/`.
+    pub fn set_target(&mut self, path: &[u8], query: Option<&[u8]>) {
+        self.replaced.get_or_insert_default().target = Some(PathAndQuery {
+            path: path.into(),
+            query: query.map(Into::into),
+        });
     }
 
     /// The client's version of HTTP.
@@ -181,7 +229,7 @@ fn too_long(input: &[u8], limit: usize) -> Result<Option<usize>, Refusal> {
 }
 
 /// More than any limit on fields that can be set.
-const MOST_FIELDS: usize = 100;
+const MOST_FIELDS: usize = crate::connection::FIELDS;
 
 /// Splits and checks a whole head, from its first byte to the empty line.
 pub(crate) fn parse(head: &[u8], most_fields: usize) -> Result<RequestHead, Refusal> {
@@ -249,6 +297,7 @@ pub(crate) fn parse(head: &[u8], most_fields: usize) -> Result<RequestHead, Refu
         keep_alive: facts.keep_alive(version),
         expects_continue: facts.expects_continue && version == Version::Http11,
         framing: facts.framing(version)?,
+        replaced: None,
         fields,
     })
 }

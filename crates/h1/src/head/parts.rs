@@ -95,6 +95,7 @@ where
         version: parts.version,
         keep_alive: true,
         expects_continue: facts.expects_continue,
+        replaced: None,
         framing: match facts.length {
             _ if parts.ends => BodyFraming::None,
             Some(length) => BodyFraming::Length(length),

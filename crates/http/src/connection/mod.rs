@@ -508,6 +508,10 @@ impl Exchange for Http1 {
         }
     }
 
+    fn resume_body(&mut self, paused: Duration) {
+        self.machine.resume_body(paused);
+    }
+
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             if self.input.len() >= SENT_AHEAD {

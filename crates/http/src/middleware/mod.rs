@@ -4,10 +4,14 @@
 //! name is the innermost, next to the routes, and the last one sees a request first and its response last.
 
 mod access_log;
+mod client;
 mod compression;
 mod cors;
+mod error_pages;
 mod headers;
+mod rate_limit;
 mod request_id;
+mod rewrite;
 mod sendfile;
 mod static_files;
 
@@ -20,7 +24,9 @@ use pronghorn_wire::Fields;
 use thiserror::Error;
 
 pub(crate) use access_log::Entry;
+pub use rate_limit::limited;
 
+use crate::addresses::Addresses;
 use crate::message::Handler;
 use crate::settings::HttpSettings;
 
@@ -32,6 +38,8 @@ pub struct Parts<'a> {
     pub folder: &'a Path,
     /// Who workers are, when they are not the server's own user.
     pub worker_user: Option<&'a Credentials>,
+    /// Of clients, for requests that come through proxies.
+    pub addresses: &'a Arc<Addresses>,
 }
 
 /// Why middleware can't be made. The operator's: what its section names is not there, or may not be used.
@@ -56,19 +64,20 @@ const KNOWN: &[(&str, Around)] = &[
     ("gzip", |next, parts| {
         Ok(compression::gzip_around(next, parts))
     }),
+    // It has its place around all others, where `trusted_subnets` puts it.
+    ("proxy_ip_parser", |next, _| Ok(next)),
     ("headers", |next, parts| Ok(headers::around(next, parts))),
     ("sendfile", |next, parts| Ok(sendfile::around(next, parts))),
     ("static", static_files::around),
+    ("rate_limit", |next, parts| {
+        Ok(rate_limit::around(next, parts))
+    }),
+    ("rewrite", |next, parts| Ok(rewrite::around(next, parts))),
+    ("error_pages", error_pages::around),
 ];
 
 /// RoadRunner's that are not there yet.
-pub(crate) const LATER: &[&str] = &[
-    "http_metrics",
-    "proxy_ip_parser",
-    "otel",
-    "new_relic",
-    "cache",
-];
+pub(crate) const LATER: &[&str] = &["http_metrics", "otel", "new_relic", "cache"];
 
 /// The names that `http.middleware` can list.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
@@ -94,6 +103,7 @@ pub fn chain(innermost: Arc<dyn Handler>, parts: Parts<'_>) -> Result<Arc<dyn Ha
     // What names or observes requests is around all of them, so that nobody has to find the right place for it.
     handler = access_log::around(handler, parts);
     handler = request_id::around(handler, parts);
+    handler = client::around(handler, parts);
     Ok(handler)
 }
 
@@ -118,7 +128,17 @@ pub(crate) mod testing {
     use pronghorn_h1::{Connection, Limits, Received, RequestHead};
     use tokio::time::Instant;
 
-    use crate::message::{Peer, PeerAddress, Request};
+    use crate::exchange::Exchange;
+    use crate::message::{Body, Handled, Handler, Peer, PeerAddress, Request, Response};
+
+    /// Answers 204.
+    pub(super) struct Nobody;
+
+    impl Handler for Nobody {
+        fn handle<'a>(&'a self, _: Request, _: &'a mut dyn Exchange) -> Handled<'a> {
+            Box::pin(std::future::ready(Response::new(204, Body::Empty)))
+        }
+    }
 
     /// The head of a request as a client sends it.
     pub(crate) fn head(request: &str) -> Box<RequestHead> {

@@ -11,7 +11,7 @@ pub struct HostPattern {
 }
 
 /// A host as clients may write it: without its port, and without the dot that makes a name absolute.
-pub(super) fn without_port(authority: &str) -> &str {
+pub(crate) fn without_port(authority: &str) -> &str {
     let host = match authority.rsplit_once(':') {
         // A colon inside of an IPv6 address is none before a port.
         Some((host, port)) if !port.ends_with(']') => host,
@@ -65,7 +65,7 @@ impl HostPattern {
     }
 
     /// `host` is without its port.
-    pub(super) fn matches(&self, host: &str) -> bool {
+    pub(crate) fn matches(&self, host: &str) -> bool {
         if !self.below {
             return host.eq_ignore_ascii_case(&self.name);
         }

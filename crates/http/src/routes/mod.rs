@@ -16,6 +16,7 @@ use pronghorn_wire::Fields;
 
 pub use header::{HeaderPattern, HeaderPatterns};
 pub use host::HostPattern;
+pub(crate) use host::without_port;
 pub use method::Method;
 pub(crate) use method::is_token;
 pub use path::PathPattern;
@@ -63,7 +64,7 @@ impl<T> Routes<T> {
     /// Where a request goes.
     pub fn pick(&self, asked: &Asked<'_>) -> &T {
         let path = Path::of(asked.path);
-        let host = host::without_port(asked.authority);
+        let host = without_port(asked.authority);
         let found = self
             .routes
             .iter()

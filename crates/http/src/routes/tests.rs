@@ -185,7 +185,7 @@ fn hosts_match_without_port_and_case() {
         ("127.0.0.1", "127.0.0.1:80", true),
         ("localhost", "localhost:", true),
     ] {
-        let is = host(written).matches(host::without_port(authority));
+        let is = host(written).matches(without_port(authority));
         assert_eq!(is, matches, "{written} {authority}");
     }
     for (written, hint) in [

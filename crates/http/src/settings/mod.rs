@@ -1,16 +1,21 @@
 //! The keys of `http`, typed.
 
 mod access_log;
+mod client;
 mod compress;
+mod error_pages;
 mod files;
 mod headers;
+mod limits;
+mod rate_limit;
+mod rewrite;
 mod routes;
 mod sendfile;
 
 use std::env;
 use std::path::PathBuf;
 
-use pronghorn_config::{Address, Section, Size, Subnet, Table};
+use pronghorn_config::{Address, Section, Size, Table};
 use pronghorn_pool::settings::PoolSettings;
 use pronghorn_process::cpus;
 
@@ -19,9 +24,16 @@ use crate::routes::is_token;
 
 pub use crate::expression::Expression;
 pub use access_log::{AccessLogSettings, LogFormat, LogPiece, Placeholder};
+pub use client::{Believed, ClientSettings, Trusted};
 pub use compress::CompressSettings;
+pub use error_pages::{ErrorPagesSettings, StatusPages};
 pub use files::{Kind, MOST_ROOTS, Page, RootKeys, StaticSettings, read_roots, read_tag};
 pub use headers::{CorsSettings, FieldRules, HeadersSettings, OriginPattern};
+pub use limits::{Forms, Timeouts};
+pub use rate_limit::{Rate, RateKey, RateLimitSettings};
+#[cfg(test)]
+pub(crate) use rewrite::rule as rewrite_rule;
+pub use rewrite::{MOST_RULES, RewriteRule, Target, TargetPiece};
 pub use routes::{DEFAULT_POOL, MOST_POOLS, MOST_ROUTES, RouteSettings};
 pub use sendfile::SendfileSettings;
 
@@ -70,8 +82,22 @@ pub struct HttpSettings {
     pub access_log: Option<AccessLogSettings>,
     /// A number for each request, when there is a section for it.
     pub request_id: Option<RequestIdSettings>,
-    /// Proxies whose word about the client's address is taken.
-    pub trusted_subnets: Vec<Subnet>,
+    /// Of the middleware `rate_limit`.
+    pub rate_limit: Option<RateLimitSettings>,
+    /// Of the middleware `rewrite`.
+    pub rewrite: Vec<RewriteRule>,
+    /// Of the middleware `error_pages`.
+    pub error_pages: Option<ErrorPagesSettings>,
+    /// How long a client may take.
+    pub timeouts: Timeouts,
+    /// What a form may hold.
+    pub forms: Forms,
+    /// Connections in all; None is as many as there are descriptors for.
+    pub max_connections: Option<usize>,
+    /// Connections of one address, and requests of one that a proxy tells of.
+    pub max_per_address: Option<u32>,
+    /// Whose word about clients is taken, and on what.
+    pub client: ClientSettings,
     /// Where large bodies are kept while they come in.
     pub spool_dir: PathBuf,
     /// The default pool.
@@ -178,13 +204,40 @@ impl Section for HttpSettings {
                 "A number for each request: in the response, in log records, and for PHP as a header and as the attribute \
                  `request_id`.",
             ),
-            trusted_subnets: t
-                .key(
-                    "trusted_subnets",
-                    "Proxies whose word about the client's address is taken.",
+            rate_limit: t
+                .optional_section_with(
+                    "rate_limit",
+                    "So many requests of one client in a time. Used by the middleware `rate_limit`.",
+                    RateLimitSettings::read,
                 )
-                .not_yet("the client's address behind a proxy")
-                .default(Vec::new()),
+                .flatten(),
+            rewrite: rewrite::read(t),
+            error_pages: t.optional_section(
+                "error_pages",
+                "Pages in place of the server's few words; programs that ask for JSON get that. Used by the middleware \
+                 `error_pages`.",
+            ),
+            timeouts: t.section("timeouts", "How long a client may take; then its connection ends."),
+            forms: t.section("forms", "What a form may hold."),
+            max_connections: t
+                .key(
+                    "max_connections",
+                    "Connections at a time; more are closed at once. When not written: the process's limit of open files, less \
+                     what everything else needs.",
+                )
+                .ours()
+                .range(1..=10_000_000)
+                .optional(),
+            max_per_address: t
+                .key(
+                    "max_per_address",
+                    "Connections that one address may have at a time (an IPv6 one by its /64). Those of trusted proxies are \
+                     not counted: their requests are, by the address that they tell.",
+                )
+                .ours()
+                .range(0..=1_000_000)
+                .limit(),
+            client: ClientSettings::read(t),
             spool_dir: t
                 .key(
                     "spool_dir",
@@ -203,6 +256,7 @@ impl Section for HttpSettings {
         settings.routes = routes::read_routes(t, &settings.pools);
         routes::check_use(t, &settings);
         check_middleware(t, &settings.middleware);
+        settings.client.check(t, &settings.middleware);
         check_files(t, &settings);
         not_yet(t);
         settings

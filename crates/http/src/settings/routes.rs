@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use pronghorn_config::{Section, Size, Table, nearest};
 use pronghorn_pool::Terms;
-use pronghorn_pool::settings::{LONGEST, PoolSettings, SHORTEST};
+use pronghorn_pool::settings::{LONGEST, PoolSettings, RequestBody, SHORTEST};
 
-use super::HttpSettings;
+use super::{HttpSettings, RateLimitSettings};
 use crate::routes::{Conditions, Routes};
 
 /// The pool that `http.pool` describes.
@@ -37,8 +37,11 @@ pub struct RouteSettings {
     /// A name of a pool, as that is written.
     pub pool: String,
     pub terms: Terms,
+    pub rate_limit: Option<RateLimitSettings>,
     /// None is `http.max_request_size`.
     pub max_request_size: Option<Size>,
+    /// None is that of the pool.
+    pub request_body: Option<RequestBody>,
     /// A condition could not be read, so nothing can be said about what it matches.
     broken: bool,
 }
@@ -50,7 +53,9 @@ impl RouteSettings {
             conditions: Conditions::default(),
             pool: DEFAULT_POOL.to_owned(),
             terms: Terms::default(),
+            rate_limit: None,
             max_request_size: None,
+            request_body: None,
             broken: false,
         }
     }
@@ -235,12 +240,25 @@ fn read_route(t: &mut Table<'_>, pools: &[(String, PoolSettings)]) -> RouteSetti
                 .range(SHORTEST..=LONGEST)
                 .optional(),
         },
+        rate_limit: t
+            .optional_section_with(
+                "rate_limit",
+                "So many requests of one client in a time, of those that take this route.",
+                RateLimitSettings::read,
+            )
+            .flatten(),
         max_request_size: t
             .key(
                 "max_request_size",
                 "A larger body is answered 413, in place of `http.max_request_size`.",
             )
             .zero_is_default()
+            .optional(),
+        request_body: t
+            .key(
+                "request_body",
+                "When a worker gets a request's body, in place of the pool's `request_body`.",
+            )
             .optional(),
         broken,
     }

@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::core::SlotId;
+use crate::php::Php;
 use crate::pool::{Order, Report, Seat, Transport};
 use crate::relay::channel::{Channel, Detached};
 use crate::relay::inbox::Inbox;
@@ -66,6 +67,8 @@ pub struct CommandLauncher {
     /// The threads that serve requests: each worker's connection lives on one of them.
     pub homes: Vec<Home>,
     pub transport: TransportChoice,
+    /// What its PHP is given besides.
+    pub php: Php,
     /// Whether it was said already that shared memory is not used.
     pub told: AtomicBool,
 }
@@ -127,9 +130,10 @@ impl CommandLauncher {
             passed.extend(offer);
             memory
         });
+        let besides = self.php.variable(self).await;
         let child = self
             .spawner
-            .spawn(self.command_line(passed))
+            .spawn(self.command_line(passed, besides))
             .await
             .map_err(|error| self.failed(BootCause::Spawn(error), None))?;
         let mut worker = RunningWorker {
@@ -256,8 +260,12 @@ impl CommandLauncher {
         }
     }
 
-    fn command_line(&self, passed: Vec<OwnedFd>) -> Command {
+    fn command_line(&self, passed: Vec<OwnedFd>, besides: Option<(OsString, OsString)>) -> Command {
         let mut env = self.env.clone();
+        if let Some((name, value)) = besides {
+            env.retain(|(known, _)| *known != name);
+            env.push((name, value));
+        }
         if passed.len() > PIPES {
             env.push(("PRONGHORN_RING".into(), "5,6,7".into()));
         }

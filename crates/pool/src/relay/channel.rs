@@ -1,7 +1,7 @@
 //! The bytes between server and worker: a socket, two pipes, or shared memory.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -78,16 +78,17 @@ impl Channel {
     /// What is there right now, whatever the runtime knows. For a worker that has ended: its last bytes are in the
     /// buffer before its end is known, but perhaps not yet their event.
     pub(crate) fn read_now(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if let Self::Ring { link, .. } = self {
-            return link.read_now(buffer);
-        }
-        let descriptor = match &*self {
-            Self::Unix(stream) => stream.as_fd(),
-            Self::Tcp(stream) => stream.as_fd(),
-            Self::Pipes { read, .. } => read.as_fd(),
-            Self::Ring { .. } => return Ok(0),
+        let read = match self {
+            Self::Unix(stream) => rustix::io::read(stream, buffer),
+            Self::Tcp(stream) => rustix::io::read(stream, buffer),
+            Self::Pipes { read, .. } => rustix::io::read(read, buffer),
+            Self::Ring { link, .. } => {
+                let mut buffer = ReadBuf::new(buffer);
+                link.read_now(&mut buffer)?;
+                return Ok(buffer.filled().len());
+            }
         };
-        Ok(rustix::io::read(descriptor, buffer)?)
+        Ok(read?)
     }
 
     /// The process that connected, where the kernel tells that: over unix sockets.

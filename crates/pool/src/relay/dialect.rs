@@ -1,7 +1,7 @@
 //! The two kinds of worker behind a relay, and what their frames mean.
 
 use bytes::Bytes;
-use pronghorn_wire::frame::{Flags, Header, Stream, encode_plain};
+use pronghorn_wire::frame::{Flags, Header, OpenFrame, Stream, encode_plain};
 use pronghorn_wire::native::{self, Message};
 use pronghorn_wire::{Codec, DecodeError, ReplyHead, json, proto};
 use std::time::Duration;
@@ -45,6 +45,8 @@ pub(crate) enum Heard {
         said: Said,
     },
     Extend(Duration),
+    /// The next piece of the request's body is asked for, of at most so many bytes.
+    Want(usize),
     Free,
     Pong,
     /// The call was not handled: the worker wants to be replaced.
@@ -123,6 +125,16 @@ impl Dialect {
             }
             Self::Foreign { .. } => encode_plain(out, Flags::NONE, Stream::STOP, b""),
         }
+    }
+
+    /// The frame, but for its `len` bytes, that carries a piece of a request's body, for which only native workers ask.
+    pub(crate) fn body(out: &mut Vec<u8>, number: u32, len: usize, last: bool) {
+        let frame = OpenFrame::begin(out);
+        native::encode_body(out, number);
+        let stream = if last { Stream::END } else { Stream::MORE };
+        frame
+            .finish(out, Flags::NATIVE, stream, len)
+            .expect("a piece is short");
     }
 
     /// The frame that asks a free worker whether it hears; nothing where there is none.
@@ -219,7 +231,6 @@ impl Dialect {
 }
 
 fn encode_context(out: &mut Vec<u8>, context: &[u8]) {
-    use pronghorn_wire::frame::OpenFrame;
     let frame = OpenFrame::begin(out);
     out.extend_from_slice(context);
     frame
@@ -290,6 +301,7 @@ fn hear_native(
             Heard::Extend(Duration::from_millis(u64::from(left_ms))),
         ),
         Message::Free { call } => (call, Heard::Free),
+        Message::Want { call, most } => (call, Heard::Want(most as usize)),
         // Sent before the call was.
         Message::Pong { .. } => (number, Heard::Pong),
         Message::Ignorable => (number, Heard::Nothing),

@@ -23,6 +23,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::io::poll_read_buf;
 
+use crate::body::{BodyStream, StreamPiece};
 use crate::call::{
     Body, Call, CallError, Dispatch, Pieces, Reply, ReplyBody, Stamps, Unencodable, WorkerFault,
 };
@@ -100,6 +101,8 @@ enum Served {
 enum Event {
     Item(Item),
     Withdrawn,
+    /// What the worker asked for of its request's body; nothing when the rest does not come.
+    Body(Option<StreamPiece>),
     /// More time was granted from outside.
     Extended(Duration),
     Over(Over),
@@ -299,6 +302,10 @@ impl Relay {
                 return Served::Free(Instant::now());
             }
         };
+        let body_stream = match &body {
+            Body::Stream(stream) => Some(stream.clone()),
+            Body::Empty | Body::Bytes(_) | Body::File(_) => None,
+        };
         self.sent = 0;
         self.inbox.count();
         self.under_way = Some(UnderWay {
@@ -329,16 +336,26 @@ impl Relay {
             }
         };
         let mut told_withdrawn = false;
+        let mut wanting = false;
         loop {
             let deadline = call.deadline;
             let client = Some(&mut call).filter(|_| !told_withdrawn);
-            let item = match self.event_until(client, deadline).await {
+            let wanted = body_stream.as_ref().filter(|_| wanting);
+            let item = match self.event_until(client, wanted, deadline).await {
                 Event::Item(item) => item,
-                Event::Withdrawn => {
-                    told_withdrawn = true;
-                    if self.dialect.hears_cancel_before_its_reply() {
+                Event::Body(Some((bytes, last))) => {
+                    wanting = false;
+                    match self.write_piece(bytes, last, &call).await {
+                        Ok(()) => continue,
+                        Err(over) => return self.cut_short(over, Some(call)).await,
+                    }
+                }
+                Event::Withdrawn | Event::Body(None) => {
+                    wanting = false;
+                    if !told_withdrawn && self.dialect.hears_cancel_before_its_reply() {
                         self.say_cancel().await;
                     }
+                    told_withdrawn = true;
                     continue;
                 }
                 Event::Extended(time) => {
@@ -353,6 +370,20 @@ impl Relay {
                 Ok(Heard::Extend(time)) => self.extend(&mut call, time),
                 Ok(Heard::Pong) => self.inbox.pong(),
                 Ok(Heard::Nothing) => {}
+                // Who was told that the client has left asked before it heard that.
+                Ok(Heard::Want(_)) if told_withdrawn => {}
+                Ok(Heard::Want(most)) => match &body_stream {
+                    Some(stream) if !wanting && most > 0 => {
+                        stream.want(most.min(incoming::PIECE));
+                        wanting = true;
+                    }
+                    _ => {
+                        let over = Over::Garbage(
+                            "it asked for more of a body than there is to ask for".into(),
+                        );
+                        return self.cut_short(over, Some(call)).await;
+                    }
+                },
                 Ok(Heard::Reply {
                     head,
                     file,
@@ -405,12 +436,12 @@ impl Relay {
         loop {
             let deadline = call.deadline;
             let client = Some(&mut call).filter(|_| !withdrawn);
-            let unusable = match self.event_until(client, deadline).await {
+            let unusable = match self.event_until(client, None, deadline).await {
                 Event::Item(Item::Frame { header, .. }) if header.flags.has(Flags::CONTROL) => {
                     return Ok((call, leaving));
                 }
                 Event::Item(item) => self.dialect.stray(item, &self.seat),
-                Event::Withdrawn => {
+                Event::Withdrawn | Event::Body(_) => {
                     withdrawn = true;
                     Ok(())
                 }
@@ -480,14 +511,14 @@ impl Relay {
         let len = usize::try_from(body.len()).unwrap_or(usize::MAX);
         frame
             .finish(&mut self.out, codec.flag(), Stream::END, len)
-            .map_err(|error| Unencodable(error.to_string()))?;
+            .map_err(|error| Unencodable::Request(error.to_string()))?;
         Ok(body)
     }
 
     /// Sends a call: one write for all of it where the kernel takes that much.
     async fn write_call(&mut self, body: Body, call: &Call) -> Result<(), Over> {
         match body {
-            Body::Empty => self.write(&Bytes::new(), call).await,
+            Body::Empty | Body::Stream(_) => self.write(&Bytes::new(), call).await,
             Body::Bytes(bytes) if bytes.len() <= JOINED_BODY => {
                 self.out.extend_from_slice(&bytes);
                 self.write(&Bytes::new(), call).await
@@ -506,6 +537,13 @@ impl Relay {
                 Ok(())
             }
         }
+    }
+
+    /// Sends a piece of a body that the worker asked for.
+    async fn write_piece(&mut self, bytes: Bytes, last: bool, call: &Call) -> Result<(), Over> {
+        self.out.clear();
+        Dialect::body(&mut self.out, self.number, bytes.len(), last);
+        self.write(&bytes, call).await
     }
 
     /// Writes `out` and then `body`.
@@ -549,6 +587,7 @@ impl Relay {
     async fn event_until(
         &mut self,
         mut call: Option<&mut Call>,
+        wanted: Option<&BodyStream>,
         deadline: Option<Instant>,
     ) -> Event {
         poll_fn(|cx| {
@@ -574,6 +613,11 @@ impl Relay {
                 }
                 Poll::Ready(News::Extended(time)) => return Poll::Ready(Event::Extended(time)),
                 Poll::Pending => {}
+            }
+            if let Some(wanted) = wanted
+                && let Poll::Ready(piece) = wanted.poll_piece(cx)
+            {
+                return Poll::Ready(Event::Body(piece));
             }
             if let Some(call) = &mut call
                 && call.poll_withdrawn(cx).is_ready()
@@ -771,7 +815,7 @@ impl Relay {
                     usual.map(|usual| granted.map_or(usual, |granted| usual.max(granted)))
                 }
             };
-            let item = match self.event_until(None, deadline).await {
+            let item = match self.event_until(None, None, deadline).await {
                 Event::Item(Item::Piece { bytes, last }) => {
                     inside = !last;
                     next = Some(bytes);
@@ -779,7 +823,7 @@ impl Relay {
                 }
                 Event::Item(item) => item,
                 // Only waited for with a call at hand.
-                Event::Withdrawn => continue,
+                Event::Withdrawn | Event::Body(_) => continue,
                 Event::Extended(time) => {
                     granted = self.later(deadline, time);
                     continue;
@@ -816,7 +860,11 @@ impl Relay {
                     tracing::error!(target: "http", pool = self.seat.pool(), request, "reply broken off: {error}");
                     return Ok(said);
                 }
-                Heard::Informational(_) | Heard::Reply { .. } | Heard::Free | Heard::Declined => {
+                Heard::Informational(_)
+                | Heard::Reply { .. }
+                | Heard::Free
+                | Heard::Want(_)
+                | Heard::Declined => {
                     return Err(Over::Garbage("a frame at the wrong time".into()));
                 }
             }
@@ -883,14 +931,14 @@ impl Relay {
         let limit = self.seat.exec_ttl();
         let mut deadline = limit.map(|limit| Instant::now() + limit);
         loop {
-            match self.event_until(None, deadline).await {
+            match self.event_until(None, None, deadline).await {
                 Event::Item(item) => match self.hear(&item, None) {
                     Ok(Heard::Free) => return Served::Free(Instant::now()),
                     Ok(Heard::Extend(time)) => deadline = self.later(deadline, time),
                     Ok(_) | Err(Garbage(_)) => {}
                 },
                 Event::Extended(time) => deadline = self.later(deadline, time),
-                Event::Withdrawn => {}
+                Event::Withdrawn | Event::Body(_) => {}
                 Event::Over(Over::Overdue) => {
                     self.seat.report(Report::Overdue {
                         what: "its deferred work".into(),

@@ -47,7 +47,7 @@ impl Payload for TestPayload {
         out: &mut Vec<u8>,
     ) -> Result<Body, Unencodable> {
         if self.name == "unencodable" {
-            return Err(Unencodable("it has a bad escape".into()));
+            return Err(Unencodable::Request("it has a bad escape".into()));
         }
         let none = pronghorn_wire::Fields::new();
         let request = pronghorn_wire::Request {

@@ -2,6 +2,7 @@
 //!
 //! With nothing left to do the clock jumps to the next deadline, so a test that waits for one takes no time.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,10 +17,12 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::TestPayload;
+use crate::body::{BodyFeed, BodyStream, streamed};
 use crate::boot::warmup::{Cold, warm_up};
 use crate::boot::{Connection, Warmup};
 use crate::call::{
-    Answer, CallError, Payload, Pending, Piece, Reply, ReplyBody, Terms, WorkerFault,
+    Answer, Body, CallError, Dispatch, Payload, Pending, Piece, Reply, ReplyBody, Terms,
+    Unencodable, WorkerFault,
 };
 use crate::core::SlotState;
 use crate::pool::{Options, Order, Pool, Report, Transport};
@@ -287,6 +290,124 @@ async fn a_call_goes_out_whole_and_its_reply_comes_back() {
     assert_eq!(head.status, 200);
     assert!(stamps.claimed.is_some() && stamps.first_byte.is_some() && stamps.complete.is_some());
     stage.goes_on().await;
+}
+
+/// A call whose body the worker asks for.
+struct Streaming(BodyStream);
+
+impl Payload for Streaming {
+    fn encode(&self, _: Codec, terms: Dispatch, out: &mut Vec<u8>) -> Result<Body, Unencodable> {
+        out.extend_from_slice(&[1, 0x10, 0, 0]);
+        out.extend_from_slice(&terms.number.to_le_bytes());
+        Ok(Body::Stream(self.0.clone()))
+    }
+
+    fn repeatable(&self) -> bool {
+        false
+    }
+
+    fn describe(&self) -> String {
+        "PUT /streamed".into()
+    }
+}
+
+impl Stage {
+    /// A call that the worker has, and the client's side of its body.
+    async fn streaming(&mut self) -> (Pending, BodyFeed, u32) {
+        let (feed, stream) = streamed();
+        let pending = self.call(Arc::new(Streaming(stream)));
+        let frame = self.worker.frame().await;
+        assert!(frame.body.is_empty());
+        (pending, feed, frame.call())
+    }
+}
+
+impl Worker {
+    async fn want(&mut self, call: u32, most: u32) {
+        let want = native(0x87, 0, 0, call, &most.to_le_bytes(), b"", Stream::END);
+        self.send(&want).await;
+    }
+
+    /// The next piece of a body, and whether more follow.
+    async fn piece(&mut self, call: u32) -> (Bytes, bool) {
+        let frame = self.frame().await;
+        assert_eq!((frame.kind(), frame.call()), (0x12, call), "{frame:?}");
+        (frame.body, frame.header.stream == Stream::MORE)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_goes_to_the_worker_as_it_asks() {
+    let mut stage = Stage::native().await;
+    let (mut pending, feed, call) = stage.streaming().await;
+    stage.worker.want(call, 5).await;
+    assert_eq!(poll_fn(|cx| feed.poll_wanted(cx)).await, 5);
+    feed.give(Bytes::from_static(b"first"), false);
+    assert_eq!(stage.worker.piece(call).await, ("first".into(), true));
+    // No more than a piece at a time, whatever it asks for.
+    stage.worker.want(call, u32::MAX).await;
+    assert_eq!(poll_fn(|cx| feed.poll_wanted(cx)).await, 256 << 10);
+    feed.give(Bytes::from_static(b"last"), true);
+    assert_eq!(stage.worker.piece(call).await, ("last".into(), false));
+    drop(feed);
+    stage.worker.want(call, 5).await;
+    assert_eq!(
+        stage.worker.piece(call).await,
+        (Bytes::new(), false),
+        "it has ended"
+    );
+    stage.worker.reply(call, b"done").await;
+    assert_eq!(body(&mut pending).await.unwrap(), "done");
+    stage.goes_on().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_waits_for_a_body_is_told_that_the_client_left() {
+    let mut stage = Stage::native().await;
+    for withdrawn in [true, false] {
+        let (pending, feed, call) = stage.streaming().await;
+        stage.worker.want(call, 5).await;
+        poll_fn(|cx| feed.poll_wanted(cx)).await;
+        if withdrawn {
+            drop(pending);
+        }
+        drop(feed);
+        assert!(stage.worker.frame().await.is_cancel());
+        // It may have asked before it heard that.
+        stage.worker.want(call, 5).await;
+        stage.worker.reply(call, b"too late").await;
+    }
+    stage.goes_on().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_waits_for_a_body_has_its_deadline() {
+    let mut stage = Stage::native().await;
+    let (mut pending, feed, call) = stage.streaming().await;
+    stage.worker.want(call, 5).await;
+    poll_fn(|cx| feed.poll_wanted(cx)).await;
+    assert!(matches!(body(&mut pending).await, Err(CallError::Deadline)));
+    stage.ends(Exit::Signal(9)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_can_be_had_may_be_wanted() {
+    for (most, twice) in [(0, false), (5, true)] {
+        let mut stage = Stage::native().await;
+        let (mut pending, _feed, call) = stage.streaming().await;
+        stage.worker.want(call, most).await;
+        if twice {
+            stage.worker.want(call, most).await;
+        }
+        let what = garbage(body(&mut pending).await);
+        assert_eq!(what, "it asked for more of a body than there is to ask for");
+        stage.ends(Exit::Signal(9)).await;
+    }
+    let mut stage = Stage::native().await;
+    let (mut pending, call) = stage.running("/whole").await;
+    stage.worker.want(call, 5).await;
+    garbage(body(&mut pending).await);
+    stage.ends(Exit::Signal(9)).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -71,7 +71,7 @@ impl api::Service for StatusService {
                 ..Limits::default()
             };
             limits.receive.head_time = self.check_timeout;
-            let service = Service::new(Arc::new(checks), limits);
+            let service = Service::new(Arc::new(checks), limits, Arc::default());
             for socket in self.listener.sockets() {
                 context.sockets.offer(STATUS, socket)?;
             }

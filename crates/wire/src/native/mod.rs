@@ -18,12 +18,14 @@ const IGNORABLE: u8 = 0x80;
 const KIND_REQUEST: u8 = 0x01;
 const KIND_CANCEL: u8 = 0x10;
 const KIND_PING: u8 = 0x11;
+const KIND_BODY: u8 = 0x12;
 const KIND_REPLY: u8 = 0x81;
 const KIND_CHUNK: u8 = 0x82;
 const KIND_INFORMATIONAL: u8 = 0x83;
 const KIND_ERROR: u8 = 0x84;
 const KIND_EXTEND: u8 = 0x85;
 const KIND_FREE: u8 = 0x86;
+const KIND_WANT: u8 = 0x87;
 const KIND_PONG: u8 = 0x91;
 
 /// What a request's body is, beside its bytes.
@@ -36,6 +38,8 @@ pub enum BodyKind {
     File,
     /// The form section of a parsed `multipart/form-data` body.
     Form,
+    /// Nothing yet: the worker asks for it piece by piece.
+    Stream,
 }
 
 /// What the envelope of a request says beside the request.
@@ -58,6 +62,7 @@ pub fn encode_request(out: &mut Vec<u8>, request: &Request<'_>, envelope: Envelo
         BodyKind::Bytes => 0,
         BodyKind::File => 0x01,
         BodyKind::Form => 0x02,
+        BodyKind::Stream => 0x10,
     } | if request.tls { 0x04 } else { 0 }
         | if envelope.development { 0x08 } else { 0 };
     let start = out.len();
@@ -112,6 +117,11 @@ pub fn encode_ping(out: &mut Vec<u8>, call: u32) {
     put_envelope(out, KIND_PING, 0, 0, call);
 }
 
+/// Appends the context of a *body*: a piece of a streamed request follows, as an answer to a *want*.
+pub fn encode_body(out: &mut Vec<u8>, call: u32) {
+    put_envelope(out, KIND_BODY, 0, 0, call);
+}
+
 /// What a worker sends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
@@ -158,6 +168,13 @@ pub enum Message {
     Free {
         /// The call whose reply was busy.
         call: u32,
+    },
+    /// The next piece of a streamed request is asked for.
+    Want {
+        /// The call under way.
+        call: u32,
+        /// The most bytes that it may have.
+        most: u32,
     },
     /// The answer to a ping.
     Pong {
@@ -248,6 +265,10 @@ pub fn decode(context: &Bytes) -> Result<Message, DecodeError> {
             left_ms: input.u32()?,
         },
         KIND_FREE => Message::Free { call },
+        KIND_WANT => Message::Want {
+            call,
+            most: input.u32()?,
+        },
         KIND_PONG => Message::Pong { call },
         _ if flags & IGNORABLE != 0 => return Ok(Message::Ignorable),
         _ => return Err(DecodeError::Kind(kind)),

@@ -73,6 +73,7 @@ fn requests_are_written_as_the_vectors_say() {
         match vector.kind.as_str() {
             "cancel" => encode_cancel(&mut context, call),
             "ping" => encode_ping(&mut context, call),
+            "body" => encode_body(&mut context, call),
             _ => {
                 let flags: u8 = number(of("flags"));
                 let uri = of("uri").as_str().unwrap();
@@ -99,9 +100,10 @@ fn requests_are_written_as_the_vectors_say() {
                     attributes: &attributes,
                     accepted_us: number(of("started")),
                 };
-                let body = match flags & 3 {
-                    1 => BodyKind::File,
-                    2 => BodyKind::Form,
+                let body = match flags & 0x13 {
+                    0x01 => BodyKind::File,
+                    0x02 => BodyKind::Form,
+                    0x10 => BodyKind::Stream,
                     _ => BodyKind::Bytes,
                 };
                 let time_left_ms = of("left").as_u64().map(|left| left.try_into().unwrap());
@@ -179,6 +181,10 @@ fn replies_are_read_as_the_vectors_say() {
                 left_ms: number(of("left")),
             },
             "free" => Message::Free { call },
+            "want" => Message::Want {
+                call,
+                most: number(of("most")),
+            },
             "pong" => Message::Pong { call },
             "error" => Message::Error {
                 call,

@@ -14,7 +14,12 @@ final class BodyTooLong extends \RuntimeException implements Exception
     /** @throws self when the file is larger than what `memory_limit` leaves */
     public static function check(string $path): void
     {
-        $size = (int) \filesize($path);
+        self::checkSize((int) \filesize($path));
+    }
+
+    /** @throws self when so many bytes are more than what `memory_limit` leaves */
+    public static function checkSize(int $size): void
+    {
         $limit = self::bytes((string) \ini_get('memory_limit'));
         $left = $limit - \memory_get_usage();
         if ($limit > 0 && $size > $left) {

@@ -53,6 +53,8 @@ final class Exchange
         public readonly int $startedAt,
         public ?int $deadline,
         public readonly Request $request,
+        /** What is asked for while it is read; null when the request came with its body. */
+        public readonly ?BodyReader $body = null,
     ) {
     }
 

@@ -4,7 +4,9 @@ declare(strict_types=1);
 
 namespace Pronghorn\Internal;
 
+use Pronghorn\ClientGone;
 use Pronghorn\ConnectionLost;
+use Pronghorn\Request;
 
 /**
  * A transport that carries Goridge frames, however their bytes travel: what is announced, and everything but requests
@@ -14,6 +16,12 @@ abstract class Frames implements Transport
 {
     /** Stands for a kind where a frame is a control frame. */
     private const CONTROL = 0;
+    /** The first two bytes of every native frame: version 1, one option; the codec's flag. */
+    protected const NATIVE = "\x14\x02";
+    /** A frame's header with one option. */
+    protected const FRAME = 16;
+    /** The same with the fixed part of a request. */
+    private const REQUEST_HEAD = self::FRAME + Native::REQUEST_HEAD;
 
     protected bool $stopped = false;
     /** The last call whose client left, maybe long answered. */
@@ -36,6 +44,14 @@ abstract class Frames implements Transport
 
     /** Sends a frame that is no message. */
     abstract protected function write(string $frame): void;
+
+    /**
+     * Waits for a frame, in the middle of a call.
+     *
+     * @throws ConnectionLost
+     * @throws ProtocolError
+     */
+    abstract protected function frame(): Frame;
 
     public function chunk(int $call, string $piece, int $flags = 0, bool $more = false): void
     {
@@ -62,6 +78,48 @@ abstract class Frames implements Transport
         $this->message(Native::FREE, $call);
     }
 
+    public function body(int $call, int $most): array
+    {
+        if ($this->gone !== $call) {
+            $this->message(Native::WANT, $call, 0, 0, \pack('V', $most));
+        }
+        while ($this->gone !== $call) {
+            $frame = $this->frame();
+            [$kind, $of] = $this->envelope($frame);
+            if ($kind === Native::BODY && $of === $call) {
+                return [\substr($frame->payload, $frame->options[0]), ($frame->stream & Frame::MORE) === 0];
+            }
+            $this->handle($frame);
+        }
+
+        throw new ClientGone('The client left before its request was complete.');
+    }
+
+    /** @return ?array<string, int> the numbers of a request's heads, if these bytes begin with a request */
+    protected function request(string $bytes): ?array
+    {
+        if (\strlen($bytes) < self::REQUEST_HEAD || !\str_starts_with($bytes, self::NATIVE)) {
+            return null;
+        }
+        $fixed = \unpack(Native::FIXED, $bytes);
+
+        return $fixed['k'] === Native::REQUEST && \crc32(\substr($bytes, 0, 6)) === $fixed['s'] ? $fixed : null;
+    }
+
+    /** @param array<string, int> $fixed */
+    protected function exchange(string $frame, array $fixed): Exchange
+    {
+        $head = self::REQUEST_HEAD + 8 * $fixed['b'] + $fixed['x'];
+        if ($head > self::FRAME + $fixed['o'] || $fixed['o'] > $fixed['n'] || $fixed['c'] === 0) {
+            throw new ProtocolError('a request whose lengths leave its frame');
+        }
+        $deadline = $fixed['l'] === Native::NO_LIMIT ? null : \hrtime(true) + $fixed['l'] * 1_000_000;
+        $body = $fixed['f'] & Native::BODY_STREAM ? new BodyReader($this, $fixed['c']) : null;
+        $request = Request::decode($frame, $fixed, $body);
+
+        return new Exchange($this, $fixed['c'], $fixed['t'], $deadline, $request, $body);
+    }
+
     /**
      * What the worker says of itself.
      *
@@ -80,7 +138,7 @@ abstract class Frames implements Transport
         ] + $more, \JSON_THROW_ON_ERROR | \JSON_UNESCAPED_SLASHES));
     }
 
-    /** A frame that is no request. */
+    /** A frame that is no request. A piece of a body was asked for by a call that is over. */
     protected function handle(Frame $frame): void
     {
         [$kind, $call, $flags] = $this->envelope($frame);
@@ -90,7 +148,7 @@ abstract class Frames implements Transport
             $this->message(Native::PONG, $call);
         } elseif ($kind === Native::CANCEL) {
             $this->gone = $call;
-        } elseif (!($flags & Native::IGNORABLE)) {
+        } elseif ($kind !== Native::BODY && !($flags & Native::IGNORABLE)) {
             throw new ProtocolError(\sprintf('a message of kind 0x%02x that makes no sense here', $kind));
         }
     }

@@ -105,6 +105,7 @@ final class Loop
     private function error(Exchange $exchange, \Throwable $thrown): void
     {
         $flags = $exchange->deferred === [] ? 0 : Native::BUSY;
+        $exchange->body?->close();
         $exchange->transport->error($exchange->id, Failure::of($thrown), $flags);
         $exchange->state = Exchange::DONE;
     }

@@ -19,12 +19,14 @@ final class Native
     public const REQUEST = 0x01;
     public const CANCEL = 0x10;
     public const PING = 0x11;
+    public const BODY = 0x12;
     public const REPLY = 0x81;
     public const CHUNK = 0x82;
     public const INFORMATIONAL = 0x83;
     public const ERROR = 0x84;
     public const EXTEND = 0x85;
     public const FREE = 0x86;
+    public const WANT = 0x87;
     public const PONG = 0x91;
 
     /** Request flags. */
@@ -32,6 +34,7 @@ final class Native
     public const FORM = 0x02;
     public const TLS = 0x04;
     public const DEVELOPMENT = 0x08;
+    public const BODY_STREAM = 0x10;
 
     /** Reply flags; BODY_FILE is the same as a request's. */
     public const BUSY = 0x02;

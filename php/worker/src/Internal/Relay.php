@@ -5,7 +5,6 @@ declare(strict_types=1);
 namespace Pronghorn\Internal;
 
 use Pronghorn\ConnectionLost;
-use Pronghorn\Request;
 
 /** Over pipes, in plain PHP. The worker announces itself this way even if it goes on over shared memory. */
 final class Relay extends Frames
@@ -19,12 +18,6 @@ final class Relay extends Frames
      * write.
      */
     private const COPIED = 256 * 1024;
-    /** A frame's header with one option. */
-    private const FRAME = 16;
-    /** The same with the fixed part of a request. */
-    private const REQUEST_HEAD = self::FRAME + Native::REQUEST_HEAD;
-    /** The first two bytes of every native frame: version 1, one option; the codec's flag. */
-    private const NATIVE = "\x14\x02";
     private const WORD = 0x0214;
     /** What was read and not yet used; begins with a frame. */
     private string $buffer = '';
@@ -101,27 +94,12 @@ final class Relay extends Frames
         return $this->gone === $call;
     }
 
-    /** @return ?array<string, int> the numbers of a request's heads, if these bytes begin with a request */
-    private function request(string $bytes): ?array
+    protected function frame(): Frame
     {
-        if (\strlen($bytes) < self::REQUEST_HEAD || !\str_starts_with($bytes, self::NATIVE)) {
-            return null;
-        }
-        $fixed = \unpack(Native::FIXED, $bytes);
+        $bytes = $this->buffer;
+        $this->buffer = '';
 
-        return $fixed['k'] === Native::REQUEST && \crc32(\substr($bytes, 0, 6)) === $fixed['s'] ? $fixed : null;
-    }
-
-    /** @param array<string, int> $fixed */
-    private function exchange(string $frame, array $fixed): Exchange
-    {
-        $head = self::REQUEST_HEAD + 8 * $fixed['b'] + $fixed['x'];
-        if ($head > self::FRAME + $fixed['o'] || $fixed['o'] > $fixed['n'] || $fixed['c'] === 0) {
-            throw new ProtocolError('a request whose lengths leave its frame');
-        }
-        $deadline = $fixed['l'] === Native::NO_LIMIT ? null : \hrtime(true) + $fixed['l'] * 1_000_000;
-
-        return new Exchange($this, $fixed['c'], $fixed['t'], $deadline, Request::decode($frame, $fixed));
+        return Frame::decode($this->complete($bytes === '' ? $this->more(self::READ_MORE) : $bytes));
     }
 
     /** What the server says first. */

@@ -20,10 +20,6 @@ final class Ring extends Frames
     private const API = 1;
     /** Milliseconds after which a worker that waits looks whether the server still lives. */
     private const LOOK_AFTER = 5000;
-    /** The first two bytes of every native frame: version 1, one option; the codec's flag. */
-    private const NATIVE = "\x14\x02";
-    /** Where its kind is. */
-    private const KIND = 16;
 
     private function __construct()
     {
@@ -62,7 +58,12 @@ final class Ring extends Frames
             }
             // What the extension makes no call of. That it is a frame, length() says.
             Frame::length($next);
-            if (\str_starts_with($next, self::NATIVE) && \ord($next[self::KIND] ?? '') === Native::REQUEST) {
+            if (\str_starts_with($next, self::NATIVE) && \ord($next[self::FRAME] ?? '') === Native::REQUEST) {
+                // One whose body is to be asked for, or one that makes no sense.
+                $fixed = $this->request($next);
+                if ($fixed !== null && $fixed['f'] & Native::BODY_STREAM) {
+                    return $this->exchange($next, $fixed);
+                }
                 throw new ProtocolError('a request whose lengths leave its frame');
             }
             $this->handle(Frame::decode($next));
@@ -105,6 +106,20 @@ final class Ring extends Frames
         if (!\Pronghorn\Internal\ring_message($kind, $call, $flags, $small, $context, $body, $more)) {
             throw self::lost();
         }
+    }
+
+    protected function frame(): Frame
+    {
+        $next = \Pronghorn\Internal\ring_next();
+        if ($next === null) {
+            throw self::lost();
+        }
+        if ($next instanceof Exchange) {
+            throw new ProtocolError('a request in the middle of another');
+        }
+        Frame::length($next);
+
+        return Frame::decode($next);
     }
 
     protected function write(string $frame): void

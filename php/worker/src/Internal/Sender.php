@@ -115,6 +115,7 @@ final class Sender
         if ($exchange->deferred !== []) {
             $flags |= Native::BUSY;
         }
+        $exchange->body?->close();
         $exchange->transport->reply($exchange->id, $status, $headers, $body, $flags);
         $exchange->state = Exchange::DONE;
     }
@@ -160,6 +161,7 @@ final class Sender
     private static function head(Exchange $exchange, string $piece): void
     {
         [$status, $headers] = $exchange->head;
+        $exchange->body?->close();
         $exchange->transport->reply($exchange->id, $status, $headers, $piece, more: true);
         $exchange->state = Exchange::STREAMING;
     }

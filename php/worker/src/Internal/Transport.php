@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Pronghorn\Internal;
 
+use Pronghorn\ClientGone;
 use Pronghorn\ConnectionLost;
 
 /**
@@ -43,6 +44,15 @@ interface Transport
 
     /** Ends the deferred work of a call whose reply said BUSY. */
     public function free(int $call): void;
+
+    /**
+     * Asks for the next piece of the body of a request that came without it, and waits for it.
+     *
+     * @param int<1, max> $most bytes
+     * @return array{string, bool} the piece, and whether it is the last one
+     * @throws ClientGone when the rest does not come
+     */
+    public function body(int $call, int $most): array;
 
     /** Whether the server said that the client of this call has left. Does not wait. */
     public function cancelled(int $call): bool;

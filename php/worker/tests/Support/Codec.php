@@ -10,6 +10,11 @@ use Pronghorn\Internal\Native;
 /** The server's half of the native codec: writes what workers read, reads what they write. */
 final class Codec
 {
+    /** Kinds of a number or nothing behind the envelope. */
+    private const SHORT = [
+        Native::EXTEND => 'extend', Native::WANT => 'want', Native::FREE => 'free', Native::PONG => 'pong',
+    ];
+
     /**
      * @param array<string, mixed> $fields as in `vectors/native.json`; what is missing is that of a plain GET
      * @return string the context
@@ -127,9 +132,9 @@ final class Codec
             Native::CHUNK => new Message('chunk', $call, $flags, $more, body: $body),
             Native::INFORMATIONAL => new Message('informational', $call, $flags, $more, $small, self::fields($rest)),
             Native::ERROR => new Message('error', $call, $flags, $more, error: self::error($rest)),
-            Native::EXTEND => new Message('extend', $call, $flags, $more, unpack('V', $rest)[1]),
-            Native::FREE => new Message('free', $call, $flags, $more),
-            Native::PONG => new Message('pong', $call, $flags, $more),
+            Native::EXTEND, Native::WANT
+                => new Message(self::SHORT[$kind], $call, $flags, $more, unpack('V', $rest)[1]),
+            Native::FREE, Native::PONG => new Message(self::SHORT[$kind], $call, $flags, $more),
             default => throw new \RuntimeException("a message of kind $kind"),
         };
     }

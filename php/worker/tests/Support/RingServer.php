@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Pronghorn\Tests\Support;
 
+use Pronghorn\Internal\Frame;
 use Pronghorn\Internal\Native;
 use Pronghorn\Internal\Ring;
 
@@ -56,6 +57,11 @@ final class RingServer implements Server
     public function cancel(int $call): void
     {
         $this->send(Codec::frame(Codec::envelope(Native::CANCEL, $call)));
+    }
+
+    public function body(int $call, string $piece, bool $last): void
+    {
+        $this->send(Codec::frame(Codec::envelope(Native::BODY, $call), $piece, $last ? 0 : Frame::MORE));
     }
 
     public function ping(int $number): void

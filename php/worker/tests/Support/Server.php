@@ -14,6 +14,9 @@ interface Server
 
     public function cancel(int $call): void;
 
+    /** A piece of the body of a request that came without it. */
+    public function body(int $call, string $piece, bool $last): void;
+
     public function ping(int $number): void;
 
     /** How many were sent. */

@@ -67,6 +67,11 @@ final class UntilServed implements Transport
         $this->inner->free($call);
     }
 
+    public function body(int $call, int $most): array
+    {
+        return $this->inner->body($call, $most);
+    }
+
     public function cancelled(int $call): bool
     {
         return $this->inner->cancelled($call);

@@ -10,18 +10,25 @@ use Pronghorn\Internal\BadWorker;
 use Pronghorn\Internal\Exchange;
 use Pronghorn\Request;
 use Psr\Http\Message\ServerRequestInterface;
+use Psr\Http\Message\StreamInterface;
 use Psr\Http\Message\UploadedFileInterface;
+use Psr\Http\Message\UriInterface;
 
-/** PSR-7 requests from ours. */
+/**
+ * PSR-7 requests from ours: objects of our own, which are filled as they are asked, unless the handler's parameter or
+ * the application's factories want those of a library.
+ */
 final class Messages
 {
     private const VERSIONS = ['HTTP/1.0' => '1.0', 'HTTP/1.1' => '1.1', 'HTTP/2.0' => '2', 'HTTP/3.0' => '3'];
 
     private ?Library $library = null;
+    private bool $ofLibrary;
 
     /** @param list<object> $factories PSR-17 factories of the application; those that are missing are looked for */
     public function __construct(private readonly array $factories)
     {
+        $this->ofLibrary = $factories !== [];
     }
 
     /**
@@ -33,13 +40,62 @@ final class Messages
     public function prepare(string $type): void
     {
         $this->library = Libraries::find($this->factories, $type);
+        $this->ofLibrary = $this->ofLibrary || !\interface_exists($type);
     }
 
     public function request(Exchange $exchange): ServerRequestInterface
     {
-        $library = $this->library ??= Libraries::find($this->factories, ServerRequestInterface::class);
+        return $this->ofLibrary ? $this->build($exchange) : new ServerRequest($this, $exchange);
+    }
+
+    /** @internal for {@see ServerRequest} */
+    public function uri(Request $request): UriInterface
+    {
+        return $this->message($this->library(), $request, [], [])->getUri();
+    }
+
+    /** @internal for {@see ServerRequest} */
+    public function body(Request $request): StreamInterface
+    {
+        $reader = $request->bodyReader();
+        if ($reader !== null) {
+            $size = $request->header('content-length');
+
+            return new RequestStream($reader, $size === null ? null : (int) $size);
+        }
+        $path = $request->bodyFile();
+
+        return $path === null
+            ? $this->library()->stream($request->body())
+            : $this->library()->streamFromFile($path);
+    }
+
+    /**
+     * @internal for {@see ServerRequest}
+     *
+     * @param array<array-key, File|array<mixed>> $files
+     * @return array<array-key, UploadedFileInterface|array<mixed>>
+     */
+    public function files(array $files): array
+    {
+        return \array_map(
+            fn (File|array $file) => \is_array($file) ? $this->files($file) : $this->library()->file($file),
+            $files,
+        );
+    }
+
+    private function library(): Library
+    {
+        return $this->library ??= Libraries::find($this->factories, ServerRequestInterface::class);
+    }
+
+    /** One of the library. */
+    private function build(Exchange $exchange): ServerRequestInterface
+    {
+        $library = $this->library();
         $request = $exchange->request;
-        $message = $this->head($library, $request, $exchange->startedAt);
+        $server = ServerParams::of($request, $exchange->startedAt);
+        $message = $this->message($library, $request, $request->headers, $server);
         if ($request->queryString !== '') {
             $message = $message->withQueryParams($request->query());
         }
@@ -47,7 +103,7 @@ final class Messages
             $message = $message->withCookieParams($request->cookies);
         }
         if ($request->hasBody() || isset($request->headers['content-type'])) {
-            $message = $this->body($library, $request, $message);
+            $message = $this->withBody($request, $message);
         }
         foreach ($request->attributes as $name => $value) {
             $message = $message->withAttribute((string) $name, $value);
@@ -56,48 +112,38 @@ final class Messages
         return $message->withAttribute(Call::class, $exchange->call());
     }
 
-    private function head(Library $library, Request $request, int $startedAt): ServerRequestInterface
-    {
+    /**
+     * @param array<array-key, list<string>> $headers
+     * @param array<string, string|int|float> $server
+     */
+    private function message(
+        Library $library,
+        Request $request,
+        array $headers,
+        array $server,
+    ): ServerRequestInterface {
         $version = self::VERSIONS[$request->protocol];
-        $server = ServerParams::of($request, $startedAt);
         try {
-            return $library->request($request->method, $request->uri, $request->headers, $version, $server);
+            return $library->request($request->method, $request->uri, $headers, $version, $server);
         } catch (\InvalidArgumentException) {
             // A URI that is right for HTTP and wrong for the library, e.g. without a host in HTTP/1.0.
-            $message = $library->request($request->method, '/', $request->headers, $version, $server);
+            $message = $library->request($request->method, '/', $headers, $version, $server);
             $uri = $message->getUri()->withPath($request->path)->withQuery($request->queryString);
 
             return $message->withUri($uri, true);
         }
     }
 
-    private function body(Library $library, Request $request, ServerRequestInterface $message): ServerRequestInterface
+    private function withBody(Request $request, ServerRequestInterface $message): ServerRequestInterface
     {
         if ($request->isForm()) {
             $message = $message->withParsedBody($request->form());
-            $files = self::files($library, $request->files());
+            $files = $this->files($request->files());
             if ($files !== []) {
                 $message = $message->withUploadedFiles($files);
             }
         }
-        $path = $request->bodyFile();
-        if ($path !== null) {
-            return $message->withBody($library->streamFromFile($path));
-        }
-        $body = $request->body();
 
-        return $body === '' ? $message : $message->withBody($library->stream($body));
-    }
-
-    /**
-     * @param array<array-key, File|array<mixed>> $files
-     * @return array<array-key, UploadedFileInterface|array<mixed>>
-     */
-    private static function files(Library $library, array $files): array
-    {
-        return \array_map(
-            static fn (File|array $file) => \is_array($file) ? self::files($library, $file) : $library->file($file),
-            $files,
-        );
+        return $request->hasBody() ? $message->withBody($this->body($request)) : $message;
     }
 }

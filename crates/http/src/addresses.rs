@@ -1,0 +1,167 @@
+//! How many connections, or behind a trusted proxy requests, each address has at a time: `http.max_per_address`.
+//!
+//! A connection is counted by its own address. That of a trusted proxy carries many clients and is not counted; its requests
+//! are, each by the address that the proxy tells, until their responses are out.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwapOption;
+
+use crate::settings::{ClientSettings, HttpSettings};
+
+/// Who counts as one: an IPv4 address, or what a provider gives to one customer of IPv6.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Household(IpAddr);
+
+impl Household {
+    pub(crate) fn of(ip: IpAddr) -> Self {
+        /// A /64 is the least that anybody gets, and holds more addresses than anybody could count.
+        const NETWORK: u128 = !0 << 64;
+        Self(match ip.to_canonical() {
+            IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & NETWORK).into(),
+            IpAddr::V4(ip) => ip.into(),
+        })
+    }
+}
+
+/// The count. It holds an entry for each address that has a connection or a request, so it is bounded by those.
+#[derive(Debug, Default)]
+pub struct Addresses {
+    /// 0 is no limit.
+    limit: AtomicU32,
+    proxies: ArcSwapOption<ClientSettings>,
+    taken: Mutex<HashMap<Household, u32>>,
+}
+
+/// One of the places that an address may take; free again when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    addresses: Arc<Addresses>,
+    household: Household,
+}
+
+/// The address has as many as it may.
+#[derive(Debug)]
+pub(crate) struct NoSeat;
+
+impl Addresses {
+    /// Counts by these settings from now on. Who has more than a new limit keeps it.
+    pub fn set(&self, settings: &HttpSettings) {
+        let client =
+            (!settings.client.trusted.is_empty()).then(|| Arc::new(settings.client.clone()));
+        self.proxies.store(client);
+        self.limit
+            .store(settings.max_per_address.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// A place for a new connection; none is needed without a limit, for a trusted proxy and for a client without an address.
+    pub(crate) fn connection(self: &Arc<Self>, ip: Option<IpAddr>) -> Result<Option<Seat>, NoSeat> {
+        let is_proxy = |ip| {
+            let proxies = self.proxies.load();
+            proxies
+                .as_ref()
+                .is_some_and(|proxies| proxies.trusts(Some(ip)))
+        };
+        match ip {
+            Some(ip) if self.limit() > 0 && !is_proxy(ip) => self.seat(ip),
+            _ => Ok(None),
+        }
+    }
+
+    /// A place for a request of a client that a trusted proxy tells of.
+    pub(crate) fn request(self: &Arc<Self>, ip: IpAddr) -> Result<Option<Seat>, NoSeat> {
+        if self.limit() == 0 {
+            Ok(None)
+        } else {
+            self.seat(ip)
+        }
+    }
+
+    fn limit(&self) -> u32 {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    fn seat(self: &Arc<Self>, ip: IpAddr) -> Result<Option<Seat>, NoSeat> {
+        let household = Household::of(ip);
+        let mut taken = self.taken();
+        let count = taken.entry(household).or_default();
+        if *count >= self.limit() {
+            return Err(NoSeat);
+        }
+        *count += 1;
+        Ok(Some(Seat {
+            addresses: self.clone(),
+            household,
+        }))
+    }
+
+    fn taken(&self) -> MutexGuard<'_, HashMap<Household, u32>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut taken = self.addresses.taken();
+        if let Some(count) = taken.get_mut(&self.household) {
+            *count -= 1;
+            if *count == 0 {
+                taken.remove(&self.household);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().expect(text)
+    }
+
+    fn addresses(limit: u32) -> Arc<Addresses> {
+        let addresses = Arc::new(Addresses::default());
+        addresses.limit.store(limit, Ordering::Relaxed);
+        addresses
+    }
+
+    #[test]
+    fn an_address_has_so_many_places_and_gets_them_back() {
+        let addresses = addresses(2);
+        let (one, other) = (Some(ip("192.0.2.1")), Some(ip("192.0.2.2")));
+        let first = addresses.connection(one);
+        let second = addresses.connection(one);
+        assert!(first.is_ok() && second.is_ok() && addresses.connection(one).is_err());
+        assert!(addresses.connection(other).is_ok());
+        drop(first);
+        assert!(addresses.connection(one).is_ok());
+        drop(second);
+        assert!(
+            addresses.taken().is_empty(),
+            "nothing is kept of who has nothing"
+        );
+    }
+
+    #[test]
+    fn addresses_of_one_network_of_ipv6_are_one() {
+        let addresses = addresses(1);
+        let first = addresses.request(ip("2001:db8:0:1::1"));
+        assert!(addresses.request(ip("2001:db8:0:1:ffff::2")).is_err());
+        assert!(addresses.request(ip("2001:db8:0:2::1")).is_ok());
+        assert!(addresses.request(ip("::ffff:192.0.2.1")).is_ok());
+        drop(first);
+    }
+
+    #[test]
+    fn without_a_limit_or_an_address_nobody_is_counted() {
+        assert!(matches!(
+            addresses(0).connection(Some(ip("192.0.2.1"))),
+            Ok(None)
+        ));
+        assert!(matches!(addresses(1).connection(None), Ok(None)));
+    }
+}

@@ -1,0 +1,210 @@
+//! `error_pages`: pages of one's own in place of the server's few words.
+//!
+//! They are read once. A client that asks for JSON gets a problem object (RFC 9457) with the status and its name, and nothing
+//! that tells of the application.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use pronghorn_h1::{RequestHead, reason};
+
+use super::{Parts, Unusable};
+use crate::exchange::Exchange;
+use crate::file::content_type;
+use crate::message::{Body, Handled, Handler, Request, Response};
+
+/// They are held in memory.
+const LARGEST_PAGE: u64 = 1 << 20;
+/// What described the body that a page replaces.
+const OF_THE_BODY: [&str; 8] = [
+    "content-type",
+    "content-length",
+    "content-encoding",
+    "content-language",
+    "content-disposition",
+    "content-range",
+    "etag",
+    "last-modified",
+];
+
+struct ErrorPages {
+    next: Arc<dyn Handler>,
+    /// Those of one status first.
+    pages: Vec<Page>,
+    intercept: bool,
+}
+
+#[derive(Debug)]
+struct Page {
+    /// Lowest and highest status.
+    of: (u16, u16),
+    content_type: &'static str,
+    body: Bytes,
+}
+
+pub(super) fn around(
+    next: Arc<dyn Handler>,
+    parts: Parts<'_>,
+) -> Result<Arc<dyn Handler>, Unusable> {
+    let Some(settings) = &parts.settings.error_pages else {
+        return Ok(next);
+    };
+    let mut pages = Vec::new();
+    for (of, path) in settings.pages.iter() {
+        let path = parts.folder.join(path);
+        let body = read(&path).map_err(|source| Unusable {
+            key: "http.error_pages.pages",
+            path: path.clone(),
+            source,
+        })?;
+        let content_type = match content_type(&path) {
+            "text/html" => "text/html; charset=utf-8",
+            other => other,
+        };
+        pages.push(Page {
+            of,
+            content_type,
+            body,
+        });
+    }
+    Ok(Arc::new(ErrorPages {
+        next,
+        pages,
+        intercept: settings.intercept,
+    }))
+}
+
+fn read(path: &Path) -> io::Result<Bytes> {
+    let file = File::open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    let mut page = Vec::new();
+    file.take(LARGEST_PAGE + 1).read_to_end(&mut page)?;
+    if page.len() as u64 > LARGEST_PAGE {
+        return Err(io::Error::other("it has more than 1 MB"));
+    }
+    Ok(page.into())
+}
+
+impl Handler for ErrorPages {
+    fn handle<'a>(&'a self, request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
+        let wants_json = wants_json(&request.head);
+        Box::pin(async move {
+            let mut response = self.next.handle(request, exchange).await;
+            let is_replaced =
+                response.status >= 400 && (self.intercept || !response.from_application);
+            if is_replaced {
+                self.replace(&mut response, wants_json);
+            }
+            response
+        })
+    }
+}
+
+impl ErrorPages {
+    fn replace(&self, response: &mut Response, wants_json: bool) {
+        let status = response.status;
+        let page = self
+            .pages
+            .iter()
+            .find(|page| (page.of.0..=page.of.1).contains(&status));
+        let (body, content_type) = match page {
+            _ if wants_json => {
+                let title = reason(status);
+                let problem = format!("{{\"status\":{status},\"title\":\"{title}\"}}\n");
+                (problem.into(), "application/problem+json")
+            }
+            Some(page) => (page.body.clone(), page.content_type),
+            None => return,
+        };
+        for name in OF_THE_BODY {
+            response.fields.remove(name);
+        }
+        response.fields.push("Content-Type", content_type);
+        response.body = Body::Whole(body);
+    }
+}
+
+/// A program that names JSON and no page. What is weighed less than something else is not told apart: who takes both gets a
+/// page.
+fn wants_json(head: &RequestHead) -> bool {
+    let mut json = false;
+    for value in head.fields().all("accept") {
+        for item in value.split(|&byte| byte == b',') {
+            let media = item.split(|&byte| byte == b';').next().unwrap_or_default();
+            let media = media.trim_ascii().to_ascii_lowercase();
+            if media == b"text/html" {
+                return false;
+            }
+            json |= media == b"application/json" || media.ends_with(b"+json");
+        }
+    }
+    json
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::middleware::testing::head;
+
+    fn replaced(status: u16, wants_json: bool) -> Response {
+        let page = |of, body: &'static str| Page {
+            of,
+            content_type: "text/html; charset=utf-8",
+            body: body.into(),
+        };
+        let pages = ErrorPages {
+            next: Arc::new(crate::middleware::testing::Nobody),
+            pages: vec![page((404, 404), "gone"), page((400, 499), "yours")],
+            intercept: false,
+        };
+        let mut response = Response::plain(status, "secret");
+        response.fields.push("ETag", "\"of the other body\"");
+        pages.replace(&mut response, wants_json);
+        response
+    }
+
+    fn shown(response: Response) -> String {
+        let content_type =
+            String::from_utf8_lossy(response.fields.get("content-type").unwrap_or_default())
+                .into_owned();
+        match response.body {
+            Body::Whole(bytes) => format!("{content_type} {}", String::from_utf8_lossy(&bytes)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_page_of_a_status_comes_before_that_of_its_class() {
+        assert_eq!(shown(replaced(404, false)), "text/html; charset=utf-8 gone");
+        let other = replaced(403, false);
+        assert_eq!(other.fields.get("etag"), None);
+        assert_eq!(shown(other), "text/html; charset=utf-8 yours");
+        assert_eq!(
+            shown(replaced(500, false)),
+            "text/plain; charset=utf-8 secret"
+        );
+    }
+
+    #[test]
+    fn a_program_gets_json() {
+        let json =
+            "application/problem+json {\"status\":500,\"title\":\"Internal Server Error\"}\n";
+        assert_eq!(shown(replaced(500, true)), json);
+        for (accept, wanted) in [
+            ("application/json", true),
+            ("application/vnd.api+json;q=0.9, */*", true),
+            ("text/html,application/xhtml+xml,application/json", false),
+            ("*/*", false),
+        ] {
+            let head = head(&format!(
+                "GET / HTTP/1.1\r\nHost: a\r\nAccept: {accept}\r\n\r\n"
+            ));
+            assert_eq!(wants_json(&head), wanted, "{accept}");
+        }
+    }
+}

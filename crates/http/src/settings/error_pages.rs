@@ -1,0 +1,88 @@
+//! `http.error_pages`.
+
+use std::path::PathBuf;
+
+use pronghorn_config::{Node, Pair, Pairs, Section, Setting, Shown, Table, Wrong};
+
+/// Pages in place of the server's few words.
+#[derive(Clone, Debug)]
+pub struct ErrorPagesSettings {
+    pub pages: StatusPages,
+    /// Also in place of what PHP has made.
+    pub intercept: bool,
+}
+
+/// Files by status (`404`) or by class (`5xx`).
+#[derive(Clone, Debug, Default)]
+pub struct StatusPages(Vec<Pair>);
+
+impl StatusPages {
+    /// Lowest and highest status of each, those of one status first.
+    pub fn iter(&self) -> impl Iterator<Item = ((u16, u16), PathBuf)> {
+        let of = |pair: &Pair| Some((range(&pair.name)?, PathBuf::from(&pair.value)));
+        let mut pages: Vec<_> = self.0.iter().filter_map(of).collect();
+        pages.sort_by_key(|((from, to), _)| to - from);
+        pages.into_iter()
+    }
+}
+
+impl Section for ErrorPagesSettings {
+    fn read(t: &mut Table<'_>) -> Self {
+        t.ours();
+        Self {
+            pages: t
+                .key(
+                    "pages",
+                    "Files by status, `404: errors/404.html`, or by class, `5xx: errors/down.html`.",
+                )
+                .default(StatusPages::default()),
+            intercept: t
+                .key(
+                    "intercept",
+                    "Also in place of pages that PHP has made for such a status.",
+                )
+                .default(false),
+        }
+    }
+}
+
+/// Lowest and highest status.
+fn range(name: &str) -> Option<(u16, u16)> {
+    match name.to_ascii_lowercase().as_str() {
+        "4xx" => Some((400, 499)),
+        "5xx" => Some((500, 599)),
+        status => {
+            let status = status.parse().ok();
+            let status = status.filter(|status| (400..=599).contains(status))?;
+            Some((status, status))
+        }
+    }
+}
+
+impl Setting for StatusPages {
+    fn example() -> String {
+        "{404: errors/404.html, 5xx: errors/down.html}".to_owned()
+    }
+
+    fn accepts() -> String {
+        "statuses from 400 to 599, `4xx` or `5xx`, each with a file".to_owned()
+    }
+
+    fn read(node: &Node) -> Result<Self, Vec<Wrong>> {
+        let pairs = Pairs::read(node)?.0;
+        match pairs
+            .iter()
+            .find(|pair| range(&pair.name).is_none() || pair.value.is_empty())
+        {
+            Some(pair) => {
+                let hint = format!("`{}: {}` is none", pair.name, pair.value);
+                Err(Wrong::hinted(node, hint))
+            }
+            None => Ok(Self(pairs)),
+        }
+    }
+
+    fn show(&self) -> Shown {
+        Shown::Map(self.0.clone())
+    }
+}

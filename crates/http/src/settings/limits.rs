@@ -1,0 +1,99 @@
+//! `http.timeouts` and `http.forms`.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use pronghorn_config::{Section, Size, Table};
+use pronghorn_form::{FIELD_BYTES, FIELDS, FILES, LEVELS, Limits as FormLimits};
+use pronghorn_h1::{BODY_PAUSE, HEAD_TIME, IDLE, Limits as ReceiveLimits};
+
+use crate::service::{Limits, SEND_PAUSE};
+
+/// What is waited for longer is not waited for at all.
+const WAIT: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_hours(1);
+
+/// How long a client may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    pub head: Duration,
+    pub body: Duration,
+    pub send: Duration,
+    pub idle: Duration,
+}
+
+impl Timeouts {
+    /// The limits of connections, of which there may be so many.
+    pub fn limits(&self, connections: usize) -> Limits {
+        Limits {
+            receive: ReceiveLimits {
+                head_time: self.head,
+                body_pause: self.body,
+                idle: self.idle,
+                ..ReceiveLimits::default()
+            },
+            send_pause: self.send,
+            connections,
+        }
+    }
+}
+
+impl Section for Timeouts {
+    fn read(t: &mut Table<'_>) -> Self {
+        t.ours();
+        let mut wait = |name, sentence, default| t.key(name, sentence).range(WAIT).default(default);
+        Self {
+            head: wait(
+                "head",
+                "For the head of a request, from its first byte.",
+                HEAD_TIME,
+            ),
+            body: wait(
+                "body",
+                "For the next bytes of a body; after that time it must also have come with 500 bytes a second on average.",
+                BODY_PAUSE,
+            ),
+            send: wait(
+                "send",
+                "Until a client takes more of its response.",
+                SEND_PAUSE,
+            ),
+            idle: wait(
+                "idle",
+                "For the next request on a connection. Longer than what a proxy or balancer before the server has for it.",
+                IDLE,
+            ),
+        }
+    }
+}
+
+/// What a form may hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Forms(pub FormLimits);
+
+impl Section for Forms {
+    fn read(t: &mut Table<'_>) -> Self {
+        t.ours();
+        let memory = t
+            .key(
+                "memory",
+                "What is kept in memory of a form without its files, or of a urlencoded one.",
+            )
+            .range(Size::megabytes(1)..=Size::megabytes(1000))
+            .default(Size::megabytes(FIELD_BYTES as u64 >> 20));
+        Self(FormLimits {
+            fields: t
+                .key("fields", "Fields of a form; more are answered 400. php.ini's `max_input_vars` does not count here.")
+                .range(1..=1_000_000)
+                .default(FIELDS),
+            files: t
+                .key("files", "Files of a form; more are answered 400.")
+                .range(0..=10_000)
+                .default(FILES),
+            levels: t
+                .key("levels", "Brackets in a field's name, `a[b][c]` has 2; more are answered 400.")
+                .range(1..=u8::MAX)
+                .default(LEVELS),
+            field_bytes: usize::try_from(memory.bytes()).unwrap_or(usize::MAX),
+        })
+    }
+}

@@ -1,0 +1,116 @@
+//! Settings of PHP as lines of a file, in a folder that only this server writes.
+
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use super::{About, Program};
+use crate::settings::{Ini, Preset};
+
+/// A folder of one file that goes with its owner.
+#[derive(Debug)]
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    /// Readable for all: workers may have a user of their own.
+    pub(super) fn make(path: PathBuf, lines: &[String]) -> io::Result<Self> {
+        let folder = Self(std::path::absolute(path)?);
+        std::fs::DirBuilder::new().mode(0o755).create(&folder.0)?;
+        std::fs::write(folder.0.join("pronghorn.ini"), lines.concat())?;
+        Ok(folder)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What can't be removed is in a folder for temporary files.
+        _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+pub(super) fn extension(path: &Path) -> String {
+    format!("extension='{}'\n", path.display())
+}
+
+/// The pool's settings: what is written, and the preset where it is meant for such workers.
+pub(super) fn of_pool(ini: &Ini, about: &About, program: &Program, pool: &str) -> Vec<String> {
+    let preset = match ini.preset {
+        Preset::On => true,
+        Preset::Off => false,
+        Preset::Auto => program.uses_package(),
+    };
+    let mut settings: Vec<(&str, &str)> = Vec::new();
+    if preset {
+        settings.extend(ini.added.iter());
+    }
+    settings.extend(ini.written.iter());
+    let mut lines = Vec::new();
+    if preset && about.could_have_opcache {
+        lines.push("zend_extension=opcache\n".to_owned());
+    }
+    let wants_jit = |(name, value): &(&str, &str)| {
+        *name == "opcache.jit" && !matches!(*value, "" | "0" | "off" | "disable")
+    };
+    if settings.iter().any(wants_jit) && !about.against_jit.is_empty() {
+        tracing::warn!(
+            target: "server", pool,
+            "`ini.opcache.jit` is not used: PHP switches the JIT off where these extensions are: {}", about.against_jit
+        );
+        settings.retain(|setting| !wants_jit(setting));
+        settings.push(("opcache.jit", "disable"));
+    }
+    lines.extend(settings.iter().map(|(name, value)| line(name, value)));
+    lines
+}
+
+/// Constants of PHP must stand as they are; all else is a text.
+fn line(name: &str, value: &str) -> String {
+    let constants = value.contains("E_")
+        && value
+            .bytes()
+            .all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b"_&|~^() ".contains(&b));
+    if constants {
+        format!("{name}={value}\n")
+    } else {
+        format!("{name}='{value}'\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_quoted_and_constants_are_not() {
+        assert_eq!(
+            line("display_errors", "stderr"),
+            "display_errors='stderr'\n"
+        );
+        assert_eq!(
+            line("include_path", ".:/a b;c"),
+            "include_path='.:/a b;c'\n"
+        );
+        assert_eq!(
+            line("error_reporting", "E_ALL & ~E_DEPRECATED"),
+            "error_reporting=E_ALL & ~E_DEPRECATED\n"
+        );
+    }
+
+    #[test]
+    fn the_folder_goes_with_its_owner() {
+        let folder = {
+            let path =
+                std::env::temp_dir().join(format!("pronghorn-ini-test-{}", std::process::id()));
+            Folder::make(path, &["a='b'\n".into(), "c=d\n".into()]).unwrap()
+        };
+        let path = folder.path().to_owned();
+        let text = std::fs::read_to_string(path.join("pronghorn.ini")).unwrap();
+        assert_eq!(text, "a='b'\nc=d\n");
+        drop(folder);
+        assert!(!path.exists());
+    }
+}

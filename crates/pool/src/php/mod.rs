@@ -1,0 +1,182 @@
+//! The PHP that a pool's command runs, and what its workers are given beside its own settings: the extension, and settings
+//! that suit processes that are kept.
+//!
+//! Both go in through `PHP_INI_SCAN_DIR`, which reaches `php worker.php`, a script that begins with `#!` and `sh -c` alike. The PHP is
+//! asked once what it is. Where the command does not tell which PHP it runs, nothing is given.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::sync::OnceCell;
+
+use crate::boot::CommandLauncher;
+use crate::settings::Ini;
+
+mod ini;
+mod program;
+mod question;
+
+use ini::Folder;
+pub use question::About;
+
+/// Where PHP looks for settings beside `php.ini`; an empty part stands for the folder that it was compiled with.
+const SCAN: &str = "PHP_INI_SCAN_DIR";
+/// Folders with builds of the extension, before those beside the binary.
+const EXTENSIONS: &str = "PRONGHORN_EXTENSIONS";
+
+/// What the workers of one pool are given.
+#[derive(Debug)]
+pub struct Php {
+    /// False: the pool is to use pipes in any case.
+    offer_extension: bool,
+    ini: Ini,
+    found: OnceCell<Found>,
+}
+
+/// What was found out, once for all workers.
+#[derive(Debug, Default)]
+struct Found {
+    about: Option<Arc<About>>,
+    folder: Option<Folder>,
+}
+
+impl Php {
+    pub fn new(offer_extension: bool, ini: Ini) -> Self {
+        Self {
+            offer_extension,
+            ini,
+            found: OnceCell::new(),
+        }
+    }
+
+    /// The variable that workers get besides. Asks PHP the first time, which takes as long as PHP takes to start.
+    pub(crate) async fn variable(&self, of: &CommandLauncher) -> Option<(OsString, OsString)> {
+        let folder = self.found(of).await.folder.as_ref()?;
+        let mut scanned = of
+            .env
+            .iter()
+            .rfind(|(name, _)| name == SCAN)
+            .map(|(_, value)| value.clone())
+            .unwrap_or_default();
+        scanned.push(":");
+        scanned.push(folder.path());
+        Some((SCAN.into(), scanned))
+    }
+
+    /// What its PHP says of itself; None where the command does not tell which one it is.
+    pub async fn about(&self, of: &CommandLauncher) -> Option<&About> {
+        self.found(of).await.about.as_deref()
+    }
+
+    async fn found(&self, of: &CommandLauncher) -> &Found {
+        self.found.get_or_init(|| self.find(of)).await
+    }
+
+    async fn find(&self, of: &CommandLauncher) -> Found {
+        let Some(program) = program::find(&of.argv, &of.env, &of.cwd) else {
+            if self.offer_extension || self.ini.is_written() {
+                tracing::info!(
+                    target: "server", pool = of.pool,
+                    "which PHP `{}` runs can't be told, so its workers get neither the extension nor the pool's `ini`: both may stand in its php.ini",
+                    of.command
+                );
+            }
+            return Found::default();
+        };
+        let Some(about) = question::ask(of, &program).await else {
+            tracing::warn!(
+                target: "server", pool = of.pool,
+                "`{}` does not say what it is, so its workers get neither the extension nor the pool's `ini`",
+                program.path.display()
+            );
+            return Found::default();
+        };
+        let mut lines = ini::of_pool(&self.ini, &about, &program, &of.pool);
+        if self.offer_extension && !about.has_extension {
+            lines.extend(extension(of, &about).map(|path| ini::extension(&path)));
+        }
+        let folder = (!lines.is_empty()).then(|| Folder::make(of.spool.path("ini"), &lines));
+        let folder = folder.and_then(|made| {
+            made.inspect_err(|error| {
+                let folder = of.spool.folder().display();
+                tracing::warn!(
+                    target: "server", pool = of.pool,
+                    "workers get neither the extension nor the pool's `ini`: no folder for it can be made in `{folder}`: {error}"
+                );
+            })
+            .ok()
+        });
+        Found {
+            about: Some(about),
+            folder,
+        }
+    }
+}
+
+/// The build that fits.
+fn extension(of: &CommandLauncher, about: &About) -> Option<PathBuf> {
+    let name = format!("pronghorn-{}.so", about.identity);
+    let folders = extension_folders();
+    let found = folders
+        .iter()
+        .map(|folder| folder.join(&name))
+        .find(|path| path.is_file());
+    let any = || folders.iter().any(|folder| folder.is_dir());
+    if found.is_none() && any() {
+        let looked: Vec<_> = folders.iter().map(|f| f.display().to_string()).collect();
+        tracing::info!(
+            target: "server", pool = of.pool,
+            "there is no extension for PHP {} ({}), so pipes are used; `{name}` was looked for in {}",
+            about.version, about.identity, looked.join(", ")
+        );
+    }
+    found
+}
+
+/// Beside the binary, where it was installed, and where `make build` puts them.
+fn extension_folders() -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> = std::env::var_os(EXTENSIONS)
+        .iter()
+        .flat_map(std::env::split_paths)
+        .filter(|folder| folder.is_absolute())
+        .collect();
+    if let Ok(binary) = std::env::current_exe()
+        && let Some(beside) = binary.parent()
+    {
+        folders.push(beside.join("extensions"));
+        if let Some(above) = beside.parent() {
+            folders.push(above.join("extensions"));
+            folders.push(above.join("lib/pronghorn"));
+        }
+    }
+    folders
+}
+
+/// A PHP, and what stands on the command line before its script.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Program {
+    path: PathBuf,
+    options: Vec<OsString>,
+    script: Option<PathBuf>,
+}
+
+impl Program {
+    /// Whether the script names our package.
+    fn uses_package(&self) -> bool {
+        /// A worker's script is short; what it includes is not looked at.
+        const LONGEST: u64 = 64 << 10;
+        let read = |path: &Path| -> std::io::Result<Vec<u8>> {
+            use std::io::Read as _;
+            let mut text = Vec::new();
+            std::fs::File::open(path)?
+                .take(LONGEST)
+                .read_to_end(&mut text)?;
+            Ok(text)
+        };
+        self.script
+            .as_deref()
+            .and_then(|path| read(path).ok())
+            .is_some_and(|text| memchr::memmem::find(&text, b"Pronghorn\\").is_some())
+    }
+}

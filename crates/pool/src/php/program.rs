@@ -1,0 +1,153 @@
+//! Which PHP a command runs, by its name or by the first line of the script that it names.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::Program;
+
+/// The first line of a script; the kernel reads no more of it.
+const FIRST_LINE: u64 = 256;
+
+/// None where the command does not tell: `docker exec`, a shell.
+pub(super) fn find(argv: &[OsString], env: &[(OsString, OsString)], cwd: &Path) -> Option<Program> {
+    let (name, arguments) = argv.split_first()?;
+    let path = resolve(name, env, cwd)?;
+    if is_php(Path::new(name)) {
+        let options = options(arguments);
+        let script = arguments.get(options.len()).map(|script| cwd.join(script));
+        return Some(Program {
+            path,
+            options: options.to_vec(),
+            script,
+        });
+    }
+    let interpreter = interpreter(&path)?;
+    let mut words = interpreter.split_ascii_whitespace().map(OsString::from);
+    let mut php = words.next()?;
+    if Path::new(&php).file_name() == Some(OsStr::new("env")) {
+        php = words.next()?;
+    }
+    is_php(Path::new(&php)).then_some(())?;
+    Some(Program {
+        path: resolve(&php, env, cwd)?,
+        options: words.collect(),
+        script: Some(path),
+    })
+}
+
+/// `php`, `php8.2`, `php82`, `php-zts`: what takes `-r` and is no php-cgi.
+fn is_php(path: &Path) -> bool {
+    let Some(rest) = path
+        .file_name()
+        .and_then(OsStr::to_str)
+        .and_then(|name| name.strip_prefix("php"))
+    else {
+        return false;
+    };
+    let suffix = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    matches!(suffix, "" | "-cli" | "-zts")
+}
+
+/// What stands before the script: `-d memory_limit=1G`, for instance.
+fn options(arguments: &[OsString]) -> &[OsString] {
+    let mut value_follows = false;
+    let is_option = |argument: &&OsString| {
+        let belongs = value_follows || argument.as_bytes().starts_with(b"-");
+        value_follows = matches!(argument.as_bytes(), b"-d" | b"-c" | b"-z");
+        belongs
+    };
+    &arguments[..arguments.iter().take_while(is_option).count()]
+}
+
+fn resolve(name: &OsStr, env: &[(OsString, OsString)], cwd: &Path) -> Option<PathBuf> {
+    if name.as_bytes().contains(&b'/') {
+        return Some(cwd.join(name));
+    }
+    let (_, path) = env.iter().rfind(|(name, _)| name == "PATH")?;
+    std::env::split_paths(path)
+        .map(|folder| cwd.join(folder).join(name))
+        .find(|path| path.is_file())
+}
+
+/// What stands behind the `#!` of a script.
+fn interpreter(script: &Path) -> Option<String> {
+    let mut line = Vec::new();
+    let file = std::fs::File::open(script).ok()?;
+    file.metadata().ok()?.is_file().then_some(())?;
+    file.take(FIRST_LINE).read_to_end(&mut line).ok()?;
+    let line = line.strip_prefix(b"#!")?;
+    let end = line.iter().position(|&byte| byte == b'\n')?;
+    String::from_utf8(line[..end].to_vec()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(command: &[&str], cwd: &Path) -> Option<Program> {
+        let argv: Vec<_> = command.iter().map(OsString::from).collect();
+        let path = cwd.join("bin");
+        find(&argv, &[("PATH".into(), path.into())], cwd)
+    }
+
+    #[test]
+    fn a_php_is_known_by_its_name() {
+        for name in [
+            "php",
+            "php8.2",
+            "php84",
+            "/usr/bin/php",
+            "php-zts",
+            "php8.4-cli",
+        ] {
+            assert!(is_php(Path::new(name)), "{name}");
+        }
+        for name in [
+            "php-cgi",
+            "php-fpm8.2",
+            "phpunit",
+            "docker",
+            "sh",
+            "xphp",
+            "",
+        ] {
+            assert!(!is_php(Path::new(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_command_tells_program_options_and_script() {
+        let folder = std::env::temp_dir().join(format!("pronghorn-program-{}", std::process::id()));
+        let bin = folder.join("bin");
+        std::fs::create_dir_all(&bin).unwrap();
+        std::fs::write(bin.join("php"), "").unwrap();
+        std::fs::write(folder.join("tool"), "#!/usr/bin/env php\n<?php").unwrap();
+        std::fs::write(folder.join("direct"), "#!/opt/php/bin/php8.4 -d a=b\n<?php").unwrap();
+        std::fs::write(folder.join("script"), "#!/bin/sh\nexec php worker.php\n").unwrap();
+
+        let plain = found(&["php", "-d", "a=b", "-n", "worker.php", "-x"], &folder).unwrap();
+        assert_eq!(plain.path, bin.join("php"));
+        assert_eq!(plain.options, ["-d", "a=b", "-n"]);
+        assert_eq!(plain.script, Some(folder.join("worker.php")));
+
+        let tool = found(&["./tool", "serve"], &folder).unwrap();
+        assert_eq!((tool.path, tool.options.len()), (bin.join("php"), 0));
+        assert_eq!(tool.script, Some(folder.join("./tool")));
+
+        let direct = found(&["./direct"], &folder).unwrap();
+        assert_eq!(direct.path, Path::new("/opt/php/bin/php8.4"));
+        assert_eq!(direct.options, ["-d", "a=b"]);
+
+        for unclear in [
+            &["./script"][..],
+            &["sh", "-c", "php worker.php"],
+            &["none"],
+            &[],
+        ] {
+            assert_eq!(found(unclear, &folder), None, "{unclear:?}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,176 @@
+//! Asks a PHP what it is.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use pronghorn_process::{Command, Stream};
+
+use super::Program;
+use crate::boot::CommandLauncher;
+
+/// PHP starts in 30 ms.
+const LONGEST: Duration = Duration::from_secs(5);
+/// What it says is shorter. One that fills the pipe is not waited for.
+const LONGEST_ANSWER: u64 = 64 << 10;
+/// Answers that are kept; a server has a few PHPs. Another one is asked again.
+const KEPT: usize = 64;
+
+/// Says it in one line that nothing else looks like, whatever is printed around it. `phpinfo` alone knows the number of the API.
+const QUESTION: &str = r#"
+ob_start(); phpinfo(INFO_GENERAL); $info = ob_get_clean();
+preg_match('/PHP Extension => (\d+)/', $info, $api);
+$jit = ['xdebug', 'pcov', 'uopz', 'Zend Extension Manager'];
+echo "\n", implode("\t", [
+    'pronghorn-asks', PHP_VERSION, ($api[1] ?? '?') . (PHP_ZTS ? '-zts' : '-nts') . (PHP_DEBUG ? '-debug' : ''),
+    (int) extension_loaded('pronghorn'), (int) extension_loaded('Zend OPcache'),
+    (int) is_file(ini_get('extension_dir') . '/opcache.so'),
+    implode(' ', array_filter($jit, 'extension_loaded')), ini_get('memory_limit'),
+]), "\n";
+"#;
+
+/// What a PHP says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct About {
+    pub version: String,
+    /// What an extension must have been built for: `20220829-nts`, `-zts`, `-debug`.
+    pub identity: String,
+    /// The extension is in its `php.ini`.
+    pub has_extension: bool,
+    pub has_opcache: bool,
+    /// It is not loaded, and could be.
+    pub could_have_opcache: bool,
+    /// Extensions that OPcache's JIT does not go with.
+    pub against_jit: String,
+    pub memory_limit: String,
+}
+
+impl About {
+    fn parse(answer: &str) -> Option<Self> {
+        let line = answer
+            .lines()
+            .rev()
+            .find_map(|line| line.strip_prefix("pronghorn-asks\t"))?;
+        let parts: Vec<&str> = line.split('\t').collect();
+        let [version, identity, extension, opcache, could, jit, memory] = parts[..] else {
+            return None;
+        };
+        // It becomes a part of a file's name.
+        let plain = |text: &str| {
+            !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+        };
+        plain(identity).then(|| Self {
+            version: version.to_owned(),
+            identity: identity.to_owned(),
+            has_extension: extension == "1",
+            has_opcache: opcache == "1",
+            could_have_opcache: opcache == "0" && could == "1",
+            against_jit: jit.to_owned(),
+            memory_limit: memory.to_owned(),
+        })
+    }
+}
+
+/// A program as it was, and all that may change what it answers.
+type Asked = (Program, (u64, u64, i64), Vec<(OsString, OsString)>, PathBuf);
+
+static ANSWERS: Mutex<Option<HashMap<Asked, Arc<About>>>> = Mutex::new(None);
+
+fn kept(asked: &Asked) -> Option<Arc<About>> {
+    let answers = ANSWERS.lock().unwrap_or_else(PoisonError::into_inner);
+    answers.as_ref()?.get(asked).cloned()
+}
+
+fn keep(asked: Asked, about: &Arc<About>) {
+    let mut answers = ANSWERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let answers = answers.get_or_insert_default();
+    if answers.len() < KEPT {
+        answers.insert(asked, about.clone());
+    }
+}
+
+/// None when it does not answer, or something else.
+pub(super) async fn ask(of: &CommandLauncher, program: &Program) -> Option<Arc<About>> {
+    let file = std::fs::metadata(&program.path).ok()?;
+    let program = Program {
+        script: None,
+        ..program.clone()
+    };
+    // Two pools differ in no more than these.
+    let relevant = |(name, _): &&(OsString, OsString)| {
+        name.to_str().is_some_and(|name| name.starts_with("PHP"))
+    };
+    let asked = (
+        program,
+        (file.dev(), file.ino(), file.mtime()),
+        of.env.iter().filter(relevant).cloned().collect(),
+        of.cwd.clone(),
+    );
+    if let Some(about) = kept(&asked) {
+        return Some(about);
+    }
+    let answer = tokio::time::timeout(LONGEST, answer(of, &asked.0)).await;
+    let about = Arc::new(About::parse(&answer.ok()??)?);
+    keep(asked, &about);
+    Some(about)
+}
+
+async fn answer(of: &CommandLauncher, program: &Program) -> Option<String> {
+    let mut args = program.options.clone();
+    args.extend(["-r", QUESTION].map(OsString::from));
+    let question = Command {
+        program: program.path.clone().into(),
+        args,
+        env: of.env.clone(),
+        cwd: of.cwd.clone(),
+        credentials: of.user.as_ref().map(|(_, user)| user.clone()),
+        stdin: Stream::Null,
+        stdout: Stream::Pipe,
+        stderr: Stream::Null,
+        passed: Vec::new(),
+    };
+    let mut child = of.spawner.spawn(question).await.ok()?;
+    child.process.wait().await.ok()?;
+    let mut answer = Vec::new();
+    let said = std::fs::File::from(child.stdout?);
+    // It has ended, so all it said is there.
+    std::io::Read::read_to_end(&mut std::io::Read::take(said, LONGEST_ANSWER), &mut answer).ok()?;
+    Some(String::from_utf8_lossy(&answer).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_is_found_whatever_is_printed_around_it() {
+        let answer = "\nWarning: Module \"x\" is already loaded in Unknown on line 0\n\n\
+            pronghorn-asks\t8.2.36\t20220829-nts\t0\t1\t1\txdebug\t-1\nbye\n";
+        let about = About::parse(answer).unwrap();
+        assert_eq!(
+            (&*about.version, &*about.identity),
+            ("8.2.36", "20220829-nts")
+        );
+        assert!(!about.has_extension && about.has_opcache && !about.could_have_opcache);
+        assert_eq!(
+            (&*about.against_jit, &*about.memory_limit),
+            ("xdebug", "-1")
+        );
+    }
+
+    #[test]
+    fn what_is_no_answer_is_none() {
+        for answer in [
+            "",
+            "hello\n",
+            "pronghorn-asks\t8.2\n",
+            "pronghorn-asks\t8.2.36\t../x\t0\t1\t1\t\t-1\n",
+            "pronghorn-asks\t8.2.36\t\t0\t1\t1\t\t-1\n",
+        ] {
+            assert_eq!(About::parse(answer), None, "{answer:?}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The extension and settings of PHP reach a pool's workers by themselves, where its command tells which PHP it runs.
+//!
+//! Needs what `scripts/build-extension` builds; without it these tests say so and pass.
+
+use pronghorn_testkit::{Server, Site, binary};
+
+/// Says what it has.
+const WORKER: &str = r"
+    return [
+        'extension' => extension_loaded('pronghorn'),
+        'box' => str_contains(file_get_contents('/proc/self/maps'), 'memfd:pronghorn'),
+        'cli' => ini_get('opcache.enable_cli'),
+        'errors' => ini_get('display_errors'),
+        'limit' => ini_get('memory_limit'),
+        'pid' => getmypid(),
+        'exit' => $request->path === '/exit' ? exit('bye') : null,
+    ];
+";
+
+fn site(pool: &str) -> Option<Site> {
+    let extensions = binary().parent()?.parent()?.join("extensions");
+    let built = std::fs::read_dir(extensions).ok()?.flatten().next();
+    if built.is_none() {
+        eprintln!("no extension was built, nothing is tested");
+    }
+    built?;
+    let config = format!(
+        "version: '3'\nserver: {{command: php worker.php}}\nhttp: {{address: '127.0.0.1:0', pool: {{num_workers: 1{pool}}}}}\n"
+    );
+    Some(
+        Site::new()
+            .file("worker.php", &Site::sdk_worker(WORKER))
+            .config(&config),
+    )
+}
+
+fn has(server: &Server, parts: &[&str]) {
+    let said = server.get("/").text();
+    for part in parts {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+}
+
+#[test]
+fn a_worker_gets_the_extension_and_settings_by_itself() {
+    let Some(site) = site("") else { return };
+    let server = Server::start(site);
+    has(
+        &server,
+        &[
+            r#""extension":true"#,
+            r#""box":true"#,
+            r#""cli":"1""#,
+            r#""errors":"stderr""#,
+        ],
+    );
+    server.stop();
+}
+
+#[test]
+fn a_pools_own_settings_win() {
+    let Some(site) = site(", ini: {display_errors: 0, memory_limit: 77M}") else {
+        return;
+    };
+    let server = Server::start(site);
+    has(
+        &server,
+        &[r#""cli":"1""#, r#""errors":"0""#, r#""limit":"77M""#],
+    );
+    server.stop();
+}
+
+#[test]
+fn relay_and_off_mean_what_they_say() {
+    let Some(site) = site(", transport: relay, ini_preset: off") else {
+        return;
+    };
+    let server = Server::start(site);
+    has(&server, &[r#""extension":false"#, r#""box":false"#]);
+    assert!(!server.get("/").text().contains(r#""errors":"stderr""#));
+    server.stop();
+}
+
+#[test]
+fn where_the_php_cannot_be_told_a_record_says_so() {
+    let Some(site) = site(", command: [sh, -c, 'exec php worker.php']") else {
+        return;
+    };
+    let server = Server::start(site);
+    has(&server, &[r#""extension":false"#]);
+    server.logged(&["which PHP", "can't be told"]);
+    server.stop();
+}
+
+#[test]
+fn an_exit_costs_no_worker() {
+    let Some(site) = site("") else { return };
+    let server = Server::start(site);
+    let before = server.workers();
+    assert_eq!(server.get("/exit").text(), "bye");
+    has(&server, &[r#""exit":null"#]);
+    assert_eq!(server.workers(), before);
+    server.stop();
+}
