@@ -48,7 +48,7 @@ pub(crate) async fn serve(
     };
     let io = IoThreads::start(threads).map_err(|error| failed(&error))?;
     let service = Service::new(Arc::new(FromMemory), Limits::default(), Arc::default());
-    let accepting = Listener::open(address, threads, Vec::new())
+    let accepting = Listener::open(address, threads, &mut Vec::new())
         .and_then(|listener| listener.serve(io.threads(), &service))
         .map_err(|error| failed(&error))?;
     stop.await;

@@ -107,6 +107,8 @@ impl From<BodyError> for NotTaken {
         match error {
             BodyError::Gone => Self::Gone,
             BodyError::TooSlow => Self::refused(408, error.to_string()),
+            BodyError::Malformed(_) => Self::refused(400, error.to_string()),
+            BodyError::TooLarge(_) => Self::refused(413, error.to_string()),
             BodyError::Refused(refusal) => Self::refused(refusal.status(), refusal.to_string()),
         }
     }

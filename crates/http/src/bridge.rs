@@ -22,6 +22,7 @@ use crate::body::{
 use crate::error;
 use crate::exchange::Exchange;
 use crate::feeder::Feeder;
+use crate::files::Asked;
 use crate::message::{Body, Handled, Handler, Request, Response};
 use crate::record::{Record, request_id};
 use crate::{file, page};
@@ -152,14 +153,18 @@ impl PoolHandler {
             ReplyBody::Pieces { pieces, len } => {
                 (Body::Pieces { pieces, len }, Some(DEFAULT_CONTENT_TYPE))
             }
-            ReplyBody::File(path) => match file::open(path.clone(), self.worker_user.clone()).await
-            {
-                Ok(file) => (Body::File(file), Some(file::content_type(&path))),
-                Err(why) => {
-                    let text = format!("the file `{}` can't be sent: {why}", path.display());
-                    return self.fail(request, &text, &text);
-                }
-            },
+            ReplyBody::File(path) => {
+                let user = self.worker_user.clone();
+                return match file::open(path.clone(), Arc::default(), user).await {
+                    Ok(file) => {
+                        Asked::by(&request.head).answer(head.status, head.headers, &path, file)
+                    }
+                    Err(why) => {
+                        let text = format!("the file `{}` can't be sent: {why}", path.display());
+                        self.fail(request, &text, &text)
+                    }
+                };
+            }
         };
         if let Some(content_type) = content_type
             && head.headers.get("content-type").is_none()

@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use pronghorn_process::Credentials;
 
+use crate::files::Identity;
+
 /// A stretch of an open file.
 #[derive(Debug, Clone)]
 pub struct OpenFile {
@@ -36,21 +38,33 @@ impl OpenFile {
     }
 }
 
-/// Opens a file off the I/O thread.
+/// Opens a file off the I/O thread. It must lie in one of the folders, if there are any.
 ///
 /// The server may run as root and its workers not: an application that lets itself be talked into naming a file must not
 /// give away more than it could read. So with `user` the file, and each folder above it, must be open to that user.
-pub(crate) async fn open(path: PathBuf, user: Option<Credentials>) -> Result<OpenFile, String> {
-    let opened = tokio::task::spawn_blocking(move || open_now(&path, user.as_ref()));
+pub(crate) async fn open(
+    path: PathBuf,
+    folders: Arc<[PathBuf]>,
+    user: Option<Credentials>,
+) -> Result<(OpenFile, Identity), String> {
+    let opened = tokio::task::spawn_blocking(move || open_now(&path, &folders, user.as_ref()));
     opened.await.map_err(|error| error.to_string())?
 }
 
-fn open_now(path: &Path, user: Option<&Credentials>) -> Result<OpenFile, String> {
+fn open_now(
+    path: &Path,
+    folders: &[PathBuf],
+    user: Option<&Credentials>,
+) -> Result<(OpenFile, Identity), String> {
     if !path.is_absolute() {
         return Err("its path is not absolute".into());
     }
     let text = |error: std::io::Error| error.to_string();
     let path = path.canonicalize().map_err(text)?;
+    let lies_in = |folder: &PathBuf| folder.canonicalize().is_ok_and(|f| path.starts_with(f));
+    if !folders.is_empty() && !folders.iter().any(lies_in) {
+        return Err("it lies outside of the folders for such files".into());
+    }
     // Not to be held up by a pipe that nobody writes to.
     let options =
         rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC | rustix::fs::OFlags::NONBLOCK;
@@ -69,8 +83,8 @@ fn open_now(path: &Path, user: Option<&Credentials>) -> Result<OpenFile, String>
             return Err("the workers' user may not read it".into());
         }
     }
-    let len = metadata.len();
-    Ok(OpenFile::new(file, len))
+    let identity = Identity::of(&metadata);
+    Ok((OpenFile::new(file, metadata.len()), identity))
 }
 
 /// Whether the mode gives `user` this right: 4 to read, 1 to go through a folder.
@@ -113,17 +127,22 @@ mod tests {
         };
         mode(&folder, 0o755);
         mode(&file, 0o644);
-        assert_eq!(open_now(&file, Some(&nobody)).unwrap().len, 5);
+        assert_eq!(open_now(&file, &[], Some(&nobody)).unwrap().0.len, 5);
         mode(&file, 0o640);
         assert_eq!(
-            open_now(&file, Some(&nobody)).unwrap_err(),
+            open_now(&file, &[], Some(&nobody)).unwrap_err(),
             "the workers' user may not read it"
         );
-        assert!(open_now(&file, None).is_ok());
+        assert!(open_now(&file, &[], None).is_ok());
+        assert!(open_now(&file, std::slice::from_ref(&folder), None).is_ok());
+        assert_eq!(
+            open_now(&file, &["/usr".into()], None).unwrap_err(),
+            "it lies outside of the folders for such files"
+        );
         mode(&file, 0o644);
         mode(&folder, 0o700);
         assert!(
-            open_now(&file, Some(&nobody)).is_err(),
+            open_now(&file, &[], Some(&nobody)).is_err(),
             "its folder is closed"
         );
         std::fs::remove_dir_all(&folder).unwrap();
@@ -132,15 +151,15 @@ mod tests {
     #[test]
     fn what_is_no_file_is_named() {
         assert_eq!(
-            open_now(Path::new("relative"), None).unwrap_err(),
+            open_now(Path::new("relative"), &[], None).unwrap_err(),
             "its path is not absolute"
         );
         assert_eq!(
-            open_now(Path::new("/tmp"), None).unwrap_err(),
+            open_now(Path::new("/tmp"), &[], None).unwrap_err(),
             "it is no file"
         );
         assert!(
-            open_now(Path::new("/nope"), None)
+            open_now(Path::new("/nope"), &[], None)
                 .unwrap_err()
                 .contains("No such file")
         );

@@ -12,6 +12,7 @@ use pronghorn_pool::Pieces;
 use pronghorn_wire::{Fields, Protocol};
 use tokio::time::Instant;
 
+use crate::compress::Coded;
 use crate::exchange::Exchange;
 use crate::file::OpenFile;
 use crate::record::Record;
@@ -162,6 +163,8 @@ pub enum Body {
     File(OpenFile),
     /// Stretches of a file with text between them, for several ranges.
     Parts(Vec<Part>),
+    /// Compressed while it is sent.
+    Coded(Box<Coded>),
     /// From a worker, as it comes. A length is known when the worker has already announced all of it.
     Pieces {
         pieces: Pieces,
@@ -184,6 +187,7 @@ impl Body {
             Self::Whole(bytes) => Some(bytes.len() as u64),
             Self::File(file) => Some(file.len),
             Self::Parts(parts) => Some(parts.iter().map(Part::len).sum()),
+            Self::Coded(_) => None,
             Self::Pieces { len, .. } => *len,
         }
     }

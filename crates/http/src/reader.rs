@@ -14,6 +14,7 @@ use pronghorn_pool::{Piece, Pieces, SpoolFile};
 use pronghorn_process::file::{Patience, read_at};
 use tokio::task::JoinHandle;
 
+use crate::compress::Coded;
 use crate::file::OpenFile;
 use crate::message::{Body, Part};
 
@@ -35,11 +36,17 @@ pub(crate) struct Reader {
     pieces: Option<Pieces>,
     parts: VecDeque<Part>,
     file: Option<FileReader>,
+    coded: Option<Box<Coded>>,
 }
 
 impl Reader {
     pub(crate) fn new(body: Body) -> Self {
+        let mut coded = None;
         let (parts, pieces) = match body {
+            Body::Coded(body) => {
+                coded = Some(body);
+                (Vec::new(), None)
+            }
             Body::Empty => (Vec::new(), None),
             Body::Whole(bytes) => (vec![Part::Bytes(bytes)], None),
             Body::File(file) => (vec![Part::File(file)], None),
@@ -50,11 +57,15 @@ impl Reader {
             pieces,
             parts: parts.into(),
             file: None,
+            coded,
         }
     }
 
     /// The next piece. Pending when there is none yet: what was had before should be on its way then.
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Read> {
+        if let Some(coded) = &mut self.coded {
+            return coded.poll_next(cx);
+        }
         loop {
             if let Some(file) = &mut self.file {
                 match ready!(file.poll_next(cx)) {

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use pronghorn_config::Address;
+use pronghorn_http::files::MOST_OPEN;
 use pronghorn_http::middleware::{self, Parts, Unusable};
 use pronghorn_http::settings::{HstsSettings, HttpSettings, RouteSettings};
 use pronghorn_http::{
@@ -247,7 +248,8 @@ impl HttpService {
 
     /// Connections in all: what was asked for, as far as there are descriptors for them.
     fn connections(&self, workers: usize) -> usize {
-        let possible = connections(self.open_files, workers);
+        let open_files = self.open_files.saturating_sub(cached_files(&self.settings));
+        let possible = connections(open_files, workers);
         match self.settings.max_connections {
             Some(wanted) if wanted > possible => {
                 tracing::warn!(
@@ -324,10 +326,12 @@ impl Ground {
             None => Arc::new(Router(routes)) as Arc<dyn Handler>,
         };
         let folder = &self.folder;
+        let worker_user = self.user.as_ref().map(|(_, user)| user);
         let addresses = &self.addresses;
         let parts = Parts {
             settings,
             folder,
+            worker_user,
             addresses,
         };
         let next = middleware::chain(self.around.put(innermost), parts)?;
@@ -519,7 +523,13 @@ pub(crate) fn resolve(address: &Address) -> Result<SocketAddr, StartError> {
         .ok_or_else(|| failed(io::ErrorKind::NotFound.into()))
 }
 
-fn connections(open_files: u64, workers: usize) -> usize {
+/// What the caches of `static` may keep open.
+fn cached_files(settings: &HttpSettings) -> u64 {
+    let roots = settings.files.as_ref().map_or(0, |files| files.roots.len());
+    (MOST_OPEN * roots) as u64
+}
+
+pub(crate) fn connections(open_files: u64, workers: usize) -> usize {
     let kept = KEPT_DESCRIPTORS + workers as u64 * DESCRIPTORS_PER_WORKER;
     usize::try_from(open_files.saturating_sub(kept).max(FEWEST_CONNECTIONS)).unwrap_or(usize::MAX)
 }

@@ -8,6 +8,7 @@
 mod control;
 mod development;
 mod error;
+mod fileserver;
 mod health;
 mod http;
 mod listening;

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::control::{Control, Serving};
 use crate::development;
 use crate::error::StartError;
+use crate::fileserver::FileService;
 use crate::health::Health;
 use crate::http::{CrewInfo, HttpService, Site, resolve};
 use crate::on_init;
@@ -236,6 +237,7 @@ impl Server {
             http,
             rpc,
             status,
+            fileserver,
             reload,
             ..
         } = plan.settings;
@@ -254,10 +256,17 @@ impl Server {
             let written = self.written.clone();
             services.push(Box::new(Rpc::new(listener, move || written.get())));
         }
-        let serves = !services.is_empty() || http.is_some();
+        let serves = !services.is_empty() || http.is_some() || fileserver.is_some();
         services.push(Box::new(Lock));
         if let Some(status) = status {
             services.push(Box::new(self.status(&status)?));
+        }
+        if let Some(settings) = fileserver {
+            services.push(Box::new(FileService {
+                settings,
+                folder: plan.folder.clone(),
+                open_files: open_files::raise(),
+            }));
         }
         match http {
             Some(settings) => services.push(Box::new(HttpService {

@@ -1,6 +1,6 @@
 //! Files without PHP.
 
-use pronghorn_testkit::{Server, Site};
+use pronghorn_testkit::{Connection, Server, Site};
 
 fn site(static_keys: &str) -> Site {
     let worker = Site::fixture("app.php");
@@ -62,4 +62,82 @@ fn files_come_before_php_and_the_rest_goes_to_it() {
 #[test]
 fn a_folder_that_is_not_there_fails_the_start() {
     Server::run(&site("{dir: nowhere}"), &["serve"]).assert_refused(&["http.static", "nowhere"]);
+}
+
+#[test]
+fn a_file_server_at_an_address_of_its_own() {
+    let worker = Site::fixture("app.php");
+    let site = Site::new()
+        .config(&format!(
+            "version: '3'\nserver:\n  command: php {}\nhttp: {{address: 127.0.0.1:0, pool: {{num_workers: 1}}}}\nfileserver:\n  address: 127.0.0.1:0\n  serve:\n    - {{prefix: /assets, root: build, compress: true, max_age: 60}}\n    - {{prefix: /, root: public, fallback: index.html}}\nlogs: {{level: debug}}\n",
+            worker.display()
+        ))
+        .file("build/app.js", &"let a = 1;\n".repeat(1000))
+        .file("public/index.html", "home");
+    let server = Server::start(site);
+    let record = server.logged(&["serves files"]);
+    let address = record.split('"').find_map(|part| part.parse().ok());
+    let mut connection = Connection::open(address.expect("it says where"));
+    assert_eq!(connection.get("/").text(), "home");
+    let app = connection.get("/assets/app.js");
+    assert_eq!(app.header("cache-control"), Some("public, max-age=60"));
+    connection.request("GET", "/assets/app.js", "Accept-Encoding: gzip\r\n");
+    assert_eq!(
+        connection.response().header("content-encoding"),
+        Some("gzip")
+    );
+    connection.request("GET", "/users/1", "Accept: text/html\r\n");
+    assert_eq!(connection.response().text(), "home");
+    assert_eq!(connection.get("/nope.png").status, 404);
+    connection.request("DELETE", "/", "");
+    let refused = connection.response();
+    assert_eq!(
+        (refused.status, refused.header("allow")),
+        (405, Some("GET, HEAD"))
+    );
+    server.stop();
+}
+
+#[test]
+fn the_tutorials_configuration_serves_its_files() {
+    // That of a tutorial for RoadRunner 2 with Laravel, but for its own worker and address.
+    let site = Site::with_worker("app.php");
+    let command = format!("php {}", Site::fixture("app.php").display());
+    let site = site
+        .config(&format!(
+            r#"
+server:
+  command: "{command}"
+http:
+  address: 127.0.0.1:0
+  middleware: ["headers", "static", "gzip"]
+  pool:
+    max_jobs: 64 # feel free to change this
+    num_workers: 1
+    supervisor:
+      exec_ttl: 60s
+  headers:
+    response:
+      X-Powered-By: "RoadRunner"
+  static:
+    dir: "public"
+    forbid: [".php"]
+"#
+        ))
+        .file("public/app.css", &"p { color: red }\n".repeat(1250))
+        .file("public/index.php", "<?php secret();");
+    let server = Server::start(site);
+    let mut connection = server.connect();
+    let hello = connection.get("/");
+    assert_eq!(hello.header("x-powered-by"), Some("RoadRunner"));
+    connection.request("GET", "/app.css", "Accept-Encoding: gzip\r\n");
+    let css = connection.response();
+    assert_eq!(
+        (css.status, css.header("content-encoding")),
+        (200, Some("gzip"))
+    );
+    assert!(css.body.len() < 1000);
+    assert_eq!(connection.get("/app.css").body.len(), 21_250);
+    assert!(!connection.get("/index.php").text().contains("secret"));
+    server.stop();
 }

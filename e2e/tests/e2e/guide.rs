@@ -58,6 +58,11 @@ fn middleware() {
 }
 
 #[test]
+fn static_files() {
+    follow("docs/guide/static-files.md", Site::new());
+}
+
+#[test]
 fn deploy() {
     follow("docs/guide/deploy.md", Site::new());
 }

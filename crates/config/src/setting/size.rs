@@ -21,6 +21,11 @@ impl Size {
         Self(n << 20)
     }
 
+    /// So many × 1024.
+    pub const fn kilobytes(n: u64) -> Self {
+        Self(n << 10)
+    }
+
     /// The number of bytes, at most 2⁵⁰ when read from a file.
     pub const fn bytes(self) -> u64 {
         self.0

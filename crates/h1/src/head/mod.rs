@@ -168,6 +168,15 @@ impl RequestHead {
         }
     }
 
+    /// The body will be had without the coding that it came in, and so with another length.
+    pub fn forget_coding(&mut self) {
+        self.fields.remove("content-encoding");
+        self.fields.remove("content-length");
+        if self.framing != BodyFraming::None {
+            self.framing = BodyFraming::Chunked;
+        }
+    }
+
     fn text(&self, place: &Range<usize>) -> &[u8] {
         self.fields
             .received()

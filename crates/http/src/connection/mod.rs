@@ -409,7 +409,9 @@ impl Http1 {
                     }
                 }
             }
-            body @ Body::Pieces { .. } => self.send_read(framing, Reader::new(body)).await?,
+            body @ (Body::Pieces { .. } | Body::Coded(_)) => {
+                self.send_read(framing, Reader::new(body)).await?;
+            }
         }
         framing.end(&mut self.out, fields);
         self.flush().await

@@ -114,7 +114,7 @@ impl<'a> Iterator for Tags<'a> {
 }
 
 /// A date in one of HTTP's forms, in seconds since the epoch.
-fn seconds(date: &[u8]) -> Option<u64> {
+pub(super) fn seconds(date: &[u8]) -> Option<u64> {
     let date = httpdate::parse_http_date(std::str::from_utf8(date).ok()?).ok()?;
     Some(date.duration_since(UNIX_EPOCH).ok()?.as_secs())
 }

@@ -40,7 +40,7 @@ pub(super) struct Representation {
 
 /// As long as this is the same, so is the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Identity {
+pub(crate) struct Identity {
     device: u64,
     inode: u64,
     len: u64,
@@ -75,7 +75,7 @@ pub(super) struct Style {
 }
 
 impl Identity {
-    pub(super) fn of(metadata: &Metadata) -> Self {
+    pub(crate) fn of(metadata: &Metadata) -> Self {
         Self {
             device: metadata.dev(),
             inode: metadata.ino(),

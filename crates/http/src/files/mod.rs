@@ -11,24 +11,33 @@ mod path;
 mod range;
 mod reply;
 mod root;
+mod server;
 
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use pronghorn_h1::RequestHead;
-use pronghorn_process::file::Patience;
+use pronghorn_process::file::{Patience, open_below, open_folder};
 use tokio::time::Instant;
 
 pub use entry::Tag;
 pub use pronghorn_process::file::Links;
 pub use root::{CACHE_DURATION, RootSettings};
+pub use server::FileServer;
 
-pub(crate) use reply::reply;
+pub(crate) use conditions::Tags;
+pub(crate) use entry::Identity;
+pub(crate) use reply::Asked;
 
 use crate::coding::choose;
+use crate::file::OpenFile;
 use crate::message::{Body, Request, Response};
 use entry::Entry;
 use path::Named;
+use reply::reply;
 use root::{Found, Root};
 
 /// How many files each root keeps open at most.
@@ -133,6 +142,41 @@ pub(crate) fn is_servable(path: &str) -> bool {
     let whole = format!("/{path}");
     matches!(Named::by(whole.as_bytes()), Named::File(named) if *named == *path.as_bytes())
         && !path::is_php(path::name(path.as_bytes()))
+}
+
+/// Opens a file that an application names below a folder of the operator's.
+///
+/// # Errors
+///
+/// Why it can't be sent.
+pub(crate) fn open_named(folder: &Path, path: &Path) -> Result<(OpenFile, Identity), String> {
+    let opened = open_folder(folder)
+        .and_then(|folder| open_below(&folder, path, Links::Inside, Patience::Waits));
+    let file = opened.map_err(|error| error.to_string())?;
+    let metadata = file.metadata().map_err(|error| error.to_string())?;
+    if !metadata.is_file() {
+        return Err("it is no file".into());
+    }
+    let identity = Identity::of(&metadata);
+    Ok((OpenFile::new(file, metadata.len()), identity))
+}
+
+/// The path below a prefix that a target such as `/files/a%20b.pdf?x` names, if it may name a file.
+pub(crate) fn below_prefix(target: &[u8], prefix: &str) -> Option<PathBuf> {
+    let end = memchr::memchr(b'?', target).unwrap_or(target.len());
+    let Named::File(path) = Named::by(&target[..end]) else {
+        return None;
+    };
+    let rest = path::below(&path, prefix.trim_end_matches('/').as_bytes())?;
+    let is_sent = !rest.is_empty() && !path::is_php(path::name(rest));
+    is_sent.then(|| PathBuf::from(OsStr::from_bytes(rest)))
+}
+
+/// Whether an application may name a file so: nothing hidden, no PHP source, and nowhere up.
+pub(crate) fn may_be_named(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    let climbs = path.components().any(|part| part == Component::ParentDir);
+    !climbs && !name.starts_with(b".") && !path::is_php(name)
 }
 
 fn answer(place: Place<'_>, head: &RequestHead) -> Option<Response> {

@@ -7,7 +7,7 @@ const MOST: usize = 16;
 
 /// What a field Range asks for, of a file of a known length.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum Wanted {
     /// Not understood, or not reasonable: the field does not count.
     Whole,
     /// At least one, none of them empty, in the client's order.
@@ -16,10 +16,10 @@ pub(super) enum Asked {
     Unsatisfiable,
 }
 
-pub(super) fn asked(field: &[u8], len: u64) -> Asked {
+pub(super) fn asked(field: &[u8], len: u64) -> Wanted {
     let list = match field.split_at_checked(6) {
         Some((unit, list)) if unit.eq_ignore_ascii_case(b"bytes=") => list,
-        _ => return Asked::Whole,
+        _ => return Wanted::Whole,
     };
     let mut parts = Vec::new();
     let mut seen = 0;
@@ -29,21 +29,21 @@ pub(super) fn asked(field: &[u8], len: u64) -> Asked {
         }
         seen += 1;
         if seen > MOST {
-            return Asked::Whole;
+            return Wanted::Whole;
         }
         match one(spec, len) {
-            None => return Asked::Whole,
+            None => return Wanted::Whole,
             Some(part) if part.is_empty() => {}
             Some(part) => parts.push(part),
         }
     }
     let total: u64 = parts.iter().map(|part| part.end - part.start).sum();
     match parts.as_slice() {
-        [] if seen == 0 => Asked::Whole,
-        [] => Asked::Unsatisfiable,
+        [] if seen == 0 => Wanted::Whole,
+        [] => Wanted::Unsatisfiable,
         // What overlaps asks for more than there is.
-        [_, _, ..] if total > len => Asked::Whole,
-        _ => Asked::Parts(parts),
+        [_, _, ..] if total > len => Wanted::Whole,
+        _ => Wanted::Parts(parts),
     }
 }
 
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn ranges_as_clients_write_them() {
         let parts = |parts: &[(u64, u64)]| {
-            Asked::Parts(parts.iter().map(|(start, end)| *start..*end).collect())
+            Wanted::Parts(parts.iter().map(|(start, end)| *start..*end).collect())
         };
         for (field, expected) in [
             ("bytes=0-0", parts(&[(0, 1)])),
@@ -96,31 +96,31 @@ mod tests {
             ("bytes=8-99999999999999999999999", parts(&[(8, 10)])),
             ("bytes=0-1, 4-5 ,,-1", parts(&[(0, 2), (4, 6), (9, 10)])),
             ("bytes=0-1,20-", parts(&[(0, 2)])),
-            ("bytes=10-", Asked::Unsatisfiable),
-            ("bytes=-0", Asked::Unsatisfiable),
-            ("bytes=99999999999999999999999-", Asked::Unsatisfiable),
-            ("bytes=20-30,40-", Asked::Unsatisfiable),
-            ("bytes=5-4", Asked::Whole),
-            ("bytes=", Asked::Whole),
-            ("bytes=,", Asked::Whole),
-            ("bytes=a-b", Asked::Whole),
-            ("bytes=-", Asked::Whole),
-            ("bytes=1", Asked::Whole),
-            ("bytes=+1-2", Asked::Whole),
-            ("lines=1-2", Asked::Whole),
-            ("bytes=0-8,1-9", Asked::Whole),
+            ("bytes=10-", Wanted::Unsatisfiable),
+            ("bytes=-0", Wanted::Unsatisfiable),
+            ("bytes=99999999999999999999999-", Wanted::Unsatisfiable),
+            ("bytes=20-30,40-", Wanted::Unsatisfiable),
+            ("bytes=5-4", Wanted::Whole),
+            ("bytes=", Wanted::Whole),
+            ("bytes=,", Wanted::Whole),
+            ("bytes=a-b", Wanted::Whole),
+            ("bytes=-", Wanted::Whole),
+            ("bytes=1", Wanted::Whole),
+            ("bytes=+1-2", Wanted::Whole),
+            ("lines=1-2", Wanted::Whole),
+            ("bytes=0-8,1-9", Wanted::Whole),
         ] {
             assert_eq!(asked(field.as_bytes(), 10), expected, "{field}");
         }
         let many = format!("bytes={}", "0-0,".repeat(17));
-        assert_eq!(asked(many.as_bytes(), 1000), Asked::Whole);
-        assert_eq!(asked(b"bytes=0-", 0), Asked::Unsatisfiable);
+        assert_eq!(asked(many.as_bytes(), 1000), Wanted::Whole);
+        assert_eq!(asked(b"bytes=0-", 0), Wanted::Unsatisfiable);
     }
 
     proptest! {
         #[test]
         fn no_range_leaves_the_file(field in "bytes=[-0-9, ]{0,40}", len in 0_u64..1000) {
-            if let Asked::Parts(parts) = asked(field.as_bytes(), len) {
+            if let Wanted::Parts(parts) = asked(field.as_bytes(), len) {
                 prop_assert!(!parts.is_empty());
                 prop_assert!(parts.iter().all(|part| part.start < part.end && part.end <= len));
             }

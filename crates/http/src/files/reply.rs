@@ -1,13 +1,16 @@
 //! A response that sends a file: all of it, parts of it, or the word that the client has it already.
 
 use std::ops::Range;
+use std::path::Path;
 
 use bytes::Bytes;
+use pronghorn_h1::RequestHead;
 use pronghorn_wire::Fields;
 
-use super::conditions::{Outcome, Validators, allows_range, judge};
-use super::entry::Content;
-use super::range::{self, Asked};
+use super::conditions::{Outcome, Validators, allows_range, date, judge, seconds};
+use super::entry::{Content, Identity, Tag};
+use super::range::{self, Wanted};
+use crate::file::{OpenFile, content_type};
 use crate::message::{Body, Part, Response};
 
 /// Answers a GET or HEAD with a file that `fields` describe, as far as conditions and ranges in the request ask for it.
@@ -33,17 +36,17 @@ pub(crate) fn reply(
     let field = request.get("range").filter(|_| ranges && method == "GET");
     let asked = match field {
         Some(field) if allows_range(request, validators) => range::asked(field, content.len()),
-        _ => Asked::Whole,
+        _ => Wanted::Whole,
     };
     match asked {
-        Asked::Whole => with(200, fields, content.into()),
-        Asked::Unsatisfiable => {
+        Wanted::Whole => with(200, fields, content.into()),
+        Wanted::Unsatisfiable => {
             let mut response = Response::status_only(416);
             let range = format!("bytes */{}", content.len());
             response.fields.push("Content-Range", range);
             response
         }
-        Asked::Parts(parts) => match parts.as_slice() {
+        Wanted::Parts(parts) => match parts.as_slice() {
             [part] => {
                 fields.push("Content-Range", content_range(part, content.len()));
                 let body = match content.part(part.clone()) {
@@ -54,6 +57,63 @@ pub(crate) fn reply(
             }
             parts => several(fields, parts, &content),
         },
+    }
+}
+
+/// What a response for a file that an application has named needs of its request, whose head is gone by then.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    method: &'static str,
+    fields: Fields,
+}
+
+impl Asked {
+    pub(crate) fn by(head: &RequestHead) -> Self {
+        let decides = |(name, _): &(&[u8], &[u8])| name.starts_with(b"if-") || *name == b"range";
+        Self {
+            method: match head.method() {
+                "GET" => "GET",
+                "HEAD" => "HEAD",
+                _ => "",
+            },
+            fields: head.fields().iter().filter(decides).collect(),
+        }
+    }
+
+    /// Answers with a file, as the application described it. What it did not say, the file tells.
+    pub(crate) fn answer(
+        &self,
+        status: u16,
+        mut fields: Fields,
+        path: &Path,
+        (file, identity): (OpenFile, Identity),
+    ) -> Response {
+        fields.remove("content-length");
+        if fields.get("content-type").is_none() {
+            fields.push("Content-Type", content_type(path));
+        }
+        let content = Content::File(file);
+        if status != 200 || self.method.is_empty() {
+            return with(status, fields, content.into());
+        }
+        let said = fields.get("last-modified").map(seconds);
+        let modified = said.unwrap_or_else(|| Some(identity.modified()));
+        if said.is_none() {
+            fields.push("Last-Modified", date(identity.modified()));
+        }
+        let etag = match fields.get("etag") {
+            Some(etag) => Some(etag.to_vec()),
+            None => identity.tag(Tag::Strong).map(String::into_bytes),
+        };
+        if let Some(etag) = &etag {
+            fields.set("ETag", etag);
+        }
+        fields.set("Accept-Ranges", "bytes");
+        let validators = Validators {
+            etag: etag.as_deref(),
+            modified,
+        };
+        reply(self.method, &self.fields, fields, validators, content, true)
     }
 }
 

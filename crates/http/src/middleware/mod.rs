@@ -5,18 +5,21 @@
 
 mod access_log;
 mod client;
+mod compression;
 mod cors;
 mod error_pages;
 mod headers;
 mod rate_limit;
 mod request_id;
 mod rewrite;
+mod sendfile;
 mod static_files;
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use pronghorn_process::Credentials;
 use pronghorn_wire::Fields;
 use thiserror::Error;
 
@@ -33,6 +36,8 @@ pub struct Parts<'a> {
     pub settings: &'a HttpSettings,
     /// Relative paths begin here.
     pub folder: &'a Path,
+    /// Who workers are, when they are not the server's own user.
+    pub worker_user: Option<&'a Credentials>,
     /// Of clients, for requests that come through proxies.
     pub addresses: &'a Arc<Addresses>,
 }
@@ -53,9 +58,16 @@ type Around = fn(Arc<dyn Handler>, Parts<'_>) -> Result<Arc<dyn Handler>, Unusab
 /// All middleware that there is. Settings lie in the section of `http` that has its name, if it has any.
 const KNOWN: &[(&str, Around)] = &[
     // One a line.
+    ("compress", |next, parts| {
+        Ok(compression::around(next, parts))
+    }),
+    ("gzip", |next, parts| {
+        Ok(compression::gzip_around(next, parts))
+    }),
     // It has its place around all others, where `trusted_subnets` puts it.
     ("proxy_ip_parser", |next, _| Ok(next)),
     ("headers", |next, parts| Ok(headers::around(next, parts))),
+    ("sendfile", |next, parts| Ok(sendfile::around(next, parts))),
     ("static", static_files::around),
     ("rate_limit", |next, parts| {
         Ok(rate_limit::around(next, parts))
@@ -65,14 +77,7 @@ const KNOWN: &[(&str, Around)] = &[
 ];
 
 /// RoadRunner's that are not there yet.
-pub(crate) const LATER: &[&str] = &[
-    "gzip",
-    "sendfile",
-    "http_metrics",
-    "otel",
-    "new_relic",
-    "cache",
-];
+pub(crate) const LATER: &[&str] = &["http_metrics", "otel", "new_relic", "cache"];
 
 /// The names that `http.middleware` can list.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
@@ -103,7 +108,7 @@ pub fn chain(innermost: Arc<dyn Handler>, parts: Parts<'_>) -> Result<Arc<dyn Ha
 }
 
 /// Says in a response that it depends on this field of the request.
-fn vary(fields: &mut Fields, name: &str) {
+pub(crate) fn vary(fields: &mut Fields, name: &str) {
     let is_said = fields.all("vary").any(|value| {
         let mut names = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
         names.any(|said| said == b"*" || said.eq_ignore_ascii_case(name.as_bytes()))

@@ -2,6 +2,7 @@
 
 mod access_log;
 mod client;
+mod compress;
 mod error_pages;
 mod files;
 mod headers;
@@ -10,6 +11,7 @@ mod listen;
 mod rate_limit;
 mod rewrite;
 mod routes;
+mod sendfile;
 
 use std::env;
 use std::path::PathBuf;
@@ -25,6 +27,7 @@ use crate::routes::is_token;
 pub use crate::expression::Expression;
 pub use access_log::{AccessLogSettings, LogFormat, LogPiece, Placeholder};
 pub use client::{Believed, ClientSettings, Trusted};
+pub use compress::CompressSettings;
 pub use error_pages::{ErrorPagesSettings, StatusPages};
 pub use files::{Kind, MOST_ROOTS, Page, RootKeys, StaticSettings, read_roots, read_tag};
 pub use headers::{CorsSettings, FieldRules, HeadersSettings, OriginPattern};
@@ -35,6 +38,7 @@ pub use rate_limit::{Rate, RateKey, RateLimitSettings};
 pub(crate) use rewrite::rule as rewrite_rule;
 pub use rewrite::{MOST_RULES, RewriteRule, Target, TargetPiece};
 pub use routes::{DEFAULT_POOL, MOST_POOLS, MOST_ROUTES, RouteSettings};
+pub use sendfile::SendfileSettings;
 
 /// As RoadRunner's: uploads of a drop-in must pass. Bodies are spooled to disk, not held.
 pub const MAX_REQUEST_SIZE: Size = Size::megabytes(1000);
@@ -73,6 +77,10 @@ pub struct HttpSettings {
     pub middleware: Vec<String>,
     /// Of the middleware `headers`.
     pub headers: Option<HeadersSettings>,
+    /// Files that PHP names for the server to send.
+    pub sendfile: SendfileSettings,
+    /// Shorter bodies.
+    pub compress: CompressSettings,
     /// Files without PHP.
     pub files: Option<StaticSettings>,
     /// Files in forms.
@@ -176,6 +184,15 @@ impl Section for HttpSettings {
             headers: t.optional_section(
                 "headers",
                 "Fields that the server sets. Used by the middleware `headers`.",
+            ),
+            sendfile: t.section(
+                "sendfile",
+                "Files that PHP names for the server to send, by `X-Sendfile` or `X-Accel-Redirect`. Used by the middleware \
+                 `sendfile`.",
+            ),
+            compress: t.section(
+                "compress",
+                "Shorter bodies. Used by the middlewares `compress` and `gzip`.",
             ),
             files: t.optional_section(
                 "static",
@@ -290,6 +307,12 @@ impl Section for Uploads {
     }
 }
 
+fn is_in_list(listed: &[String], name: &str) -> bool {
+    listed
+        .iter()
+        .any(|listed| listed.eq_ignore_ascii_case(name))
+}
+
 fn check_middleware(t: &mut Table<'_>, listed: &[String]) {
     let is_in = |names: &[&str], name: &str| names.iter().any(|n| n.eq_ignore_ascii_case(name));
     let known: Vec<&str> = middleware::names().collect();
@@ -323,7 +346,8 @@ fn check_middleware(t: &mut Table<'_>, listed: &[String]) {
             let message = format!("names `{name}` {times} times");
             t.warn("middleware", &message, "its first place counts");
         }
-        if times == 0 && t.is_written(name) {
+        let by_gzip = name == "compress" && is_in_list(listed, "gzip");
+        if times == 0 && !by_gzip && t.is_written(name) {
             let hint = format!("`http.middleware` does not list `{name}`");
             t.warn(name, "is not used", &hint);
         }
@@ -331,8 +355,7 @@ fn check_middleware(t: &mut Table<'_>, listed: &[String]) {
 }
 
 fn check_files(t: &mut Table<'_>, settings: &HttpSettings) {
-    let is_listed = |name: &String| name.eq_ignore_ascii_case("static");
-    if settings.files.is_none() && settings.middleware.iter().any(is_listed) {
+    if settings.files.is_none() && is_in_list(&settings.middleware, "static") {
         t.error(
             "middleware",
             "lists `static`, and there is no section for it",

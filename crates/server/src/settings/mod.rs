@@ -1,5 +1,6 @@
 //! The whole configuration, typed, and what `check` and `config show` say about it.
 
+mod fileserver;
 mod logs;
 mod reload;
 mod say;
@@ -11,6 +12,7 @@ use pronghorn_config::{Address, Choice, Endpoint, Section, Table, describe};
 use pronghorn_http::settings::{DEFAULT_POOL, HttpSettings};
 
 pub use crate::watching::Watching;
+pub use fileserver::FileServerSettings;
 pub use logs::{Encoding, FileLog, Level, LogMode, LogOutput, LogSettings, LogTarget};
 pub use say::{Said, check, config_show};
 pub use worker::{OnInit, RelayAddress, ServerSettings};
@@ -44,6 +46,8 @@ pub struct Settings {
     pub http: Option<HttpSettings>,
     /// RPC for PHP, when there is a section for it.
     pub rpc: Option<RpcSettings>,
+    /// Files at an address of their own, when there is a section for them.
+    pub fileserver: Option<FileServerSettings>,
     /// Health checks, when there is a section for them.
     pub status: Option<StatusSettings>,
     /// Log records.
@@ -130,6 +134,10 @@ impl Section for Settings {
             rpc: t.optional_section(
                 "rpc",
                 "Calls from PHP to the server. Without this section there are none.",
+            ),
+            fileserver: t.optional_section(
+                "fileserver",
+                "Files at an address of their own. Without this section there are none.",
             ),
             status: t.optional_section(
                 "status",
@@ -298,7 +306,6 @@ fn not_yet(t: &mut Table<'_>) {
     t.not_yet("tcp", "TCP servers");
     t.not_yet("centrifuge", "Centrifugo");
     t.not_yet("metrics", "metrics");
-    t.not_yet("fileserver", "a server of files alone");
     t.not_yet("otel", "OpenTelemetry");
     t.not_yet("temporal", "Temporal");
     t.not_yet("amqp", "message queues");

@@ -1,0 +1,69 @@
+//! `fileserver`: files, and nothing behind them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{Files, Tag};
+use crate::compress::Compressor;
+use crate::exchange::Exchange;
+use crate::message::{Handled, Handler, Request, Response};
+use crate::middleware::Unusable;
+use crate::settings::{CompressSettings, RootKeys};
+
+/// Answers each request with a file, or with the word that there is none.
+#[derive(Debug)]
+pub struct FileServer {
+    roots: Vec<(Arc<Files>, Option<Compressor>)>,
+}
+
+impl FileServer {
+    /// Relative folders begin at `base`.
+    ///
+    /// # Errors
+    ///
+    /// When one of the folders can't be used.
+    pub fn open(roots: &[RootKeys], base: &Path, tag: Tag) -> Result<Self, Unusable> {
+        let open = |keys: &RootKeys| {
+            let files = Files::open(vec![keys.settings(base, tag)]);
+            let files = files.map_err(|(_, source)| Unusable {
+                key: "fileserver.serve",
+                path: keys.folder.clone(),
+                source,
+            })?;
+            let compressor = keys
+                .compress
+                .then(|| CompressSettings::default().compressor());
+            Ok((Arc::new(files), compressor))
+        };
+        Ok(Self {
+            roots: roots.iter().map(open).collect::<Result<_, _>>()?,
+        })
+    }
+
+    async fn answer(&self, request: Request) -> Response {
+        let head = &request.head;
+        if !matches!(head.method(), "GET" | "HEAD") {
+            let mut response = Response::status_only(405);
+            response.fields.push("Allow", "GET, HEAD");
+            return response;
+        }
+        for (files, compressor) in &self.roots {
+            let Some(response) = files.answer(&request).await else {
+                continue;
+            };
+            return match compressor {
+                Some(compressor) => {
+                    compressor.apply(&compressor.wish(head.method(), head.fields()), response)
+                }
+                None => response,
+            };
+        }
+        Response::status_only(404)
+    }
+}
+
+impl Handler for FileServer {
+    fn handle<'a>(&'a self, request: Request, _: &'a mut dyn Exchange) -> Handled<'a> {
+        Box::pin(self.answer(request))
+    }
+}

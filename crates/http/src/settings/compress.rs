@@ -1,0 +1,101 @@
+//! `http.compress`.
+
+use pronghorn_config::{Section, Size, Table};
+
+use crate::coding::Coding;
+use crate::compress::{Compressor, Levels, TypePattern};
+
+/// The cheapest first, of those that make text about as short: zstd takes half of gzip's time, br twice as much.
+const CODINGS: [Coding; 3] = [Coding::Zstd, Coding::Brotli, Coding::Gzip];
+/// Below a packet's size there is little to gain; as RoadRunner's.
+const MIN_SIZE: Size = Size::kilobytes(1);
+/// Higher ones gain a few percent for twice the time.
+const GZIP_LEVEL: u32 = 5;
+const BROTLI_LEVEL: u32 = 4;
+const ZSTD_LEVEL: u32 = 3;
+/// Much more than what clients compress, little enough for a disk.
+const MAX_REQUEST_BODY: Size = Size::megabytes(64);
+
+/// How responses are compressed.
+#[derive(Clone, Debug)]
+pub struct CompressSettings {
+    /// The best first.
+    pub codings: Vec<Coding>,
+    pub min_size: Size,
+    pub types: Vec<TypePattern>,
+    pub gzip_level: u32,
+    pub br_level: u32,
+    pub zstd_level: u32,
+    /// What a request's body may become.
+    pub max_request_body: Size,
+}
+
+impl CompressSettings {
+    pub(crate) fn compressor(&self) -> Compressor {
+        Compressor {
+            codings: self.codings.clone(),
+            levels: Levels {
+                gzip: self.gzip_level,
+                brotli: self.br_level,
+                zstd: self.zstd_level,
+            },
+            min_size: self.min_size.bytes(),
+            types: self.types.clone(),
+        }
+    }
+}
+
+impl Default for CompressSettings {
+    fn default() -> Self {
+        Self {
+            codings: CODINGS.to_vec(),
+            min_size: MIN_SIZE,
+            types: TypePattern::defaults(),
+            gzip_level: GZIP_LEVEL,
+            br_level: BROTLI_LEVEL,
+            zstd_level: ZSTD_LEVEL,
+            max_request_body: MAX_REQUEST_BODY,
+        }
+    }
+}
+
+impl Section for CompressSettings {
+    fn read(t: &mut Table<'_>) -> Self {
+        t.ours();
+        let by_default = Self::default();
+        Self {
+            codings: t
+                .key(
+                    "codings",
+                    "What responses are compressed with, the preferred one first; the middleware `gzip` knows `gzip` alone.",
+                )
+                .default(by_default.codings),
+            min_size: t
+                .key("min_size", "A shorter body stays as it is.")
+                .default(by_default.min_size),
+            types: t
+                .key("types", "What is worth compressing, by `Content-Type`.")
+                .default(by_default.types),
+            gzip_level: t
+                .key("gzip_level", "How hard gzip tries.")
+                .range(1..=9)
+                .default(by_default.gzip_level),
+            br_level: t
+                .key("br_level", "How hard br tries. From 10 on it takes seconds for a megabyte.")
+                .range(0..=11)
+                .default(by_default.br_level),
+            zstd_level: t
+                .key("zstd_level", "How hard zstd tries.")
+                .range(1..=19)
+                .default(by_default.zstd_level),
+            max_request_body: t
+                .key(
+                    "max_request_body",
+                    "A request's body may come compressed as well. One that becomes longer than this, or more than 200 \
+                     times as long as it was, is answered 413.",
+                )
+                .zero_is_default()
+                .default(by_default.max_request_body),
+        }
+    }
+}

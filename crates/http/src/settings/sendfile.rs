@@ -1,0 +1,52 @@
+//! `http.sendfile`.
+
+use std::path::PathBuf;
+
+use pronghorn_config::{Section, Table};
+
+/// More than anybody keeps an overview of.
+const MOST_LOCATIONS: usize = 64;
+
+/// Files that PHP names for the server to send.
+#[derive(Clone, Debug, Default)]
+pub struct SendfileSettings {
+    /// Where files of `X-Sendfile` may lie; empty is anywhere.
+    pub roots: Vec<PathBuf>,
+    /// For `X-Accel-Redirect`: what a target begins with, and the folder that this stands for.
+    pub locations: Vec<(String, PathBuf)>,
+}
+
+impl Section for SendfileSettings {
+    fn read(t: &mut Table<'_>) -> Self {
+        t.ours();
+        Self {
+            roots: t
+                .key(
+                    "roots",
+                    "Folders in which files named by `X-Sendfile` have to lie; empty: anywhere, if the workers' user may \
+                     read them.",
+                )
+                .default(Vec::new()),
+            locations: t.section_list_with(
+                "locations",
+                "What targets in `X-Accel-Redirect` stand for, as nginx's internal locations.",
+                "A location.",
+                MOST_LOCATIONS,
+                |t| {
+                    let prefix: String = t
+                        .key("prefix", "What the target begins with.")
+                        .default("/".to_owned());
+                    if !prefix.starts_with('/') {
+                        t.error("prefix", "does not begin with a slash", &format!("write `/{prefix}`"));
+                    }
+                    let root: Option<PathBuf> =
+                        t.key("root", "The folder with its files.").optional();
+                    if root.is_none() {
+                        t.error("root", "is not set: the location has no folder", "for example `root: storage`");
+                    }
+                    (prefix, root.unwrap_or_default())
+                },
+            ),
+        }
+    }
+}

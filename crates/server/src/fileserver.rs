@@ -1,0 +1,105 @@
+//! The service `fileserver`: files at an address of their own, on threads of their own.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pronghorn_http::files::{FileServer, MOST_OPEN};
+use pronghorn_http::{Accepting, IoThreads, Limits, Listener, Service};
+use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, Running, Stopped};
+use tokio::time::{Instant, timeout_at};
+
+use crate::error::StartError;
+use crate::http::{connections, resolve};
+use crate::settings::FileServerSettings;
+
+/// The listening sockets, for the next process.
+const FILESERVER: &str = "fileserver";
+/// How long a connection without a request is kept at the end: one may be on its way.
+const IDLE: Duration = Duration::from_millis(100);
+
+/// A server of files before its start.
+pub(crate) struct FileService {
+    pub(crate) settings: FileServerSettings,
+    /// Where relative paths begin.
+    pub(crate) folder: PathBuf,
+    pub(crate) open_files: u64,
+}
+
+struct Serving {
+    service: Arc<Service>,
+    /// Until clients are taken from it.
+    listener: Option<Listener>,
+    accepting: Option<Accepting>,
+    io: IoThreads,
+}
+
+impl api::Service for FileService {
+    fn name(&self) -> &'static str {
+        FILESERVER
+    }
+
+    fn start(
+        self: Box<Self>,
+        context: Context,
+    ) -> BoxFuture<'static, Result<Box<dyn Running>, api::StartError>> {
+        Box::pin(async move { Ok(Box::new((*self).begin(&context)?) as Box<dyn Running>) })
+    }
+}
+
+impl FileService {
+    fn begin(self, context: &Context) -> Result<Serving, StartError> {
+        let Self {
+            settings,
+            folder,
+            open_files,
+        } = self;
+        let files = FileServer::open(&settings.roots, &folder, settings.tag)?;
+        let io = IoThreads::start(settings.threads)?;
+        let mut inherited = context.sockets.take(FILESERVER);
+        let address = resolve(&settings.address)?;
+        let listener = Listener::open(address, io.threads().len(), &mut inherited)?;
+        for socket in listener.sockets() {
+            context.sockets.offer(FILESERVER, socket)?;
+        }
+        let kept = (MOST_OPEN * settings.roots.len()) as u64;
+        let limits = Limits {
+            connections: connections(open_files.saturating_sub(kept), 0),
+            ..Limits::default()
+        };
+        context.readiness.answer_with(|| Ok(()));
+        Ok(Serving {
+            service: Service::new(Arc::new(files), limits, Arc::default()),
+            listener: Some(listener),
+            accepting: None,
+            io,
+        })
+    }
+}
+
+impl Running for Serving {
+    fn open(&mut self) -> Result<(), api::StartError> {
+        if let Some(listener) = self.listener.take() {
+            tracing::info!(target: "server", address = %listener.place(), "serves files");
+            self.accepting = Some(listener.serve(self.io.threads(), &self.service)?);
+        }
+        Ok(())
+    }
+
+    fn hand_over(&mut self, step: Handover) {
+        if step == Handover::Done {
+            self.accepting = None;
+        }
+    }
+
+    fn stop(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Stopped> {
+        Box::pin(async move {
+            _ = timeout_at(deadline, self.service.drain(IDLE)).await; // what is left is cut off
+            drop(self.accepting);
+            match self.service.open() {
+                0 => Stopped::Clean,
+                cut => Stopped::CutOff(format!("{cut} connections")),
+            }
+        })
+    }
+}

@@ -1,0 +1,56 @@
+//! `fileserver`.
+
+use pronghorn_config::{Address, Section, Table};
+use pronghorn_http::files::Tag;
+use pronghorn_http::settings::{
+    Kind, MAX_THREADS, RootKeys, default_threads, read_roots, read_tag,
+};
+
+/// A server of files alone.
+#[derive(Clone, Debug)]
+pub struct FileServerSettings {
+    pub address: Address,
+    /// I/O threads.
+    pub threads: usize,
+    pub tag: Tag,
+    /// In the order in which they are looked into.
+    pub roots: Vec<RootKeys>,
+}
+
+impl Section for FileServerSettings {
+    fn read(t: &mut Table<'_>) -> Self {
+        let address: Option<Address> = t.key("address", "Where to listen.").optional();
+        if address.is_none() {
+            t.error(
+                "address",
+                "is not set: nobody could ask for a file",
+                "for example `address: 127.0.0.1:8081`",
+            );
+        }
+        let settings = Self {
+            address: address.unwrap_or(Address {
+                host: None,
+                port: 0,
+            }),
+            threads: t
+                .key("threads", "I/O threads, besides those of `http`.")
+                .ours()
+                .range(1..=MAX_THREADS)
+                .default_as(
+                    default_threads(),
+                    "1 below four CPUs, else a quarter of them",
+                ),
+            tag: read_tag(t),
+            roots: read_roots(t, Kind::Server),
+        };
+        t.no_effect("stream_request_body", "files are asked for without a body");
+        if settings.roots.is_empty() {
+            t.error(
+                "serve",
+                "is not set: there is no folder to serve",
+                "for example `serve: [{prefix: /, root: public}]`",
+            );
+        }
+        settings
+    }
+}
