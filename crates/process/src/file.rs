@@ -139,3 +139,30 @@ pub fn read_at(
         Err(error) => Err(error.into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn the_kernel_sends_a_stretch_of_a_file_and_no_more_than_there_is() {
+        let path = std::env::temp_dir().join(format!("pronghorn-sent-{}", std::process::id()));
+        File::create(&path)
+            .unwrap()
+            .write_all(b"0123456789")
+            .unwrap();
+        let file = File::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        assert_eq!(send_file(&ours, &file, 2, 3).unwrap(), 3);
+        assert_eq!(send_file(&ours, &file, 8, 100).unwrap(), 2);
+        assert_eq!(send_file(&ours, &file, 10, 1).unwrap(), 0, "its end");
+        drop(ours);
+        let mut got = String::new();
+        theirs.read_to_string(&mut got).unwrap();
+        assert_eq!(got, "23489");
+    }
+}
