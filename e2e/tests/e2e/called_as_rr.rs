@@ -354,7 +354,9 @@ http:
     forbid: [".php"]
 "#
     );
-    let site = with_worker("vendor/spiral/roadrunner-laravel/bin/worker").config(&config);
+    let site = with_worker("vendor/spiral/roadrunner-laravel/bin/worker")
+        .file("public/robots.txt", "")
+        .config(&config);
     let server = Server::start_as_rr(site, &["serve", "-c", "./.rr.yaml"], &[], address);
     let worker = environment(&server);
     assert_eq!(worker["RR_RPC"], format!("tcp://{rpc}"));

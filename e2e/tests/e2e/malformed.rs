@@ -2,6 +2,7 @@
 //! server and to Debian's nginx before PHP. What either does otherwise than its row says fails, and so does a page that does
 //! not show the rows.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -348,6 +349,8 @@ fn shown(answer: &Value, row: &Value) -> String {
         .get("php")
         .or_else(|| row.get("php").filter(|_| !is_ours));
     if let Some(php) = php.and_then(Value::as_object).filter(|_| served) {
+        // The order in which JSON's fields are kept depends on who else is being built.
+        let php: BTreeMap<_, _> = php.iter().collect();
         let seen: Vec<_> = php
             .iter()
             .map(|(key, value)| {
