@@ -432,9 +432,9 @@ mod tests {
         assert!(listeners(port).contains(&std::process::id()));
         drop(listener);
         // A process that another test is starting has a copy until it executes its program.
-        let end = std::time::Instant::now() + Duration::from_secs(10);
+        let end = tokio::time::Instant::now() + Duration::from_secs(10);
         while !listening_sockets(port).is_empty() {
-            assert!(std::time::Instant::now() < end, "somebody still listens");
+            assert!(tokio::time::Instant::now() < end, "somebody still listens");
             std::thread::yield_now();
         }
     }

@@ -17,21 +17,19 @@ const WORKER: &str = r"
     ];
 ";
 
-fn site(pool: &str) -> Option<Site> {
-    let extensions = binary().parent()?.parent()?.join("extensions");
-    let built = std::fs::read_dir(extensions).ok()?.flatten().next();
-    if built.is_none() {
-        eprintln!("no extension was built, nothing is tested");
-    }
-    built?;
+fn site(pool: &str) -> Site {
+    let target = binary();
+    let target = target.ancestors().nth(2).expect("it lies in target/debug");
+    assert!(
+        std::fs::read_dir(target.join("extensions")).is_ok_and(|mut built| built.next().is_some()),
+        "`scripts/build-extension` was not run"
+    );
     let config = format!(
         "version: '3'\nserver: {{command: php worker.php}}\nhttp: {{address: '127.0.0.1:0', pool: {{num_workers: 1{pool}}}}}\n"
     );
-    Some(
-        Site::new()
-            .file("worker.php", &Site::sdk_worker(WORKER))
-            .config(&config),
-    )
+    Site::new()
+        .file("worker.php", &Site::sdk_worker(WORKER))
+        .config(&config)
 }
 
 fn has(server: &Server, parts: &[&str]) {
@@ -43,7 +41,7 @@ fn has(server: &Server, parts: &[&str]) {
 
 #[test]
 fn a_worker_gets_the_extension_and_settings_by_itself() {
-    let Some(site) = site("") else { return };
+    let site = site("");
     let server = Server::start(site);
     has(
         &server,
@@ -59,9 +57,7 @@ fn a_worker_gets_the_extension_and_settings_by_itself() {
 
 #[test]
 fn a_pools_own_settings_win() {
-    let Some(site) = site(", ini: {display_errors: 0, memory_limit: 77M}") else {
-        return;
-    };
+    let site = site(", ini: {display_errors: 0, memory_limit: 77M}");
     let server = Server::start(site);
     has(
         &server,
@@ -72,9 +68,7 @@ fn a_pools_own_settings_win() {
 
 #[test]
 fn relay_and_off_mean_what_they_say() {
-    let Some(site) = site(", transport: relay, ini_preset: off") else {
-        return;
-    };
+    let site = site(", transport: relay, ini_preset: off");
     let server = Server::start(site);
     has(&server, &[r#""extension":false"#, r#""box":false"#]);
     assert!(!server.get("/").text().contains(r#""errors":"stderr""#));
@@ -83,9 +77,7 @@ fn relay_and_off_mean_what_they_say() {
 
 #[test]
 fn where_the_php_cannot_be_told_a_record_says_so() {
-    let Some(site) = site(", command: [sh, -c, 'exec php worker.php']") else {
-        return;
-    };
+    let site = site(", command: [sh, -c, 'exec php worker.php']");
     let server = Server::start(site);
     has(&server, &[r#""extension":false"#]);
     server.logged(&["which PHP", "can't be told"]);
@@ -94,7 +86,7 @@ fn where_the_php_cannot_be_told_a_record_says_so() {
 
 #[test]
 fn an_exit_costs_no_worker() {
-    let Some(site) = site("") else { return };
+    let site = site("");
     let server = Server::start(site);
     let before = server.workers();
     assert_eq!(server.get("/exit").text(), "bye");
