@@ -12,8 +12,8 @@ use crate::coding::Coding;
 use crate::message::Body;
 use crate::reader::{Read, Reader};
 
-/// A longer piece is compressed on a file thread: the I/O thread has others to serve, and this much takes it less than a
-/// millisecond. The way there and back costs some 20 µs.
+/// A longer piece is compressed on a file thread: the I/O thread has others to serve, and this much takes it about a
+/// millisecond.
 pub(super) const INLINE: usize = 32 << 10;
 
 /// A body and the coding that it goes through, piece by piece: what has come is sent, and nothing waits for more.
