@@ -1,7 +1,7 @@
 //! What is written of a request when its response is out, and the number by which it can be named.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
@@ -70,7 +70,7 @@ impl CallRecord {
         let request = &call.request;
         let target = request.target();
         let start = request.accepted_us.saturating_mul(1000);
-        let elapsed_us = u64::try_from(request.accepted.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let elapsed_us = micros(request.accepted.elapsed());
         let elapsed = elapsed_us / 1000;
         let pool = Some(call.handler.pool.name()).filter(|name| *name != DEFAULT_POOL);
         let request_id = request.id.as_deref();
@@ -127,5 +127,9 @@ pub(crate) fn epoch_us(moment: Instant) -> u64 {
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default();
     let then = now.saturating_sub(moment.elapsed());
-    u64::try_from(then.as_micros()).unwrap_or(u64::MAX)
+    micros(then)
+}
+
+pub(crate) fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

@@ -2,7 +2,9 @@
 //!
 //! Needs what `scripts/build-extension` builds; without it these tests say so and pass.
 
-use pronghorn_testkit::{Server, Site, binary};
+use pronghorn_testkit::{Server, Site};
+
+use crate::ring::extension;
 
 /// Says what it has.
 const WORKER: &str = r"
@@ -18,12 +20,7 @@ const WORKER: &str = r"
 ";
 
 fn site(pool: &str) -> Site {
-    let target = binary();
-    let target = target.ancestors().nth(2).expect("it lies in target/debug");
-    assert!(
-        std::fs::read_dir(target.join("extensions")).is_ok_and(|mut built| built.next().is_some()),
-        "`scripts/build-extension` was not run"
-    );
+    extension(); // or there is nothing to test
     let config = format!(
         "version: '3'\nserver: {{command: php worker.php}}\nhttp: {{address: '127.0.0.1:0', pool: {{num_workers: 1{pool}}}}}\n"
     );

@@ -6,7 +6,7 @@ use pronghorn_testkit::{Load, Server, Site, binary, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// The extension for the `php` of this machine, as `scripts/build-extension` leaves it beside the server.
-fn extension() -> PathBuf {
+pub(crate) fn extension() -> PathBuf {
     let target = binary();
     let target = target.ancestors().nth(2).expect("it lies in target/debug");
     let built = std::fs::read_dir(target.join("extensions"));

@@ -21,7 +21,7 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use crate::exchange::{BodyError, Exchange};
 use crate::message::{Body, Part, Peer, Request, Response};
 use crate::reader::{Read, Reader};
-use crate::record::epoch_us;
+use crate::record::{epoch_us, micros};
 use crate::service::Entered;
 use crate::stream::Stream;
 use crate::upgrade::{Upgrade, Upgraded};
@@ -585,10 +585,6 @@ impl Http1 {
 fn names_http(input: &[u8]) -> bool {
     let line = input.split(|&byte| byte == b'\n').next();
     line.is_some_and(|line| memchr::memmem::find(line, b" HTTP/").is_some())
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 impl From<std::io::Error> for Gone {

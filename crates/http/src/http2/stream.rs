@@ -18,6 +18,7 @@ use crate::date;
 use crate::exchange::{BodyError, Exchange};
 use crate::message::{Body, Request, Response};
 use crate::reader::{Read, Reader};
+use crate::record::micros;
 
 /// A request and the way back to its client.
 struct Stream {
@@ -112,10 +113,6 @@ fn head(
         ends: body.is_end_stream(),
     };
     RequestHead::from_parts(&parts, limits)
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Fields as `h2` takes them. What it would not take was refused where the reply came in.
