@@ -102,10 +102,12 @@ fn a_client_that_asks_first_is_told_to_send_when_php_reads() {
 #[test]
 fn php_learns_that_the_client_left_in_the_middle() {
     let server = streaming("");
-    let leave = |path| {
+    let leave = |path: &str| {
         let mut connection = server.connect();
         connection.request("POST", path, "Content-Length: 100\r\n");
         connection.send("the beginning");
+        // A call whose client has left before a worker takes it is never made.
+        server.logged(&["asked for", path]);
         connection
     };
     // While it waits for the rest, and while it does something else.
