@@ -35,3 +35,4 @@ mod steering;
 mod supervision;
 mod tls;
 mod upgrade;
+mod user;
