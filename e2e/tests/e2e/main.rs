@@ -17,6 +17,7 @@ mod guide;
 mod hostile;
 mod http;
 mod http2;
+mod killed;
 mod life;
 mod malformed;
 mod middleware;
