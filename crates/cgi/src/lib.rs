@@ -1,0 +1,16 @@
+//! What a script is told and what it answers (CGI/1.1, RFC 3875), for every way to run one. Bytes to types and back.
+//!
+//! Does no I/O and knows no clock and no process.
+
+#![forbid(unsafe_code)]
+#![warn(missing_docs, clippy::missing_errors_doc)]
+#![cfg_attr(
+    not(test),
+    warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)
+)]
+
+mod reply;
+
+#[doc(hidden)]
+pub use reply::fuzz_reply;
+pub use reply::{BadReply, FIELDS, HEAD, Head, HeadReader, Kind};
