@@ -5,6 +5,7 @@
 //! - [`Site`]: which script answers for a path.
 //! - [`Variables`]: what it is told of the request.
 //! - [`Head`]: how its answer begins.
+//! - [`fastcgi`]: all of that as records.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs, clippy::missing_errors_doc)]
@@ -13,6 +14,7 @@
     warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)
 )]
 
+pub mod fastcgi;
 pub mod path;
 mod reply;
 mod site;
