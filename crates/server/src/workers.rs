@@ -10,7 +10,8 @@ use pronghorn_plugin_api::{NotReady, Sockets};
 use pronghorn_pool::settings::{CodecChoice, MAX_WORKERS, PoolSettings, TransportChoice};
 use pronghorn_pool::{
     BootError, CommandLauncher, Home, NotExtended, NotResized, Options, PATIENCE, Php, Plan, Pool,
-    RelayAddress, RelayListener, Spool, Stats, Supervised, WorkerInfo,
+    RelayAddress, RelayListener, Spool, Stats, Supervised, WorkerInfo, classic_command,
+    classic_variable,
 };
 use pronghorn_process::{Credentials, Spawner, cpus};
 use pronghorn_wire::Codec;
@@ -96,20 +97,24 @@ impl Start<'_> {
         }
     }
 
+    /// What to run, as people know it and as the system does.
+    fn command(&self) -> (String, Vec<OsString>) {
+        let of_server = self.server.command.as_ref();
+        if let Some(classic) = &self.settings.classic {
+            let argv = classic_command(classic.php.as_ref(), of_server);
+            let program = argv[0].to_string_lossy().into_owned();
+            return (program, argv);
+        }
+        let Some(command) = self.settings.command.as_ref().or(of_server) else {
+            return Default::default();
+        };
+        let arguments = command.arguments().iter().map(OsString::from);
+        let argv = std::iter::once(OsString::from(command.program())).chain(arguments);
+        (command.to_string(), argv.collect())
+    }
+
     fn launcher(&self) -> CommandLauncher {
-        let command = self
-            .settings
-            .command
-            .as_ref()
-            .or(self.server.command.as_ref());
-        let argv: Vec<OsString> = command
-            .map(|command| {
-                let arguments = command.arguments().iter().map(OsString::from);
-                std::iter::once(OsString::from(command.program()))
-                    .chain(arguments)
-                    .collect()
-            })
-            .unwrap_or_default();
+        let (command, argv) = self.command();
         let php = Php::new(
             self.settings.transport != TransportChoice::Relay,
             self.settings.ini.clone(),
@@ -117,7 +122,7 @@ impl Start<'_> {
         CommandLauncher {
             pool: self.name.to_owned(),
             spawner: self.spawner.clone(),
-            command: command.map(ToString::to_string).unwrap_or_default(),
+            command,
             argv,
             env: self.environment(),
             php,
@@ -171,6 +176,17 @@ impl Start<'_> {
         set("RR_MODE", "http");
         set("PRONGHORN_VERSION", VERSION);
         set("PRONGHORN_PIPES", "3,4");
+        if let Some(classic) = &self.settings.classic {
+            let variable = {
+                let named = |name: &&str| {
+                    ["USER", "HOME"].contains(name)
+                        || self.server.env.iter().any(|(known, _)| known == *name)
+                };
+                let names = environment.iter().filter_map(|(name, _)| name.to_str());
+                classic_variable(names.filter(|name| !classic.clear_env || named(name)))
+            };
+            environment.push(variable);
+        }
         environment
     }
 }

@@ -13,10 +13,12 @@ use tokio::sync::OnceCell;
 use crate::boot::CommandLauncher;
 use crate::settings::Ini;
 
+mod classic;
 mod ini;
 mod program;
 mod question;
 
+pub use classic::{classic_command, classic_variable};
 use ini::Folder;
 pub use question::About;
 

@@ -121,10 +121,15 @@ pub(super) async fn ask(of: &CommandLauncher, program: &Program) -> Option<Arc<A
 async fn answer(of: &CommandLauncher, program: &Program) -> Option<String> {
     let mut args = program.options.clone();
     args.extend(["-r", QUESTION].map(OsString::from));
+    // What a worker of ours finds there, this one does not get.
+    let is_ours = |(name, _): &&(OsString, OsString)| {
+        let name = name.to_string_lossy();
+        name.starts_with("PRONGHORN_")
+    };
     let question = Command {
         program: program.path.clone().into(),
         args,
-        env: of.env.clone(),
+        env: of.env.iter().filter(|it| !is_ours(it)).cloned().collect(),
         cwd: of.cwd.clone(),
         credentials: of.user.as_ref().map(|(_, user)| user.clone()),
         stdin: Stream::Null,

@@ -8,8 +8,10 @@ use pronghorn_process::cpus;
 
 use crate::supervisor::{Limits, Scaling};
 
+mod classic;
 mod scripts;
 
+pub use classic::ClassicSettings;
 pub use scripts::{SiteSettings, Symlinks};
 
 /// As RoadRunner's. Far more processes than that need another machine.
@@ -76,6 +78,8 @@ pub struct PoolSettings {
     pub mode: Mode,
     /// Of all modes but [`Mode::Worker`].
     pub site: Option<SiteSettings>,
+    /// Of [`Mode::Classic`].
+    pub classic: Option<ClassicSettings>,
     /// None runs the server's command.
     pub command: Option<Command>,
     /// From 1 to [`MAX_WORKERS`].
@@ -296,18 +300,19 @@ impl Section for PoolSettings {
         .zero_is_default()
         .optional();
         let mode = t
-            .key("mode", "What the workers are. Only `worker` is there yet.")
+            .key("mode", "What the workers are: `worker` runs a worker script, `classic` any PHP program below a `root`. The others are not there yet.")
             .ours()
             .default(Mode::Worker);
-        if mode != Mode::Worker {
+        if matches!(mode, Mode::FastCgi | Mode::Cgi) {
             // A worker in its place would answer, and not what was meant.
             t.error(
                 "mode",
-                "asks for classic, FastCGI or CGI workers, which are not there yet",
+                "asks for FastCGI or CGI workers, which are not there yet",
                 "`mode: worker` runs a worker script, its `command`",
             );
         }
         let site = scripts::read(t, mode);
+        let classic = classic::read(t, mode);
         let command = t
             .key(
                 "command",
@@ -319,6 +324,7 @@ impl Section for PoolSettings {
         let settings = Self {
             mode,
             site,
+            classic,
             command,
             num_workers: scaling.map_or(num_workers, |scaling| scaling.min),
             scaling,
