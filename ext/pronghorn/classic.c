@@ -292,7 +292,8 @@ static void describe_request(void)
 	php_handle_auth_data(value_of("HTTP_AUTHORIZATION"));
 	SG(sapi_headers).http_response_code = 200;
 	SG(server_context) = (void *) call;
-	SG(options) &= ~SAPI_OPTION_NO_CHDIR;
+	/* Its folder is gone to once, below. PHP would go there and back, and a shutdown function might leave it elsewhere. */
+	SG(options) |= SAPI_OPTION_NO_CHDIR;
 }
 
 static void refuse(int status, const char *text)
@@ -306,8 +307,8 @@ static void refuse(int status, const char *text)
 static void run_script(void)
 {
 	const char *path = SG(request_info).path_translated;
-	if (path == NULL || access(path, R_OK) != 0) {
-		/* It was there when the server looked. */
+	/* It was there when the server looked. */
+	if (path == NULL || access(path, R_OK) != 0 || VCWD_CHDIR_FILE(path) != 0) {
 		if (path != NULL && errno == EACCES) {
 			refuse(403, "Access denied.\n");
 		} else {
@@ -365,14 +366,22 @@ static void clear_environment(const char *list)
 	free(names);
 }
 
+/* Begins the command line's request anew, up to where it was. It has nothing to do, and then modules end as they would like to:
+ * connections that were kept are closed, and what observes PHP sends what it has. */
+static void give_back(const sapi_request_info *info)
+{
+	zend_interned_strings_activate();
+	php_output_activate();
+	zend_activate();
+	SG(request_info) = *info;
+	sapi_module.activate = NULL;
+	sapi_activate();
+}
+
 /* In place of the first request of php's command line, which has begun. */
 static int take_over(void)
 {
-	static bool taken;
-	if (taken) {
-		return SUCCESS;
-	}
-	taken = true;
+	const sapi_request_info info = SG(request_info);
 	sapi_module.activate = activate;
 	php_request_shutdown(NULL);
 	const char *wrong = call_attach(getenv(PIPES), getenv(RING), "0.1.0");
@@ -382,12 +391,14 @@ static int take_over(void)
 	}
 	clear_environment(getenv(ASKED));
 #ifdef ZEND_SIGNALS
-	SIGG(reset) = 0;
+	/* Eight system calls for each call, for the sake of signals that somebody caught and did not give back. */
+	SIGG(reset) = zend_hash_str_exists(&module_registry, ZEND_STRL("pcntl"));
 #endif
 	while ((call = call_next()) != NULL) {
 		serve();
 	}
-	_exit(0);
+	give_back(&info);
+	return SUCCESS;
 }
 
 static int activate(void)
@@ -398,6 +409,16 @@ static int activate(void)
 		classic_ini_activate(SG(request_info).path_translated, value_of("DOCUMENT_ROOT"), value_of("SERVER_NAME"));
 	}
 	return SUCCESS;
+}
+
+/* What only the command line has, and may leave a process that is no longer what it was: php-fpm knows no pcntl. */
+static void forget_process_control(void)
+{
+	zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, ZEND_STRL("pcntl"));
+	if (module != NULL && module->handle == NULL) {
+		zend_unregister_functions(module->functions, -1, NULL);
+		zend_hash_str_del(&module_registry, ZEND_STRL("pcntl"));
+	}
 }
 
 /* The constant was made before any extension was loaded. */
@@ -418,6 +439,7 @@ void classic_prepare(void)
 	}
 	is_on = true;
 	change_name();
+	forget_process_control();
 	classic_ini_restore();
 	import_environment = php_import_environment_variables;
 	php_import_environment_variables = import_variables;

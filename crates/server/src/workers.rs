@@ -7,7 +7,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use pronghorn_plugin_api::{NotReady, Sockets};
-use pronghorn_pool::settings::{CodecChoice, MAX_WORKERS, PoolSettings, TransportChoice};
+use pronghorn_pool::settings::{
+    ClassicSettings, CodecChoice, MAX_WORKERS, Mode, PoolSettings, TransportChoice,
+};
 use pronghorn_pool::{
     BootError, CommandLauncher, Home, NotExtended, NotResized, Options, PATIENCE, Php, Plan, Pool,
     RelayAddress, RelayListener, Spool, Stats, Supervised, WorkerInfo, classic_command,
@@ -117,6 +119,7 @@ impl Start<'_> {
         let (command, argv) = self.command();
         let php = Php::new(
             self.settings.transport != TransportChoice::Relay,
+            self.settings.mode == Mode::Classic,
             self.settings.ini.clone(),
         );
         CommandLauncher {
@@ -177,19 +180,34 @@ impl Start<'_> {
         set("PRONGHORN_VERSION", VERSION);
         set("PRONGHORN_PIPES", "3,4");
         if let Some(classic) = &self.settings.classic {
-            let variable = {
-                let named = |name: &&str| {
-                    ["USER", "HOME"].contains(name)
-                        || self.server.env.iter().any(|(known, _)| known == *name)
-                };
-                let names = environment.iter().filter_map(|(name, _)| name.to_str());
-                classic_variable(names.filter(|name| !classic.clear_env || named(name)))
-            };
-            environment.push(variable);
+            self.for_scripts(classic, &mut environment);
         }
         environment
     }
+
+    /// Says who the workers are, and which variables scripts see.
+    fn for_scripts(&self, classic: &ClassicSettings, environment: &mut Vec<(OsString, OsString)>) {
+        if let Some((_, user)) = &self.user {
+            environment.retain(|(name, _)| name != "USER" && name != "HOME");
+            environment.push(("USER".into(), user.name().into()));
+            environment.push(("HOME".into(), user.home().into()));
+        }
+        let is_written = |name: &str| self.server.env.iter().any(|(known, _)| known == name);
+        let is_seen = |name: &&str| {
+            let usual = ["USER", "HOME"].contains(name)
+                || (!classic.clear_env
+                    && !OF_SCRIPTS_NEVER.contains(name)
+                    && !name.starts_with("PRONGHORN_"));
+            usual || is_written(name)
+        };
+        let names = environment.iter().filter_map(|(name, _)| name.to_str());
+        let variable = classic_variable(names.filter(is_seen));
+        environment.push(variable);
+    }
 }
+
+/// What says where php.ini is was for this process, and not for those that scripts start.
+const OF_SCRIPTS_NEVER: [&str; 2] = ["PHPRC", "PHP_INI_SCAN_DIR"];
 
 /// The socket that `server.relay` names. There is one for the workers of all pools: each tells its process.
 pub(crate) fn relay_listener(
