@@ -168,15 +168,21 @@ impl Start<'_> {
             environment.retain(|(known, _)| known != name);
             environment.push((name.into(), value.into()));
         };
-        set("RR_RELAY", &relay);
+        let is_worker = self.settings.mode == Mode::Worker;
+        if is_worker {
+            set("RR_RELAY", &relay);
+        }
         if let Some(rpc) = &self.rpc {
             set("RR_RPC", rpc);
         }
         for (name, value) in self.server.env.iter() {
             set(name, value);
         }
-        set("RR_VERSION", ROADRUNNER_VERSION);
-        set("RR_MODE", "http");
+        if is_worker {
+            // A script that finds them takes itself for a worker.
+            set("RR_VERSION", ROADRUNNER_VERSION);
+            set("RR_MODE", "http");
+        }
         set("PRONGHORN_VERSION", VERSION);
         set("PRONGHORN_PIPES", "3,4");
         if let Some(classic) = &self.settings.classic {
