@@ -17,6 +17,8 @@ enum native_kind {
 	NATIVE_CANCEL = 0x10,
 	NATIVE_PING = 0x11,
 	NATIVE_REPLY = 0x81,
+	NATIVE_CHUNK = 0x82,
+	NATIVE_ERROR = 0x84,
 	NATIVE_PONG = 0x91,
 };
 

@@ -7,6 +7,7 @@ mod called_as_rr;
 mod command;
 mod compression;
 mod control;
+mod deadline;
 mod development;
 mod examples;
 mod extension;
