@@ -77,6 +77,29 @@ fn a_stream_is_cut_and_its_worker_goes_on() {
 }
 
 #[test]
+fn a_script_ends_with_an_exception_and_its_worker_goes_on() {
+    extension(); // or there is nothing to test
+    let config = "version: '3'\nhttp:\n  address: 127.0.0.1:0\n  \
+        pool: {mode: classic, root: public, num_workers: 1, supervisor: {exec_ttl: 500ms}}\n";
+    let site = Site::new()
+        .file("public/pid.php", "<?php echo getmypid();")
+        .file("public/loop.php", "<?php for (;;) {}")
+        .file(
+            "public/deaf.php",
+            "<?php try { for (;;) {} } catch (Throwable) { for (;;) {} }",
+        );
+    let server = Server::start(site.config(config));
+    let worker = server.get("/pid.php").text();
+    for path in ["/loop.php", "/deaf.php"] {
+        assert_eq!(server.get(path).status, 504);
+        assert_eq!(server.get("/pid.php").text(), worker, "{path}");
+    }
+    server.logged(&["Uncaught Pronghorn\\DeadlineExceeded", "loop.php"]);
+    server.logged(&["goes on after Pronghorn\\DeadlineExceeded", "deaf.php"]);
+    server.stop();
+}
+
+#[test]
 fn what_catches_the_exception_and_goes_on_ends_with_its_worker() {
     let server = server();
     let worker = server.get("/").text();
