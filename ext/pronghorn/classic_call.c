@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "deadline.h"
 #include "native.h"
 #include "ring.h"
 
@@ -322,6 +323,7 @@ const call_t *call_next(void)
 		}
 		switch (take(length)) {
 			case CALL:
+				deadline_begins(call.number);
 				return &call;
 			case STOP:
 				return NULL;
@@ -421,6 +423,7 @@ bool call_end(bool busy)
 		return false;
 	}
 	reply.ended = true;
+	deadline_ends();
 	if (ring.map != NULL) {
 		if (!call_has_head()) {
 			call_set_status(500);
@@ -488,13 +491,16 @@ const char *call_attach(const char *pipes, const char *offer, const char *versio
 	if (wrong != NULL) {
 		return wrong;
 	}
+	if (!deadline_watch()) {
+		return "the signal of the deadline can't be handled";
+	}
 	fcntl(pipe[0], F_SETFD, FD_CLOEXEC);
 	fcntl(pipe[1], F_SETFD, FD_CLOEXEC);
 	pthread_atfork(NULL, NULL, in_child);
 	char said[GREETING], announcement[GREETING];
 	int text = snprintf(
-		said, sizeof said, "{\"pid\":%ld,\"codec\":\"native\",\"version\":1,\"kinds\":[\"script\"],\"sdk\":\"extension %s\",\"php\":\"%s\",\"ring\":true}",
-		(long) getpid(), version, PHP_VERSION
+		said, sizeof said, "{\"pid\":%ld,\"codec\":\"native\",\"version\":1,\"kinds\":[\"script\"],\"sdk\":\"extension %s\",\"php\":\"%s\",\"ring\":true,"
+		"\"deadline_signal\":%d}", (long) getpid(), version, PHP_VERSION, DEADLINE_SIGNAL
 	);
 	size_t all = native_write_control((unsigned char *) announcement, said, (size_t) text);
 	return write(pipe[1], announcement, all) == (ssize_t) all ? NULL : "the server is gone";

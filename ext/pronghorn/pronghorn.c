@@ -12,13 +12,14 @@
 #include "zend_interfaces.h"
 
 #include "classic.h"
+#include "deadline.h"
 #include "exit.h"
 #include "native.h"
 #include "ring.h"
 
 #define PRONGHORN_VERSION "0.1.0"
 /* Changes whenever a function of ours does. */
-#define PRONGHORN_API 1
+#define PRONGHORN_API 2
 
 #include "pronghorn_arginfo.h"
 
@@ -171,6 +172,7 @@ static bool read_frame(zval *into, const unsigned char *frame, size_t length)
 	if (native_read_envelope(frame, length, &envelope)) {
 		zend_object *exchange = NULL;
 		if (envelope.kind == NATIVE_REQUEST) {
+			deadline_begins(envelope.call);
 			exchange = native_read_request(&slots, empty, frame, length, &envelope);
 		}
 		if (exchange != NULL) {
@@ -253,6 +255,9 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_attach)
 		zend_argument_value_error(7, "must have a property $%s, or its request", missing);
 		RETURN_THROWS();
 	}
+	if (!deadline_watch()) {
+		RETURN_STRING("the signal of the deadline can't be handled");
+	}
 	const char *wrong = ring_attach(&ring, (int) memory, (int) page, (int) bell, (int) server, (unsigned) look_after);
 	if (wrong != NULL) {
 		RETURN_STRING(wrong);
@@ -322,6 +327,10 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_reply)
 	const native_envelope envelope = {
 		.kind = NATIVE_REPLY, .flags = (uint8_t) flags, .small = (uint16_t) status, .call = (uint32_t) call,
 	};
+	/* Nothing interrupts what follows. */
+	if (!more) {
+		deadline_ends();
+	}
 	native_fields fields;
 	bool sent = native_collect_fields(&fields, headers) && send_message(&envelope, &fields, NULL, body, more);
 	native_release_fields(&fields);
@@ -350,6 +359,9 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_message)
 	const native_envelope envelope = {
 		.kind = (uint8_t) kind, .flags = (uint8_t) flags, .small = (uint16_t) small, .call = (uint32_t) call,
 	};
+	if (!more && (kind == NATIVE_REPLY || kind == NATIVE_CHUNK || kind == NATIVE_ERROR)) {
+		deadline_ends();
+	}
 	RETURN_BOOL(send_message(&envelope, NULL, context, body, more));
 }
 
@@ -419,7 +431,7 @@ static PHP_MINIT_FUNCTION(pronghorn)
 {
 	find_globals();
 	register_pronghorn_symbols(module_number);
-	register_class_Pronghorn_DeadlineExceeded(zend_ce_error);
+	deadline_startup(register_class_Pronghorn_DeadlineExceeded(zend_ce_error));
 	native_startup();
 	exit_startup();
 	/* The box is not mapped in a child; what knows of it is forgotten there. */

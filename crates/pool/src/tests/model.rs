@@ -235,6 +235,8 @@ impl Watched for Process {
         }
     }
 
+    fn interrupt(&self, _: u32) {}
+
     fn last_words(&self) -> Vec<String> {
         Vec::new()
     }
@@ -415,7 +417,7 @@ impl Relay {
                 told = self.told.recv() => told.unwrap(),
                 () = sleep_until(deadline) => {
                     let ran = EXEC_TTL;
-                    self.seat.report(Report::Overdue { what: "/".into(), ran });
+                    self.seat.report(Report::Overdue { what: "/".into(), ran, call: None });
                     self.seat.count(Counter::Overdue);
                     call.fail(CallError::Deadline);
                     return Served::Broken;
