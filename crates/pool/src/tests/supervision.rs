@@ -220,7 +220,7 @@ async fn work(
             Manner::Declines => {
                 seat.decline(call);
                 seat.close();
-                seat.next(Instant::now())
+                seat.next(Instant::now(), 0).next
             }
             Manner::Dies => {
                 end.send_replace(Some(Exit::Signal(11)));
@@ -244,7 +244,7 @@ fn answer(seat: &Seat, call: Call) -> Next<Call> {
         body: ReplyBody::Whole(body),
         stamps,
     });
-    seat.next(Instant::now())
+    seat.next(Instant::now(), 0).next
 }
 
 fn pool(queue_limit: usize) -> Pool {
