@@ -15,6 +15,7 @@
 #include "deadline.h"
 #include "exit.h"
 #include "native.h"
+#include "opcache.h"
 #include "ring.h"
 
 #define PRONGHORN_VERSION "0.1.0"
@@ -141,9 +142,8 @@ static bool send_message(const native_envelope *envelope, const native_fields *f
 	return at_once || put(ZSTR_VAL(body), length);
 }
 
-static bool send_empty(uint8_t kind, uint32_t call)
+static bool send_empty(native_envelope envelope)
 {
-	const native_envelope envelope = {.kind = kind, .call = call};
 	return send_message(&envelope, NULL, NULL, ZSTR_EMPTY_ALLOC(), false);
 }
 
@@ -183,7 +183,7 @@ static bool read_frame(zval *into, const unsigned char *frame, size_t length)
 			return true;
 		}
 		if (envelope.kind == NATIVE_PING) {
-			send_empty(NATIVE_PONG, envelope.call);
+			send_empty((native_envelope) {.kind = NATIVE_PONG, .call = envelope.call});
 			return false;
 		}
 	}
@@ -267,6 +267,7 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_attach)
 	}
 	hide(server);
 	hide(output);
+	opcache_watch();
 	owner = pthread_self();
 	empty = Z_OBJ_P(exchange);
 	GC_ADDREF(empty);
@@ -281,6 +282,10 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_next)
 		RETURN_THROWS();
 	}
 	ZVAL_NULL(return_value);
+	enum opcache_wish wish = opcache_wish();
+	if (wish != OPCACHE_NOTHING) {
+		send_empty((native_envelope) {.kind = NATIVE_RENEW, .flags = NATIVE_IGNORABLE, .small = (uint16_t) wish, .call = 1});
+	}
 	while (!next(return_value)) {
 	}
 }
