@@ -19,6 +19,7 @@ mod boot;
 mod bugs;
 mod call;
 mod core;
+mod fastcgi;
 mod ladder;
 mod php;
 mod poison;
