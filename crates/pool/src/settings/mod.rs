@@ -8,6 +8,10 @@ use pronghorn_process::cpus;
 
 use crate::supervisor::{Limits, Scaling};
 
+mod scripts;
+
+pub use scripts::{SiteSettings, Symlinks};
+
 /// As RoadRunner's. Far more processes than that need another machine.
 pub const MAX_WORKERS: usize = 500;
 
@@ -69,6 +73,9 @@ pub fn default_workers() -> usize {
 /// One pool: its workers, its queue, its limits.
 #[derive(Clone, Debug)]
 pub struct PoolSettings {
+    pub mode: Mode,
+    /// Of all modes but [`Mode::Worker`].
+    pub site: Option<SiteSettings>,
     /// None runs the server's command.
     pub command: Option<Command>,
     /// From 1 to [`MAX_WORKERS`].
@@ -300,6 +307,7 @@ impl Section for PoolSettings {
                 "`mode: worker` runs a worker script, its `command`",
             );
         }
+        let site = scripts::read(t, mode);
         let command = t
             .key(
                 "command",
@@ -309,6 +317,8 @@ impl Section for PoolSettings {
         let num_workers = num_workers(t);
         let scaling = scaling(t, num_workers);
         let settings = Self {
+            mode,
+            site,
             command,
             num_workers: scaling.map_or(num_workers, |scaling| scaling.min),
             scaling,
@@ -643,7 +653,6 @@ impl Section for Supervisor {
 
 /// What later work brings; each line moves up into a key of its own then.
 fn not_yet(t: &mut Table<'_>) {
-    t.not_yet("root", "classic and CGI pools");
     t.not_yet("spawn", "workers forked from a booted one");
     t.not_yet("fork", "workers forked from a booted one");
 }
