@@ -30,7 +30,7 @@ use crate::supervisor::{Connect, Launched, Launcher, Watched};
 mod error;
 mod handshake;
 mod listener;
-mod output;
+pub(crate) mod output;
 pub(crate) mod warmup;
 
 pub use error::{BootCause, BootError};

@@ -165,7 +165,7 @@ impl FastCgiLauncher {
                 .user
                 .as_ref()
                 .map(|(_, credentials)| credentials.clone()),
-            stdin: Stream::Given(listening),
+            stdin: Stream::File(listening),
             stdout: Stream::Pipe,
             stderr: Stream::Pipe,
             passed: Vec::new(),

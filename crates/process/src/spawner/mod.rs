@@ -28,8 +28,8 @@ const WAITING_SPAWNS: usize = 64;
 pub enum Stream {
     Null,
     Pipe,
-    /// A listening socket, for instance.
-    Given(OwnedFd),
+    /// Something that is open already.
+    File(OwnedFd),
 }
 
 /// What to start, and how. The environment is whole: nothing is inherited.
@@ -217,7 +217,7 @@ fn stdio(stream: Stream) -> Stdio {
     match stream {
         Stream::Null => Stdio::null(),
         Stream::Pipe => Stdio::piped(),
-        Stream::Given(descriptor) => descriptor.into(),
+        Stream::File(file) => file.into(),
     }
 }
 
