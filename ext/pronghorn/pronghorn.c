@@ -11,6 +11,7 @@
 #include "zend_exceptions.h"
 #include "zend_interfaces.h"
 
+#include "classic.h"
 #include "exit.h"
 #include "native.h"
 #include "ring.h"
@@ -439,6 +440,7 @@ static PHP_RSHUTDOWN_FUNCTION(pronghorn)
 		empty = NULL;
 	}
 	exit_forget();
+	classic_script_ended();
 	return SUCCESS;
 }
 
@@ -467,5 +469,12 @@ zend_module_entry pronghorn_module_entry = {
 #ifdef ZTS
 ZEND_TSRMLS_CACHE_DEFINE()
 #endif
-ZEND_GET_MODULE(pronghorn)
+/* Asked for it when it is loaded, before any module starts. */
+ZEND_DLEXPORT zend_module_entry *get_module(void);
+ZEND_DLEXPORT zend_module_entry *get_module(void)
+{
+	find_globals();
+	classic_prepare();
+	return &pronghorn_module_entry;
+}
 #endif
