@@ -12,6 +12,7 @@ mod deadline;
 mod development;
 mod examples;
 mod extension;
+mod fastcgi;
 mod faults;
 mod files;
 mod foreign;
