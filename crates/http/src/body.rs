@@ -64,15 +64,6 @@ pub(crate) enum RequestBody {
 }
 
 impl RequestBody {
-    /// Of one that is passed on as it came; `None` where there is none.
-    pub(crate) fn len(&self) -> Option<u64> {
-        match self {
-            Self::Bytes(bytes) | Self::Urlencoded(bytes) => Some(bytes.len() as u64),
-            Self::Spooled(file) => Some(file.len()),
-            Self::Empty | Self::Stream(_) | Self::Form { .. } => None,
-        }
-    }
-
     /// What tells it from another one, without reading files.
     pub(crate) fn identify(&self, hasher: &mut impl Hasher) {
         match self {
@@ -434,6 +425,27 @@ pub(crate) fn for_native(body: &RequestBody) -> Result<(CallBody, BodyKind), Une
             pronghorn_form::native::write(form, &mut section)
                 .map_err(|error| Unencodable::Request(error.to_string()))?;
             (CallBody::Bytes(section.into()), BodyKind::Form)
+        }
+    })
+}
+
+/// How a body goes to a script, and its length where there is one.
+pub(crate) fn for_script(
+    body: &RequestBody,
+    request: &Request,
+) -> Result<(CallBody, Option<u64>), Unencodable> {
+    Ok(match body {
+        RequestBody::Empty => {
+            let announced = request.head.fields().get("content-length");
+            (CallBody::Empty, announced.map(|_| 0))
+        }
+        RequestBody::Bytes(bytes) | RequestBody::Urlencoded(bytes) => {
+            (CallBody::Bytes(bytes.clone()), Some(bytes.len() as u64))
+        }
+        RequestBody::Spooled(file) => (CallBody::File(file.clone()), Some(file.len())),
+        RequestBody::Form { .. } | RequestBody::Stream(_) => {
+            let why = "bodies of scripts are complete and as they came";
+            return Err(Unencodable::Pool(why.to_owned()));
         }
     })
 }

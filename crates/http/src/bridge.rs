@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll};
 
-use pronghorn_cgi::Variables;
+use pronghorn_cgi::{Script, Variables};
 use pronghorn_pool::settings::Retry;
 use pronghorn_pool::{
     Answer, Body as CallBody, CallError, Dispatch, Payload, Pending, Pool, Reply, ReplyBody, Terms,
@@ -18,15 +18,15 @@ use tokio::time::Instant;
 
 use crate::body::{
     BodySettings, NotTaken, RequestBody, check_announced, collect, empty, for_foreign, for_native,
-    is_streamed,
+    for_script, is_streamed,
 };
 use crate::error;
 use crate::exchange::Exchange;
 use crate::feeder::Feeder;
 use crate::files::Asked;
-use crate::message::{Body, Handled, Handler, PeerAddress, Request, Response};
+use crate::message::{Body, Handled, Handler, Request, Response};
 use crate::record::{Record, request_id};
-use crate::scripts::ScriptCall;
+use crate::scripts::{Answerer, Scripts};
 use crate::{file, page};
 
 /// PHP's default for a body without a Content-Type (`default_mimetype` and `default_charset` of php.ini).
@@ -54,6 +54,8 @@ pub struct PoolHandler {
     /// Who the workers are, when they are not the server's own user: a file that they name is sent only if they may read
     /// it themselves.
     pub worker_user: Option<Credentials>,
+    /// Of a pool that runs scripts.
+    pub scripts: Option<Arc<Scripts>>,
 }
 
 impl Handler for Arc<PoolHandler> {
@@ -64,25 +66,13 @@ impl Handler for Arc<PoolHandler> {
 
 impl PoolHandler {
     async fn answer(self: &Arc<Self>, request: Request, exchange: &mut dyn Exchange) -> Response {
-        self.answer_by(request, exchange, None).await
-    }
-
-    /// Answers a request by a script.
-    pub(crate) async fn answer_script(
-        self: &Arc<Self>,
-        request: Request,
-        exchange: &mut dyn Exchange,
-        script: ScriptCall,
-    ) -> Response {
-        self.answer_by(request, exchange, Some(script)).await
-    }
-
-    async fn answer_by(
-        self: &Arc<Self>,
-        request: Request,
-        exchange: &mut dyn Exchange,
-        script: Option<ScriptCall>,
-    ) -> Response {
+        let script = match &self.scripts {
+            None => None,
+            Some(scripts) => match scripts.find(&request).await {
+                Answerer::Script(script) => Some(script),
+                Answerer::Server(response) => return response,
+            },
+        };
         let taken = match request.head.body_len() {
             // Nothing to wait for: the futures that would are ten times the size of this one.
             Some(0) => Ok((empty(&request, &self.bodies), 0)),
@@ -136,7 +126,7 @@ impl PoolHandler {
         self: &Arc<Self>,
         request: Request,
         body: RequestBody,
-        script: Option<ScriptCall>,
+        script: Option<Script>,
     ) -> Arc<HttpCall> {
         Arc::new(HttpCall {
             request,
@@ -181,6 +171,10 @@ impl PoolHandler {
             ReplyBody::Whole(bytes) => (Body::Whole(bytes), Some(DEFAULT_CONTENT_TYPE)),
             ReplyBody::Pieces { pieces, len } => {
                 (Body::Pieces { pieces, len }, Some(DEFAULT_CONTENT_TYPE))
+            }
+            ReplyBody::Elsewhere(_) => {
+                let why = "the reply leads to another path of this server";
+                return self.fail(request, why, why);
             }
             ReplyBody::File(path) => {
                 let user = self.worker_user.clone();
@@ -331,8 +325,8 @@ async fn wait(
 pub(crate) struct HttpCall {
     pub(crate) request: Request,
     body: RequestBody,
-    /// That answers it; the worker's handler does where there is none.
-    script: Option<ScriptCall>,
+    /// What runs, in a pool of scripts.
+    script: Option<Script>,
     pub(crate) handler: Arc<PoolHandler>,
 }
 
@@ -352,12 +346,11 @@ impl Payload for HttpCall {
                 body: kind,
                 development: self.handler.development,
             };
-            match &self.script {
-                None => native::encode_request(out, &request, envelope),
-                Some(script) => {
-                    native::encode_script(out, request.accepted_us, envelope);
-                    self.variables(&request, script).write(out);
-                }
+            if self.script.is_some() {
+                native::encode_script(out, request.accepted_us, envelope);
+                self.variables(out)?;
+            } else {
+                native::encode_request(out, &request, envelope);
             }
             return Ok(body);
         }
@@ -373,6 +366,29 @@ impl Payload for HttpCall {
             );
         }
         Ok(foreign.body)
+    }
+
+    fn variables(&self, out: &mut Vec<u8>) -> Result<CallBody, Unencodable> {
+        let (Some(scripts), Some(script)) = (&self.handler.scripts, &self.script) else {
+            return Err(Unencodable::Pool(
+                "the pool runs scripts, and the call is for none".to_owned(),
+            ));
+        };
+        let (body, body_len) = for_script(&self.body, &self.request)?;
+        let request = self.wire();
+        let peer = &self.request.peer;
+        let variables = Variables {
+            request: &request,
+            uri: self.request.head.received_target(),
+            site: scripts.site(),
+            script,
+            body_len,
+            remote_port: peer.address.port(),
+            server: peer.server,
+            software: SOFTWARE,
+        };
+        variables.write(out);
+        Ok(body)
     }
 
     fn repeatable(&self) -> bool {
@@ -407,31 +423,6 @@ impl Payload for HttpCall {
 }
 
 impl HttpCall {
-    fn variables<'a>(
-        &'a self,
-        request: &'a WireRequest<'a>,
-        script: &'a ScriptCall,
-    ) -> Variables<'a> {
-        let remote_port = match self.request.peer.address {
-            PeerAddress::Ip(address) => Some(address.port()),
-            PeerAddress::Unix | PeerAddress::Told(_) => None,
-        };
-        Variables {
-            request,
-            uri: (request.path, request.query),
-            site: &script.site,
-            script: &script.script,
-            // One of no bytes was sent all the same when its length was.
-            body_len: self.body.len().or_else(|| {
-                let announced = request.headers.get("content-length");
-                announced.map(|_| 0)
-            }),
-            remote_port,
-            server: None,
-            software: SOFTWARE,
-        }
-    }
-
     fn wire(&self) -> WireRequest<'_> {
         let Request {
             head,

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use pronghorn_config::Command;
 use pronghorn_plugin_api::{NotReady, Sockets};
 use pronghorn_pool::settings::{
     ClassicSettings, CodecChoice, MAX_WORKERS, Mode, PoolSettings, TransportChoice,
 };
 use pronghorn_pool::{
-    BootError, CommandLauncher, Home, NotExtended, NotResized, Options, PATIENCE, Php, Plan, Pool,
-    RelayAddress, RelayListener, Spool, Stats, Supervised, WorkerInfo, classic_command,
-    classic_variable,
+    BootError, CommandLauncher, FastCgiLauncher, Filling, Home, NotExtended, NotResized, Options,
+    PATIENCE, Php, Plan, Pool, RelayAddress, RelayListener, Spool, Stats, Supervised, WorkerInfo,
+    classic_command, classic_variable,
 };
 use pronghorn_process::{Credentials, Spawner, cpus};
 use pronghorn_wire::Codec;
@@ -76,7 +77,7 @@ impl Start<'_> {
     pub(crate) fn setup(&self) -> Setup {
         Setup {
             options: self.options(),
-            launcher: Arc::new(self.launcher()),
+            launch: self.launch(),
             plan: self.plan(),
             reset_timeout: self.settings.reset_timeout,
         }
@@ -99,6 +100,38 @@ impl Start<'_> {
         }
     }
 
+    fn launch(&self) -> Launch {
+        match self.settings.mode {
+            Mode::FastCgi => Launch::FastCgi(Arc::new(self.fastcgi())),
+            Mode::Worker | Mode::Classic | Mode::Cgi => Launch::Command(Arc::new(self.launcher())),
+        }
+    }
+
+    /// The pool's own command, or the php-cgi that is found.
+    fn fastcgi(&self) -> FastCgiLauncher {
+        let command = self.settings.command.as_ref();
+        let (shown, argv) = match command {
+            Some(command) => (command.to_string(), words(command)),
+            None => {
+                let program = php_cgi(&self.environment);
+                (program.to_string_lossy().into_owned(), vec![program])
+            }
+        };
+        FastCgiLauncher {
+            pool: self.name.to_owned(),
+            spawner: self.spawner.clone(),
+            command: shown,
+            argv,
+            env: self.variables(),
+            cwd: self.folder.clone(),
+            user: self.user.clone(),
+            boot_timeout: self.settings.boot_timeout,
+            stream_timeout: self.settings.stream_timeout,
+            spool: self.spool.clone(),
+            homes: self.homes.clone(),
+        }
+    }
+
     /// What to run, as people know it and as the system does.
     fn command(&self) -> (String, Vec<OsString>) {
         let of_server = self.server.command.as_ref();
@@ -110,9 +143,7 @@ impl Start<'_> {
         let Some(command) = self.settings.command.as_ref().or(of_server) else {
             return Default::default();
         };
-        let arguments = command.arguments().iter().map(OsString::from);
-        let argv = std::iter::once(OsString::from(command.program())).chain(arguments);
-        (command.to_string(), argv.collect())
+        (command.to_string(), words(command))
     }
 
     fn launcher(&self) -> CommandLauncher {
@@ -152,6 +183,22 @@ impl Start<'_> {
             pool: Pool::new(self.options(), &self.homes[0].runtime),
             setup: self.setup(),
         }
+    }
+
+    /// What FastCGI programs find in their environment. PHP shows all of it to scripts, in `$_SERVER`.
+    fn variables(&self) -> Vec<(OsString, OsString)> {
+        let mut variables = self.environment.clone();
+        let rpc = self.rpc.as_deref().map(|rpc| ("RR_RPC", rpc));
+        // php-cgi ends after 500 requests where nothing is said; `max_jobs` says it.
+        for (name, value) in [("PHP_FCGI_MAX_REQUESTS", "0")]
+            .into_iter()
+            .chain(rpc)
+            .chain(self.server.env.iter())
+        {
+            variables.retain(|(known, _)| known != name);
+            variables.push((name.into(), value.into()));
+        }
+        variables
     }
 
     /// The server's environment and what workers are told beside it; what comes later wins.
@@ -215,6 +262,30 @@ impl Start<'_> {
 /// What says where php.ini is was for this process, and not for those that scripts start.
 const OF_SCRIPTS_NEVER: [&str; 2] = ["PHPRC", "PHP_INI_SCAN_DIR"];
 
+fn words(command: &Command) -> Vec<OsString> {
+    let arguments = command.arguments().iter().map(OsString::from);
+    let program = std::iter::once(OsString::from(command.program()));
+    program.chain(arguments).collect()
+}
+
+/// The first php-cgi that is there; its plain name where there is none, for the message.
+fn php_cgi(environment: &[(OsString, OsString)]) -> OsString {
+    const NAMES: [&str; 6] = [
+        "php-cgi",
+        "php-cgi8.5",
+        "php-cgi8.4",
+        "php-cgi8.3",
+        "php-cgi8.2",
+        "php-cgi8.1",
+    ];
+    let path = environment.iter().rfind(|(name, _)| name == "PATH");
+    let path = path.map(|(_, path)| path.clone()).unwrap_or_default();
+    let there =
+        |name: &&str| std::env::split_paths(&path).any(|folder| folder.join(name).is_file());
+    let found = NAMES.iter().find(|name| there(name));
+    (*found.unwrap_or(&NAMES[0])).into()
+}
+
 /// The socket that `server.relay` names. There is one for the workers of all pools: each tells its process.
 pub(crate) fn relay_listener(
     server: &ServerSettings,
@@ -252,17 +323,40 @@ pub enum Standing {
     Down(Arc<str>),
 }
 
+/// How the slots of a pool are filled.
+#[derive(Clone, Debug)]
+pub(crate) enum Launch {
+    Command(Arc<CommandLauncher>),
+    FastCgi(Arc<FastCgiLauncher>),
+}
+
+impl Launch {
+    fn command(&self) -> &str {
+        match self {
+            Self::Command(launcher) => &launcher.command,
+            Self::FastCgi(launcher) => &launcher.command,
+        }
+    }
+
+    fn filling(&self) -> Filling {
+        match self {
+            Self::Command(launcher) => launcher.clone().into(),
+            Self::FastCgi(launcher) => launcher.clone().into(),
+        }
+    }
+}
+
 /// What the configuration makes of a pool.
 pub(crate) struct Setup {
     options: Options,
-    launcher: Arc<CommandLauncher>,
+    launch: Launch,
     plan: Plan,
     reset_timeout: Duration,
 }
 
 impl Setup {
     async fn start(&self, pool: &Pool) -> Result<Supervised, BootError> {
-        Supervised::start(pool.clone(), self.launcher.clone(), self.plan).await
+        Supervised::start(pool.clone(), self.launch.filling(), self.plan).await
     }
 }
 
@@ -349,14 +443,14 @@ pub(crate) struct Crew {
 
 impl Crew {
     /// What its workers are started by.
-    pub(crate) fn launcher(&self) -> Arc<CommandLauncher> {
-        self.setup.launcher.clone()
+    pub(crate) fn launch(&self) -> Launch {
+        self.setup.launch.clone()
     }
 
     pub(crate) fn info(&self) -> CrewInfo {
         CrewInfo {
             size: self.setup.plan.workers,
-            command: self.setup.launcher.command.clone(),
+            command: self.setup.launch.command().to_owned(),
         }
     }
 }
@@ -562,13 +656,13 @@ impl Owner {
         let booted = match &self.supervised {
             Some(supervised) => {
                 let Setup {
-                    launcher,
+                    launch,
                     plan,
                     reset_timeout,
                     ..
                 } = &change;
                 supervised
-                    .change(launcher.clone(), *plan, *reset_timeout)
+                    .change(launch.filling(), *plan, *reset_timeout)
                     .await
             }
             None => change

@@ -38,7 +38,7 @@ pub(crate) mod channel;
 mod dialect;
 pub(crate) mod inbox;
 pub(crate) mod incoming;
-mod outlet;
+pub(crate) mod outlet;
 
 pub(crate) use dialect::Dialect;
 
@@ -49,9 +49,9 @@ use incoming::{Garbage, Incoming, Item};
 use outlet::Outlet;
 
 /// Pieces of a reply that may wait for a slow client; each is at most `incoming::PIECE` long, so about 1 MB.
-const WAITING_PIECES: usize = 4;
+pub(crate) const WAITING_PIECES: usize = 4;
 /// Places for what must never wait: the file with the rest, and the end.
-const RESERVED_PIECES: usize = 2;
+pub(crate) const RESERVED_PIECES: usize = 2;
 /// A body up to this size goes out in the same buffer as its head; copying it is cheaper than a second vector.
 const JOINED_BODY: usize = 16 << 10;
 /// Buffers that grew beyond this are given back after a call.

@@ -300,15 +300,15 @@ impl Section for PoolSettings {
         .zero_is_default()
         .optional();
         let mode = t
-            .key("mode", "What the workers are: `worker` runs a worker script, `classic` any PHP program below a `root`. The others are not there yet.")
+            .key("mode", "What the workers are: processes that run a worker script, or any PHP program below a `root`: in PHP processes that are kept (`classic`), or by FastCGI. The other is not there yet.")
             .ours()
             .default(Mode::Worker);
-        if matches!(mode, Mode::FastCgi | Mode::Cgi) {
+        if mode == Mode::Cgi {
             // A worker in its place would answer, and not what was meant.
             t.error(
                 "mode",
-                "asks for FastCGI or CGI workers, which are not there yet",
-                "`mode: worker` runs a worker script, its `command`",
+                "asks for CGI programs, which are not there yet",
+                "`mode: worker` runs a worker script, its `command`; `mode: classic` any PHP program below a `root`",
             );
         }
         let site = scripts::read(t, mode);

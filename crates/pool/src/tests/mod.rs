@@ -3,6 +3,7 @@
 mod core_model;
 mod incoming;
 mod model;
+mod programs;
 mod relay;
 mod supervision;
 
