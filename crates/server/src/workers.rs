@@ -1,6 +1,7 @@
 //! The workers of the server's pools: how they are started, and the one task per pool that starts, replaces and stops them.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -8,9 +9,7 @@ use std::time::Duration;
 
 use pronghorn_config::Command;
 use pronghorn_plugin_api::{NotReady, Sockets};
-use pronghorn_pool::settings::{
-    ClassicSettings, CodecChoice, MAX_WORKERS, Mode, PoolSettings, TransportChoice,
-};
+use pronghorn_pool::settings::{CodecChoice, MAX_WORKERS, Mode, PoolSettings, TransportChoice};
 use pronghorn_pool::{
     BootError, CommandLauncher, FastCgiLauncher, Filling, Home, NotExtended, NotResized, Options,
     PATIENCE, Php, Plan, Pool, RelayAddress, RelayListener, Spool, Stats, Supervised, WorkerInfo,
@@ -109,18 +108,22 @@ impl Start<'_> {
 
     /// The pool's own command, or the php-cgi that is found.
     fn fastcgi(&self) -> FastCgiLauncher {
-        let command = self.settings.command.as_ref();
-        let (shown, argv) = match command {
+        let (command, mut argv) = match &self.settings.command {
             Some(command) => (command.to_string(), words(command)),
             None => {
-                let program = php_cgi(&self.environment);
-                (program.to_string_lossy().into_owned(), vec![program])
+                let there = |name: &&&str| find_program(name, &self.environment).is_some();
+                let name = *PHP_CGI.iter().find(there).unwrap_or(&PHP_CGI[0]);
+                (name.to_owned(), vec![name.into()])
             }
         };
+        // The programs themselves may have no PATH.
+        if let Some(found) = find_program(&argv[0], &self.environment) {
+            argv[0] = found.into();
+        }
         FastCgiLauncher {
             pool: self.name.to_owned(),
             spawner: self.spawner.clone(),
-            command: shown,
+            command,
             argv,
             env: self.variables(),
             cwd: self.folder.clone(),
@@ -185,16 +188,32 @@ impl Start<'_> {
         }
     }
 
-    /// What FastCGI programs find in their environment. PHP shows all of it to scripts, in `$_SERVER`.
+    fn name_user(&self, environment: &mut Vec<(OsString, OsString)>) {
+        if let Some((_, user)) = &self.user {
+            environment.retain(|(name, _)| name != "USER" && name != "HOME");
+            environment.push(("USER".into(), user.name().into()));
+            environment.push(("HOME".into(), user.home().into()));
+        }
+    }
+
+    /// Whether a variable of the environment is for scripts.
+    fn is_seen(&self, name: &str) -> bool {
+        let of_environment = !self.settings.clear_env
+            && !OF_SCRIPTS_NEVER.contains(&name)
+            && !name.starts_with("PRONGHORN_");
+        let is_written = || self.server.env.iter().any(|(known, _)| known == name);
+        ["USER", "HOME"].contains(&name) || of_environment || is_written()
+    }
+
+    /// The environment of FastCGI programs, of which php-cgi shows all to scripts.
     fn variables(&self) -> Vec<(OsString, OsString)> {
         let mut variables = self.environment.clone();
+        self.name_user(&mut variables);
+        variables.retain(|(name, _)| name.to_str().is_some_and(|name| self.is_seen(name)));
         let rpc = self.rpc.as_deref().map(|rpc| ("RR_RPC", rpc));
         // php-cgi ends after 500 requests where nothing is said; `max_jobs` says it.
-        for (name, value) in [("PHP_FCGI_MAX_REQUESTS", "0")]
-            .into_iter()
-            .chain(rpc)
-            .chain(self.server.env.iter())
-        {
+        let ours = [("PHP_FCGI_MAX_REQUESTS", "0")].into_iter().chain(rpc);
+        for (name, value) in ours.chain(self.server.env.iter()) {
             variables.retain(|(known, _)| known != name);
             variables.push((name.into(), value.into()));
         }
@@ -215,44 +234,27 @@ impl Start<'_> {
             environment.retain(|(known, _)| known != name);
             environment.push((name.into(), value.into()));
         };
-        let is_worker = self.settings.mode == Mode::Worker;
-        if is_worker {
-            set("RR_RELAY", &relay);
-        }
+        set("RR_RELAY", &relay);
         if let Some(rpc) = &self.rpc {
             set("RR_RPC", rpc);
         }
         for (name, value) in self.server.env.iter() {
             set(name, value);
         }
-        if is_worker {
-            // A script that finds them takes itself for a worker.
-            set("RR_VERSION", ROADRUNNER_VERSION);
-            set("RR_MODE", "http");
-        }
+        set("RR_VERSION", ROADRUNNER_VERSION);
+        set("RR_MODE", "http");
         set("PRONGHORN_VERSION", VERSION);
         set("PRONGHORN_PIPES", "3,4");
-        if let Some(classic) = &self.settings.classic {
-            self.for_scripts(classic, &mut environment);
+        if self.settings.mode == Mode::Classic {
+            self.for_scripts(&mut environment);
         }
         environment
     }
 
     /// Says who the workers are, and which variables scripts see.
-    fn for_scripts(&self, classic: &ClassicSettings, environment: &mut Vec<(OsString, OsString)>) {
-        if let Some((_, user)) = &self.user {
-            environment.retain(|(name, _)| name != "USER" && name != "HOME");
-            environment.push(("USER".into(), user.name().into()));
-            environment.push(("HOME".into(), user.home().into()));
-        }
-        let is_written = |name: &str| self.server.env.iter().any(|(known, _)| known == name);
-        let is_seen = |name: &&str| {
-            let usual = ["USER", "HOME"].contains(name)
-                || (!classic.clear_env
-                    && !OF_SCRIPTS_NEVER.contains(name)
-                    && !name.starts_with("PRONGHORN_"));
-            usual || is_written(name)
-        };
+    fn for_scripts(&self, environment: &mut Vec<(OsString, OsString)>) {
+        self.name_user(environment);
+        let is_seen = |name: &&str| self.is_seen(name);
         let names = environment.iter().filter_map(|(name, _)| name.to_str());
         let variable = classic_variable(names.filter(is_seen));
         environment.push(variable);
@@ -268,22 +270,26 @@ fn words(command: &Command) -> Vec<OsString> {
     program.chain(arguments).collect()
 }
 
-/// The first php-cgi that is there; its plain name where there is none, for the message.
-fn php_cgi(environment: &[(OsString, OsString)]) -> OsString {
-    const NAMES: [&str; 6] = [
-        "php-cgi",
-        "php-cgi8.5",
-        "php-cgi8.4",
-        "php-cgi8.3",
-        "php-cgi8.2",
-        "php-cgi8.1",
-    ];
-    let path = environment.iter().rfind(|(name, _)| name == "PATH");
-    let path = path.map(|(_, path)| path.clone()).unwrap_or_default();
-    let there =
-        |name: &&str| std::env::split_paths(&path).any(|folder| folder.join(name).is_file());
-    let found = NAMES.iter().find(|name| there(name));
-    (*found.unwrap_or(&NAMES[0])).into()
+/// As distributions call it; the newest first where several lie side by side.
+const PHP_CGI: [&str; 6] = [
+    "php-cgi",
+    "php-cgi8.5",
+    "php-cgi8.4",
+    "php-cgi8.3",
+    "php-cgi8.2",
+    "php-cgi8.1",
+];
+
+/// Where PATH leads for a name; a path is its own.
+fn find_program(name: impl AsRef<OsStr>, environment: &[(OsString, OsString)]) -> Option<PathBuf> {
+    let name = name.as_ref();
+    if name.as_bytes().contains(&b'/') {
+        return None;
+    }
+    let (_, path) = environment.iter().rfind(|(name, _)| name == "PATH")?;
+    std::env::split_paths(path)
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file())
 }
 
 /// The socket that `server.relay` names. There is one for the workers of all pools: each tells its process.

@@ -19,6 +19,7 @@ mod guide;
 mod hostile;
 mod http;
 mod http2;
+mod killed;
 mod kind;
 mod life;
 mod malformed;

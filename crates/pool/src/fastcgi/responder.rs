@@ -127,13 +127,14 @@ impl Opening {
 }
 
 impl Responder {
+    /// Over the connection went no more than the beginning of a request.
     pub(super) fn new(channel: Channel, settings: Settings, seat: Seat, inbox: Arc<Inbox>) -> Self {
         Self {
             channel,
             received: BytesMut::new(),
             room: READ,
             records: Records::default(),
-            outgoing: Outgoing::default(),
+            outgoing: Outgoing::begun(),
             settings,
             calls_left: seat.lifetime(),
             seat,
