@@ -19,6 +19,7 @@ enum native_kind {
 	NATIVE_PING = 0x11,
 	NATIVE_REPLY = 0x81,
 	NATIVE_CHUNK = 0x82,
+	NATIVE_ERROR = 0x84,
 	NATIVE_FREE = 0x86,
 	NATIVE_PONG = 0x91,
 };

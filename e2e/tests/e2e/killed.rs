@@ -164,8 +164,8 @@ fn when_it_has_seen_a_call_another_gets_it() {
 }
 
 #[test]
-fn when_it_has_read_a_call_another_gets_it() {
-    in_the_next_call("taking", b"", 200, 200);
+fn when_it_has_begun_a_call_it_is_retried_if_that_is_safe() {
+    in_the_next_call("taking", b"", 200, 502);
 }
 
 #[test]

@@ -243,12 +243,20 @@ fn a_call_gets_the_time_that_it_asks_for_up_to_the_pools_limit() {
 
 #[test]
 fn a_worker_that_passed_the_deadline_is_replaced() {
-    for kind in KINDS {
+    // Neither hears of the deadline: one has no way to, the other is stopped.
+    let sleeps = "sleep(60);";
+    let stops = "posix_kill(getmypid(), 19);";
+    for (kind, hangs, transport) in [
+        (Kind::Worker, sleeps, "transport: relay"),
+        (Kind::Classic, stops, "transport: ring"),
+    ] {
         let server = Server::start(site_of(
             kind,
-            "if ($request->path === '/hangs') { sleep(60); }
-             return (string) getmypid();",
-            "num_workers: 1, supervisor: {exec_ttl: 200ms}",
+            &format!(
+                "if ($request->path === '/hangs') {{ {hangs} }}
+                 return (string) getmypid();"
+            ),
+            &format!("num_workers: 1, {transport}, supervisor: {{exec_ttl: 200ms}}"),
         ));
         let before = server.workers();
         assert_eq!(server.get("/hangs").status, 504);

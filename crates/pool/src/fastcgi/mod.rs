@@ -125,6 +125,7 @@ impl FastCgiLauncher {
         let child = child.map_err(|error| self.failed(BootCause::Spawn(error), None))?;
         let mut worker = RunningWorker {
             output: Output::new(&self.pool, child.process.pid()),
+            deadline_signal: None,
             process: child.process,
             readers: Readers::default(),
             exit: None,
@@ -288,6 +289,8 @@ impl Watched for FastCgiProcess {
     fn signal(&self, signal: Signal) {
         self.worker.signal(signal);
     }
+
+    fn interrupt(&self, _call: u32) {}
 
     fn last_words(&self) -> Vec<String> {
         self.worker.last_words()
