@@ -237,21 +237,15 @@ impl Start<'_> {
             environment.retain(|(known, _)| known != name);
             environment.push((name.into(), value.into()));
         };
-        let is_worker = self.settings.mode == Mode::Worker;
-        if is_worker {
-            set("RR_RELAY", &relay);
-        }
+        set("RR_RELAY", &relay);
         if let Some(rpc) = &self.rpc {
             set("RR_RPC", rpc);
         }
         for (name, value) in self.server.env.iter() {
             set(name, value);
         }
-        if is_worker {
-            // A script that finds them takes itself for a worker.
-            set("RR_VERSION", ROADRUNNER_VERSION);
-            set("RR_MODE", "http");
-        }
+        set("RR_VERSION", ROADRUNNER_VERSION);
+        set("RR_MODE", "http");
         set("PRONGHORN_VERSION", VERSION);
         set("PRONGHORN_PIPES", "3,4");
         if self.settings.mode == Mode::Classic {

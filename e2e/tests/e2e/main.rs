@@ -21,6 +21,7 @@ mod hostile;
 mod http;
 mod http2;
 mod killed;
+mod kind;
 mod life;
 mod malformed;
 mod middleware;
