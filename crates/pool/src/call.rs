@@ -33,6 +33,17 @@ pub trait Payload: Send + Sync + 'static {
     fn encode(&self, codec: Codec, terms: Dispatch, out: &mut Vec<u8>)
     -> Result<Body, Unencodable>;
 
+    /// For workers that run scripts: appends the variables of CGI as `pronghorn_cgi` writes them, and says what body follows.
+    ///
+    /// # Errors
+    ///
+    /// When this payload is no call of a script.
+    fn variables(&self, _out: &mut Vec<u8>) -> Result<Body, Unencodable> {
+        Err(Unencodable::Pool(
+            "the pool runs scripts, and the call is for none".to_owned(),
+        ))
+    }
+
     /// What it starts, in a pool where each call is a process of its own.
     ///
     /// # Errors

@@ -19,6 +19,7 @@ mod boot;
 mod bugs;
 mod call;
 mod core;
+mod fastcgi;
 mod ladder;
 mod php;
 mod poison;
@@ -43,6 +44,7 @@ pub use call::{
     ReplyBody, Stamps, Terms, Unencodable, WorkerFault,
 };
 pub use core::{SlotId, SlotState};
+pub use fastcgi::FastCgiLauncher;
 pub use php::{About, Php};
 pub use pool::{NotExtended, Options, Pool};
 pub use program::ProgramLauncher;
