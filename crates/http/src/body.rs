@@ -429,6 +429,27 @@ pub(crate) fn for_native(body: &RequestBody) -> Result<(CallBody, BodyKind), Une
     })
 }
 
+/// How a body goes to a script, and its length where there is one.
+pub(crate) fn for_script(
+    body: &RequestBody,
+    request: &Request,
+) -> Result<(CallBody, Option<u64>), Unencodable> {
+    Ok(match body {
+        RequestBody::Empty => {
+            let announced = request.head.fields().get("content-length");
+            (CallBody::Empty, announced.map(|_| 0))
+        }
+        RequestBody::Bytes(bytes) | RequestBody::Urlencoded(bytes) => {
+            (CallBody::Bytes(bytes.clone()), Some(bytes.len() as u64))
+        }
+        RequestBody::Spooled(file) => (CallBody::File(file.clone()), Some(file.len())),
+        RequestBody::Form { .. } | RequestBody::Stream(_) => {
+            let why = "bodies of scripts are complete and as they came";
+            return Err(Unencodable::Pool(why.to_owned()));
+        }
+    })
+}
+
 /// How a body goes to a worker of the official packages: a tree for a form, else as it came.
 pub(crate) struct Foreign {
     pub(crate) body: CallBody,

@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll};
 
+use pronghorn_cgi::{Script, Variables};
 use pronghorn_pool::settings::Retry;
 use pronghorn_pool::{
     Answer, Body as CallBody, CallError, Dispatch, Payload, Pending, Pool, Reply, ReplyBody, Terms,
@@ -17,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::body::{
     BodySettings, NotTaken, RequestBody, check_announced, collect, empty, for_foreign, for_native,
-    is_streamed,
+    for_script, is_streamed,
 };
 use crate::error;
 use crate::exchange::Exchange;
@@ -25,10 +26,13 @@ use crate::feeder::Feeder;
 use crate::files::Asked;
 use crate::message::{Body, Handled, Handler, Request, Response};
 use crate::record::{Record, request_id};
+use crate::scripts::{Answerer, Scripts};
 use crate::{file, page};
 
 /// PHP's default for a body without a Content-Type (`default_mimetype` and `default_charset` of php.ini).
 const DEFAULT_CONTENT_TYPE: &str = "text/html; charset=UTF-8";
+/// `SERVER_SOFTWARE` of scripts.
+const SOFTWARE: &str = concat!("pronghorn/", env!("CARGO_PKG_VERSION"));
 /// What nginx logs for a client that left; it is never sent.
 const CLIENT_LEFT: u16 = 499;
 
@@ -50,6 +54,8 @@ pub struct PoolHandler {
     /// Who the workers are, when they are not the server's own user: a file that they name is sent only if they may read
     /// it themselves.
     pub worker_user: Option<Credentials>,
+    /// Of a pool that runs scripts.
+    pub scripts: Option<Arc<Scripts>>,
 }
 
 impl Handler for Arc<PoolHandler> {
@@ -60,6 +66,13 @@ impl Handler for Arc<PoolHandler> {
 
 impl PoolHandler {
     async fn answer(self: &Arc<Self>, request: Request, exchange: &mut dyn Exchange) -> Response {
+        let script = match &self.scripts {
+            None => None,
+            Some(scripts) => match scripts.find(&request).await {
+                Answerer::Script(script) => Some(script),
+                Answerer::Server(response) => return response,
+            },
+        };
         let taken = match request.head.body_len() {
             // Nothing to wait for: the futures that would are ten times the size of this one.
             Some(0) => Ok((empty(&request, &self.bodies), 0)),
@@ -74,7 +87,7 @@ impl PoolHandler {
         };
         let accepted = request.accepted;
         let now = if read == 0 { accepted } else { Instant::now() };
-        let call = self.call(request, body);
+        let call = self.call(request, body, script);
         let record = Record::of(&call, read);
         let mut pending = self.pool.call(call.clone(), self.terms, accepted, now);
         let gone = |cx: &mut Context<'_>, exchange: &mut dyn Exchange| {
@@ -95,7 +108,7 @@ impl PoolHandler {
         }
         let accepted = request.accepted;
         let (feed, stream) = streamed();
-        let call = self.call(request, RequestBody::Stream(stream));
+        let call = self.call(request, RequestBody::Stream(stream), None);
         let mut record = Record::of(&call, 0);
         let mut pending = self.pool.call(call.clone(), self.terms, accepted, accepted);
         let mut feeder = Feeder::new(feed, self.bodies.max_size);
@@ -109,10 +122,16 @@ impl PoolHandler {
         self.conclude(&call.request, outcome, record).await
     }
 
-    fn call(self: &Arc<Self>, request: Request, body: RequestBody) -> Arc<HttpCall> {
+    fn call(
+        self: &Arc<Self>,
+        request: Request,
+        body: RequestBody,
+        script: Option<Script>,
+    ) -> Arc<HttpCall> {
         Arc::new(HttpCall {
             request,
             body,
+            script,
             handler: self.clone(),
         })
     }
@@ -152,6 +171,10 @@ impl PoolHandler {
             ReplyBody::Whole(bytes) => (Body::Whole(bytes), Some(DEFAULT_CONTENT_TYPE)),
             ReplyBody::Pieces { pieces, len } => {
                 (Body::Pieces { pieces, len }, Some(DEFAULT_CONTENT_TYPE))
+            }
+            ReplyBody::Elsewhere(_) => {
+                let why = "the reply leads to another path of this server";
+                return self.fail(request, why, why);
             }
             ReplyBody::File(path) => {
                 let user = self.worker_user.clone();
@@ -302,6 +325,8 @@ async fn wait(
 pub(crate) struct HttpCall {
     pub(crate) request: Request,
     body: RequestBody,
+    /// What runs, in a pool of scripts.
+    script: Option<Script>,
     pub(crate) handler: Arc<PoolHandler>,
 }
 
@@ -336,6 +361,29 @@ impl Payload for HttpCall {
             );
         }
         Ok(foreign.body)
+    }
+
+    fn variables(&self, out: &mut Vec<u8>) -> Result<CallBody, Unencodable> {
+        let (Some(scripts), Some(script)) = (&self.handler.scripts, &self.script) else {
+            return Err(Unencodable::Pool(
+                "the pool runs scripts, and the call is for none".to_owned(),
+            ));
+        };
+        let (body, body_len) = for_script(&self.body, &self.request)?;
+        let request = self.wire();
+        let peer = &self.request.peer;
+        let variables = Variables {
+            request: &request,
+            uri: self.request.head.received_target(),
+            site: scripts.site(),
+            script,
+            body_len,
+            remote_port: peer.address.port(),
+            server: peer.server,
+            software: SOFTWARE,
+        };
+        variables.write(out);
+        Ok(body)
     }
 
     fn repeatable(&self) -> bool {

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use pronghorn_config::Command;
 use pronghorn_plugin_api::{NotReady, Sockets};
-use pronghorn_pool::settings::{CodecChoice, MAX_WORKERS, PoolSettings, TransportChoice};
+use pronghorn_pool::settings::{CodecChoice, MAX_WORKERS, Mode, PoolSettings, TransportChoice};
 use pronghorn_pool::{
-    BootError, CommandLauncher, Home, NotExtended, NotResized, Options, PATIENCE, Php, Plan, Pool,
-    RelayAddress, RelayListener, Spool, Stats, Supervised, WorkerInfo,
+    BootError, CommandLauncher, FastCgiLauncher, Filling, Home, NotExtended, NotResized, Options,
+    PATIENCE, Php, Plan, Pool, RelayAddress, RelayListener, Spool, Stats, Supervised, WorkerInfo,
 };
 use pronghorn_process::{Credentials, Spawner, cpus};
 use pronghorn_wire::Codec;
@@ -73,7 +74,7 @@ impl Start<'_> {
     pub(crate) fn setup(&self) -> Setup {
         Setup {
             options: self.options(),
-            launcher: Arc::new(self.launcher()),
+            launch: self.launch(),
             plan: self.plan(),
             reset_timeout: self.settings.reset_timeout,
         }
@@ -96,20 +97,45 @@ impl Start<'_> {
         }
     }
 
+    fn launch(&self) -> Launch {
+        match self.settings.mode {
+            Mode::FastCgi => Launch::FastCgi(Arc::new(self.fastcgi())),
+            Mode::Worker | Mode::Classic | Mode::Cgi => Launch::Command(Arc::new(self.launcher())),
+        }
+    }
+
+    /// The pool's own command, or the php-cgi that is found.
+    fn fastcgi(&self) -> FastCgiLauncher {
+        let command = self.settings.command.as_ref();
+        let (shown, argv) = match command {
+            Some(command) => (command.to_string(), words(command)),
+            None => {
+                let program = php_cgi(&self.environment);
+                (program.to_string_lossy().into_owned(), vec![program])
+            }
+        };
+        FastCgiLauncher {
+            pool: self.name.to_owned(),
+            spawner: self.spawner.clone(),
+            command: shown,
+            argv,
+            env: self.variables(),
+            cwd: self.folder.clone(),
+            user: self.user.clone(),
+            boot_timeout: self.settings.boot_timeout,
+            stream_timeout: self.settings.stream_timeout,
+            spool: self.spool.clone(),
+            homes: self.homes.clone(),
+        }
+    }
+
     fn launcher(&self) -> CommandLauncher {
         let command = self
             .settings
             .command
             .as_ref()
             .or(self.server.command.as_ref());
-        let argv: Vec<OsString> = command
-            .map(|command| {
-                let arguments = command.arguments().iter().map(OsString::from);
-                std::iter::once(OsString::from(command.program()))
-                    .chain(arguments)
-                    .collect()
-            })
-            .unwrap_or_default();
+        let argv = command.map(words).unwrap_or_default();
         let php = Php::new(
             self.settings.transport != TransportChoice::Relay,
             self.settings.ini.clone(),
@@ -146,6 +172,22 @@ impl Start<'_> {
         }
     }
 
+    /// What FastCGI programs find in their environment. PHP shows all of it to scripts, in `$_SERVER`.
+    fn variables(&self) -> Vec<(OsString, OsString)> {
+        let mut variables = self.environment.clone();
+        let rpc = self.rpc.as_deref().map(|rpc| ("RR_RPC", rpc));
+        // php-cgi ends after 500 requests where nothing is said; `max_jobs` says it.
+        for (name, value) in [("PHP_FCGI_MAX_REQUESTS", "0")]
+            .into_iter()
+            .chain(rpc)
+            .chain(self.server.env.iter())
+        {
+            variables.retain(|(known, _)| known != name);
+            variables.push((name.into(), value.into()));
+        }
+        variables
+    }
+
     /// The server's environment and what workers are told beside it; what comes later wins.
     fn environment(&self) -> Vec<(OsString, OsString)> {
         let relay = match (&self.relay, &self.listener) {
@@ -173,6 +215,30 @@ impl Start<'_> {
         set("PRONGHORN_PIPES", "3,4");
         environment
     }
+}
+
+fn words(command: &Command) -> Vec<OsString> {
+    let arguments = command.arguments().iter().map(OsString::from);
+    let program = std::iter::once(OsString::from(command.program()));
+    program.chain(arguments).collect()
+}
+
+/// The first php-cgi that is there; its plain name where there is none, for the message.
+fn php_cgi(environment: &[(OsString, OsString)]) -> OsString {
+    const NAMES: [&str; 6] = [
+        "php-cgi",
+        "php-cgi8.5",
+        "php-cgi8.4",
+        "php-cgi8.3",
+        "php-cgi8.2",
+        "php-cgi8.1",
+    ];
+    let path = environment.iter().rfind(|(name, _)| name == "PATH");
+    let path = path.map(|(_, path)| path.clone()).unwrap_or_default();
+    let there =
+        |name: &&str| std::env::split_paths(&path).any(|folder| folder.join(name).is_file());
+    let found = NAMES.iter().find(|name| there(name));
+    (*found.unwrap_or(&NAMES[0])).into()
 }
 
 /// The socket that `server.relay` names. There is one for the workers of all pools: each tells its process.
@@ -212,17 +278,40 @@ pub enum Standing {
     Down(Arc<str>),
 }
 
+/// How the slots of a pool are filled.
+#[derive(Clone, Debug)]
+pub(crate) enum Launch {
+    Command(Arc<CommandLauncher>),
+    FastCgi(Arc<FastCgiLauncher>),
+}
+
+impl Launch {
+    fn command(&self) -> &str {
+        match self {
+            Self::Command(launcher) => &launcher.command,
+            Self::FastCgi(launcher) => &launcher.command,
+        }
+    }
+
+    fn filling(&self) -> Filling {
+        match self {
+            Self::Command(launcher) => launcher.clone().into(),
+            Self::FastCgi(launcher) => launcher.clone().into(),
+        }
+    }
+}
+
 /// What the configuration makes of a pool.
 pub(crate) struct Setup {
     options: Options,
-    launcher: Arc<CommandLauncher>,
+    launch: Launch,
     plan: Plan,
     reset_timeout: Duration,
 }
 
 impl Setup {
     async fn start(&self, pool: &Pool) -> Result<Supervised, BootError> {
-        Supervised::start(pool.clone(), self.launcher.clone(), self.plan).await
+        Supervised::start(pool.clone(), self.launch.filling(), self.plan).await
     }
 }
 
@@ -309,14 +398,14 @@ pub(crate) struct Crew {
 
 impl Crew {
     /// What its workers are started by.
-    pub(crate) fn launcher(&self) -> Arc<CommandLauncher> {
-        self.setup.launcher.clone()
+    pub(crate) fn launch(&self) -> Launch {
+        self.setup.launch.clone()
     }
 
     pub(crate) fn info(&self) -> CrewInfo {
         CrewInfo {
             size: self.setup.plan.workers,
-            command: self.setup.launcher.command.clone(),
+            command: self.setup.launch.command().to_owned(),
         }
     }
 }
@@ -522,13 +611,13 @@ impl Owner {
         let booted = match &self.supervised {
             Some(supervised) => {
                 let Setup {
-                    launcher,
+                    launch,
                     plan,
                     reset_timeout,
                     ..
                 } = &change;
                 supervised
-                    .change(launcher.clone(), *plan, *reset_timeout)
+                    .change(launch.filling(), *plan, *reset_timeout)
                     .await
             }
             None => change

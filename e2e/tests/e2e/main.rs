@@ -10,6 +10,7 @@ mod control;
 mod development;
 mod examples;
 mod extension;
+mod fastcgi;
 mod faults;
 mod files;
 mod foreign;

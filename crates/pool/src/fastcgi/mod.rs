@@ -75,7 +75,7 @@ struct Entrance {
 impl Entrance {
     /// `path` is where the socket is for a moment. Only this process's user could connect meanwhile.
     fn open(path: &Path) -> io::Result<Self> {
-        let folder = path.parent().unwrap_or(Path::new("/"));
+        let folder = path.parent().unwrap_or_else(|| Path::new("/"));
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::open(folder, flags, Mode::empty())?;
         // The path of a socket may have 107 bytes, and a folder's alone may have more.

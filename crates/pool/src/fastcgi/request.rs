@@ -10,7 +10,6 @@ use pronghorn_cgi::fastcgi::{LARGEST, OpenParams, begin, stdin};
 use tokio::io::AsyncWrite;
 use tokio::task::JoinHandle;
 
-use crate::body::BodyStream;
 use crate::call::{Body, Payload, Unencodable};
 use crate::spool::SpoolFile;
 
@@ -43,10 +42,6 @@ enum Rest {
         at: u64,
         reading: Option<JoinHandle<io::Result<Bytes>>>,
     },
-    Stream {
-        stream: BodyStream,
-        asked: bool,
-    },
 }
 
 /// Why a request can't be written to its end.
@@ -54,8 +49,6 @@ enum Rest {
 pub(super) enum NotWritten {
     /// The peer takes no more.
     HungUp,
-    /// The client has left in the middle of its body.
-    NoBody,
     /// The body can't be read back.
     Unreadable(io::Error),
 }
@@ -89,11 +82,11 @@ impl Outgoing {
                     reading: None,
                 }
             }
-            Body::Stream(stream) => {
-                self.rest = Rest::Stream {
-                    stream,
-                    asked: false,
-                }
+            Body::Stream(_) => {
+                self.records.clear();
+                let why =
+                    "its body comes while the script runs, and FastCGI tells its length first";
+                return Err(Unencodable::Pool(why.to_owned()));
             }
         }
         Ok(())
@@ -172,21 +165,6 @@ impl Rest {
                 *at += piece.len() as u64;
                 if *at >= file.len() {
                     *self = Self::End;
-                }
-                piece
-            }
-            Self::Stream { stream, asked } => {
-                if !*asked {
-                    stream.want(LARGEST);
-                    *asked = true;
-                }
-                let piece = ready!(stream.poll_piece(cx));
-                let (piece, last) = piece.ok_or(NotWritten::NoBody)?;
-                *asked = false;
-                match (last, piece.is_empty()) {
-                    (true, true) => *self = Self::Nothing,
-                    (true, false) => *self = Self::End,
-                    (false, _) => {}
                 }
                 piece
             }

@@ -102,17 +102,17 @@ struct Opening {
 
 impl Opening {
     /// The head, and what came behind it, once all of it is there.
-    fn take(&mut self, piece: Bytes) -> Result<Option<(Head, Bytes)>, BadReply> {
+    fn take(&mut self, piece: &Bytes) -> Result<Option<(Head, Bytes)>, BadReply> {
         let whole = if self.received.is_empty() {
-            match self.reader.find(&piece)? {
+            match self.reader.find(piece)? {
                 Some(len) => Some((piece.slice(..len), piece.slice(len..))),
                 None => {
-                    self.received.extend_from_slice(&piece);
+                    self.received.extend_from_slice(piece);
                     None
                 }
             }
         } else {
-            self.received.extend_from_slice(&piece);
+            self.received.extend_from_slice(piece);
             let found = self.reader.find(&self.received)?;
             found.map(|len| {
                 let head = self.received.split_to(len).freeze();
@@ -169,13 +169,19 @@ impl Responder {
                 },
                 Next::Stop => {
                     self.seat.report(Report::Leaving);
-                    self.settings.unneeded.notify_one();
+                    self.give_up();
                     break;
                 }
             };
         }
         poll_fn(|cx| self.poll_ended(cx)).await;
         self.leave();
+    }
+
+    /// The worker is to end: php-cgi does when it waits for the next connection.
+    fn give_up(&self) {
+        self.settings.unneeded.notify_one();
+        self.channel.hang_up();
     }
 
     /// Counts a call. True when it was the worker's last. Where it may get more, its successor is asked for.
@@ -308,7 +314,7 @@ impl Responder {
                 continue;
             }
             call.stamps.first_byte.get_or_insert_with(Instant::now);
-            match opening.take(output) {
+            match opening.take(&output) {
                 Ok(None) => {}
                 Ok(Some((head, rest))) => return self.reply(call, head, rest).await,
                 // The script's mistake: it costs no worker.
@@ -351,12 +357,6 @@ impl Responder {
                 Poll::Ready(Ok(())) | Poll::Pending => {}
                 Poll::Ready(Err(NotWritten::HungUp)) => {
                     return Poll::Ready(Event::Over(Over::HungUp));
-                }
-                // The worker waits for the rest of a body that does not come: nothing it answers is of use.
-                Poll::Ready(Err(NotWritten::NoBody)) => {
-                    return Poll::Ready(Event::Over(Over::Garbage(
-                        "nothing: the client left in the middle of its request's body".to_owned(),
-                    )));
                 }
                 Poll::Ready(Err(NotWritten::Unreadable(error))) => {
                     return Poll::Ready(Event::Over(Over::Garbage(format!(
@@ -611,7 +611,7 @@ impl Responder {
         }
         self.seat
             .report(hung_up("answered before it had read its request"));
-        self.settings.unneeded.notify_one();
+        self.give_up();
         Served::Broken
     }
 

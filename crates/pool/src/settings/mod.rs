@@ -296,15 +296,15 @@ impl Section for PoolSettings {
         .zero_is_default()
         .optional();
         let mode = t
-            .key("mode", "What the workers are. Only `worker` is there yet.")
+            .key("mode", "What the workers are: processes that run a worker script, or (`fastcgi`) scripts below a `root`. The others are not there yet.")
             .ours()
             .default(Mode::Worker);
-        if mode != Mode::Worker {
+        if matches!(mode, Mode::Classic | Mode::Cgi) {
             // A worker in its place would answer, and not what was meant.
             t.error(
                 "mode",
-                "asks for classic, FastCGI or CGI workers, which are not there yet",
-                "`mode: worker` runs a worker script, its `command`",
+                "asks for classic or CGI workers, which are not there yet",
+                "`mode: worker` runs a worker script, its `command`; `mode: fastcgi` scripts below a `root`",
             );
         }
         let site = scripts::read(t, mode);

@@ -1,0 +1,147 @@
+//! A site's root: which of its files is sent, and which script is asked.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pronghorn_cgi::path::Path;
+use pronghorn_cgi::{Found, Script, Site, Target};
+use pronghorn_pool::settings::SiteSettings;
+use pronghorn_process::file::Patience;
+use tokio::time::Instant;
+
+use crate::files::{CACHE_DURATION, Files, Looked, RootSettings, to_folder, trouble};
+use crate::message::{Request, Response};
+
+/// Scripts and folders that are remembered; there are seldom more that are asked for in one second.
+const MOST_KNOWN: usize = 256;
+
+/// A root with scripts and files.
+#[derive(Debug)]
+pub struct Scripts {
+    site: Site,
+    files: Arc<Files>,
+    known: Mutex<HashMap<Box<[u8]>, (Found, Instant)>>,
+}
+
+/// What there is for a request.
+#[derive(Debug)]
+pub(crate) enum Answerer {
+    Script(Script),
+    /// A file, or the word that there is nothing.
+    Server(Response),
+}
+
+impl Scripts {
+    /// `root` is absolute.
+    ///
+    /// # Errors
+    ///
+    /// When the root can't be opened.
+    pub fn open(settings: &SiteSettings, root: PathBuf) -> io::Result<Self> {
+        let files = RootSettings {
+            links: settings.links,
+            ..RootSettings::new(root.clone())
+        };
+        let files = Files::open(vec![files]).map_err(|(_, error)| error)?;
+        let index = settings.index.clone();
+        Ok(Self {
+            site: Site::new(root, index, settings.fallback.as_deref()),
+            files: Arc::new(files),
+            known: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn site(&self) -> &Site {
+        &self.site
+    }
+
+    /// Looks for a file that may be sent, and then for a script.
+    pub(crate) async fn find(self: &Arc<Self>, request: &Request) -> Answerer {
+        let (head, now) = (&request.head, request.accepted);
+        let names_script = Path::of(head.path()).is_ok_and(|path| Site::names_script(&path));
+        if !names_script {
+            match self.files.look(head, now) {
+                Looked::Answer(response) => return Answerer::Server(response),
+                Looked::Nothing => {}
+                Looked::Later => {
+                    if let Some(response) = self.files.answer(request).await {
+                        return Answerer::Server(response);
+                    }
+                }
+            }
+        }
+        let target = match self.target(head.path(), now, Patience::None) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let (scripts, path) = (self.clone(), head.path().to_vec());
+                let looking = tokio::task::spawn_blocking(move || {
+                    scripts.target(&path, now, Patience::Waits)
+                });
+                looking.await.map_err(io::Error::other).flatten()
+            }
+            target => target,
+        };
+        let status = match target {
+            Ok(Target::Script(script)) => return Answerer::Script(script),
+            Ok(Target::Page(path)) => {
+                return Answerer::Server(match self.files.answer_at(request, path.into()).await {
+                    Some(response) => response,
+                    // It is there and must not be sent, or the method is none for files.
+                    None if matches!(head.method(), "GET" | "HEAD") => Response::status_only(404),
+                    None => not_for_files(),
+                });
+            }
+            Ok(Target::Folder) => return Answerer::Server(to_folder(head)),
+            Ok(Target::NotFound) => 404,
+            Ok(Target::Forbidden) => 403,
+            Ok(Target::BadRequest) => 400,
+            Err(error) => return Answerer::Server(trouble(head, &error)),
+        };
+        Answerer::Server(Response::status_only(status))
+    }
+
+    fn target(&self, path: &[u8], now: Instant, patience: Patience) -> io::Result<Target> {
+        self.site
+            .resolve(path, |path| self.look(path, now, patience))
+    }
+
+    /// What is at a path. What was there is believed as long as what was seen of a file.
+    fn look(&self, path: &[u8], now: Instant, patience: Patience) -> io::Result<Found> {
+        if path.is_empty() {
+            return Ok(Found::Folder);
+        }
+        let fresh = |since: &Instant| now.saturating_duration_since(*since) < CACHE_DURATION;
+        if let Some((found, _)) = self
+            .with_known(|known| known.get(path).copied())
+            .filter(|(_, since)| fresh(since))
+        {
+            return Ok(found);
+        }
+        let found = self.files.kind(path, now, patience)?;
+        if found != Found::Nothing {
+            self.with_known(|known| {
+                if known.len() >= MOST_KNOWN {
+                    known.retain(|_, (_, since)| fresh(since));
+                }
+                if known.len() < MOST_KNOWN {
+                    known.insert(path.into(), (found, now));
+                }
+            });
+        }
+        Ok(found)
+    }
+
+    fn with_known<R>(
+        &self,
+        work: impl FnOnce(&mut HashMap<Box<[u8]>, (Found, Instant)>) -> R,
+    ) -> R {
+        work(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn not_for_files() -> Response {
+    let mut response = Response::status_only(405);
+    response.fields.push("Allow", "GET, HEAD");
+    response
+}
