@@ -11,7 +11,8 @@ use pronghorn_plugin_api::{NotReady, Sockets};
 use pronghorn_pool::settings::{CodecChoice, MAX_WORKERS, Mode, PoolSettings, TransportChoice};
 use pronghorn_pool::{
     BootError, CommandLauncher, FastCgiLauncher, Filling, Home, NotExtended, NotResized, Options,
-    PATIENCE, Php, Plan, Pool, RelayAddress, RelayListener, Spool, Stats, Supervised, WorkerInfo,
+    PATIENCE, Php, Plan, Pool, ProgramLauncher, RelayAddress, RelayListener, Spool, Stats,
+    Supervised, WorkerInfo,
 };
 use pronghorn_process::{Credentials, Spawner, cpus};
 use pronghorn_wire::Codec;
@@ -100,7 +101,20 @@ impl Start<'_> {
     fn launch(&self) -> Launch {
         match self.settings.mode {
             Mode::FastCgi => Launch::FastCgi(Arc::new(self.fastcgi())),
-            Mode::Worker | Mode::Classic | Mode::Cgi => Launch::Command(Arc::new(self.launcher())),
+            Mode::Cgi => Launch::Programs(Arc::new(self.programs())),
+            Mode::Worker | Mode::Classic => Launch::Command(Arc::new(self.launcher())),
+        }
+    }
+
+    fn programs(&self) -> ProgramLauncher {
+        let mut environment = self.bare_environment();
+        extend(&mut environment, self.server.env.iter());
+        ProgramLauncher {
+            spawner: self.spawner.clone(),
+            environment,
+            user: self.user.as_ref().map(|(_, user)| user.clone()),
+            spool: self.spool.clone(),
+            homes: self.homes.iter().map(|home| home.runtime.clone()).collect(),
         }
     }
 
@@ -174,18 +188,20 @@ impl Start<'_> {
 
     /// What FastCGI programs find in their environment. PHP shows all of it to scripts, in `$_SERVER`.
     fn variables(&self) -> Vec<(OsString, OsString)> {
-        let mut variables = self.environment.clone();
         let rpc = self.rpc.as_deref().map(|rpc| ("RR_RPC", rpc));
         // php-cgi ends after 500 requests where nothing is said; `max_jobs` says it.
-        for (name, value) in [("PHP_FCGI_MAX_REQUESTS", "0")]
-            .into_iter()
-            .chain(rpc)
-            .chain(self.server.env.iter())
-        {
-            variables.retain(|(known, _)| known != name);
-            variables.push((name.into(), value.into()));
-        }
+        let more = [("PHP_FCGI_MAX_REQUESTS", "0")].into_iter().chain(rpc);
+        let mut variables = self.bare_environment();
+        extend(&mut variables, more.chain(self.server.env.iter()));
         variables
+    }
+
+    /// Of the server's environment what programs need to run. The rest is not theirs: scripts show what they find, in
+    /// `phpinfo()` for instance, and the server's may hold secrets.
+    fn bare_environment(&self) -> Vec<(OsString, OsString)> {
+        const PASSED: [&str; 4] = ["PATH", "TMPDIR", "PHPRC", "PHP_INI_SCAN_DIR"];
+        let passed = |(name, _): &&(OsString, OsString)| PASSED.iter().any(|passed| name == passed);
+        self.environment.iter().filter(passed).cloned().collect()
     }
 
     /// The server's environment and what workers are told beside it; what comes later wins.
@@ -214,6 +230,17 @@ impl Start<'_> {
         set("PRONGHORN_VERSION", VERSION);
         set("PRONGHORN_PIPES", "3,4");
         environment
+    }
+}
+
+/// Adds variables, each in place of one of the same name.
+fn extend<'a>(
+    variables: &mut Vec<(OsString, OsString)>,
+    more: impl Iterator<Item = (&'a str, &'a str)>,
+) {
+    for (name, value) in more {
+        variables.retain(|(known, _)| known != name);
+        variables.push((name.into(), value.into()));
     }
 }
 
@@ -283,6 +310,7 @@ pub enum Standing {
 pub(crate) enum Launch {
     Command(Arc<CommandLauncher>),
     FastCgi(Arc<FastCgiLauncher>),
+    Programs(Arc<ProgramLauncher>),
 }
 
 impl Launch {
@@ -290,6 +318,7 @@ impl Launch {
         match self {
             Self::Command(launcher) => &launcher.command,
             Self::FastCgi(launcher) => &launcher.command,
+            Self::Programs(_) => "programs",
         }
     }
 
@@ -297,6 +326,7 @@ impl Launch {
         match self {
             Self::Command(launcher) => launcher.clone().into(),
             Self::FastCgi(launcher) => launcher.clone().into(),
+            Self::Programs(launcher) => launcher.clone().into(),
         }
     }
 }

@@ -4,6 +4,7 @@ mod apps;
 mod behind_nginx;
 mod bodies;
 mod called_as_rr;
+mod cgi;
 mod command;
 mod compression;
 mod control;

@@ -296,14 +296,14 @@ impl Section for PoolSettings {
         .zero_is_default()
         .optional();
         let mode = t
-            .key("mode", "What the workers are: processes that run a worker script, or (`fastcgi`) scripts below a `root`. The others are not there yet.")
+            .key("mode", "What the workers are: processes that run a worker script, or scripts below a `root` (`fastcgi`), or programs below a `root`, a process for each call (`cgi`). `classic` is not there yet.")
             .ours()
             .default(Mode::Worker);
-        if matches!(mode, Mode::Classic | Mode::Cgi) {
+        if mode == Mode::Classic {
             // A worker in its place would answer, and not what was meant.
             t.error(
                 "mode",
-                "asks for classic or CGI workers, which are not there yet",
+                "asks for classic workers, which are not there yet",
                 "`mode: worker` runs a worker script, its `command`; `mode: fastcgi` scripts below a `root`",
             );
         }
@@ -400,6 +400,9 @@ impl Section for PoolSettings {
             supervisor: t.section("supervisor", "Limits per worker."),
         };
         not_yet(t);
+        if mode == Mode::Cgi {
+            scripts::refuse_keys_of_kept(t, &settings);
+        }
         settings
     }
 }

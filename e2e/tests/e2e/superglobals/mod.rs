@@ -17,7 +17,7 @@ mod cases;
 use cases::Case;
 
 /// What may differ in `$_SERVER`, and why.
-const MAY_DIFFER: [(&str, &str); 9] = [
+const MAY_DIFFER: [(&str, &str); 15] = [
     ("SERVER_SOFTWARE", "a name"),
     ("SERVER_PORT", "a port"),
     ("REMOTE_PORT", "a port"),
@@ -27,9 +27,18 @@ const MAY_DIFFER: [(&str, &str); 9] = [
         "SERVER_NAME",
         "of nginx a setting, of this server the host that was asked for",
     ),
+    (
+        "REMOTE_USER",
+        "nginx tells the name of `Authorization: Basic`, which nobody has checked",
+    ),
     ("FCGI_ROLE", "of FastCGI, not of the request"),
     ("USER", "php-fpm tells its own user"),
     ("HOME", "php-fpm tells its own user's"),
+    ("PATH", "php-cgi shows its own environment"),
+    ("TMPDIR", "php-cgi shows its own environment"),
+    ("PWD", "php-cgi shows its own environment"),
+    ("PHP_FCGI_MAX_REQUESTS", "php-cgi shows its own environment"),
+    ("PHP_FCGI_CHILDREN", "php-cgi shows its own environment"),
 ];
 
 /// The application: the same script at each place that a case asks for.
@@ -146,7 +155,8 @@ fn differences(case: &Case, expected: &Seen, seen: &Seen) -> String {
         let name = way.strip_prefix(".server.").unwrap_or_default();
         let (expected, seen) = (expected.get(way), seen.get(way));
         let none = "nothing".to_owned();
-        if expected != seen && !MAY_DIFFER.iter().any(|(known, _)| *known == name) {
+        let may_differ = MAY_DIFFER.iter().any(|(known, _)| *known == name) || case.may_differ(way);
+        if expected != seen && !may_differ {
             let (expected, seen) = (expected.unwrap_or(&none), seen.unwrap_or(&none));
             _ = writeln!(text, "  {way}: nginx {expected}, ours {seen}");
         }
@@ -168,7 +178,7 @@ fn compare(modes: &[&str]) {
     let mut wrong = String::new();
     for mode in modes {
         let own = Site::new().config(&format!(
-            "version: '3'\nhttp:\n  address: 127.0.0.1:0\n  pool: {{mode: {mode}, root: {}, num_workers: 2, supervisor: {{}}}}\n",
+            "version: '3'\nhttp:\n  address: 127.0.0.1:0\n  pool: {{mode: {mode}, root: {}, num_workers: 2}}\n",
             site.path("public").display()
         ));
         let server = Server::start(own);
@@ -184,26 +194,6 @@ fn compare(modes: &[&str]) {
 }
 
 #[test]
-fn the_table_is_sound() {
-    let site = Site::new();
-    write_site(&site);
-    let oracle = Oracle::start(&site);
-    let cases = cases::all();
-    let seen: Vec<Seen> = cases
-        .iter()
-        .map(|case| ask(oracle.address, &case.request))
-        .collect();
-    let script = seen
-        .iter()
-        .filter(|seen| seen.superglobals.contains_key(".script"))
-        .count();
-    println!("{} cases, {script} reach the script", cases.len());
-    for (case, seen) in cases.iter().zip(&seen) {
-        println!(
-            "{} {} {}",
-            seen.status,
-            case.name,
-            seen.superglobals.get(".order.0").map_or("", |v| v)
-        );
-    }
+fn fastcgi_gives_scripts_what_nginx_gives_them() {
+    compare(&["fastcgi"]);
 }
