@@ -11,6 +11,7 @@
 #include "zend_exceptions.h"
 #include "zend_interfaces.h"
 
+#include "classic.h"
 #include "exit.h"
 #include "native.h"
 #include "ring.h"
@@ -163,16 +164,14 @@ static zend_string *read_long_frame(size_t length)
 	return frame;
 }
 
-/* Makes a call of a request, else a string. False: it was answered here, or taken back. */
-static bool read_frame(zval *into, const unsigned char *frame, size_t length)
+/* Makes a call of a request, else a string. False: it was answered here. */
+static bool read_frame(zval *into, const unsigned char *frame, size_t length, uint32_t *call)
 {
 	native_envelope envelope;
 	if (native_read_envelope(frame, length, &envelope)) {
 		zend_object *exchange = NULL;
 		if (envelope.kind == NATIVE_REQUEST) {
-			if (!ring_claim(&ring, envelope.call)) {
-				return false;
-			}
+			*call = envelope.call;
 			exchange = native_read_request(&slots, empty, frame, length, &envelope);
 		}
 		if (exchange != NULL) {
@@ -189,12 +188,24 @@ static bool read_frame(zval *into, const unsigned char *frame, size_t length)
 	return true;
 }
 
+/* A call is begun when its bytes are taken: nothing is left to do that could be seen of it if this process ended. */
+static bool begin(zval *into, uint32_t call)
+{
+	if (call == 0 || ring_claim(&ring, call)) {
+		return true;
+	}
+	zval_ptr_dtor(into);
+	ZVAL_NULL(into);
+	return false;
+}
+
 /* Waits for the frame after this one. False: that one needs nobody. */
 static bool next(zval *into)
 {
 	if (!run_pending() || !wait_for(HEAD)) {
 		return true;
 	}
+	uint32_t call = 0;
 	size_t length = native_frame_length(ring_peek(&ring));
 	if (length == 0) {
 		/* No frame; enough of it to show. */
@@ -203,18 +214,18 @@ static bool next(zval *into)
 	}
 	if (length > RING_DOWN) {
 		zend_string *frame = read_long_frame(length);
-		bool done = frame == NULL || read_frame(into, (const unsigned char *) ZSTR_VAL(frame), length);
+		bool done = frame == NULL || read_frame(into, (const unsigned char *) ZSTR_VAL(frame), length, &call);
 		if (frame != NULL) {
 			zend_string_release(frame);
 		}
-		return done;
+		return done && begin(into, call);
 	}
 	if (!wait_for(length)) {
 		return true;
 	}
-	bool done = read_frame(into, ring_peek(&ring), length);
+	bool done = read_frame(into, ring_peek(&ring), length, &call);
 	ring_take(&ring, length);
-	return done;
+	return done && begin(into, call);
 }
 
 /* A descriptor that programs started by this one don't get. */
@@ -449,6 +460,7 @@ static PHP_RSHUTDOWN_FUNCTION(pronghorn)
 		empty = NULL;
 	}
 	exit_forget();
+	classic_script_ended();
 	return SUCCESS;
 }
 
@@ -477,5 +489,12 @@ zend_module_entry pronghorn_module_entry = {
 #ifdef ZTS
 ZEND_TSRMLS_CACHE_DEFINE()
 #endif
-ZEND_GET_MODULE(pronghorn)
+/* Asked for it when it is loaded, before any module starts. */
+ZEND_DLEXPORT zend_module_entry *get_module(void);
+ZEND_DLEXPORT zend_module_entry *get_module(void)
+{
+	find_globals();
+	classic_prepare();
+	return &pronghorn_module_entry;
+}
 #endif

@@ -313,6 +313,27 @@ impl<'a> Table<'a> {
         }
     }
 
+    /// Keys that mean something only where `holds`, read by `read`. Elsewhere they are not there, and each of `names` that is
+    /// written is an error.
+    pub fn keys_where<R>(
+        &mut self,
+        holds: bool,
+        names: &[&str],
+        message: &str,
+        hint: &str,
+        read: impl FnOnce(&mut Self) -> R,
+    ) -> Option<R> {
+        if holds || self.run.describing {
+            return Some(read(self));
+        }
+        for name in names {
+            if self.take(name).is_some() {
+                self.error(name, message, hint);
+            }
+        }
+        None
+    }
+
     /// True when a statement has named this key already.
     pub fn is_known(&self, name: &str) -> bool {
         self.known.iter().any(|known| same_name(known, name))

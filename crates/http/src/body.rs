@@ -64,6 +64,15 @@ pub(crate) enum RequestBody {
 }
 
 impl RequestBody {
+    /// Of one that is passed on as it came; `None` where there is none.
+    pub(crate) fn len(&self) -> Option<u64> {
+        match self {
+            Self::Bytes(bytes) | Self::Urlencoded(bytes) => Some(bytes.len() as u64),
+            Self::Spooled(file) => Some(file.len()),
+            Self::Empty | Self::Stream(_) | Self::Form { .. } => None,
+        }
+    }
+
     /// What tells it from another one, without reading files.
     pub(crate) fn identify(&self, hasher: &mut impl Hasher) {
         match self {

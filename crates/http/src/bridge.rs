@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll};
 
+use pronghorn_cgi::Variables;
 use pronghorn_pool::settings::Retry;
 use pronghorn_pool::{
     Answer, Body as CallBody, CallError, Dispatch, Payload, Pending, Pool, Reply, ReplyBody, Terms,
@@ -23,12 +24,15 @@ use crate::error;
 use crate::exchange::Exchange;
 use crate::feeder::Feeder;
 use crate::files::Asked;
-use crate::message::{Body, Handled, Handler, Request, Response};
+use crate::message::{Body, Handled, Handler, PeerAddress, Request, Response};
 use crate::record::{Record, request_id};
+use crate::scripts::ScriptCall;
 use crate::{file, page};
 
 /// PHP's default for a body without a Content-Type (`default_mimetype` and `default_charset` of php.ini).
 const DEFAULT_CONTENT_TYPE: &str = "text/html; charset=UTF-8";
+/// `SERVER_SOFTWARE` of scripts.
+const SOFTWARE: &str = concat!("pronghorn/", env!("CARGO_PKG_VERSION"));
 /// What nginx logs for a client that left; it is never sent.
 const CLIENT_LEFT: u16 = 499;
 
@@ -60,6 +64,25 @@ impl Handler for Arc<PoolHandler> {
 
 impl PoolHandler {
     async fn answer(self: &Arc<Self>, request: Request, exchange: &mut dyn Exchange) -> Response {
+        self.answer_by(request, exchange, None).await
+    }
+
+    /// Answers a request by a script.
+    pub(crate) async fn answer_script(
+        self: &Arc<Self>,
+        request: Request,
+        exchange: &mut dyn Exchange,
+        script: ScriptCall,
+    ) -> Response {
+        self.answer_by(request, exchange, Some(script)).await
+    }
+
+    async fn answer_by(
+        self: &Arc<Self>,
+        request: Request,
+        exchange: &mut dyn Exchange,
+        script: Option<ScriptCall>,
+    ) -> Response {
         let taken = match request.head.body_len() {
             // Nothing to wait for: the futures that would are ten times the size of this one.
             Some(0) => Ok((empty(&request, &self.bodies), 0)),
@@ -74,7 +97,7 @@ impl PoolHandler {
         };
         let accepted = request.accepted;
         let now = if read == 0 { accepted } else { Instant::now() };
-        let call = self.call(request, body);
+        let call = self.call(request, body, script);
         let record = Record::of(&call, read);
         let mut pending = self.pool.call(call.clone(), self.terms, accepted, now);
         let gone = |cx: &mut Context<'_>, exchange: &mut dyn Exchange| {
@@ -95,7 +118,7 @@ impl PoolHandler {
         }
         let accepted = request.accepted;
         let (feed, stream) = streamed();
-        let call = self.call(request, RequestBody::Stream(stream));
+        let call = self.call(request, RequestBody::Stream(stream), None);
         let mut record = Record::of(&call, 0);
         let mut pending = self.pool.call(call.clone(), self.terms, accepted, accepted);
         let mut feeder = Feeder::new(feed, self.bodies.max_size);
@@ -109,10 +132,16 @@ impl PoolHandler {
         self.conclude(&call.request, outcome, record).await
     }
 
-    fn call(self: &Arc<Self>, request: Request, body: RequestBody) -> Arc<HttpCall> {
+    fn call(
+        self: &Arc<Self>,
+        request: Request,
+        body: RequestBody,
+        script: Option<ScriptCall>,
+    ) -> Arc<HttpCall> {
         Arc::new(HttpCall {
             request,
             body,
+            script,
             handler: self.clone(),
         })
     }
@@ -302,6 +331,8 @@ async fn wait(
 pub(crate) struct HttpCall {
     pub(crate) request: Request,
     body: RequestBody,
+    /// That answers it; the worker's handler does where there is none.
+    script: Option<ScriptCall>,
     pub(crate) handler: Arc<PoolHandler>,
 }
 
@@ -321,7 +352,13 @@ impl Payload for HttpCall {
                 body: kind,
                 development: self.handler.development,
             };
-            native::encode_request(out, &request, envelope);
+            match &self.script {
+                None => native::encode_request(out, &request, envelope),
+                Some(script) => {
+                    native::encode_script(out, request.accepted_us, envelope);
+                    self.variables(&request, script).write(out);
+                }
+            }
             return Ok(body);
         }
         let foreign = for_foreign(&self.body, &self.handler.bodies.forms)?;
@@ -370,6 +407,27 @@ impl Payload for HttpCall {
 }
 
 impl HttpCall {
+    fn variables<'a>(
+        &'a self,
+        request: &'a WireRequest<'a>,
+        script: &'a ScriptCall,
+    ) -> Variables<'a> {
+        let remote_port = match self.request.peer.address {
+            PeerAddress::Ip(address) => Some(address.port()),
+            PeerAddress::Unix | PeerAddress::Told(_) => None,
+        };
+        Variables {
+            request,
+            uri: (request.path, request.query),
+            site: &script.site,
+            script: &script.script,
+            body_len: self.body.len(),
+            remote_port,
+            server: None,
+            software: SOFTWARE,
+        }
+    }
+
     fn wire(&self) -> WireRequest<'_> {
         let Request {
             head,

@@ -42,7 +42,7 @@ pub use call::{
     Stamps, Terms, Unencodable, WorkerFault,
 };
 pub use core::{SlotId, SlotState};
-pub use php::{About, Php};
+pub use php::{About, Php, classic_command, classic_variable};
 pub use pool::{NotExtended, Options, Pool};
 pub use queue::PATIENCE;
 pub use roster::{Request, WorkerInfo};

@@ -7,13 +7,14 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use pronghorn_cgi::Site as ScriptSite;
 use pronghorn_config::Address;
 use pronghorn_http::files::MOST_OPEN;
 use pronghorn_http::middleware::{self, Parts, Unusable};
 use pronghorn_http::settings::{HstsSettings, HttpSettings, RouteSettings};
 use pronghorn_http::{
     Accepting, Addresses, BodySettings, Handler, Https, IoThreads, Limits, Listener, Place,
-    PoolHandler, Router, Service,
+    PoolHandler, Router, ScriptHandler, Service,
 };
 use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, NotReady, Running, Stopped};
 use pronghorn_pool::settings::RequestBody;
@@ -367,6 +368,7 @@ impl Ground {
             },
             bodies: BodySettings {
                 max_size: max_size.bytes(),
+                raw: bodies.raw || pool.site.is_some(),
                 stream: route.request_body.unwrap_or(pool.request_body) == RequestBody::Stream,
                 ..bodies.clone()
             },
@@ -376,7 +378,18 @@ impl Ground {
             retry: pool.retry,
             worker_user: self.user.as_ref().map(|(_, user)| user.clone()),
         };
-        let next = Arc::new(Arc::new(handler));
+        let handler = Arc::new(handler);
+        let next: Arc<dyn Handler> = match &pool.site {
+            None => Arc::new(handler),
+            Some(site) => Arc::new(ScriptHandler {
+                pool: handler,
+                site: Arc::new(ScriptSite::new(
+                    self.folder.join(&site.root),
+                    site.index.clone(),
+                    site.fallback.as_deref(),
+                )),
+            }),
+        };
         let next = middleware::limited(next, route.rate_limit.as_ref());
         if self.development {
             let standing = workers.standing();

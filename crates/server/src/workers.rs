@@ -7,10 +7,13 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use pronghorn_plugin_api::{NotReady, Sockets};
-use pronghorn_pool::settings::{CodecChoice, MAX_WORKERS, PoolSettings, TransportChoice};
+use pronghorn_pool::settings::{
+    ClassicSettings, CodecChoice, MAX_WORKERS, Mode, PoolSettings, TransportChoice,
+};
 use pronghorn_pool::{
     BootError, CommandLauncher, Home, NotExtended, NotResized, Options, PATIENCE, Php, Plan, Pool,
-    RelayAddress, RelayListener, Spool, Stats, Supervised, WorkerInfo,
+    RelayAddress, RelayListener, Spool, Stats, Supervised, WorkerInfo, classic_command,
+    classic_variable,
 };
 use pronghorn_process::{Credentials, Spawner, cpus};
 use pronghorn_wire::Codec;
@@ -96,28 +99,33 @@ impl Start<'_> {
         }
     }
 
+    /// What to run, as people know it and as the system does.
+    fn command(&self) -> (String, Vec<OsString>) {
+        let of_server = self.server.command.as_ref();
+        if let Some(classic) = &self.settings.classic {
+            let argv = classic_command(classic.php.as_ref(), of_server);
+            let program = argv[0].to_string_lossy().into_owned();
+            return (program, argv);
+        }
+        let Some(command) = self.settings.command.as_ref().or(of_server) else {
+            return Default::default();
+        };
+        let arguments = command.arguments().iter().map(OsString::from);
+        let argv = std::iter::once(OsString::from(command.program())).chain(arguments);
+        (command.to_string(), argv.collect())
+    }
+
     fn launcher(&self) -> CommandLauncher {
-        let command = self
-            .settings
-            .command
-            .as_ref()
-            .or(self.server.command.as_ref());
-        let argv: Vec<OsString> = command
-            .map(|command| {
-                let arguments = command.arguments().iter().map(OsString::from);
-                std::iter::once(OsString::from(command.program()))
-                    .chain(arguments)
-                    .collect()
-            })
-            .unwrap_or_default();
+        let (command, argv) = self.command();
         let php = Php::new(
             self.settings.transport != TransportChoice::Relay,
+            self.settings.mode == Mode::Classic,
             self.settings.ini.clone(),
         );
         CommandLauncher {
             pool: self.name.to_owned(),
             spawner: self.spawner.clone(),
-            command: command.map(ToString::to_string).unwrap_or_default(),
+            command,
             argv,
             env: self.environment(),
             php,
@@ -171,9 +179,35 @@ impl Start<'_> {
         set("RR_MODE", "http");
         set("PRONGHORN_VERSION", VERSION);
         set("PRONGHORN_PIPES", "3,4");
+        if let Some(classic) = &self.settings.classic {
+            self.for_scripts(classic, &mut environment);
+        }
         environment
     }
+
+    /// Says who the workers are, and which variables scripts see.
+    fn for_scripts(&self, classic: &ClassicSettings, environment: &mut Vec<(OsString, OsString)>) {
+        if let Some((_, user)) = &self.user {
+            environment.retain(|(name, _)| name != "USER" && name != "HOME");
+            environment.push(("USER".into(), user.name().into()));
+            environment.push(("HOME".into(), user.home().into()));
+        }
+        let is_written = |name: &str| self.server.env.iter().any(|(known, _)| known == name);
+        let is_seen = |name: &&str| {
+            let usual = ["USER", "HOME"].contains(name)
+                || (!classic.clear_env
+                    && !OF_SCRIPTS_NEVER.contains(name)
+                    && !name.starts_with("PRONGHORN_"));
+            usual || is_written(name)
+        };
+        let names = environment.iter().filter_map(|(name, _)| name.to_str());
+        let variable = classic_variable(names.filter(is_seen));
+        environment.push(variable);
+    }
 }
+
+/// What says where php.ini is was for this process, and not for those that scripts start.
+const OF_SCRIPTS_NEVER: [&str; 2] = ["PHPRC", "PHP_INI_SCAN_DIR"];
 
 /// The socket that `server.relay` names. There is one for the workers of all pools: each tells its process.
 pub(crate) fn relay_listener(

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pronghorn_config::{Choice, Key, Node, Section, Setting, Shown, Table, Wrong};
+use pronghorn_config::{Key, Node, Section, Setting, Shown, Table, Wrong};
+use pronghorn_pool::settings::Symlinks;
 use pronghorn_wire::Fields;
 
 use super::headers::FieldRules;
@@ -73,18 +74,6 @@ impl RootKeys {
             cache_duration: self.cache_duration,
         }
     }
-}
-
-/// Which symbolic links are followed.
-#[derive(Clone, Copy, PartialEq)]
-struct Symlinks(Links);
-
-impl Choice for Symlinks {
-    const CHOICES: &'static [(&'static str, Self)] = &[
-        ("never", Self(Links::Never)),
-        ("inside", Self(Links::Inside)),
-        ("anywhere", Self(Links::Anywhere)),
-    ];
 }
 
 /// A file in a root, by its path below it.

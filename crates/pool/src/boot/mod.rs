@@ -130,7 +130,7 @@ impl CommandLauncher {
             passed.extend(offer);
             memory
         });
-        let besides = self.php.variable(self).await;
+        let besides = self.php.variables(self).await;
         let child = self
             .spawner
             .spawn(self.command_line(passed, besides))
@@ -260,12 +260,10 @@ impl CommandLauncher {
         }
     }
 
-    fn command_line(&self, passed: Vec<OwnedFd>, besides: Option<(OsString, OsString)>) -> Command {
+    fn command_line(&self, passed: Vec<OwnedFd>, besides: Vec<(OsString, OsString)>) -> Command {
         let mut env = self.env.clone();
-        if let Some((name, value)) = besides {
-            env.retain(|(known, _)| *known != name);
-            env.push((name, value));
-        }
+        env.retain(|(known, _)| besides.iter().all(|(name, _)| known != name));
+        env.extend(besides);
         if passed.len() > PIPES {
             env.push(("PRONGHORN_RING".into(), "5,6,7".into()));
         }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use pronghorn_config::{Address, Choice, Endpoint, Section, Table, describe};
 use pronghorn_http::settings::{DEFAULT_POOL, HttpSettings};
+use pronghorn_pool::settings::Mode;
 
 pub use crate::watching::Watching;
 pub use fileserver::FileServerSettings;
@@ -173,7 +174,7 @@ impl Section for Settings {
 fn check_commands(t: &mut Table<'_>, http: &HttpSettings) {
     const SERVER: &str = "for example `command: php worker.php` in the section `server`";
     for (name, pool) in http.running_pools() {
-        if pool.command.is_some() {
+        if pool.command.is_some() || pool.mode != Mode::Worker {
             continue;
         }
         let (message, hint) = match name {

@@ -8,6 +8,12 @@ use pronghorn_process::cpus;
 
 use crate::supervisor::{Limits, Scaling};
 
+mod classic;
+mod scripts;
+
+pub use classic::ClassicSettings;
+pub use scripts::{SiteSettings, Symlinks};
+
 /// As RoadRunner's. Far more processes than that need another machine.
 pub const MAX_WORKERS: usize = 500;
 
@@ -69,6 +75,11 @@ pub fn default_workers() -> usize {
 /// One pool: its workers, its queue, its limits.
 #[derive(Clone, Debug)]
 pub struct PoolSettings {
+    pub mode: Mode,
+    /// Of all modes but [`Mode::Worker`].
+    pub site: Option<SiteSettings>,
+    /// Of [`Mode::Classic`].
+    pub classic: Option<ClassicSettings>,
     /// None runs the server's command.
     pub command: Option<Command>,
     /// From 1 to [`MAX_WORKERS`].
@@ -289,17 +300,19 @@ impl Section for PoolSettings {
         .zero_is_default()
         .optional();
         let mode = t
-            .key("mode", "What the workers are. Only `worker` is there yet.")
+            .key("mode", "What the workers are: `worker` runs a worker script, `classic` any PHP program below a `root`. The others are not there yet.")
             .ours()
             .default(Mode::Worker);
-        if mode != Mode::Worker {
+        if matches!(mode, Mode::FastCgi | Mode::Cgi) {
             // A worker in its place would answer, and not what was meant.
             t.error(
                 "mode",
-                "asks for classic, FastCGI or CGI workers, which are not there yet",
+                "asks for FastCGI or CGI workers, which are not there yet",
                 "`mode: worker` runs a worker script, its `command`",
             );
         }
+        let site = scripts::read(t, mode);
+        let classic = classic::read(t, mode);
         let command = t
             .key(
                 "command",
@@ -309,6 +322,9 @@ impl Section for PoolSettings {
         let num_workers = num_workers(t);
         let scaling = scaling(t, num_workers);
         let settings = Self {
+            mode,
+            site,
+            classic,
             command,
             num_workers: scaling.map_or(num_workers, |scaling| scaling.min),
             scaling,
@@ -643,7 +659,6 @@ impl Section for Supervisor {
 
 /// What later work brings; each line moves up into a key of its own then.
 fn not_yet(t: &mut Table<'_>) {
-    t.not_yet("root", "classic and CGI pools");
     t.not_yet("spawn", "workers forked from a booted one");
     t.not_yet("fork", "workers forked from a booted one");
 }

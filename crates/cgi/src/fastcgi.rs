@@ -1,0 +1,371 @@
+//! FastCGI's records, the server's end: one request at a time on a connection, as a responder gets it.
+//!
+//! What comes back is a peer's: a record announces at most 64 KB and is read in pieces as they come, so nothing is kept that
+//! was not received.
+
+use bytes::{Bytes, BytesMut};
+use thiserror::Error;
+
+/// The header of a record.
+const HEADER: usize = 8;
+/// The most that one record holds.
+pub const LARGEST: usize = 0xffff;
+const VERSION: u8 = 1;
+/// The number of the one request on a connection.
+const REQUEST: u16 = 1;
+/// The length of what a begin and an end hold.
+const FIXED: usize = 8;
+
+const BEGIN_REQUEST: u8 = 1;
+const END_REQUEST: u8 = 3;
+const PARAMS: u8 = 4;
+const STDIN: u8 = 5;
+const STDOUT: u8 = 6;
+const STDERR: u8 = 7;
+
+/// Appends the beginning of a request: it is answered by a responder, and the connection is kept.
+pub fn begin(out: &mut Vec<u8>) {
+    const RESPONDER: u8 = 1;
+    const KEEP: u8 = 1;
+    out.extend_from_slice(&header(BEGIN_REQUEST, FIXED));
+    out.extend_from_slice(&[0, RESPONDER, KEEP, 0, 0, 0, 0, 0]);
+}
+
+/// Where the variables of a request begin in a buffer.
+#[derive(Debug)]
+#[must_use = "what follows is no record before it is finished"]
+pub struct OpenParams {
+    start: usize,
+}
+
+impl OpenParams {
+    /// Variables follow in `out`, as [`Variables`](crate::Variables) writes them.
+    pub fn begin(out: &mut Vec<u8>) -> Self {
+        let start = out.len();
+        out.extend_from_slice(&[0; HEADER]);
+        Self { start }
+    }
+
+    /// All of them are there: makes records of them.
+    pub fn finish(self, out: &mut Vec<u8>) {
+        let content = self.start.saturating_add(HEADER);
+        let len = out.len().saturating_sub(content);
+        if len > LARGEST {
+            let all = out.split_off(content);
+            out.truncate(self.start);
+            for part in all.chunks(LARGEST) {
+                out.extend_from_slice(&header(PARAMS, part.len()));
+                out.extend_from_slice(part);
+            }
+        } else if let Some(place) = out.get_mut(self.start..content) {
+            place.copy_from_slice(&header(PARAMS, len));
+        }
+        if len > 0 {
+            out.extend_from_slice(&header(PARAMS, 0));
+        }
+    }
+}
+
+/// The header before a piece of a body, of at most [`LARGEST`] bytes; before none at all it says that the body is complete.
+pub fn stdin(len: usize) -> [u8; HEADER] {
+    header(STDIN, len)
+}
+
+fn header(kind: u8, len: usize) -> [u8; HEADER] {
+    debug_assert!(len <= LARGEST, "it fits no record");
+    let [id_high, id_low] = REQUEST.to_be_bytes();
+    let [high, low] = u16::try_from(len).unwrap_or(u16::MAX).to_be_bytes();
+    [VERSION, kind, id_high, id_low, high, low, 0, 0]
+}
+
+/// What a responder sends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Item {
+    /// A part of the answer.
+    Output(Bytes),
+    /// A part of what it has to say to the operator.
+    Errors(Bytes),
+    /// The answer is complete.
+    End(End),
+}
+
+/// How a request ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// With this exit code of the application.
+    Complete(u32),
+    /// The responder takes one request at a time, and not on this connection.
+    CannotMultiplex,
+    /// The responder is out of something, and did nothing.
+    Overloaded,
+    /// It does not know what a responder is.
+    UnknownRole,
+}
+
+/// What a peer sent is no FastCGI, or none that belongs here.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum BadRecord {
+    /// The first byte of a record is the version.
+    #[error("a record of version {0}, where FastCGI is 1")]
+    Version(u8),
+    /// For another request.
+    #[error("a record for request {0}, and the request is {REQUEST}")]
+    Request(u16),
+    /// A kind that a responder does not send.
+    #[error("a record of kind {0}, which answers no request")]
+    Kind(u8),
+    /// An end that is none.
+    #[error(
+        "an end of {len} bytes with status {status}, where 8 bytes and a status up to 3 belong"
+    )]
+    End {
+        /// Of its content.
+        len: usize,
+        /// As it was sent, or 0.
+        status: u8,
+    },
+}
+
+/// Takes records apart.
+#[derive(Debug, Default)]
+pub struct Records {
+    /// What is left of the record that has begun, with what pads it.
+    open: Option<Open>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    is_error: bool,
+    content: usize,
+    padding: usize,
+}
+
+impl Records {
+    /// The next item in what was received; `None` when more has to come. What it takes is gone from `received`.
+    ///
+    /// # Errors
+    ///
+    /// When what was received makes no sense. Nothing behind it does then.
+    pub fn next(&mut self, received: &mut BytesMut) -> Result<Option<Item>, BadRecord> {
+        loop {
+            if let Some(open) = &mut self.open {
+                if open.content > 0 {
+                    if received.is_empty() {
+                        return Ok(None);
+                    }
+                    let piece = received.split_to(open.content.min(received.len())).freeze();
+                    open.content = open.content.saturating_sub(piece.len());
+                    return Ok(Some(if open.is_error {
+                        Item::Errors(piece)
+                    } else {
+                        Item::Output(piece)
+                    }));
+                }
+                let padding = received.split_to(open.padding.min(received.len()));
+                open.padding = open.padding.saturating_sub(padding.len());
+                if open.padding > 0 {
+                    return Ok(None);
+                }
+                self.open = None;
+            }
+            let Some((header, rest)) = received.split_first_chunk::<HEADER>() else {
+                return match received.first() {
+                    Some(&version) if version != VERSION => Err(BadRecord::Version(version)),
+                    _ => Ok(None),
+                };
+            };
+            let &[version, kind, id_high, id_low, high, low, padding, _] = header;
+            let request = u16::from_be_bytes([id_high, id_low]);
+            let content = usize::from(u16::from_be_bytes([high, low]));
+            let padding = usize::from(padding);
+            match (version, request, kind) {
+                (VERSION, REQUEST, STDOUT | STDERR) => {
+                    _ = received.split_to(HEADER);
+                    self.open = Some(Open {
+                        is_error: kind == STDERR,
+                        content,
+                        padding,
+                    });
+                }
+                (VERSION, REQUEST, END_REQUEST) => {
+                    let bad = |status| BadRecord::End {
+                        len: content,
+                        status,
+                    };
+                    if content != FIXED {
+                        return Err(bad(0));
+                    }
+                    let Some(&[a, b, c, d, status, ..]) = rest.first_chunk::<FIXED>() else {
+                        return Ok(None);
+                    };
+                    let end = match status {
+                        0 => End::Complete(u32::from_be_bytes([a, b, c, d])),
+                        1 => End::CannotMultiplex,
+                        2 => End::Overloaded,
+                        3 => End::UnknownRole,
+                        _ => return Err(bad(status)),
+                    };
+                    _ = received.split_to(HEADER.saturating_add(FIXED));
+                    self.open = (padding > 0).then_some(Open {
+                        is_error: false,
+                        content: 0,
+                        padding,
+                    });
+                    return Ok(Some(Item::End(end)));
+                }
+                (VERSION, REQUEST, _) => return Err(BadRecord::Kind(kind)),
+                (VERSION, _, _) => return Err(BadRecord::Request(request)),
+                _ => return Err(BadRecord::Version(version)),
+            }
+        }
+    }
+
+    /// Whether nothing was begun: the next byte is that of a new record.
+    pub fn is_between(&self) -> bool {
+        self.open.is_none()
+    }
+}
+
+/// For fuzzing: what must hold for any bytes, in whichever pieces they come.
+#[doc(hidden)]
+pub fn fuzz_records(bytes: &[u8]) {
+    let whole = read(bytes, bytes.len().max(1));
+    for size in [1, 2, 7, 64] {
+        assert_eq!(whole, read(bytes, size), "in pieces of {size}");
+    }
+    let (output, errors, ..) = &whole;
+    assert!(output.len().saturating_add(errors.len()) <= bytes.len());
+}
+
+/// All output, all errors, the ends, and what was wrong.
+type Read = (Vec<u8>, Vec<u8>, Vec<End>, Option<BadRecord>);
+
+fn read(bytes: &[u8], size: usize) -> Read {
+    let (mut records, mut received) = (Records::default(), BytesMut::new());
+    let (mut output, mut errors, mut ends) = (Vec::new(), Vec::new(), Vec::new());
+    for piece in bytes.chunks(size) {
+        received.extend_from_slice(piece);
+        loop {
+            match records.next(&mut received) {
+                Ok(None) => break,
+                Ok(Some(Item::Output(bytes))) => output.extend_from_slice(&bytes),
+                Ok(Some(Item::Errors(bytes))) => errors.extend_from_slice(&bytes),
+                Ok(Some(Item::End(end))) => ends.push(end),
+                Err(bad) => return (output, errors, ends, Some(bad)),
+            }
+        }
+    }
+    (output, errors, ends, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn record(kind: u8, content: &[u8], padding: u8) -> Vec<u8> {
+        let mut record = header(kind, content.len()).to_vec();
+        record[6] = padding;
+        record.extend_from_slice(content);
+        record.resize(record.len() + usize::from(padding), 0xee);
+        record
+    }
+
+    #[test]
+    fn a_request_is_a_beginning_its_variables_and_its_body() {
+        let mut out = Vec::new();
+        begin(&mut out);
+        let params = OpenParams::begin(&mut out);
+        crate::variables::push(&mut out, b"A", &[b"bc"]);
+        params.finish(&mut out);
+        out.extend_from_slice(&stdin(2));
+        out.extend_from_slice(b"hi");
+        out.extend_from_slice(&stdin(0));
+        let expected = [
+            &b"\x01\x01\x00\x01\x00\x08\x00\x00\x00\x01\x01\x00\x00\x00\x00\x00"[..],
+            b"\x01\x04\x00\x01\x00\x05\x00\x00\x01\x02Abc\x01\x04\x00\x01\x00\x00\x00\x00",
+            b"\x01\x05\x00\x01\x00\x02\x00\x00hi\x01\x05\x00\x01\x00\x00\x00\x00",
+        ];
+        assert_eq!(out, expected.concat());
+    }
+
+    #[test]
+    fn variables_longer_than_a_record_are_several() {
+        for len in [0, LARGEST - 9, LARGEST - 10, 3 * LARGEST] {
+            let mut out = b"before".to_vec();
+            let params = OpenParams::begin(&mut out);
+            if len > 0 {
+                crate::variables::push(&mut out, b"N", &[&vec![b'v'; len]]);
+            }
+            params.finish(&mut out);
+            let (mut rest, mut block, mut last) = (&out[6..], Vec::new(), usize::MAX);
+            while let Some((header, after)) = rest.split_first_chunk::<HEADER>() {
+                assert_eq!(header[..4], [1, PARAMS, 0, 1]);
+                last = usize::from(u16::from_be_bytes([header[4], header[5]]));
+                let (content, after) = after.split_at(last);
+                block.extend_from_slice(content);
+                rest = after;
+            }
+            assert_eq!((last, rest.len()), (0, 0));
+            let values: Vec<usize> = crate::variables::pairs(&block)
+                .map(|(_, v)| v.len())
+                .collect();
+            assert_eq!(values, if len > 0 { vec![len] } else { vec![] });
+        }
+    }
+
+    #[test]
+    fn an_answer_is_output_errors_and_an_end() {
+        let bytes = [
+            record(STDOUT, b"Content-type: a\r\n\r\nhel", 3),
+            record(STDERR, b"Warning", 0),
+            record(STDOUT, b"lo", 255),
+            record(STDOUT, b"", 0),
+            record(END_REQUEST, &[0, 0, 0, 7, 0, 0, 0, 0], 5),
+        ];
+        let (output, errors, ends, bad) = read(&bytes.concat(), 5);
+        assert_eq!(output, b"Content-type: a\r\n\r\nhello");
+        assert_eq!(errors, b"Warning");
+        assert_eq!((ends, bad), (vec![End::Complete(7)], None));
+    }
+
+    #[test]
+    fn what_belongs_to_no_answer_is_refused() {
+        let bad = |bytes: &[u8]| read(bytes, 64).3;
+        assert_eq!(bad(b"HTTP/1.1 400"), Some(BadRecord::Version(b'H')));
+        assert_eq!(
+            bad(b"H"),
+            Some(BadRecord::Version(b'H')),
+            "at the first byte"
+        );
+        assert_eq!(
+            bad(&[1, STDOUT, 0, 2, 0, 0, 0, 0]),
+            Some(BadRecord::Request(2))
+        );
+        assert_eq!(bad(&[1, 10, 0, 0, 0, 0, 0, 0]), Some(BadRecord::Request(0)));
+        assert_eq!(bad(&record(PARAMS, b"", 0)), Some(BadRecord::Kind(PARAMS)));
+        let end = |len, status| Some(BadRecord::End { len, status });
+        assert_eq!(bad(&record(END_REQUEST, b"1234567", 0)), end(7, 0));
+        assert_eq!(
+            bad(&record(END_REQUEST, &[0, 0, 0, 0, 9, 0, 0, 0], 0)),
+            end(8, 9)
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_decide_nothing(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            fuzz_records(&bytes);
+        }
+
+        #[test]
+        fn pieces_of_records_decide_nothing(all in prop::collection::vec(
+            (prop_oneof![Just(STDOUT), Just(STDERR), Just(END_REQUEST), any::<u8>()],
+             prop::collection::vec(any::<u8>(), 0..40), any::<u8>()), 0..8,
+        )) {
+            let all: Vec<_> = all.iter().map(|(kind, content, padding)| record(*kind, content, *padding)).collect();
+            fuzz_records(&all.concat());
+        }
+    }
+}

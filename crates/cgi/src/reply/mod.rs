@@ -1,0 +1,245 @@
+//! The head of a script's answer (RFC 3875, section 6).
+
+use bytes::Bytes;
+use pronghorn_wire::{Fields, ReplyHead};
+use thiserror::Error;
+
+/// The longest head. Cookies and security policies of real applications fit several times.
+pub const HEAD: usize = 64 << 10;
+/// The most fields of one.
+pub const FIELDS: usize = 256;
+/// As much of a wrong line is shown.
+const SHOWN: usize = 80;
+
+/// A script's answer without its body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head {
+    /// What is to be done with it.
+    pub kind: Kind,
+    /// Status and fields; those that are for the server alone are gone.
+    pub reply: ReplyHead,
+}
+
+/// The kinds of answers (RFC 3875, section 6.2).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// For the client, redirects with a status of their own among them.
+    Document,
+    /// The client is sent elsewhere, and the script left the status to the server: it is 302.
+    ClientRedirect,
+    /// The server answers as if this path, with its query, had been asked for by GET.
+    LocalRedirect(Vec<u8>),
+}
+
+/// What a script sent is no answer. The script's mistake.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum BadReply {
+    /// Output begins at once, or there is none.
+    #[error(
+        "it has no header: the first line is empty, where `Content-Type: …`, `Status: …` or `Location: …` belongs"
+    )]
+    NoHeader,
+    /// A script that writes HTTP itself.
+    #[error(
+        "it begins with `HTTP/`: scripts that write HTTP themselves (non-parsed headers) are not run, `Status: …` sets a status"
+    )]
+    NonParsed,
+    /// Where a field was expected; its first bytes.
+    #[error("line {line} of its header is no `Name: value`: `{text}`")]
+    Line {
+        /// Counted from 1.
+        line: usize,
+        /// Its beginning, escaped.
+        text: String,
+    },
+    /// Not three digits, or outside of 200 to 599: a 1xx ends no request.
+    #[error("its `Status: {0}` is none: three digits are, from 200 to 599, and a reason if any")]
+    Status(String),
+    /// Longer than [`HEAD`], or with more than [`FIELDS`] fields.
+    #[error("its header is longer than {HEAD} bytes or has more than {FIELDS} fields")]
+    TooLong,
+}
+
+/// Finds the end of a head in what has been received so far, looking at each byte once.
+#[derive(Debug, Default)]
+pub struct HeadReader {
+    /// Where the line begins whose end is not there yet.
+    line: usize,
+    searched: usize,
+}
+
+impl HeadReader {
+    /// The length of the head with its empty line, once all of it is there. `received` is all since the first byte.
+    ///
+    /// # Errors
+    ///
+    /// As soon as it is sure that no head follows.
+    pub fn find(&mut self, received: &[u8]) -> Result<Option<usize>, BadReply> {
+        loop {
+            let rest = received.get(self.searched..).unwrap_or_default();
+            let Some(at) = memchr::memchr(b'\n', rest) else {
+                self.searched = received.len();
+                if self.searched > HEAD {
+                    return Err(BadReply::TooLong);
+                }
+                return Ok(None);
+            };
+            let end = self.searched.saturating_add(at);
+            let next = end.saturating_add(1);
+            if next > HEAD {
+                return Err(BadReply::TooLong);
+            }
+            let line = received.get(self.line..end).unwrap_or_default();
+            let is_first = self.line == 0;
+            (self.line, self.searched) = (next, next);
+            if line.is_empty() || line == b"\r" {
+                return if is_first {
+                    Err(BadReply::NoHeader)
+                } else {
+                    Ok(Some(next))
+                };
+            }
+            if is_first {
+                // A page without a head must not be read to its end first.
+                field(line, 1)?;
+            }
+        }
+    }
+}
+
+impl Head {
+    /// Reads a head that [`HeadReader`] found: all of `head`.
+    ///
+    /// # Errors
+    ///
+    /// When a part of it makes no sense.
+    pub fn parse(head: &Bytes) -> Result<Self, BadReply> {
+        let mut headers = Fields::over(head.clone(), 8);
+        let (mut status, mut fields, mut start) = (None, 0_usize, 0_usize);
+        for (number, line) in (1..).zip(head.split(|&byte| byte == b'\n')) {
+            let begin = start;
+            start = start.saturating_add(line.len()).saturating_add(1);
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            if line.is_empty() {
+                continue; // only the last one can be
+            }
+            fields = fields.saturating_add(1);
+            if fields > FIELDS {
+                return Err(BadReply::TooLong);
+            }
+            let (name, value) = field(line, number)?;
+            if name.eq_ignore_ascii_case(b"status") {
+                // A second one changes nothing, as with nginx.
+                if status.is_none() {
+                    status = Some(status_of(value)?);
+                }
+                continue;
+            }
+            let value_start = begin.saturating_add(place_in(line, value));
+            headers.push_received((begin, name.len()), (value_start, value.len()));
+        }
+        if fields == 0 {
+            return Err(BadReply::NoHeader);
+        }
+        Ok(Self::of(status, headers))
+    }
+
+    fn of(status: Option<u16>, headers: Fields) -> Self {
+        let location = headers.get("location").filter(|_| status.is_none());
+        let kind = match location {
+            None => Kind::Document,
+            // `//host/path` names another server, and so do the backslashes that browsers take for slashes.
+            Some([b'/', b'/' | b'\\', ..]) => Kind::ClientRedirect,
+            Some(path @ [b'/', ..]) => Kind::LocalRedirect(path.to_vec()),
+            Some(_) => Kind::ClientRedirect,
+        };
+        let usual = if kind == Kind::ClientRedirect {
+            302
+        } else {
+            200
+        };
+        Self {
+            reply: ReplyHead {
+                status: status.unwrap_or(usual),
+                headers,
+            },
+            kind,
+        }
+    }
+}
+
+/// A part's distance from the start of the line that it lies in.
+fn place_in(line: &[u8], part: &[u8]) -> usize {
+    part.as_ptr().addr().saturating_sub(line.as_ptr().addr())
+}
+
+/// Name and value of a line.
+fn field(line: &[u8], number: usize) -> Result<(&[u8], &[u8]), BadReply> {
+    let bad = || BadReply::Line {
+        line: number,
+        text: line.get(..SHOWN).unwrap_or(line).escape_ascii().to_string(),
+    };
+    if number == 1 && line.starts_with(b"HTTP/") {
+        return Err(BadReply::NonParsed);
+    }
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let colon = memchr::memchr(b':', line).ok_or_else(bad)?;
+    let (name, rest) = line.split_at_checked(colon).ok_or_else(bad)?;
+    let value = rest.get(1..).unwrap_or_default().trim_ascii();
+    // What else a name or a value may not have, the server checks before it sends them.
+    if name.is_empty() || !name.iter().all(u8::is_ascii_graphic) {
+        return Err(bad());
+    }
+    Ok((name, value))
+}
+
+fn status_of(value: &[u8]) -> Result<u16, BadReply> {
+    let (code, reason) = value.split_at_checked(3).unwrap_or((value, b""));
+    let number = std::str::from_utf8(code)
+        .ok()
+        .and_then(|code| code.parse::<u16>().ok());
+    match number {
+        Some(status @ 200..=599)
+            if code.iter().all(u8::is_ascii_digit) && matches!(reason, [] | [b' ' | b'\t', ..]) =>
+        {
+            Ok(status)
+        }
+        _ => Err(BadReply::Status(
+            value
+                .get(..SHOWN)
+                .unwrap_or(value)
+                .escape_ascii()
+                .to_string(),
+        )),
+    }
+}
+
+/// For fuzzing: what must hold for any bytes, in whichever pieces they come.
+#[doc(hidden)]
+pub fn fuzz_reply(bytes: &[u8]) {
+    let whole = HeadReader::default().find(bytes);
+    let mut reader = HeadReader::default();
+    let mut seen = Ok(None);
+    for end in 0..=bytes.len() {
+        seen = reader.find(bytes.get(..end).unwrap_or_default());
+        if !matches!(seen, Ok(None)) {
+            break;
+        }
+    }
+    assert_eq!(whole, seen, "the pieces decide");
+    let Ok(Some(len)) = whole else { return };
+    assert!(len <= bytes.len() && len <= HEAD, "it ends outside");
+    let head = Bytes::copy_from_slice(bytes.get(..len).unwrap_or_default());
+    let Ok(head) = Head::parse(&head) else { return };
+    assert!(
+        (200..=599).contains(&head.reply.status),
+        "a status that ends no request"
+    );
+    assert!(
+        head.reply.headers.get("status").is_none(),
+        "what is for the server goes on"
+    );
+}
+
+#[cfg(test)]
+mod tests;

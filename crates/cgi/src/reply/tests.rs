@@ -1,0 +1,144 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn parse(text: &[u8]) -> Result<Head, BadReply> {
+    let len = HeadReader::default().find(text)?.expect("a whole head");
+    Head::parse(&Bytes::copy_from_slice(&text[..len]))
+}
+
+fn fields(head: &Head) -> Vec<(String, String)> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let fields = head.reply.headers.iter();
+    fields
+        .map(|(name, value)| (text(name), text(value)))
+        .collect()
+}
+
+#[test]
+fn a_document_has_its_status_and_fields_in_order() {
+    let head =
+        parse(b"Content-type: text/html\r\nStatus: 404 Not Found\r\nX-A:1\r\nX-A: 2 \r\n\r\nbody")
+            .unwrap();
+    assert_eq!(head.kind, Kind::Document);
+    assert_eq!(head.reply.status, 404);
+    let expected = [("Content-type", "text/html"), ("X-A", "1"), ("X-A", "2")];
+    assert_eq!(
+        fields(&head),
+        expected.map(|(n, v)| (n.to_owned(), v.to_owned()))
+    );
+}
+
+#[test]
+fn a_lone_line_feed_ends_a_line_too() {
+    let head = parse(b"Content-Type: text/plain\nX-B: \n\nbody").unwrap();
+    assert_eq!(head.reply.status, 200);
+    assert_eq!(head.reply.headers.get("x-b"), Some(&b""[..]));
+}
+
+#[test]
+fn a_location_without_a_status_is_a_redirect() {
+    let kind = |text: &str| {
+        let head = parse(format!("{text}\n\n").as_bytes()).unwrap();
+        (head.kind, head.reply.status)
+    };
+    assert_eq!(
+        kind("Location: /a?b=c"),
+        (Kind::LocalRedirect(b"/a?b=c".to_vec()), 200)
+    );
+    assert_eq!(
+        kind("Location: https://example.org/"),
+        (Kind::ClientRedirect, 302)
+    );
+    assert_eq!(
+        kind("Location: //example.org/"),
+        (Kind::ClientRedirect, 302)
+    );
+    assert_eq!(
+        kind("Location: /\\example.org/"),
+        (Kind::ClientRedirect, 302)
+    );
+    assert_eq!(kind("Location: next.html"), (Kind::ClientRedirect, 302));
+    assert_eq!(kind("Status: 301\nLocation: /a"), (Kind::Document, 301));
+    assert_eq!(
+        kind("location: /a\nstatus: 302 Found"),
+        (Kind::Document, 302)
+    );
+}
+
+#[test]
+fn what_is_no_answer_is_refused_with_its_reason() {
+    let wrong = |text: &[u8]| parse(text).unwrap_err();
+    assert_eq!(wrong(b"\r\nhello"), BadReply::NoHeader);
+    assert_eq!(wrong(b"\n"), BadReply::NoHeader);
+    assert_eq!(
+        wrong(b"HTTP/1.1 200 OK\r\nX: y\r\n\r\n"),
+        BadReply::NonParsed
+    );
+    for line in [
+        &b"<html>"[..],
+        b": no name",
+        b"a b: c",
+        b"Gr\xfcn: c",
+        b" folded: x",
+    ] {
+        let text = [line, b"\n\n"].concat();
+        assert!(
+            matches!(wrong(&text), BadReply::Line { line: 1, .. }),
+            "{line:?}"
+        );
+    }
+    assert!(matches!(
+        wrong(b"A: b\n folded\n\n"),
+        BadReply::Line { line: 2, .. }
+    ));
+    for status in [
+        "",
+        "20",
+        "2000",
+        "abc",
+        "+20 OK",
+        "100 Continue",
+        "600",
+        "200OK",
+    ] {
+        let text = format!("Status: {status}\n\n");
+        assert!(
+            matches!(wrong(text.as_bytes()), BadReply::Status(_)),
+            "{status}"
+        );
+    }
+}
+
+#[test]
+fn a_page_without_a_head_is_refused_by_its_first_line() {
+    assert_eq!(HeadReader::default().find(b"<p>"), Ok(None));
+    let refused = HeadReader::default().find(b"<p>\nand so on");
+    assert!(matches!(refused, Err(BadReply::Line { .. })), "{refused:?}");
+}
+
+#[test]
+fn a_head_has_a_longest_length_and_a_most_of_fields() {
+    let endless = vec![b'a'; HEAD + 1];
+    assert_eq!(HeadReader::default().find(&endless), Err(BadReply::TooLong));
+    let long = [b"X: ", &endless[..], b"\n\n"].concat();
+    assert_eq!(HeadReader::default().find(&long), Err(BadReply::TooLong));
+    let many = "X: y\n".repeat(FIELDS);
+    assert!(parse(format!("{many}\n").as_bytes()).is_ok());
+    assert_eq!(
+        parse(format!("{many}X: y\n\n").as_bytes()),
+        Err(BadReply::TooLong)
+    );
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_read_the_same_in_any_pieces(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fuzz_reply(&bytes);
+    }
+
+    #[test]
+    fn and_so_are_heads(text in "(Status: [0-9]{2,4}( [A-Z]{0,4})?\r?\n|[A-Za-z:/ -]{0,9}\r?\n){0,5}\r?\n?[a-z\n]{0,9}") {
+        fuzz_reply(text.as_bytes());
+    }
+}

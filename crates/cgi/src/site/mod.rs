@@ -1,0 +1,179 @@
+//! Which script answers for a path: the rules of a document root. `docs/reference/scripts.md` has them as a table.
+
+use std::path::{Path as FilePath, PathBuf};
+
+use crate::path::{BadPath, Path, is_hidden, segments};
+
+/// What makes a file a script, in this case of letters.
+const SCRIPT: &[u8] = b".php";
+
+/// A document root and its rules.
+#[derive(Debug, Clone)]
+pub struct Site {
+    root: PathBuf,
+    index: Vec<String>,
+    fallback: Option<Box<[u8]>>,
+}
+
+/// What is at a path below the root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// A regular file.
+    File,
+    /// A folder.
+    Folder,
+    /// Neither, or somewhere outside of the root.
+    Nothing,
+}
+
+/// What answers a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// This script runs.
+    Script(Script),
+    /// A file that stands for a folder, by its path below the root; no script.
+    Page(Box<[u8]>),
+    /// A folder with a page or script of its own, asked for without the slash at its end: 301.
+    Folder,
+    /// 404.
+    NotFound,
+    /// 403: the path climbs.
+    Forbidden,
+    /// 400: the path could be read in two ways.
+    BadRequest,
+}
+
+/// A script and what follows it in the path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Script {
+    path: Box<[u8]>,
+    name_len: usize,
+}
+
+impl Script {
+    fn new(path: &[u8], name_len: usize) -> Self {
+        Self {
+            path: path.into(),
+            name_len: name_len.min(path.len()),
+        }
+    }
+
+    /// `SCRIPT_NAME`: the path below the root, with the slash at its start.
+    pub fn name(&self) -> &[u8] {
+        self.path.get(..self.name_len).unwrap_or_default()
+    }
+
+    /// `PATH_INFO`: empty, or with the slash at its start.
+    pub fn info(&self) -> &[u8] {
+        self.path.get(self.name_len..).unwrap_or_default()
+    }
+
+    /// Both: `DOCUMENT_URI`.
+    pub fn path(&self) -> &[u8] {
+        &self.path
+    }
+}
+
+impl Site {
+    /// `root` is absolute. `index` are the names that stand for a folder, scripts among them, in their order. `fallback` is
+    /// the script, by its path below the root, for paths at which there is nothing.
+    pub fn new(root: PathBuf, index: Vec<String>, fallback: Option<&str>) -> Self {
+        let below = |script: &str| [b"/", script.trim_start_matches('/').as_bytes()].concat();
+        Self {
+            root,
+            index,
+            fallback: fallback.map(|script| below(script).into()),
+        }
+    }
+
+    /// `DOCUMENT_ROOT`.
+    pub fn root(&self) -> &FilePath {
+        &self.root
+    }
+
+    /// Names that stand for a folder.
+    pub fn index(&self) -> &[String] {
+        &self.index
+    }
+
+    /// Whether a path asks for a script by its name: no file in its place is ever sent.
+    pub fn names_script(path: &Path<'_>) -> bool {
+        segments(path.bytes()).any(is_script)
+    }
+
+    /// What answers for a path as it was received, after it turned out to be no file that may be sent.
+    ///
+    /// `look` says what is at a path below the root, which begins with no slash; it must not follow links out of it.
+    ///
+    /// # Errors
+    ///
+    /// Those of `look`.
+    pub fn resolve<E>(
+        &self,
+        received: &[u8],
+        mut look: impl FnMut(&[u8]) -> Result<Found, E>,
+    ) -> Result<Target, E> {
+        let path = match Path::of(received) {
+            Ok(path) => path,
+            Err(BadPath::Climbs) => return Ok(Target::Forbidden),
+            Err(BadPath::Malformed) => return Ok(Target::BadRequest),
+        };
+        let path = path.bytes();
+        let mut end = 0_usize;
+        for (number, segment) in segments(path).enumerate() {
+            end = end.saturating_add(1).saturating_add(segment.len());
+            if is_hidden(segment, number == 0) {
+                return self.otherwise(&mut look);
+            }
+            if !is_script(segment) {
+                continue;
+            }
+            match look(below(path.get(..end).unwrap_or_default()))? {
+                Found::File => return Ok(Target::Script(Script::new(path, end))),
+                Found::Nothing => return Ok(Target::NotFound),
+                // A folder may be called so.
+                Found::Folder => {}
+            }
+        }
+        let folder = path.strip_suffix(b"/").unwrap_or(path);
+        if look(below(folder))? == Found::Folder {
+            for index in &self.index {
+                let page = [folder, b"/", index.as_bytes()].concat();
+                if look(below(&page))? != Found::File {
+                    continue;
+                }
+                return Ok(if folder.len() == path.len() {
+                    Target::Folder
+                } else if is_script(index.as_bytes()) {
+                    Target::Script(Script::new(&page, page.len()))
+                } else {
+                    Target::Page(page.into())
+                });
+            }
+        }
+        self.otherwise(&mut look)
+    }
+
+    /// Nothing is at the path.
+    fn otherwise<E>(&self, look: &mut impl FnMut(&[u8]) -> Result<Found, E>) -> Result<Target, E> {
+        let Some(script) = &self.fallback else {
+            return Ok(Target::NotFound);
+        };
+        Ok(match look(below(script))? {
+            Found::File => Target::Script(Script::new(script, script.len())),
+            Found::Folder | Found::Nothing => Target::NotFound,
+        })
+    }
+}
+
+fn below(path: &[u8]) -> &[u8] {
+    path.strip_prefix(b"/").unwrap_or(path)
+}
+
+/// Whether a name is that of a script: the bytes `.php` at its end, and something before them.
+pub fn is_script(name: &[u8]) -> bool {
+    name.len() > SCRIPT.len() && name.ends_with(SCRIPT)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+use std::collections::BTreeSet;
+
+use super::*;
+
+/// A look at a tree that is a list of files.
+fn look_at<'a>(files: &'a [&str]) -> impl FnMut(&[u8]) -> Result<Found, ()> + use<'a> {
+    let files: BTreeSet<String> = files.iter().map(|&file| file.to_owned()).collect();
+    move |path| {
+        let path = std::str::from_utf8(path).map_err(drop)?;
+        let below = format!("{path}/");
+        Ok(if files.contains(path) {
+            Found::File
+        } else if path.is_empty() || files.iter().any(|file| file.starts_with(&below)) {
+            Found::Folder
+        } else {
+            Found::Nothing
+        })
+    }
+}
+
+fn site(index: &[&str], fallback: Option<&str>) -> Site {
+    let index = index.iter().map(|&name| name.to_owned()).collect();
+    Site::new(PathBuf::from("/srv"), index, fallback)
+}
+
+const TREE: [&str; 12] = [
+    "index.php",
+    "wp-login.php",
+    "style.css",
+    "admin/index.php",
+    "docs/index.html",
+    "both/index.html",
+    "both/index.php",
+    "odd.php/inner.php",
+    "uploads/shell.jpg",
+    "Upper.PHP",
+    ".git/hook.php",
+    ".well-known/acme.php",
+];
+
+fn what(site: &Site, path: &str) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match site.resolve(path.as_bytes(), look_at(&TREE)).unwrap() {
+        Target::Script(script) if script.info().is_empty() => text(script.name()),
+        Target::Script(script) => format!("{} + {}", text(script.name()), text(script.info())),
+        Target::Page(path) => format!("page {}", text(&path)),
+        other => format!("{other:?}"),
+    }
+}
+
+#[test]
+fn scripts_are_found_by_their_name_and_what_follows_it() {
+    let site = site(&["index.php"], Some("index.php"));
+    for (path, expected) in [
+        ("/wp-login.php", "/wp-login.php"),
+        ("/wp-login.php/", "/wp-login.php + /"),
+        ("/wp-login.php/a/b.php", "/wp-login.php + /a/b.php"),
+        ("//wp-login.php//a/./b", "/wp-login.php + /a/b"),
+        ("/index.php/.env", "/index.php + /.env"),
+        ("/%77p-login.php/%41", "/wp-login.php + /A"),
+        ("/odd.php/inner.php/x", "/odd.php/inner.php + /x"),
+        ("/admin/", "/admin/index.php"),
+        ("/", "/index.php"),
+        ("/admin", "Folder"),
+        ("/any/thing", "/index.php"),
+        ("/any/thing/", "/index.php"),
+        ("/.well-known/acme.php", "/.well-known/acme.php"),
+    ] {
+        assert_eq!(what(&site, path), expected, "{path}");
+    }
+}
+
+#[test]
+fn what_is_no_script_is_never_run() {
+    let site = site(&["index.php"], None);
+    for (path, expected) in [
+        ("/uploads/shell.jpg/x.php", "NotFound"),
+        ("/uploads/shell.jpg", "NotFound"),
+        ("/style.css/x.php", "NotFound"),
+        ("/Upper.PHP", "NotFound"),
+        ("/WP-LOGIN.php", "NotFound"),
+        ("/.git/hook.php", "NotFound"),
+        ("/admin/.php", "NotFound"),
+        ("/missing.php", "NotFound"),
+        ("/missing.php/x", "NotFound"),
+        ("/wp-login.php%00.jpg", "BadRequest"),
+        ("/admin%2findex.php", "BadRequest"),
+        ("/admin\\index.php", "BadRequest"),
+        ("/a/../wp-login.php", "Forbidden"),
+        ("/%2e%2e/wp-login.php", "Forbidden"),
+        ("/any", "NotFound"),
+    ] {
+        assert_eq!(what(&site, path), expected, "{path}");
+    }
+}
+
+#[test]
+fn hidden_and_missing_names_are_the_applications_business_where_there_is_one_for_all() {
+    let site = site(&["index.php"], Some("index.php"));
+    for path in [
+        "/.env",
+        "/.git/hook.php",
+        "/Upper.PHP",
+        "/uploads/shell.jpg/x",
+    ] {
+        assert_eq!(what(&site, path), "/index.php", "{path}");
+    }
+    // A name that asks for a script is no page of the application.
+    assert_eq!(what(&site, "/missing.php"), "NotFound");
+}
+
+#[test]
+fn the_first_name_that_is_there_stands_for_a_folder() {
+    let scripts = site(&["index.php", "index.html"], None);
+    assert_eq!(what(&scripts, "/both/"), "/both/index.php");
+    assert_eq!(what(&scripts, "/docs/"), "page /docs/index.html");
+    assert_eq!(what(&scripts, "/docs"), "Folder");
+    let pages = site(&["index.html", "index.php"], None);
+    assert_eq!(what(&pages, "/both/"), "page /both/index.html");
+    assert_eq!(what(&site(&[], None), "/both/"), "NotFound");
+}
+
+#[test]
+fn the_one_for_all_must_be_there() {
+    assert_eq!(what(&site(&[], Some("/app.php")), "/x"), "NotFound");
+    assert_eq!(
+        what(&site(&[], Some("admin/index.php")), "/x"),
+        "/admin/index.php"
+    );
+}

@@ -1,0 +1,38 @@
+//! The keys of pools that run scripts in PHP processes with the extension.
+
+use pronghorn_config::{Command, Table};
+
+use super::Mode;
+
+/// How the PHP of a classic pool is started.
+#[derive(Clone, Debug)]
+pub struct ClassicSettings {
+    /// None is the one of `server.command`, or `php`.
+    pub php: Option<Command>,
+    /// Scripts see no more of the environment than what is named for them.
+    pub clear_env: bool,
+}
+
+const KEYS: [&str; 2] = ["php", "clear_env"];
+
+pub(super) fn read(t: &mut Table<'_>, mode: Mode) -> Option<ClassicSettings> {
+    let message = "is of pools in `mode: classic`, and this one is in another";
+    let hint = "remove it";
+    let holds = mode == Mode::Classic;
+    t.keys_where(holds, &KEYS, message, hint, |t| ClassicSettings {
+        php: t
+            .key(
+                "php",
+                "In `mode: classic`, the PHP that runs the scripts, and options for it; the one of `server.command` when not written, else `php`.",
+            )
+            .ours()
+            .optional(),
+        clear_env: t
+            .key(
+                "clear_env",
+                "In `mode: classic`, whether scripts see of the environment only `server.env`, `HOME` and `USER`, as under php-fpm.",
+            )
+            .ours()
+            .default(true),
+    })
+}

@@ -1,0 +1,127 @@
+//! The keys of pools that run scripts below a root.
+
+use std::path::PathBuf;
+
+use pronghorn_config::{Choice, Table};
+use pronghorn_process::file::Links;
+
+use super::Mode;
+
+/// What stands for a folder. The second is for folders of pages beside an application.
+const INDEX: [&str; 2] = ["index.php", "index.html"];
+/// Each is looked for in every folder that somebody asks for.
+const MOST_INDEX: usize = 16;
+/// For `fallback`: there is none.
+const NONE: &str = "none";
+const SCRIPT: &str = ".php";
+
+/// Where scripts are, and which of them answers for a path.
+#[derive(Clone, Debug)]
+pub struct SiteSettings {
+    /// As it was written: relative to the server's folder.
+    pub root: PathBuf,
+    /// Names that stand for a folder.
+    pub index: Vec<String>,
+    /// By its path below the root.
+    pub fallback: Option<String>,
+    pub links: Links,
+}
+
+/// Which symbolic links are followed below a root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Symlinks(pub Links);
+
+impl Choice for Symlinks {
+    const CHOICES: &'static [(&'static str, Self)] = &[
+        ("never", Self(Links::Never)),
+        ("inside", Self(Links::Inside)),
+        ("anywhere", Self(Links::Anywhere)),
+    ];
+}
+
+/// Keys of pools with a root.
+const KEYS: [&str; 4] = ["root", "index", "fallback", "symlinks"];
+
+pub(super) fn read(t: &mut Table<'_>, mode: Mode) -> Option<SiteSettings> {
+    let message = "is of pools that run scripts below a root, and this one runs a worker script";
+    let hint = "write `mode: classic` beside it, or remove it";
+    let site = t.keys_where(mode != Mode::Worker, &KEYS, message, hint, read_site);
+    site.flatten()
+}
+
+fn read_site(t: &mut Table<'_>) -> Option<SiteSettings> {
+    let root: Option<PathBuf> = t
+        .key(
+            "root",
+            "The folder of a site: its scripts run, its other files are sent. This key and the next three are of pools in another `mode` than `worker`.",
+        )
+        .ours()
+        .optional();
+    let index: Vec<String> = t
+        .key(
+            "index",
+            "What stands for a folder: the first of these scripts and files that is in it.",
+        )
+        .ours()
+        .default(INDEX.map(str::to_owned).into());
+    let usual = index.iter().find(|name| name.ends_with(SCRIPT));
+    let usual = usual.map_or_else(|| NONE.to_owned(), Clone::clone);
+    let fallback: String = t
+        .key(
+            "fallback",
+            "The script, by its path below the root, for paths at which there is nothing; `none`: they are answered 404.",
+        )
+        .ours()
+        .default_as(usual, "the first script of `index`");
+    let links = t
+        .key::<Symlinks>(
+            "symlinks",
+            "Which symbolic links below the root are followed: none, those that stay in the root, or all.",
+        )
+        .ours()
+        .default(Symlinks(Links::Inside));
+    if index.len() > MOST_INDEX {
+        let message = format!("has {} names; at most {MOST_INDEX} are taken", index.len());
+        t.error("index", &message, "leave out those that no folder has");
+    }
+    if let Some(name) = index
+        .iter()
+        .find(|name| name.contains('/') || !is_name(name))
+    {
+        let message = format!("has `{}`, which is no name of a file", name.escape_debug());
+        t.error("index", &message, "for example `index: [index.php]`");
+    }
+    let fallback = Some(fallback.trim_start_matches('/').to_owned()).filter(|it| it != NONE);
+    if let Some(script) = &fallback
+        && !(script.ends_with(SCRIPT) && script.split('/').all(is_name))
+    {
+        let message = format!(
+            "is `{}`, which is no script below the root",
+            script.escape_debug()
+        );
+        t.error(
+            "fallback",
+            &message,
+            "for example `fallback: index.php`, or `none`",
+        );
+    }
+    let Some(root) = root else {
+        t.error(
+            "mode",
+            "needs a `root`, the folder of the site, and there is none",
+            "for example `root: public` beside it",
+        );
+        return None;
+    };
+    Some(SiteSettings {
+        root,
+        index,
+        fallback,
+        links: links.0,
+    })
+}
+
+/// Whether clients may see a name: not hidden, and no more than one segment of a path.
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with('.') && !name.contains(['\\', '\0'])
+}
