@@ -37,7 +37,7 @@ impl ScriptHandler {
             Target::Script(script) => {
                 let site = self.site.clone();
                 let script = ScriptCall { site, script };
-                self.pool.answer_script(request, exchange, script).await
+                self.pool.answer(request, exchange, Some(script)).await
             }
             Target::Folder => {
                 let mut response = Response::status_only(301);
