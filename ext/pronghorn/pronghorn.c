@@ -12,13 +12,15 @@
 #include "zend_interfaces.h"
 
 #include "classic.h"
+#include "deadline.h"
 #include "exit.h"
 #include "native.h"
+#include "opcache.h"
 #include "ring.h"
 
 #define PRONGHORN_VERSION "0.1.0"
 /* Changes whenever a function of ours does. */
-#define PRONGHORN_API 1
+#define PRONGHORN_API 2
 
 #include "pronghorn_arginfo.h"
 
@@ -140,9 +142,8 @@ static bool send_message(const native_envelope *envelope, const native_fields *f
 	return at_once || put(ZSTR_VAL(body), length);
 }
 
-static bool send_empty(uint8_t kind, uint32_t call)
+static bool send_empty(native_envelope envelope)
 {
-	const native_envelope envelope = {.kind = kind, .call = call};
 	return send_message(&envelope, NULL, NULL, ZSTR_EMPTY_ALLOC(), false);
 }
 
@@ -179,7 +180,7 @@ static bool read_frame(zval *into, const unsigned char *frame, size_t length, ui
 			return true;
 		}
 		if (envelope.kind == NATIVE_PING) {
-			send_empty(NATIVE_PONG, envelope.call);
+			send_empty((native_envelope) {.kind = NATIVE_PONG, .call = envelope.call});
 			return false;
 		}
 	}
@@ -191,7 +192,11 @@ static bool read_frame(zval *into, const unsigned char *frame, size_t length, ui
 /* A call is begun when its bytes are taken: nothing is left to do that could be seen of it if this process ended. */
 static bool begin(zval *into, uint32_t call)
 {
-	if (call == 0 || ring_claim(&ring, call)) {
+	if (call == 0) {
+		return true;
+	}
+	if (ring_claim(&ring, call)) {
+		deadline_begins(call);
 		return true;
 	}
 	zval_ptr_dtor(into);
@@ -266,12 +271,16 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_attach)
 		zend_argument_value_error(7, "must have a property $%s, or its request", missing);
 		RETURN_THROWS();
 	}
+	if (!deadline_watch()) {
+		RETURN_STRING("the signal of the deadline can't be handled");
+	}
 	const char *wrong = ring_attach(&ring, (int) memory, (int) page, (int) bell, (int) server, (unsigned) look_after);
 	if (wrong != NULL) {
 		RETURN_STRING(wrong);
 	}
 	hide(server);
 	hide(output);
+	opcache_watch();
 	owner = pthread_self();
 	empty = Z_OBJ_P(exchange);
 	GC_ADDREF(empty);
@@ -286,6 +295,10 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_next)
 		RETURN_THROWS();
 	}
 	ZVAL_NULL(return_value);
+	enum opcache_wish wish = opcache_wish();
+	if (wish != OPCACHE_NOTHING) {
+		send_empty((native_envelope) {.kind = NATIVE_RENEW, .flags = NATIVE_IGNORABLE, .small = (uint16_t) wish, .call = 1});
+	}
 	while (!next(return_value)) {
 	}
 }
@@ -342,6 +355,10 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_reply)
 	const native_envelope envelope = {
 		.kind = NATIVE_REPLY, .flags = (uint8_t) flags, .small = (uint16_t) status, .call = (uint32_t) call,
 	};
+	/* Nothing interrupts what follows. */
+	if (!more) {
+		deadline_ends();
+	}
 	native_fields fields;
 	bool sent = native_collect_fields(&fields, headers) && send_message(&envelope, &fields, NULL, body, more);
 	native_release_fields(&fields);
@@ -370,6 +387,9 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_message)
 	const native_envelope envelope = {
 		.kind = (uint8_t) kind, .flags = (uint8_t) flags, .small = (uint16_t) small, .call = (uint32_t) call,
 	};
+	if (!more && (kind == NATIVE_REPLY || kind == NATIVE_CHUNK || kind == NATIVE_ERROR)) {
+		deadline_ends();
+	}
 	RETURN_BOOL(send_message(&envelope, NULL, context, body, more));
 }
 
@@ -439,7 +459,7 @@ static PHP_MINIT_FUNCTION(pronghorn)
 {
 	find_globals();
 	register_pronghorn_symbols(module_number);
-	register_class_Pronghorn_DeadlineExceeded(zend_ce_error);
+	deadline_startup(register_class_Pronghorn_DeadlineExceeded(zend_ce_error));
 	native_startup();
 	exit_startup();
 	/* The box is not mapped in a child; what knows of it is forgotten there. */

@@ -459,7 +459,11 @@ impl HttpCall {
             uri: (request.path, request.query),
             site: &script.site,
             script: &script.script,
-            body_len: self.body.len(),
+            // One of no bytes was sent all the same when its length was.
+            body_len: self.body.len().or_else(|| {
+                let announced = request.headers.get("content-length");
+                announced.map(|_| 0)
+            }),
             remote_port,
             server: None,
             software: SOFTWARE,

@@ -215,9 +215,19 @@ pub(crate) enum Report {
     /// The worker takes calls.
     Entered,
     /// The call under way passed its deadline; its client was answered.
-    Overdue { what: String, ran: Duration },
+    Overdue {
+        what: String,
+        ran: Duration,
+        /// By which the worker can be told of it, and stay.
+        call: Option<u32>,
+    },
+    /// That call has ended, and the worker can go on. It waits until it may: a step against it could be on its way.
+    Recovered { may_go_on: oneshot::Sender<()> },
     /// It has had its calls, and goes on until it is drained.
     Worn,
+    /// It goes on, and would do better as a new process, like the others of its generation; because its cache of code is full,
+    /// or was reset.
+    AsksForRenewal { full: bool },
     /// The worker is done for good and was told, or announced it itself.
     Leaving,
     /// It sent something that makes no sense; in answer to which request, if it had one.

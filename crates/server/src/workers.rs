@@ -19,7 +19,7 @@ use pronghorn_process::{Credentials, Spawner, cpus};
 use pronghorn_wire::Codec;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
 use crate::error::StartError;
 use crate::http::CrewInfo;
@@ -32,6 +32,9 @@ const RELAY: &str = "relay";
 const DEBUG_WORKERS: usize = 2;
 /// How often a worker that is free is asked whether it hears.
 const PING_EVERY: Duration = Duration::from_secs(5);
+/// Workers that ask for new ones get them at most so often: code that calls `opcache_reset()` with each request must not keep the
+/// machine busy with starting PHP.
+const BETWEEN_RENEWALS: Duration = Duration::from_secs(60);
 /// Orders that wait for the workers' task. Each is a person's wish or a stop.
 const ORDERS: usize = 16;
 
@@ -168,15 +171,21 @@ impl Start<'_> {
             environment.retain(|(known, _)| known != name);
             environment.push((name.into(), value.into()));
         };
-        set("RR_RELAY", &relay);
+        let is_worker = self.settings.mode == Mode::Worker;
+        if is_worker {
+            set("RR_RELAY", &relay);
+        }
         if let Some(rpc) = &self.rpc {
             set("RR_RPC", rpc);
         }
         for (name, value) in self.server.env.iter() {
             set(name, value);
         }
-        set("RR_VERSION", ROADRUNNER_VERSION);
-        set("RR_MODE", "http");
+        if is_worker {
+            // A script that finds them takes itself for a worker.
+            set("RR_VERSION", ROADRUNNER_VERSION);
+            set("RR_MODE", "http");
+        }
         set("PRONGHORN_VERSION", VERSION);
         set("PRONGHORN_PIPES", "3,4");
         if let Some(classic) = &self.settings.classic {
@@ -416,6 +425,8 @@ impl Workers {
             supervised,
             standing: standing_sender,
             pings: pings(),
+            renewed: None,
+            renewal_due: None,
         };
         Ok((workers, owner.run(inbox)))
     }
@@ -527,6 +538,13 @@ fn pings() -> Interval {
     pings
 }
 
+async fn due(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
 fn report(error: &BootError) -> Arc<str> {
     tracing::error!(target: "server", "{}", error.report());
     error.report().into()
@@ -539,6 +557,9 @@ struct Owner {
     supervised: Option<Supervised>,
     standing: watch::Sender<Standing>,
     pings: Interval,
+    /// The last time that workers had asked for it, and when it is due again.
+    renewed: Option<Instant>,
+    renewal_due: Option<Instant>,
 }
 
 impl Owner {
@@ -620,6 +641,16 @@ impl Owner {
             tokio::select! {
                 order = orders.recv() => return order,
                 _ = self.pings.tick() => self.pool.ping(),
+                () = supervised.renewal_asked_for() => {
+                    let earliest = self.renewed.map(|last| last + BETWEEN_RENEWALS);
+                    self.renewal_due = earliest.max(Some(Instant::now()));
+                }
+                () = due(self.renewal_due) => {
+                    self.renewal_due = None;
+                    self.renewed = Some(Instant::now());
+                    let (nobody, _) = oneshot::channel();
+                    return Some(Order::Reload(None, nobody));
+                }
                 Ok(()) = troubles.changed() => {
                     let standing = match troubles.borrow_and_update().clone() {
                         Some(why) => Standing::Down(why),

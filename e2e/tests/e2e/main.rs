@@ -8,6 +8,7 @@ mod classic;
 mod command;
 mod compression;
 mod control;
+mod deadline;
 mod development;
 mod examples;
 mod extension;

@@ -200,7 +200,7 @@ fn a_worker_that_passed_the_deadline_is_replaced() {
     let server = Server::start(site(
         "if ($request->path === '/hangs') { sleep(60); }
          return (string) getmypid();",
-        "num_workers: 1, supervisor: {exec_ttl: 200ms}",
+        "num_workers: 1, transport: relay, supervisor: {exec_ttl: 200ms}",
     ));
     let before = server.workers();
     assert_eq!(server.get("/hangs").status, 504);

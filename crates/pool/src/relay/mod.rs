@@ -20,7 +20,7 @@ use pronghorn_process::Exit;
 use pronghorn_wire::frame::{Flags, OpenFrame, Stream, encode_plain};
 use pronghorn_wire::{Codec, ReplyHead};
 use tokio::io::AsyncWrite;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::io::poll_read_buf;
 
@@ -71,6 +71,8 @@ const KEPT_BUFFER: usize = 64 << 10;
 pub(crate) struct Settings {
     /// How calls are written.
     pub(crate) codec: Codec,
+    /// Whether the worker can end a call that is late, and stay.
+    pub(crate) interruptible: bool,
     /// How long a worker may go on with a reply that nobody reads.
     pub(crate) stream_timeout: Duration,
     pub(crate) spool: Arc<Spool>,
@@ -393,6 +395,7 @@ impl Relay {
         loop {
             match self.incoming.next() {
                 Ok(None) => {}
+                Ok(Some(item)) if self.asks_for_renewal(&item) => continue,
                 Ok(Some(item)) if self.dialect.is_pong(&item) => {
                     self.inbox.pong();
                     continue;
@@ -423,6 +426,14 @@ impl Relay {
                 None => {}
             }
         }
+    }
+
+    fn asks_for_renewal(&self, item: &Item) -> bool {
+        let asks = self.dialect.asks_for_renewal(item);
+        if let Some(full) = asks {
+            self.seat.report(Report::AsksForRenewal { full });
+        }
+        asks.is_some()
     }
 
     /// Reads what there is. 0 is the end of file.
@@ -525,6 +536,10 @@ impl Relay {
                 Event::Extended(time) => {
                     self.extend(&mut call, time);
                     continue;
+                }
+                Event::Over(Over::Overdue) if self.settings.interruptible => {
+                    let request = self.answer_overdue(call, Some(self.number));
+                    return self.until_ended(request, None).await;
                 }
                 Event::Over(over) => return self.cut_short(over, Some(call)).await,
             };
@@ -766,6 +781,7 @@ impl Relay {
             loop {
                 loop {
                     match self.incoming.next() {
+                        Ok(Some(item)) if self.asks_for_renewal(&item) => continue,
                         Ok(Some(item)) => return Poll::Ready(Event::Item(item)),
                         Ok(None) => {}
                         Err(Garbage(what)) => return Poll::Ready(Event::Over(Over::Garbage(what))),
@@ -850,12 +866,7 @@ impl Relay {
             }
             Over::Overdue => {
                 if let Some(call) = call {
-                    self.seat.count(Counter::Overdue);
-                    self.seat.report(Report::Overdue {
-                        what: call.payload.describe(),
-                        ran: ran(&call.stamps),
-                    });
-                    call.fail(CallError::Deadline);
+                    self.answer_overdue(call, None);
                 }
                 Served::Broken
             }
@@ -867,6 +878,68 @@ impl Relay {
                 self.lost(call, exit)
             }
             Over::Ended(exit) => self.lost(call, exit),
+        }
+    }
+
+    /// Answers the client. `number` is of a call that PHP can be told to end.
+    fn answer_overdue(&self, call: Call, number: Option<u32>) -> String {
+        let request = call.payload.describe();
+        self.seat.count(Counter::Overdue);
+        self.seat.report(Report::Overdue {
+            what: request.clone(),
+            ran: ran(&call.stamps),
+            call: number,
+        });
+        call.fail(CallError::Deadline);
+        request
+    }
+
+    /// Waits until the worker ends a call whose client was answered, or its reply that nobody gets. It is free then, unless
+    /// it was given up.
+    async fn until_ended(&mut self, request: String, mut begun: Option<Said>) -> Served {
+        // Of a large frame, pieces are still to come: what it said.
+        let mut inside = None;
+        let said = loop {
+            let item = match self.event_until(None, None, None).await {
+                Event::Item(Item::Piece { last, .. }) => match inside.filter(|_| last) {
+                    Some(Said { more: false, .. }) => break inside.unwrap_or_default(),
+                    _ => continue,
+                },
+                Event::Item(item) => item,
+                Event::Withdrawn | Event::Body(_) | Event::Extended(_) => continue,
+                Event::Over(over) => return self.cut_short(over, None).await,
+            };
+            let said = match self.hear(&item, begun) {
+                Ok(Heard::Reply { said, .. } | Heard::Chunk(said)) => said,
+                Ok(Heard::Failed { error, said }) => {
+                    self.tell_end(&request, &error);
+                    break said;
+                }
+                Ok(_) => continue,
+                Err(Garbage(what)) => return self.cut_short(Over::Garbage(what), None).await,
+            };
+            begun = Some(said);
+            inside = matches!(item, Item::Large { .. }).then_some(said);
+            if inside.is_none() && !said.more {
+                break said;
+            }
+        };
+        let (may_go_on, told) = oneshot::channel();
+        self.seat.report(Report::Recovered { may_go_on });
+        match told.await {
+            Ok(()) => self.after(said, Instant::now()).await,
+            Err(_) => Served::Broken,
+        }
+    }
+
+    /// What is told of a call that nobody waits for; only our SDK can be interrupted, and it says what was thrown.
+    fn tell_end(&self, request: &str, error: &CallError) {
+        let (pool, slot) = (self.seat.pool(), self.seat.slot());
+        if let CallError::Thrown(thrown) = error {
+            tracing::error!(
+                target: "server", pool, slot, request, class = thrown.class, file = thrown.file,
+                line = thrown.line, trace = thrown.trace, "late call ended: {}", thrown.message
+            );
         }
     }
 
@@ -934,30 +1007,38 @@ impl Relay {
             },
             stamps,
         });
-        let mut outlet = Outlet::new(pieces, self.settings.spool.clone());
+        let outlet = Outlet::new(pieces, self.settings.spool.clone());
         if said.ping {
             self.say(Flags::NONE, Stream::PONG, b"").await;
         }
-        self.pass_on(&mut outlet, first, said, streamed).await
+        self.pass_on(outlet, first, said, streamed).await
     }
 
     /// Passes the body of a reply on until it ends.
     async fn pass_on(
         &mut self,
-        outlet: &mut Outlet,
+        mut outlet: Outlet,
         first: Option<Bytes>,
         said: Said,
         streamed: Streamed,
     ) -> Served {
-        let passed = self.pass_pieces(outlet, first, said, &streamed).await;
+        let begun = said;
+        let passed = self.pass_pieces(&mut outlet, first, said, &streamed).await;
         match passed {
             Ok(said) => self.after(said, Instant::now()).await,
             Err(Over::Overdue) => {
+                let interruptible = self.settings.interruptible;
+                // The client's connection is cut.
+                drop(outlet);
                 self.seat.report(Report::Overdue {
-                    what: streamed.request,
+                    what: streamed.request.clone(),
                     ran: ran(&streamed.stamps),
+                    call: interruptible.then_some(self.number),
                 });
-                Served::Broken
+                if !interruptible {
+                    return Served::Broken;
+                }
+                self.until_ended(streamed.request, Some(begun)).await
             }
             Err(Over::HungUp) => {
                 let hung_up = "closed its connection during a reply";
@@ -1138,6 +1219,7 @@ impl Relay {
                     self.seat.report(Report::Overdue {
                         what: "its deferred work".into(),
                         ran: limit.unwrap_or_default(),
+                        call: None,
                     });
                     return Served::Broken;
                 }

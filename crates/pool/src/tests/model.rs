@@ -241,6 +241,8 @@ impl Watched for Process {
         }
     }
 
+    fn interrupt(&self, _: u32) {}
+
     fn last_words(&self) -> Vec<String> {
         Vec::new()
     }
@@ -479,7 +481,7 @@ impl Relay {
                 }
                 () = sleep_until(deadline) => {
                     let ran = EXEC_TTL;
-                    self.seat.report(Report::Overdue { what: "/".into(), ran });
+                    self.seat.report(Report::Overdue { what: "/".into(), ran, call: None });
                     self.seat.count(Counter::Overdue);
                     call.fail(CallError::Deadline);
                     return Served::Broken;
