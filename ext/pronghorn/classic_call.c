@@ -162,7 +162,8 @@ static void send_message(uint8_t kind, uint8_t flags, uint32_t number, const cha
 
 /* ---- From the server ---- */
 
-/* Whether the server says that nobody reads the reply to this call. Of what came before, and is void, nothing is kept. */
+/* Whether the server says that nobody reads the reply to this call. Of what came before, and is void, nothing is kept:
+   calls that were offered for after this one, and taken back because it is a long one. */
 static bool client_has_left(void)
 {
 	while (!reply.gone) {
@@ -173,11 +174,15 @@ static bool client_has_left(void)
 		}
 		const unsigned char *next = ring_peek(&ring);
 		size_t length = native_frame_length(next);
-		if (length == 0 || length > there || !native_read_envelope(next, length, &envelope) || envelope.kind != NATIVE_CANCEL) {
+		if (length == 0 || length > there || !native_read_envelope(next, length, &envelope)) {
+			break;
+		}
+		bool taken_back = envelope.kind == NATIVE_SCRIPT && ring_is_taken_back(&ring, envelope.call);
+		if (envelope.kind != NATIVE_CANCEL && !taken_back) {
 			break;
 		}
 		ring_take(&ring, length);
-		reply.gone = envelope.call == call.number;
+		reply.gone = envelope.kind == NATIVE_CANCEL && envelope.call == call.number;
 	}
 	return reply.gone;
 }
@@ -282,6 +287,9 @@ static enum taken take(size_t length)
 	}
 	switch (envelope.kind) {
 		case NATIVE_SCRIPT:
+			if (!ring_claim(&ring, envelope.call)) {
+				return OTHER; /* taken back */
+			}
 			break;
 		case NATIVE_PING:
 			send_message(NATIVE_PONG, 0, envelope.call, NULL, 0, false);

@@ -165,13 +165,16 @@ static zend_string *read_long_frame(size_t length)
 	return frame;
 }
 
-/* Makes a call of a request, else a string. False: it was answered here. */
+/* Makes a call of a request, else a string. False: it was answered here, or taken back. */
 static bool read_frame(zval *into, const unsigned char *frame, size_t length)
 {
 	native_envelope envelope;
 	if (native_read_envelope(frame, length, &envelope)) {
 		zend_object *exchange = NULL;
 		if (envelope.kind == NATIVE_REQUEST) {
+			if (!ring_claim(&ring, envelope.call)) {
+				return false;
+			}
 			deadline_begins(envelope.call);
 			exchange = native_read_request(&slots, empty, frame, length, &envelope);
 		}
@@ -189,7 +192,7 @@ static bool read_frame(zval *into, const unsigned char *frame, size_t length)
 	return true;
 }
 
-/* Waits for the frame after this one. False: none came, or it was answered here. */
+/* Waits for the frame after this one. False: that one needs nobody. */
 static bool next(zval *into)
 {
 	if (!run_pending() || !wait_for(HEAD)) {
@@ -294,20 +297,27 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_peek)
 	if (!is_attached()) {
 		RETURN_THROWS();
 	}
-	size_t there = ring_there(&ring);
-	if (there < HEAD || there > RING_DOWN) {
-		RETURN_NULL();
+	size_t there;
+	while ((there = ring_there(&ring)) >= HEAD && there <= RING_DOWN) {
+		const unsigned char *frame = ring_peek(&ring);
+		size_t length = native_frame_length(frame);
+		native_envelope envelope;
+		if (length == 0 || length > there) {
+			/* Nonsense waits for its message, and the rest for its bytes. */
+			break;
+		}
+		if (!native_read_envelope(frame, length, &envelope) || envelope.kind != NATIVE_REQUEST) {
+			RETVAL_STRINGL((const char *) frame, length);
+			ring_take(&ring, length);
+			return;
+		}
+		if (!ring_is_taken_back(&ring, envelope.call)) {
+			/* It waits for its turn. */
+			break;
+		}
+		ring_take(&ring, length);
 	}
-	const unsigned char *frame = ring_peek(&ring);
-	size_t length = native_frame_length(frame);
-	native_envelope envelope;
-	if (length == 0 || length > there
-		|| (native_read_envelope(frame, length, &envelope) && envelope.kind == NATIVE_REQUEST)) {
-		/* It waits for its turn, and nonsense for its message. */
-		RETURN_NULL();
-	}
-	RETVAL_STRINGL((const char *) frame, length);
-	ring_take(&ring, length);
+	RETURN_NULL();
 }
 
 ZEND_FUNCTION(Pronghorn_Internal_ring_reply)

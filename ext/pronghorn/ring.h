@@ -17,6 +17,7 @@
 	mark(sleeping) /* the sleep is announced, whether or not it will come to it */ \
 	mark(woken)    /* whoever ended the sleep has been, the word still says that we sleep */ \
 	mark(seen)     /* there are bytes to take */ \
+	mark(claimed)  /* a call is ours */ \
 	mark(taking)   /* bytes were read, the server is not told */ \
 	mark(taken)    /* it is */ \
 	mark(written)  /* bytes were written, the server is not told */ \
@@ -64,6 +65,12 @@ ring_outcome ring_wait(ring_t *ring, size_t bytes);
 
 /* What there is, in one piece of memory whatever wraps. Valid until it is taken. */
 const unsigned char *ring_peek(const ring_t *ring);
+
+/* Begins a call that lies there. False: the server has taken it back, and its bytes are to be passed over. */
+bool ring_claim(ring_t *ring, uint32_t call);
+
+/* Whether the server has taken a call back that lies there; it stays so. */
+bool ring_is_taken_back(const ring_t *ring, uint32_t call);
 
 /* Takes so many bytes, no more than there are. */
 void ring_take(ring_t *ring, size_t bytes);

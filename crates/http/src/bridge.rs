@@ -18,15 +18,16 @@ use tokio::time::Instant;
 
 use crate::body::{
     BodySettings, NotTaken, RequestBody, check_announced, collect, empty, for_foreign, for_native,
-    is_streamed,
+    for_script, is_streamed,
 };
+use crate::elsewhere::Elsewhere;
 use crate::error;
 use crate::exchange::Exchange;
 use crate::feeder::Feeder;
 use crate::files::Asked;
-use crate::message::{Body, Handled, Handler, PeerAddress, Request, Response};
+use crate::message::{Body, Handled, Handler, Request, Response};
 use crate::record::{Record, request_id};
-use crate::scripts::ScriptCall;
+use crate::scripts::{Answerer, ScriptCall, Scripts};
 use crate::{file, page};
 
 /// PHP's default for a body without a Content-Type (`default_mimetype` and `default_charset` of php.ini).
@@ -54,6 +55,10 @@ pub struct PoolHandler {
     /// Who the workers are, when they are not the server's own user: a file that they name is sent only if they may read
     /// it themselves.
     pub worker_user: Option<Credentials>,
+    /// Of a pool that runs scripts.
+    pub scripts: Option<Arc<Scripts>>,
+    /// For answers that lead to another path of this server.
+    pub elsewhere: Arc<Elsewhere>,
 }
 
 impl Handler for Arc<PoolHandler> {
@@ -64,25 +69,16 @@ impl Handler for Arc<PoolHandler> {
 
 impl PoolHandler {
     async fn answer(self: &Arc<Self>, request: Request, exchange: &mut dyn Exchange) -> Response {
-        self.answer_by(request, exchange, None).await
-    }
-
-    /// Answers a request by a script.
-    pub(crate) async fn answer_script(
-        self: &Arc<Self>,
-        request: Request,
-        exchange: &mut dyn Exchange,
-        script: ScriptCall,
-    ) -> Response {
-        self.answer_by(request, exchange, Some(script)).await
-    }
-
-    async fn answer_by(
-        self: &Arc<Self>,
-        request: Request,
-        exchange: &mut dyn Exchange,
-        script: Option<ScriptCall>,
-    ) -> Response {
+        let script = match &self.scripts {
+            None => None,
+            Some(scripts) => match scripts.find(&request).await {
+                Answerer::Script(script) => Some(ScriptCall {
+                    scripts: scripts.clone(),
+                    script,
+                }),
+                Answerer::Server(response) => return response,
+            },
+        };
         let taken = match request.head.body_len() {
             // Nothing to wait for: the futures that would are ten times the size of this one.
             Some(0) => Ok((empty(&request, &self.bodies), 0)),
@@ -104,7 +100,30 @@ impl PoolHandler {
             exchange.poll_gone(cx).map(|()| NotTaken::Gone)
         };
         let outcome = wait(&mut pending, exchange, gone).await;
+        if let Ok(Ok(Reply {
+            body: ReplyBody::Elsewhere(target),
+            ..
+        })) = &outcome
+        {
+            return self.follow(&call.request, target, exchange).await;
+        }
         self.conclude(&call.request, outcome, record).await
+    }
+
+    /// Answers a request by what another path of this server answers.
+    async fn follow(
+        &self,
+        request: &Request,
+        target: &[u8],
+        exchange: &mut dyn Exchange,
+    ) -> Response {
+        match self.elsewhere.follow(request, target) {
+            Ok((next, first)) => first.handle(next, exchange).await,
+            Err(why) => {
+                let why = format!("the reply's `Location: {}` {why}", target.escape_ascii());
+                self.fail(request, &why, &why)
+            }
+        }
     }
 
     /// Answers a request whose body the worker asks for.
@@ -181,6 +200,10 @@ impl PoolHandler {
             ReplyBody::Whole(bytes) => (Body::Whole(bytes), Some(DEFAULT_CONTENT_TYPE)),
             ReplyBody::Pieces { pieces, len } => {
                 (Body::Pieces { pieces, len }, Some(DEFAULT_CONTENT_TYPE))
+            }
+            ReplyBody::Elsewhere(_) => {
+                let why = "the reply leads to another path of this server";
+                return self.fail(request, why, why);
             }
             ReplyBody::File(path) => {
                 let user = self.worker_user.clone();
@@ -331,7 +354,7 @@ async fn wait(
 pub(crate) struct HttpCall {
     pub(crate) request: Request,
     body: RequestBody,
-    /// That answers it; the worker's handler does where there is none.
+    /// What runs, in a pool of scripts.
     script: Option<ScriptCall>,
     pub(crate) handler: Arc<PoolHandler>,
 }
@@ -356,7 +379,7 @@ impl Payload for HttpCall {
                 None => native::encode_request(out, &request, envelope),
                 Some(script) => {
                     native::encode_script(out, request.accepted_us, envelope);
-                    self.variables(&request, script).write(out);
+                    self.script_variables(&request, script).write(out);
                 }
             }
             return Ok(body);
@@ -373,6 +396,16 @@ impl Payload for HttpCall {
             );
         }
         Ok(foreign.body)
+    }
+
+    fn variables(&self, out: &mut Vec<u8>) -> Result<CallBody, Unencodable> {
+        let Some(script) = &self.script else {
+            return Err(Unencodable::Pool(
+                "the pool runs scripts, and the call is for none".to_owned(),
+            ));
+        };
+        self.script_variables(&self.wire(), script).write(out);
+        for_script(&self.body)
     }
 
     fn repeatable(&self) -> bool {
@@ -407,23 +440,22 @@ impl Payload for HttpCall {
 }
 
 impl HttpCall {
-    fn variables<'a>(
+    fn script_variables<'a>(
         &'a self,
         request: &'a WireRequest<'a>,
         script: &'a ScriptCall,
     ) -> Variables<'a> {
-        let remote_port = match self.request.peer.address {
-            PeerAddress::Ip(address) => Some(address.port()),
-            PeerAddress::Unix | PeerAddress::Told(_) => None,
-        };
+        let Request { head, peer, .. } = &self.request;
+        let announced = || head.fields().get("content-length").map(|_| 0);
         Variables {
             request,
-            uri: (request.path, request.query),
-            site: &script.site,
+            uri: head.received_target(),
+            site: script.scripts.site(),
             script: &script.script,
-            body_len: self.body.len(),
-            remote_port,
-            server: None,
+            // One of no bytes was sent all the same when its length was.
+            body_len: self.body.len().or_else(announced),
+            remote_port: peer.address.port(),
+            server: peer.server,
             software: SOFTWARE,
         }
     }

@@ -32,6 +32,17 @@ pub trait Payload: Send + Sync + 'static {
     fn encode(&self, codec: Codec, terms: Dispatch, out: &mut Vec<u8>)
     -> Result<Body, Unencodable>;
 
+    /// For workers that run scripts: appends the variables of CGI as `pronghorn_cgi` writes them, and says what body follows.
+    ///
+    /// # Errors
+    ///
+    /// When this payload is no call of a script.
+    fn variables(&self, _out: &mut Vec<u8>) -> Result<Body, Unencodable> {
+        Err(Unencodable::Pool(
+            "the pool runs scripts, and the call is for none".to_owned(),
+        ))
+    }
+
     /// Whether it may be given to a second worker after the first one died with it.
     fn repeatable(&self) -> bool;
 
@@ -178,6 +189,8 @@ pub enum ReplyBody {
     Whole(Bytes),
     /// The worker names a file for the server to send.
     File(PathBuf),
+    /// The server is to answer as if this path, with its query, had been asked for by GET.
+    Elsewhere(Vec<u8>),
     /// It arrives in pieces; the length is known when the worker has already announced all of it.
     Pieces {
         pieces: Pieces,
@@ -263,6 +276,9 @@ pub enum WorkerFault {
     Died(Exit),
     #[error("the worker's answer makes no sense: {0}")]
     Garbage(String),
+    /// There is no process that could have answered.
+    #[error("{0}")]
+    NotStarted(String),
     /// Every worker that got it asked to be replaced instead of answering.
     #[error("no worker would take it: {0} asked to be replaced")]
     Unwilling(u8),

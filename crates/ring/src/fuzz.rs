@@ -26,12 +26,17 @@ pub fn fuzz_box(script: &[u8]) {
     for step in script.chunks_exact(4) {
         let [what, a, b, c] = [0, 1, 2, 3].map(|at| step[at]);
         let number = u32::from_le_bytes([a, b, c, 0]) as usize;
-        match what % 4 {
+        match what % 5 {
             // The words, of which each is four bytes long, and most numbers are wrong.
-            0 => shared.scribble(usize::from(a) * 4 % 512, &[b, c, what / 4, 0]),
+            0 => shared.scribble(usize::from(a) * 4 % 512, &[b, c, what / 5, 0]),
             // Anywhere in the streams.
             1 => shared.scribble(PAGE + number % (DOWN + UP), &[b; 4]),
-            2 => read(&mut link, &shared, &mut buffer[..number % LONGEST]),
+            // What the worker says of a call decides nothing but whose it is.
+            2 => {
+                link.offer(u32::from(a));
+                _ = (link.is_offered(u32::from(a)), link.take_back(u32::from(b)));
+            }
+            3 => read(&mut link, &shared, &mut buffer[..number % LONGEST]),
             _ => write(&mut link, &buffer[..number % LONGEST]),
         }
     }

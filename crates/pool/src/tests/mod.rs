@@ -1,8 +1,10 @@
 //! The pool against workers that the test plays.
 
+mod ahead;
 mod core_model;
 mod incoming;
 mod model;
+mod programs;
 mod relay;
 mod supervision;
 
