@@ -22,6 +22,8 @@ const PARAMS: u8 = 4;
 const STDIN: u8 = 5;
 const STDOUT: u8 = 6;
 const STDERR: u8 = 7;
+const GET_VALUES: u8 = 9;
+const GET_VALUES_RESULT: u8 = 10;
 
 /// Appends the beginning of a request: it is answered by a responder, and the connection is kept.
 pub fn begin(out: &mut Vec<u8>) {
@@ -29,6 +31,22 @@ pub fn begin(out: &mut Vec<u8>) {
     const KEEP: u8 = 1;
     out.extend_from_slice(&header(BEGIN_REQUEST, FIXED));
     out.extend_from_slice(&[0, RESPONDER, KEEP, 0, 0, 0, 0, 0]);
+}
+
+/// A question that every peer answers as soon as it is up, and that is about no request.
+pub fn question() -> Vec<u8> {
+    let mut record = [VERSION, GET_VALUES, 0, 0, 0, 0, 0, 0].to_vec();
+    crate::variables::push(&mut record, b"FCGI_MPXS_CONNS", &[]);
+    let len = record.len().saturating_sub(HEADER);
+    if let Some(place) = record.get_mut(5) {
+        *place = u8::try_from(len).unwrap_or_default();
+    }
+    record
+}
+
+/// Whether this is how an answer to the [`question`] begins.
+pub fn is_answer(received: &[u8]) -> bool {
+    received.starts_with(&[VERSION, GET_VALUES_RESULT])
 }
 
 /// Where the variables of a request begin in a buffer.

@@ -52,12 +52,12 @@ impl Variables<'_> {
             Some(len) => put("CONTENT_LENGTH", &[Decimal::of(len).bytes()]),
             None => put("CONTENT_LENGTH", &[]),
         }
-        put("SCRIPT_NAME", &[self.script.name()]);
+        put("SCRIPT_NAME", &[self.site.prefix(), self.script.name()]);
         match self.uri {
             (path, Some(query)) => put("REQUEST_URI", &[path, b"?", query]),
             (path, None) => put("REQUEST_URI", &[path]),
         }
-        put("DOCUMENT_URI", &[self.script.path()]);
+        put("DOCUMENT_URI", &[self.site.prefix(), self.script.path()]);
         put("DOCUMENT_ROOT", &[root]);
         put("SERVER_PROTOCOL", &[request.protocol.name().as_bytes()]);
         put(

@@ -438,6 +438,21 @@ pub(crate) fn for_native(body: &RequestBody) -> Result<(CallBody, BodyKind), Une
     })
 }
 
+/// How a body goes to a script: PHP takes it apart itself.
+pub(crate) fn for_script(body: &RequestBody) -> Result<CallBody, Unencodable> {
+    Ok(match body {
+        RequestBody::Empty => CallBody::Empty,
+        RequestBody::Bytes(bytes) | RequestBody::Urlencoded(bytes) => {
+            CallBody::Bytes(bytes.clone())
+        }
+        RequestBody::Spooled(file) => CallBody::File(file.clone()),
+        RequestBody::Form { .. } | RequestBody::Stream(_) => {
+            let why = "bodies of scripts are complete and as they came";
+            return Err(Unencodable::Pool(why.to_owned()));
+        }
+    })
+}
+
 /// How a body goes to a worker of the official packages: a tree for a form, else as it came.
 pub(crate) struct Foreign {
     pub(crate) body: CallBody,

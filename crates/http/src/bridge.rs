@@ -18,15 +18,15 @@ use tokio::time::Instant;
 
 use crate::body::{
     BodySettings, NotTaken, RequestBody, check_announced, collect, empty, for_foreign, for_native,
-    is_streamed,
+    for_script, is_streamed,
 };
 use crate::error;
 use crate::exchange::Exchange;
 use crate::feeder::Feeder;
 use crate::files::Asked;
-use crate::message::{Body, Handled, Handler, PeerAddress, Request, Response};
+use crate::message::{Body, Handled, Handler, Request, Response};
 use crate::record::{Record, request_id};
-use crate::scripts::ScriptCall;
+use crate::scripts::{Answerer, ScriptCall, Scripts};
 use crate::{file, page};
 
 /// PHP's default for a body without a Content-Type (`default_mimetype` and `default_charset` of php.ini).
@@ -54,11 +54,16 @@ pub struct PoolHandler {
     /// Who the workers are, when they are not the server's own user: a file that they name is sent only if they may read
     /// it themselves.
     pub worker_user: Option<Credentials>,
+    /// Of a pool that runs scripts.
+    pub scripts: Option<Arc<Scripts>>,
 }
 
 impl Handler for Arc<PoolHandler> {
     fn handle<'a>(&'a self, request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
-        self.answer(request, exchange, None)
+        match &self.scripts {
+            None => self.answer(request, exchange, None),
+            Some(scripts) => Box::pin(self.answer_by_script(scripts, request, exchange)),
+        }
     }
 }
 
@@ -70,8 +75,23 @@ struct Begun {
 }
 
 impl PoolHandler {
-    /// Answers a request, by a script if one is named.
-    pub(crate) fn answer<'a>(
+    async fn answer_by_script(
+        self: &Arc<Self>,
+        scripts: &Arc<Scripts>,
+        request: Request,
+        exchange: &mut dyn Exchange,
+    ) -> Response {
+        match scripts.find(&request).await {
+            Answerer::Script(script) => {
+                let scripts = scripts.clone();
+                let script = ScriptCall { scripts, script };
+                self.answer(request, exchange, Some(script)).await
+            }
+            Answerer::Server(response) => response,
+        }
+    }
+
+    fn answer<'a>(
         self: &'a Arc<Self>,
         request: Request,
         exchange: &'a mut dyn Exchange,
@@ -216,6 +236,10 @@ impl PoolHandler {
             ReplyBody::Whole(bytes) if !bytes.is_empty() => Body::Whole(bytes),
             ReplyBody::Pieces { pieces, len } => Body::Pieces { pieces, len },
             ReplyBody::Whole(_) | ReplyBody::File(_) => Body::Empty,
+            ReplyBody::Elsewhere(_) => {
+                let why = "the reply leads to another path of this server";
+                return self.fail(request, why, why);
+            }
         };
         if !matches!(body, Body::Empty) && head.headers.get("content-type").is_none() {
             head.headers.push("Content-Type", DEFAULT_CONTENT_TYPE);
@@ -369,7 +393,7 @@ async fn wait(
 pub(crate) struct HttpCall {
     pub(crate) request: Request,
     body: RequestBody,
-    /// That answers it; the worker's handler does where there is none.
+    /// What runs, in a pool of scripts.
     script: Option<ScriptCall>,
     pub(crate) handler: Arc<PoolHandler>,
 }
@@ -394,7 +418,7 @@ impl Payload for HttpCall {
                 None => native::encode_request(out, &request, envelope),
                 Some(script) => {
                     native::encode_script(out, request.accepted_us, envelope);
-                    self.variables(&request, script).write(out);
+                    self.script_variables(&request, script).write(out);
                 }
             }
             return Ok(body);
@@ -411,6 +435,16 @@ impl Payload for HttpCall {
             );
         }
         Ok(foreign.body)
+    }
+
+    fn variables(&self, out: &mut Vec<u8>) -> Result<CallBody, Unencodable> {
+        let Some(script) = &self.script else {
+            return Err(Unencodable::Pool(
+                "the pool runs scripts, and the call is for none".to_owned(),
+            ));
+        };
+        self.script_variables(&self.wire(), script).write(out);
+        for_script(&self.body)
     }
 
     fn repeatable(&self) -> bool {
@@ -445,27 +479,22 @@ impl Payload for HttpCall {
 }
 
 impl HttpCall {
-    fn variables<'a>(
+    fn script_variables<'a>(
         &'a self,
         request: &'a WireRequest<'a>,
         script: &'a ScriptCall,
     ) -> Variables<'a> {
-        let remote_port = match self.request.peer.address {
-            PeerAddress::Ip(address) => Some(address.port()),
-            PeerAddress::Unix | PeerAddress::Told(_) => None,
-        };
+        let Request { head, peer, .. } = &self.request;
+        let announced = || head.fields().get("content-length").map(|_| 0);
         Variables {
             request,
-            uri: (request.path, request.query),
-            site: &script.site,
+            uri: head.received_target(),
+            site: script.scripts.site(),
             script: &script.script,
             // One of no bytes was sent all the same when its length was.
-            body_len: self.body.len().or_else(|| {
-                let announced = request.headers.get("content-length");
-                announced.map(|_| 0)
-            }),
-            remote_port,
-            server: None,
+            body_len: self.body.len().or_else(announced),
+            remote_port: peer.address.port(),
+            server: peer.server,
             software: SOFTWARE,
         }
     }

@@ -55,7 +55,7 @@ pub use listener::{Accepting, Listener, Place, any_address};
 pub use message::{Body, Handled, Handler, Part, Peer, PeerAddress, Request, Response};
 pub use record::Record;
 pub use router::Router;
-pub use scripts::ScriptHandler;
+pub use scripts::Scripts;
 pub use service::{Limits, SEND_PAUSE, Service};
 pub use stream::Stream;
 pub use threads::{IoThread, IoThreads};

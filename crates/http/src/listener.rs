@@ -167,6 +167,10 @@ impl Listener {
         threads: &[IoThread],
         service: &Arc<Service>,
     ) -> Result<Accepting, BindError> {
+        let server = match &self.place {
+            Place::Tcp(address) if !address.ip().is_unspecified() => Some(*address),
+            Place::Tcp(_) | Place::Unix(_) => None,
+        };
         let (sockets, file) = self.sockets.for_threads(threads.len())?;
         let mut accepting = Accepting {
             tasks: Vec::new(),
@@ -180,6 +184,7 @@ impl Listener {
                 own: thread.clone(),
                 service: service.clone(),
                 tls: self.tls.clone(),
+                server,
             };
             accepting
                 .tasks
@@ -306,6 +311,8 @@ struct Door {
     own: IoThread,
     service: Arc<Service>,
     tls: Option<Tls>,
+    /// Where all of its clients connect to; none when the socket takes them at several addresses.
+    server: Option<SocketAddr>,
 }
 
 impl Door {
@@ -354,7 +361,8 @@ impl Door {
             Ok(entered) => entered,
             Err(full) => return self.refuse(full, address),
         };
-        let peer = Arc::new(Peer::new(address, self.tls.is_some()));
+        let server = self.server.or_else(|| socket.server());
+        let peer = Arc::new(Peer::new(address, self.tls.is_some(), server));
         let thread = emptier(&self.threads, &self.own).unwrap_or(&self.own);
         let (load, tls) = (Loaded::on(thread), self.tls.clone());
         if std::ptr::eq(thread, &raw const self.own) {

@@ -34,6 +34,8 @@ pub struct Peer {
     /// The address without its port, as text: what PHP finds in `REMOTE_ADDR`.
     pub ip: String,
     pub tls: bool,
+    /// Where it connected to: `SERVER_ADDR` and `SERVER_PORT`. None over a unix socket.
+    pub server: Option<SocketAddr>,
 }
 
 /// Where a client connects from.
@@ -48,12 +50,17 @@ pub enum PeerAddress {
 }
 
 impl Peer {
-    pub fn new(address: PeerAddress, tls: bool) -> Self {
+    pub fn new(address: PeerAddress, tls: bool, server: Option<SocketAddr>) -> Self {
         let ip = match address.ip() {
             Some(ip) => ip.to_string(),
             None => address.to_string(),
         };
-        Self { address, ip, tls }
+        Self {
+            address,
+            ip,
+            tls,
+            server,
+        }
     }
 }
 
@@ -64,6 +71,14 @@ impl PeerAddress {
             Self::Ip(address) => Some(address.ip().to_canonical()),
             Self::Told(ip) => Some(*ip),
             Self::Unix => None,
+        }
+    }
+
+    /// The port that the client connects from, as far as that is known.
+    pub fn port(&self) -> Option<u16> {
+        match self {
+            Self::Ip(address) => Some(address.port()),
+            Self::Told(_) | Self::Unix => None,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! From an accepted socket to the protocol that its client speaks.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -20,6 +21,14 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
+    /// Where the client connected to.
+    pub(crate) fn server(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(stream) => stream.local_addr().ok(),
+            Self::Unix(_) => None,
+        }
+    }
+
     /// Takes it from one runtime to the one that this is called on: a socket belongs to that which it was registered with.
     pub(crate) fn detach(self) -> io::Result<Detached> {
         Ok(match self {

@@ -1,70 +1,154 @@
-//! The handler of a site: scripts below a root, run by a pool.
+//! A site's root: which of its files is sent, and which script is asked.
 
-use std::convert::Infallible;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use pronghorn_cgi::path::Path;
 use pronghorn_cgi::{Found, Script, Site, Target};
+use pronghorn_pool::settings::SiteSettings;
+use pronghorn_process::file::Patience;
+use tokio::time::Instant;
 
-use crate::bridge::PoolHandler;
-use crate::exchange::Exchange;
-use crate::message::{Handled, Handler, Request, Response};
+use crate::files::{CACHE_DURATION, Files, Looked, RootSettings, to_folder, trouble};
+use crate::message::{Request, Response};
 
-/// Answers requests by the scripts below a root.
-#[derive(Debug, Clone)]
-pub struct ScriptHandler {
-    pub pool: Arc<PoolHandler>,
-    pub site: Arc<Site>,
+/// Scripts and folders that are remembered; there are seldom more that are asked for in one second.
+const MOST_KNOWN: usize = 256;
+
+/// What was seen at a path, and when.
+type Known = HashMap<Box<[u8]>, (Found, Instant)>;
+
+/// A root with scripts and files.
+#[derive(Debug)]
+pub struct Scripts {
+    site: Site,
+    files: Arc<Files>,
+    known: Mutex<Known>,
 }
 
 /// The script that a call runs.
 #[derive(Debug)]
 pub(crate) struct ScriptCall {
-    pub(crate) site: Arc<Site>,
+    pub(crate) scripts: Arc<Scripts>,
     pub(crate) script: Script,
 }
 
-impl Handler for ScriptHandler {
-    fn handle<'a>(&'a self, request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
-        Box::pin(self.answer(request, exchange))
+/// What there is for a request.
+#[derive(Debug)]
+pub(crate) enum Answerer {
+    Script(Script),
+    /// A file, or the word that there is nothing.
+    Server(Response),
+}
+
+impl Scripts {
+    /// `root` is absolute.
+    ///
+    /// # Errors
+    ///
+    /// When the root can't be opened.
+    pub fn open(settings: &SiteSettings, root: PathBuf) -> io::Result<Self> {
+        let files = RootSettings {
+            links: settings.links,
+            ..RootSettings::new(root.clone())
+        };
+        let files = Files::open(vec![files]).map_err(|(_, error)| error)?;
+        let index = settings.index.clone();
+        Ok(Self {
+            site: Site::new(root, index, settings.fallback.as_deref()),
+            files: Arc::new(files),
+            known: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn site(&self) -> &Site {
+        &self.site
+    }
+
+    /// Looks for a file that may be sent, and then for a script.
+    pub(crate) async fn find(self: &Arc<Self>, request: &Request) -> Answerer {
+        let (head, now) = (&request.head, request.accepted);
+        let names_script = Path::of(head.path()).is_ok_and(|path| Site::names_script(&path));
+        if !names_script {
+            match self.files.look(head, now) {
+                Looked::Answer(response) => return Answerer::Server(response),
+                Looked::Nothing => {}
+                Looked::Later => {
+                    if let Some(response) = self.files.answer(request).await {
+                        return Answerer::Server(response);
+                    }
+                }
+            }
+        }
+        let target = match self.target(head.path(), now, Patience::None) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let (scripts, path) = (self.clone(), head.path().to_vec());
+                let looking = tokio::task::spawn_blocking(move || {
+                    scripts.target(&path, now, Patience::Waits)
+                });
+                looking.await.map_err(io::Error::other).flatten()
+            }
+            target => target,
+        };
+        let status = match target {
+            Ok(Target::Script(script)) => return Answerer::Script(script),
+            Ok(Target::Page(path)) => {
+                return Answerer::Server(match self.files.answer_at(request, path.into()).await {
+                    Some(response) => response,
+                    // It is there and must not be sent, or the method is none for files.
+                    None if matches!(head.method(), "GET" | "HEAD") => Response::status_only(404),
+                    None => not_for_files(),
+                });
+            }
+            Ok(Target::Folder) => return Answerer::Server(to_folder(head)),
+            Ok(Target::NotFound) => 404,
+            Ok(Target::Forbidden) => 403,
+            Ok(Target::BadRequest) => 400,
+            Err(error) => return Answerer::Server(trouble(head, &error)),
+        };
+        Answerer::Server(Response::status_only(status))
+    }
+
+    fn target(&self, path: &[u8], now: Instant, patience: Patience) -> io::Result<Target> {
+        self.site
+            .resolve(path, |path| self.look(path, now, patience))
+    }
+
+    /// What is at a path. What was there is believed as long as what was seen of a file.
+    fn look(&self, path: &[u8], now: Instant, patience: Patience) -> io::Result<Found> {
+        if path.is_empty() {
+            return Ok(Found::Folder);
+        }
+        let fresh = |since: &Instant| now.saturating_duration_since(*since) < CACHE_DURATION;
+        if let Some((found, _)) = self
+            .with_known(|known| known.get(path).copied())
+            .filter(|(_, since)| fresh(since))
+        {
+            return Ok(found);
+        }
+        let found = self.files.kind(path, now, patience)?;
+        if found != Found::Nothing {
+            self.with_known(|known| {
+                if known.len() >= MOST_KNOWN {
+                    known.retain(|_, (_, since)| fresh(since));
+                }
+                if known.len() < MOST_KNOWN {
+                    known.insert(path.into(), (found, now));
+                }
+            });
+        }
+        Ok(found)
+    }
+
+    fn with_known<R>(&self, work: impl FnOnce(&mut Known) -> R) -> R {
+        work(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl ScriptHandler {
-    async fn answer(&self, request: Request, exchange: &mut dyn Exchange) -> Response {
-        match self.resolve(request.head.path()) {
-            Target::Script(script) => {
-                let site = self.site.clone();
-                let script = ScriptCall { site, script };
-                self.pool.answer(request, exchange, Some(script)).await
-            }
-            Target::Folder => {
-                let mut response = Response::status_only(301);
-                let location = [request.head.path(), b"/"].concat();
-                response.fields.push("Location", location);
-                response
-            }
-            Target::Page(_) | Target::NotFound => Response::status_only(404),
-            Target::Forbidden => Response::status_only(403),
-            Target::BadRequest => Response::status_only(400),
-        }
-    }
-
-    fn resolve(&self, path: &[u8]) -> Target {
-        let look = |path: &[u8]| {
-            let path = self
-                .site
-                .root()
-                .join(Path::new(std::ffi::OsStr::from_bytes(path)));
-            Ok::<_, Infallible>(match std::fs::metadata(path) {
-                Ok(found) if found.is_file() => Found::File,
-                Ok(found) if found.is_dir() => Found::Folder,
-                _ => Found::Nothing,
-            })
-        };
-        self.site
-            .resolve(path, look)
-            .unwrap_or_else(|never| match never {})
-    }
+fn not_for_files() -> Response {
+    let mut response = Response::status_only(405);
+    response.fields.push("Allow", "GET, HEAD");
+    response
 }

@@ -1,5 +1,6 @@
 //! A call on its way through a pool, and what becomes of it.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::ops::{Deref, DerefMut};
@@ -32,6 +33,28 @@ pub trait Payload: Send + Sync + 'static {
     /// When this payload can't be written in this codec; the text goes to the client's answer and to the log.
     fn encode(&self, codec: Codec, terms: Dispatch, out: &mut Vec<u8>)
     -> Result<Body, Unencodable>;
+
+    /// For workers that run scripts: appends the variables of CGI as `pronghorn_cgi` writes them, and says what body follows.
+    ///
+    /// # Errors
+    ///
+    /// When this payload is no call of a script.
+    fn variables(&self, _out: &mut Vec<u8>) -> Result<Body, Unencodable> {
+        Err(Unencodable::Pool(
+            "the pool runs scripts, and the call is for none".to_owned(),
+        ))
+    }
+
+    /// What it starts, in a pool where each call is a process of its own.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`encode`](Self::encode).
+    fn program(&self) -> Result<Program, Unencodable> {
+        Err(Unencodable::Pool(
+            "the pool starts programs, and this request names none".into(),
+        ))
+    }
 
     /// Whether it may be given to a second worker after the first one died with it.
     fn repeatable(&self) -> bool;
@@ -93,6 +116,17 @@ impl Body {
             Self::File(file) => file.len(),
         }
     }
+}
+
+/// A program to be started for one call. Its environment is whole: nothing is inherited.
+#[derive(Debug)]
+pub struct Program {
+    pub file: PathBuf,
+    /// Where it runs.
+    pub folder: PathBuf,
+    pub environment: Vec<(OsString, OsString)>,
+    /// What it finds on its stdin; not a stream.
+    pub body: Body,
 }
 
 /// A worker can't be given this payload, and why.
@@ -181,6 +215,8 @@ pub enum ReplyBody {
     Whole(Bytes),
     /// The worker names a file for the server to send.
     File(PathBuf),
+    /// The server is to answer as if this path, with its query, had been asked for by GET.
+    Elsewhere(Vec<u8>),
     /// It arrives in pieces; the length is known when the worker has already announced all of it.
     Pieces {
         pieces: Pieces,
@@ -266,6 +302,9 @@ pub enum WorkerFault {
     Died(Exit),
     #[error("the worker's answer makes no sense: {0}")]
     Garbage(String),
+    /// There is no process that could have answered.
+    #[error("{0}")]
+    NotStarted(String),
     /// Every worker that got it asked to be replaced instead of answering.
     #[error("no worker would take it: {0} asked to be replaced")]
     Unwilling(u8),

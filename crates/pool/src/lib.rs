@@ -19,10 +19,12 @@ mod boot;
 mod bugs;
 mod call;
 mod core;
+mod fastcgi;
 mod ladder;
 mod php;
 mod poison;
 mod pool;
+mod program;
 mod queue;
 mod relay;
 mod roster;
@@ -38,18 +40,20 @@ pub use boot::{
     BootCause, BootError, CommandLauncher, Home, RelayAddress, RelayListener, WORKER_OUTPUT, Warmup,
 };
 pub use call::{
-    Answer, Body, CallError, Dispatch, Payload, Pending, Piece, Pieces, Refused, Reply, ReplyBody,
-    Stamps, Terms, Unencodable, WorkerFault,
+    Answer, Body, CallError, Dispatch, Payload, Pending, Piece, Pieces, Program, Refused, Reply,
+    ReplyBody, Stamps, Terms, Unencodable, WorkerFault,
 };
 pub use core::{SlotId, SlotState};
+pub use fastcgi::FastCgiLauncher;
 pub use php::{About, Php, classic_command, classic_variable};
 pub use pool::{NotExtended, Options, Pool};
+pub use program::ProgramLauncher;
 pub use queue::PATIENCE;
 pub use roster::{Request, WorkerInfo};
 pub use seldom::Seldom;
 pub use spool::{Spool, SpoolError, SpoolFile};
 pub use stats::{Counter, Stats};
-pub use supervisor::{Limits, NotResized, Plan, Scaling, Supervised};
+pub use supervisor::{Filling, Limits, NotResized, Plan, Scaling, Supervised};
 pub use timer::Timer;
 
 #[cfg(test)]

@@ -602,6 +602,11 @@ impl Seat {
         self.shared.settle(freed, now)
     }
 
+    /// The same for a worker that has one call at a time.
+    pub(crate) fn next_alone(&self, now: Instant) -> Next<Call> {
+        self.next(now, 0).next
+    }
+
     /// Calls that the worker was given and has not begun, or none: it gets none ahead until the one at hand is done.
     pub(crate) fn give_back(&self, calls: Vec<Call>) {
         self.shared.lock().core.took_back(self.slot, calls.len());

@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::task::{Context, Poll};
 
 use nix::libc;
 use rustix::io::Errno;
@@ -136,6 +137,20 @@ impl Process {
         }
     }
 
+    /// Waits for the end without reaping: until that is done, the process's number, and its group's, stay its own.
+    pub fn poll_exit(&self, cx: &mut Context<'_>) -> Poll<io::Result<Exit>> {
+        loop {
+            if let Some(exit) = self.exit {
+                return Poll::Ready(Ok(exit));
+            }
+            let mut ended = std::task::ready!(self.end.poll_read_ready(cx))?;
+            if let Some(exit) = look(self.pid)? {
+                return Poll::Ready(Ok(exit));
+            }
+            ended.clear_ready();
+        }
+    }
+
     /// The end, if it has come.
     pub fn try_wait(&mut self) -> io::Result<Option<Exit>> {
         if self.exit.is_none()
@@ -181,12 +196,17 @@ impl Process {
         self.released = true;
     }
 
-    /// Kills the process and what it started in its process group.
-    pub fn kill_group(&self) {
+    /// Signals the process and what it started in its process group.
+    pub fn signal_group(&self, signal: Signal) {
         if self.exit.is_none() {
             // As above, for the group's number.
-            _ = rustix::process::kill_process_group(self.pid, rustix::process::Signal::KILL);
+            _ = rustix::process::kill_process_group(self.pid, signal.number());
         }
+    }
+
+    /// Kills the process and what it started in its process group.
+    pub fn kill_group(&self) {
+        self.signal_group(Signal::Kill);
         self.signal(Signal::Kill);
     }
 }
@@ -201,6 +221,19 @@ impl Drop for Process {
             reap::forget(self.pid);
         }
     }
+}
+
+/// How a child has ended, which is not reaped by that. None while it runs.
+fn look(pid: Pid) -> io::Result<Option<Exit>> {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    let Some(status) = rustix::process::waitid(WaitId::Pid(pid), options)? else {
+        return Ok(None);
+    };
+    Ok(match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => Some(Exit::Code(code)),
+        (None, Some(signal)) => Some(Exit::Signal(signal)),
+        (None, None) => None,
+    })
 }
 
 /// Reaps a child that has ended; how it ended, and its peak memory in bytes. None while it runs.

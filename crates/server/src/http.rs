@@ -1,5 +1,6 @@
 //! HTTP with its pool of workers, as a service.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
@@ -7,14 +8,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use pronghorn_cgi::Site as ScriptSite;
 use pronghorn_config::Address;
 use pronghorn_http::files::MOST_OPEN;
 use pronghorn_http::middleware::{self, Parts, Unusable};
 use pronghorn_http::settings::{HstsSettings, HttpSettings, RouteSettings};
 use pronghorn_http::{
     Accepting, Addresses, BodySettings, Handler, Https, IoThreads, Limits, Listener, Place,
-    PoolHandler, Router, ScriptHandler, Service,
+    PoolHandler, Router, Scripts, Service,
 };
 use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, NotReady, Running, Stopped};
 use pronghorn_pool::settings::RequestBody;
@@ -29,7 +29,7 @@ use crate::listening::{self, Certificates};
 use crate::server::Around;
 use crate::settings::{RelayAddress as RelaySetting, ServerSettings};
 use crate::watching::{Watch, Watching};
-use crate::workers::{Crew, Pools, Start, Workers, relay_listener, start_all};
+use crate::workers::{Crew, Launch, Pools, Start, Workers, relay_listener, start_all};
 
 /// Descriptors that are kept back from connections: listeners, pipes of workers (seven each), log files, spool files.
 const KEPT_DESCRIPTORS: u64 = 256;
@@ -89,6 +89,9 @@ struct Ground {
     https_port: Option<u16>,
     addresses: Arc<Addresses>,
 }
+
+/// Roots by the names of their pools.
+type Sites = HashMap<String, Arc<Scripts>>;
 
 /// The workers of a pool as they are started.
 #[derive(Debug)]
@@ -187,12 +190,14 @@ impl HttpService {
         let starts = ground.starts(settings, &self.server, &self.environment);
         let crews: Vec<Crew> = starts.iter().map(Start::crew).collect();
         let infos: Vec<CrewInfo> = crews.iter().map(Crew::info).collect();
-        let launchers: Vec<_> = crews.iter().map(Crew::launcher).collect();
+        let launches: Vec<_> = crews.iter().map(Crew::launch).collect();
         let (pools, owners) = start_all(crews, self.development)
             .await
             .map_err(StartError::Boot)?;
-        for (start, launcher) in starts.iter().zip(launchers) {
-            warn_of_unlimited_memory(start, &launcher).await;
+        for (start, launch) in starts.iter().zip(launches) {
+            if let Launch::Command(launcher) = launch {
+                warn_of_unlimited_memory(start, &launcher).await;
+            }
         }
         let watch = self.watch(&pools);
 
@@ -321,7 +326,8 @@ impl Ground {
             forbid: settings.uploads.forbid.clone(),
             allow: settings.uploads.allow.clone(),
         };
-        let routes = settings.compile(|route| self.behind(route, settings, pools, &bodies));
+        let sites = self.sites(settings)?;
+        let routes = settings.compile(|route| self.behind(route, settings, pools, &bodies, &sites));
         let innermost = match routes.only() {
             Some(only) => only.clone(),
             None => Arc::new(Router(routes)) as Arc<dyn Handler>,
@@ -346,12 +352,30 @@ impl Ground {
         })
     }
 
+    /// The roots of pools that run scripts.
+    fn sites(&self, settings: &HttpSettings) -> Result<Sites, Unusable> {
+        let mut sites = Sites::new();
+        for (name, pool) in settings.running_pools() {
+            let Some(site) = &pool.site else { continue };
+            // Without doubled slashes and one at its end: it is what scripts see.
+            let root: PathBuf = self.folder.join(&site.root).components().collect();
+            let scripts = Scripts::open(site, root.clone()).map_err(|source| Unusable {
+                key: "root",
+                path: root,
+                source,
+            })?;
+            sites.insert(name.to_owned(), Arc::new(scripts));
+        }
+        Ok(sites)
+    }
+
     fn behind(
         &self,
         route: &RouteSettings,
         settings: &HttpSettings,
         pools: &Pools,
         bodies: &BodySettings,
+        sites: &Sites,
     ) -> Arc<dyn Handler> {
         let mut running = settings.running_pools();
         let (name, pool) = running
@@ -359,6 +383,7 @@ impl Ground {
             .expect("routes lead to pools that run");
         let workers = pools.get(name).expect("it was started");
         let max_size = route.max_request_size.unwrap_or(settings.max_request_size);
+        let scripts = sites.get(name).cloned();
         let handler = PoolHandler {
             pool: workers.pool().clone(),
             terms: Terms {
@@ -368,8 +393,10 @@ impl Ground {
             },
             bodies: BodySettings {
                 max_size: max_size.bytes(),
-                raw: bodies.raw || pool.site.is_some(),
-                stream: route.request_body.unwrap_or(pool.request_body) == RequestBody::Stream,
+                // PHP takes the bodies of scripts apart itself.
+                raw: bodies.raw || scripts.is_some(),
+                stream: scripts.is_none()
+                    && route.request_body.unwrap_or(pool.request_body) == RequestBody::Stream,
                 ..bodies.clone()
             },
             internal_error_code: settings.internal_error_code,
@@ -377,19 +404,9 @@ impl Ground {
             access_logs: settings.access_logs,
             retry: pool.retry,
             worker_user: self.user.as_ref().map(|(_, user)| user.clone()),
+            scripts,
         };
-        let handler = Arc::new(handler);
-        let next: Arc<dyn Handler> = match &pool.site {
-            None => Arc::new(handler),
-            Some(site) => Arc::new(ScriptHandler {
-                pool: handler,
-                site: Arc::new(ScriptSite::new(
-                    self.folder.join(&site.root),
-                    site.index.clone(),
-                    site.fallback.as_deref(),
-                )),
-            }),
-        };
+        let next = Arc::new(Arc::new(handler));
         let next = middleware::limited(next, route.rate_limit.as_ref());
         if self.development {
             let standing = workers.standing();

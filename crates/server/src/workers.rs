@@ -1,19 +1,19 @@
 //! The workers of the server's pools: how they are started, and the one task per pool that starts, replaces and stops them.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use pronghorn_config::Command;
 use pronghorn_plugin_api::{NotReady, Sockets};
-use pronghorn_pool::settings::{
-    ClassicSettings, CodecChoice, MAX_WORKERS, Mode, PoolSettings, TransportChoice,
-};
+use pronghorn_pool::settings::{CodecChoice, MAX_WORKERS, Mode, PoolSettings, TransportChoice};
 use pronghorn_pool::{
-    BootError, CommandLauncher, Home, NotExtended, NotResized, Options, PATIENCE, Php, Plan, Pool,
-    RelayAddress, RelayListener, Spool, Stats, Supervised, WorkerInfo, classic_command,
-    classic_variable,
+    BootError, CommandLauncher, FastCgiLauncher, Filling, Home, NotExtended, NotResized, Options,
+    PATIENCE, Php, Plan, Pool, RelayAddress, RelayListener, Spool, Stats, Supervised, WorkerInfo,
+    classic_command, classic_variable,
 };
 use pronghorn_process::{Credentials, Spawner, cpus};
 use pronghorn_wire::Codec;
@@ -79,7 +79,7 @@ impl Start<'_> {
     pub(crate) fn setup(&self) -> Setup {
         Setup {
             options: self.options(),
-            launcher: Arc::new(self.launcher()),
+            launch: self.launch(),
             plan: self.plan(),
             reset_timeout: self.settings.reset_timeout,
         }
@@ -102,6 +102,42 @@ impl Start<'_> {
         }
     }
 
+    fn launch(&self) -> Launch {
+        match self.settings.mode {
+            Mode::FastCgi => Launch::FastCgi(Arc::new(self.fastcgi())),
+            Mode::Worker | Mode::Classic | Mode::Cgi => Launch::Command(Arc::new(self.launcher())),
+        }
+    }
+
+    /// The pool's own command, or the php-cgi that is found.
+    fn fastcgi(&self) -> FastCgiLauncher {
+        let (command, mut argv) = match &self.settings.command {
+            Some(command) => (command.to_string(), words(command)),
+            None => {
+                let there = |name: &&&str| find_program(name, &self.environment).is_some();
+                let name = *PHP_CGI.iter().find(there).unwrap_or(&PHP_CGI[0]);
+                (name.to_owned(), vec![name.into()])
+            }
+        };
+        // The programs themselves may have no PATH.
+        if let Some(found) = find_program(&argv[0], &self.environment) {
+            argv[0] = found.into();
+        }
+        FastCgiLauncher {
+            pool: self.name.to_owned(),
+            spawner: self.spawner.clone(),
+            command,
+            argv,
+            env: self.variables(),
+            cwd: self.folder.clone(),
+            user: self.user.clone(),
+            boot_timeout: self.settings.boot_timeout,
+            stream_timeout: self.settings.stream_timeout,
+            spool: self.spool.clone(),
+            homes: self.homes.clone(),
+        }
+    }
+
     /// What to run, as people know it and as the system does.
     fn command(&self) -> (String, Vec<OsString>) {
         let of_server = self.server.command.as_ref();
@@ -113,9 +149,7 @@ impl Start<'_> {
         let Some(command) = self.settings.command.as_ref().or(of_server) else {
             return Default::default();
         };
-        let arguments = command.arguments().iter().map(OsString::from);
-        let argv = std::iter::once(OsString::from(command.program())).chain(arguments);
-        (command.to_string(), argv.collect())
+        (command.to_string(), words(command))
     }
 
     fn launcher(&self) -> CommandLauncher {
@@ -157,6 +191,38 @@ impl Start<'_> {
         }
     }
 
+    fn name_user(&self, environment: &mut Vec<(OsString, OsString)>) {
+        if let Some((_, user)) = &self.user {
+            environment.retain(|(name, _)| name != "USER" && name != "HOME");
+            environment.push(("USER".into(), user.name().into()));
+            environment.push(("HOME".into(), user.home().into()));
+        }
+    }
+
+    /// Whether a variable of the environment is for scripts.
+    fn is_seen(&self, name: &str) -> bool {
+        let of_environment = !self.settings.clear_env
+            && !OF_SCRIPTS_NEVER.contains(&name)
+            && !name.starts_with("PRONGHORN_");
+        let is_written = || self.server.env.iter().any(|(known, _)| known == name);
+        ["USER", "HOME"].contains(&name) || of_environment || is_written()
+    }
+
+    /// The environment of FastCGI programs, of which php-cgi shows all to scripts.
+    fn variables(&self) -> Vec<(OsString, OsString)> {
+        let mut variables = self.environment.clone();
+        self.name_user(&mut variables);
+        variables.retain(|(name, _)| name.to_str().is_some_and(|name| self.is_seen(name)));
+        let rpc = self.rpc.as_deref().map(|rpc| ("RR_RPC", rpc));
+        // php-cgi ends after 500 requests where nothing is said; `max_jobs` says it.
+        let ours = [("PHP_FCGI_MAX_REQUESTS", "0")].into_iter().chain(rpc);
+        for (name, value) in ours.chain(self.server.env.iter()) {
+            variables.retain(|(known, _)| known != name);
+            variables.push((name.into(), value.into()));
+        }
+        variables
+    }
+
     /// The server's environment and what workers are told beside it; what comes later wins.
     fn environment(&self) -> Vec<(OsString, OsString)> {
         let relay = match (&self.relay, &self.listener) {
@@ -171,44 +237,27 @@ impl Start<'_> {
             environment.retain(|(known, _)| known != name);
             environment.push((name.into(), value.into()));
         };
-        let is_worker = self.settings.mode == Mode::Worker;
-        if is_worker {
-            set("RR_RELAY", &relay);
-        }
+        set("RR_RELAY", &relay);
         if let Some(rpc) = &self.rpc {
             set("RR_RPC", rpc);
         }
         for (name, value) in self.server.env.iter() {
             set(name, value);
         }
-        if is_worker {
-            // A script that finds them takes itself for a worker.
-            set("RR_VERSION", ROADRUNNER_VERSION);
-            set("RR_MODE", "http");
-        }
+        set("RR_VERSION", ROADRUNNER_VERSION);
+        set("RR_MODE", "http");
         set("PRONGHORN_VERSION", VERSION);
         set("PRONGHORN_PIPES", "3,4");
-        if let Some(classic) = &self.settings.classic {
-            self.for_scripts(classic, &mut environment);
+        if self.settings.mode == Mode::Classic {
+            self.for_scripts(&mut environment);
         }
         environment
     }
 
     /// Says who the workers are, and which variables scripts see.
-    fn for_scripts(&self, classic: &ClassicSettings, environment: &mut Vec<(OsString, OsString)>) {
-        if let Some((_, user)) = &self.user {
-            environment.retain(|(name, _)| name != "USER" && name != "HOME");
-            environment.push(("USER".into(), user.name().into()));
-            environment.push(("HOME".into(), user.home().into()));
-        }
-        let is_written = |name: &str| self.server.env.iter().any(|(known, _)| known == name);
-        let is_seen = |name: &&str| {
-            let usual = ["USER", "HOME"].contains(name)
-                || (!classic.clear_env
-                    && !OF_SCRIPTS_NEVER.contains(name)
-                    && !name.starts_with("PRONGHORN_"));
-            usual || is_written(name)
-        };
+    fn for_scripts(&self, environment: &mut Vec<(OsString, OsString)>) {
+        self.name_user(environment);
+        let is_seen = |name: &&str| self.is_seen(name);
         let names = environment.iter().filter_map(|(name, _)| name.to_str());
         let variable = classic_variable(names.filter(is_seen));
         environment.push(variable);
@@ -217,6 +266,34 @@ impl Start<'_> {
 
 /// What says where php.ini is was for this process, and not for those that scripts start.
 const OF_SCRIPTS_NEVER: [&str; 2] = ["PHPRC", "PHP_INI_SCAN_DIR"];
+
+fn words(command: &Command) -> Vec<OsString> {
+    let arguments = command.arguments().iter().map(OsString::from);
+    let program = std::iter::once(OsString::from(command.program()));
+    program.chain(arguments).collect()
+}
+
+/// As distributions call it; the newest first where several lie side by side.
+const PHP_CGI: [&str; 6] = [
+    "php-cgi",
+    "php-cgi8.5",
+    "php-cgi8.4",
+    "php-cgi8.3",
+    "php-cgi8.2",
+    "php-cgi8.1",
+];
+
+/// Where PATH leads for a name; a path is its own.
+fn find_program(name: impl AsRef<OsStr>, environment: &[(OsString, OsString)]) -> Option<PathBuf> {
+    let name = name.as_ref();
+    if name.as_bytes().contains(&b'/') {
+        return None;
+    }
+    let (_, path) = environment.iter().rfind(|(name, _)| name == "PATH")?;
+    std::env::split_paths(path)
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file())
+}
 
 /// The socket that `server.relay` names. There is one for the workers of all pools: each tells its process.
 pub(crate) fn relay_listener(
@@ -255,17 +332,40 @@ pub enum Standing {
     Down(Arc<str>),
 }
 
+/// How the slots of a pool are filled.
+#[derive(Clone, Debug)]
+pub(crate) enum Launch {
+    Command(Arc<CommandLauncher>),
+    FastCgi(Arc<FastCgiLauncher>),
+}
+
+impl Launch {
+    fn command(&self) -> &str {
+        match self {
+            Self::Command(launcher) => &launcher.command,
+            Self::FastCgi(launcher) => &launcher.command,
+        }
+    }
+
+    fn filling(&self) -> Filling {
+        match self {
+            Self::Command(launcher) => launcher.clone().into(),
+            Self::FastCgi(launcher) => launcher.clone().into(),
+        }
+    }
+}
+
 /// What the configuration makes of a pool.
 pub(crate) struct Setup {
     options: Options,
-    launcher: Arc<CommandLauncher>,
+    launch: Launch,
     plan: Plan,
     reset_timeout: Duration,
 }
 
 impl Setup {
     async fn start(&self, pool: &Pool) -> Result<Supervised, BootError> {
-        Supervised::start(pool.clone(), self.launcher.clone(), self.plan).await
+        Supervised::start(pool.clone(), self.launch.filling(), self.plan).await
     }
 }
 
@@ -352,14 +452,14 @@ pub(crate) struct Crew {
 
 impl Crew {
     /// What its workers are started by.
-    pub(crate) fn launcher(&self) -> Arc<CommandLauncher> {
-        self.setup.launcher.clone()
+    pub(crate) fn launch(&self) -> Launch {
+        self.setup.launch.clone()
     }
 
     pub(crate) fn info(&self) -> CrewInfo {
         CrewInfo {
             size: self.setup.plan.workers,
-            command: self.setup.launcher.command.clone(),
+            command: self.setup.launch.command().to_owned(),
         }
     }
 }
@@ -577,13 +677,13 @@ impl Owner {
         let booted = match &self.supervised {
             Some(supervised) => {
                 let Setup {
-                    launcher,
+                    launch,
                     plan,
                     reset_timeout,
                     ..
                 } = &change;
                 supervised
-                    .change(launcher.clone(), *plan, *reset_timeout)
+                    .change(launch.filling(), *plan, *reset_timeout)
                     .await
             }
             None => change

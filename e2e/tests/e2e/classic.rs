@@ -252,7 +252,10 @@ fn a_script_may_end_in_every_way() {
     );
     let workers = server.workers();
     let of = |code: &str| {
-        let code: String = code.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let code = code
+            .replace('%', "%25")
+            .replace(' ', "%20")
+            .replace('&', "%26");
         let reply = server.get(&format!("/?do={code}"));
         (reply.status, reply.text())
     };
@@ -587,10 +590,10 @@ fn a_thousand_requests_that_change_all_they_can_leave_nothing() {
 
 /// Bytes of memory that a process has.
 fn resident(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kilobytes = line.and_then(|line| line.trim().split(' ').next()?.parse::<u64>().ok());
-    kilobytes.unwrap() << 10
+    kilobytes.expect("it lives") << 10
 }
 
 #[test]

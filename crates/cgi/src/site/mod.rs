@@ -13,6 +13,7 @@ pub struct Site {
     root: PathBuf,
     index: Vec<String>,
     fallback: Option<Box<[u8]>>,
+    prefix: Box<[u8]>,
 }
 
 /// What is at a path below the root.
@@ -83,7 +84,20 @@ impl Site {
             root,
             index,
             fallback: fallback.map(|script| below(script).into()),
+            prefix: Box::default(),
         }
+    }
+
+    /// The same site below a path of its own, `/shop` for instance. What is asked for elsewhere is not there.
+    #[must_use]
+    pub fn at(mut self, prefix: &str) -> Self {
+        self.prefix = prefix.trim_end_matches('/').as_bytes().into();
+        self
+    }
+
+    /// What stands before its paths: empty, or with a slash at its start and none at its end.
+    pub fn prefix(&self) -> &[u8] {
+        &self.prefix
     }
 
     /// `DOCUMENT_ROOT`.
@@ -118,7 +132,9 @@ impl Site {
             Err(BadPath::Climbs) => return Ok(Target::Forbidden),
             Err(BadPath::Malformed) => return Ok(Target::BadRequest),
         };
-        let path = path.bytes();
+        let Some(path) = self.within(&path) else {
+            return Ok(Target::NotFound);
+        };
         let mut end = 0_usize;
         for (number, segment) in segments(path).enumerate() {
             end = end.saturating_add(1).saturating_add(segment.len());
@@ -152,6 +168,46 @@ impl Site {
             }
         }
         self.otherwise(&mut look)
+    }
+
+    /// What answers for a path as it was received in a site of programs: the first file on its way, whatever it is called.
+    /// What follows is its `PATH_INFO`.
+    ///
+    /// # Errors
+    ///
+    /// Those of `look`, which is as that of [`resolve`](Self::resolve).
+    pub fn resolve_program<E>(
+        &self,
+        received: &[u8],
+        mut look: impl FnMut(&[u8]) -> Result<Found, E>,
+    ) -> Result<Target, E> {
+        let path = match Path::of(received) {
+            Ok(path) => path,
+            Err(BadPath::Climbs) => return Ok(Target::Forbidden),
+            Err(BadPath::Malformed) => return Ok(Target::BadRequest),
+        };
+        let Some(path) = self.within(&path) else {
+            return Ok(Target::NotFound);
+        };
+        let mut end = 0_usize;
+        for (number, segment) in segments(path).enumerate() {
+            end = end.saturating_add(1).saturating_add(segment.len());
+            if segment.is_empty() || is_hidden(segment, number == 0) {
+                break;
+            }
+            match look(below(path.get(..end).unwrap_or_default()))? {
+                Found::File => return Ok(Target::Script(Script::new(path, end))),
+                Found::Folder => {}
+                Found::Nothing => break,
+            }
+        }
+        Ok(Target::NotFound)
+    }
+
+    /// A path without the prefix; empty for the prefix itself.
+    fn within<'a>(&self, path: &'a Path<'_>) -> Option<&'a [u8]> {
+        let path = path.bytes().strip_prefix(&*self.prefix)?;
+        matches!(path, [] | [b'/', ..]).then_some(path)
     }
 
     /// Nothing is at the path.

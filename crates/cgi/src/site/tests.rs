@@ -128,3 +128,57 @@ fn the_one_for_all_must_be_there() {
         "/admin/index.php"
     );
 }
+
+#[test]
+fn a_site_may_lie_below_a_path_of_its_own() {
+    let site = site(&["index.php"], Some("index.php")).at("/shop/");
+    for (path, expected) in [
+        ("/shop/admin/", "/admin/index.php"),
+        ("/shop/wp-login.php/x", "/wp-login.php + /x"),
+        ("/shop//wp-login.php", "/wp-login.php"),
+        ("/shop", "Folder"),
+        ("/shop/", "/index.php"),
+        ("/shop/any", "/index.php"),
+        ("/shopping/wp-login.php", "NotFound"),
+        ("/wp-login.php", "NotFound"),
+        ("/", "NotFound"),
+    ] {
+        assert_eq!(what(&site, path), expected, "{path}");
+    }
+}
+
+#[test]
+fn a_program_is_the_first_file_on_the_way() {
+    let site = site(&[], None).at("/cgi-bin");
+    let what = |path: &str| {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match site
+            .resolve_program(path.as_bytes(), look_at(&TREE))
+            .unwrap()
+        {
+            Target::Script(script) => format!("{} + {}", text(script.name()), text(script.info())),
+            other => format!("{other:?}"),
+        }
+    };
+    for (path, expected) in [
+        ("/cgi-bin/style.css", "/style.css + "),
+        ("/cgi-bin/style.css/a/.b", "/style.css + /a/.b"),
+        (
+            "/cgi-bin/uploads/shell.jpg/x.php",
+            "/uploads/shell.jpg + /x.php",
+        ),
+        ("/cgi-bin/uploads/", "NotFound"),
+        ("/cgi-bin/uploads", "NotFound"),
+        ("/cgi-bin/", "NotFound"),
+        ("/cgi-bin", "NotFound"),
+        ("/cgi-bin/missing/style.css", "NotFound"),
+        ("/cgi-bin/STYLE.CSS", "NotFound"),
+        ("/cgi-bin/.git/hook.php", "NotFound"),
+        ("/style.css", "NotFound"),
+        ("/cgi-bin/../cgi-bin/style.css", "Forbidden"),
+        ("/cgi-bin/uploads%2fshell.jpg", "BadRequest"),
+        ("/cgi-bin/style.css/%00", "BadRequest"),
+    ] {
+        assert_eq!(what(path), expected, "{path}");
+    }
+}

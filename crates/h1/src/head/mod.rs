@@ -95,11 +95,7 @@ impl RequestHead {
         if let Some(target) = self.replaced_target() {
             return &target.path;
         }
-        match self.text(&self.path) {
-            // An absolute target may leave it out (RFC 9110, section 4.2.3).
-            b"" => b"/",
-            path => path,
-        }
+        self.received_target().0
     }
 
     /// What follows the first `?`, undecoded.
@@ -108,6 +104,16 @@ impl RequestHead {
             return target.query.as_deref();
         }
         self.query.as_ref().map(|query| self.text(query))
+    }
+
+    /// Path and query as the client sent them, whatever has been put in their place.
+    pub fn received_target(&self) -> (&[u8], Option<&[u8]>) {
+        let path = match self.text(&self.path) {
+            // An absolute target may leave it out (RFC 9110, section 4.2.3).
+            b"" => b"/",
+            path => path,
+        };
+        (path, self.query.as_ref().map(|query| self.text(query)))
     }
 
     fn replaced_target(&self) -> Option<&PathAndQuery> {

@@ -83,10 +83,14 @@ impl Files {
 
     /// What there is for a request, as far as that is known without waiting for a disk.
     pub fn look(&self, head: &RequestHead, now: Instant) -> Looked {
+        self.look_at(head.path(), head, now)
+    }
+
+    fn look_at(&self, path: &[u8], head: &RequestHead, now: Instant) -> Looked {
         if !matches!(head.method(), "GET" | "HEAD") {
             return Looked::Nothing;
         }
-        let named = Named::by(head.path());
+        let named = Named::by(path);
         match self.find(&named, wants_page(head), now, Patience::None) {
             Ok(place) => answer(place, head).map_or(Looked::Nothing, Looked::Answer),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Looked::Later,
@@ -96,13 +100,32 @@ impl Files {
 
     /// What there is for a request; `None` when that is no file.
     pub async fn answer(self: &Arc<Self>, request: &Request) -> Option<Response> {
-        let head = &request.head;
-        match self.look(head, request.accepted) {
-            Looked::Answer(response) => return Some(response),
-            Looked::Nothing => return None,
-            Looked::Later => {}
+        match self.look(&request.head, request.accepted) {
+            Looked::Answer(response) => Some(response),
+            Looked::Nothing => None,
+            Looked::Later => {
+                self.answer_slowly(request, request.head.path().to_vec())
+                    .await
+            }
         }
-        let (files, path, page) = (self.clone(), head.path().to_vec(), wants_page(head));
+    }
+
+    /// The same with another path than the request's.
+    pub(crate) async fn answer_at(
+        self: &Arc<Self>,
+        request: &Request,
+        path: Vec<u8>,
+    ) -> Option<Response> {
+        match self.look_at(&path, &request.head, request.accepted) {
+            Looked::Answer(response) => Some(response),
+            Looked::Nothing => None,
+            Looked::Later => self.answer_slowly(request, path).await,
+        }
+    }
+
+    async fn answer_slowly(self: &Arc<Self>, request: &Request, path: Vec<u8>) -> Option<Response> {
+        let head = &request.head;
+        let (files, page) = (self.clone(), wants_page(head));
         let (now, for_answer) = (request.accepted, head.clone());
         let looking = tokio::task::spawn_blocking(move || {
             let named = Named::by(&path);
@@ -114,6 +137,22 @@ impl Files {
         looking
             .await
             .unwrap_or_else(|panicked| Some(trouble(head, &io::Error::other(panicked))))
+    }
+
+    /// What is at a normal path below one of the folders, whether it may be sent or not.
+    pub(crate) fn kind(
+        &self,
+        path: &[u8],
+        now: Instant,
+        patience: Patience,
+    ) -> io::Result<pronghorn_cgi::Found> {
+        for root in &self.roots {
+            let kind = root.kind(path, now, patience)?;
+            if kind != pronghorn_cgi::Found::Nothing {
+                return Ok(kind);
+            }
+        }
+        Ok(pronghorn_cgi::Found::Nothing)
     }
 
     fn find(
@@ -207,7 +246,7 @@ fn answer(place: Place<'_>, head: &RequestHead) -> Option<Response> {
 }
 
 /// Pages of a folder refer to each other relative to it: its own path has to end in a slash.
-fn to_folder(head: &RequestHead) -> Response {
+pub(crate) fn to_folder(head: &RequestHead) -> Response {
     let mut response = Response::status_only(301);
     // A target with two slashes at its start would name another host.
     let path = head.path();
@@ -229,7 +268,7 @@ fn wants_page(head: &RequestHead) -> bool {
 }
 
 /// The system could not tell: out of descriptors, or a disk that fails. Another time it may.
-fn trouble(head: &RequestHead, error: &io::Error) -> Response {
+pub(crate) fn trouble(head: &RequestHead, error: &io::Error) -> Response {
     let path = String::from_utf8_lossy(head.path());
     tracing::error!(target: "http", URI = &*path, "a file can't be looked at: {error}");
     let mut response = Response::status_only(503);

@@ -5,12 +5,11 @@
 
 use std::borrow::Cow;
 
+use pronghorn_cgi::path::{WELL_KNOWN, decode};
+
 /// What is longer than the kernel takes names no file.
 const LONGEST: usize = 4095;
 const LONGEST_NAME: usize = 255;
-
-/// The one folder with a dot that is there to be seen (RFC 8615).
-const WELL_KNOWN: &[u8] = b".well-known";
 
 /// What a path names.
 #[derive(Debug, PartialEq, Eq)]
@@ -78,39 +77,6 @@ fn join(path: &[u8]) -> Vec<u8> {
         joined.extend_from_slice(segment);
     }
     joined
-}
-
-/// Undoes percent-encoding once. `None` when something in it must not be in a file's path.
-fn decode(path: &[u8]) -> Option<Cow<'_, [u8]>> {
-    let is_plain = memchr::memchr3(b'%', b'\\', 0, path).is_none();
-    if is_plain {
-        return Some(path.into());
-    }
-    let mut decoded = Vec::with_capacity(path.len());
-    let mut rest = path;
-    while let [byte, after @ ..] = rest {
-        rest = after;
-        let byte = match (byte, rest) {
-            (b'%', [high, low, after @ ..]) => {
-                rest = after;
-                match hex(*high)? << 4 | hex(*low)? {
-                    b'/' => return None,
-                    byte => byte,
-                }
-            }
-            (b'%', _) => return None,
-            (byte, _) => *byte,
-        };
-        if matches!(byte, b'\\' | 0) {
-            return None;
-        }
-        decoded.push(byte);
-    }
-    Some(decoded.into())
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    u8::try_from(char::from(digit).to_digit(16)?).ok()
 }
 
 /// The last segment.

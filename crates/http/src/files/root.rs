@@ -291,6 +291,20 @@ impl Root {
         Ok(Some(Arc::new(new)))
     }
 
+    /// What is at a path, whether it may be sent or not.
+    pub(super) fn kind(
+        &self,
+        path: &[u8],
+        now: Instant,
+        patience: Patience,
+    ) -> io::Result<pronghorn_cgi::Found> {
+        Ok(match self.look(path, now, patience)? {
+            Opened::File(..) => pronghorn_cgi::Found::File,
+            Opened::Folder => pronghorn_cgi::Found::Folder,
+            Opened::Nothing => pronghorn_cgi::Found::Nothing,
+        })
+    }
+
     fn look(&self, path: &[u8], now: Instant, patience: Patience) -> io::Result<Opened> {
         let path = as_path(path);
         let folder = self.folder(now, patience)?;

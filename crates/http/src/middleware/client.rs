@@ -82,7 +82,7 @@ impl Handler for Client {
             if told.ip.is_some() || told.tls.is_some() {
                 let address = told.ip.map_or(peer.address, PeerAddress::Told);
                 let tls = told.tls.unwrap_or(peer.tls);
-                request.peer = Arc::new(Peer::new(address, tls));
+                request.peer = Arc::new(Peer::new(address, tls, peer.server));
             }
             if let Some(authority) = told.authority {
                 // One that is none changes nothing.

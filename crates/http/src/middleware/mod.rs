@@ -46,7 +46,7 @@ pub struct Parts<'a> {
 #[derive(Debug, Error)]
 #[error("`{key}` names `{}`, which can't be used", path.display())]
 pub struct Unusable {
-    /// The key's whole path, `http.static.dir` for instance.
+    /// The key with its path, `http.static.dir` for instance.
     pub key: &'static str,
     pub path: PathBuf,
     pub source: io::Error,
@@ -155,7 +155,7 @@ pub(crate) mod testing {
         let address = PeerAddress::Ip("192.0.2.1:4711".parse().expect("an address"));
         Request {
             head: self::head(head),
-            peer: std::sync::Arc::new(Peer::new(address, false)),
+            peer: std::sync::Arc::new(Peer::new(address, false, None)),
             attributes: pronghorn_wire::Fields::new(),
             id: None,
             accepted: Instant::now(),

@@ -30,7 +30,7 @@ use crate::supervisor::{Connect, Launched, Launcher, Watched};
 mod error;
 mod handshake;
 mod listener;
-mod output;
+pub(crate) mod output;
 pub(crate) mod warmup;
 
 pub use error::{BootCause, BootError};
@@ -39,7 +39,7 @@ pub use output::WORKER_OUTPUT;
 pub use warmup::Warmup;
 
 use handshake::{Announcement, Refusal};
-use output::{Output, Readers};
+pub(crate) use output::{Output, Readers};
 
 /// Starts workers by a command.
 #[derive(Debug)]
@@ -457,7 +457,7 @@ async fn answered(answer: Result<Announcement, Refusal>) -> Result<Announcement,
     }
 }
 
-async fn wait_for_exit(process: &mut Process) -> Exit {
+pub(crate) async fn wait_for_exit(process: &mut Process) -> Exit {
     match process.wait().await {
         Ok(exit) => exit,
         // The kernel has lost it, which can't happen; there is no process to wait for.
@@ -501,12 +501,12 @@ fn start_relay(
 }
 
 /// A worker's process with its output.
-struct RunningWorker {
-    process: Process,
-    deadline_signal: Option<i32>,
-    output: Output,
-    readers: Readers,
-    exit: Option<Exit>,
+pub(crate) struct RunningWorker {
+    pub(crate) process: Process,
+    pub(crate) deadline_signal: Option<i32>,
+    pub(crate) output: Output,
+    pub(crate) readers: Readers,
+    pub(crate) exit: Option<Exit>,
 }
 
 impl Watched for RunningWorker {

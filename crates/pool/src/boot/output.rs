@@ -124,23 +124,57 @@ impl Readers {
 }
 
 async fn read_lines(mut pipe: pipe::Receiver, before: Vec<u8>, output: Output) {
-    let mut buffer = before;
+    let mut lines = Lines::new(before, output);
     loop {
-        while let Some(end) = memchr::memchr(b'\n', &buffer)
-            .or_else(|| (buffer.len() >= LONGEST_LINE).then(|| buffer.len() - 1))
-        {
-            let line: Vec<u8> = buffer.drain(..=end).collect();
-            output.line(String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']));
-        }
-        if buffer.is_empty() && buffer.capacity() > LONGEST_LINE {
-            buffer = Vec::new();
-        }
-        match pipe.read_buf(&mut buffer).await {
+        lines.take();
+        match pipe.read_buf(lines.room()).await {
             Ok(1..) => {}
             Ok(0) | Err(_) => break,
         }
     }
-    if !buffer.is_empty() {
-        output.line(&String::from_utf8_lossy(&buffer));
+    lines.end();
+}
+
+/// Bytes of an output on their way to lines.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    buffer: Vec<u8>,
+    output: Output,
+}
+
+impl Lines {
+    pub(crate) const fn new(before: Vec<u8>, output: Output) -> Self {
+        Self {
+            buffer: before,
+            output,
+        }
+    }
+
+    /// Where bytes are to be put; [`take`](Self::take) then reads them.
+    pub(crate) const fn room(&mut self) -> &mut Vec<u8> {
+        &mut self.buffer
+    }
+
+    /// Hands whole lines on.
+    pub(crate) fn take(&mut self) {
+        while let Some(end) = memchr::memchr(b'\n', &self.buffer)
+            .or_else(|| (self.buffer.len() >= LONGEST_LINE).then(|| self.buffer.len() - 1))
+        {
+            let line: Vec<u8> = self.buffer.drain(..=end).collect();
+            self.output
+                .line(String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']));
+        }
+        if self.buffer.is_empty() && self.buffer.capacity() > LONGEST_LINE {
+            self.buffer = Vec::new();
+        }
+    }
+
+    /// No more comes: hands on what is left.
+    pub(crate) fn end(&mut self) {
+        self.take();
+        if !self.buffer.is_empty() {
+            let rest = std::mem::take(&mut self.buffer);
+            self.output.line(&String::from_utf8_lossy(&rest));
+        }
     }
 }

@@ -91,6 +91,17 @@ impl Channel {
         Ok(read?)
     }
 
+    /// Ends a socket for the worker too, whoever else holds it.
+    pub(crate) fn hang_up(&self) {
+        use rustix::net::{Shutdown, shutdown};
+        // One that is closed already needs none of it.
+        _ = match self {
+            Self::Unix(stream) => shutdown(stream, Shutdown::Both),
+            Self::Tcp(stream) => shutdown(stream, Shutdown::Both),
+            Self::Pipes { .. } | Self::Ring { .. } => Ok(()),
+        };
+    }
+
     /// The process that connected, where the kernel tells that: over unix sockets.
     pub(crate) fn peer(&self) -> Option<u32> {
         match self {

@@ -39,7 +39,7 @@ pub(crate) mod channel;
 mod dialect;
 pub(crate) mod inbox;
 pub(crate) mod incoming;
-mod outlet;
+pub(crate) mod outlet;
 mod pace;
 
 pub(crate) use dialect::Dialect;
@@ -52,9 +52,9 @@ use outlet::Outlet;
 use pace::Pace;
 
 /// Pieces of a reply that may wait for a slow client; each is at most `incoming::PIECE` long, so about 1 MB.
-const WAITING_PIECES: usize = 4;
+pub(crate) const WAITING_PIECES: usize = 4;
 /// Places for what must never wait: the file with the rest, and the end.
-const RESERVED_PIECES: usize = 2;
+pub(crate) const RESERVED_PIECES: usize = 2;
 /// A body up to this size goes out in the same buffer as its head; copying it is cheaper than a second vector.
 const JOINED_BODY: usize = 16 << 10;
 /// Calls that a worker may have beyond the one at hand while they are short, so that it need not sleep between two.

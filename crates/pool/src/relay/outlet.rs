@@ -32,6 +32,11 @@ impl Outlet {
         self.pieces.is_closed()
     }
 
+    /// Waits until nobody reads any more.
+    pub(crate) async fn closed(&self) {
+        self.pieces.closed().await;
+    }
+
     /// Hands a piece over if there is room, and gives it back if not.
     pub(crate) fn try_send(&self, bytes: Bytes) -> Option<Bytes> {
         if self.is_closed() {

@@ -9,11 +9,9 @@ use super::Mode;
 pub struct ClassicSettings {
     /// None is the one of `server.command`, or `php`.
     pub php: Option<Command>,
-    /// Scripts see no more of the environment than what is named for them.
-    pub clear_env: bool,
 }
 
-const KEYS: [&str; 2] = ["php", "clear_env"];
+const KEYS: [&str; 1] = ["php"];
 
 pub(super) fn read(t: &mut Table<'_>, mode: Mode) -> Option<ClassicSettings> {
     let message = "is of pools in `mode: classic`, and this one is in another";
@@ -27,12 +25,20 @@ pub(super) fn read(t: &mut Table<'_>, mode: Mode) -> Option<ClassicSettings> {
             )
             .ours()
             .optional(),
-        clear_env: t
-            .key(
-                "clear_env",
-                "In `mode: classic`, whether scripts see of the environment only `server.env`, `HOME` and `USER`, as under php-fpm.",
-            )
-            .ours()
-            .default(true),
     })
+}
+
+/// Whether scripts see no more of the environment than what is named for them.
+pub(super) fn read_clear_env(t: &mut Table<'_>, mode: Mode) -> bool {
+    let message = "is of pools in `mode: classic` or `fastcgi`, and this one is in another";
+    let holds = matches!(mode, Mode::Classic | Mode::FastCgi);
+    let clear_env = t.keys_where(holds, &["clear_env"], message, "remove it", |t| {
+        t.key(
+            "clear_env",
+            "In `mode: classic` and `fastcgi`, whether scripts see of the environment only `server.env`, `HOME` and `USER`, as under php-fpm.",
+        )
+        .ours()
+        .default(true)
+    });
+    clear_env.unwrap_or(true)
 }

@@ -80,6 +80,8 @@ pub struct PoolSettings {
     pub site: Option<SiteSettings>,
     /// Of [`Mode::Classic`].
     pub classic: Option<ClassicSettings>,
+    /// Scripts see no more of the environment than what is named for them.
+    pub clear_env: bool,
     /// None runs the server's command.
     pub command: Option<Command>,
     /// From 1 to [`MAX_WORKERS`].
@@ -300,19 +302,20 @@ impl Section for PoolSettings {
         .zero_is_default()
         .optional();
         let mode = t
-            .key("mode", "What the workers are: `worker` runs a worker script, `classic` any PHP program below a `root`. The others are not there yet.")
+            .key("mode", "What the workers are: `worker` runs a worker script; `classic` any PHP program below a `root`, and `fastcgi` too, by php-cgi. `cgi` is not there yet.")
             .ours()
             .default(Mode::Worker);
-        if matches!(mode, Mode::FastCgi | Mode::Cgi) {
+        if mode == Mode::Cgi {
             // A worker in its place would answer, and not what was meant.
             t.error(
                 "mode",
-                "asks for FastCGI or CGI workers, which are not there yet",
-                "`mode: worker` runs a worker script, its `command`",
+                "asks for CGI, which is not there yet",
+                "`mode: classic` and `mode: fastcgi` run PHP scripts below a `root`",
             );
         }
         let site = scripts::read(t, mode);
         let classic = classic::read(t, mode);
+        let clear_env = classic::read_clear_env(t, mode);
         let command = t
             .key(
                 "command",
@@ -325,6 +328,7 @@ impl Section for PoolSettings {
             mode,
             site,
             classic,
+            clear_env,
             command,
             num_workers: scaling.map_or(num_workers, |scaling| scaling.min),
             scaling,

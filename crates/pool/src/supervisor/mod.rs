@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-use crate::boot::{BootError, CommandLauncher};
+use crate::boot::BootError;
 use crate::core::SlotId;
 use crate::pool::{Pool, Seat, Transport};
 
@@ -34,7 +34,7 @@ use crew::{Change, Crew, Order};
 /// Orders that wait for the crew. Each is a person's wish or a stop.
 const ORDERS: usize = 16;
 
-type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Starts one worker's process and waits until it has announced itself.
 pub(crate) trait Launcher: Send + Sync + 'static {
@@ -66,6 +66,22 @@ pub(crate) trait Watched: Send {
     fn last_words(&self) -> Vec<String>;
     /// After its end: the most memory that it ever held, in bytes; None when nobody could tell.
     fn peak_memory(&self) -> Option<u64>;
+}
+
+/// A way to fill the slots of a pool. Cheap to clone.
+#[derive(Clone)]
+pub struct Filling(Arc<dyn Launcher>);
+
+impl<L: Launcher> From<Arc<L>> for Filling {
+    fn from(launcher: Arc<L>) -> Self {
+        Self(launcher)
+    }
+}
+
+impl std::fmt::Debug for Filling {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Filling").finish_non_exhaustive()
+    }
 }
 
 /// How many workers a pool has, and for how long.
@@ -114,10 +130,10 @@ impl Supervised {
     /// The first worker that does not come up ends the start: all others are stopped first.
     pub async fn start(
         pool: Pool,
-        launcher: Arc<CommandLauncher>,
+        filling: impl Into<Filling>,
         plan: Plan,
     ) -> Result<Self, BootError> {
-        Self::start_with(pool, launcher, plan).await
+        Self::start_with(pool, filling.into().0, plan).await
     }
 
     pub(crate) async fn start_with(
@@ -157,10 +173,11 @@ impl Supervised {
     /// As above; the pool keeps its own, too.
     pub async fn change(
         &self,
-        launcher: Arc<CommandLauncher>,
+        filling: impl Into<Filling>,
         plan: Plan,
         grace: Duration,
     ) -> Result<(), BootError> {
+        let launcher = filling.into().0;
         let change = Change { launcher, plan };
         self.reload_with(Some(change), grace).await
     }

@@ -4,6 +4,7 @@ mod ahead;
 mod core_model;
 mod incoming;
 mod model;
+mod programs;
 mod relay;
 mod supervision;
 

@@ -24,10 +24,12 @@ const MOST_PASSED: i32 = 5;
 const WAITING_SPAWNS: usize = 64;
 
 /// What a child's standard stream is connected to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Stream {
     Null,
     Pipe,
+    /// Something that is open already.
+    File(OwnedFd),
 }
 
 /// What to start, and how. The environment is whole: nothing is inherited.
@@ -215,6 +217,7 @@ fn stdio(stream: Stream) -> Stdio {
     match stream {
         Stream::Null => Stdio::null(),
         Stream::Pipe => Stdio::piped(),
+        Stream::File(file) => file.into(),
     }
 }
 

@@ -1,0 +1,329 @@
+//! Workers that speak FastCGI: php-cgi, or any program that takes a listening socket as its standard input.
+//!
+//! Each slot has a process of its own, which only this server can reach: its socket has no name any more when it starts, and
+//! the one connection that it is to serve waits in it already. So a call has a deadline, and a crash a report, as in every pool.
+
+use std::ffi::OsString;
+use std::future::Future;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pronghorn_cgi::fastcgi::{begin, is_answer, question};
+use pronghorn_process::{Command, Credentials, Exit, Signal, Spawner, Stream};
+use rustix::fs::{Mode, OFlags};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+use crate::boot::{BootCause, BootError, Home, Output, Readers, RunningWorker, wait_for_exit};
+use crate::core::SlotId;
+use crate::pool::{Report, Transport};
+use crate::relay::channel::{Channel, Detached};
+use crate::relay::inbox::Inbox;
+use crate::spool::Spool;
+use crate::supervisor::{Connect, Launched, Launcher, Watched};
+
+mod request;
+mod responder;
+
+use responder::Responder;
+
+/// Connections that may wait in a worker's socket: the question whether it is up, and the one that it is to serve.
+const BACKLOG: i32 = 2;
+
+/// Starts FastCGI programs, a process for each slot.
+#[derive(Debug)]
+pub struct FastCgiLauncher {
+    pub pool: String,
+    pub spawner: Spawner,
+    /// As the operator wrote it, for messages.
+    pub command: String,
+    pub argv: Vec<OsString>,
+    pub env: Vec<(OsString, OsString)>,
+    pub cwd: PathBuf,
+    /// Name and rights.
+    pub user: Option<(String, Credentials)>,
+    pub boot_timeout: Duration,
+    pub stream_timeout: Duration,
+    pub spool: Arc<Spool>,
+    /// The threads that serve requests: each worker's connection lives on one of them.
+    pub homes: Vec<Home>,
+}
+
+impl Launcher for FastCgiLauncher {
+    fn launch(
+        &self,
+        slot: SlotId,
+    ) -> Pin<Box<dyn Future<Output = Result<Launched, BootError>> + Send + '_>> {
+        Box::pin(self.launch_worker(slot))
+    }
+}
+
+/// A socket without a name, and both connections that wait in it.
+struct Entrance {
+    listening: OwnedFd,
+    first: OwnedFd,
+    second: OwnedFd,
+}
+
+impl Entrance {
+    /// `path` is where the socket is for a moment. Only this process's user could connect meanwhile.
+    fn open(path: &Path) -> io::Result<Self> {
+        let folder = path.parent().unwrap_or_else(|| Path::new("/"));
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(folder, flags, Mode::empty())?;
+        // The path of a socket may have 107 bytes, and a folder's alone may have more.
+        let short = format!("/proc/self/fd/{}", folder.as_raw_fd());
+        let short = Path::new(&short).join(path.file_name().unwrap_or_default());
+        let address = SocketAddrUnix::new(&short)?;
+        let socket = || {
+            let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
+            rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)
+        };
+        let listening = socket()?;
+        rustix::fs::fchmod(&listening, Mode::RUSR | Mode::WUSR)?;
+        rustix::net::bind(&listening, &address)?;
+        let connected = || -> io::Result<_> {
+            rustix::net::listen(&listening, BACKLOG)?;
+            let (first, second) = (socket()?, socket()?);
+            for ours in [&first, &second] {
+                rustix::net::connect(ours, &address)?;
+                rustix::io::ioctl_fionbio(ours, true)?;
+            }
+            Ok((first, second))
+        };
+        let connected = connected();
+        _ = std::fs::remove_file(&short); // what can't be removed here can't be reached either
+        let (first, second) = connected?;
+        let mut beginning = Vec::new();
+        begin(&mut beginning);
+        // php-cgi closes a connection over which nothing comes within 5 s of its accept, and calls may be rare.
+        rustix::io::write(&second, &beginning)?;
+        Ok(Self {
+            listening,
+            first,
+            second,
+        })
+    }
+}
+
+impl FastCgiLauncher {
+    async fn launch_worker(&self, slot: SlotId) -> Result<Launched, BootError> {
+        let Entrance {
+            listening,
+            first,
+            second,
+        } = Entrance::open(&self.spool.path("fastcgi"))
+            .map_err(|error| self.failed(BootCause::System(error), None))?;
+        let child = self.spawner.spawn(self.command_line(listening)).await;
+        let child = child.map_err(|error| self.failed(BootCause::Spawn(error), None))?;
+        let mut worker = RunningWorker {
+            output: Output::new(&self.pool, child.process.pid()),
+            process: child.process,
+            deadline_signal: None,
+            readers: Readers::default(),
+            exit: None,
+        };
+        let home = &self.homes[slot % self.homes.len()];
+        match self
+            .bring_up(&mut worker, first, [child.stdout, child.stderr])
+            .await
+        {
+            Ok(()) => {
+                worker.output.up();
+                let unneeded = Arc::new(Notify::new());
+                let connect = self.connect(home, second, worker.output.clone(), unneeded.clone());
+                Ok(Launched {
+                    process: Box::new(FastCgiProcess { worker, unneeded }),
+                    connect,
+                })
+            }
+            Err(cause) => {
+                if worker.exit.is_none() {
+                    worker.process.kill_group();
+                }
+                worker.readers.finish().await;
+                Err(self.failed(cause, Some(&worker.output)))
+            }
+        }
+    }
+
+    fn command_line(&self, listening: OwnedFd) -> Command {
+        let (program, args) = self
+            .argv
+            .split_first()
+            .map_or_else(Default::default, |(program, args)| {
+                (program.clone(), args.to_vec())
+            });
+        Command {
+            program,
+            args,
+            env: self.env.clone(),
+            cwd: self.cwd.clone(),
+            credentials: self
+                .user
+                .as_ref()
+                .map(|(_, credentials)| credentials.clone()),
+            stdin: Stream::File(listening),
+            stdout: Stream::Pipe,
+            stderr: Stream::Pipe,
+            passed: Vec::new(),
+        }
+    }
+
+    /// Waits until the process answers a question that is about no request.
+    async fn bring_up(
+        &self,
+        worker: &mut RunningWorker,
+        connection: OwnedFd,
+        output: [Option<OwnedFd>; 2],
+    ) -> Result<(), BootCause> {
+        let until = Instant::now() + self.boot_timeout;
+        for pipe in output.into_iter().flatten() {
+            let read = worker.readers.read(pipe, worker.output.clone());
+            read.map_err(BootCause::System)?;
+        }
+        let answer = async {
+            let mut connection = UnixStream::from_std(connection.into())?;
+            connection.write_all(&question()).await?;
+            let mut answer = [0; 2];
+            let read = connection.read_exact(&mut answer).await;
+            io::Result::Ok((read.is_ok(), answer))
+        };
+        tokio::select! {
+            biased;
+            answer = answer => match answer.map_err(BootCause::System)? {
+                (true, answer) if !is_answer(&answer) => {
+                    Err(BootCause::Protocol("what it answers is no FastCGI".to_owned()))
+                }
+                // One that hangs up has taken the connection, and so it is up; if it ends, that shows.
+                _ => Ok(()),
+            },
+            exit = wait_for_exit(&mut worker.process) => {
+                worker.exit = Some(exit);
+                Err(BootCause::Exited(exit))
+            }
+            () = sleep_until(until) => Err(BootCause::TimedOut {
+                after: self.boot_timeout,
+                strangers: Vec::new(),
+            }),
+        }
+    }
+
+    fn connect(
+        &self,
+        home: &Home,
+        connection: OwnedFd,
+        output: Output,
+        unneeded: Arc<Notify>,
+    ) -> Connect {
+        let settings = responder::Settings {
+            stream_timeout: self.stream_timeout,
+            spool: self.spool.clone(),
+            output,
+            unneeded,
+        };
+        let home = home.runtime.clone();
+        Box::new(move |seat| {
+            let inbox = Arc::new(Inbox::default());
+            let transport: Arc<dyn Transport> = inbox.clone();
+            // Owned by the worker's keeper: it waits until the seat is left.
+            home.spawn(async move {
+                match Channel::attach(Detached::Unix(connection.into())) {
+                    Ok(channel) => Responder::new(channel, settings, seat, inbox).run().await,
+                    Err(error) => {
+                        seat.report(Report::Garbage {
+                            what: format!("nothing, its connection can't be watched ({error})"),
+                            request: None,
+                        });
+                        std::future::poll_fn(|cx| inbox.poll_ended(cx, None)).await;
+                        seat.leave();
+                    }
+                }
+            });
+            transport
+        })
+    }
+
+    fn failed(&self, cause: BootCause, output: Option<&Output>) -> BootError {
+        BootError {
+            pool: self.pool.clone(),
+            command: self.command.clone(),
+            cwd: self.cwd.clone(),
+            user: self.user.as_ref().map(|(name, _)| name.clone()),
+            cause,
+            transcript: output.map(Output::transcript).unwrap_or_default(),
+        }
+    }
+}
+
+/// A FastCGI program: it can't be asked over its connection to end.
+struct FastCgiProcess {
+    worker: RunningWorker,
+    unneeded: Arc<Notify>,
+}
+
+impl Watched for FastCgiProcess {
+    fn pid(&self) -> u32 {
+        self.worker.pid()
+    }
+
+    fn wait(&mut self) -> Pin<Box<dyn Future<Output = Exit> + Send + '_>> {
+        Box::pin(async {
+            loop {
+                tokio::select! {
+                    exit = self.worker.wait() => return exit,
+                    () = self.unneeded.notified() => {}
+                }
+                self.worker.signal(Signal::Terminate);
+            }
+        })
+    }
+
+    fn signal(&self, signal: Signal) {
+        self.worker.signal(signal);
+    }
+
+    /// It has no means to hear of it.
+    fn interrupt(&self, _: u32) {}
+
+    fn last_words(&self) -> Vec<String> {
+        self.worker.last_words()
+    }
+
+    fn peak_memory(&self) -> Option<u64> {
+        self.worker.peak_memory()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn a_socket_has_no_name_and_what_php_cgi_waits_for_is_there() {
+        let path = std::env::temp_dir().join(format!("pronghorn-entrance-{}", std::process::id()));
+        let entrance = Entrance::open(&path).unwrap();
+        assert!(!path.exists());
+        let listener = UnixListener::from(entrance.listening);
+        let (mut first, _) = listener.accept().unwrap();
+        let (mut second, _) = listener.accept().unwrap();
+        drop(entrance.first);
+        let mut nothing = Vec::new();
+        assert_eq!(first.read_to_end(&mut nothing).unwrap(), 0);
+        let mut beginning = [0; 16];
+        second.read_exact(&mut beginning).unwrap();
+        let mut expected = Vec::new();
+        begin(&mut expected);
+        assert_eq!(beginning[..], expected);
+    }
+}

@@ -1,0 +1,687 @@
+//! A worker behind FastCGI: one task owns its connection and carries one call at a time.
+//!
+//! The connection is kept as long as the process lives. The task ends when the process has ended, which it is told.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use pronghorn_cgi::fastcgi::{End, Item, Records};
+use pronghorn_cgi::{BadReply, Head, HeadReader, Kind};
+use pronghorn_process::Exit;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
+use tokio_util::io::poll_read_buf;
+
+use super::request::{NotWritten, Outgoing};
+use crate::boot::Output;
+use crate::call::{Call, CallError, Pieces, Reply, ReplyBody, Stamps, WorkerFault};
+use crate::core::Next;
+use crate::pool::{Report, Seat};
+use crate::relay::channel::Channel;
+use crate::relay::inbox::{Inbox, News, Told};
+use crate::relay::outlet::Outlet;
+use crate::relay::{RESERVED_PIECES, WAITING_PIECES};
+use crate::roster::UnderWay;
+use crate::spool::Spool;
+use crate::stats::Counter;
+use crate::timer::Timer;
+
+/// Room for a read when nothing larger came before. Most replies fit.
+const READ: usize = 16 << 10;
+/// What one read of a long reply may give.
+const LONG_READ: usize = 256 << 10;
+/// A reply that is complete before it is longer is handed over whole.
+const WHOLE: usize = 256 << 10;
+
+/// What a responder is told at its start.
+pub(super) struct Settings {
+    /// How long a worker may go on with a reply that nobody reads.
+    pub(super) stream_timeout: Duration,
+    pub(super) spool: Arc<Spool>,
+    /// Where what it says to the operator goes.
+    pub(super) output: Output,
+    /// Told when the worker is not needed any more.
+    pub(super) unneeded: Arc<Notify>,
+}
+
+pub(super) struct Responder {
+    channel: Channel,
+    received: BytesMut,
+    room: usize,
+    records: Records,
+    outgoing: Outgoing,
+    settings: Settings,
+    seat: Seat,
+    inbox: Arc<Inbox>,
+    /// The call at hand, for those who ask.
+    under_way: Option<UnderWay>,
+    timer: Timer,
+    /// Calls that the worker still gets.
+    calls_left: Option<u64>,
+}
+
+/// How a call went, as far as the worker is concerned.
+enum Served {
+    /// It takes another call, since then.
+    Free(Instant),
+    /// It can't be used any more; whoever watches its process has been told.
+    Broken,
+    /// Its process has ended.
+    Ended,
+}
+
+/// What a responder waits for while it has a call.
+enum Event {
+    Item(Item),
+    Withdrawn,
+    /// More time was granted from outside.
+    Extended(Duration),
+    Over(Over),
+}
+
+/// Why a call, or a reply, can't go on.
+enum Over {
+    Garbage(String),
+    /// The worker closed its end.
+    HungUp,
+    Ended(Exit),
+    Overdue,
+}
+
+/// What has come of a reply's head.
+#[derive(Default)]
+struct Opening {
+    reader: HeadReader,
+    received: BytesMut,
+}
+
+impl Opening {
+    /// The head, and what came behind it, once all of it is there.
+    fn take(&mut self, piece: &Bytes) -> Result<Option<(Head, Bytes)>, BadReply> {
+        let whole = if self.received.is_empty() {
+            match self.reader.find(piece)? {
+                Some(len) => Some((piece.slice(..len), piece.slice(len..))),
+                None => {
+                    self.received.extend_from_slice(piece);
+                    None
+                }
+            }
+        } else {
+            self.received.extend_from_slice(piece);
+            let found = self.reader.find(&self.received)?;
+            found.map(|len| {
+                let head = self.received.split_to(len).freeze();
+                (head, self.received.split().freeze())
+            })
+        };
+        let Some((head, rest)) = whole else {
+            return Ok(None);
+        };
+        Ok(Some((Head::parse(&head)?, rest)))
+    }
+}
+
+impl Responder {
+    /// Over the connection went no more than the beginning of a request.
+    pub(super) fn new(channel: Channel, settings: Settings, seat: Seat, inbox: Arc<Inbox>) -> Self {
+        Self {
+            channel,
+            received: BytesMut::new(),
+            room: READ,
+            records: Records::default(),
+            outgoing: Outgoing::begun(),
+            settings,
+            calls_left: seat.lifetime(),
+            seat,
+            inbox,
+            under_way: None,
+            timer: Timer::default(),
+        }
+    }
+
+    /// Carries calls until the worker's process has ended.
+    pub(super) async fn run(mut self) {
+        let mut next = self.seat.enter(self.inbox.clone());
+        loop {
+            next = match next {
+                Next::Run(call) => match self.serve_one(call).await {
+                    Served::Free(since) if !self.is_worn_out() => self.seat.next_alone(since),
+                    Served::Free(_) => {
+                        self.seat.close();
+                        self.seat.next_alone(Instant::now())
+                    }
+                    Served::Broken => break,
+                    Served::Ended => return self.leave(),
+                },
+                Next::Wait => match self.idle().await {
+                    Ok(Told::Call(call)) => Next::Run(call),
+                    Ok(Told::Stop) => Next::Stop,
+                    Ok(Told::Ended) => return self.leave(),
+                    Ok(Told::Ping) => Next::Wait,
+                    Err(why) => {
+                        self.retire(why);
+                        break;
+                    }
+                },
+                Next::Stop => {
+                    self.seat.report(Report::Leaving);
+                    self.give_up();
+                    break;
+                }
+            };
+        }
+        poll_fn(|cx| self.poll_ended(cx)).await;
+        self.leave();
+    }
+
+    /// The worker is to end: php-cgi does when it waits for the next connection.
+    fn give_up(&self) {
+        self.settings.unneeded.notify_one();
+        self.channel.hang_up();
+    }
+
+    /// Counts a call. True when it was the worker's last. Where it may get more, its successor is asked for.
+    fn is_worn_out(&mut self) -> bool {
+        let Some(left) = &mut self.calls_left else {
+            return false;
+        };
+        *left = left.saturating_sub(1);
+        if *left > 0 {
+            return false;
+        }
+        if !self.seat.is_strict() {
+            self.calls_left = None;
+            self.seat.report(Report::Worn);
+            return false;
+        }
+        true
+    }
+
+    /// A free worker turned out to be unusable. If a call was given to it in the same moment, another one gets it.
+    fn retire(&self, why: Report) {
+        self.seat.report(why);
+        self.seat.retire();
+        if let Some(call) = self.inbox.take_call() {
+            self.seat.decline(call);
+        }
+    }
+
+    fn leave(self) {
+        // A call may have been given in the moment of the end; nobody has seen it.
+        if let Some(call) = self.inbox.take_call() {
+            self.seat.decline(call);
+        }
+        self.seat.leave();
+    }
+
+    /// Waits for a call. Of the worker nothing should come meanwhile.
+    async fn idle(&mut self) -> Result<Told, Report> {
+        poll_fn(|cx| {
+            if let Poll::Ready(told) = self.inbox.poll(cx) {
+                return Poll::Ready(Ok(told));
+            }
+            loop {
+                match self.poll_fill(cx) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Ok(0) | Err(_)) => {
+                        return Poll::Ready(Err(hung_up("closed its connection")));
+                    }
+                    Poll::Ready(Ok(_)) => {}
+                }
+                match self.records.next(&mut self.received) {
+                    Ok(None) => {}
+                    Ok(Some(Item::Errors(text))) => self.complain(&text),
+                    Ok(Some(Item::Output(_) | Item::End(_))) => {
+                        return Poll::Ready(Err(garbage("an answer to nothing".to_owned())));
+                    }
+                    Err(bad) => return Poll::Ready(Err(garbage(bad.to_string()))),
+                }
+            }
+        })
+        .await
+    }
+
+    /// Reads what there is. 0 is the end of file.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.received.reserve(self.room);
+        let filled = poll_read_buf(Pin::new(&mut self.channel), cx, &mut self.received);
+        if let Poll::Ready(Ok(read)) = &filled {
+            self.room = if *read >= self.room { LONG_READ } else { READ };
+        }
+        filled
+    }
+
+    /// What the worker says to the operator, as the lines that it is.
+    fn complain(&self, text: &[u8]) {
+        for line in String::from_utf8_lossy(text)
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+        {
+            self.settings.output.line(line);
+        }
+    }
+
+    async fn serve_one(&mut self, call: Call) -> Served {
+        let served = self.serve(call).await;
+        let under_way = self.under_way.take();
+        if let (Served::Free(_), Some(under_way)) = (&served, &under_way) {
+            self.seat.lived_through(under_way.payload.as_ref());
+        }
+        served
+    }
+
+    /// Carries one call to the worker and its reply back.
+    async fn serve(&mut self, mut call: Call) -> Served {
+        if call.is_withdrawn() {
+            return Served::Free(Instant::now());
+        }
+        if let Err(error) = self.outgoing.set(call.payload.as_ref()) {
+            call.fail(error);
+            return Served::Free(Instant::now());
+        }
+        self.inbox.count();
+        self.under_way = Some(UnderWay {
+            payload: call.payload.clone(),
+            since: call.stamps.dispatched.unwrap_or(call.stamps.queued),
+        });
+        let mut opening = Opening::default();
+        let mut gone = false;
+        loop {
+            let deadline = call.deadline;
+            let client = Some(&mut call).filter(|_| !gone);
+            let output = match self.event_until(client, deadline).await {
+                Event::Item(Item::Output(output)) => output,
+                Event::Item(Item::Errors(text)) => {
+                    self.complain(&text);
+                    continue;
+                }
+                Event::Item(Item::End(end)) => return self.ended_early(end, call),
+                Event::Withdrawn => {
+                    gone = true;
+                    continue;
+                }
+                Event::Extended(time) => {
+                    call.deadline = self.later(call.deadline, time);
+                    continue;
+                }
+                Event::Over(over) => return self.cut_short(over, call).await,
+            };
+            if output.is_empty() {
+                continue;
+            }
+            call.stamps.first_byte.get_or_insert_with(Instant::now);
+            match opening.take(&output) {
+                Ok(None) => {}
+                Ok(Some((head, rest))) => return self.reply(call, head, rest).await,
+                // The script's mistake: it costs no worker.
+                Err(bad) => return self.refuse(call, &bad).await,
+            }
+        }
+    }
+
+    /// A call without a deadline needs no more time, and none gets less than it has.
+    fn later(&self, deadline: Option<Instant>, time: Duration) -> Option<Instant> {
+        let granted = Instant::now() + time.min(self.seat.deadline_max());
+        deadline.map(|deadline| deadline.max(granted))
+    }
+
+    /// What happens next while the worker has a call. `call` is there while its client waits for the first byte.
+    async fn event_until(
+        &mut self,
+        mut call: Option<&mut Call>,
+        deadline: Option<Instant>,
+    ) -> Event {
+        poll_fn(|cx| {
+            // A request of a few records goes out before anything is waited for.
+            let mut written = self.outgoing.poll_write(cx, Pin::new(&mut self.channel));
+            loop {
+                match self.records.next(&mut self.received) {
+                    Ok(Some(item)) => return Poll::Ready(Event::Item(item)),
+                    Ok(None) => {}
+                    Err(bad) => return Poll::Ready(Event::Over(Over::Garbage(bad.to_string()))),
+                }
+                match self.poll_fill(cx) {
+                    Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Event::Over(Over::HungUp)),
+                    Poll::Ready(Ok(_)) => {}
+                    Poll::Pending => break,
+                }
+                if written.is_pending() {
+                    written = self.outgoing.poll_write(cx, Pin::new(&mut self.channel));
+                }
+            }
+            match written {
+                Poll::Ready(Ok(())) | Poll::Pending => {}
+                Poll::Ready(Err(NotWritten::HungUp)) => {
+                    return Poll::Ready(Event::Over(Over::HungUp));
+                }
+                Poll::Ready(Err(NotWritten::Unreadable(error))) => {
+                    return Poll::Ready(Event::Over(Over::Garbage(format!(
+                        "nothing: the request's body can't be read back: {error}"
+                    ))));
+                }
+            }
+            match self.inbox.poll_news(cx, self.under_way.as_ref()) {
+                Poll::Ready(News::Ended(exit)) => {
+                    return Poll::Ready(match self.last_item() {
+                        Some(item) => Event::Item(item),
+                        None => Event::Over(Over::Ended(exit)),
+                    });
+                }
+                Poll::Ready(News::Extended(time)) => return Poll::Ready(Event::Extended(time)),
+                // It never asks for one.
+                Poll::Ready(News::Ahead(call)) => self.seat.give_back(vec![call]),
+                Poll::Pending => {}
+            }
+            if let Some(call) = &mut call
+                && call.poll_withdrawn(cx).is_ready()
+            {
+                return Poll::Ready(Event::Withdrawn);
+            }
+            self.timer
+                .poll(cx, deadline)
+                .map(|()| Event::Over(Over::Overdue))
+        })
+        .await
+    }
+
+    /// Waits for the end of the process, and says meanwhile what it is at when somebody asks.
+    fn poll_ended(&self, cx: &Context<'_>) -> Poll<Exit> {
+        self.inbox.poll_ended(cx, self.under_way.as_ref())
+    }
+
+    /// What a process that has ended wrote last is there, even if its event is not.
+    fn last_item(&mut self) -> Option<Item> {
+        let mut buffer = [0; 4096];
+        while let Ok(read @ 1..) = self.channel.read_now(&mut buffer) {
+            self.received.extend_from_slice(&buffer[..read]);
+        }
+        self.records.next(&mut self.received).ok().flatten()
+    }
+
+    /// The worker ended the request before there was a head.
+    fn ended_early(&self, end: End, call: Call) -> Served {
+        let what = match end {
+            End::Overloaded => {
+                // It did nothing, and says so.
+                self.seat.decline(call);
+                return self.done();
+            }
+            End::Complete(_) => "it ended the request without an answer",
+            End::CannotMultiplex => "it refuses the request, because it takes one at a time",
+            End::UnknownRole => "it is no FastCGI responder",
+        };
+        call.fail(WorkerFault::Garbage(what.to_owned()));
+        self.done()
+    }
+
+    /// The answer begins with no head: it is read to its end and thrown away.
+    async fn refuse(&mut self, call: Call, bad: &BadReply) -> Served {
+        let what = call.payload.describe();
+        tracing::error!(
+            target: "http", pool = self.seat.pool(), request = what,
+            "the script's answer can't be used: {bad}"
+        );
+        let (stamps, limit) = (call.stamps, self.seat.limit(&call));
+        call.fail(WorkerFault::Garbage(bad.to_string()));
+        let (pieces, nobody) = mpsc::channel(1);
+        drop(nobody);
+        let mut outlet = Outlet::new(pieces, self.settings.spool.clone());
+        let streamed = Streamed {
+            request: what,
+            stamps,
+            limit,
+        };
+        self.pass_on(&mut outlet, streamed).await
+    }
+
+    /// The head of a reply is here: hands it over, and what follows it.
+    async fn reply(&mut self, call: Call, head: Head, first: Bytes) -> Served {
+        let mut stamps = call.stamps;
+        let mut reply = head.reply;
+        if let Kind::LocalRedirect(_) = head.kind {
+            // As nginx does it: the client asks again.
+            reply.status = 302;
+        }
+        let mut body = vec![first];
+        let mut length = 0;
+        let ended = loop {
+            match self.item_now().await {
+                Some(Ok(Item::Output(more))) => {
+                    length += more.len();
+                    body.push(more);
+                }
+                Some(Ok(Item::Errors(text))) => self.complain(&text),
+                Some(Ok(Item::End(_))) => break true,
+                Some(Err(over)) => return self.cut_short(over, call).await,
+                None => break false,
+            }
+            if length > WHOLE {
+                break false;
+            }
+        };
+        body.retain(|piece| !piece.is_empty());
+        let body = match body.as_mut_slice() {
+            [] => Bytes::new(),
+            [whole] => std::mem::take(whole),
+            pieces => pieces.concat().into(),
+        };
+        if ended {
+            let now = Instant::now();
+            stamps.complete = Some(now);
+            call.deliver(Reply {
+                head: reply,
+                body: ReplyBody::Whole(body),
+                stamps,
+            });
+            return self.done_at(now);
+        }
+        let (pieces, receiver) = mpsc::channel(WAITING_PIECES + RESERVED_PIECES);
+        let streamed = Streamed {
+            request: call.payload.describe(),
+            stamps,
+            limit: self.seat.limit(&call),
+        };
+        call.deliver(Reply {
+            head: reply,
+            body: ReplyBody::Pieces {
+                pieces: Pieces(receiver),
+                len: None,
+            },
+            stamps,
+        });
+        let mut outlet = Outlet::new(pieces, self.settings.spool.clone());
+        _ = outlet.try_send(body); // there is room for the first
+        self.pass_on(&mut outlet, streamed).await
+    }
+
+    /// Passes the body of a reply on until it ends.
+    async fn pass_on(&mut self, outlet: &mut Outlet, streamed: Streamed) -> Served {
+        let Streamed {
+            request,
+            stamps,
+            limit,
+        } = streamed;
+        match self.pass_pieces(outlet, limit).await {
+            Ok(()) => self.done(),
+            Err(Over::Overdue) => {
+                self.seat.report(Report::Overdue {
+                    what: request,
+                    ran: ran(&stamps),
+                    call: None,
+                });
+                Served::Broken
+            }
+            Err(Over::Garbage(what)) => {
+                let request = Some(request);
+                self.seat.report(Report::Garbage { what, request });
+                Served::Broken
+            }
+            Err(over @ (Over::HungUp | Over::Ended(_))) => {
+                if matches!(over, Over::HungUp) {
+                    self.seat
+                        .report(hung_up("closed its connection during a reply"));
+                    poll_fn(|cx| self.poll_ended(cx)).await;
+                }
+                self.seat.report(Report::DiedWith {
+                    what: request,
+                    ran: ran(&stamps),
+                    retried: false,
+                    identity: self
+                        .under_way
+                        .as_ref()
+                        .and_then(|under_way| under_way.payload.identity()),
+                });
+                Served::Ended
+            }
+        }
+    }
+
+    async fn pass_pieces(
+        &mut self,
+        outlet: &mut Outlet,
+        limit: Option<Duration>,
+    ) -> Result<(), Over> {
+        let mut nobody_reads_since = None;
+        let mut granted = None;
+        loop {
+            if outlet.is_closed() && nobody_reads_since.is_none() {
+                nobody_reads_since = Some(Instant::now());
+            }
+            // Each piece has the whole time: a stream may go on for hours.
+            let deadline = match nobody_reads_since {
+                Some(since) => Some(since + self.settings.stream_timeout),
+                None => {
+                    let usual = limit.map(|limit| Instant::now() + limit);
+                    usual.map(|usual| granted.map_or(usual, |granted| usual.max(granted)))
+                }
+            };
+            match self.event_until(None, deadline).await {
+                Event::Item(Item::Output(bytes)) => self.hand_out(outlet, bytes).await?,
+                Event::Item(Item::Errors(text)) => self.complain(&text),
+                Event::Item(Item::End(_)) => {
+                    outlet.end();
+                    return Ok(());
+                }
+                Event::Withdrawn => {} // only waited for with a call at hand
+                Event::Extended(time) => granted = self.later(deadline, time),
+                Event::Over(over) => return Err(over),
+            }
+        }
+    }
+
+    /// Hands a piece to the client's side; while there is no room the worker has to wait.
+    async fn hand_out(&self, outlet: &Outlet, bytes: Bytes) -> Result<(), Over> {
+        let Some(bytes) = outlet.try_send(bytes) else {
+            return Ok(());
+        };
+        tokio::select! {
+            () = outlet.send(bytes) => Ok(()),
+            exit = poll_fn(|cx| self.poll_ended(cx)) => Err(Over::Ended(exit)),
+        }
+    }
+
+    /// What is there without waiting.
+    async fn item_now(&mut self) -> Option<Result<Item, Over>> {
+        poll_fn(|cx| {
+            Poll::Ready(loop {
+                match self.records.next(&mut self.received) {
+                    Ok(Some(item)) => break Some(Ok(item)),
+                    Ok(None) => {}
+                    Err(bad) => break Some(Err(Over::Garbage(bad.to_string()))),
+                }
+                match self.poll_fill(cx) {
+                    Poll::Ready(Ok(0) | Err(_)) => break Some(Err(Over::HungUp)),
+                    Poll::Ready(Ok(_)) => {}
+                    Poll::Pending => break None,
+                }
+            })
+        })
+        .await
+    }
+
+    fn done(&self) -> Served {
+        self.done_at(Instant::now())
+    }
+
+    /// The request has ended. Who did not take all of it can't be given another one: the rest would be in its way.
+    fn done_at(&self, now: Instant) -> Served {
+        if self.outgoing.is_done() {
+            return Served::Free(now);
+        }
+        self.seat
+            .report(hung_up("answered before it had read its request"));
+        self.give_up();
+        Served::Broken
+    }
+
+    /// The call can't go on. Settles it and says what that means for the worker.
+    async fn cut_short(&self, over: Over, call: Call) -> Served {
+        match over {
+            Over::Garbage(what) => {
+                let request = Some(call.payload.describe());
+                call.fail(WorkerFault::Garbage(what.clone()));
+                self.seat.report(Report::Garbage { what, request });
+                Served::Broken
+            }
+            Over::Overdue => {
+                self.seat.count(Counter::Overdue);
+                self.seat.report(Report::Overdue {
+                    what: call.payload.describe(),
+                    ran: ran(&call.stamps),
+                    call: None,
+                });
+                call.fail(CallError::Deadline);
+                Served::Broken
+            }
+            Over::HungUp => {
+                self.seat
+                    .report(hung_up("closed its connection during a call"));
+                let exit = poll_fn(|cx| self.poll_ended(cx)).await;
+                self.lost(call, exit)
+            }
+            Over::Ended(exit) => self.lost(call, exit),
+        }
+    }
+
+    fn lost(&self, call: Call, exit: Exit) -> Served {
+        let (what, ran) = (call.payload.describe(), ran(&call.stamps));
+        let identity = call.payload.identity();
+        let retried = self.seat.lose(call, WorkerFault::Died(exit));
+        self.seat.report(Report::DiedWith {
+            what,
+            ran,
+            retried,
+            identity,
+        });
+        Served::Ended
+    }
+}
+
+/// The call whose reply is passed on in pieces.
+struct Streamed {
+    request: String,
+    stamps: Stamps,
+    /// How long the worker may take for each piece.
+    limit: Option<Duration>,
+}
+
+fn hung_up(what: &str) -> Report {
+    Report::HungUp { what: what.into() }
+}
+
+fn garbage(what: String) -> Report {
+    Report::Garbage {
+        what,
+        request: None,
+    }
+}
+
+fn ran(stamps: &Stamps) -> Duration {
+    let began = stamps.dispatched;
+    began.map(|start| start.elapsed()).unwrap_or_default()
+}

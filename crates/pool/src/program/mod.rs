@@ -1,0 +1,106 @@
+//! A slot without a worker: each call starts a program of its own (CGI), whose end is the end of the call.
+//!
+//! The slot is entered by a stand-in for a process, so that crew and keeper treat it as any other. One task per slot owns
+//! the program under way: its pipes, its end, and its process group, which does not outlive a call that was given up.
+
+use std::sync::Arc;
+
+use pronghorn_process::{Credentials, Exit, Signal, Spawner};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+use crate::boot::BootError;
+use crate::core::SlotId;
+use crate::relay::inbox::Inbox;
+use crate::spool::Spool;
+use crate::supervisor::{BoxFuture, Launched, Launcher, Watched};
+use crate::timer::Timer;
+
+mod running;
+mod start;
+mod station;
+
+use station::Station;
+
+/// Fills slots in which each call starts a program.
+#[derive(Debug)]
+pub struct ProgramLauncher {
+    pub spawner: Spawner,
+    /// Whom programs run as.
+    pub user: Option<Credentials>,
+    pub spool: Arc<Spool>,
+    /// The threads that serve requests: each slot lives on one of them.
+    pub homes: Vec<Handle>,
+}
+
+impl Launcher for ProgramLauncher {
+    fn launch(&self, slot: SlotId) -> BoxFuture<'_, Result<Launched, BootError>> {
+        let home = self.homes[slot % self.homes.len()].clone();
+        let (spawner, user, spool) = (self.spawner.clone(), self.user.clone(), self.spool.clone());
+        let end = Arc::new(watch::Sender::new(None));
+        let stand_in = StandIn(end.clone());
+        let launched = Launched {
+            process: Box::new(stand_in),
+            connect: Box::new(move |seat| {
+                let inbox = Arc::new(Inbox::default());
+                let station = Station {
+                    spawner,
+                    user,
+                    spool,
+                    seat,
+                    inbox: inbox.clone(),
+                    end,
+                    under_way: None,
+                    timer: Timer::default(),
+                };
+                // Owned by the slot's keeper: it waits until the seat is left.
+                home.spawn(station.run());
+                inbox
+            }),
+        };
+        Box::pin(async { Ok(launched) })
+    }
+
+    fn own_memory(&self, _: u32, _: u64) -> Option<u64> {
+        None
+    }
+}
+
+/// In place of the process that a slot otherwise has. Any signal ends it, and with it the program under way.
+struct StandIn(Arc<watch::Sender<Option<Exit>>>);
+
+impl Watched for StandIn {
+    /// No process has it.
+    fn pid(&self) -> u32 {
+        0
+    }
+
+    fn wait(&mut self) -> BoxFuture<'_, Exit> {
+        Box::pin(async {
+            let mut end = self.0.subscribe();
+            let exit = end.wait_for(Option::is_some).await.ok();
+            exit.and_then(|exit| *exit).unwrap_or(Exit::Code(0))
+        })
+    }
+
+    fn interrupt(&self, _call: u32) {}
+
+    fn signal(&self, signal: Signal) {
+        let number = match signal {
+            Signal::Terminate => 15,
+            Signal::Kill => 9,
+        };
+        self.0.send_replace(Some(Exit::Signal(number)));
+    }
+
+    /// A program knows nothing of exceptions.
+    fn interrupt(&self, _: u32) {}
+
+    fn last_words(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn peak_memory(&self) -> Option<u64> {
+        None
+    }
+}

@@ -1,0 +1,53 @@
+//! What a program is started with, and why it could not be.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use bytes::Bytes;
+use pronghorn_process::{SpawnError, Stream};
+use rustix::io::Errno;
+
+use crate::call::Body;
+
+/// What a program reads, and what has to be written there.
+pub(super) fn stdin_of(body: Body) -> std::io::Result<(Stream, Bytes)> {
+    Ok(match body {
+        Body::Empty | Body::Stream(_) => (Stream::Null, Bytes::new()),
+        Body::Bytes(bytes) if bytes.is_empty() => (Stream::Null, bytes),
+        Body::Bytes(bytes) => (Stream::Pipe, bytes),
+        Body::File(file) => {
+            let mut content = file.file();
+            // All of it was written by this descriptor, whose place is its end.
+            std::io::Seek::rewind(&mut content)?;
+            (
+                Stream::File(OwnedFd::from(content.try_clone()?)),
+                Bytes::new(),
+            )
+        }
+    })
+}
+
+pub(super) fn cannot_start(file: &Path, error: &SpawnError) -> String {
+    let file = file.display();
+    let (why, hint) = match error {
+        SpawnError::NotFound { .. } => (
+            "it, or the program that its `#!` line names, is not there".to_owned(),
+            "look at its first line, whose end must be a line feed alone",
+        ),
+        SpawnError::Failed { source, .. } => {
+            let hint = match Errno::from_io_error(source) {
+                Some(Errno::ACCESS | Errno::PERM) => {
+                    "`chmod +x` it; the pool's user must be able to reach and read it"
+                }
+                Some(Errno::NOEXEC) => {
+                    "it has to begin with `#!` and the path of an interpreter, or be a binary for this machine"
+                }
+                Some(Errno::TOOBIG) => "the request's header is longer than an environment may be",
+                _ => "start it by hand to see more",
+            };
+            (source.to_string(), hint)
+        }
+        SpawnError::NoFolder(_) | SpawnError::Gone => (error.to_string(), "try again"),
+    };
+    format!("cannot start `{file}`: {why}; hint: {hint}")
+}

@@ -1,0 +1,515 @@
+//! A slot at work: one program at a time, from its start to its end.
+
+use std::future::{Future, poll_fn};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use pronghorn_cgi::{BadReply, Head, HeadReader, Kind};
+use pronghorn_process::{Command, Credentials, Exit, Signal, Spawner, Stream};
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use super::running::{Output, Running};
+use super::start::{cannot_start, stdin_of};
+use crate::call::{Call, CallError, Pieces, Program, Reply, ReplyBody, Stamps, WorkerFault};
+use crate::core::Next;
+use crate::pool::Seat;
+use crate::relay::inbox::{Inbox, News, Told};
+use crate::relay::outlet::Outlet;
+use crate::relay::{RESERVED_PIECES, WAITING_PIECES};
+use crate::roster::UnderWay;
+use crate::spool::Spool;
+use crate::stats::Counter;
+use crate::timer::Timer;
+
+/// What a program gets to end by itself after SIGTERM; as with workers.
+const GRACE: Duration = Duration::from_secs(5);
+/// The kernel closes what a process had open a moment before its end shows: so long is waited for it, to tell a reply that
+/// is complete from one that a crash cut off.
+const UNTIL_THE_END: Duration = Duration::from_millis(100);
+/// An answer that is at once there and no longer goes out in one piece.
+const WHOLE: usize = 64 << 10;
+
+/// A slot at work.
+pub(super) struct Station {
+    pub(super) spawner: Spawner,
+    pub(super) user: Option<Credentials>,
+    pub(super) spool: Arc<Spool>,
+    pub(super) seat: Seat,
+    pub(super) inbox: Arc<Inbox>,
+    pub(super) end: Arc<watch::Sender<Option<Exit>>>,
+    /// The call at hand, for those who ask.
+    pub(super) under_way: Option<UnderWay>,
+    pub(super) timer: Timer,
+}
+
+/// What happens while a program runs.
+enum Event {
+    /// There is more of its output in its buffer.
+    Output,
+    /// There is no more of it.
+    Complete,
+    Withdrawn,
+    Extended(Duration),
+    Overdue,
+    /// The slot is killed.
+    Killed(Exit),
+}
+
+/// How a program is parted with.
+enum Parting {
+    /// It may finish what it is at, by then.
+    Finish(Option<Instant>),
+    /// It is asked to end, and then made to.
+    Terminate,
+    Kill,
+}
+
+/// What a call needs after its reply has begun.
+struct Streamed {
+    request: String,
+    stamps: Stamps,
+    /// How long the program may take for each piece.
+    limit: Option<Duration>,
+}
+
+impl Station {
+    pub(super) async fn run(mut self) {
+        let mut next = self.seat.enter(self.inbox.clone());
+        loop {
+            next = match next {
+                Next::Run(call) => {
+                    self.serve(call).await;
+                    self.under_way = None;
+                    self.seat.next_alone(Instant::now())
+                }
+                Next::Wait => match poll_fn(|cx| self.inbox.poll(cx)).await {
+                    Told::Call(call) => Next::Run(call),
+                    Told::Ping => Next::Wait,
+                    Told::Stop => Next::Stop,
+                    Told::Ended => return self.leave(),
+                },
+                Next::Stop => break,
+            };
+        }
+        self.end.send_replace(Some(Exit::Code(0)));
+        poll_fn(|cx| self.inbox.poll_ended(cx, None)).await;
+        self.leave();
+    }
+
+    fn leave(self) {
+        // A call may have been given in the moment of the end; nobody has seen it.
+        if let Some(call) = self.inbox.take_call() {
+            self.seat.decline(call);
+        }
+        self.seat.leave();
+    }
+
+    async fn serve(&mut self, mut call: Call) {
+        if call.is_withdrawn() {
+            return;
+        }
+        let program = match call.payload.program() {
+            Ok(program) => program,
+            Err(error) => return call.fail(error),
+        };
+        self.inbox.count();
+        self.under_way = Some(UnderWay {
+            payload: call.payload.clone(),
+            since: call.stamps.dispatched.unwrap_or(call.stamps.queued),
+        });
+        let mut running = match self.start(program, &call).await {
+            Ok(running) => running,
+            Err(error) => return call.fail(error),
+        };
+        call.stamps.claimed = Some(Instant::now());
+        let parting = self.reply(call, &mut running).await;
+        self.part(running, parting).await;
+    }
+
+    async fn start(&mut self, program: Program, call: &Call) -> Result<Running, CallError> {
+        let Program {
+            file,
+            folder,
+            environment,
+            body,
+        } = program;
+        let not_started = |why: String| CallError::from(WorkerFault::NotStarted(why));
+        let (stdin, input) = stdin_of(body).map_err(|error| {
+            not_started(format!("the request's body can't be handed over: {error}"))
+        })?;
+        let command = Command {
+            program: file.clone().into(),
+            args: Vec::new(),
+            env: environment,
+            cwd: folder,
+            credentials: self.user.clone(),
+            stdin,
+            stdout: Stream::Pipe,
+            stderr: Stream::Pipe,
+            passed: Vec::new(),
+        };
+        let mut spawned = std::pin::pin!(self.spawner.spawn(command));
+        // Given up, the thread that spawns ends what it has just started.
+        let child = poll_fn(|cx| match spawned.as_mut().poll(cx) {
+            Poll::Ready(child) => Poll::Ready(Some(child)),
+            Poll::Pending => self.timer.poll(cx, call.deadline).map(|()| None),
+        })
+        .await;
+        match child {
+            Some(Ok(child)) => Running::new(child, input, self.seat.pool())
+                .map_err(|error| not_started(format!("its pipes can't be watched: {error}"))),
+            Some(Err(error)) => {
+                let why = cannot_start(&file, &error);
+                tracing::error!(
+                    target: "server", pool = self.seat.pool(), request = call.payload.describe(), "{why}"
+                );
+                Err(not_started(why))
+            }
+            None => {
+                self.seat.count(Counter::Overdue);
+                Err(CallError::Deadline)
+            }
+        }
+    }
+
+    /// Reads the answer and passes it on.
+    async fn reply(&mut self, mut call: Call, running: &mut Running) -> Parting {
+        let mut reader = HeadReader::default();
+        let head = loop {
+            let deadline = call.deadline;
+            match self.event(running, Some(&mut call), deadline).await {
+                Event::Output => {
+                    call.stamps.first_byte.get_or_insert_with(Instant::now);
+                    match reader.find(&running.received) {
+                        Ok(None) => {}
+                        Ok(Some(len)) => {
+                            break Head::parse(&running.received.split_to(len).freeze());
+                        }
+                        Err(bad) => break Err(bad),
+                    }
+                }
+                Event::Complete => return self.no_answer(call, running).await,
+                Event::Withdrawn => return Parting::Terminate,
+                Event::Extended(time) => call.deadline = self.later(call.deadline, time),
+                Event::Overdue => {
+                    self.overdue(&call.payload.describe(), &call.stamps, running);
+                    self.seat.count(Counter::Overdue);
+                    call.fail(CallError::Deadline);
+                    return Parting::Terminate;
+                }
+                Event::Killed(exit) => {
+                    call.fail(WorkerFault::Died(exit));
+                    return Parting::Kill;
+                }
+            }
+        };
+        match head {
+            Ok(Head {
+                kind: Kind::LocalRedirect(path),
+                reply: head,
+            }) => {
+                let stamps = call.stamps;
+                call.deliver(Reply {
+                    head,
+                    body: ReplyBody::Elsewhere(path),
+                    stamps,
+                });
+                Parting::Finish(self.limit_from_now())
+            }
+            Ok(head) => self.document(call, head, running).await,
+            Err(bad) => self.bad_answer(call, &bad, running),
+        }
+    }
+
+    fn limit_from_now(&self) -> Option<Instant> {
+        self.seat.exec_ttl().map(|limit| Instant::now() + limit)
+    }
+
+    fn bad_answer(&self, call: Call, bad: &BadReply, running: &Running) -> Parting {
+        tracing::error!(
+            target: "server", pool = self.seat.pool(), pid = running.pid(), request = call.payload.describe(),
+            "the program's answer makes no sense: {bad}"
+        );
+        call.fail(WorkerFault::Garbage(bad.to_string()));
+        Parting::Terminate
+    }
+
+    /// It has said all that it will, and that is no answer.
+    async fn no_answer(&mut self, call: Call, running: &mut Running) -> Parting {
+        self.until_the_end(running).await;
+        let exit = running.exit();
+        let how = exit.map_or_else(
+            || "closed its stdout".to_owned(),
+            |exit| format!("ended with {exit}"),
+        );
+        let what = match running.received.len() {
+            0 => "before it had sent anything".to_owned(),
+            bytes => format!("before its header was complete, {bytes} bytes of which came"),
+        };
+        tracing::error!(
+            target: "server", pool = self.seat.pool(), pid = running.pid(), request = call.payload.describe(),
+            ran_ms = millis(ran(&call.stamps)), stderr = running.last_words(), "the program {how} {what}"
+        );
+        match exit {
+            Some(exit @ Exit::Signal(_)) => call.fail(WorkerFault::Died(exit)),
+            _ => call.fail(WorkerFault::Garbage(format!("the program {how} {what}"))),
+        }
+        Parting::Terminate
+    }
+
+    /// Waits for the end of a program that has closed its output, if that comes at once.
+    async fn until_the_end(&mut self, running: &mut Running) {
+        let until = Some(Instant::now() + UNTIL_THE_END);
+        poll_fn(|cx| match running.poll_exit(cx) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => self.timer.poll(cx, until),
+        })
+        .await;
+    }
+
+    async fn document(&mut self, call: Call, head: Head, running: &mut Running) -> Parting {
+        let head = head.reply;
+        let mut stamps = call.stamps;
+        while running.received.len() < WHOLE {
+            match running.try_more() {
+                Output::More => {}
+                Output::None => break,
+                Output::Complete => {
+                    self.until_the_end(running).await;
+                    let request = call.payload.describe();
+                    if self.is_cut(&request, running) {
+                        call.fail(WorkerFault::Died(running.exit().unwrap_or(Exit::Signal(9))));
+                        return Parting::Terminate;
+                    }
+                    stamps.complete = Some(Instant::now());
+                    let body = ReplyBody::Whole(running.received.split().freeze());
+                    call.deliver(Reply { head, body, stamps });
+                    return Parting::Finish(self.limit_from_now());
+                }
+            }
+        }
+        let (pieces, receiver) = mpsc::channel(WAITING_PIECES + RESERVED_PIECES);
+        let streamed = Streamed {
+            request: call.payload.describe(),
+            stamps,
+            limit: self.seat.limit(&call),
+        };
+        call.deliver(Reply {
+            head,
+            body: ReplyBody::Pieces {
+                pieces: Pieces(receiver),
+                len: None,
+            },
+            stamps,
+        });
+        let mut outlet = Outlet::new(pieces, self.spool.clone());
+        self.pass_on(&mut outlet, &streamed, running).await
+    }
+
+    async fn pass_on(
+        &mut self,
+        outlet: &mut Outlet,
+        streamed: &Streamed,
+        running: &mut Running,
+    ) -> Parting {
+        let mut granted = None;
+        loop {
+            if !running.received.is_empty() {
+                let piece = running.received.split().freeze();
+                if let Err(parting) = self.hand_out(outlet, piece, running).await {
+                    return parting;
+                }
+            }
+            // Each piece has the whole time, as with workers: a stream may go on for hours.
+            let usual = streamed.limit.map(|limit| Instant::now() + limit);
+            let deadline = usual.map(|usual| granted.map_or(usual, |granted| usual.max(granted)));
+            match self.event_or_closed(running, outlet, deadline).await {
+                Event::Output => {}
+                Event::Complete => {
+                    self.until_the_end(running).await;
+                    if self.is_cut(&streamed.request, running) {
+                        return Parting::Terminate; // without its end the client's connection is cut
+                    }
+                    outlet.end();
+                    return Parting::Finish(self.limit_from_now());
+                }
+                Event::Withdrawn => return Parting::Terminate,
+                Event::Extended(time) => granted = self.later(deadline, time),
+                Event::Overdue => {
+                    self.overdue(&streamed.request, &streamed.stamps, running);
+                    return Parting::Terminate;
+                }
+                Event::Killed(_) => return Parting::Kill,
+            }
+        }
+    }
+
+    /// Hands a piece to the client's side. While it finds no room there, nothing more is read: that is how a slow client
+    /// slows the program down. A program that has ended holds its slot no longer: what it left goes to a file.
+    async fn hand_out(
+        &self,
+        outlet: &mut Outlet,
+        bytes: Bytes,
+        running: &Running,
+    ) -> Result<(), Parting> {
+        let Some(bytes) = outlet.try_send(bytes) else {
+            return Ok(());
+        };
+        let left = if running.exit().is_some() {
+            outlet.spill(bytes).await
+        } else {
+            Some(bytes)
+        };
+        let Some(bytes) = left else { return Ok(()) };
+        tokio::select! {
+            () = outlet.send(bytes) => Ok(()),
+            _ = poll_fn(|cx| self.inbox.poll_ended(cx, self.under_way.as_ref())) => Err(Parting::Kill),
+        }
+    }
+
+    /// Whether a crash cut the answer off; then the log says so.
+    fn is_cut(&self, request: &str, running: &Running) -> bool {
+        let Some(exit @ Exit::Signal(_)) = running.exit() else {
+            return false;
+        };
+        tracing::error!(
+            target: "server", pool = self.seat.pool(), pid = running.pid(), request, stderr = running.last_words(),
+            "the program died with {exit} in its reply"
+        );
+        true
+    }
+
+    fn overdue(&self, request: &str, stamps: &Stamps, running: &Running) {
+        tracing::error!(
+            target: "server", pool = self.seat.pool(), pid = running.pid(), request, ran_ms = millis(ran(stamps)),
+            "deadline passed: the program is stopped"
+        );
+    }
+
+    fn later(&self, deadline: Option<Instant>, time: Duration) -> Option<Instant> {
+        let granted = Instant::now() + time.min(self.seat.deadline_max());
+        deadline.map(|deadline| deadline.max(granted))
+    }
+
+    async fn event(
+        &mut self,
+        running: &mut Running,
+        mut call: Option<&mut Call>,
+        deadline: Option<Instant>,
+    ) -> Event {
+        poll_fn(|cx| {
+            if let Some(event) = self.poll_program(cx, running, deadline) {
+                return Poll::Ready(event);
+            }
+            match &mut call {
+                Some(call) => call.poll_withdrawn(cx).map(|()| Event::Withdrawn),
+                None => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    async fn event_or_closed(
+        &mut self,
+        running: &mut Running,
+        outlet: &Outlet,
+        deadline: Option<Instant>,
+    ) -> Event {
+        let mut closed = std::pin::pin!(outlet.closed());
+        poll_fn(|cx| {
+            if let Some(event) = self.poll_program(cx, running, deadline) {
+                return Poll::Ready(event);
+            }
+            closed.as_mut().poll(cx).map(|()| Event::Withdrawn)
+        })
+        .await
+    }
+
+    fn poll_program(
+        &mut self,
+        cx: &mut Context<'_>,
+        running: &mut Running,
+        deadline: Option<Instant>,
+    ) -> Option<Event> {
+        match running.poll_output(cx) {
+            Poll::Ready(Output::More | Output::None) => return Some(Event::Output),
+            Poll::Ready(Output::Complete) => return Some(Event::Complete),
+            Poll::Pending => {}
+        }
+        match self.inbox.poll_news(cx, self.under_way.as_ref()) {
+            Poll::Ready(News::Ended(exit)) => return Some(Event::Killed(exit)),
+            Poll::Ready(News::Extended(time)) => return Some(Event::Extended(time)),
+            // It never asks for one.
+            Poll::Ready(News::Ahead(call)) => self.seat.give_back(vec![call]),
+            Poll::Pending => {}
+        }
+        self.timer
+            .poll(cx, deadline)
+            .is_ready()
+            .then_some(Event::Overdue)
+    }
+
+    /// Waits for the end of a program, and sees to it that there is one.
+    async fn part(&mut self, mut running: Running, parting: Parting) {
+        let mut until = match parting {
+            Parting::Finish(until) => until,
+            Parting::Terminate => {
+                running.signal(Signal::Terminate);
+                Some(Instant::now() + GRACE)
+            }
+            Parting::Kill => {
+                running.signal(Signal::Kill);
+                None
+            }
+        };
+        let mut given_up = !matches!(parting, Parting::Finish(_));
+        loop {
+            let ended = poll_fn(|cx| {
+                running.discard(cx);
+                if running.poll_exit(cx).is_ready() {
+                    return Poll::Ready(Ok(()));
+                }
+                if let Poll::Ready(exit) = self.inbox.poll_ended(cx, self.under_way.as_ref()) {
+                    return Poll::Ready(Err(Some(exit)));
+                }
+                self.timer.poll(cx, until).map(|()| Err(None))
+            })
+            .await;
+            match ended {
+                Ok(()) => break,
+                Err(None) if !given_up => {
+                    tracing::warn!(
+                        target: "server", pool = self.seat.pool(), pid = running.pid(),
+                        "the program went on after its reply for as long as a call may take: it is stopped"
+                    );
+                    given_up = true;
+                    running.signal(Signal::Terminate);
+                    until = Some(Instant::now() + GRACE);
+                }
+                Err(_) => {
+                    running.signal(Signal::Kill);
+                    break;
+                }
+            }
+        }
+        if given_up {
+            // What it started may ignore SIGTERM, and nobody waits for that.
+            running.signal(Signal::Kill);
+        }
+        running.reaped().await;
+    }
+}
+
+fn ran(stamps: &Stamps) -> Duration {
+    stamps
+        .dispatched
+        .map(|start| start.elapsed())
+        .unwrap_or_default()
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
