@@ -20,6 +20,7 @@ use crate::body::{
     BodySettings, NotTaken, RequestBody, check_announced, collect, empty, for_foreign, for_native,
     for_script, is_streamed,
 };
+use crate::elsewhere::Elsewhere;
 use crate::error;
 use crate::exchange::Exchange;
 use crate::feeder::Feeder;
@@ -56,6 +57,8 @@ pub struct PoolHandler {
     pub worker_user: Option<Credentials>,
     /// Of a pool that runs scripts.
     pub scripts: Option<Arc<Scripts>>,
+    /// For answers that lead to another path of this server.
+    pub elsewhere: Arc<Elsewhere>,
 }
 
 impl Handler for Arc<PoolHandler> {
@@ -154,7 +157,30 @@ impl PoolHandler {
             exchange.poll_gone(cx).map(|()| NotTaken::Gone)
         };
         let outcome = wait(&mut pending, exchange, gone).await;
+        if let Ok(Ok(Reply {
+            body: ReplyBody::Elsewhere(target),
+            ..
+        })) = &outcome
+        {
+            return self.follow(&call.request, target, exchange).await;
+        }
         self.conclude(&call.request, outcome, record).await
+    }
+
+    /// Answers a request by what another path of this server answers.
+    async fn follow(
+        &self,
+        request: &Request,
+        target: &[u8],
+        exchange: &mut dyn Exchange,
+    ) -> Response {
+        match self.elsewhere.follow(request, target) {
+            Ok((next, first)) => first.handle(next, exchange).await,
+            Err(why) => {
+                let why = format!("the reply's `Location: {}` {why}", target.escape_ascii());
+                self.fail(request, &why, &why)
+            }
+        }
     }
 
     /// Answers a request whose body the worker asks for.

@@ -1,6 +1,5 @@
 //! A call on its way through a pool, and what becomes of it.
 
-use std::ffi::OsString;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::ops::{Deref, DerefMut};
@@ -42,17 +41,6 @@ pub trait Payload: Send + Sync + 'static {
     fn variables(&self, _out: &mut Vec<u8>) -> Result<Body, Unencodable> {
         Err(Unencodable::Pool(
             "the pool runs scripts, and the call is for none".to_owned(),
-        ))
-    }
-
-    /// What it starts, in a pool where each call is a process of its own.
-    ///
-    /// # Errors
-    ///
-    /// As those of [`encode`](Self::encode).
-    fn program(&self) -> Result<Program, Unencodable> {
-        Err(Unencodable::Pool(
-            "the pool starts programs, and this request names none".into(),
         ))
     }
 
@@ -116,17 +104,6 @@ impl Body {
             Self::File(file) => file.len(),
         }
     }
-}
-
-/// A program to be started for one call. Its environment is whole: nothing is inherited.
-#[derive(Debug)]
-pub struct Program {
-    pub file: PathBuf,
-    /// Where it runs.
-    pub folder: PathBuf,
-    pub environment: Vec<(OsString, OsString)>,
-    /// What it finds on its stdin; not a stream.
-    pub body: Body,
 }
 
 /// A worker can't be given this payload, and why.

@@ -12,8 +12,8 @@ use pronghorn_plugin_api::{NotReady, Sockets};
 use pronghorn_pool::settings::{CodecChoice, MAX_WORKERS, Mode, PoolSettings, TransportChoice};
 use pronghorn_pool::{
     BootError, CommandLauncher, FastCgiLauncher, Filling, Home, NotExtended, NotResized, Options,
-    PATIENCE, Php, Plan, Pool, RelayAddress, RelayListener, Spool, Stats, Supervised, WorkerInfo,
-    classic_command, classic_variable,
+    PATIENCE, Php, Plan, Pool, ProgramLauncher, RelayAddress, RelayListener, Spool, Stats,
+    Supervised, WorkerInfo, classic_command, classic_variable,
 };
 use pronghorn_process::{Credentials, Spawner, cpus};
 use pronghorn_wire::Codec;
@@ -105,7 +105,20 @@ impl Start<'_> {
     fn launch(&self) -> Launch {
         match self.settings.mode {
             Mode::FastCgi => Launch::FastCgi(Arc::new(self.fastcgi())),
-            Mode::Worker | Mode::Classic | Mode::Cgi => Launch::Command(Arc::new(self.launcher())),
+            Mode::Cgi => Launch::Programs(Arc::new(self.programs())),
+            Mode::Worker | Mode::Classic => Launch::Command(Arc::new(self.launcher())),
+        }
+    }
+
+    fn programs(&self) -> ProgramLauncher {
+        let mut environment = self.bare_environment();
+        extend(&mut environment, self.server.env.iter());
+        ProgramLauncher {
+            spawner: self.spawner.clone(),
+            environment,
+            user: self.user.as_ref().map(|(_, user)| user.clone()),
+            spool: self.spool.clone(),
+            homes: self.homes.iter().map(|home| home.runtime.clone()).collect(),
         }
     }
 
@@ -216,11 +229,16 @@ impl Start<'_> {
         let rpc = self.rpc.as_deref().map(|rpc| ("RR_RPC", rpc));
         // php-cgi ends after 500 requests where nothing is said; `max_jobs` says it.
         let ours = [("PHP_FCGI_MAX_REQUESTS", "0")].into_iter().chain(rpc);
-        for (name, value) in ours.chain(self.server.env.iter()) {
-            variables.retain(|(known, _)| known != name);
-            variables.push((name.into(), value.into()));
-        }
+        extend(&mut variables, ours.chain(self.server.env.iter()));
         variables
+    }
+
+    /// Of the server's environment what programs need to run. The rest is not theirs: scripts show what they find, in
+    /// `phpinfo()` for instance, and the server's may hold secrets.
+    fn bare_environment(&self) -> Vec<(OsString, OsString)> {
+        const PASSED: [&str; 4] = ["PATH", "TMPDIR", "PHPRC", "PHP_INI_SCAN_DIR"];
+        let passed = |(name, _): &&(OsString, OsString)| PASSED.iter().any(|passed| name == passed);
+        self.environment.iter().filter(passed).cloned().collect()
     }
 
     /// The server's environment and what workers are told beside it; what comes later wins.
@@ -266,6 +284,17 @@ impl Start<'_> {
 
 /// What says where php.ini is was for this process, and not for those that scripts start.
 const OF_SCRIPTS_NEVER: [&str; 2] = ["PHPRC", "PHP_INI_SCAN_DIR"];
+
+/// Adds variables, each in place of one of the same name.
+fn extend<'a>(
+    variables: &mut Vec<(OsString, OsString)>,
+    more: impl Iterator<Item = (&'a str, &'a str)>,
+) {
+    for (name, value) in more {
+        variables.retain(|(known, _)| known != name);
+        variables.push((name.into(), value.into()));
+    }
+}
 
 fn words(command: &Command) -> Vec<OsString> {
     let arguments = command.arguments().iter().map(OsString::from);
@@ -337,6 +366,7 @@ pub enum Standing {
 pub(crate) enum Launch {
     Command(Arc<CommandLauncher>),
     FastCgi(Arc<FastCgiLauncher>),
+    Programs(Arc<ProgramLauncher>),
 }
 
 impl Launch {
@@ -344,6 +374,7 @@ impl Launch {
         match self {
             Self::Command(launcher) => &launcher.command,
             Self::FastCgi(launcher) => &launcher.command,
+            Self::Programs(_) => "programs",
         }
     }
 
@@ -351,6 +382,7 @@ impl Launch {
         match self {
             Self::Command(launcher) => launcher.clone().into(),
             Self::FastCgi(launcher) => launcher.clone().into(),
+            Self::Programs(launcher) => launcher.clone().into(),
         }
     }
 }
