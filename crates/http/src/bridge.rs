@@ -157,12 +157,10 @@ impl PoolHandler {
             exchange.poll_gone(cx).map(|()| NotTaken::Gone)
         };
         let outcome = wait(&mut pending, exchange, gone).await;
-        if let Ok(Ok(Reply {
-            body: ReplyBody::Elsewhere(target),
-            ..
-        })) = &outcome
+        if let Ok(Ok(reply)) = &outcome
+            && let ReplyBody::Elsewhere(target) = &reply.body
         {
-            return self.follow(&call.request, target, exchange).await;
+            return Box::pin(self.follow(&call.request, target, exchange)).await;
         }
         self.conclude(&call.request, outcome, record).await
     }
