@@ -135,7 +135,7 @@ async fn run(jobs: &[Job<'_>], site: &Site, arguments: &Arguments) -> Result<Exi
     let scenarios = jobs.iter().map(|job| job.scenario.clone()).collect();
     let mut report = Report::new(results, scenarios);
     rounds::run(jobs, site, arguments, &mut report).await;
-    idle_connections(jobs, site, &mut report).await;
+    what_waits(jobs, site, &mut report).await;
     report.conclude();
     report.print();
     if let Some(file) = &arguments.json {
@@ -146,7 +146,7 @@ async fn run(jobs: &[Job<'_>], site: &Site, arguments: &Arguments) -> Result<Exi
 }
 
 /// Of our server, which is the same whatever PHP does: in `hello`, where the least is done beside.
-async fn idle_connections(jobs: &[Job<'_>], site: &Site, report: &mut Report) {
+async fn what_waits(jobs: &[Job<'_>], site: &Site, report: &mut Report) {
     for job in jobs.iter().filter(|job| job.scenario.name == "hello") {
         for server in job
             .servers
@@ -158,6 +158,11 @@ async fn idle_connections(jobs: &[Job<'_>], site: &Site, report: &mut Report) {
             match memory::measure(*server, &job.scenario, site).await {
                 Ok(idle) => report.results.idle.push(idle),
                 Err(error) => report.leave_out(&format!("idle connections of {name}"), &error),
+            }
+            report::tell(&format!("an idle worker: {name}"));
+            match memory::worker(*server, &job.scenario, site).await {
+                Ok(worker) => report.results.workers.push(worker),
+                Err(error) => report.leave_out(&format!("an idle worker of {name}"), &error),
             }
         }
     }

@@ -33,6 +33,13 @@ pub(crate) struct Memory {
     /// Resident, but what n processes share counts an nth in each.
     #[serde(rename = "pss_bytes")]
     pub(crate) pss: f64,
+    /// Resident, written by it and of no other process. Clean pages of files, the program's own among them, are the kernel's to
+    /// drop and are those of all processes that run it.
+    #[serde(rename = "private_bytes", default)]
+    pub(crate) private: f64,
+    /// The most that was resident at any time.
+    #[serde(rename = "peak_bytes", default)]
+    pub(crate) peak: f64,
 }
 
 impl Processes {
@@ -246,15 +253,50 @@ fn cpu(pid: u32) -> Option<Duration> {
 }
 
 impl Memory {
-    fn of(pids: &[u32]) -> Option<Self> {
-        let mut sum = Self { rss: 0.0, pss: 0.0 };
+    pub(crate) fn of(pids: &[u32]) -> Option<Self> {
+        let mut sum = Self {
+            rss: 0.0,
+            pss: 0.0,
+            private: 0.0,
+            peak: 0.0,
+        };
         for pid in pids {
             let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
             sum.rss += kilobytes(&rollup, "Rss:")?;
             sum.pss += kilobytes(&rollup, "Pss:")?;
+            sum.private += kilobytes(&rollup, "Private_Dirty:")?;
+            sum.peak += kilobytes(&status, "VmHWM:")?;
         }
         Some(sum)
     }
+}
+
+/// The memory that a worker shares with the server: files with this in their names, whose pages are there from the start. What
+/// is mapped twice counts once.
+pub(crate) fn shared(pid: u32, name: &str) -> Option<f64> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/smaps")).ok()?;
+    Some(shared_in(&maps, name))
+}
+
+fn shared_in(maps: &str, name: &str) -> f64 {
+    let mut parts = BTreeMap::new();
+    let mut part = None;
+    for line in maps.lines() {
+        let mut words = line.split_whitespace();
+        let first = words.next().unwrap_or_default();
+        if !first.ends_with(':') {
+            // Addresses, rights, offset, device, inode, name.
+            let offset = words.nth(1).unwrap_or_default();
+            let inode = words.nth(1).unwrap_or_default();
+            part = line.contains(name).then_some((inode, offset));
+        } else if let Some(part) = part
+            && let Some(size) = kilobytes(line, "Size:")
+        {
+            parts.insert(part, size);
+        }
+    }
+    parts.values().sum()
 }
 
 /// The bytes of a line such as `Rss:    1234 kB`.
@@ -446,6 +488,15 @@ mod tests {
         assert_eq!(kilobytes(rollup, "Rss:"), Some(1234.0 * 1024.0));
         assert_eq!(kilobytes(rollup, "Pss:"), Some(600.0 * 1024.0));
         assert_eq!(kilobytes(rollup, "Swap:"), None);
+    }
+
+    #[test]
+    fn what_is_mapped_twice_counts_once() {
+        let maps = "7f00-7f01 rw-s 00001000 00:01 42 /memfd:pronghorn-box (deleted)\nSize: 200 kB\nRss:  20 kB\nPss: 1 kB\n\
+            7f01-7f02 rw-s 00001000 00:01 42 /memfd:pronghorn-box (deleted)\nSize:  200 kB\n\
+            7f02-7f03 rw-s 00041000 00:01 42 /memfd:pronghorn-box (deleted)\nSize:  12 kB\n\
+            7f03-7f04 rw-p 00000000 00:00 0\nSize:  999 kB\n";
+        assert!((shared_in(maps, "pronghorn-box") - 212.0 * 1024.0).abs() < 1.0);
     }
 
     #[test]

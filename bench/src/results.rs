@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::BenchError;
 use crate::goals::Goal;
 use crate::load::Seen;
-use crate::memory::Idle;
+use crate::memory::{Idle, IdleWorker};
 use crate::processes::{Memory, Split};
 use crate::spread::Spread;
 use crate::syscalls::Count;
@@ -27,6 +27,8 @@ pub(crate) struct Results {
     pub(crate) rates: Vec<Rate>,
     pub(crate) servers: Vec<AtRest>,
     pub(crate) idle: Vec<Idle>,
+    #[serde(default)]
+    pub(crate) workers: Vec<IdleWorker>,
     pub(crate) syscalls: Vec<Count>,
     #[serde(skip_deserializing)]
     pub(crate) goals: Vec<Goal>,
@@ -120,6 +122,7 @@ impl Results {
             rates: Vec::new(),
             servers: Vec::new(),
             idle: Vec::new(),
+            workers: Vec::new(),
             syscalls: Vec::new(),
             goals: Vec::new(),
             left_out: Vec::new(),

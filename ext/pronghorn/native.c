@@ -25,6 +25,10 @@
 /* The first two bytes of every native frame: version 1 and four words of header; the flag of the codec. */
 #define VERSION_AND_WORDS 0x14
 #define NATIVE_FLAG 0x02
+/* The same without an option, for control frames; their flags say that they are JSON. */
+#define VERSION_AND_HEAD 0x13
+#define CONTROL_FLAGS 0x09
+#define CONTROL_HEAD 12
 /* Fields of a reply that are collected without an allocation. */
 #define FEW 32
 
@@ -484,4 +488,17 @@ unsigned char *native_write_fields(unsigned char *at, const native_fields *field
 		at = write_string(at, fields->fields[i].value);
 	}
 	return at;
+}
+
+size_t native_write_control(unsigned char *at, const char *text, size_t length)
+{
+	unsigned char *frame = at;
+	*at++ = VERSION_AND_HEAD;
+	*at++ = CONTROL_FLAGS;
+	at = write_u32(at, (uint32_t) length);
+	at = write_u32(at, sum_of(frame));
+	*at++ = 0;
+	*at++ = 0;
+	memcpy(at, text, length);
+	return CONTROL_HEAD + length;
 }

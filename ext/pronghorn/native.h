@@ -14,9 +14,13 @@
 
 enum native_kind {
 	NATIVE_REQUEST = 0x01,
+	NATIVE_SCRIPT = 0x02,
 	NATIVE_CANCEL = 0x10,
 	NATIVE_PING = 0x11,
 	NATIVE_REPLY = 0x81,
+	NATIVE_CHUNK = 0x82,
+	NATIVE_ERROR = 0x84,
+	NATIVE_FREE = 0x86,
 	NATIVE_PONG = 0x91,
 };
 
@@ -77,5 +81,8 @@ size_t native_fields_length(const native_fields *fields);
 /* Both return where they ended. */
 unsigned char *native_write_head(unsigned char *at, const native_envelope *envelope, size_t context, size_t body, bool more);
 unsigned char *native_write_fields(unsigned char *at, const native_fields *fields);
+
+/* A control frame with this text, of less than 200 bytes. Returns its length. */
+size_t native_write_control(unsigned char *at, const char *text, size_t length);
 
 #endif

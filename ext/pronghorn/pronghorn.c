@@ -11,13 +11,15 @@
 #include "zend_exceptions.h"
 #include "zend_interfaces.h"
 
+#include "classic.h"
+#include "deadline.h"
 #include "exit.h"
 #include "native.h"
 #include "ring.h"
 
 #define PRONGHORN_VERSION "0.1.0"
 /* Changes whenever a function of ours does. */
-#define PRONGHORN_API 1
+#define PRONGHORN_API 2
 
 #include "pronghorn_arginfo.h"
 
@@ -163,13 +165,17 @@ static zend_string *read_long_frame(size_t length)
 	return frame;
 }
 
-/* Makes a call of a request, else a string. False: it was answered here. */
+/* Makes a call of a request, else a string. False: it was answered here, or taken back. */
 static bool read_frame(zval *into, const unsigned char *frame, size_t length)
 {
 	native_envelope envelope;
 	if (native_read_envelope(frame, length, &envelope)) {
 		zend_object *exchange = NULL;
 		if (envelope.kind == NATIVE_REQUEST) {
+			if (!ring_claim(&ring, envelope.call)) {
+				return false;
+			}
+			deadline_begins(envelope.call);
 			exchange = native_read_request(&slots, empty, frame, length, &envelope);
 		}
 		if (exchange != NULL) {
@@ -186,7 +192,7 @@ static bool read_frame(zval *into, const unsigned char *frame, size_t length)
 	return true;
 }
 
-/* Waits for the frame after this one. False: none came, or it was answered here. */
+/* Waits for the frame after this one. False: that one needs nobody. */
 static bool next(zval *into)
 {
 	if (!run_pending() || !wait_for(HEAD)) {
@@ -252,6 +258,9 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_attach)
 		zend_argument_value_error(7, "must have a property $%s, or its request", missing);
 		RETURN_THROWS();
 	}
+	if (!deadline_watch()) {
+		RETURN_STRING("the signal of the deadline can't be handled");
+	}
 	const char *wrong = ring_attach(&ring, (int) memory, (int) page, (int) bell, (int) server, (unsigned) look_after);
 	if (wrong != NULL) {
 		RETURN_STRING(wrong);
@@ -283,20 +292,27 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_peek)
 	if (!is_attached()) {
 		RETURN_THROWS();
 	}
-	size_t there = ring_there(&ring);
-	if (there < HEAD || there > RING_DOWN) {
-		RETURN_NULL();
+	size_t there;
+	while ((there = ring_there(&ring)) >= HEAD && there <= RING_DOWN) {
+		const unsigned char *frame = ring_peek(&ring);
+		size_t length = native_frame_length(frame);
+		native_envelope envelope;
+		if (length == 0 || length > there) {
+			/* Nonsense waits for its message, and the rest for its bytes. */
+			break;
+		}
+		if (!native_read_envelope(frame, length, &envelope) || envelope.kind != NATIVE_REQUEST) {
+			RETVAL_STRINGL((const char *) frame, length);
+			ring_take(&ring, length);
+			return;
+		}
+		if (!ring_is_taken_back(&ring, envelope.call)) {
+			/* It waits for its turn. */
+			break;
+		}
+		ring_take(&ring, length);
 	}
-	const unsigned char *frame = ring_peek(&ring);
-	size_t length = native_frame_length(frame);
-	native_envelope envelope;
-	if (length == 0 || length > there
-		|| (native_read_envelope(frame, length, &envelope) && envelope.kind == NATIVE_REQUEST)) {
-		/* It waits for its turn, and nonsense for its message. */
-		RETURN_NULL();
-	}
-	RETVAL_STRINGL((const char *) frame, length);
-	ring_take(&ring, length);
+	RETURN_NULL();
 }
 
 ZEND_FUNCTION(Pronghorn_Internal_ring_reply)
@@ -321,6 +337,10 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_reply)
 	const native_envelope envelope = {
 		.kind = NATIVE_REPLY, .flags = (uint8_t) flags, .small = (uint16_t) status, .call = (uint32_t) call,
 	};
+	/* Nothing interrupts what follows. */
+	if (!more) {
+		deadline_ends();
+	}
 	native_fields fields;
 	bool sent = native_collect_fields(&fields, headers) && send_message(&envelope, &fields, NULL, body, more);
 	native_release_fields(&fields);
@@ -349,6 +369,9 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_message)
 	const native_envelope envelope = {
 		.kind = (uint8_t) kind, .flags = (uint8_t) flags, .small = (uint16_t) small, .call = (uint32_t) call,
 	};
+	if (!more && (kind == NATIVE_REPLY || kind == NATIVE_CHUNK || kind == NATIVE_ERROR)) {
+		deadline_ends();
+	}
 	RETURN_BOOL(send_message(&envelope, NULL, context, body, more));
 }
 
@@ -418,7 +441,7 @@ static PHP_MINIT_FUNCTION(pronghorn)
 {
 	find_globals();
 	register_pronghorn_symbols(module_number);
-	register_class_Pronghorn_DeadlineExceeded(zend_ce_error);
+	deadline_startup(register_class_Pronghorn_DeadlineExceeded(zend_ce_error));
 	native_startup();
 	exit_startup();
 	/* The box is not mapped in a child; what knows of it is forgotten there. */
@@ -439,6 +462,7 @@ static PHP_RSHUTDOWN_FUNCTION(pronghorn)
 		empty = NULL;
 	}
 	exit_forget();
+	classic_script_ended();
 	return SUCCESS;
 }
 
@@ -467,5 +491,12 @@ zend_module_entry pronghorn_module_entry = {
 #ifdef ZTS
 ZEND_TSRMLS_CACHE_DEFINE()
 #endif
-ZEND_GET_MODULE(pronghorn)
+/* Asked for it when it is loaded, before any module starts. */
+ZEND_DLEXPORT zend_module_entry *get_module(void);
+ZEND_DLEXPORT zend_module_entry *get_module(void)
+{
+	find_globals();
+	classic_prepare();
+	return &pronghorn_module_entry;
+}
 #endif

@@ -14,6 +14,23 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifdef PRONGHORN_MARKS
+#include <signal.h>
+#include <stdlib.h>
+
+#define MARK_NAME(name) #name,
+
+/* The handler of a test names the mark, with putenv. */
+void ring_mark(ring_mark_number mark)
+{
+	static const char *const names[] = {RING_MARKS(MARK_NAME)};
+	const char *wanted = getenv("PRONGHORN_KILL_AT");
+	if (wanted != NULL && strcmp(wanted, names[mark]) == 0) {
+		raise(SIGKILL);
+	}
+}
+#endif
+
 /* Addresses: the page, the stream down twice, the stream up twice. */
 #define MAPPED (RING_PAGE + 2 * (size_t) RING_DOWN + 2 * (size_t) RING_UP)
 
@@ -78,6 +95,7 @@ const char *ring_attach(ring_t *ring, int memory, int page, int bell, int server
 	close(page);
 	fcntl(bell, F_SETFD, FD_CLOEXEC);
 	*ring = (ring_t) {.map = map, .page = parking, .bell = bell, .server = server, .look_after = look_after};
+	RING_MARK(attached);
 	return NULL;
 }
 
@@ -116,9 +134,11 @@ static void ring_bell(ring_t *ring)
 	if (sleep % 2 == 1 && sleep != ring->rung) {
 		const uint64_t one = 1;
 		ring->rung = sleep;
+		RING_MARK(ringing);
 		/* Full means that it rings anyway. */
 		ssize_t written = write(ring->bell, &one, sizeof one);
 		(void) written;
+		RING_MARK(rung);
 	}
 }
 
@@ -135,6 +155,7 @@ static ring_outcome sleep_below(ring_t *ring, uint32_t why, size_t (*count)(cons
 	ring_outcome outcome = RING_OK;
 	_Atomic uint32_t *sleep = word(ring, RING_AT_SLEEP);
 	atomic_store_explicit(sleep, why, memory_order_relaxed);
+	RING_MARK(sleeping);
 	atomic_thread_fence(memory_order_seq_cst);
 	if (count(ring) < enough) {
 		const struct timespec longest = {.tv_sec = ring->look_after / 1000, .tv_nsec = ring->look_after % 1000 * 1000000};
@@ -146,6 +167,7 @@ static ring_outcome sleep_below(ring_t *ring, uint32_t why, size_t (*count)(cons
 			}
 		}
 	}
+	RING_MARK(woken);
 	atomic_store_explicit(sleep, RING_AWAKE, memory_order_relaxed);
 	return outcome;
 }
@@ -164,7 +186,9 @@ static ring_outcome wait_for(ring_t *ring, uint32_t why, size_t (*count)(const r
 
 ring_outcome ring_wait(ring_t *ring, size_t bytes)
 {
-	return wait_for(ring, RING_FOR_BYTES, ring_there, bytes, RING_DOWN);
+	ring_outcome outcome = wait_for(ring, RING_FOR_BYTES, ring_there, bytes, RING_DOWN);
+	RING_MARK(seen);
+	return outcome;
 }
 
 const unsigned char *ring_peek(const ring_t *ring)
@@ -172,10 +196,29 @@ const unsigned char *ring_peek(const ring_t *ring)
 	return ring->map + RING_PAGE + (ring->taken & (RING_DOWN - 1));
 }
 
+/* A call's place among those that are offered. */
+static uint32_t bit_of(uint32_t call)
+{
+	return (uint32_t) 1 << call % 32;
+}
+
+bool ring_claim(ring_t *ring, uint32_t call)
+{
+	uint32_t bit = bit_of(call);
+	return (atomic_fetch_and_explicit(word(ring, RING_AT_OFFERED), ~bit, memory_order_acq_rel) & bit) != 0;
+}
+
+bool ring_is_taken_back(const ring_t *ring, uint32_t call)
+{
+	return (atomic_load_explicit(word(ring, RING_AT_OFFERED), memory_order_relaxed) & bit_of(call)) == 0;
+}
+
 void ring_take(ring_t *ring, size_t bytes)
 {
 	ring->taken += (uint32_t) bytes;
+	RING_MARK(taking);
 	atomic_store_explicit(word(ring, RING_AT_DOWN_TAKEN), ring->taken, memory_order_release);
+	RING_MARK(taken);
 	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load_explicit(word(ring, RING_AT_ROOM_WANTED), memory_order_relaxed) == 1) {
 		ring_bell(ring);
@@ -195,7 +238,9 @@ unsigned char *ring_room(const ring_t *ring)
 void ring_put(ring_t *ring, size_t bytes)
 {
 	ring->put += (uint32_t) bytes;
+	RING_MARK(written);
 	atomic_store_explicit(word(ring, RING_AT_UP_PUT), ring->put, memory_order_release);
+	RING_MARK(put);
 	atomic_thread_fence(memory_order_seq_cst);
 	ring_bell(ring);
 }

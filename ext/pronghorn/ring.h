@@ -9,6 +9,30 @@
 
 #include "ring_layout.h"
 
+/* Where it makes a difference that a worker is killed, in the order of its life. Tests kill one at each
+ * (e2e/tests/e2e/killed.rs), exactly there, and so with a build of their own: PRONGHORN_MARKS. In any other one a mark is
+ * nothing, not even an instruction. */
+#define RING_MARKS(mark) \
+	mark(attached) /* the box is mapped, the server has not been told */ \
+	mark(sleeping) /* the sleep is announced, whether or not it will come to it */ \
+	mark(woken)    /* whoever ended the sleep has been, the word still says that we sleep */ \
+	mark(seen)     /* there are bytes to take */ \
+	mark(taking)   /* bytes were read, the server is not told */ \
+	mark(taken)    /* it is */ \
+	mark(written)  /* bytes were written, the server is not told */ \
+	mark(put)      /* it is, and may sleep */ \
+	mark(ringing)  /* it does sleep */ \
+	mark(rung)     /* it has been woken */
+
+#ifdef PRONGHORN_MARKS
+#define RING_MARK_NUMBER(name) ring_mark_##name,
+typedef enum { RING_MARKS(RING_MARK_NUMBER) } ring_mark_number;
+void ring_mark(ring_mark_number mark);
+#define RING_MARK(name) ring_mark(ring_mark_##name)
+#else
+#define RING_MARK(name) ((void) 0)
+#endif
+
 typedef struct {
 	unsigned char *map;      /* the page of words, then each stream twice in a row; NULL: not attached */
 	const unsigned char *page; /* of the server's thread: read only */
@@ -40,6 +64,12 @@ ring_outcome ring_wait(ring_t *ring, size_t bytes);
 
 /* What there is, in one piece of memory whatever wraps. Valid until it is taken. */
 const unsigned char *ring_peek(const ring_t *ring);
+
+/* Begins a call that lies there. False: the server has taken it back, and its bytes are to be passed over. */
+bool ring_claim(ring_t *ring, uint32_t call);
+
+/* Whether the server has taken a call back that lies there; it stays so. */
+bool ring_is_taken_back(const ring_t *ring, uint32_t call);
 
 /* Takes so many bytes, no more than there are. */
 void ring_take(ring_t *ring, size_t bytes);

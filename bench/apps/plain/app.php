@@ -11,6 +11,8 @@ const ROUTES = [
     '/json' => 'person',
     '/post' => 'digest',
     '/64k' => 'long',
+    '/1m' => 'longer',
+    '/100m' => 'endless',
     '/sqlite' => 'item',
     '/slow' => 'slow',
     '/stall' => 'stall',
@@ -19,7 +21,7 @@ const ROUTES = [
 /**
  * @param array<array-key, mixed> $query
  * @param callable(): string $body the request's, read only where it is needed
- * @return array{int, string, string} status, type and body
+ * @return array{int, string, string|iterable<string>} status, type and body, whole or in pieces
  */
 function answer(string $path, array $query, callable $body): array
 {
@@ -53,6 +55,25 @@ function digest(array $query, callable $body): array
 function long(): array
 {
     return text(\str_repeat("0123456789abcde\n", 4096));
+}
+
+/** 1 MB. */
+function longer(): array
+{
+    return text(\str_repeat("0123456789abcde\n", 65536));
+}
+
+/** 100 MB, in pieces of 64 KB. */
+function endless(): array
+{
+    $pieces = static function (): \Generator {
+        $piece = \str_repeat("0123456789abcde\n", 4096);
+        for ($count = 0; $count < 1600; $count++) {
+            yield $piece;
+        }
+    };
+
+    return [200, 'text/plain', $pieces()];
 }
 
 /** One of a thousand rows by its key. A kept process has connected and prepared the query before. */

@@ -21,5 +21,7 @@ Pronghorn\serve(static function (ServerRequestInterface $request) use ($response
         static fn (): string => (string) $request->getBody(),
     );
 
+    $body = \is_string($body) ? $body : Pronghorn\StreamBody::from($body);
+
     return new $response($status, ['Content-Type' => $type], $body);
 });

@@ -67,7 +67,7 @@ impl Report {
     /// Makes of the samples what is quoted.
     pub(crate) fn conclude(&mut self) {
         self.results.rates = rates::rates(&self.results, &self.scenarios);
-        self.results.goals = goals(&self.results);
+        self.results.goals = goals(&self.results, &self.scenarios);
     }
 
     pub(crate) fn print(&self) {

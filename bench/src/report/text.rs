@@ -1,7 +1,7 @@
 //! The tables.
 
 use crate::goals::Goal;
-use crate::memory::Idle;
+use crate::memory::{Idle, IdleWorker};
 use crate::processes::{Memory, Split};
 use crate::results::{AtRest, Rate, Results, Row};
 use crate::scenario::Scenario;
@@ -38,6 +38,7 @@ pub(super) fn text(results: &Results, scenarios: &[Scenario]) -> String {
     }
     parts.push(explanation(results));
     parts.push(idle_table(&results.idle));
+    parts.push(worker_table(&results.workers));
     parts.push(syscall_lists(&results.syscalls));
     parts.push(goal_table(&results.goals));
     parts.push(refusals(results));
@@ -132,6 +133,7 @@ fn server_table(scenario: &str, servers: &[&AtRest]) -> String {
         "start to first answer",
         "PSS at rest: server + PHP",
         "after the load",
+        "server's peak RSS",
     ]);
     let memory = |memory: Option<Split<Memory>>| {
         memory.map_or(String::new(), |memory| {
@@ -150,6 +152,9 @@ fn server_table(scenario: &str, servers: &[&AtRest]) -> String {
                 .map_or(String::new(), |ms| format!("{ms:.0} ms")),
             memory(server.rest),
             memory(server.after),
+            server
+                .after
+                .map_or(String::new(), |memory| megabytes(memory.server.peak)),
         ]);
     }
     table.text()
@@ -199,12 +204,26 @@ fn refusals(results: &Results) -> String {
 }
 
 fn idle_table(idle: &[Idle]) -> String {
-    let mut table = Table::new(["idle connections", "server RSS at rest", "each"]);
+    let mut table = Table::new(["idle connections", "server RSS at rest", "private", "each"]);
     for idle in idle {
         table.add([
             idle.server.clone(),
             megabytes(idle.rss_bytes),
+            megabytes(idle.private_bytes),
             format!("{} B", grouped(idle.connection_bytes)),
+        ]);
+    }
+    table.text()
+}
+
+fn worker_table(workers: &[IdleWorker]) -> String {
+    let mut table = Table::new(["an idle worker", "its own", "plain php", "box"]);
+    for worker in workers {
+        table.add([
+            worker.server.clone(),
+            megabytes(worker.private_bytes),
+            megabytes(worker.plain_bytes),
+            megabytes(worker.box_bytes),
         ]);
     }
     table.text()
@@ -254,10 +273,11 @@ fn names(calls: &Calls) -> String {
 }
 
 fn goal_table(goals: &[Goal]) -> String {
-    let mut table = Table::new(["goals", "at most", "measured", ""]);
+    let mut table = Table::new(["goals", "aim", "at most", "measured", ""]);
     for goal in goals {
         table.add([
             goal.what.clone(),
+            goal.aim.to_string(),
             format!("{} {}", goal.limit, goal.unit),
             format!("{:.2} {}", goal.measured, goal.unit),
             if goal.met { "met" } else { "missed" }.to_owned(),

@@ -19,7 +19,7 @@ pub(crate) struct Mode {
     packages: &'static str,
 }
 
-pub(crate) const MODES: [Mode; 5] = [
+pub(crate) const MODES: [Mode; 7] = [
     Mode {
         name: "pronghorn",
         worker: &["worker.php"],
@@ -33,8 +33,20 @@ pub(crate) const MODES: [Mode; 5] = [
         packages: "php-cli",
     },
     Mode {
+        name: "pronghorn-jit",
+        worker: &["worker.php"],
+        pool: with_jit,
+        packages: "php-cli",
+    },
+    Mode {
         name: "pronghorn-psr7",
         worker: &["worker-psr7.php", "nyholm"],
+        pool: as_it_comes,
+        packages: "php-cli php-nyholm-psr7",
+    },
+    Mode {
+        name: "pronghorn-psr7-nyholm",
+        worker: &["worker-psr7.php", "nyholm-requests"],
         pool: as_it_comes,
         packages: "php-cli php-nyholm-psr7",
     },
@@ -62,6 +74,11 @@ fn as_it_comes() -> Value {
 /// Without shared memory, whether or not the extension is there.
 fn over_pipes() -> Value {
     json!({"transport": "relay"})
+}
+
+/// Off unless asked for: this is what it would gain.
+fn with_jit() -> Value {
+    json!({"ini": {"opcache.jit": "tracing", "opcache.jit_buffer_size": "64M"}})
 }
 
 impl Adapter for Mode {

@@ -64,6 +64,15 @@ pub(crate) enum RequestBody {
 }
 
 impl RequestBody {
+    /// Of one that is passed on as it came; `None` where there is none.
+    pub(crate) fn len(&self) -> Option<u64> {
+        match self {
+            Self::Bytes(bytes) | Self::Urlencoded(bytes) => Some(bytes.len() as u64),
+            Self::Spooled(file) => Some(file.len()),
+            Self::Empty | Self::Stream(_) | Self::Form { .. } => None,
+        }
+    }
+
     /// What tells it from another one, without reading files.
     pub(crate) fn identify(&self, hasher: &mut impl Hasher) {
         match self {
@@ -429,20 +438,14 @@ pub(crate) fn for_native(body: &RequestBody) -> Result<(CallBody, BodyKind), Une
     })
 }
 
-/// How a body goes to a script, and its length where there is one.
-pub(crate) fn for_script(
-    body: &RequestBody,
-    request: &Request,
-) -> Result<(CallBody, Option<u64>), Unencodable> {
+/// How a body goes to a script: PHP takes it apart itself.
+pub(crate) fn for_script(body: &RequestBody) -> Result<CallBody, Unencodable> {
     Ok(match body {
-        RequestBody::Empty => {
-            let announced = request.head.fields().get("content-length");
-            (CallBody::Empty, announced.map(|_| 0))
-        }
+        RequestBody::Empty => CallBody::Empty,
         RequestBody::Bytes(bytes) | RequestBody::Urlencoded(bytes) => {
-            (CallBody::Bytes(bytes.clone()), Some(bytes.len() as u64))
+            CallBody::Bytes(bytes.clone())
         }
-        RequestBody::Spooled(file) => (CallBody::File(file.clone()), Some(file.len())),
+        RequestBody::Spooled(file) => CallBody::File(file.clone()),
         RequestBody::Form { .. } | RequestBody::Stream(_) => {
             let why = "bodies of scripts are complete and as they came";
             return Err(Unencodable::Pool(why.to_owned()));

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll};
 
-use pronghorn_cgi::{Script, Variables};
+use pronghorn_cgi::Variables;
 use pronghorn_pool::settings::Retry;
 use pronghorn_pool::{
     Answer, Body as CallBody, CallError, Dispatch, Payload, Pending, Pool, Reply, ReplyBody, Terms,
@@ -27,7 +27,7 @@ use crate::feeder::Feeder;
 use crate::files::Asked;
 use crate::message::{Body, Handled, Handler, Request, Response};
 use crate::record::{Record, request_id};
-use crate::scripts::{Answerer, Scripts};
+use crate::scripts::{Answerer, ScriptCall, Scripts};
 use crate::{file, page};
 
 /// PHP's default for a body without a Content-Type (`default_mimetype` and `default_charset` of php.ini).
@@ -72,7 +72,10 @@ impl PoolHandler {
         let script = match &self.scripts {
             None => None,
             Some(scripts) => match scripts.find(&request).await {
-                Answerer::Script(script) => Some(script),
+                Answerer::Script(script) => Some(ScriptCall {
+                    scripts: scripts.clone(),
+                    script,
+                }),
                 Answerer::Server(response) => return response,
             },
         };
@@ -152,7 +155,7 @@ impl PoolHandler {
         self: &Arc<Self>,
         request: Request,
         body: RequestBody,
-        script: Option<Script>,
+        script: Option<ScriptCall>,
     ) -> Arc<HttpCall> {
         Arc::new(HttpCall {
             request,
@@ -352,7 +355,7 @@ pub(crate) struct HttpCall {
     pub(crate) request: Request,
     body: RequestBody,
     /// What runs, in a pool of scripts.
-    script: Option<Script>,
+    script: Option<ScriptCall>,
     pub(crate) handler: Arc<PoolHandler>,
 }
 
@@ -372,7 +375,13 @@ impl Payload for HttpCall {
                 body: kind,
                 development: self.handler.development,
             };
-            native::encode_request(out, &request, envelope);
+            match &self.script {
+                None => native::encode_request(out, &request, envelope),
+                Some(script) => {
+                    native::encode_script(out, request.accepted_us, envelope);
+                    self.script_variables(&request, script).write(out);
+                }
+            }
             return Ok(body);
         }
         let foreign = for_foreign(&self.body, &self.handler.bodies.forms)?;
@@ -390,26 +399,13 @@ impl Payload for HttpCall {
     }
 
     fn variables(&self, out: &mut Vec<u8>) -> Result<CallBody, Unencodable> {
-        let (Some(scripts), Some(script)) = (&self.handler.scripts, &self.script) else {
+        let Some(script) = &self.script else {
             return Err(Unencodable::Pool(
                 "the pool runs scripts, and the call is for none".to_owned(),
             ));
         };
-        let (body, body_len) = for_script(&self.body, &self.request)?;
-        let request = self.wire();
-        let peer = &self.request.peer;
-        let variables = Variables {
-            request: &request,
-            uri: self.request.head.received_target(),
-            site: scripts.site(),
-            script,
-            body_len,
-            remote_port: peer.address.port(),
-            server: peer.server,
-            software: SOFTWARE,
-        };
-        variables.write(out);
-        Ok(body)
+        self.script_variables(&self.wire(), script).write(out);
+        for_script(&self.body)
     }
 
     fn repeatable(&self) -> bool {
@@ -444,6 +440,25 @@ impl Payload for HttpCall {
 }
 
 impl HttpCall {
+    fn script_variables<'a>(
+        &'a self,
+        request: &'a WireRequest<'a>,
+        script: &'a ScriptCall,
+    ) -> Variables<'a> {
+        let Request { head, peer, .. } = &self.request;
+        let announced = || head.fields().get("content-length").map(|_| 0);
+        Variables {
+            request,
+            uri: head.received_target(),
+            site: script.scripts.site(),
+            script: &script.script,
+            body_len: self.body.len().or_else(announced),
+            remote_port: peer.address.port(),
+            server: peer.server,
+            software: SOFTWARE,
+        }
+    }
+
     fn wire(&self) -> WireRequest<'_> {
         let Request {
             head,

@@ -17,6 +17,9 @@ use crate::message::{Request, Response};
 /// Scripts and folders that are remembered; there are seldom more that are asked for in one second.
 const MOST_KNOWN: usize = 256;
 
+/// What was seen at a path, and when.
+type Known = HashMap<Box<[u8]>, (Found, Instant)>;
+
 /// A root with scripts and files.
 #[derive(Debug)]
 pub struct Scripts {
@@ -24,7 +27,14 @@ pub struct Scripts {
     programs: bool,
     site: Site,
     files: Arc<Files>,
-    known: Mutex<HashMap<Box<[u8]>, (Found, Instant)>>,
+    known: Mutex<Known>,
+}
+
+/// The script that a call runs.
+#[derive(Debug)]
+pub(crate) struct ScriptCall {
+    pub(crate) scripts: Arc<Scripts>,
+    pub(crate) script: Script,
 }
 
 /// What there is for a request.
@@ -153,10 +163,7 @@ impl Scripts {
         Ok(found)
     }
 
-    fn with_known<R>(
-        &self,
-        work: impl FnOnce(&mut HashMap<Box<[u8]>, (Found, Instant)>) -> R,
-    ) -> R {
+    fn with_known<R>(&self, work: impl FnOnce(&mut Known) -> R) -> R {
         work(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -45,7 +45,7 @@ pub use call::{
 };
 pub use core::{SlotId, SlotState};
 pub use fastcgi::FastCgiLauncher;
-pub use php::{About, Php};
+pub use php::{About, Php, classic_command, classic_variable};
 pub use pool::{NotExtended, Options, Pool};
 pub use program::ProgramLauncher;
 pub use queue::PATIENCE;

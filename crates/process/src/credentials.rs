@@ -1,5 +1,7 @@
 //! Which user a child runs as.
 
+use std::path::{Path, PathBuf};
+
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use thiserror::Error;
 
@@ -9,6 +11,8 @@ pub struct Credentials {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     pub(crate) groups: Vec<u32>,
+    name: String,
+    home: PathBuf,
 }
 
 /// The operator's: a name that the system doesn't know.
@@ -46,7 +50,19 @@ impl Credentials {
             uid: found.uid.as_raw(),
             gid: gid.as_raw(),
             groups: groups.into_iter().map(Gid::as_raw).collect(),
+            name: found.name,
+            home: found.dir,
         })
+    }
+
+    /// The user's name, as the system knows it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The user's own folder.
+    pub fn home(&self) -> &Path {
+        &self.home
     }
 
     /// The user's number.

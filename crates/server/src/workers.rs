@@ -1,6 +1,7 @@
 //! The workers of the server's pools: how they are started, and the one task per pool that starts, replaces and stops them.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -12,7 +13,7 @@ use pronghorn_pool::settings::{CodecChoice, MAX_WORKERS, Mode, PoolSettings, Tra
 use pronghorn_pool::{
     BootError, CommandLauncher, FastCgiLauncher, Filling, Home, NotExtended, NotResized, Options,
     PATIENCE, Php, Plan, Pool, ProgramLauncher, RelayAddress, RelayListener, Spool, Stats,
-    Supervised, WorkerInfo,
+    Supervised, WorkerInfo, classic_command, classic_variable,
 };
 use pronghorn_process::{Credentials, Spawner, cpus};
 use pronghorn_wire::Codec;
@@ -107,7 +108,12 @@ impl Start<'_> {
     }
 
     fn programs(&self) -> ProgramLauncher {
-        let mut environment = self.bare_environment();
+        let mut environment = self.passed_environment();
+        self.name_user(&mut environment);
+        let path = self.environment.iter().rfind(|(name, _)| name == "PATH");
+        if !environment.iter().any(|(name, _)| name == "PATH") {
+            environment.extend(path.cloned());
+        }
         extend(&mut environment, self.server.env.iter());
         ProgramLauncher {
             spawner: self.spawner.clone(),
@@ -120,18 +126,22 @@ impl Start<'_> {
 
     /// The pool's own command, or the php-cgi that is found.
     fn fastcgi(&self) -> FastCgiLauncher {
-        let command = self.settings.command.as_ref();
-        let (shown, argv) = match command {
+        let (command, mut argv) = match &self.settings.command {
             Some(command) => (command.to_string(), words(command)),
             None => {
-                let program = php_cgi(&self.environment);
-                (program.to_string_lossy().into_owned(), vec![program])
+                let there = |name: &&&str| find_program(name, &self.environment).is_some();
+                let name = *PHP_CGI.iter().find(there).unwrap_or(&PHP_CGI[0]);
+                (name.to_owned(), vec![name.into()])
             }
         };
+        // The programs themselves may have no PATH.
+        if let Some(found) = find_program(&argv[0], &self.environment) {
+            argv[0] = found.into();
+        }
         FastCgiLauncher {
             pool: self.name.to_owned(),
             spawner: self.spawner.clone(),
-            command: shown,
+            command,
             argv,
             env: self.variables(),
             cwd: self.folder.clone(),
@@ -143,21 +153,31 @@ impl Start<'_> {
         }
     }
 
+    /// What to run, as people know it and as the system does.
+    fn command(&self) -> (String, Vec<OsString>) {
+        let of_server = self.server.command.as_ref();
+        if let Some(classic) = &self.settings.classic {
+            let argv = classic_command(classic.php.as_ref(), of_server);
+            let program = argv[0].to_string_lossy().into_owned();
+            return (program, argv);
+        }
+        let Some(command) = self.settings.command.as_ref().or(of_server) else {
+            return Default::default();
+        };
+        (command.to_string(), words(command))
+    }
+
     fn launcher(&self) -> CommandLauncher {
-        let command = self
-            .settings
-            .command
-            .as_ref()
-            .or(self.server.command.as_ref());
-        let argv = command.map(words).unwrap_or_default();
+        let (command, argv) = self.command();
         let php = Php::new(
             self.settings.transport != TransportChoice::Relay,
+            self.settings.mode == Mode::Classic,
             self.settings.ini.clone(),
         );
         CommandLauncher {
             pool: self.name.to_owned(),
             spawner: self.spawner.clone(),
-            command: command.map(ToString::to_string).unwrap_or_default(),
+            command,
             argv,
             env: self.environment(),
             php,
@@ -186,22 +206,43 @@ impl Start<'_> {
         }
     }
 
-    /// What FastCGI programs find in their environment. PHP shows all of it to scripts, in `$_SERVER`.
+    fn name_user(&self, environment: &mut Vec<(OsString, OsString)>) {
+        if let Some((_, user)) = &self.user {
+            environment.retain(|(name, _)| name != "USER" && name != "HOME");
+            environment.push(("USER".into(), user.name().into()));
+            environment.push(("HOME".into(), user.home().into()));
+        }
+    }
+
+    /// Whether a variable of the environment is for scripts.
+    fn is_seen(&self, name: &str) -> bool {
+        let of_environment = !self.settings.clear_env
+            && !OF_SCRIPTS_NEVER.contains(&name)
+            && !name.starts_with("PRONGHORN_");
+        let is_written = || self.server.env.iter().any(|(known, _)| known == name);
+        ["USER", "HOME"].contains(&name) || of_environment || is_written()
+    }
+
+    /// The environment of FastCGI programs, of which php-cgi shows all to scripts.
     fn variables(&self) -> Vec<(OsString, OsString)> {
+        let mut variables = self.passed_environment();
+        self.name_user(&mut variables);
         let rpc = self.rpc.as_deref().map(|rpc| ("RR_RPC", rpc));
         // php-cgi ends after 500 requests where nothing is said; `max_jobs` says it.
-        let more = [("PHP_FCGI_MAX_REQUESTS", "0")].into_iter().chain(rpc);
-        let mut variables = self.bare_environment();
-        extend(&mut variables, more.chain(self.server.env.iter()));
+        let ours = [("PHP_FCGI_MAX_REQUESTS", "0")].into_iter().chain(rpc);
+        extend(&mut variables, ours.chain(self.server.env.iter()));
         variables
     }
 
-    /// Of the server's environment what programs need to run. The rest is not theirs: scripts show what they find, in
-    /// `phpinfo()` for instance, and the server's may hold secrets.
-    fn bare_environment(&self) -> Vec<(OsString, OsString)> {
-        const PASSED: [&str; 4] = ["PATH", "TMPDIR", "PHPRC", "PHP_INI_SCAN_DIR"];
-        let passed = |(name, _): &&(OsString, OsString)| PASSED.iter().any(|passed| name == passed);
-        self.environment.iter().filter(passed).cloned().collect()
+    /// Of the server's environment what programs get. All of it where that was asked for; else what they need to run: scripts
+    /// show what they find, in `phpinfo()` for instance, and there may be secrets.
+    fn passed_environment(&self) -> Vec<(OsString, OsString)> {
+        const NEEDED: [&str; 3] = ["TMPDIR", "PHPRC", "PHP_INI_SCAN_DIR"];
+        let passes = |(name, _): &&(OsString, OsString)| {
+            let name = name.to_str();
+            name.is_some_and(|name| NEEDED.contains(&name) || self.is_seen(name))
+        };
+        self.environment.iter().filter(passes).cloned().collect()
     }
 
     /// The server's environment and what workers are told beside it; what comes later wins.
@@ -229,7 +270,19 @@ impl Start<'_> {
         set("RR_MODE", "http");
         set("PRONGHORN_VERSION", VERSION);
         set("PRONGHORN_PIPES", "3,4");
+        if self.settings.mode == Mode::Classic {
+            self.for_scripts(&mut environment);
+        }
         environment
+    }
+
+    /// Says who the workers are, and which variables scripts see.
+    fn for_scripts(&self, environment: &mut Vec<(OsString, OsString)>) {
+        self.name_user(environment);
+        let is_seen = |name: &&str| self.is_seen(name);
+        let names = environment.iter().filter_map(|(name, _)| name.to_str());
+        let variable = classic_variable(names.filter(is_seen));
+        environment.push(variable);
     }
 }
 
@@ -243,6 +296,8 @@ fn extend<'a>(
         variables.push((name.into(), value.into()));
     }
 }
+/// What says where php.ini is was for this process, and not for those that scripts start.
+const OF_SCRIPTS_NEVER: [&str; 2] = ["PHPRC", "PHP_INI_SCAN_DIR"];
 
 fn words(command: &Command) -> Vec<OsString> {
     let arguments = command.arguments().iter().map(OsString::from);
@@ -250,22 +305,26 @@ fn words(command: &Command) -> Vec<OsString> {
     program.chain(arguments).collect()
 }
 
-/// The first php-cgi that is there; its plain name where there is none, for the message.
-fn php_cgi(environment: &[(OsString, OsString)]) -> OsString {
-    const NAMES: [&str; 6] = [
-        "php-cgi",
-        "php-cgi8.5",
-        "php-cgi8.4",
-        "php-cgi8.3",
-        "php-cgi8.2",
-        "php-cgi8.1",
-    ];
-    let path = environment.iter().rfind(|(name, _)| name == "PATH");
-    let path = path.map(|(_, path)| path.clone()).unwrap_or_default();
-    let there =
-        |name: &&str| std::env::split_paths(&path).any(|folder| folder.join(name).is_file());
-    let found = NAMES.iter().find(|name| there(name));
-    (*found.unwrap_or(&NAMES[0])).into()
+/// As distributions call it; the newest first where several lie side by side.
+const PHP_CGI: [&str; 6] = [
+    "php-cgi",
+    "php-cgi8.5",
+    "php-cgi8.4",
+    "php-cgi8.3",
+    "php-cgi8.2",
+    "php-cgi8.1",
+];
+
+/// Where PATH leads for a name; a path is its own.
+fn find_program(name: impl AsRef<OsStr>, environment: &[(OsString, OsString)]) -> Option<PathBuf> {
+    let name = name.as_ref();
+    if name.as_bytes().contains(&b'/') {
+        return None;
+    }
+    let (_, path) = environment.iter().rfind(|(name, _)| name == "PATH")?;
+    std::env::split_paths(path)
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file())
 }
 
 /// The socket that `server.relay` names. There is one for the workers of all pools: each tells its process.

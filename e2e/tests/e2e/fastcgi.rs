@@ -2,11 +2,11 @@
 
 use pronghorn_testkit::{Connection, Server, Site, wait_for};
 
-/// A site of these scripts, in two processes.
+/// A site of these scripts, in two processes. What is left of them is found by their environment.
 fn site(pool: &str) -> Site {
     Site::new()
         .config(&format!(
-            "version: '3'\nhttp:\n  address: 127.0.0.1:0\n  pool: {{mode: fastcgi, root: public, num_workers: 2{pool}}}\nlogs: {{level: debug}}\n"
+            "version: '3'\nserver: {{env: {{PRONGHORN_TEST: '${{PRONGHORN_TEST}}'}}}}\nhttp:\n  address: 127.0.0.1:0\n  pool: {{mode: fastcgi, root: public, num_workers: 2{pool}}}\nlogs: {{level: debug}}\n"
         ))
         .file("public/index.php", "<?php echo 'front of ', $_SERVER['REQUEST_URI'];")
         .file("public/info.php", INFO)
@@ -95,8 +95,8 @@ fn replies_long_and_short_come_as_they_were_sent() {
     );
     let mut client = server.connect();
     let long = client.get("/long.php").text();
-    let expected: String = (0..3000).map(|number| format!("{number:07},")).collect();
-    assert_eq!(long, expected);
+    let expected: Vec<String> = (0..3000).map(|number| format!("{number:07},")).collect();
+    assert_eq!(long, expected.concat());
     let head = client.get("/head.php");
     assert_eq!((head.status, head.all("x-a")), (418, vec!["1", "2"]));
     assert_eq!(head.header("set-cookie"), Some("c=d"));
@@ -130,5 +130,18 @@ fn a_deadline_and_a_crash_cost_one_process() {
         (server.workers().len() == 2).then_some(())
     });
     assert_eq!(client.get("/").text(), "front of /");
+    server.stop();
+}
+
+#[test]
+fn scripts_see_no_more_of_the_environment_than_is_named_for_them() {
+    let script =
+        "<?php echo json_encode([getenv('PATH'), getenv('OURS'), getenv('USER') !== false]);";
+    let server = Server::start_with_environment(
+        site("").file("public/env.php", script),
+        &["serve", "-o", "server.env.OURS=yes"],
+        &[("USER", "somebody")],
+    );
+    assert_eq!(server.get("/env.php").text(), r#"[false,"yes",true]"#);
     server.stop();
 }

@@ -102,7 +102,7 @@ fn a_worker_that_scribbles_over_its_box_harms_nobody_else() {
 }
 
 /// The one worker that runs this script.
-fn worker_of(server: &Server, script: &str) -> u32 {
+pub(crate) fn worker_of(server: &Server, script: &str) -> u32 {
     let runs = |pid: &u32| {
         let command = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         command.contains(script)

@@ -13,4 +13,6 @@ require __DIR__ . '/../app.php';
 );
 \http_response_code($status);
 \header("Content-Type: $type");
-echo $body;
+foreach (\is_string($body) ? [$body] : $body as $piece) {
+    echo $piece;
+}

@@ -124,6 +124,11 @@ impl BootError {
         let cwd = self.cwd.display();
         Some(match &self.cause {
             BootCause::Stopped => return None,
+            BootCause::Spawn(SpawnError::NotFound { program }) if program.contains("cgi") => {
+                "`mode: fastcgi` needs php-cgi: `apt install php-cgi`, `apk add php83-cgi`, `dnf install php-cli`; or write the \
+                 path of one into the pool's `command`"
+                    .into()
+            }
             BootCause::Spawn(SpawnError::NotFound { program }) if is_php(program) => {
                 "PHP is not installed, or not in PATH: `apt install php-cli`, or write its path into `server.command`".into()
             }

@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pronghorn_cgi::fastcgi::{is_answer, question};
+use pronghorn_cgi::fastcgi::{begin, is_answer, question};
 use pronghorn_process::{Command, Credentials, Exit, Signal, Spawner, Stream};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -101,6 +101,10 @@ impl Entrance {
         let connected = connected();
         _ = std::fs::remove_file(&short); // what can't be removed here can't be reached either
         let (first, second) = connected?;
+        let mut beginning = Vec::new();
+        begin(&mut beginning);
+        // php-cgi closes a connection over which nothing comes within 5 s of its accept, and calls may be rare.
+        rustix::io::write(&second, &beginning)?;
         Ok(Self {
             listening,
             first,
@@ -121,6 +125,7 @@ impl FastCgiLauncher {
         let child = child.map_err(|error| self.failed(BootCause::Spawn(error), None))?;
         let mut worker = RunningWorker {
             output: Output::new(&self.pool, child.process.pid()),
+            deadline_signal: None,
             process: child.process,
             readers: Readers::default(),
             exit: None,
@@ -285,11 +290,39 @@ impl Watched for FastCgiProcess {
         self.worker.signal(signal);
     }
 
+    fn interrupt(&self, _call: u32) {}
+
     fn last_words(&self) -> Vec<String> {
         self.worker.last_words()
     }
 
     fn peak_memory(&self) -> Option<u64> {
         self.worker.peak_memory()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn a_socket_has_no_name_and_what_php_cgi_waits_for_is_there() {
+        let path = std::env::temp_dir().join(format!("pronghorn-entrance-{}", std::process::id()));
+        let entrance = Entrance::open(&path).unwrap();
+        assert!(!path.exists());
+        let listener = UnixListener::from(entrance.listening);
+        let (mut first, _) = listener.accept().unwrap();
+        let (mut second, _) = listener.accept().unwrap();
+        drop(entrance.first);
+        let mut nothing = Vec::new();
+        assert_eq!(first.read_to_end(&mut nothing).unwrap(), 0);
+        let mut beginning = [0; 16];
+        second.read_exact(&mut beginning).unwrap();
+        let mut expected = Vec::new();
+        begin(&mut expected);
+        assert_eq!(beginning[..], expected);
     }
 }

@@ -26,6 +26,8 @@ pub(super) struct Outgoing {
     written: usize,
     piece: Bytes,
     rest: Rest,
+    /// The beginning of the next request is out already.
+    begun: bool,
 }
 
 /// What of a body is not under way yet.
@@ -54,17 +56,28 @@ pub(super) enum NotWritten {
 }
 
 impl Outgoing {
+    /// On a connection over which the [beginning](begin) of the first request went already.
+    pub(super) fn begun() -> Self {
+        Self {
+            begun: true,
+            ..Self::default()
+        }
+    }
+
     /// Puts a call in the place of the one before, of which nothing is left.
     pub(super) fn set(&mut self, payload: &dyn Payload) -> Result<(), Unencodable> {
         debug_assert!(self.is_done(), "a request was cut off by the next");
         self.records.clear();
         self.written = 0;
-        begin(&mut self.records);
+        if !self.begun {
+            begin(&mut self.records);
+        }
         let params = OpenParams::begin(&mut self.records);
         let body = payload
             .variables(&mut self.records)
             .inspect_err(|_| self.records.clear())?;
         params.finish(&mut self.records);
+        self.begun = false;
         match body {
             Body::Empty => self.records.extend_from_slice(&stdin(0)),
             Body::Bytes(bytes) if bytes.len() <= JOINED_BODY => {

@@ -127,13 +127,14 @@ impl Opening {
 }
 
 impl Responder {
+    /// Over the connection went no more than the beginning of a request.
     pub(super) fn new(channel: Channel, settings: Settings, seat: Seat, inbox: Arc<Inbox>) -> Self {
         Self {
             channel,
             received: BytesMut::new(),
             room: READ,
             records: Records::default(),
-            outgoing: Outgoing::default(),
+            outgoing: Outgoing::begun(),
             settings,
             calls_left: seat.lifetime(),
             seat,
@@ -149,10 +150,10 @@ impl Responder {
         loop {
             next = match next {
                 Next::Run(call) => match self.serve_one(call).await {
-                    Served::Free(since) if !self.is_worn_out() => self.seat.next(since),
+                    Served::Free(since) if !self.is_worn_out() => self.seat.next(since, 0).next,
                     Served::Free(_) => {
                         self.seat.close();
-                        self.seat.next(Instant::now())
+                        self.seat.next(Instant::now(), 0).next
                     }
                     Served::Broken => break,
                     Served::Ended => return self.leave(),
@@ -372,6 +373,8 @@ impl Responder {
                     });
                 }
                 Poll::Ready(News::Extended(time)) => return Poll::Ready(Event::Extended(time)),
+                // It never asks for one.
+                Poll::Ready(News::Ahead(call)) => self.seat.decline(call),
                 Poll::Pending => {}
             }
             if let Some(call) = &mut call
@@ -509,6 +512,7 @@ impl Responder {
                 self.seat.report(Report::Overdue {
                     what: request,
                     ran: ran(&stamps),
+                    call: None,
                 });
                 Served::Broken
             }
@@ -629,6 +633,7 @@ impl Responder {
                 self.seat.report(Report::Overdue {
                     what: call.payload.describe(),
                     ran: ran(&call.stamps),
+                    call: None,
                 });
                 call.fail(CallError::Deadline);
                 Served::Broken

@@ -13,15 +13,19 @@ use tokio::sync::OnceCell;
 use crate::boot::CommandLauncher;
 use crate::settings::Ini;
 
+mod classic;
 mod ini;
 mod program;
 mod question;
 
+pub use classic::{classic_command, classic_variable};
 use ini::Folder;
 pub use question::About;
 
 /// Where PHP looks for settings beside `php.ini`; an empty part stands for the folder that it was compiled with.
 const SCAN: &str = "PHP_INI_SCAN_DIR";
+/// Where it looks for `php.ini` first.
+const RC: &str = "PHPRC";
 /// Folders with builds of the extension, before those beside the binary.
 const EXTENSIONS: &str = "PRONGHORN_EXTENSIONS";
 
@@ -30,6 +34,8 @@ const EXTENSIONS: &str = "PRONGHORN_EXTENSIONS";
 pub struct Php {
     /// False: the pool is to use pipes in any case.
     offer_extension: bool,
+    /// What it runs is what php-fpm runs elsewhere.
+    scripts: bool,
     ini: Ini,
     found: OnceCell<Found>,
 }
@@ -38,30 +44,37 @@ pub struct Php {
 #[derive(Debug, Default)]
 struct Found {
     about: Option<Arc<About>>,
+    /// Where it looks for `php.ini` and more.
+    variables: Variables,
     folder: Option<Folder>,
 }
 
+type Variables = Vec<(OsString, OsString)>;
+
 impl Php {
-    pub fn new(offer_extension: bool, ini: Ini) -> Self {
+    pub fn new(offer_extension: bool, scripts: bool, ini: Ini) -> Self {
         Self {
             offer_extension,
+            scripts,
             ini,
             found: OnceCell::new(),
         }
     }
 
-    /// The variable that workers get besides. Asks PHP the first time, which takes as long as PHP takes to start.
-    pub(crate) async fn variable(&self, of: &CommandLauncher) -> Option<(OsString, OsString)> {
-        let folder = self.found(of).await.folder.as_ref()?;
-        let mut scanned = of
-            .env
-            .iter()
-            .rfind(|(name, _)| name == SCAN)
-            .map(|(_, value)| value.clone())
-            .unwrap_or_default();
-        scanned.push(":");
-        scanned.push(folder.path());
-        Some((SCAN.into(), scanned))
+    /// The variables that workers get besides. Asks PHP the first time, which takes as long as PHP takes to start.
+    pub(crate) async fn variables(&self, of: &CommandLauncher) -> Variables {
+        let found = self.found(of).await;
+        let mut variables = found.variables.clone();
+        if let Some(folder) = &found.folder {
+            let known = of.env.iter().chain(&variables);
+            let known = known.rev().find(|(name, _)| name == SCAN);
+            let mut scanned = known.map(|(_, value)| value.clone()).unwrap_or_default();
+            scanned.push(":");
+            scanned.push(folder.path());
+            variables.retain(|(name, _)| name != SCAN);
+            variables.push((SCAN.into(), scanned));
+        }
+        variables
     }
 
     /// What its PHP says of itself; None where the command does not tell which one it is.
@@ -84,7 +97,12 @@ impl Php {
             }
             return Found::default();
         };
-        let Some(about) = question::ask(of, &program).await else {
+        let asked = question::ask(of, &program, &of.env).await;
+        let (asked, variables) = match asked {
+            Some(about) if self.scripts => self.as_fpm(of, &program, about).await,
+            asked => (asked, Variables::new()),
+        };
+        let Some(about) = asked else {
             tracing::warn!(
                 target: "server", pool = of.pool,
                 "`{}` does not say what it is, so its workers get neither the extension nor the pool's `ini`",
@@ -109,9 +127,39 @@ impl Php {
         });
         Found {
             about: Some(about),
+            variables,
             folder,
         }
     }
+
+    /// With the settings of php-fpm, where a distribution has them apart from those of the command line.
+    async fn as_fpm(
+        &self,
+        of: &CommandLauncher,
+        program: &Program,
+        about: Arc<About>,
+    ) -> (Option<Arc<About>>, Variables) {
+        let written = |name: &str| of.env.iter().any(|(known, _)| known == name);
+        let chosen =
+            |option: &OsString| matches!(option.as_encoded_bytes(), [b'-', b'c' | b'n', ..]);
+        if written(RC) || written(SCAN) || program.options.iter().any(chosen) {
+            return (Some(about), Variables::new());
+        }
+        let Some(folder) = fpm_folder(&about.ini_file) else {
+            return (Some(about), Variables::new());
+        };
+        let scanned = folder.join("conf.d").into();
+        let variables = vec![(RC.into(), folder.into()), (SCAN.into(), scanned)];
+        let environment = [of.env.as_slice(), &variables].concat();
+        (question::ask(of, program, &environment).await, variables)
+    }
+}
+
+/// Of `/etc/php/8.2/cli/php.ini`: `/etc/php/8.2/fpm`, if it is there.
+fn fpm_folder(ini_file: &Path) -> Option<PathBuf> {
+    let folder = ini_file.parent()?;
+    let beside = folder.with_file_name("fpm");
+    (folder.ends_with("cli") && beside.join("php.ini").is_file()).then_some(beside)
 }
 
 /// The build that fits.

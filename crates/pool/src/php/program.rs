@@ -38,7 +38,7 @@ pub(super) fn find(argv: &[OsString], env: &[(OsString, OsString)], cwd: &Path) 
 }
 
 /// `php`, `php8.2`, `php82`, `php-zts`: what takes `-r` and is no php-cgi.
-fn is_php(path: &Path) -> bool {
+pub(super) fn is_php(path: &Path) -> bool {
     let Some(rest) = path
         .file_name()
         .and_then(OsStr::to_str)
@@ -54,7 +54,9 @@ fn is_php(path: &Path) -> bool {
 fn options(arguments: &[OsString]) -> &[OsString] {
     let mut value_follows = false;
     let is_option = |argument: &&OsString| {
-        let belongs = value_follows || argument.as_bytes().starts_with(b"-");
+        // What follows `-r` is code.
+        let begins = argument.as_bytes().starts_with(b"-") && *argument != "-r";
+        let belongs = value_follows || begins;
         value_follows = matches!(argument.as_bytes(), b"-d" | b"-c" | b"-z");
         belongs
     };

@@ -28,7 +28,7 @@ echo "\n", implode("\t", [
     'pronghorn-asks', PHP_VERSION, ($api[1] ?? '?') . (PHP_ZTS ? '-zts' : '-nts') . (PHP_DEBUG ? '-debug' : ''),
     (int) extension_loaded('pronghorn'), (int) extension_loaded('Zend OPcache'),
     (int) is_file(ini_get('extension_dir') . '/opcache.so'),
-    implode(' ', array_filter($jit, 'extension_loaded')), ini_get('memory_limit'),
+    implode(' ', array_filter($jit, 'extension_loaded')), ini_get('memory_limit'), php_ini_loaded_file(),
 ]), "\n";
 "#;
 
@@ -46,6 +46,8 @@ pub struct About {
     /// Extensions that OPcache's JIT does not go with.
     pub against_jit: String,
     pub memory_limit: String,
+    /// Its `php.ini`; empty where it has none.
+    pub ini_file: PathBuf,
 }
 
 impl About {
@@ -55,7 +57,17 @@ impl About {
             .rev()
             .find_map(|line| line.strip_prefix("pronghorn-asks\t"))?;
         let parts: Vec<&str> = line.split('\t').collect();
-        let [version, identity, extension, opcache, could, jit, memory] = parts[..] else {
+        let [
+            version,
+            identity,
+            extension,
+            opcache,
+            could,
+            jit,
+            memory,
+            ini,
+        ] = parts[..]
+        else {
             return None;
         };
         // It becomes a part of a file's name.
@@ -70,6 +82,7 @@ impl About {
             could_have_opcache: opcache == "0" && could == "1",
             against_jit: jit.to_owned(),
             memory_limit: memory.to_owned(),
+            ini_file: ini.into(),
         })
     }
 }
@@ -93,7 +106,11 @@ fn keep(asked: Asked, about: &Arc<About>) {
 }
 
 /// None when it does not answer, or something else.
-pub(super) async fn ask(of: &CommandLauncher, program: &Program) -> Option<Arc<About>> {
+pub(super) async fn ask(
+    of: &CommandLauncher,
+    program: &Program,
+    environment: &[(OsString, OsString)],
+) -> Option<Arc<About>> {
     let file = std::fs::metadata(&program.path).ok()?;
     let program = Program {
         script: None,
@@ -106,25 +123,38 @@ pub(super) async fn ask(of: &CommandLauncher, program: &Program) -> Option<Arc<A
     let asked = (
         program,
         (file.dev(), file.ino(), file.mtime()),
-        of.env.iter().filter(relevant).cloned().collect(),
+        environment.iter().filter(relevant).cloned().collect(),
         of.cwd.clone(),
     );
     if let Some(about) = kept(&asked) {
         return Some(about);
     }
-    let answer = tokio::time::timeout(LONGEST, answer(of, &asked.0)).await;
+    let answer = tokio::time::timeout(LONGEST, answer(of, &asked.0, environment)).await;
     let about = Arc::new(About::parse(&answer.ok()??)?);
     keep(asked, &about);
     Some(about)
 }
 
-async fn answer(of: &CommandLauncher, program: &Program) -> Option<String> {
+async fn answer(
+    of: &CommandLauncher,
+    program: &Program,
+    environment: &[(OsString, OsString)],
+) -> Option<String> {
     let mut args = program.options.clone();
     args.extend(["-r", QUESTION].map(OsString::from));
+    // What a worker of ours finds there, this one does not get.
+    let is_ours = |(name, _): &&(OsString, OsString)| {
+        let name = name.to_string_lossy();
+        name.starts_with("PRONGHORN_")
+    };
     let question = Command {
         program: program.path.clone().into(),
         args,
-        env: of.env.clone(),
+        env: environment
+            .iter()
+            .filter(|it| !is_ours(it))
+            .cloned()
+            .collect(),
         cwd: of.cwd.clone(),
         credentials: of.user.as_ref().map(|(_, user)| user.clone()),
         stdin: Stream::Null,
@@ -148,7 +178,7 @@ mod tests {
     #[test]
     fn the_line_is_found_whatever_is_printed_around_it() {
         let answer = "\nWarning: Module \"x\" is already loaded in Unknown on line 0\n\n\
-            pronghorn-asks\t8.2.36\t20220829-nts\t0\t1\t1\txdebug\t-1\nbye\n";
+            pronghorn-asks\t8.2.36\t20220829-nts\t0\t1\t1\txdebug\t-1\t/etc/php.ini\nbye\n";
         let about = About::parse(answer).unwrap();
         assert_eq!(
             (&*about.version, &*about.identity),
@@ -159,6 +189,7 @@ mod tests {
             (&*about.against_jit, &*about.memory_limit),
             ("xdebug", "-1")
         );
+        assert_eq!(about.ini_file, PathBuf::from("/etc/php.ini"));
     }
 
     #[test]
@@ -167,8 +198,8 @@ mod tests {
             "",
             "hello\n",
             "pronghorn-asks\t8.2\n",
-            "pronghorn-asks\t8.2.36\t../x\t0\t1\t1\t\t-1\n",
-            "pronghorn-asks\t8.2.36\t\t0\t1\t1\t\t-1\n",
+            "pronghorn-asks\t8.2.36\t../x\t0\t1\t1\t\t-1\t\n",
+            "pronghorn-asks\t8.2.36\t\t0\t1\t1\t\t-1\t\n",
         ] {
             assert_eq!(About::parse(answer), None, "{answer:?}");
         }

@@ -88,6 +88,8 @@ impl Watched for StandIn {
         })
     }
 
+    fn interrupt(&self, _call: u32) {}
+
     fn signal(&self, signal: Signal) {
         let number = match signal {
             Signal::Terminate => 15,

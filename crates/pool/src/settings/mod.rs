@@ -8,8 +8,10 @@ use pronghorn_process::cpus;
 
 use crate::supervisor::{Limits, Scaling};
 
+mod classic;
 mod scripts;
 
+pub use classic::ClassicSettings;
 pub use scripts::{SiteSettings, Symlinks};
 
 /// As RoadRunner's. Far more processes than that need another machine.
@@ -76,6 +78,10 @@ pub struct PoolSettings {
     pub mode: Mode,
     /// Of all modes but [`Mode::Worker`].
     pub site: Option<SiteSettings>,
+    /// Of [`Mode::Classic`].
+    pub classic: Option<ClassicSettings>,
+    /// Scripts see no more of the environment than what is named for them.
+    pub clear_env: bool,
     /// None runs the server's command.
     pub command: Option<Command>,
     /// From 1 to [`MAX_WORKERS`].
@@ -296,18 +302,12 @@ impl Section for PoolSettings {
         .zero_is_default()
         .optional();
         let mode = t
-            .key("mode", "What the workers are: processes that run a worker script, or scripts below a `root` (`fastcgi`), or programs below a `root`, a process for each call (`cgi`). `classic` is not there yet.")
+            .key("mode", "What the workers are: `worker` runs a worker script; `classic` any PHP program below a `root`, and `fastcgi` too, by php-cgi; `cgi` starts a program below a `root` for each call.")
             .ours()
             .default(Mode::Worker);
-        if mode == Mode::Classic {
-            // A worker in its place would answer, and not what was meant.
-            t.error(
-                "mode",
-                "asks for classic workers, which are not there yet",
-                "`mode: worker` runs a worker script, its `command`; `mode: fastcgi` scripts below a `root`",
-            );
-        }
         let site = scripts::read(t, mode);
+        let classic = classic::read(t, mode);
+        let clear_env = classic::read_clear_env(t, mode);
         let command = t
             .key(
                 "command",
@@ -319,6 +319,8 @@ impl Section for PoolSettings {
         let settings = Self {
             mode,
             site,
+            classic,
+            clear_env,
             command,
             num_workers: scaling.map_or(num_workers, |scaling| scaling.min),
             scaling,

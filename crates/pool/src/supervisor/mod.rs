@@ -60,6 +60,8 @@ pub(crate) trait Watched: Send {
     fn pid(&self) -> u32;
     fn wait(&mut self) -> BoxFuture<'_, Exit>;
     fn signal(&self, signal: Signal);
+    /// Has this call end with an exception, where its worker has said that it can.
+    fn interrupt(&self, call: u32);
     /// What it said last on stderr.
     fn last_words(&self) -> Vec<String>;
     /// After its end: the most memory that it ever held, in bytes; None when nobody could tell.

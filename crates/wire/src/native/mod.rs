@@ -16,6 +16,7 @@ const NO_LIMIT: u32 = u32::MAX;
 const IGNORABLE: u8 = 0x80;
 
 const KIND_REQUEST: u8 = 0x01;
+const KIND_SCRIPT: u8 = 0x02;
 const KIND_CANCEL: u8 = 0x10;
 const KIND_PING: u8 = 0x11;
 const KIND_BODY: u8 = 0x12;
@@ -55,25 +56,25 @@ pub struct Envelope {
     pub development: bool,
 }
 
+impl Envelope {
+    fn flags(self) -> u8 {
+        let body = match self.body {
+            BodyKind::Bytes => 0,
+            BodyKind::File => 0x01,
+            BodyKind::Form => 0x02,
+            BodyKind::Stream => 0x10,
+        };
+        body | if self.development { 0x08 } else { 0 }
+    }
+}
+
 /// Appends the context of a request. None of its strings may have a NUL in it, which no part of an HTTP head may (RFC 9110,
 /// section 5.5); a worker refuses one that has.
 pub fn encode_request(out: &mut Vec<u8>, request: &Request<'_>, envelope: Envelope) {
-    let flags = match envelope.body {
-        BodyKind::Bytes => 0,
-        BodyKind::File => 0x01,
-        BodyKind::Form => 0x02,
-        BodyKind::Stream => 0x10,
-    } | if request.tls { 0x04 } else { 0 }
-        | if envelope.development { 0x08 } else { 0 };
+    let flags = envelope.flags() | if request.tls { 0x04 } else { 0 };
     let start = out.len();
     put_envelope(out, KIND_REQUEST, flags, 0, envelope.call); // the count of headers comes below
-    out.extend_from_slice(&request.accepted_us.to_le_bytes());
-    put_u32(
-        out,
-        envelope
-            .time_left_ms
-            .map_or(NO_LIMIT, |left| left.min(NO_LIMIT.saturating_sub(1))),
-    );
+    put_times(out, request.accepted_us, envelope.time_left_ms);
     out.extend_from_slice(&request.protocol.number().to_le_bytes());
     out.extend_from_slice(&count16(request.attributes.len()).to_le_bytes());
     put_u32(out, 0); // the length of the text comes below
@@ -105,6 +106,12 @@ pub fn encode_request(out: &mut Vec<u8>, request: &Request<'_>, envelope: Envelo
     let len = u32::try_from(text_len).expect("a head is far below 4 GiB");
     patch(out, start.saturating_add(2), count16(headers).to_le_bytes());
     patch(out, start.saturating_add(24), len.to_le_bytes());
+}
+
+/// Appends the context of a *script*: a call of a script, whose variables the caller appends behind it, as FastCGI writes them.
+pub fn encode_script(out: &mut Vec<u8>, accepted_us: u64, envelope: Envelope) {
+    put_envelope(out, KIND_SCRIPT, envelope.flags(), 0, envelope.call);
+    put_times(out, accepted_us, envelope.time_left_ms);
 }
 
 /// Appends the context of a *cancel*: the client of this call has left.
@@ -286,6 +293,12 @@ fn put_envelope(out: &mut Vec<u8>, kind: u8, flags: u8, small: u16, call: u32) {
     let [s0, s1] = small.to_le_bytes();
     let [c0, c1, c2, c3] = call.to_le_bytes();
     out.extend_from_slice(&[kind, flags, s0, s1, c0, c1, c2, c3]);
+}
+
+fn put_times(out: &mut Vec<u8>, accepted_us: u64, time_left_ms: Option<u32>) {
+    out.extend_from_slice(&accepted_us.to_le_bytes());
+    let left = time_left_ms.map_or(NO_LIMIT, |left| left.min(NO_LIMIT.saturating_sub(1)));
+    put_u32(out, left);
 }
 
 /// A string behind another one.

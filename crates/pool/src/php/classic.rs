@@ -1,0 +1,38 @@
+//! How a PHP is started that serves scripts: as php's command line, which the extension takes over before its first request.
+
+use std::ffi::OsString;
+
+use pronghorn_config::Command;
+
+use super::program::is_php;
+
+/// Tells the extension to do so, and which variables scripts may see.
+const ASK: &str = "PRONGHORN_CLASSIC";
+/// Between the names of variables, in which it can't be.
+const BETWEEN: &str = "=";
+/// What php's command line runs when nothing has taken it over.
+const OTHERWISE: &str = "if (PHP_SAPI === 'cli') { fwrite(STDERR, 'This PHP has no extension `pronghorn` that serves scripts'.PHP_EOL); exit(1); }";
+
+/// The command of a classic pool: the PHP that is named, else the one that the server's command runs, else `php`.
+pub fn classic_command(php: Option<&Command>, server: Option<&Command>) -> Vec<OsString> {
+    let mut argv = match (php, server) {
+        (Some(php), _) => whole(php),
+        (None, Some(server)) if is_php(server.program().as_ref()) => vec![server.program().into()],
+        (None, _) => vec!["php".into()],
+    };
+    argv.extend(["-r", OTHERWISE].map(OsString::from));
+    argv
+}
+
+fn whole(command: &Command) -> Vec<OsString> {
+    let arguments = command.arguments().iter().map(OsString::from);
+    std::iter::once(command.program().into())
+        .chain(arguments)
+        .collect()
+}
+
+/// What starts such a PHP whose scripts see the variables with these names.
+pub fn classic_variable<'a>(names: impl Iterator<Item = &'a str>) -> (OsString, OsString) {
+    let names: Vec<&str> = names.collect();
+    (ASK.into(), names.join(BETWEEN).into())
+}

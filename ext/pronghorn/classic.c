@@ -1,0 +1,484 @@
+/* The process is php's command line until its first request begins. Then this takes over: it serves calls, each as a whole
+ * request, and gives the command line its request back when the server wants the process to end. */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "classic.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "SAPI.h"
+#include "ext/standard/head.h"
+#include "php_globals.h"
+#include "php_main.h"
+#include "php_output.h"
+#include "php_variables.h"
+#include "zend_constants.h"
+#include "zend_signal.h"
+
+#include "classic_call.h"
+#include "classic_ini.h"
+
+#if defined(ZTS) && defined(COMPILE_DL_PRONGHORN)
+ZEND_TSRMLS_CACHE_EXTERN()
+#endif
+
+/* By it the server says that it starts this process for scripts: the names of the variables that these may see in the
+ * environment, with a `=` between each two, which no name has. */
+#define ASKED "PRONGHORN_CLASSIC"
+#define PIPES "PRONGHORN_PIPES"
+#define RING "PRONGHORN_RING"
+/* What programs look for when they want to know whether they may call fastcgi_finish_request(). */
+#define NAME "fpm-fcgi"
+
+static bool is_on;
+/* PHP's own, which know the environment of the process. */
+static void (*import_environment)(zval *);
+static void (*load_environment)(zval *);
+
+/* The call at hand, NULL between two. */
+static const call_t *call;
+/* The file with its body. */
+static int body_file = -1;
+static size_t body_taken;
+
+bool classic_is_on(void)
+{
+	return is_on;
+}
+
+/* ---- What a script is told ---- */
+
+static char *value_of(const char *name)
+{
+	return call_value(call, name, strlen(name));
+}
+
+/* An empty text where there is none: PHP tells both apart in some places, and php-fpm never gives it NULL there. */
+static char *text_of(const char *name)
+{
+	static char none[1];
+	char *value = value_of(name);
+	return value == NULL ? none : value;
+}
+
+static char *get_variable(const char *name, size_t length)
+{
+	return call == NULL ? NULL : call_value(call, name, length);
+}
+
+static char *read_cookies(void)
+{
+	return value_of("HTTP_COOKIE");
+}
+
+/* The longest name of a variable that PHP is told of. */
+#define LONGEST_NAME 256
+
+/* PHP reads names to their NUL, and in the frame there is none behind them. False for one that is too long. */
+static bool copy_name(char name[LONGEST_NAME], const call_variable *variable)
+{
+	if (variable->name_length >= LONGEST_NAME) {
+		return false;
+	}
+	memcpy(name, variable->name, variable->name_length);
+	name[variable->name_length] = '\0';
+	return true;
+}
+
+static void register_variables(zval *into, bool filter)
+{
+	int source = Z_ARR_P(into) == Z_ARR(PG(http_globals)[TRACK_VARS_ENV]) ? PARSE_ENV : PARSE_SERVER;
+	for (size_t i = 0; call != NULL && i < call->count; i++) {
+		const call_variable *variable = &call->variables[i];
+		/* As others do it: what has a NUL in it ends there. */
+		size_t length = strlen(variable->value);
+		char name[LONGEST_NAME], *value = variable->value;
+		if (!copy_name(name, variable)) {
+			continue;
+		}
+		if (!filter || sapi_module.input_filter(source, name, &value, length, &length)) {
+			php_register_variable_safe(name, value, length, into);
+		}
+	}
+}
+
+/* For $_ENV and as the beginning of $_SERVER: the environment of the process, and the call's variables. */
+static void import_variables(zval *into)
+{
+	static const int others[] = {TRACK_VARS_ENV, TRACK_VARS_SERVER};
+	for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+		zval *other = &PG(http_globals)[others[i]];
+		if (Z_TYPE_P(other) == IS_ARRAY && Z_ARR_P(other) != Z_ARR_P(into) && zend_hash_num_elements(Z_ARR_P(other)) > 0) {
+			zend_array_destroy(Z_ARR_P(into));
+			Z_ARR_P(into) = zend_array_dup(Z_ARR_P(other));
+			return;
+		}
+	}
+	import_environment(into);
+	register_variables(into, true);
+}
+
+/* For getenv() without a name. */
+static void load_variables(zval *into)
+{
+	load_environment(into);
+	register_variables(into, false);
+}
+
+static void register_server_variables(zval *into)
+{
+	php_import_environment_variables(into);
+	zend_string *self = zend_strpprintf(0, "%s%s", text_of("SCRIPT_NAME"), text_of("PATH_INFO"));
+	char *text = ZSTR_VAL(self);
+	size_t length = ZSTR_LEN(self);
+	if (sapi_module.input_filter(PARSE_SERVER, "PHP_SELF", &text, length, &length)) {
+		php_register_variable_safe("PHP_SELF", text, length, into);
+	}
+	zend_string_release(self);
+}
+
+/* Less than was asked for is the end of it. */
+static size_t read_body(char *into, size_t most)
+{
+	if (!call->body_is_file) {
+		size_t length = MIN(most, call->body_length - body_taken);
+		memcpy(into, call->body + body_taken, length);
+		body_taken += length;
+		return length;
+	}
+	if (body_file < 0) {
+		body_file = open(call->body, O_RDONLY | O_CLOEXEC);
+	}
+	size_t length = 0;
+	while (body_file >= 0 && length < most) {
+		ssize_t got = read(body_file, into + length, most - length);
+		if (got == 0 || (got < 0 && errno != EINTR)) {
+			break;
+		}
+		length += (size_t) MAX(got, 0);
+	}
+	return length;
+}
+
+static void forget_body(void)
+{
+	if (body_file >= 0) {
+		close(body_file);
+		body_file = -1;
+	}
+}
+
+void classic_script_ended(void)
+{
+	if (is_on) {
+		/* PHP would read the rest of it, for the sake of connections. */
+		SG(post_read) = 1;
+	}
+}
+
+/* ---- What it answers ---- */
+
+static size_t write_output(const char *text, size_t length)
+{
+	if (!call_write(text, length)) {
+		php_handle_aborted_connection();
+	}
+	return length;
+}
+
+static void flush_output(void *context)
+{
+	if (!call_flush()) {
+		php_handle_aborted_connection();
+	}
+}
+
+static bool is_called(const char *field, size_t length, const char *name)
+{
+	return length == strlen(name) && strncasecmp(field, name, length) == 0;
+}
+
+static int send_headers(sapi_headers_struct *headers)
+{
+	unsigned status = (unsigned) headers->http_response_code;
+	zend_llist_position at;
+	for (sapi_header_struct *field = zend_llist_get_first_ex(&headers->headers, &at); field != NULL;
+		field = zend_llist_get_next_ex(&headers->headers, &at)) {
+		const char *end = field->header + field->header_len, *colon = memchr(field->header, ':', field->header_len);
+		if (colon == NULL) {
+			continue;
+		}
+		size_t length = (size_t) (colon - field->header);
+		const char *value = colon + 1;
+		while (value < end && (*value == ' ' || *value == '\t')) {
+			value++;
+		}
+		if (is_called(field->header, length, "Status")) {
+			/* To a server in front of PHP this is no field but the status. */
+			status = (unsigned) strtoul(value, NULL, 10);
+		} else {
+			call_add_field(field->header, length, value, (size_t) (end - value));
+		}
+	}
+	call_set_status(status == 0 ? 200 : status);
+	return SAPI_HEADER_SENT_SUCCESSFULLY;
+}
+
+static void log_message(const char *message, int level)
+{
+	const struct iovec parts[] = {{(char *) message, strlen(message)}, {"\n", 1}};
+	ssize_t written = writev(STDERR_FILENO, parts, 2);
+	(void) written;
+}
+
+/* ---- Functions that php-fpm has and the command line does not ---- */
+
+static ZEND_FUNCTION(fastcgi_finish_request)
+{
+	ZEND_PARSE_PARAMETERS_NONE();
+
+	php_output_end_all();
+	php_header();
+	RETURN_BOOL(call_end(true));
+}
+
+static ZEND_FUNCTION(apache_request_headers)
+{
+	ZEND_PARSE_PARAMETERS_NONE();
+
+	array_init(return_value);
+	for (size_t i = 0; call != NULL && i < call->count; i++) {
+		const call_variable *variable = &call->variables[i];
+		char name[LONGEST_NAME];
+		if (!copy_name(name, variable)) {
+			continue;
+		}
+		sapi_add_request_header(
+			name, (unsigned) variable->name_length, variable->value, (unsigned) variable->value_length, return_value
+		);
+	}
+}
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_finish, 0, 0, _IS_BOOL, 0)
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_headers, 0, 0, IS_ARRAY, 0)
+ZEND_END_ARG_INFO()
+
+static const zend_function_entry functions[] = {
+	ZEND_FE(fastcgi_finish_request, arginfo_finish)
+	ZEND_FE(apache_request_headers, arginfo_headers)
+	ZEND_FALIAS(getallheaders, apache_request_headers, arginfo_headers)
+	ZEND_FE_END
+};
+
+/* ---- Calls ---- */
+
+static int activate(void);
+
+static int deactivate(void)
+{
+	if (call != NULL) {
+		/* All that may write or fail has run: what a session has kept is there when the client asks for the next page. */
+		if (!call_end(false)) {
+			call_free();
+		}
+		forget_body();
+	}
+	return SUCCESS;
+}
+
+static void describe_request(void)
+{
+	sapi_request_info *info = &SG(request_info);
+	info->request_method = value_of("REQUEST_METHOD");
+	info->query_string = value_of("QUERY_STRING");
+	info->path_translated = value_of("SCRIPT_FILENAME");
+	info->request_uri = value_of("SCRIPT_NAME");
+	info->content_type = text_of("CONTENT_TYPE");
+	info->content_length = ZEND_STRTOL(text_of("CONTENT_LENGTH"), NULL, 10);
+	info->argc = 0;
+	info->argv = NULL;
+	info->argv0 = NULL;
+	php_handle_auth_data(value_of("HTTP_AUTHORIZATION"));
+	SG(sapi_headers).http_response_code = 200;
+	SG(server_context) = (void *) call;
+	/* The request is here: there is nothing to wait for that a clock of its own would have to measure. */
+	PG(max_input_time) = -1;
+	/* Its folder is gone to once, below. PHP would go there and back, and a shutdown function might leave it elsewhere. */
+	SG(options) |= SAPI_OPTION_NO_CHDIR;
+}
+
+static void refuse(int status, const char *text)
+{
+	zend_try {
+		SG(sapi_headers).http_response_code = status;
+		PUTS(text);
+	} zend_end_try();
+}
+
+static void run_script(void)
+{
+	const char *path = SG(request_info).path_translated;
+	/* It was there when the server looked. */
+	if (path == NULL || access(path, R_OK) != 0 || VCWD_CHDIR_FILE(path) != 0) {
+		if (path != NULL && errno == EACCES) {
+			refuse(403, "Access denied.\n");
+		} else {
+			refuse(404, "File not found.\n");
+		}
+		return;
+	}
+	zend_file_handle script;
+	/* Not opened here: OPcache may know it. */
+	zend_stream_init_filename(&script, path);
+	script.primary_script = true;
+	php_execute_script(&script);
+	if (!script.in_list) {
+		zend_destroy_file_handle(&script);
+	}
+}
+
+static void serve(void)
+{
+	body_taken = 0;
+	describe_request();
+	if (php_request_startup() == SUCCESS) {
+		run_script();
+	} else {
+		SG(sapi_headers).http_response_code = 500;
+	}
+	php_request_shutdown(NULL);
+	SG(server_context) = NULL;
+	call = NULL;
+}
+
+/* ---- The start ---- */
+
+/* Leaves of the environment what scripts may see: what starts a worker must not start one of its children, and what the server
+ * knows is not for them. */
+static void clear_environment(const char *list)
+{
+	char *names = strdup(list), *rest = names, *name;
+	size_t count = 0, room = strlen(list) / 2 + 2;
+	char **kept = calloc(room, sizeof *kept);
+	while (names != NULL && kept != NULL && (name = strsep(&rest, "=")) != NULL) {
+		const char *value = getenv(name);
+		if (value != NULL) {
+			kept[count++] = strdup(name);
+			kept[count++] = strdup(value);
+		}
+	}
+	clearenv();
+	for (size_t i = 0; i + 1 < count; i += 2) {
+		setenv(kept[i], kept[i + 1], 1);
+		free(kept[i]);
+		free(kept[i + 1]);
+	}
+	free(kept);
+	free(names);
+}
+
+/* Begins the command line's request anew, up to where it was. It has nothing to do, and then modules end as they would like to:
+ * connections that were kept are closed, and what observes PHP sends what it has. */
+static void give_back(const sapi_request_info *info)
+{
+	zend_interned_strings_activate();
+	php_output_activate();
+	zend_activate();
+	SG(request_info) = *info;
+	sapi_module.activate = NULL;
+	sapi_activate();
+}
+
+/* In place of the first request of php's command line, which has begun. */
+static int take_over(void)
+{
+	const sapi_request_info info = SG(request_info);
+	sapi_module.activate = activate;
+	php_request_shutdown(NULL);
+	const char *wrong = call_attach(getenv(PIPES), getenv(RING), "0.1.0");
+	if (wrong != NULL) {
+		fprintf(stderr, "this PHP can't serve scripts: %s\n", wrong);
+		_exit(1);
+	}
+	clear_environment(getenv(ASKED));
+#ifdef ZEND_SIGNALS
+	/* Eight system calls for each call, for the sake of signals that somebody caught and did not give back. */
+	SIGG(reset) = zend_hash_str_exists(&module_registry, ZEND_STRL("pcntl"));
+#endif
+	while ((call = call_next()) != NULL) {
+		serve();
+	}
+	give_back(&info);
+	return SUCCESS;
+}
+
+static int activate(void)
+{
+	/* Its length is wanted all the same: the server leaves out the body. */
+	SG(request_info).headers_only = false;
+	if (SG(request_info).path_translated != NULL) {
+		classic_ini_activate(SG(request_info).path_translated, value_of("DOCUMENT_ROOT"), value_of("SERVER_NAME"));
+	}
+	return SUCCESS;
+}
+
+/* What only the command line has, and may leave a process that is no longer what it was: php-fpm knows no pcntl. */
+static void forget_process_control(void)
+{
+	zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, ZEND_STRL("pcntl"));
+	if (module != NULL && module->handle == NULL) {
+		zend_unregister_functions(module->functions, -1, NULL);
+		zend_hash_str_del(&module_registry, ZEND_STRL("pcntl"));
+	}
+}
+
+/* The constant was made before any extension was loaded. */
+static void change_name(void)
+{
+	zend_constant *name = zend_hash_str_find_ptr(EG(zend_constants), ZEND_STRL("PHP_SAPI"));
+	if (name != NULL) {
+		ZVAL_STR(&name->value, zend_string_init_interned(NAME, sizeof NAME - 1, true));
+	}
+	sapi_module.name = NAME;
+	sapi_module.pretty_name = "Pronghorn";
+}
+
+void classic_prepare(void)
+{
+	if (getenv(ASKED) == NULL || getenv(PIPES) == NULL || strcmp(sapi_module.name, "cli") != 0) {
+		return;
+	}
+	is_on = true;
+	change_name();
+	forget_process_control();
+	classic_ini_restore();
+	import_environment = php_import_environment_variables;
+	php_import_environment_variables = import_variables;
+	/* Not in all releases that this is built for. */
+	void (**load)(zval *) = dlsym(RTLD_DEFAULT, "php_load_environment_variables");
+	if (load != NULL) {
+		load_environment = *load;
+		*load = load_variables;
+	}
+	sapi_module.phpinfo_as_text = 0;
+	sapi_module.additional_functions = functions;
+	sapi_module.activate = take_over;
+	sapi_module.deactivate = deactivate;
+	sapi_module.ub_write = write_output;
+	sapi_module.flush = flush_output;
+	sapi_module.getenv = get_variable;
+	sapi_module.header_handler = NULL;
+	sapi_module.send_headers = send_headers;
+	sapi_module.send_header = NULL;
+	sapi_module.read_post = read_body;
+	sapi_module.read_cookies = read_cookies;
+	sapi_module.register_server_variables = register_server_variables;
+	sapi_module.log_message = log_message;
+}

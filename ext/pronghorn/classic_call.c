@@ -1,0 +1,515 @@
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "classic_call.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include "deadline.h"
+#include "native.h"
+#include "ring.h"
+
+/* Bytes of a frame before its options: enough to know its length. */
+#define HEAD 12
+/* A script's context before its variables. */
+#define SCRIPT_HEAD 20
+/* Flags of requests and of replies. */
+#define BODY_FILE 0x01
+#define BUSY 0x02
+#define IGNORABLE 0x80
+/* A reply up to this length goes out in one frame with its head, so that the client is told how long it is. */
+#define KEPT 65536
+/* The most of a reply's head. Clients take less. */
+#define LONGEST_HEAD (256u << 10)
+/* A buffer that grew beyond this is given back after its call. */
+#define LARGE (1u << 20)
+/* Milliseconds after which a worker that waits looks whether the server still lives. */
+#define LOOK_AFTER 5000
+/* The first frame of the server has some 30 bytes. */
+#define GREETING 256
+
+/* Memory of the process that grows as it is needed. */
+typedef struct {
+	char *bytes;
+	size_t used;
+	size_t room;
+} buffer_t;
+
+/* Of the process. With threads in PHP there is one all the same: this server API starts none. */
+static ring_t ring;
+
+/* The call at hand. Its context, a NUL, its body, a NUL. */
+static call_t call;
+static buffer_t bytes;
+static size_t variables_room;
+
+/* The reply to it. */
+static struct {
+	bool begun; /* its head was sent */
+	bool ended;
+	bool gone; /* nobody reads it */
+	bool too_long;
+	unsigned status; /* 0: there is no head yet */
+	uint32_t fields;
+	buffer_t table; /* of pairs of lengths */
+	buffer_t text;  /* names and values */
+	buffer_t body;  /* of which nothing was sent */
+} reply;
+
+static char *room_for(buffer_t *buffer, size_t more)
+{
+	size_t wanted = buffer->used + more;
+	if (wanted > buffer->room) {
+		buffer->room = MAX(wanted, 2 * buffer->room);
+		buffer->bytes = perealloc(buffer->bytes, buffer->room, true);
+	}
+	return buffer->bytes + buffer->used;
+}
+
+static void add(buffer_t *buffer, const void *from, size_t length)
+{
+	memcpy(room_for(buffer, length), from, length);
+	buffer->used += length;
+}
+
+static void empty(buffer_t *buffer)
+{
+	buffer->used = 0;
+	if (buffer->room > LARGE) {
+		pefree(buffer->bytes, true);
+		*buffer = (buffer_t) {0};
+	}
+}
+
+/* A forked child would speak in our name: what it writes goes nowhere. */
+static void in_child(void)
+{
+	ring_forget(&ring);
+}
+
+/* False: the server is gone. */
+static bool wait_for(ring_outcome (*wait)(ring_t *, size_t), size_t length)
+{
+	ring_outcome outcome;
+	while ((outcome = wait(&ring, length)) == RING_INTERRUPTED) {
+	}
+	return outcome == RING_OK;
+}
+
+static void leave_at_once(const char *why)
+{
+	fprintf(stderr, "pronghorn: this worker ends: %s\n", why);
+	_exit(1);
+}
+
+/* ---- To the server ---- */
+
+/* Bytes of any length, in as many pieces as there is room. */
+static void put(const char *from, size_t length)
+{
+	while (length > 0) {
+		/* At least a part of it that is worth a wake-up. */
+		size_t piece = MIN(length, RING_UP / 4);
+		if (!wait_for(ring_wait_for_room, piece)) {
+			leave_at_once("the server is gone");
+		}
+		memcpy(ring_room(&ring), from, piece);
+		ring_put(&ring, piece);
+		from += piece;
+		length -= piece;
+	}
+}
+
+static uint32_t read_u32(const char *at)
+{
+	uint32_t number;
+	memcpy(&number, at, sizeof number);
+	return number;
+}
+
+/* An envelope, for a reply its fields, and a body. In one step where all of it fits. */
+static void send_message(uint8_t kind, uint8_t flags, uint32_t number, const char *body, size_t length, bool more)
+{
+	size_t context = kind == NATIVE_REPLY ? 4 + reply.table.used + reply.text.used : 0;
+	size_t head = NATIVE_FRAME + NATIVE_ENVELOPE + context;
+	bool at_once = length <= RING_UP - head;
+	if (!wait_for(ring_wait_for_room, at_once ? head + length : head)) {
+		leave_at_once("the server is gone");
+	}
+	const native_envelope envelope = {.kind = kind, .flags = flags, .small = (uint16_t) (context ? reply.status : 0), .call = number};
+	unsigned char *start = ring_room(&ring), *at = native_write_head(start, &envelope, context, length, more);
+	if (context > 0) {
+		memcpy(at, &reply.fields, 4);
+		at += 4;
+		memcpy(at, reply.table.bytes, reply.table.used);
+		at += reply.table.used;
+		memcpy(at, reply.text.bytes, reply.text.used);
+		at += reply.text.used;
+	}
+	if (at_once) {
+		memcpy(at, body, length);
+		at += length;
+	}
+	ring_put(&ring, (size_t) (at - start));
+	if (!at_once) {
+		put(body, length);
+	}
+}
+
+/* ---- From the server ---- */
+
+/* Whether the server says that nobody reads the reply to this call. Of what came before, and is void, nothing is kept:
+   calls that were offered for after this one, and taken back because it is a long one. */
+static bool client_has_left(void)
+{
+	while (!reply.gone) {
+		size_t there = ring_there(&ring);
+		native_envelope envelope;
+		if (there < HEAD) {
+			break;
+		}
+		const unsigned char *next = ring_peek(&ring);
+		size_t length = native_frame_length(next);
+		if (length == 0 || length > there || !native_read_envelope(next, length, &envelope)) {
+			break;
+		}
+		bool taken_back = envelope.kind == NATIVE_SCRIPT && ring_is_taken_back(&ring, envelope.call);
+		if (envelope.kind != NATIVE_CANCEL && !taken_back) {
+			break;
+		}
+		ring_take(&ring, length);
+		reply.gone = envelope.kind == NATIVE_CANCEL && envelope.call == call.number;
+	}
+	return reply.gone;
+}
+
+/* Takes so many bytes of the stream. */
+static void pull(char *into, size_t length)
+{
+	while (length > 0) {
+		size_t piece = MIN(length, RING_DOWN / 4);
+		if (!wait_for(ring_wait, piece)) {
+			leave_at_once("the server is gone");
+		}
+		memcpy(into, ring_peek(&ring), piece);
+		ring_take(&ring, piece);
+		into += piece;
+		length -= piece;
+	}
+}
+
+/* A length as FastCGI writes it: a byte, or four with the highest bit set. False: it leaves the block. */
+static bool read_length(const char **at, const char *end, size_t *length)
+{
+	const unsigned char *byte = (const unsigned char *) *at;
+	size_t left = (size_t) (end - *at);
+	if (left == 0 || (*byte >= 0x80 && left < 4)) {
+		return false;
+	}
+	if (*byte < 0x80) {
+		*length = *byte;
+		*at += 1;
+	} else {
+		*length = (size_t) (*byte & 0x7F) << 24 | (size_t) byte[1] << 16 | (size_t) byte[2] << 8 | byte[3];
+		*at += 4;
+	}
+	return true;
+}
+
+static bool read_variables(char *at, char *end)
+{
+	call.count = 0;
+	for (const char *next = at; next < end;) {
+		size_t name, value;
+		if (!read_length(&next, end, &name) || !read_length(&next, end, &value) || name > (size_t) (end - next)
+			|| value > (size_t) (end - next) - name) {
+			return false;
+		}
+		if (call.count == variables_room) {
+			variables_room = variables_room == 0 ? 64 : 2 * variables_room;
+			call.variables = perealloc(call.variables, variables_room * sizeof *call.variables, true);
+		}
+		call.variables[call.count++] = (call_variable) {
+			.name = next, .name_length = name, .value = at + (next - at) + name, .value_length = value,
+		};
+		next += name + value;
+	}
+	/* Behind a value begin the lengths of the next variable, which were read. */
+	for (size_t i = 0; i < call.count; i++) {
+		call.variables[i].value[call.variables[i].value_length] = '\0';
+	}
+	return true;
+}
+
+/* A frame of the server. */
+enum taken { CALL, OTHER, STOP };
+
+/* Takes the next frame, which begins the stream and has this length. */
+static enum taken take(size_t length)
+{
+	char head[NATIVE_FRAME + NATIVE_ENVELOPE];
+	native_envelope envelope;
+	if (!wait_for(ring_wait, MIN(length, sizeof head))) {
+		return STOP;
+	}
+	memcpy(head, ring_peek(&ring), MIN(length, sizeof head));
+	empty(&bytes);
+	if (!native_read_envelope((const unsigned char *) head, length, &envelope)) {
+		/* A control frame. There is one. */
+		if (length > GREETING) {
+			leave_at_once("the server sent a frame that makes no sense");
+		}
+		pull(room_for(&bytes, length), length);
+		return memmem(bytes.bytes, length, "\"stop\":true", sizeof "\"stop\":true" - 1) != NULL ? STOP : OTHER;
+	}
+	size_t context = read_u32(head + 12);
+	if (context < NATIVE_ENVELOPE || context > length - NATIVE_FRAME) {
+		leave_at_once("the server sent a frame whose lengths leave it");
+	}
+	size_t body = length - NATIVE_FRAME - context;
+	char *start = room_for(&bytes, context + 1 + body + 1);
+	if (length <= RING_DOWN) {
+		if (!wait_for(ring_wait, length)) {
+			return STOP;
+		}
+		const unsigned char *whole = ring_peek(&ring) + NATIVE_FRAME;
+		memcpy(start, whole, context);
+		memcpy(start + context + 1, whole + context, body);
+		ring_take(&ring, length);
+	} else {
+		pull(head, NATIVE_FRAME);
+		pull(start, context);
+		pull(start + context + 1, body);
+	}
+	switch (envelope.kind) {
+		case NATIVE_SCRIPT:
+			if (!ring_claim(&ring, envelope.call)) {
+				return OTHER; /* taken back */
+			}
+			break;
+		case NATIVE_PING:
+			send_message(NATIVE_PONG, 0, envelope.call, NULL, 0, false);
+			return OTHER;
+		case NATIVE_CANCEL:
+			return OTHER; /* of a call that had ended */
+		default:
+			if (envelope.flags & IGNORABLE) {
+				return OTHER;
+			}
+			leave_at_once("the server sent a message that this extension does not know: install the same release of both");
+	}
+	call.number = envelope.call;
+	call.body = start + context + 1;
+	call.body_length = body;
+	call.body_is_file = (envelope.flags & BODY_FILE) != 0;
+	start[context] = start[context + 1 + body] = '\0';
+	if (context < SCRIPT_HEAD || !read_variables(start + SCRIPT_HEAD, start + context)) {
+		leave_at_once("the server sent a call whose lengths leave its frame");
+	}
+	return CALL;
+}
+
+const call_t *call_next(void)
+{
+	reply.status = 0;
+	reply.fields = 0;
+	reply.begun = reply.ended = reply.gone = reply.too_long = false;
+	empty(&reply.table);
+	empty(&reply.text);
+	reply.body.used = 0;
+	for (;;) {
+		if (ring.map == NULL || !wait_for(ring_wait, HEAD)) {
+			return NULL;
+		}
+		size_t length = native_frame_length(ring_peek(&ring));
+		if (length == 0) {
+			leave_at_once("the server sent what is no frame");
+		}
+		switch (take(length)) {
+			case CALL:
+				deadline_begins(call.number);
+				return &call;
+			case STOP:
+				return NULL;
+			case OTHER:
+				break;
+		}
+	}
+}
+
+char *call_value(const call_t *of, const char *name, size_t length)
+{
+	for (size_t i = 0; i < of->count; i++) {
+		if (of->variables[i].name_length == length && memcmp(of->variables[i].name, name, length) == 0) {
+			return of->variables[i].value;
+		}
+	}
+	return NULL;
+}
+
+/* ---- The reply ---- */
+
+void call_add_field(const char *name, size_t name_length, const char *value, size_t value_length)
+{
+	if (reply.table.used + reply.text.used + name_length + value_length > LONGEST_HEAD) {
+		reply.too_long = true;
+		return;
+	}
+	const uint32_t lengths[] = {(uint32_t) name_length, (uint32_t) value_length};
+	add(&reply.table, lengths, sizeof lengths);
+	add(&reply.text, name, name_length);
+	add(&reply.text, value, value_length);
+	reply.fields++;
+}
+
+void call_set_status(unsigned status)
+{
+	reply.status = status;
+	if (reply.too_long) {
+		fprintf(stderr, "pronghorn: the headers of a reply have more than %u KB, the client gets 500\n", LONGEST_HEAD >> 10);
+		reply.status = 500;
+		reply.fields = 0;
+		reply.table.used = reply.text.used = 0;
+	}
+}
+
+bool call_has_head(void)
+{
+	return reply.status != 0;
+}
+
+/* The head if it was not sent, and what is kept of the body. */
+static void send_kept(uint8_t flags, bool more)
+{
+	if (!reply.begun) {
+		send_message(NATIVE_REPLY, flags, call.number, reply.body.bytes, reply.body.used, more);
+		reply.begun = true;
+	} else if (reply.body.used > 0 || !more) {
+		send_message(NATIVE_CHUNK, flags, call.number, reply.body.bytes, reply.body.used, more);
+	}
+	reply.body.used = 0;
+}
+
+bool call_write(const char *from, size_t length)
+{
+	if (reply.ended || ring.map == NULL) {
+		return true;
+	}
+	while (length > KEPT - reply.body.used) {
+		size_t piece = KEPT - reply.body.used;
+		add(&reply.body, from, piece);
+		from += piece;
+		length -= piece;
+		if (!call_flush()) {
+			return false;
+		}
+	}
+	add(&reply.body, from, length);
+	return true;
+}
+
+bool call_flush(void)
+{
+	if (reply.ended || ring.map == NULL || !call_has_head()) {
+		return true;
+	}
+	if (client_has_left()) {
+		reply.body.used = 0;
+		return false;
+	}
+	send_kept(0, true);
+	return true;
+}
+
+bool call_end(bool busy)
+{
+	if (reply.ended) {
+		return false;
+	}
+	reply.ended = true;
+	deadline_ends();
+	if (ring.map != NULL) {
+		if (!call_has_head()) {
+			call_set_status(500);
+		}
+		send_kept(busy ? BUSY : 0, false);
+	}
+	return true;
+}
+
+void call_free(void)
+{
+	if (ring.map != NULL) {
+		send_message(NATIVE_FREE, 0, call.number, NULL, 0, false);
+	}
+}
+
+/* ---- The start ---- */
+
+static bool read_all(int from, char *into, size_t length)
+{
+	while (length > 0) {
+		ssize_t got = read(from, into, length);
+		if (got == 0 || (got < 0 && errno != EINTR)) {
+			return false;
+		}
+		into += MAX(got, 0);
+		length -= (size_t) MAX(got, 0);
+	}
+	return true;
+}
+
+/* Descriptors with commas between them. */
+static bool read_numbers(const char *text, int *into, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		char *end;
+		long number = text == NULL ? -1 : strtol(text, &end, 10);
+		if (number < 0 || number > INT_MAX || end == text || *end != (i + 1 < count ? ',' : '\0')) {
+			return false;
+		}
+		into[i] = (int) number;
+		text = end + 1;
+	}
+	return true;
+}
+
+const char *call_attach(const char *pipes, const char *offer, const char *version)
+{
+	int pipe[2], box[3];
+	if (!read_numbers(pipes, pipe, 2)) {
+		return "it was not started by the server";
+	}
+	if (!read_numbers(offer, box, 3)) {
+		return "the server offers no shared memory";
+	}
+	char greeting[GREETING];
+	if (!read_all(pipe[0], greeting, HEAD)) {
+		return "the server is gone";
+	}
+	size_t length = native_frame_length((const unsigned char *) greeting);
+	if (length < HEAD || length > sizeof greeting || !read_all(pipe[0], greeting, length - HEAD)) {
+		return "the server began with something else than a control frame";
+	}
+	const char *wrong = ring_attach(&ring, box[0], box[1], box[2], pipe[0], LOOK_AFTER);
+	if (wrong != NULL) {
+		return wrong;
+	}
+	if (!deadline_watch()) {
+		return "the signal of the deadline can't be handled";
+	}
+	fcntl(pipe[0], F_SETFD, FD_CLOEXEC);
+	fcntl(pipe[1], F_SETFD, FD_CLOEXEC);
+	pthread_atfork(NULL, NULL, in_child);
+	char said[GREETING], announcement[GREETING];
+	int text = snprintf(
+		said, sizeof said, "{\"pid\":%ld,\"codec\":\"native\",\"version\":1,\"kinds\":[\"script\"],\"sdk\":\"extension %s\",\"php\":\"%s\",\"ring\":true,"
+		"\"deadline_signal\":%d}", (long) getpid(), version, PHP_VERSION, DEADLINE_SIGNAL
+	);
+	size_t all = native_write_control((unsigned char *) announcement, said, (size_t) text);
+	return write(pipe[1], announcement, all) == (ssize_t) all ? NULL : "the server is gone";
+}

@@ -1,0 +1,57 @@
+/* A script's call and its reply, as frames of the native codec in the box. Knows nothing of PHP. */
+#ifndef PRONGHORN_CLASSIC_CALL_H
+#define PRONGHORN_CLASSIC_CALL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A name, and its value with a NUL behind it. */
+typedef struct {
+	const char *name;
+	size_t name_length;
+	char *value;
+	size_t value_length;
+} call_variable;
+
+typedef struct {
+	uint32_t number;
+	call_variable *variables;
+	size_t count;
+	const char *body;
+	size_t body_length;
+	bool body_is_file; /* the body is the path of a file that has it */
+} call_t;
+
+/* Announces this process over the pipes and maps the box, as PRONGHORN_PIPES and PRONGHORN_RING name them. NULL, or what is
+ * wrong. */
+const char *call_attach(const char *pipes, const char *ring, const char *version);
+
+/* Waits for the next call. NULL: the server wants this process to end, or is gone. Valid until it is called again. */
+const call_t *call_next(void);
+
+/* The value of a variable, NULL when the call has none of this name. */
+char *call_value(const call_t *call, const char *name, size_t length);
+
+/* A field of the reply's head. */
+void call_add_field(const char *name, size_t name_length, const char *value, size_t value_length);
+
+/* The head is complete. */
+void call_set_status(unsigned status);
+
+/* Whether there is a head. */
+bool call_has_head(void);
+
+/* Adds to the body. False when the client has left. */
+bool call_write(const char *bytes, size_t length);
+
+/* Sends what there is. False when the client has left. */
+bool call_flush(void);
+
+/* Ends the reply; what is written after that goes nowhere. With `busy` the worker is not free yet. False: it had ended. */
+bool call_end(bool busy);
+
+/* This worker takes the next call. */
+void call_free(void);
+
+#endif
