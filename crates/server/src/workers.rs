@@ -19,7 +19,7 @@ use pronghorn_process::{Credentials, Spawner, cpus};
 use pronghorn_wire::Codec;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
 use crate::error::StartError;
 use crate::http::CrewInfo;
@@ -32,6 +32,9 @@ const RELAY: &str = "relay";
 const DEBUG_WORKERS: usize = 2;
 /// How often a worker that is free is asked whether it hears.
 const PING_EVERY: Duration = Duration::from_secs(5);
+/// Workers that ask for new ones get them at most so often: code that calls `opcache_reset()` with each request must not keep the
+/// machine busy with starting PHP.
+const BETWEEN_RENEWALS: Duration = Duration::from_secs(60);
 /// Orders that wait for the workers' task. Each is a person's wish or a stop.
 const ORDERS: usize = 16;
 
@@ -286,6 +289,9 @@ impl Start<'_> {
     }
 }
 
+/// What says where php.ini is was for this process, and not for those that scripts start.
+const OF_SCRIPTS_NEVER: [&str; 2] = ["PHPRC", "PHP_INI_SCAN_DIR"];
+
 /// Adds variables, each in place of one of the same name.
 fn extend<'a>(
     variables: &mut Vec<(OsString, OsString)>,
@@ -296,8 +302,6 @@ fn extend<'a>(
         variables.push((name.into(), value.into()));
     }
 }
-/// What says where php.ini is was for this process, and not for those that scripts start.
-const OF_SCRIPTS_NEVER: [&str; 2] = ["PHPRC", "PHP_INI_SCAN_DIR"];
 
 fn words(command: &Command) -> Vec<OsString> {
     let arguments = command.arguments().iter().map(OsString::from);
@@ -560,6 +564,8 @@ impl Workers {
             supervised,
             standing: standing_sender,
             pings: pings(),
+            renewed: None,
+            renewal_due: None,
         };
         Ok((workers, owner.run(inbox)))
     }
@@ -671,6 +677,13 @@ fn pings() -> Interval {
     pings
 }
 
+async fn due(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
 fn report(error: &BootError) -> Arc<str> {
     tracing::error!(target: "server", "{}", error.report());
     error.report().into()
@@ -683,6 +696,9 @@ struct Owner {
     supervised: Option<Supervised>,
     standing: watch::Sender<Standing>,
     pings: Interval,
+    /// The last time that workers had asked for it, and when it is due again.
+    renewed: Option<Instant>,
+    renewal_due: Option<Instant>,
 }
 
 impl Owner {
@@ -764,6 +780,16 @@ impl Owner {
             tokio::select! {
                 order = orders.recv() => return order,
                 _ = self.pings.tick() => self.pool.ping(),
+                () = supervised.renewal_asked_for() => {
+                    let earliest = self.renewed.map(|last| last + BETWEEN_RENEWALS);
+                    self.renewal_due = earliest.max(Some(Instant::now()));
+                }
+                () = due(self.renewal_due) => {
+                    self.renewal_due = None;
+                    self.renewed = Some(Instant::now());
+                    let (nobody, _) = oneshot::channel();
+                    return Some(Order::Reload(None, nobody));
+                }
                 Ok(()) = troubles.changed() => {
                     let standing = match troubles.borrow_and_update().clone() {
                         Some(why) => Standing::Down(why),

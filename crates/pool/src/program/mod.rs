@@ -88,8 +88,6 @@ impl Watched for StandIn {
         })
     }
 
-    fn interrupt(&self, _call: u32) {}
-
     fn signal(&self, signal: Signal) {
         let number = match signal {
             Signal::Terminate => 15,
@@ -97,6 +95,9 @@ impl Watched for StandIn {
         };
         self.0.send_replace(Some(Exit::Signal(number)));
     }
+
+    /// A program knows nothing of exceptions.
+    fn interrupt(&self, _: u32) {}
 
     fn last_words(&self) -> Vec<String> {
         Vec::new()

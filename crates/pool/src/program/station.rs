@@ -87,7 +87,7 @@ impl Station {
                 Next::Run(call) => {
                     self.serve(call).await;
                     self.under_way = None;
-                    self.seat.next(Instant::now(), 0).next
+                    self.seat.next_alone(Instant::now())
                 }
                 Next::Wait => match poll_fn(|cx| self.inbox.poll(cx)).await {
                     Told::Call(call) => Next::Run(call),
@@ -456,7 +456,7 @@ impl Station {
             Poll::Ready(News::Ended(exit)) => return Some(Event::Killed(exit)),
             Poll::Ready(News::Extended(time)) => return Some(Event::Extended(time)),
             // It never asks for one.
-            Poll::Ready(News::Ahead(call)) => self.seat.decline(call),
+            Poll::Ready(News::Ahead(call)) => self.seat.give_back(vec![call]),
             Poll::Pending => {}
         }
         self.timer

@@ -302,7 +302,7 @@ impl Section for PoolSettings {
         .zero_is_default()
         .optional();
         let mode = t
-            .key("mode", "What the workers are: `worker` runs a worker script; `classic` any PHP program below a `root`, and `fastcgi` too, by php-cgi; `cgi` starts a program below a `root` for each call.")
+            .key("mode", "What the workers are: `worker` runs a worker script; `classic` any PHP program below a `root`, and `fastcgi` too, by a FastCGI program; `cgi` programs below a `root`, a process for each call.")
             .ours()
             .default(Mode::Worker);
         let site = scripts::read(t, mode);
