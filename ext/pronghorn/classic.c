@@ -76,6 +76,20 @@ static char *read_cookies(void)
 	return value_of("HTTP_COOKIE");
 }
 
+/* The longest name of a variable that PHP is told of. */
+#define LONGEST_NAME 256
+
+/* PHP reads names to their NUL, and in the frame there is none behind them. False for one that is too long. */
+static bool copy_name(char name[LONGEST_NAME], const call_variable *variable)
+{
+	if (variable->name_length >= LONGEST_NAME) {
+		return false;
+	}
+	memcpy(name, variable->name, variable->name_length);
+	name[variable->name_length] = '\0';
+	return true;
+}
+
 static void register_variables(zval *into, bool filter)
 {
 	int source = Z_ARR_P(into) == Z_ARR(PG(http_globals)[TRACK_VARS_ENV]) ? PARSE_ENV : PARSE_SERVER;
@@ -83,12 +97,10 @@ static void register_variables(zval *into, bool filter)
 		const call_variable *variable = &call->variables[i];
 		/* As others do it: what has a NUL in it ends there. */
 		size_t length = strlen(variable->value);
-		char name[256], *value = variable->value;
-		if (variable->name_length >= sizeof name) {
+		char name[LONGEST_NAME], *value = variable->value;
+		if (!copy_name(name, variable)) {
 			continue;
 		}
-		memcpy(name, variable->name, variable->name_length);
-		name[variable->name_length] = '\0';
 		if (!filter || sapi_module.input_filter(source, name, &value, length, &length)) {
 			php_register_variable_safe(name, value, length, into);
 		}
@@ -242,8 +254,12 @@ static ZEND_FUNCTION(apache_request_headers)
 	array_init(return_value);
 	for (size_t i = 0; call != NULL && i < call->count; i++) {
 		const call_variable *variable = &call->variables[i];
+		char name[LONGEST_NAME];
+		if (!copy_name(name, variable)) {
+			continue;
+		}
 		sapi_add_request_header(
-			variable->name, (unsigned) variable->name_length, variable->value, (unsigned) variable->value_length, return_value
+			name, (unsigned) variable->name_length, variable->value, (unsigned) variable->value_length, return_value
 		);
 	}
 }
