@@ -15,6 +15,7 @@
 #include "deadline.h"
 #include "exit.h"
 #include "native.h"
+#include "opcache.h"
 #include "ring.h"
 
 #define PRONGHORN_VERSION "0.1.0"
@@ -141,9 +142,8 @@ static bool send_message(const native_envelope *envelope, const native_fields *f
 	return at_once || put(ZSTR_VAL(body), length);
 }
 
-static bool send_empty(uint8_t kind, uint32_t call)
+static bool send_empty(native_envelope envelope)
 {
-	const native_envelope envelope = {.kind = kind, .call = call};
 	return send_message(&envelope, NULL, NULL, ZSTR_EMPTY_ALLOC(), false);
 }
 
@@ -165,17 +165,14 @@ static zend_string *read_long_frame(size_t length)
 	return frame;
 }
 
-/* Makes a call of a request, else a string. False: it was answered here, or taken back. */
-static bool read_frame(zval *into, const unsigned char *frame, size_t length)
+/* Makes a call of a request, else a string. False: it was answered here. */
+static bool read_frame(zval *into, const unsigned char *frame, size_t length, uint32_t *call)
 {
 	native_envelope envelope;
 	if (native_read_envelope(frame, length, &envelope)) {
 		zend_object *exchange = NULL;
 		if (envelope.kind == NATIVE_REQUEST) {
-			if (!ring_claim(&ring, envelope.call)) {
-				return false;
-			}
-			deadline_begins(envelope.call);
+			*call = envelope.call;
 			exchange = native_read_request(&slots, empty, frame, length, &envelope);
 		}
 		if (exchange != NULL) {
@@ -183,7 +180,7 @@ static bool read_frame(zval *into, const unsigned char *frame, size_t length)
 			return true;
 		}
 		if (envelope.kind == NATIVE_PING) {
-			send_empty(NATIVE_PONG, envelope.call);
+			send_empty((native_envelope) {.kind = NATIVE_PONG, .call = envelope.call});
 			return false;
 		}
 	}
@@ -192,12 +189,28 @@ static bool read_frame(zval *into, const unsigned char *frame, size_t length)
 	return true;
 }
 
+/* A call is begun when its bytes are taken: nothing is left to do that could be seen of it if this process ended. */
+static bool begin(zval *into, uint32_t call)
+{
+	if (call == 0) {
+		return true;
+	}
+	if (ring_claim(&ring, call)) {
+		deadline_begins(call);
+		return true;
+	}
+	zval_ptr_dtor(into);
+	ZVAL_NULL(into);
+	return false;
+}
+
 /* Waits for the frame after this one. False: that one needs nobody. */
 static bool next(zval *into)
 {
 	if (!run_pending() || !wait_for(HEAD)) {
 		return true;
 	}
+	uint32_t call = 0;
 	size_t length = native_frame_length(ring_peek(&ring));
 	if (length == 0) {
 		/* No frame; enough of it to show. */
@@ -206,18 +219,18 @@ static bool next(zval *into)
 	}
 	if (length > RING_DOWN) {
 		zend_string *frame = read_long_frame(length);
-		bool done = frame == NULL || read_frame(into, (const unsigned char *) ZSTR_VAL(frame), length);
+		bool done = frame == NULL || read_frame(into, (const unsigned char *) ZSTR_VAL(frame), length, &call);
 		if (frame != NULL) {
 			zend_string_release(frame);
 		}
-		return done;
+		return done && begin(into, call);
 	}
 	if (!wait_for(length)) {
 		return true;
 	}
-	bool done = read_frame(into, ring_peek(&ring), length);
+	bool done = read_frame(into, ring_peek(&ring), length, &call);
 	ring_take(&ring, length);
-	return done;
+	return done && begin(into, call);
 }
 
 /* A descriptor that programs started by this one don't get. */
@@ -267,6 +280,7 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_attach)
 	}
 	hide(server);
 	hide(output);
+	opcache_watch();
 	owner = pthread_self();
 	empty = Z_OBJ_P(exchange);
 	GC_ADDREF(empty);
@@ -281,6 +295,10 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_next)
 		RETURN_THROWS();
 	}
 	ZVAL_NULL(return_value);
+	enum opcache_wish wish = opcache_wish();
+	if (wish != OPCACHE_NOTHING) {
+		send_empty((native_envelope) {.kind = NATIVE_RENEW, .flags = NATIVE_IGNORABLE, .small = (uint16_t) wish, .call = 1});
+	}
 	while (!next(return_value)) {
 	}
 }

@@ -205,7 +205,9 @@ static uint32_t bit_of(uint32_t call)
 bool ring_claim(ring_t *ring, uint32_t call)
 {
 	uint32_t bit = bit_of(call);
-	return (atomic_fetch_and_explicit(word(ring, RING_AT_OFFERED), ~bit, memory_order_acq_rel) & bit) != 0;
+	bool ours = (atomic_fetch_and_explicit(word(ring, RING_AT_OFFERED), ~bit, memory_order_acq_rel) & bit) != 0;
+	RING_MARK(claimed);
+	return ours;
 }
 
 bool ring_is_taken_back(const ring_t *ring, uint32_t call)

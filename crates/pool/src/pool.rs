@@ -225,6 +225,9 @@ pub(crate) enum Report {
     Recovered { may_go_on: oneshot::Sender<()> },
     /// It has had its calls, and goes on until it is drained.
     Worn,
+    /// It goes on, and would do better as a new process, like the others of its generation; because its cache of code is full,
+    /// or was reset.
+    AsksForRenewal { full: bool },
     /// The worker is done for good and was told, or announced it itself.
     Leaving,
     /// It sent something that makes no sense; in answer to which request, if it had one.
@@ -597,6 +600,11 @@ impl Seat {
         self.shared.publish_queue(&guarded);
         drop(guarded);
         self.shared.settle(freed, now)
+    }
+
+    /// The same for a worker that has one call at a time.
+    pub(crate) fn next_alone(&self, now: Instant) -> Next<Call> {
+        self.next(now, 0).next
     }
 
     /// Calls that the worker was given and has not begun, or none: it gets none ahead until the one at hand is done.

@@ -164,13 +164,18 @@ fn when_it_has_seen_a_call_another_gets_it() {
 }
 
 #[test]
-fn when_it_has_begun_a_call_it_is_retried_if_that_is_safe() {
-    in_the_next_call("taking", b"", 200, 502);
+fn when_it_has_read_a_call_another_gets_it() {
+    in_the_next_call("taking", b"", 200, 200);
 }
 
 #[test]
 fn when_it_has_taken_a_call_it_is_retried_if_that_is_safe() {
     in_the_next_call("taken", b"", 200, 502);
+}
+
+#[test]
+fn when_it_has_begun_a_call_it_is_retried_if_that_is_safe() {
+    in_the_next_call("claimed", b"", 200, 502);
 }
 
 /// The longest body that is sent as it is: with its head it is more than the stream holds, so that it comes in parts.

@@ -125,8 +125,8 @@ impl FastCgiLauncher {
         let child = child.map_err(|error| self.failed(BootCause::Spawn(error), None))?;
         let mut worker = RunningWorker {
             output: Output::new(&self.pool, child.process.pid()),
-            deadline_signal: None,
             process: child.process,
+            deadline_signal: None,
             readers: Readers::default(),
             exit: None,
         };
@@ -290,7 +290,8 @@ impl Watched for FastCgiProcess {
         self.worker.signal(signal);
     }
 
-    fn interrupt(&self, _call: u32) {}
+    /// It has no means to hear of it.
+    fn interrupt(&self, _: u32) {}
 
     fn last_words(&self) -> Vec<String> {
         self.worker.last_words()

@@ -150,10 +150,10 @@ impl Responder {
         loop {
             next = match next {
                 Next::Run(call) => match self.serve_one(call).await {
-                    Served::Free(since) if !self.is_worn_out() => self.seat.next(since, 0).next,
+                    Served::Free(since) if !self.is_worn_out() => self.seat.next_alone(since),
                     Served::Free(_) => {
                         self.seat.close();
-                        self.seat.next(Instant::now(), 0).next
+                        self.seat.next_alone(Instant::now())
                     }
                     Served::Broken => break,
                     Served::Ended => return self.leave(),
@@ -374,7 +374,7 @@ impl Responder {
                 }
                 Poll::Ready(News::Extended(time)) => return Poll::Ready(Event::Extended(time)),
                 // It never asks for one.
-                Poll::Ready(News::Ahead(call)) => self.seat.decline(call),
+                Poll::Ready(News::Ahead(call)) => self.seat.give_back(vec![call]),
                 Poll::Pending => {}
             }
             if let Some(call) = &mut call

@@ -395,6 +395,7 @@ impl Relay {
         loop {
             match self.incoming.next() {
                 Ok(None) => {}
+                Ok(Some(item)) if self.asks_for_renewal(&item) => continue,
                 Ok(Some(item)) if self.dialect.is_pong(&item) => {
                     self.inbox.pong();
                     continue;
@@ -425,6 +426,14 @@ impl Relay {
                 None => {}
             }
         }
+    }
+
+    fn asks_for_renewal(&self, item: &Item) -> bool {
+        let asks = self.dialect.asks_for_renewal(item);
+        if let Some(full) = asks {
+            self.seat.report(Report::AsksForRenewal { full });
+        }
+        asks.is_some()
     }
 
     /// Reads what there is. 0 is the end of file.
@@ -772,6 +781,7 @@ impl Relay {
             loop {
                 loop {
                     match self.incoming.next() {
+                        Ok(Some(item)) if self.asks_for_renewal(&item) => continue,
                         Ok(Some(item)) => return Poll::Ready(Event::Item(item)),
                         Ok(None) => {}
                         Err(Garbage(what)) => return Poll::Ready(Event::Over(Over::Garbage(what))),

@@ -44,7 +44,10 @@ pub(super) enum News {
     /// It takes calls.
     Entered { pid: u32 },
     /// It has had its calls.
+    /// It has had its calls.
     Worn,
+    /// It would do better as a new process.
+    AsksForRenewal { full: bool },
     /// Its process has ended.
     Ended,
     /// It did not come up. For the first time, the keeper gives up; later it tries again.
@@ -146,6 +149,9 @@ impl Keeper {
                     match &report {
                         Report::Entered => self.tell(News::Entered { pid }).await,
                         Report::Worn => self.tell(News::Worn).await,
+                        Report::AsksForRenewal { full } => {
+                            self.tell(News::AsksForRenewal { full: *full }).await;
+                        }
                         // Else it waits for its end.
                         Report::Recovered { .. } if is_ended => {}
                         Report::Recovered { .. } => {
@@ -212,6 +218,7 @@ impl Keeper {
                 | Report::Worn
                 | Report::Overdue { .. }
                 | Report::Recovered { .. }
+                | Report::AsksForRenewal { .. }
                 | Report::Leaving
                 | Report::Garbage { .. }
                 | Report::HungUp { .. } => {}
@@ -259,6 +266,7 @@ impl Keeper {
             Report::Entered
             | Report::Worn
             | Report::Recovered { .. }
+            | Report::AsksForRenewal { .. }
             | Report::DiedWith { .. }
             | Report::Left => false,
         }
