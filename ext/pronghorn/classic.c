@@ -292,6 +292,8 @@ static void describe_request(void)
 	php_handle_auth_data(value_of("HTTP_AUTHORIZATION"));
 	SG(sapi_headers).http_response_code = 200;
 	SG(server_context) = (void *) call;
+	/* The request is here: there is nothing to wait for that a clock of its own would have to measure. */
+	PG(max_input_time) = -1;
 	/* Its folder is gone to once, below. PHP would go there and back, and a shutdown function might leave it elsewhere. */
 	SG(options) |= SAPI_OPTION_NO_CHDIR;
 }

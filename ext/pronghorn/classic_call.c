@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "deadline.h"
 #include "native.h"
 #include "ring.h"
 
@@ -161,7 +162,8 @@ static void send_message(uint8_t kind, uint8_t flags, uint32_t number, const cha
 
 /* ---- From the server ---- */
 
-/* Whether the server says that nobody reads the reply to this call. Of what came before, and is void, nothing is kept. */
+/* Whether the server says that nobody reads the reply to this call. Of what came before, and is void, nothing is kept:
+   calls that were offered for after this one, and taken back because it is a long one. */
 static bool client_has_left(void)
 {
 	while (!reply.gone) {
@@ -172,11 +174,15 @@ static bool client_has_left(void)
 		}
 		const unsigned char *next = ring_peek(&ring);
 		size_t length = native_frame_length(next);
-		if (length == 0 || length > there || !native_read_envelope(next, length, &envelope) || envelope.kind != NATIVE_CANCEL) {
+		if (length == 0 || length > there || !native_read_envelope(next, length, &envelope)) {
+			break;
+		}
+		bool taken_back = envelope.kind == NATIVE_SCRIPT && ring_is_taken_back(&ring, envelope.call);
+		if (envelope.kind != NATIVE_CANCEL && !taken_back) {
 			break;
 		}
 		ring_take(&ring, length);
-		reply.gone = envelope.call == call.number;
+		reply.gone = envelope.kind == NATIVE_CANCEL && envelope.call == call.number;
 	}
 	return reply.gone;
 }
@@ -281,6 +287,9 @@ static enum taken take(size_t length)
 	}
 	switch (envelope.kind) {
 		case NATIVE_SCRIPT:
+			if (!ring_claim(&ring, envelope.call)) {
+				return OTHER; /* taken back */
+			}
 			break;
 		case NATIVE_PING:
 			send_message(NATIVE_PONG, 0, envelope.call, NULL, 0, false);
@@ -322,6 +331,7 @@ const call_t *call_next(void)
 		}
 		switch (take(length)) {
 			case CALL:
+				deadline_begins(call.number);
 				return &call;
 			case STOP:
 				return NULL;
@@ -421,6 +431,7 @@ bool call_end(bool busy)
 		return false;
 	}
 	reply.ended = true;
+	deadline_ends();
 	if (ring.map != NULL) {
 		if (!call_has_head()) {
 			call_set_status(500);
@@ -488,13 +499,16 @@ const char *call_attach(const char *pipes, const char *offer, const char *versio
 	if (wrong != NULL) {
 		return wrong;
 	}
+	if (!deadline_watch()) {
+		return "the signal of the deadline can't be handled";
+	}
 	fcntl(pipe[0], F_SETFD, FD_CLOEXEC);
 	fcntl(pipe[1], F_SETFD, FD_CLOEXEC);
 	pthread_atfork(NULL, NULL, in_child);
 	char said[GREETING], announcement[GREETING];
 	int text = snprintf(
-		said, sizeof said, "{\"pid\":%ld,\"codec\":\"native\",\"version\":1,\"kinds\":[\"script\"],\"sdk\":\"extension %s\",\"php\":\"%s\",\"ring\":true}",
-		(long) getpid(), version, PHP_VERSION
+		said, sizeof said, "{\"pid\":%ld,\"codec\":\"native\",\"version\":1,\"kinds\":[\"script\"],\"sdk\":\"extension %s\",\"php\":\"%s\",\"ring\":true,"
+		"\"deadline_signal\":%d}", (long) getpid(), version, PHP_VERSION, DEADLINE_SIGNAL
 	);
 	size_t all = native_write_control((unsigned char *) announcement, said, (size_t) text);
 	return write(pipe[1], announcement, all) == (ssize_t) all ? NULL : "the server is gone";

@@ -81,8 +81,9 @@ static void read_files(const char *list)
 {
 	char *files = strdup(list), *rest = files, *file;
 	while (files != NULL && (file = strsep(&rest, ",")) != NULL) {
-		file[strcspn(file, "\n")] = file[0] == '\n' ? '\n' : '\0';
-		read_file(file + strspn(file, "\n"));
+		file += strspn(file, "\n");
+		file[strcspn(file, "\n")] = '\0';
+		read_file(file);
 	}
 	free(files);
 }

@@ -11,6 +11,8 @@
 #define NATIVE_MAX_PAYLOAD (64u << 20)
 /* What every context begins with. */
 #define NATIVE_ENVELOPE 8
+/* A flag of any kind: who does not know the kind passes over it. */
+#define NATIVE_IGNORABLE 0x80
 
 enum native_kind {
 	NATIVE_REQUEST = 0x01,
@@ -19,7 +21,9 @@ enum native_kind {
 	NATIVE_PING = 0x11,
 	NATIVE_REPLY = 0x81,
 	NATIVE_CHUNK = 0x82,
+	NATIVE_ERROR = 0x84,
 	NATIVE_FREE = 0x86,
+	NATIVE_RENEW = 0x88,
 	NATIVE_PONG = 0x91,
 };
 

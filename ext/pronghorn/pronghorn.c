@@ -12,13 +12,15 @@
 #include "zend_interfaces.h"
 
 #include "classic.h"
+#include "deadline.h"
 #include "exit.h"
 #include "native.h"
+#include "opcache.h"
 #include "ring.h"
 
 #define PRONGHORN_VERSION "0.1.0"
 /* Changes whenever a function of ours does. */
-#define PRONGHORN_API 1
+#define PRONGHORN_API 2
 
 #include "pronghorn_arginfo.h"
 
@@ -140,9 +142,8 @@ static bool send_message(const native_envelope *envelope, const native_fields *f
 	return at_once || put(ZSTR_VAL(body), length);
 }
 
-static bool send_empty(uint8_t kind, uint32_t call)
+static bool send_empty(native_envelope envelope)
 {
-	const native_envelope envelope = {.kind = kind, .call = call};
 	return send_message(&envelope, NULL, NULL, ZSTR_EMPTY_ALLOC(), false);
 }
 
@@ -165,12 +166,13 @@ static zend_string *read_long_frame(size_t length)
 }
 
 /* Makes a call of a request, else a string. False: it was answered here. */
-static bool read_frame(zval *into, const unsigned char *frame, size_t length)
+static bool read_frame(zval *into, const unsigned char *frame, size_t length, uint32_t *call)
 {
 	native_envelope envelope;
 	if (native_read_envelope(frame, length, &envelope)) {
 		zend_object *exchange = NULL;
 		if (envelope.kind == NATIVE_REQUEST) {
+			*call = envelope.call;
 			exchange = native_read_request(&slots, empty, frame, length, &envelope);
 		}
 		if (exchange != NULL) {
@@ -178,7 +180,7 @@ static bool read_frame(zval *into, const unsigned char *frame, size_t length)
 			return true;
 		}
 		if (envelope.kind == NATIVE_PING) {
-			send_empty(NATIVE_PONG, envelope.call);
+			send_empty((native_envelope) {.kind = NATIVE_PONG, .call = envelope.call});
 			return false;
 		}
 	}
@@ -187,12 +189,28 @@ static bool read_frame(zval *into, const unsigned char *frame, size_t length)
 	return true;
 }
 
-/* Waits for the frame after this one. False: none came, or it was answered here. */
+/* A call is begun when its bytes are taken: nothing is left to do that could be seen of it if this process ended. */
+static bool begin(zval *into, uint32_t call)
+{
+	if (call == 0) {
+		return true;
+	}
+	if (ring_claim(&ring, call)) {
+		deadline_begins(call);
+		return true;
+	}
+	zval_ptr_dtor(into);
+	ZVAL_NULL(into);
+	return false;
+}
+
+/* Waits for the frame after this one. False: that one needs nobody. */
 static bool next(zval *into)
 {
 	if (!run_pending() || !wait_for(HEAD)) {
 		return true;
 	}
+	uint32_t call = 0;
 	size_t length = native_frame_length(ring_peek(&ring));
 	if (length == 0) {
 		/* No frame; enough of it to show. */
@@ -201,18 +219,18 @@ static bool next(zval *into)
 	}
 	if (length > RING_DOWN) {
 		zend_string *frame = read_long_frame(length);
-		bool done = frame == NULL || read_frame(into, (const unsigned char *) ZSTR_VAL(frame), length);
+		bool done = frame == NULL || read_frame(into, (const unsigned char *) ZSTR_VAL(frame), length, &call);
 		if (frame != NULL) {
 			zend_string_release(frame);
 		}
-		return done;
+		return done && begin(into, call);
 	}
 	if (!wait_for(length)) {
 		return true;
 	}
-	bool done = read_frame(into, ring_peek(&ring), length);
+	bool done = read_frame(into, ring_peek(&ring), length, &call);
 	ring_take(&ring, length);
-	return done;
+	return done && begin(into, call);
 }
 
 /* A descriptor that programs started by this one don't get. */
@@ -253,12 +271,16 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_attach)
 		zend_argument_value_error(7, "must have a property $%s, or its request", missing);
 		RETURN_THROWS();
 	}
+	if (!deadline_watch()) {
+		RETURN_STRING("the signal of the deadline can't be handled");
+	}
 	const char *wrong = ring_attach(&ring, (int) memory, (int) page, (int) bell, (int) server, (unsigned) look_after);
 	if (wrong != NULL) {
 		RETURN_STRING(wrong);
 	}
 	hide(server);
 	hide(output);
+	opcache_watch();
 	owner = pthread_self();
 	empty = Z_OBJ_P(exchange);
 	GC_ADDREF(empty);
@@ -273,6 +295,10 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_next)
 		RETURN_THROWS();
 	}
 	ZVAL_NULL(return_value);
+	enum opcache_wish wish = opcache_wish();
+	if (wish != OPCACHE_NOTHING) {
+		send_empty((native_envelope) {.kind = NATIVE_RENEW, .flags = NATIVE_IGNORABLE, .small = (uint16_t) wish, .call = 1});
+	}
 	while (!next(return_value)) {
 	}
 }
@@ -284,20 +310,27 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_peek)
 	if (!is_attached()) {
 		RETURN_THROWS();
 	}
-	size_t there = ring_there(&ring);
-	if (there < HEAD || there > RING_DOWN) {
-		RETURN_NULL();
+	size_t there;
+	while ((there = ring_there(&ring)) >= HEAD && there <= RING_DOWN) {
+		const unsigned char *frame = ring_peek(&ring);
+		size_t length = native_frame_length(frame);
+		native_envelope envelope;
+		if (length == 0 || length > there) {
+			/* Nonsense waits for its message, and the rest for its bytes. */
+			break;
+		}
+		if (!native_read_envelope(frame, length, &envelope) || envelope.kind != NATIVE_REQUEST) {
+			RETVAL_STRINGL((const char *) frame, length);
+			ring_take(&ring, length);
+			return;
+		}
+		if (!ring_is_taken_back(&ring, envelope.call)) {
+			/* It waits for its turn. */
+			break;
+		}
+		ring_take(&ring, length);
 	}
-	const unsigned char *frame = ring_peek(&ring);
-	size_t length = native_frame_length(frame);
-	native_envelope envelope;
-	if (length == 0 || length > there
-		|| (native_read_envelope(frame, length, &envelope) && envelope.kind == NATIVE_REQUEST)) {
-		/* It waits for its turn, and nonsense for its message. */
-		RETURN_NULL();
-	}
-	RETVAL_STRINGL((const char *) frame, length);
-	ring_take(&ring, length);
+	RETURN_NULL();
 }
 
 ZEND_FUNCTION(Pronghorn_Internal_ring_reply)
@@ -322,6 +355,10 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_reply)
 	const native_envelope envelope = {
 		.kind = NATIVE_REPLY, .flags = (uint8_t) flags, .small = (uint16_t) status, .call = (uint32_t) call,
 	};
+	/* Nothing interrupts what follows. */
+	if (!more) {
+		deadline_ends();
+	}
 	native_fields fields;
 	bool sent = native_collect_fields(&fields, headers) && send_message(&envelope, &fields, NULL, body, more);
 	native_release_fields(&fields);
@@ -350,6 +387,9 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_message)
 	const native_envelope envelope = {
 		.kind = (uint8_t) kind, .flags = (uint8_t) flags, .small = (uint16_t) small, .call = (uint32_t) call,
 	};
+	if (!more && (kind == NATIVE_REPLY || kind == NATIVE_CHUNK || kind == NATIVE_ERROR)) {
+		deadline_ends();
+	}
 	RETURN_BOOL(send_message(&envelope, NULL, context, body, more));
 }
 
@@ -419,7 +459,7 @@ static PHP_MINIT_FUNCTION(pronghorn)
 {
 	find_globals();
 	register_pronghorn_symbols(module_number);
-	register_class_Pronghorn_DeadlineExceeded(zend_ce_error);
+	deadline_startup(register_class_Pronghorn_DeadlineExceeded(zend_ce_error));
 	native_startup();
 	exit_startup();
 	/* The box is not mapped in a child; what knows of it is forgotten there. */

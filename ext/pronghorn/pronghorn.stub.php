@@ -8,7 +8,7 @@
  */
 
 namespace Pronghorn {
-    /** Thrown into a call whose time is up, at the next line that PHP runs. */
+    /** Thrown into a call whose time is up, at the next line that PHP runs. Whoever catches it has a second to end. */
     class DeadlineExceeded extends \Error
     {
     }
@@ -22,6 +22,13 @@ namespace Pronghorn\Internal {
      * @cvalue PRONGHORN_API
      */
     const EXTENSION_API = UNKNOWN;
+    /**
+     * By which the server ends a call, in a worker that has taken its box.
+     *
+     * @var int
+     * @cvalue DEADLINE_SIGNAL
+     */
+    const DEADLINE_SIGNAL = UNKNOWN;
 
     /**
      * Takes the memory that the server handed over. What is in the way, or null.

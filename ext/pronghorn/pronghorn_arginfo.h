@@ -1,5 +1,5 @@
 /* This is a generated file, edit the .stub.php file instead.
- * Stub hash: 9b2f6ac8da7fd1850d921def0eec90c306d1d807 */
+ * Stub hash: c751792387ecd0b426766ddea71b81657e4970f9 */
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_attach, 0, 7, IS_STRING, 1)
 	ZEND_ARG_TYPE_INFO(0, memory, IS_LONG, 0)
@@ -82,6 +82,7 @@ static const zend_function_entry class_Pronghorn_DeadlineExceeded_methods[] = {
 static void register_pronghorn_symbols(int module_number)
 {
 	REGISTER_LONG_CONSTANT("Pronghorn\\Internal\\EXTENSION_API", PRONGHORN_API, CONST_PERSISTENT);
+	REGISTER_LONG_CONSTANT("Pronghorn\\Internal\\DEADLINE_SIGNAL", DEADLINE_SIGNAL, CONST_PERSISTENT);
 }
 
 static zend_class_entry *register_class_Pronghorn_DeadlineExceeded(zend_class_entry *class_entry_Error)

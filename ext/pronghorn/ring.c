@@ -196,6 +196,25 @@ const unsigned char *ring_peek(const ring_t *ring)
 	return ring->map + RING_PAGE + (ring->taken & (RING_DOWN - 1));
 }
 
+/* A call's place among those that are offered. */
+static uint32_t bit_of(uint32_t call)
+{
+	return (uint32_t) 1 << call % 32;
+}
+
+bool ring_claim(ring_t *ring, uint32_t call)
+{
+	uint32_t bit = bit_of(call);
+	bool ours = (atomic_fetch_and_explicit(word(ring, RING_AT_OFFERED), ~bit, memory_order_acq_rel) & bit) != 0;
+	RING_MARK(claimed);
+	return ours;
+}
+
+bool ring_is_taken_back(const ring_t *ring, uint32_t call)
+{
+	return (atomic_load_explicit(word(ring, RING_AT_OFFERED), memory_order_relaxed) & bit_of(call)) == 0;
+}
+
 void ring_take(ring_t *ring, size_t bytes)
 {
 	ring->taken += (uint32_t) bytes;

@@ -19,6 +19,7 @@
 	mark(seen)     /* there are bytes to take */ \
 	mark(taking)   /* bytes were read, the server is not told */ \
 	mark(taken)    /* it is */ \
+	mark(claimed)  /* the call is this worker's */ \
 	mark(written)  /* bytes were written, the server is not told */ \
 	mark(put)      /* it is, and may sleep */ \
 	mark(ringing)  /* it does sleep */ \
@@ -64,6 +65,12 @@ ring_outcome ring_wait(ring_t *ring, size_t bytes);
 
 /* What there is, in one piece of memory whatever wraps. Valid until it is taken. */
 const unsigned char *ring_peek(const ring_t *ring);
+
+/* Begins a call whose bytes were taken. False: the server has taken it back, and nothing may be done of it. */
+bool ring_claim(ring_t *ring, uint32_t call);
+
+/* Whether the server has taken a call back that lies there; it stays so. */
+bool ring_is_taken_back(const ring_t *ring, uint32_t call);
 
 /* Takes so many bytes, no more than there are. */
 void ring_take(ring_t *ring, size_t bytes);

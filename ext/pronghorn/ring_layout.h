@@ -1,7 +1,7 @@
 /* Made by crates/ring from its layout; a test compares. docs/reference/ring.md says what it means. */
 
 #define RING_MAGIC 1112688720u
-#define RING_VERSION 1u
+#define RING_VERSION 2u
 #define RING_PAGE 4096u
 #define RING_DOWN 262144u
 #define RING_UP 524288u
@@ -16,4 +16,5 @@
 #define RING_AT_UP_PUT 192u
 #define RING_AT_UP_TAKEN 256u
 #define RING_AT_SLEEP 320u
+#define RING_AT_OFFERED 384u
 #define RING_AT_PARKED 0u

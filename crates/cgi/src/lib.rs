@@ -4,6 +4,7 @@
 //!
 //! - [`Site`]: which script answers for a path.
 //! - [`Variables`]: what it is told of the request.
+//! - [`Environment`]: the same for a program of its own.
 //! - [`Head`]: how its answer begins.
 //! - [`fastcgi`]: all of that as records.
 
@@ -14,12 +15,14 @@
     warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)
 )]
 
+mod environment;
 pub mod fastcgi;
 pub mod path;
 mod reply;
 mod site;
 pub mod variables;
 
+pub use environment::Environment;
 #[doc(hidden)]
 pub use reply::fuzz_reply;
 pub use reply::{BadReply, FIELDS, HEAD, Head, HeadReader, Kind};

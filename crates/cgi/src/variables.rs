@@ -57,7 +57,8 @@ impl Variables<'_> {
             (path, Some(query)) => put("REQUEST_URI", &[path, b"?", query]),
             (path, None) => put("REQUEST_URI", &[path]),
         }
-        put("DOCUMENT_URI", &[self.site.prefix(), self.script.path()]);
+        // Without what follows the script: where nginx looks whether it is there, that is cut off.
+        put("DOCUMENT_URI", &[self.site.prefix(), self.script.name()]);
         put("DOCUMENT_ROOT", &[root]);
         put("SERVER_PROTOCOL", &[request.protocol.name().as_bytes()]);
         put(
@@ -311,7 +312,7 @@ mod tests {
             ("CONTENT_LENGTH", "12"),
             ("SCRIPT_NAME", "/a.php"),
             ("REQUEST_URI", "/a.php/more/x?q=%20"),
-            ("DOCUMENT_URI", "/a.php/more/x"),
+            ("DOCUMENT_URI", "/a.php"),
             ("DOCUMENT_ROOT", "/srv/shop"),
             ("SERVER_PROTOCOL", "HTTP/1.1"),
             ("REQUEST_SCHEME", "https"),

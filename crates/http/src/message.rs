@@ -106,6 +106,8 @@ pub struct Request {
     pub accepted: Instant,
     /// The same moment in microseconds since the Unix epoch.
     pub accepted_us: u64,
+    /// How often an application has sent it elsewhere in this server.
+    pub redirects: u8,
 }
 
 impl Request {
@@ -123,6 +125,7 @@ impl Request {
             id: None,
             accepted,
             accepted_us,
+            redirects: 0,
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pronghorn_cgi::path::Path;
 use pronghorn_cgi::{Found, Script, Site, Target};
-use pronghorn_pool::settings::SiteSettings;
+use pronghorn_pool::settings::{Mode, SiteSettings};
 use pronghorn_process::file::Patience;
 use tokio::time::Instant;
 
@@ -23,6 +23,8 @@ type Known = HashMap<Box<[u8]>, (Found, Instant)>;
 /// A root with scripts and files.
 #[derive(Debug)]
 pub struct Scripts {
+    /// All its files are programs, and none is sent.
+    programs: bool,
     site: Site,
     files: Arc<Files>,
     known: Mutex<Known>,
@@ -44,20 +46,27 @@ pub(crate) enum Answerer {
 }
 
 impl Scripts {
-    /// `root` is absolute.
+    /// `root` is absolute. `prefix` is the path below which it lies, without a slash at its end; empty for all.
     ///
     /// # Errors
     ///
     /// When the root can't be opened.
-    pub fn open(settings: &SiteSettings, root: PathBuf) -> io::Result<Self> {
+    pub fn open(
+        settings: &SiteSettings,
+        mode: Mode,
+        root: PathBuf,
+        prefix: &str,
+    ) -> io::Result<Self> {
         let files = RootSettings {
             links: settings.links,
+            prefix: if prefix.is_empty() { "/" } else { prefix }.to_owned(),
             ..RootSettings::new(root.clone())
         };
         let files = Files::open(vec![files]).map_err(|(_, error)| error)?;
         let index = settings.index.clone();
         Ok(Self {
-            site: Site::new(root, index, settings.fallback.as_deref()),
+            programs: mode == Mode::Cgi,
+            site: Site::new(root, index, settings.fallback.as_deref()).at(prefix),
             files: Arc::new(files),
             known: Mutex::default(),
         })
@@ -71,7 +80,7 @@ impl Scripts {
     pub(crate) async fn find(self: &Arc<Self>, request: &Request) -> Answerer {
         let (head, now) = (&request.head, request.accepted);
         let names_script = Path::of(head.path()).is_ok_and(|path| Site::names_script(&path));
-        if !names_script {
+        if !names_script && !self.programs {
             match self.files.look(head, now) {
                 Looked::Answer(response) => return Answerer::Server(response),
                 Looked::Nothing => {}
@@ -93,9 +102,17 @@ impl Scripts {
             target => target,
         };
         let status = match target {
+            Ok(Target::Script(script)) if self.programs && writes_http(&script) => {
+                tracing::warn!(
+                    target: "http", URI = request.target(),
+                    "program refused: by its name, `nph-…`, it writes HTTP itself, which is not supported"
+                );
+                403
+            }
             Ok(Target::Script(script)) => return Answerer::Script(script),
             Ok(Target::Page(path)) => {
-                return Answerer::Server(match self.files.answer_at(request, path.into()).await {
+                let path = [self.site.prefix(), &path].concat();
+                return Answerer::Server(match self.files.answer_at(request, path).await {
                     Some(response) => response,
                     // It is there and must not be sent, or the method is none for files.
                     None if matches!(head.method(), "GET" | "HEAD") => Response::status_only(404),
@@ -112,8 +129,12 @@ impl Scripts {
     }
 
     fn target(&self, path: &[u8], now: Instant, patience: Patience) -> io::Result<Target> {
-        self.site
-            .resolve(path, |path| self.look(path, now, patience))
+        let look = |path: &[u8]| self.look(path, now, patience);
+        if self.programs {
+            self.site.resolve_program(path, look)
+        } else {
+            self.site.resolve(path, look)
+        }
     }
 
     /// What is at a path. What was there is believed as long as what was seen of a file.
@@ -145,6 +166,14 @@ impl Scripts {
     fn with_known<R>(&self, work: impl FnOnce(&mut Known) -> R) -> R {
         work(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// By its name, a program that writes non-parsed headers.
+fn writes_http(script: &Script) -> bool {
+    let mut segments = script.name().rsplit(|&byte| byte == b'/');
+    segments
+        .next()
+        .is_some_and(|name| name.starts_with(b"nph-"))
 }
 
 fn not_for_files() -> Response {

@@ -35,6 +35,10 @@ pub(crate) enum Bug {
     DrainUntold,
     /// A worn worker is not replaced.
     WornStays,
+    /// Calls that a worker had ahead and gave back are dropped.
+    LostAhead,
+    /// They still count as that worker's.
+    PhantomAhead,
 }
 
 #[cfg(test)]

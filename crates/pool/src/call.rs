@@ -1,8 +1,8 @@
 //! A call on its way through a pool, and what becomes of it.
 
-use std::ffi::OsString;
 use std::fmt;
 use std::future::{Future, poll_fn};
+use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -41,17 +41,6 @@ pub trait Payload: Send + Sync + 'static {
     fn variables(&self, _out: &mut Vec<u8>) -> Result<Body, Unencodable> {
         Err(Unencodable::Pool(
             "the pool runs scripts, and the call is for none".to_owned(),
-        ))
-    }
-
-    /// What it starts, in a pool where each call is a process of its own.
-    ///
-    /// # Errors
-    ///
-    /// As those of [`encode`](Self::encode).
-    fn program(&self) -> Result<Program, Unencodable> {
-        Err(Unencodable::Pool(
-            "the pool starts programs, and this request names none".into(),
         ))
     }
 
@@ -117,17 +106,6 @@ impl Body {
     }
 }
 
-/// A program to be started for one call. Its environment is whole: nothing is inherited.
-#[derive(Debug)]
-pub struct Program {
-    pub file: PathBuf,
-    /// Where it runs.
-    pub folder: PathBuf,
-    pub environment: Vec<(OsString, OsString)>,
-    /// What it finds on its stdin; not a stream.
-    pub body: Body,
-}
-
 /// A worker can't be given this payload, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Unencodable {
@@ -170,8 +148,10 @@ impl Stamps {
 }
 
 /// A call inside the pool. It ends in exactly one of [`Call::deliver`] and [`Call::fail`], or is dropped after its client
-/// has left.
-pub(crate) struct Call {
+/// has left. It passes through many hands, so it lies in one place and its address is handed on.
+pub(crate) struct Call(Box<Inner>);
+
+pub(crate) struct Inner {
     pub(crate) payload: Arc<dyn Payload>,
     pub(crate) stamps: Stamps,
     /// By when it must be done; set when it is dispatched.
@@ -186,7 +166,7 @@ pub(crate) struct Call {
 /// What goes over a call's channel: its end, or a 1xx reply and the channel that goes on.
 enum Delivery {
     Informational(ReplyHead, oneshot::Receiver<Self>),
-    End(Result<Reply, CallError>),
+    End(Result<Box<Reply>, CallError>),
 }
 
 /// What comes back for a call.
@@ -194,7 +174,7 @@ enum Delivery {
 pub enum Answer {
     /// A 1xx reply. The real one follows: ask again.
     Informational(ReplyHead),
-    Reply(Reply),
+    Reply(Box<Reply>),
 }
 
 /// A worker's reply.
@@ -331,7 +311,7 @@ pub(crate) fn call(
 ) -> (Call, Pending) {
     let (sender, answer) = oneshot::channel();
     let sender = misdirected(sender);
-    let call = Call {
+    let call = Call(Box::new(Inner {
         payload,
         stamps,
         deadline: None,
@@ -339,7 +319,7 @@ pub(crate) fn call(
         seq,
         attempts: 0,
         answer: sender,
-    };
+    }));
     (
         call,
         Pending {
@@ -414,11 +394,25 @@ impl Drop for Pending {
     }
 }
 
+impl Deref for Call {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+impl DerefMut for Call {
+    fn deref_mut(&mut self) -> &mut Inner {
+        &mut self.0
+    }
+}
+
 impl Call {
     /// Passes a 1xx reply on.
     pub(crate) fn inform(&mut self, head: ReplyHead) {
         let (sender, rest) = oneshot::channel();
-        let before = std::mem::replace(&mut self.answer, sender);
+        let before = std::mem::replace(&mut self.0.answer, sender);
         // If the caller has left, `rest` is dropped here and the call looks withdrawn, as before.
         _ = before.send(Delivery::Informational(head, rest));
     }
@@ -426,21 +420,21 @@ impl Call {
     /// Ends the call with a reply.
     pub(crate) fn deliver(self, reply: Reply) {
         // A caller that has left needs no answer.
-        _ = self.answer.send(Delivery::End(Ok(reply)));
+        _ = self.0.answer.send(Delivery::End(Ok(Box::new(reply))));
     }
 
     /// Ends the call without one.
     pub(crate) fn fail(self, error: impl Into<CallError>) {
-        _ = self.answer.send(Delivery::End(Err(error.into())));
+        _ = self.0.answer.send(Delivery::End(Err(error.into())));
     }
 
     /// Whether the caller has left.
     pub(crate) fn is_withdrawn(&self) -> bool {
-        self.answer.is_closed()
+        self.0.answer.is_closed()
     }
 
     pub(crate) fn poll_withdrawn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.answer.poll_closed(cx)
+        self.0.answer.poll_closed(cx)
     }
 }
 

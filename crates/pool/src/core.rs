@@ -54,6 +54,8 @@ pub(crate) struct Core<C, T> {
     /// Ready slots, the most recently used last: it is chosen first, its caches are warm.
     idle: Vec<SlotId>,
     queue: Queue<C>,
+    /// Calls that busy workers could be given ahead, in all.
+    room: usize,
     stopping: bool,
 }
 
@@ -61,6 +63,10 @@ pub(crate) struct Core<C, T> {
 struct Slot<T> {
     state: SlotState,
     worker: Option<T>,
+    /// Calls that its worker has beyond the one at hand.
+    ahead: usize,
+    /// How many of them it may have.
+    most_ahead: usize,
     /// Whether a member of the crew uses it.
     taken: bool,
 }
@@ -78,6 +84,7 @@ pub(crate) enum Admitted<C, T> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next<C> {
     Run(C),
+    /// What it was given ahead, if it has some; else wait for a call.
     Wait,
     /// Nothing more: ask the process to end.
     Stop,
@@ -90,6 +97,7 @@ impl<C, T: Clone> Core<C, T> {
             slots: Vec::new(),
             idle: Vec::new(),
             queue: Queue::new(queue_limit, queue_timeout),
+            room: 0,
             stopping: false,
         }
     }
@@ -105,6 +113,8 @@ impl<C, T: Clone> Core<C, T> {
             self.slots.push(Slot {
                 state: SlotState::Empty,
                 worker: None,
+                ahead: 0,
+                most_ahead: 0,
                 taken: false,
             });
             self.slots.len() - 1
@@ -125,12 +135,18 @@ impl<C, T: Clone> Core<C, T> {
         }
     }
 
-    /// A new call: to a free worker, else into the queue.
-    pub(crate) fn admit(&mut self, call: C, ticket: Ticket) -> Admitted<C, T> {
+    /// A new call: to a free worker, else to one that may have it `ahead`, else into the queue.
+    pub(crate) fn admit(&mut self, call: C, ticket: Ticket, ahead: bool) -> Admitted<C, T> {
         if self.stopping {
             return Admitted::Refused(call, Refused::Stopping);
         }
         if let Some(worker) = self.take_idle() {
+            return Admitted::Run(worker, call);
+        }
+        if ahead
+            && self.queue.len() == 0
+            && let Some(worker) = self.take_room()
+        {
             return Admitted::Run(worker, call);
         }
         if self.all_failed() {
@@ -153,6 +169,21 @@ impl<C, T: Clone> Core<C, T> {
         self.slots.get(id)?.worker.clone()
     }
 
+    /// The busy worker with the fewest calls, of those that may have one more.
+    fn take_room(&mut self) -> Option<T> {
+        if self.room == 0 {
+            return None;
+        }
+        let roomy = self
+            .slots
+            .iter()
+            .enumerate()
+            .filter(|(_, slot)| slot.room() > 0);
+        let (id, _) = roomy.min_by_key(|(_, slot)| slot.ahead)?;
+        self.change(id, |slot| slot.ahead += 1);
+        self.slots.get(id)?.worker.clone()
+    }
+
     /// A worker has announced itself.
     pub(crate) fn enter(&mut self, id: SlotId, worker: T, now: Instant) -> Freed<C> {
         if let Some(slot) = self.slots.get_mut(id) {
@@ -161,23 +192,29 @@ impl<C, T: Clone> Core<C, T> {
         if self.stopping {
             self.go(id, SlotState::Ready);
             self.go(id, SlotState::Stopping);
-            return Freed {
-                late: Vec::new(),
-                next: Next::Stop,
-            };
+            return Next::Stop.into();
         }
         self.next(id, now)
     }
 
-    /// A worker has finished its call and asks what to do next.
-    pub(crate) fn freed(&mut self, id: SlotId, now: Instant) -> Freed<C> {
+    /// A worker has finished its call and asks what to do next; of calls ahead it may have so many from now on.
+    pub(crate) fn freed(&mut self, id: SlotId, now: Instant, most_ahead: usize) -> Freed<C> {
+        let has_ahead = self.slots.get(id).is_some_and(|slot| slot.ahead > 0);
+        self.change(id, |slot| {
+            slot.ahead = slot.ahead.saturating_sub(1);
+            slot.most_ahead = most_ahead;
+        });
         match self.state(id) {
+            // It goes on with those: they are as good as begun.
+            SlotState::Draining if has_ahead => Next::Wait.into(),
             SlotState::Draining => {
                 self.go(id, SlotState::Stopping);
-                Freed {
-                    late: Vec::new(),
-                    next: Next::Stop,
-                }
+                Next::Stop.into()
+            }
+            SlotState::Busy if has_ahead => {
+                let mut freed = Freed::from(Next::Wait);
+                freed.ahead = self.next_ahead(id, now, &mut freed.late);
+                freed
             }
             SlotState::Empty
             | SlotState::Booting
@@ -188,26 +225,55 @@ impl<C, T: Clone> Core<C, T> {
         }
     }
 
-    /// The next waiting call for this worker; those whose wait is over are passed over and come back.
+    /// The next waiting call for this worker, and one more if it may have that; those whose wait is over are passed over
+    /// and come back.
     fn next(&mut self, id: SlotId, now: Instant) -> Freed<C> {
         let mut late = Vec::new();
-        let blind = planted(Bug::LostWakeUp);
-        while !blind && let Some((until, call)) = self.queue.pop(now) {
-            if until > now {
-                self.go(id, SlotState::Busy);
-                return Freed {
-                    late,
-                    next: Next::Run(call),
-                };
-            }
-            late.push(call);
+        if let Some(call) = self.pop(now, &mut late) {
+            self.go(id, SlotState::Busy);
+            let ahead = self.next_ahead(id, now, &mut late);
+            return Freed {
+                late,
+                next: Next::Run(call),
+                ahead,
+            };
         }
         self.go(id, SlotState::Ready);
         self.idle.push(id);
         Freed {
             late,
-            next: Next::Wait,
+            ..Next::Wait.into()
         }
+    }
+
+    /// One at a time: a worker with room comes back soon, and until then others take theirs.
+    fn next_ahead(&mut self, id: SlotId, now: Instant, late: &mut Vec<C>) -> Option<C> {
+        if self.slots.get(id)?.room() == 0 {
+            return None;
+        }
+        let call = self.pop(now, late)?;
+        self.change(id, |slot| slot.ahead += 1);
+        Some(call)
+    }
+
+    fn pop(&mut self, now: Instant, late: &mut Vec<C>) -> Option<C> {
+        let blind = planted(Bug::LostWakeUp);
+        while !blind && let Some((until, call)) = self.queue.pop(now) {
+            if until > now {
+                return Some(call);
+            }
+            late.push(call);
+        }
+        None
+    }
+
+    /// A worker has so many calls less ahead, and gets no other one before it is [freed](Self::freed).
+    pub(crate) fn took_back(&mut self, id: SlotId, calls: usize) {
+        let calls = if planted(Bug::PhantomAhead) { 0 } else { calls };
+        self.change(id, |slot| {
+            slot.ahead = slot.ahead.saturating_sub(calls);
+            slot.most_ahead = 0;
+        });
     }
 
     /// Gives a slot no further call. True when it is idle now and can be asked to end at once.
@@ -233,9 +299,11 @@ impl<C, T: Clone> Core<C, T> {
     /// The process of a slot is gone.
     pub(crate) fn vacate(&mut self, id: SlotId) {
         self.idle.retain(|idle| *idle != id);
-        if let Some(slot) = self.slots.get_mut(id) {
+        self.change(id, |slot| {
             slot.worker = None;
-        }
+            slot.ahead = 0;
+            slot.most_ahead = 0;
+        });
         if self.state(id) != SlotState::Empty {
             self.go(id, SlotState::Empty);
         }
@@ -339,7 +407,27 @@ impl<C, T: Clone> Core<C, T> {
         if !slot.state.may_become(next) {
             tracing::error!(target: "pool", slot = id, from = ?slot.state, to = ?next, "illegal step of a slot");
         }
-        slot.state = next;
+        self.change(id, |slot| slot.state = next);
+    }
+
+    /// Every change that could be one of its room.
+    fn change(&mut self, id: SlotId, change: impl FnOnce(&mut Slot<T>)) {
+        if let Some(slot) = self.slots.get_mut(id) {
+            let before = slot.room();
+            change(slot);
+            self.room = self.room - before + slot.room();
+        }
+    }
+}
+
+impl<T> Slot<T> {
+    /// Calls that it could be given ahead.
+    fn room(&self) -> usize {
+        if self.state == SlotState::Busy {
+            self.most_ahead.saturating_sub(self.ahead)
+        } else {
+            0
+        }
     }
 }
 
@@ -348,4 +436,16 @@ impl<C, T: Clone> Core<C, T> {
 pub(crate) struct Freed<C> {
     pub(crate) late: Vec<C>,
     pub(crate) next: Next<C>,
+    /// One more for later.
+    pub(crate) ahead: Option<C>,
+}
+
+impl<C> From<Next<C>> for Freed<C> {
+    fn from(next: Next<C>) -> Self {
+        Self {
+            late: Vec::new(),
+            next,
+            ahead: None,
+        }
+    }
 }

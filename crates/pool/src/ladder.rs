@@ -3,32 +3,46 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use pronghorn_process::Signal;
 use tokio::time::{Instant, Sleep};
 
+/// What can be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Ends the call that it is late with, and not the worker.
+    Interrupt,
+    Terminate,
+    Kill,
+}
+
 /// Steps in order, each with the time since the one before.
-pub(crate) type Steps = &'static [(Duration, Signal)];
+pub(crate) type Steps = &'static [(Duration, Step)];
 
 const fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// Its call passed the deadline. php has no handler for SIGTERM, so it ends here; an application that has one gets the
-/// time to use it. A step before it, by which the call alone ends and the worker stays, is to be the first row here; it
-/// needs somebody inside PHP who takes it.
-pub(crate) const OVERDUE: Steps = &[
-    (Duration::ZERO, Signal::Terminate),
-    (seconds(5), Signal::Kill),
+/// Its call passed the deadline, and PHP can be told: by an exception, which the call has a second to unwind from; if it was
+/// caught and went on, by an error that ends PHP with its shutdown functions, which have a second as well. A worker that
+/// waits in C for something else hears of neither.
+pub(crate) const LATE: Steps = &[
+    (Duration::ZERO, Step::Interrupt),
+    (seconds(1), Step::Interrupt),
+    (seconds(1), Step::Terminate),
+    (seconds(5), Step::Kill),
 ];
 
+/// Its call passed the deadline, and nobody inside PHP can be told. php has no handler for SIGTERM, so it ends here; an
+/// application that has one gets the time to use it.
+pub(crate) const OVERDUE: Steps = &[(Duration::ZERO, Step::Terminate), (seconds(5), Step::Kill)];
+
 /// It was asked to end over its connection, or said that it will. RoadRunner gives it 10 s as well.
-pub(crate) const ASKED: Steps = &[(seconds(10), Signal::Terminate), (seconds(5), Signal::Kill)];
+pub(crate) const ASKED: Steps = &[(seconds(10), Step::Terminate), (seconds(5), Step::Kill)];
 
 /// It closed its connection: the end of a process that is ending closes it a moment before.
-pub(crate) const HUNG_UP: Steps = &[(seconds(1), Signal::Terminate), (seconds(2), Signal::Kill)];
+pub(crate) const HUNG_UP: Steps = &[(seconds(1), Step::Terminate), (seconds(2), Step::Kill)];
 
 /// It sends what makes no sense: nothing it says can be believed.
-pub(crate) const GARBAGE: Steps = &[(Duration::ZERO, Signal::Kill)];
+pub(crate) const GARBAGE: Steps = &[(Duration::ZERO, Step::Kill)];
 
 /// How far up a worker is. Started for one reason it can be started again for a more urgent one.
 #[derive(Debug, Default)]
@@ -52,15 +66,20 @@ impl Ladder {
         }
     }
 
+    /// The reason is gone.
+    pub(crate) fn stop(&mut self) {
+        self.left = None;
+    }
+
     /// Waits for the next step; for ever when there is none. Cancel safe.
-    pub(crate) async fn step(&mut self) -> Signal {
+    pub(crate) async fn step(&mut self) -> Step {
         loop {
             let Some((steps, sleep)) = &mut self.left else {
                 std::future::pending::<()>().await;
                 continue;
             };
             sleep.as_mut().await;
-            let Some(((_, signal), rest)) = steps.split_first() else {
+            let Some(((_, step), rest)) = steps.split_first() else {
                 self.left = None;
                 continue;
             };
@@ -70,7 +89,7 @@ impl Ladder {
                     Box::pin(tokio::time::sleep_until(Instant::now() + *wait)),
                 )
             });
-            return *signal;
+            return *step;
         }
     }
 }
@@ -84,9 +103,9 @@ mod tests {
         let start = Instant::now();
         let mut ladder = Ladder::default();
         ladder.start(ASKED);
-        assert_eq!(ladder.step().await, Signal::Terminate);
+        assert_eq!(ladder.step().await, Step::Terminate);
         assert_eq!(start.elapsed(), seconds(10));
-        assert_eq!(ladder.step().await, Signal::Kill);
+        assert_eq!(ladder.step().await, Step::Kill);
         assert_eq!(start.elapsed(), seconds(15));
         assert!(
             tokio::time::timeout(seconds(1000), ladder.step())
@@ -96,15 +115,25 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn what_is_stopped_goes_no_step_further() {
+        let mut ladder = Ladder::default();
+        ladder.start(LATE);
+        assert_eq!(ladder.step().await, Step::Interrupt);
+        ladder.stop();
+        let step = tokio::time::timeout(seconds(1000), ladder.step());
+        assert!(step.await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_more_urgent_reason_comes_first_and_a_less_urgent_one_changes_nothing() {
         let start = Instant::now();
         let mut ladder = Ladder::default();
         ladder.start(ASKED);
         ladder.start(OVERDUE);
         ladder.start(ASKED);
-        assert_eq!(ladder.step().await, Signal::Terminate);
+        assert_eq!(ladder.step().await, Step::Terminate);
         assert_eq!(start.elapsed(), Duration::ZERO);
-        assert_eq!(ladder.step().await, Signal::Kill);
+        assert_eq!(ladder.step().await, Step::Kill);
         assert_eq!(start.elapsed(), seconds(5));
     }
 }

@@ -40,8 +40,8 @@ pub use boot::{
     BootCause, BootError, CommandLauncher, Home, RelayAddress, RelayListener, WORKER_OUTPUT, Warmup,
 };
 pub use call::{
-    Answer, Body, CallError, Dispatch, Payload, Pending, Piece, Pieces, Program, Refused, Reply,
-    ReplyBody, Stamps, Terms, Unencodable, WorkerFault,
+    Answer, Body, CallError, Dispatch, Payload, Pending, Piece, Pieces, Refused, Reply, ReplyBody,
+    Stamps, Terms, Unencodable, WorkerFault,
 };
 pub use core::{SlotId, SlotState};
 pub use fastcgi::{Addresses, Current, FastCgiLauncher, Fpm, Peers, Place};

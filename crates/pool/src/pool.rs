@@ -160,9 +160,24 @@ struct Guarded {
     timekeeper_armed: bool,
 }
 
+/// Whether a call may be given to a worker that has one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ahead {
+    May,
+    /// It has been with a worker that did not run it: it gets one that is free.
+    MayNot,
+}
+
+/// What a worker does next, and a call for after that.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    pub(crate) next: Next<Call>,
+    pub(crate) ahead: Option<Call>,
+}
+
 /// How a worker is reached, by whatever means it is connected.
 pub(crate) trait Transport: Send + Sync {
-    /// A call for a worker that was free.
+    /// A call for a worker that was free, or may have it ahead.
     fn submit(&self, call: Call);
 
     fn order(&self, order: Order);
@@ -200,9 +215,19 @@ pub(crate) enum Report {
     /// The worker takes calls.
     Entered,
     /// The call under way passed its deadline; its client was answered.
-    Overdue { what: String, ran: Duration },
+    Overdue {
+        what: String,
+        ran: Duration,
+        /// By which the worker can be told of it, and stay.
+        call: Option<u32>,
+    },
+    /// That call has ended, and the worker can go on. It waits until it may: a step against it could be on its way.
+    Recovered { may_go_on: oneshot::Sender<()> },
     /// It has had its calls, and goes on until it is drained.
     Worn,
+    /// It goes on, and would do better as a new process, like the others of its generation; because its cache of code is full,
+    /// or was reset.
+    AsksForRenewal { full: bool },
     /// The worker is done for good and was told, or announced it itself.
     Leaving,
     /// It sent something that makes no sense; in answer to which request, if it had one.
@@ -267,7 +292,7 @@ impl Pool {
         if self.shared.poison.is_known() && self.shared.is_poison(&call, now) {
             call.fail(CallError::Poisoned);
         } else {
-            self.shared.admit(call, now);
+            self.shared.admit(call, now, Ahead::May);
         }
         pending
     }
@@ -425,16 +450,22 @@ impl Shared {
         self.stats.set_waiting(waiting, oldest);
     }
 
-    fn admit(&self, call: Call, now: Instant) {
-        let until = now + self.limits.queue_timeout();
+    fn admit(&self, call: Call, now: Instant, ahead: Ahead) {
+        // One that was only to come after another has waited since it came.
+        let since = if call.attempts == 0 {
+            call.stamps.queued
+        } else {
+            now
+        };
+        let until = since + self.limits.queue_timeout();
         let ticket = Ticket {
             priority: call.terms.priority,
             seq: call.seq,
-            since: now,
+            since,
             until,
         };
         let mut guarded = self.lock();
-        let admitted = guarded.core.admit(call, ticket);
+        let admitted = guarded.core.admit(call, ticket, ahead == Ahead::May);
         let wake = matches!(admitted, Admitted::Waits(_)) && !guarded.timekeeper_armed;
         guarded.timekeeper_armed |= wake;
         self.publish_queue(&guarded);
@@ -500,14 +531,18 @@ impl Shared {
         drop(call); // not under the lock
     }
 
-    fn settle(&self, freed: Freed<Call>, now: Instant) -> Next<Call> {
+    fn settle(&self, freed: Freed<Call>, now: Instant) -> Turn {
         for call in freed.late {
             self.refuse(call, Refused::WaitedTooLong);
         }
-        match freed.next {
+        let next = match freed.next {
             Next::Run(call) => Next::Run(self.dispatched(call, now)),
             Next::Wait => Next::Wait,
             Next::Stop => Next::Stop,
+        };
+        Turn {
+            next,
+            ahead: freed.ahead.map(|call| self.dispatched(call, now)),
         }
     }
 }
@@ -555,16 +590,36 @@ impl Seat {
         self.shared.publish_queue(&guarded);
         drop(guarded);
         self.report(Report::Entered);
-        self.shared.settle(freed, now)
+        self.shared.settle(freed, now).next
     }
 
-    /// The call is done, or was given back. What next? `now` is now.
-    pub(crate) fn next(&self, now: Instant) -> Next<Call> {
+    /// The call is done, or was given back. What next? `now` is now. From then on the worker may have so many calls ahead.
+    pub(crate) fn next(&self, now: Instant, most_ahead: usize) -> Turn {
         let mut guarded = self.shared.lock();
-        let freed = guarded.core.freed(self.slot, now);
+        let freed = guarded.core.freed(self.slot, now, most_ahead);
         self.shared.publish_queue(&guarded);
         drop(guarded);
         self.shared.settle(freed, now)
+    }
+
+    /// The same for a worker that has one call at a time.
+    pub(crate) fn next_alone(&self, now: Instant) -> Next<Call> {
+        self.next(now, 0).next
+    }
+
+    /// Calls that the worker was given and has not begun, or none: it gets none ahead until the one at hand is done.
+    pub(crate) fn give_back(&self, calls: Vec<Call>) {
+        self.shared.lock().core.took_back(self.slot, calls.len());
+        if calls.is_empty() {
+            return; // without a look at the clock
+        }
+        let now = Instant::now();
+        for call in calls {
+            // One whose client has left would stay in the queue.
+            if !call.is_withdrawn() && !planted(Bug::LostAhead) {
+                self.shared.admit(call, now, Ahead::MayNot);
+            }
+        }
     }
 
     /// The worker takes no further call, by its own wish.
@@ -631,7 +686,7 @@ impl Seat {
             let attempts = call.attempts;
             call.fail(WorkerFault::Unwilling(attempts));
         } else {
-            self.shared.admit(call, Instant::now());
+            self.shared.admit(call, Instant::now(), Ahead::MayNot);
         }
     }
 
@@ -645,7 +700,7 @@ impl Seat {
         } else if again {
             call.attempts += 1;
             self.shared.stats.count(Counter::Retried);
-            self.shared.admit(call, Instant::now());
+            self.shared.admit(call, Instant::now(), Ahead::MayNot);
         } else {
             call.fail(fault);
         }

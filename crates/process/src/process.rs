@@ -177,6 +177,20 @@ impl Process {
         }
     }
 
+    /// Sends a signal with a number, which its handler gets. A process that has ended is no error.
+    pub fn signal_with(&self, signal: i32, number: u32) {
+        if self.exit.is_none() {
+            let pid = self.pid.as_raw_nonzero().get();
+            let value = libc::sigval {
+                sival_ptr: std::ptr::without_provenance_mut(number as usize),
+            };
+            #[expect(unsafe_code, reason = "neither rustix nor nix has sigqueue")]
+            // SAFETY: takes numbers; the value is not looked at on the way, and the handler takes it for a number.
+            // Not yet reaped, so the process's number is still its own.
+            let _ended = unsafe { libc::sigqueue(pid, signal, value) };
+        }
+    }
+
     /// Lets it live on without an owner; whoever is its parent reaps it.
     pub fn release(mut self) {
         self.released = true;

@@ -6,7 +6,7 @@
 //! Without the barriers each side may miss the other's store, which is still in a store buffer, and both wait for ever.
 
 use crate::layout::{AWAKE, FOR_BYTES, FOR_ROOM, Parking, Words};
-use crate::sync::{AtomicU32, Ordering, Step, barrier, look};
+use crate::sync::{AtomicU32, Ordering, Step, barrier, look, take_away};
 
 /// A count that the other side wrote and that can't be: more was taken than put, or more put than there is room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,24 +21,55 @@ pub(crate) fn there(put: u32, taken: u32, size: usize) -> Result<usize, Nonsense
     Ok(there)
 }
 
+/// A call's place among those that are offered.
+const fn bit_of(call: u32) -> u32 {
+    1 << (call % u32::BITS)
+}
+
+/// True for the one side that clears it.
+fn clears(offered: &AtomicU32, call: u32, step: Step) -> bool {
+    let bit = bit_of(call);
+    take_away(offered, bit, step) & bit != 0
+}
+
 /// The server's side of one box.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Server<'a>(pub(crate) &'a Words);
 
 impl Server<'_> {
-    /// Publishes bytes that were written behind `put`. True: the worker sleeps and has to be woken.
-    pub(crate) fn put(self, put: u32) -> bool {
+    /// Publishes bytes that were written behind `put`. A worker that is awake finds them; [`wakes`](Self::wakes) says
+    /// whether one has to be woken, and must be asked before this thread sleeps.
+    pub(crate) fn put(self, put: u32) {
         self.0.down_put.store(put, Ordering::Release);
-        self.wakes(FOR_BYTES)
+    }
+
+    /// Whether the worker sleeps for want of bytes and has to be woken.
+    pub(crate) fn wakes(self) -> bool {
+        self.wakes_from(FOR_BYTES)
+    }
+
+    /// A call is about to be put. Before its bytes are published, so that no worker finds it unoffered.
+    pub(crate) fn offer(self, call: u32) {
+        self.0.offered.fetch_or(bit_of(call), Ordering::Relaxed);
+    }
+
+    /// Takes a call back. False: the worker has it.
+    pub(crate) fn take_back(self, call: u32) -> bool {
+        clears(&self.0.offered, call, Step::ServerTakesBack)
+    }
+
+    /// Whether nobody has begun it.
+    pub(crate) fn is_offered(self, call: u32) -> bool {
+        self.0.offered.load(Ordering::Relaxed) & bit_of(call) != 0
     }
 
     /// Gives room back. True as above.
     pub(crate) fn taken(self, taken: u32) -> bool {
         self.0.up_taken.store(taken, Ordering::Release);
-        self.wakes(FOR_ROOM)
+        self.wakes_from(FOR_ROOM)
     }
 
-    fn wakes(self, sleeper: u32) -> bool {
+    fn wakes_from(self, sleeper: u32) -> bool {
         barrier(Step::ServerBarrier);
         let exchange = |sleep: &AtomicU32| {
             sleep.compare_exchange(sleeper, AWAKE, Ordering::AcqRel, Ordering::Relaxed)
@@ -103,6 +134,11 @@ pub(crate) struct Worker<'a> {
 }
 
 impl Worker<'_> {
+    /// Begins a call that was found. False: the server has taken it back.
+    pub(crate) fn claims(&self, call: u32) -> bool {
+        clears(&self.words.offered, call, Step::WorkerClaims)
+    }
+
     /// Publishes bytes. True: ring the bell.
     pub(crate) fn put(&mut self, put: u32) -> bool {
         self.words.up_put.store(put, Ordering::Release);

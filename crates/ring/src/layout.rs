@@ -5,7 +5,7 @@ use crate::sync::AtomicU32;
 /// The first four bytes of a box: `PHRB`.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"PHRB");
 /// Counts up with each change that an older end would get wrong.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The words; the streams begin behind this page.
 pub const PAGE: usize = 4096;
 /// Bytes on their way to the worker. A power of two, and of pages. Any head and most bodies fit.
@@ -48,6 +48,10 @@ pub struct Words {
     /// [`AWAKE`].
     pub(crate) sleep: AtomicU32,
     _sleep: [u32; 15],
+    /// Calls in the stream down that nobody has begun, a bit for each: that of its number modulo 32. Who clears it has the
+    /// call: the worker, or the server, which takes it back.
+    pub(crate) offered: AtomicU32,
+    _offered: [u32; 15],
 }
 
 /// What workers see of an I/O thread, in memory that they can only read.
@@ -77,6 +81,8 @@ impl Words {
             _up: [0; 15],
             sleep: zero(),
             _sleep: [0; 15],
+            offered: zero(),
+            _offered: [0; 15],
         }
     }
 }
@@ -112,6 +118,7 @@ pub fn c_header() -> String {
         ("AT_UP_PUT", offset_of!(Words, up_put)),
         ("AT_UP_TAKEN", offset_of!(Words, up_taken)),
         ("AT_SLEEP", offset_of!(Words, sleep)),
+        ("AT_OFFERED", offset_of!(Words, offered)),
         ("AT_PARKED", offset_of!(Parking, parked)),
     ];
     let mut text = String::from(

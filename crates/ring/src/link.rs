@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::half::{Nonsense, Server, there};
 use crate::layout::{DOWN, UP};
 use crate::memory::Box;
-use crate::thread::{Waiting, forget, wait};
+use crate::thread::{Waiting, forget, wait, wake_later};
 
 /// Reads what a worker puts into its box, and writes what it shall take out. Lives on one thread, which [serves
 /// boxes](crate::Thread).
@@ -37,10 +37,10 @@ impl Link {
         }
     }
 
-    /// Bytes that were written and that the worker has not taken.
-    pub fn unread(&self) -> u64 {
+    /// Bytes that were written and that the worker has not taken; `None` when its count can't be.
+    pub fn unread(&self) -> Option<u64> {
         let taken = Server(self.shared.words()).worker_has_taken();
-        u64::from(self.put.wrapping_sub(taken))
+        Some(there(self.put, taken, DOWN).ok()? as u64)
     }
 
     /// Appends what is there now, if there is something, but at most as much as fits.
@@ -75,10 +75,43 @@ impl Link {
         Ok(len)
     }
 
-    fn publish(&self) {
-        if Server(self.shared.words()).put(self.put) {
-            wake(&self.shared);
+    /// Writes all of it if there is room for it now. False: nothing was written.
+    ///
+    /// # Errors
+    ///
+    /// When the worker's count can't be.
+    pub fn write_whole(&mut self, bytes: &[u8]) -> io::Result<bool> {
+        let server = Server(self.shared.words());
+        let there = there(self.put, server.worker_has_taken(), DOWN).map_err(scribbled)?;
+        if bytes.len() > DOWN - there {
+            return Ok(false);
         }
+        self.write_now(bytes)?;
+        self.publish();
+        Ok(true)
+    }
+
+    /// A call is about to be written. Of its number the last five bits count: of calls in the box at a time, no two may
+    /// have the same.
+    pub fn offer(&self, call: u32) {
+        Server(self.shared.words()).offer(call);
+    }
+
+    /// Takes back a call that the worker has not begun: it will pass its bytes over. False: it has begun.
+    pub fn take_back(&self, call: u32) -> bool {
+        Server(self.shared.words()).take_back(call)
+    }
+
+    /// Whether the worker has not begun a call. What a broken worker says is not to be trusted, here as elsewhere.
+    pub fn is_offered(&self, call: u32) -> bool {
+        Server(self.shared.words()).is_offered(call)
+    }
+
+    /// A worker that is awake sees it at once. One that sleeps is woken before this thread sleeps, so that what comes
+    /// until then shares a wake-up.
+    fn publish(&self) {
+        Server(self.shared.words()).put(self.put);
+        wake_later(&self.shared);
     }
 
     /// Both counts as they were when they were looked at: had one changed since, waiting for the next change would be too
@@ -115,6 +148,13 @@ fn scribbled(_: Nonsense) -> io::Error {
 
 fn count(len: usize) -> u32 {
     u32::try_from(len).expect("streams are short")
+}
+
+/// Wakes the worker if it sleeps for want of bytes.
+pub(crate) fn wake_if_asleep(shared: &Box) {
+    if Server(shared.words()).wakes() {
+        wake(shared);
+    }
 }
 
 fn wake(shared: &Box) {
@@ -157,6 +197,11 @@ impl AsyncWrite for Link {
         if written == 0 && wanted > 0 {
             link.want_room(true);
             written = link.write_all_now(bufs)?;
+        }
+        if written < wanted {
+            // It makes room only when it runs.
+            Server(link.shared.words()).put(link.put);
+            wake_if_asleep(&link.shared);
         }
         if written == 0 && wanted > 0 {
             let full_since = link.put.wrapping_sub(count(DOWN));

@@ -70,7 +70,9 @@ fn what_the_server_puts_reaches_a_worker_that_goes_to_sleep() {
 fn server_puts(stage: &Arc<Stage>) {
     let server = stage.clone();
     let putting = thread::spawn(move || {
-        if Server(&server.words).put(5) {
+        let half = Server(&server.words);
+        half.put(5);
+        if half.wakes() {
             server.futex.store(true, Ordering::SeqCst);
         }
     });
@@ -97,13 +99,69 @@ fn server_takes(stage: &Arc<Stage>) {
             server.futex.store(true, Ordering::SeqCst);
         }
         // A worker that waits for room is left alone by bytes.
-        assert!(!half.put(5), "woken for nothing");
+        half.put(5);
+        assert!(!half.wakes(), "woken for nothing");
     });
     let worker = stage.worker();
     let found = || worker.server_has_taken() == 5;
     let sleeps = !found() && worker.sleeps(FOR_ROOM, found);
     taking.join().unwrap();
     assert!(!sleeps || stage.futex.load(Ordering::SeqCst), "for ever");
+}
+
+/// A call that the worker finds while the server takes it back: one of them has it, and a worker that has it sees it whole.
+#[test]
+fn a_call_is_begun_or_taken_back_and_never_both() {
+    check(offered);
+    for step in [Step::ServerTakesBack, Step::WorkerClaims] {
+        fails_without(step, offered);
+    }
+}
+
+fn offered(stage: &Arc<Stage>) {
+    const CALL: u32 = 37;
+    let server = stage.clone();
+    let taking_back = thread::spawn(move || {
+        let half = Server(&server.words);
+        half.offer(CALL);
+        half.put(5);
+        half.take_back(CALL)
+    });
+    let worker = stage.worker();
+    let found = worker.server_has_put() == 5;
+    let begun = found && worker.claims(CALL);
+    let taken_back = taking_back.join().unwrap();
+    let later = !found && worker.claims(CALL);
+    assert!(begun || later || taken_back, "nobody has it");
+    assert!(!(taken_back && (begun || later)), "both have it");
+}
+
+/// One that is found is offered, or the worker would pass it over.
+#[test]
+fn a_call_that_is_found_can_be_begun() {
+    check(|stage| found(stage, false));
+    let late = || check(|stage| found(stage, true));
+    assert!(
+        catch_unwind(late).is_err(),
+        "it can be offered after it was put"
+    );
+}
+
+fn found(stage: &Arc<Stage>, late: bool) {
+    let server = stage.clone();
+    let putting = thread::spawn(move || {
+        let half = Server(&server.words);
+        if late {
+            half.put(5);
+            half.offer(1);
+        } else {
+            half.offer(1);
+            half.put(5);
+        }
+    });
+    let worker = stage.worker();
+    assert!(worker.server_has_put() != 5 || worker.claims(1), "lost");
+    putting.join().unwrap();
 }
 
 #[test]

@@ -100,6 +100,11 @@ impl Peer {
         Ok(())
     }
 
+    /// Begins a call that was read. False: the server has taken it back.
+    pub fn claims(&self, call: u32) -> bool {
+        self.half().claims(call)
+    }
+
     /// Takes a step and rings where that is asked for.
     fn act(&mut self, step: impl FnOnce(&mut Worker<'_>) -> bool) {
         let mut half = self.half();

@@ -20,6 +20,9 @@ pub(crate) enum Step {
     /// The worker has announced that it sleeps, and then looks once more.
     WorkerBarrier,
     WorkerLook,
+    /// That clearing a call's bit and seeing whether it was set are one step.
+    ServerTakesBack,
+    WorkerClaims,
 }
 
 /// A full barrier.
@@ -30,6 +33,16 @@ pub(crate) fn barrier(step: Step) {
         #[cfg(not(all(test, feature = "model")))]
         std::sync::atomic::fence(Ordering::SeqCst);
     }
+}
+
+/// Clears bits in one step, and says what was there.
+pub(crate) fn take_away(word: &AtomicU32, bits: u32, step: Step) -> u32 {
+    if is_left_out(step) {
+        let before = word.load(Ordering::Acquire);
+        word.store(before & !bits, Ordering::Release);
+        return before;
+    }
+    word.fetch_and(!bits, Ordering::AcqRel)
 }
 
 /// The second look.

@@ -11,6 +11,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::runtime::Handle;
 
 use crate::half::{Server, Sleeper};
+use crate::link::wake_if_asleep;
 use crate::memory::{Box, ParkingPage};
 
 /// What workers of an I/O thread need of it. Cheap to clone.
@@ -32,7 +33,14 @@ struct Here {
     shared: Arc<Shared>,
     /// Links that wait for their worker.
     waiting: Vec<Waiting>,
+    /// Boxes that something was put into, whose workers may sleep.
+    to_wake: Vec<Arc<Box>>,
+    /// How often it came by since then.
+    passes: u32,
 }
+
+/// How often a busy thread comes by before it wakes those it has put something for.
+const PASSES: u32 = 8;
 
 /// A link that waits.
 pub(crate) struct Waiting {
@@ -73,6 +81,8 @@ impl Thread {
                 *place = Some(Here {
                     shared: here.clone(),
                     waiting: Vec::new(),
+                    to_wake: Vec::new(),
+                    passes: 0,
                 });
             });
             if let Err(error) = listen(&here).await {
@@ -96,6 +106,7 @@ impl Thread {
     /// The runtime's hook before the thread sleeps.
     pub fn before_park() {
         with_here(|here| {
+            wake_all(here);
             let shared = here.shared.clone();
             // A task that was woken keeps the thread from sleeping.
             Sleeper(shared.page.words()).sleeps(|| collect_in(here));
@@ -127,7 +138,32 @@ async fn listen(shared: &Shared) -> io::Result<()> {
 pub fn collect() {
     with_here(|here| {
         collect_in(here);
+        if !here.to_wake.is_empty() {
+            here.passes += 1;
+            if here.passes >= PASSES {
+                wake_all(here);
+            }
+        }
     });
+}
+
+/// Wakes the worker of a box before this thread sleeps, or soon; at once where that is unknown.
+pub(crate) fn wake_later(owner: &Arc<Box>) {
+    let later = with_here(|here| {
+        if !here.to_wake.iter().any(|it| Arc::ptr_eq(it, owner)) {
+            here.to_wake.push(owner.clone());
+        }
+    });
+    if later.is_none() {
+        wake_if_asleep(owner);
+    }
+}
+
+fn wake_all(here: &mut Here) {
+    here.passes = 0;
+    for owner in here.to_wake.drain(..) {
+        wake_if_asleep(&owner);
+    }
 }
 
 fn collect_in(here: &mut Here) -> bool {

@@ -13,8 +13,8 @@ use pronghorn_http::files::MOST_OPEN;
 use pronghorn_http::middleware::{self, Parts, Unusable};
 use pronghorn_http::settings::{HstsSettings, HttpSettings, RouteSettings};
 use pronghorn_http::{
-    Accepting, Addresses, BodySettings, Handler, Https, IoThreads, Limits, Listener, Place,
-    PoolHandler, Router, Scripts, Service,
+    Accepting, Addresses, BodySettings, Elsewhere, Handler, Https, IoThreads, Limits, Listener,
+    Place, PoolHandler, Router, Scripts, Service,
 };
 use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, NotReady, Running, Stopped};
 use pronghorn_pool::settings::RequestBody;
@@ -90,8 +90,15 @@ struct Ground {
     addresses: Arc<Addresses>,
 }
 
-/// Roots by the names of their pools.
-type Sites = HashMap<String, Arc<Scripts>>;
+/// Roots by the names of their pools, and the paths below which they lie.
+type Sites = HashMap<(String, String), Arc<Scripts>>;
+
+/// What the handlers of all routes share.
+struct Behind {
+    bodies: BodySettings,
+    sites: Sites,
+    elsewhere: Arc<Elsewhere>,
+}
 
 /// The workers of a pool as they are started.
 #[derive(Debug)]
@@ -326,12 +333,17 @@ impl Ground {
             forbid: settings.uploads.forbid.clone(),
             allow: settings.uploads.allow.clone(),
         };
-        let sites = self.sites(settings)?;
-        let routes = settings.compile(|route| self.behind(route, settings, pools, &bodies, &sites));
+        let behind = Behind {
+            bodies,
+            sites: self.sites(settings)?,
+            elsewhere: Arc::default(),
+        };
+        let routes = settings.compile(|route| self.behind(route, settings, pools, &behind));
         let innermost = match routes.only() {
             Some(only) => only.clone(),
             None => Arc::new(Router(routes)) as Arc<dyn Handler>,
         };
+        behind.elsewhere.set(&innermost);
         let folder = &self.folder;
         let worker_user = self.user.as_ref().map(|(_, user)| user);
         let addresses = &self.addresses;
@@ -352,19 +364,25 @@ impl Ground {
         })
     }
 
-    /// The roots of pools that run scripts.
+    /// The roots of pools that run scripts, below each path at which routes have them.
     fn sites(&self, settings: &HttpSettings) -> Result<Sites, Unusable> {
         let mut sites = Sites::new();
         for (name, pool) in settings.running_pools() {
             let Some(site) = &pool.site else { continue };
             // Without doubled slashes and one at its end: it is what scripts see.
             let root: PathBuf = self.folder.join(&site.root).components().collect();
-            let scripts = Scripts::open(site, root.clone()).map_err(|source| Unusable {
-                key: "root",
-                path: root,
-                source,
-            })?;
-            sites.insert(name.to_owned(), Arc::new(scripts));
+            let routes = settings.routes.iter().filter(|route| route.pool == name);
+            let prefixes = routes.map(|route| route.strip_prefix.as_deref().unwrap_or_default());
+            for prefix in prefixes.chain([""]) {
+                let opened = Scripts::open(site, pool.mode, root.clone(), prefix);
+                let scripts = opened.map_err(|source| Unusable {
+                    key: "root",
+                    path: root.clone(),
+                    source,
+                })?;
+                let place = (name.to_owned(), prefix.to_owned());
+                sites.insert(place, Arc::new(scripts));
+            }
         }
         Ok(sites)
     }
@@ -374,16 +392,21 @@ impl Ground {
         route: &RouteSettings,
         settings: &HttpSettings,
         pools: &Pools,
-        bodies: &BodySettings,
-        sites: &Sites,
+        behind: &Behind,
     ) -> Arc<dyn Handler> {
+        let Behind {
+            bodies,
+            sites,
+            elsewhere,
+        } = behind;
         let mut running = settings.running_pools();
         let (name, pool) = running
             .find(|(name, _)| *name == route.pool)
             .expect("routes lead to pools that run");
         let workers = pools.get(name).expect("it was started");
         let max_size = route.max_request_size.unwrap_or(settings.max_request_size);
-        let scripts = sites.get(name).cloned();
+        let prefix = route.strip_prefix.clone().unwrap_or_default();
+        let scripts = sites.get(&(name.to_owned(), prefix)).cloned();
         let handler = PoolHandler {
             pool: workers.pool().clone(),
             terms: Terms {
@@ -405,6 +428,7 @@ impl Ground {
             retry: pool.retry,
             worker_user: self.user.as_ref().map(|(_, user)| user.clone()),
             scripts,
+            elsewhere: elsewhere.clone(),
         };
         let next = Arc::new(Arc::new(handler));
         let next = middleware::limited(next, route.rate_limit.as_ref());

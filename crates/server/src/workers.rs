@@ -15,14 +15,15 @@ use pronghorn_pool::settings::{
 };
 use pronghorn_pool::{
     Addresses, BootError, CommandLauncher, Current, FastCgiLauncher, Filling, Fpm, Home,
-    NotExtended, NotResized, Options, PATIENCE, Peers, Php, Place, Plan, Pool, RelayAddress,
-    RelayListener, Spool, Stats, Supervised, WorkerInfo, classic_command, classic_variable,
+    NotExtended, NotResized, Options, PATIENCE, Peers, Php, Place, Plan, Pool, ProgramLauncher,
+    RelayAddress, RelayListener, Spool, Stats, Supervised, WorkerInfo, classic_command,
+    classic_variable,
 };
 use pronghorn_process::{Credentials, Spawner, cpus};
 use pronghorn_wire::Codec;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
 use crate::error::StartError;
 use crate::http::CrewInfo;
@@ -35,6 +36,9 @@ const RELAY: &str = "relay";
 const DEBUG_WORKERS: usize = 2;
 /// How often a worker that is free is asked whether it hears.
 const PING_EVERY: Duration = Duration::from_secs(5);
+/// Workers that ask for new ones get them at most so often: code that calls `opcache_reset()` with each request must not keep the
+/// machine busy with starting PHP.
+const BETWEEN_RENEWALS: Duration = Duration::from_secs(60);
 /// Orders that wait for the workers' task. Each is a person's wish or a stop.
 const ORDERS: usize = 16;
 
@@ -105,7 +109,20 @@ impl Start<'_> {
     fn launch(&self) -> Launch {
         match self.settings.mode {
             Mode::FastCgi => Launch::FastCgi(Arc::new(self.fastcgi())),
-            Mode::Worker | Mode::Classic | Mode::Cgi => Launch::Command(Arc::new(self.launcher())),
+            Mode::Cgi => Launch::Programs(Arc::new(self.programs())),
+            Mode::Worker | Mode::Classic => Launch::Command(Arc::new(self.launcher())),
+        }
+    }
+
+    fn programs(&self) -> ProgramLauncher {
+        let mut environment = self.bare_environment();
+        extend(&mut environment, self.server.env.iter());
+        ProgramLauncher {
+            spawner: self.spawner.clone(),
+            environment,
+            user: self.user.as_ref().map(|(_, user)| user.clone()),
+            spool: self.spool.clone(),
+            homes: self.homes.iter().map(|home| home.runtime.clone()).collect(),
         }
     }
 
@@ -271,11 +288,16 @@ impl Start<'_> {
         let rpc = self.rpc.as_deref().map(|rpc| ("RR_RPC", rpc));
         // php-cgi ends after 500 requests where nothing is said; `max_jobs` says it.
         let ours = [("PHP_FCGI_MAX_REQUESTS", "0")].into_iter().chain(rpc);
-        for (name, value) in ours.chain(self.server.env.iter()) {
-            variables.retain(|(known, _)| known != name);
-            variables.push((name.into(), value.into()));
-        }
+        extend(&mut variables, ours.chain(self.server.env.iter()));
         variables
+    }
+
+    /// Of the server's environment what programs need to run. The rest is not theirs: scripts show what they find, in
+    /// `phpinfo()` for instance, and the server's may hold secrets.
+    fn bare_environment(&self) -> Vec<(OsString, OsString)> {
+        const PASSED: [&str; 4] = ["PATH", "TMPDIR", "PHPRC", "PHP_INI_SCAN_DIR"];
+        let passed = |(name, _): &&(OsString, OsString)| PASSED.iter().any(|passed| name == passed);
+        self.environment.iter().filter(passed).cloned().collect()
     }
 
     /// The server's environment and what workers are told beside it; what comes later wins.
@@ -321,6 +343,17 @@ impl Start<'_> {
 
 /// What says where php.ini is was for this process, and not for those that scripts start.
 const OF_SCRIPTS_NEVER: [&str; 2] = ["PHPRC", "PHP_INI_SCAN_DIR"];
+
+/// Adds variables, each in place of one of the same name.
+fn extend<'a>(
+    variables: &mut Vec<(OsString, OsString)>,
+    more: impl Iterator<Item = (&'a str, &'a str)>,
+) {
+    for (name, value) in more {
+        variables.retain(|(known, _)| known != name);
+        variables.push((name.into(), value.into()));
+    }
+}
 
 fn words(command: &Command) -> Vec<OsString> {
     let arguments = command.arguments().iter().map(OsString::from);
@@ -406,6 +439,7 @@ pub enum Standing {
 pub(crate) enum Launch {
     Command(Arc<CommandLauncher>),
     FastCgi(Arc<FastCgiLauncher>),
+    Programs(Arc<ProgramLauncher>),
 }
 
 impl Launch {
@@ -413,6 +447,7 @@ impl Launch {
         match self {
             Self::Command(launcher) => &launcher.command,
             Self::FastCgi(launcher) => &launcher.command,
+            Self::Programs(_) => "programs",
         }
     }
 
@@ -420,6 +455,7 @@ impl Launch {
         match self {
             Self::Command(launcher) => launcher.clone().into(),
             Self::FastCgi(launcher) => launcher.clone().into(),
+            Self::Programs(launcher) => launcher.clone().into(),
         }
     }
 }
@@ -594,6 +630,8 @@ impl Workers {
             supervised,
             standing: standing_sender,
             pings: pings(),
+            renewed: None,
+            renewal_due: None,
         };
         Ok((workers, owner.run(inbox)))
     }
@@ -705,6 +743,13 @@ fn pings() -> Interval {
     pings
 }
 
+async fn due(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
 fn report(error: &BootError) -> Arc<str> {
     tracing::error!(target: "server", "{}", error.report());
     error.report().into()
@@ -717,6 +762,9 @@ struct Owner {
     supervised: Option<Supervised>,
     standing: watch::Sender<Standing>,
     pings: Interval,
+    /// The last time that workers had asked for it, and when it is due again.
+    renewed: Option<Instant>,
+    renewal_due: Option<Instant>,
 }
 
 impl Owner {
@@ -798,6 +846,16 @@ impl Owner {
             tokio::select! {
                 order = orders.recv() => return order,
                 _ = self.pings.tick() => self.pool.ping(),
+                () = supervised.renewal_asked_for() => {
+                    let earliest = self.renewed.map(|last| last + BETWEEN_RENEWALS);
+                    self.renewal_due = earliest.max(Some(Instant::now()));
+                }
+                () = due(self.renewal_due) => {
+                    self.renewal_due = None;
+                    self.renewed = Some(Instant::now());
+                    let (nobody, _) = oneshot::channel();
+                    return Some(Order::Reload(None, nobody));
+                }
                 Ok(()) = troubles.changed() => {
                     let standing = match troubles.borrow_and_update().clone() {
                         Some(why) => Standing::Down(why),

@@ -88,6 +88,21 @@ impl Connection {
         self.read_response(false)
     }
 
+    /// The final reply to anything but HEAD; `None` when the connection ends without one.
+    pub fn answer(&mut self) -> Option<Response> {
+        loop {
+            while find(&self.read, b"\r\n\r\n").is_none() {
+                if !self.more() {
+                    return None;
+                }
+            }
+            let response = self.response();
+            if response.status >= 200 {
+                return Some(response);
+            }
+        }
+    }
+
     /// Reads a reply to HEAD.
     pub fn head_response(&mut self) -> Response {
         self.read_response(true)

@@ -335,10 +335,12 @@ impl Server {
             "process {old} failed:\n{}",
             self.log()
         );
-        let new = marked(&self.mark).into_iter().find(|pid| {
-            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            line.split(|byte| *byte == 0).any(|word| word == b"serve")
-        });
+        let new = marked(&self.mark, self.site.folder())
+            .into_iter()
+            .find(|pid| {
+                let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+                line.split(|byte| *byte == 0).any(|word| word == b"serve")
+            });
         let new = new.unwrap_or_else(|| panic!("no process serves:\n{}", self.log()));
         self.successor = Some(pid_of(new));
     }
@@ -428,7 +430,7 @@ impl Server {
 
     /// Processes that the server started and that live.
     pub fn workers(&self) -> Vec<u32> {
-        marked(&self.mark)
+        marked(&self.mark, self.site.folder())
             .into_iter()
             .filter(|pid| *pid != self.pid())
             .collect()
@@ -623,8 +625,12 @@ fn settled(output: &Output) -> String {
 }
 
 /// Live processes with this mark in their environment.
-fn marked(mark: &str) -> Vec<u32> {
-    let wanted = format!("{MARK}={mark}");
+/// Programs get little of a server's environment: without a mark, their folder for temporary files tells whose they are.
+fn marked(mark: &str, folder: &Path) -> Vec<u32> {
+    let (wanted, temporary) = (
+        format!("{MARK}={mark}"),
+        format!("TMPDIR={}", folder.display()),
+    );
     let processes = std::fs::read_dir("/proc")
         .expect("/proc is there")
         .flatten();
@@ -633,10 +639,11 @@ fn marked(mark: &str) -> Vec<u32> {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let zombie = status.contains(") Z ");
+        let has = |wanted: &dyn Fn(&[u8]) -> bool| environment.split(|byte| *byte == 0).any(wanted);
+        let is_unmarked = || !has(&|variable| variable.starts_with(MARK.as_bytes()));
         !zombie
-            && environment
-                .split(|byte| *byte == 0)
-                .any(|variable| variable == wanted.as_bytes())
+            && (has(&|variable| variable == wanted.as_bytes())
+                || is_unmarked() && has(&|variable| variable == temporary.as_bytes()))
     })
     .collect()
 }
@@ -673,10 +680,10 @@ fn named(folder: &Path, prefix: &str) -> Vec<PathBuf> {
 fn assert_nothing_left(mark: &str, folder: &Path) {
     let start = Instant::now();
     // A killed process takes a moment to go.
-    while !marked(mark).is_empty() && start.elapsed() < Duration::from_secs(5) {
+    while !marked(mark, folder).is_empty() && start.elapsed() < Duration::from_secs(5) {
         std::thread::sleep(Duration::from_millis(5));
     }
-    let left: Vec<_> = marked(mark)
+    let left: Vec<_> = marked(mark, folder)
         .into_iter()
         .map(|pid| {
             (

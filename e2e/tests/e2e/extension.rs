@@ -2,7 +2,7 @@
 //!
 //! Needs what `scripts/build-extension` builds; without it these tests say so and pass.
 
-use pronghorn_testkit::{Server, Site};
+use pronghorn_testkit::{Load, Server, Site, wait_for};
 
 use crate::ring::extension;
 
@@ -79,6 +79,56 @@ fn where_the_php_cannot_be_told_a_record_says_so() {
     has(&server, &[r#""extension":false"#]);
     server.logged(&["which PHP", "can't be told"]);
     server.stop();
+}
+
+/// Calls this with `/spoil`; asserts that both workers are replaced, once, for this reason.
+fn renewed(ini: &str, spoil: &str, why: &str) {
+    extension(); // or there is nothing to test
+    let body = format!(
+        "if ($request->path === '/spoil') {{ {spoil} }} return $request->query()['n'] ?? 'none';"
+    );
+    let site = Site::new()
+        .file("worker.php", &Site::sdk_worker(&body))
+        .config(&format!(
+            "version: '3'\nserver: {{command: php worker.php}}\nhttp: {{address: '127.0.0.1:0', pool: {{num_workers: 2{ini}}}}}\n"
+        ));
+    let server = Server::start(site);
+    let before = server.workers();
+    let load = Load::start(server.address());
+    assert_eq!(server.get("/spoil").status, 200);
+    server.logged(&["new workers are wanted", why]);
+    server.logged(&["reloaded: new workers have taken over"]);
+    // At once again is not at once.
+    assert_eq!(server.get("/spoil").status, 200);
+    wait_for("the second wish", || {
+        (server.log().matches("new workers are wanted").count() == 2).then_some(())
+    });
+    wait_for("the end of the old ones", || {
+        let now = server.workers();
+        (now.len() == 2 && now.iter().all(|pid| !before.contains(pid))).then_some(())
+    });
+    load.go_on(50);
+    load.finish();
+    assert_eq!(server.log().matches("reloaded:").count(), 1);
+    server.stop();
+}
+
+#[test]
+fn a_reset_of_opcache_brings_new_workers() {
+    renewed("", "opcache_reset();", "`opcache_reset()` was called");
+}
+
+#[test]
+fn an_opcache_that_is_full_brings_new_workers() {
+    let fill = r"
+        file_put_contents('long.php', '<?php return [' . str_repeat('[\'some text\', 1, 2.5], ', 2000) . '];');
+        for ($i = 0; $i < 100; $i++) {
+            opcache_invalidate('long.php', true);
+            include 'long.php';
+        }
+    ";
+    let small = ", ini: {opcache.memory_consumption: 8, opcache.interned_strings_buffer: 1}";
+    renewed(small, fill, "the OPcache of a worker is full");
 }
 
 #[test]

@@ -173,6 +173,11 @@ fn when_it_has_taken_a_call_it_is_retried_if_that_is_safe() {
     in_the_next_call("taken", b"", 200, 502);
 }
 
+#[test]
+fn when_it_has_begun_a_call_it_is_retried_if_that_is_safe() {
+    in_the_next_call("claimed", b"", 200, 502);
+}
+
 /// The longest body that is sent as it is: with its head it is more than the stream holds, so that it comes in parts.
 #[test]
 fn when_it_has_taken_a_part_of_a_call_that_is_settled_like_any_other() {

@@ -3,15 +3,26 @@
 use pronghorn_testkit::{Load, Server, Site, wait_for};
 use rustix::process::Signal;
 
+use crate::kind::{KINDS, Kind};
+
 /// Replies with the number that was asked for, after the name of its release.
 pub(crate) fn release(name: &str) -> String {
-    Site::sdk_worker(&format!("return '{name} ' . $request->query()['n'];"))
+    Kind::Worker.code(&numbers(name))
+}
+
+fn numbers(name: &str) -> String {
+    format!("return '{name} ' . $request->query()['n'];")
 }
 
 pub(crate) fn site() -> Site {
+    site_of(Kind::Worker)
+}
+
+fn site_of(kind: Kind) -> Site {
+    let (server, pool) = (kind.server(), kind.pool());
     Site::new()
-        .file("worker.php", &release("one"))
-        .config("version: '3'\nserver: {command: php worker.php}\nhttp: {address: 127.0.0.1:0, pool: {num_workers: 2}}\nlogs: {channels: {http: {level: error}}}\n")
+        .file(kind.file(), &kind.code(&numbers("one")))
+        .config(&format!("version: '3'\nserver: {{{server}}}\nhttp: {{address: 127.0.0.1:0, pool: {{{pool}, num_workers: 2}}}}\nlogs: {{channels: {{http: {{level: error}}}}}}\n"))
 }
 
 fn answer(server: &Server) -> String {
@@ -20,24 +31,26 @@ fn answer(server: &Server) -> String {
 
 #[test]
 fn new_code_is_served_after_sighup_and_no_request_is_lost() {
-    let server = Server::start(site());
-    let load = Load::start(server.address());
-    load.go_on(50);
-    for name in ["two", "three"] {
-        server.site().write("worker.php", &release(name));
-        let before = server.workers();
-        server.signal(Signal::HUP);
-        wait_for("the new code", || {
-            (answer(&server) == format!("{name} 0")).then_some(())
-        });
+    for kind in KINDS {
+        let server = Server::start(site_of(kind));
+        let load = Load::start(server.address());
         load.go_on(50);
-        wait_for("the old workers to end", || {
-            let now = server.workers();
-            (now.len() == 2 && before.iter().all(|pid| !now.contains(pid))).then_some(())
-        });
+        for name in ["two", "three"] {
+            server.site().write(kind.file(), &kind.code(&numbers(name)));
+            let before = server.workers();
+            server.signal(Signal::HUP);
+            wait_for("the new code", || {
+                (answer(&server) == format!("{name} 0")).then_some(())
+            });
+            load.go_on(50);
+            wait_for("the old workers to end", || {
+                let now = server.workers();
+                (now.len() == 2 && before.iter().all(|pid| !now.contains(pid))).then_some(())
+            });
+        }
+        load.finish();
+        server.stop();
     }
-    load.finish();
-    server.stop();
 }
 
 #[test]

@@ -7,13 +7,20 @@ use pronghorn_testkit::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::kind::{KINDS, Kind};
+
 /// One pool with these keys, and the workers whose handler has this body.
 fn site(handler: &str, pool: &str) -> Site {
+    site_of(Kind::Worker, handler, pool)
+}
+
+fn site_of(kind: Kind, handler: &str, pool: &str) -> Site {
+    let (server, of_kind) = (kind.server(), kind.pool());
     Site::new()
-        .file("worker.php", &Site::sdk_worker(handler))
+        .file(kind.file(), &kind.code(handler))
         .config(&format!(
-            "version: '3'\nserver: {{command: php worker.php}}\n\
-             http: {{address: 127.0.0.1:0, pool: {{{pool}}}}}\n\
+            "version: '3'\nserver: {{{server}}}\n\
+             http: {{address: 127.0.0.1:0, pool: {{{of_kind}, {pool}}}}}\n\
              logs: {{level: debug, channels: {{http: {{level: error}}}}}}\n"
         ))
 }
@@ -101,40 +108,76 @@ fn workers_are_replaced_for_their_memory_and_no_request_is_lost() {
 }
 
 #[test]
+fn a_limit_of_a_classic_pool_loses_no_request_either() {
+    let memory = "static $leak; $leak = ini_get('memory_limit'); return $request->query()['n'];";
+    for (handler, limit, said) in [
+        (NUMBER, "max_jobs: 50", "it had its `max_jobs` calls"),
+        (
+            NUMBER,
+            "supervisor: {watch_tick: 100ms, ttl: 500ms}",
+            "(`ttl`)",
+        ),
+        (
+            memory,
+            "supervisor: {watch_tick: 100ms, max_worker_memory: 1MB}",
+            "(`max_worker_memory`)",
+        ),
+    ] {
+        let pool = format!("num_workers: 2, {limit}");
+        let server = Server::start(site_of(Kind::Classic, handler, &pool));
+        let first = server.workers();
+        let load = Load::start(server.address());
+        server.logged(&["worker replaced", said]);
+        wait_for("all workers to be replaced", || {
+            let now = server.workers();
+            (!now.iter().any(|pid| first.contains(pid))).then_some(())
+        });
+        load.go_on(20);
+        load.finish();
+        server.stop();
+    }
+}
+
+#[test]
 fn a_worker_is_replaced_after_idling_if_it_had_a_call() {
-    let server = Server::start(site(
-        "return (string) getmypid();",
-        "num_workers: 2, supervisor: {watch_tick: 100ms, idle_ttl: 300ms}",
-    ));
-    let before = server.workers();
-    let had_a_call: u32 = server.get("/").text().parse().unwrap();
-    server.logged(&["worker replaced", "(`idle_ttl`)", &had_a_call.to_string()]);
-    let now = wait_for("the worker to be replaced", || {
-        let now = server.workers();
-        (now.len() == 2 && !now.contains(&had_a_call)).then_some(now)
-    });
-    let other = before.iter().find(|pid| **pid != had_a_call).unwrap();
-    assert!(now.contains(other), "it had no call");
-    server.stop();
+    for kind in KINDS {
+        let server = Server::start(site_of(
+            kind,
+            "return (string) getmypid();",
+            "num_workers: 2, supervisor: {watch_tick: 100ms, idle_ttl: 300ms}",
+        ));
+        let before = server.workers();
+        let had_a_call: u32 = server.get("/").text().parse().unwrap();
+        server.logged(&["worker replaced", "(`idle_ttl`)", &had_a_call.to_string()]);
+        let now = wait_for("the worker to be replaced", || {
+            let now = server.workers();
+            (now.len() == 2 && !now.contains(&had_a_call)).then_some(now)
+        });
+        let other = before.iter().find(|pid| **pid != had_a_call).unwrap();
+        assert!(now.contains(other), "it had no call");
+        server.stop();
+    }
 }
 
 /// One call holds the only worker, two more wait: they are served by workers that come for them. Without work they go.
 fn grows_and_shrinks(pool: &str) {
-    let server = Server::start(site(HOLD, pool));
-    assert_eq!(server.workers().len(), 1);
-    let held = ["/hold/1", "/hold/2", "/hold/3"].map(|target| hold(&server, target));
-    assert_eq!(server.workers().len(), 3);
-    server.logged(&["workers added: calls wait"]);
-    server.site().write("go", "");
-    assert_eq!(held.each_ref().map(status), [200; 3]);
-    if pool.contains("idle_timeout") {
-        wait_for("the added workers to end", || {
-            (server.workers().len() == 1).then_some(())
-        });
-        server.logged(&["they had nothing to do"]);
+    for kind in KINDS {
+        let server = Server::start(site_of(kind, HOLD, pool));
+        assert_eq!(server.workers().len(), 1);
+        let held = ["/hold/1", "/hold/2", "/hold/3"].map(|target| hold(&server, target));
+        assert_eq!(server.workers().len(), 3);
+        server.logged(&["workers added: calls wait"]);
+        server.site().write("go", "");
+        assert_eq!(held.each_ref().map(status), [200; 3]);
+        if pool.contains("idle_timeout") {
+            wait_for("the added workers to end", || {
+                (server.workers().len() == 1).then_some(())
+            });
+            server.logged(&["they had nothing to do"]);
+        }
+        assert_eq!(server.get("/").status, 200);
+        server.stop();
     }
-    assert_eq!(server.get("/").status, 200);
-    server.stop();
 }
 
 #[test]
@@ -152,27 +195,30 @@ fn a_pool_with_a_dynamic_allocator_grows_and_shrinks() {
 
 #[test]
 fn a_request_of_which_two_workers_died_ends_no_third() {
-    let server = Server::start(site(
-        "if ($request->path === '/deadly') { posix_kill(getmypid(), SIGKILL); }
-         return (string) getmypid();",
-        "num_workers: 2",
-    ));
-    // Safe, so it is tried a second time by itself, and that is the second death.
-    assert_eq!(server.get("/deadly").status, 502);
-    let said = server.logged(&["two workers died of this request", "GET /deadly"]);
-    assert!(said.contains("ERROR"), "{said}");
-    let report = server.logged(&["worker died with signal 9 (SIGKILL) during a request"]);
-    assert!(report.contains("\"memory_mb\":"), "{report}");
-    let survivors = wait_for("both workers to be replaced", || {
-        let now = server.workers();
-        (now.len() == 2 && server.log().matches("worker died").count() == 2).then_some(now)
-    });
-    for _ in 0..5 {
-        assert_eq!(server.get("/deadly").status, 500);
-        assert_eq!(server.get("/").status, 200);
+    for kind in KINDS {
+        let server = Server::start(site_of(
+            kind,
+            "if ($request->path === '/deadly') { posix_kill(getmypid(), 9); }
+             return (string) getmypid();",
+            "num_workers: 2",
+        ));
+        // Safe, so it is tried a second time by itself, and that is the second death.
+        assert_eq!(server.get("/deadly").status, 502);
+        let said = server.logged(&["two workers died of this request", "GET /deadly"]);
+        assert!(said.contains("ERROR"), "{said}");
+        let report = server.logged(&["worker died with signal 9 (SIGKILL) during a request"]);
+        assert!(report.contains("\"memory_mb\":"), "{report}");
+        let survivors = wait_for("both workers to be replaced", || {
+            let now = server.workers();
+            (now.len() == 2 && server.log().matches("worker died").count() == 2).then_some(now)
+        });
+        for _ in 0..5 {
+            assert_eq!(server.get("/deadly").status, 500);
+            assert_eq!(server.get("/").status, 200);
+        }
+        assert_eq!(server.workers(), survivors);
+        server.stop();
     }
-    assert_eq!(server.workers(), survivors);
-    server.stop();
 }
 
 const SLOW: &str = "
@@ -197,45 +243,58 @@ fn a_call_gets_the_time_that_it_asks_for_up_to_the_pools_limit() {
 
 #[test]
 fn a_worker_that_passed_the_deadline_is_replaced() {
-    let server = Server::start(site(
-        "if ($request->path === '/hangs') { sleep(60); }
-         return (string) getmypid();",
-        "num_workers: 1, supervisor: {exec_ttl: 200ms}",
-    ));
-    let before = server.workers();
-    assert_eq!(server.get("/hangs").status, 504);
-    server.logged(&["ERROR", "deadline passed", "GET /hangs"]);
-    let now = server.get("/").text();
-    assert!(!before.contains(&now.parse().unwrap()));
-    assert_eq!(server.log().matches("worker died").count(), 0);
-    server.stop();
+    // Neither hears of the deadline: one has no way to, the other is stopped.
+    let sleeps = "sleep(60);";
+    let stops = "posix_kill(getmypid(), 19);";
+    for (kind, hangs, transport) in [
+        (Kind::Worker, sleeps, "transport: relay"),
+        (Kind::Classic, stops, "transport: ring"),
+    ] {
+        let server = Server::start(site_of(
+            kind,
+            &format!(
+                "if ($request->path === '/hangs') {{ {hangs} }}
+                 return (string) getmypid();"
+            ),
+            &format!("num_workers: 1, {transport}, supervisor: {{exec_ttl: 200ms}}"),
+        ));
+        let before = server.workers();
+        assert_eq!(server.get("/hangs").status, 504);
+        server.logged(&["ERROR", "deadline passed", "GET /hangs"]);
+        let now = server.get("/").text();
+        assert!(!before.contains(&now.parse().unwrap()));
+        assert_eq!(server.log().matches("worker died").count(), 0);
+        server.stop();
+    }
 }
 
 #[test]
 fn a_client_that_leaves_the_queue_makes_room() {
-    let server = Server::start(site(HOLD, "num_workers: 1, max_queue_size: 1"));
-    let waiting = |calls: &str| {
-        wait_for(calls, || {
-            let status = server.steer(&["status"]).stdout;
-            status.contains(calls).then_some(())
-        });
-    };
-    let held = hold(&server, "/hold/1");
-    let mut leaves = server.connect();
-    leaves.request("GET", "/leaves", "");
-    waiting("1 call waiting");
-    let refused = server.get("/refused");
-    assert_eq!(refused.status, 503);
-    assert_eq!(refused.header("retry-after"), Some("1"));
-    drop(leaves);
-    waiting("0 calls waiting");
-    let next = ask(&server, "/next");
-    waiting("1 call waiting");
-    server.site().write("go", "");
-    assert_eq!((status(&held), status(&next)), (200, 200));
-    waiting("1 client_gone");
-    waiting("1 queue_full");
-    server.stop();
+    for kind in KINDS {
+        let server = Server::start(site_of(kind, HOLD, "num_workers: 1, max_queue_size: 1"));
+        let waiting = |calls: &str| {
+            wait_for(calls, || {
+                let status = server.steer(&["status"]).stdout;
+                status.contains(calls).then_some(())
+            });
+        };
+        let held = hold(&server, "/hold/1");
+        let mut leaves = server.connect();
+        leaves.request("GET", "/leaves", "");
+        waiting("1 call waiting");
+        let refused = server.get("/refused");
+        assert_eq!(refused.status, 503);
+        assert_eq!(refused.header("retry-after"), Some("1"));
+        drop(leaves);
+        waiting("0 calls waiting");
+        let next = ask(&server, "/next");
+        waiting("1 call waiting");
+        server.site().write("go", "");
+        assert_eq!((status(&held), status(&next)), (200, 200));
+        waiting("1 client_gone");
+        waiting("1 queue_full");
+        server.stop();
+    }
 }
 
 #[test]

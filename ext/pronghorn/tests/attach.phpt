@@ -17,7 +17,7 @@ $transport = (new ReflectionClass(Relay::class))->newInstanceWithoutConstructor(
 $empty = new Exchange($transport, 0, 0, null, Request::blank());
 $attach = fn (Box $box, object $empty, int $look = 0) => ring_attach(...[...$box->descriptors, $box->pipe, $box->pipe, $look, $empty]);
 
-echo $attach(new Box(['VERSION' => 2]), $empty), "\n";
+echo $attach(new Box(['VERSION' => 1]), $empty), "\n";
 echo $attach(new Box(['MAGIC' => 1]), $empty), "\n";
 echo $attach(new Box(['UP' => 4096]), $empty), "\n";
 echo ring_attach(997, 998, 999, 0, 0, 0, $empty), "\n";

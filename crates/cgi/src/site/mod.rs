@@ -69,7 +69,7 @@ impl Script {
         self.path.get(self.name_len..).unwrap_or_default()
     }
 
-    /// Both: `DOCUMENT_URI`.
+    /// Both.
     pub fn path(&self) -> &[u8] {
         &self.path
     }

@@ -54,6 +54,8 @@ pub struct RequestHead {
 struct Replaced {
     authority: Option<Box<str>>,
     target: Option<PathAndQuery>,
+    /// The method is GET.
+    is_get: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -79,6 +81,13 @@ impl RequestHead {
 
     /// As received; methods are case-sensitive.
     pub fn method(&self) -> &str {
+        if self
+            .replaced
+            .as_ref()
+            .is_some_and(|replaced| replaced.is_get)
+        {
+            return "GET";
+        }
         std::str::from_utf8(self.text(&self.method)).unwrap_or_default()
     }
 
@@ -138,6 +147,25 @@ impl RequestHead {
             path: path.into(),
             query: query.map(Into::into),
         });
+    }
+
+    /// The same client's request for another path and query, by GET and without a body. They are checked as for
+    /// [`set_target`](Self::set_target).
+    #[must_use]
+    pub fn elsewhere(&self, path: &[u8], query: Option<&[u8]>) -> Self {
+        let mut head = self.clone();
+        head.set_target(path, query);
+        head.replaced.get_or_insert_default().is_get = true;
+        head.framing = BodyFraming::None;
+        for of_body in [
+            "content-length",
+            "content-type",
+            "content-encoding",
+            "transfer-encoding",
+        ] {
+            head.fields.remove(of_body);
+        }
+        head
     }
 
     /// The client's version of HTTP.

@@ -160,6 +160,7 @@ pub(crate) mod testing {
             id: None,
             accepted: Instant::now(),
             accepted_us: 784_111_777_123_456,
+            redirects: 0,
         }
     }
 }

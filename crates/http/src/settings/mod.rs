@@ -256,7 +256,7 @@ impl Section for HttpSettings {
             pools: routes::read_pools(t),
             routes: Vec::new(),
         };
-        settings.routes = routes::read_routes(t, &settings.pools);
+        settings.routes = routes::read_routes(t, &settings.pool, &settings.pools);
         listen::check(t, &settings);
         routes::check_use(t, &settings);
         check_middleware(t, &settings.middleware);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pronghorn_config::{Section, Size, Table, nearest};
 use pronghorn_pool::Terms;
-use pronghorn_pool::settings::{LONGEST, PoolSettings, RequestBody, SHORTEST};
+use pronghorn_pool::settings::{LONGEST, Mode, PoolSettings, RequestBody, SHORTEST};
 
 use super::{HttpSettings, RateLimitSettings};
 use crate::routes::{Conditions, Routes};
@@ -42,6 +42,8 @@ pub struct RouteSettings {
     pub max_request_size: Option<Size>,
     /// None is that of the pool.
     pub request_body: Option<RequestBody>,
+    /// Below which path the root of its pool lies; none is `/`.
+    pub strip_prefix: Option<String>,
     /// A condition could not be read, so nothing can be said about what it matches.
     broken: bool,
 }
@@ -56,6 +58,7 @@ impl RouteSettings {
             rate_limit: None,
             max_request_size: None,
             request_body: None,
+            strip_prefix: None,
             broken: false,
         }
     }
@@ -155,6 +158,7 @@ fn wrong_name(name: &str) -> Option<(&'static str, String)> {
 
 pub(super) fn read_routes(
     t: &mut Table<'_>,
+    default: &PoolSettings,
     pools: &[(String, PoolSettings)],
 ) -> Vec<RouteSettings> {
     if t.is_written("routes") {
@@ -173,7 +177,7 @@ pub(super) fn read_routes(
         MOST_ROUTES,
         |t| {
             t.ours();
-            let route = read_route(t, pools);
+            let route = read_route(t, default, pools);
             let covers = |earlier: &RouteSettings| {
                 !earlier.broken && !route.broken && earlier.conditions.cover(&route.conditions)
             };
@@ -187,7 +191,11 @@ pub(super) fn read_routes(
     routes
 }
 
-fn read_route(t: &mut Table<'_>, pools: &[(String, PoolSettings)]) -> RouteSettings {
+fn read_route(
+    t: &mut Table<'_>,
+    default: &PoolSettings,
+    pools: &[(String, PoolSettings)],
+) -> RouteSettings {
     let conditions = Conditions {
         paths: t
             .key("path", "Paths, decoded and without dot segments; `/admin/*` is `/admin` and all below it.")
@@ -206,7 +214,6 @@ fn read_route(t: &mut Table<'_>, pools: &[(String, PoolSettings)]) -> RouteSetti
             .optional()
             .unwrap_or_default(),
     };
-    t.not_yet("strip_prefix", "CGI pools");
     let mut broken = false;
     for (name, none) in [
         ("path", conditions.paths.is_empty()),
@@ -221,9 +228,13 @@ fn read_route(t: &mut Table<'_>, pools: &[(String, PoolSettings)]) -> RouteSetti
             t.error(name, "is empty: what it matches can't be told", hint);
         }
     }
+    let pool = read_pool(t, pools);
+    let mode = pools.iter().find(|(name, _)| *name == pool);
+    let mode = mode.map_or(default, |(_, pool)| pool).mode;
     RouteSettings {
         conditions,
-        pool: read_pool(t, pools),
+        strip_prefix: read_prefix(t, mode),
+        pool,
         terms: Terms {
             priority: t
                 .key(
@@ -262,6 +273,41 @@ fn read_route(t: &mut Table<'_>, pools: &[(String, PoolSettings)]) -> RouteSetti
             .optional(),
         broken,
     }
+}
+
+fn read_prefix(t: &mut Table<'_>, mode: Mode) -> Option<String> {
+    let prefix: Option<String> = t
+        .key(
+            "strip_prefix",
+            "The path below which the pool's `root` lies: with `/cgi-bin`, a request for `/cgi-bin/a.sh` finds `a.sh` there. Of pools with a `root`.",
+        )
+        .optional();
+    let prefix = prefix?;
+    if mode == Mode::Worker {
+        let message = "is of pools with a `root`, and this one runs a worker script";
+        t.error(
+            "strip_prefix",
+            message,
+            "remove it: workers get the whole path",
+        );
+        return None;
+    }
+    let plain = |segment: &str| {
+        !matches!(segment, "" | "." | "..") && !segment.contains(['%', '\\', '*', '?', '#'])
+    };
+    let segments = prefix
+        .strip_prefix('/')
+        .map(|rest| rest.trim_end_matches('/').split('/'));
+    if !segments.is_some_and(|mut segments| segments.all(plain)) {
+        let message = format!("is `{}`, which is no path", prefix.escape_debug());
+        t.error(
+            "strip_prefix",
+            &message,
+            "for example `strip_prefix: /cgi-bin`",
+        );
+        return None;
+    }
+    Some(prefix.trim_end_matches('/').to_owned())
 }
 
 fn read_pool(t: &mut Table<'_>, pools: &[(String, PoolSettings)]) -> String {

@@ -11,6 +11,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::boot::output::Output;
 use crate::relay::incoming::{Incoming, Item};
 
+/// Of Linux: no other signal has a number with it, and none of the others may be sent because a worker says so.
+const REAL_TIME: std::ops::RangeInclusive<i32> = 32..=64;
+
 /// A worker that answered.
 #[derive(Debug)]
 pub(crate) struct Announcement {
@@ -18,6 +21,8 @@ pub(crate) struct Announcement {
     pub(crate) native: bool,
     /// It goes on in shared memory, or why not although it was offered.
     pub(crate) ring: Option<Result<(), String>>,
+    /// The signal by which a call of it can be ended.
+    pub(crate) deadline_signal: Option<i32>,
     /// What had been read behind its answer.
     pub(crate) leftover: Vec<u8>,
 }
@@ -135,10 +140,13 @@ fn read_announcement(body: &[u8]) -> Result<Announcement, Refusal> {
         let why = said.get("why").and_then(Value::as_str);
         Err(why.unwrap_or("it does not say why").to_owned())
     });
+    let signal = said.get("deadline_signal").and_then(Value::as_i64);
+    let signal = signal.and_then(|signal| i32::try_from(signal).ok());
     Ok(Announcement {
         pid,
         native,
         ring,
+        deadline_signal: signal.filter(|signal| REAL_TIME.contains(signal)),
         leftover: Vec::new(),
     })
 }

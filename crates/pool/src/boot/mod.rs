@@ -119,6 +119,8 @@ pub(crate) struct Connection {
     pub(crate) leftover: Vec<u8>,
     pub(crate) dialect: Dialect,
     pub(crate) codec: Codec,
+    /// The signal by which a call of it can be ended.
+    pub(crate) deadline_signal: Option<i32>,
 }
 
 impl CommandLauncher {
@@ -139,6 +141,7 @@ impl CommandLauncher {
         let mut worker = RunningWorker {
             output: Output::new(&self.pool, child.process.pid()),
             process: child.process,
+            deadline_signal: None,
             readers: Readers::default(),
             exit: None,
         };
@@ -171,8 +174,10 @@ impl CommandLauncher {
     ) -> Result<Connect, BootCause> {
         let until = Instant::now() + self.boot_timeout;
         let connection = self.connect(worker, ours, memory, pipes).await?;
+        worker.deadline_signal = connection.deadline_signal;
         let settings = relay::Settings {
             codec: connection.codec,
+            interruptible: connection.deadline_signal.is_some(),
             stream_timeout: self.stream_timeout,
             spool: self.spool.clone(),
         };
@@ -391,6 +396,7 @@ impl CommandLauncher {
                 leftover,
                 dialect: Dialect::foreign(self.fence, prints),
                 codec: self.foreign_codec,
+                deadline_signal: None,
             })
         };
         match way {
@@ -423,6 +429,7 @@ impl CommandLauncher {
                     leftover: answer.leftover,
                     dialect: Dialect::Native,
                     codec: Codec::Native,
+                    deadline_signal: answer.deadline_signal,
                 })
             }
             Way::Pipes(answer) => {
@@ -496,6 +503,7 @@ fn start_relay(
 /// A worker's process with its output.
 pub(crate) struct RunningWorker {
     pub(crate) process: Process,
+    pub(crate) deadline_signal: Option<i32>,
     pub(crate) output: Output,
     pub(crate) readers: Readers,
     pub(crate) exit: Option<Exit>,
@@ -521,6 +529,12 @@ impl Watched for RunningWorker {
         match signal {
             Signal::Terminate => self.process.signal(signal),
             Signal::Kill => self.process.kill_group(),
+        }
+    }
+
+    fn interrupt(&self, call: u32) {
+        if let Some(signal) = self.deadline_signal {
+            self.process.signal_with(signal, call);
         }
     }
 

@@ -88,6 +88,7 @@ impl Master {
             process: child.process,
             readers: Readers::default(),
             exit: None,
+            deadline_signal: None,
         };
         let up = bring_up(of, &mut worker, &socket, [child.stdout, child.stderr]).await;
         if let Err(cause) = up {

@@ -225,6 +225,7 @@ impl FastCgiLauncher {
         let mut worker = RunningWorker {
             output: Output::new(&self.pool, child.process.pid()),
             process: child.process,
+            deadline_signal: None,
             readers: Readers::default(),
             exit: None,
         };
@@ -377,6 +378,9 @@ impl Watched for FastCgiProcess {
         self.worker.signal(signal);
     }
 
+    /// It has no means to hear of it.
+    fn interrupt(&self, _: u32) {}
+
     fn last_words(&self) -> Vec<String> {
         self.worker.last_words()
     }
@@ -417,6 +421,8 @@ impl Watched for LineStandIn {
     fn signal(&self, signal: Signal) {
         self.stand_in.signal(signal);
     }
+
+    fn interrupt(&self, _: u32) {}
 
     fn last_words(&self) -> Vec<String> {
         let master = self.master.as_ref();

@@ -121,7 +121,11 @@ enum Trouble {
 impl From<Trouble> for Report {
     fn from(trouble: Trouble) -> Self {
         match trouble {
-            Trouble::Overdue { request, ran } => Self::Overdue { what: request, ran },
+            Trouble::Overdue { request, ran } => Self::Overdue {
+                what: request,
+                ran,
+                call: None,
+            },
             Trouble::Garbage { request, what } => Self::Garbage {
                 what,
                 request: Some(request),
@@ -204,10 +208,10 @@ impl Responder {
         loop {
             next = match next {
                 Next::Run(call) => match self.serve_one(call).await {
-                    Served::Free(since) if !self.is_worn_out() => self.seat.next(since),
+                    Served::Free(since) if !self.is_worn_out() => self.seat.next_alone(since),
                     Served::Free(_) => {
                         self.seat.close();
-                        self.seat.next(Instant::now())
+                        self.seat.next_alone(Instant::now())
                     }
                     Served::Broken => break,
                     Served::Ended => return self.leave(),
@@ -492,6 +496,8 @@ impl Responder {
                     });
                 }
                 Poll::Ready(News::Extended(time)) => return Poll::Ready(Event::Extended(time)),
+                // It never asks for one.
+                Poll::Ready(News::Ahead(call)) => self.seat.give_back(vec![call]),
                 Poll::Pending => {}
             }
             if let Some(call) = &mut call

@@ -3,6 +3,7 @@
 //! The slot is entered by a stand-in for a process, so that crew and keeper treat it as any other. One task per slot owns
 //! the program under way: its pipes, its end, and its process group, which does not outlive a call that was given up.
 
+use std::ffi::OsString;
 use std::sync::Arc;
 
 use pronghorn_process::{Credentials, Exit, Signal, Spawner};
@@ -26,6 +27,8 @@ use station::Station;
 #[derive(Debug)]
 pub struct ProgramLauncher {
     pub spawner: Spawner,
+    /// What each finds in its environment beside what it is told of its request.
+    pub environment: Vec<(OsString, OsString)>,
     /// Whom programs run as.
     pub user: Option<Credentials>,
     pub spool: Arc<Spool>,
@@ -37,6 +40,7 @@ impl Launcher for ProgramLauncher {
     fn launch(&self, slot: SlotId) -> BoxFuture<'_, Result<Launched, BootError>> {
         let home = self.homes[slot % self.homes.len()].clone();
         let (spawner, user, spool) = (self.spawner.clone(), self.user.clone(), self.spool.clone());
+        let environment = self.environment.clone();
         let end = Arc::new(watch::Sender::new(None));
         let stand_in = StandIn(end.clone());
         let launched = Launched {
@@ -45,6 +49,7 @@ impl Launcher for ProgramLauncher {
                 let inbox = Arc::new(Inbox::default());
                 let station = Station {
                     spawner,
+                    environment,
                     user,
                     spool,
                     seat,
@@ -90,6 +95,9 @@ impl Watched for StandIn {
         };
         self.0.send_replace(Some(Exit::Signal(number)));
     }
+
+    /// A program knows nothing of exceptions.
+    fn interrupt(&self, _: u32) {}
 
     fn last_words(&self) -> Vec<String> {
         Vec::new()

@@ -1,13 +1,51 @@
 //! What a program is started with, and why it could not be.
 
+use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use pronghorn_cgi::Environment;
 use pronghorn_process::{SpawnError, Stream};
 use rustix::io::Errno;
 
 use crate::call::Body;
+
+/// A program to be started for one call.
+pub(super) struct Program {
+    pub(super) file: PathBuf,
+    /// Where it lies, and runs.
+    pub(super) folder: PathBuf,
+    /// All of it: nothing is inherited.
+    pub(super) environment: Vec<(OsString, OsString)>,
+}
+
+impl Program {
+    /// `besides` is overruled by what the request says.
+    pub(super) fn of(block: &[u8], besides: &[(OsString, OsString)]) -> Option<Self> {
+        let owned = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
+        let told = Environment::of(block);
+        let file = PathBuf::from(owned(told.program()?));
+        let folder = file.parent()?.to_owned();
+        let mut environment: Vec<_> = told
+            .variables()
+            .map(|(name, value)| (owned(name), owned(value)))
+            .collect();
+        if let Some(path) = told.path_translated() {
+            environment.push(("PATH_TRANSLATED".into(), OsString::from_vec(path)));
+        }
+        let is_told = |name: &OsString| environment.iter().any(|(told, _)| told == name);
+        let besides = besides.iter().filter(|(name, _)| !is_told(name)).cloned();
+        let besides: Vec<_> = besides.collect();
+        environment.extend(besides);
+        Some(Self {
+            file,
+            folder,
+            environment,
+        })
+    }
+}
 
 /// What a program reads, and what has to be written there.
 pub(super) fn stdin_of(body: Body) -> std::io::Result<(Stream, Bytes)> {

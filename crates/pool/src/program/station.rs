@@ -1,5 +1,6 @@
 //! A slot at work: one program at a time, from its start to its end.
 
+use std::ffi::OsString;
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -12,8 +13,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::running::{Output, Running};
-use super::start::{cannot_start, stdin_of};
-use crate::call::{Call, CallError, Pieces, Program, Reply, ReplyBody, Stamps, WorkerFault};
+use super::start::{Program, cannot_start, stdin_of};
+use crate::call::{Body, Call, CallError, Pieces, Reply, ReplyBody, Stamps, WorkerFault};
 use crate::core::Next;
 use crate::pool::Seat;
 use crate::relay::inbox::{Inbox, News, Told};
@@ -31,10 +32,13 @@ const GRACE: Duration = Duration::from_secs(5);
 const UNTIL_THE_END: Duration = Duration::from_millis(100);
 /// An answer that is at once there and no longer goes out in one piece.
 const WHOLE: usize = 64 << 10;
+/// The variables of most requests.
+const BLOCK: usize = 2 << 10;
 
 /// A slot at work.
 pub(super) struct Station {
     pub(super) spawner: Spawner,
+    pub(super) environment: Vec<(OsString, OsString)>,
     pub(super) user: Option<Credentials>,
     pub(super) spool: Arc<Spool>,
     pub(super) seat: Seat,
@@ -83,7 +87,7 @@ impl Station {
                 Next::Run(call) => {
                     self.serve(call).await;
                     self.under_way = None;
-                    self.seat.next(Instant::now())
+                    self.seat.next_alone(Instant::now())
                 }
                 Next::Wait => match poll_fn(|cx| self.inbox.poll(cx)).await {
                     Told::Call(call) => Next::Run(call),
@@ -111,16 +115,21 @@ impl Station {
         if call.is_withdrawn() {
             return;
         }
-        let program = match call.payload.program() {
-            Ok(program) => program,
+        let mut block = Vec::with_capacity(BLOCK);
+        let body = match call.payload.variables(&mut block) {
+            Ok(body) => body,
             Err(error) => return call.fail(error),
+        };
+        let Some(program) = Program::of(&block, &self.environment) else {
+            let why = "the request names no program".to_owned();
+            return call.fail(WorkerFault::NotStarted(why));
         };
         self.inbox.count();
         self.under_way = Some(UnderWay {
             payload: call.payload.clone(),
             since: call.stamps.dispatched.unwrap_or(call.stamps.queued),
         });
-        let mut running = match self.start(program, &call).await {
+        let mut running = match self.start(program, body, &call).await {
             Ok(running) => running,
             Err(error) => return call.fail(error),
         };
@@ -129,12 +138,16 @@ impl Station {
         self.part(running, parting).await;
     }
 
-    async fn start(&mut self, program: Program, call: &Call) -> Result<Running, CallError> {
+    async fn start(
+        &mut self,
+        program: Program,
+        body: Body,
+        call: &Call,
+    ) -> Result<Running, CallError> {
         let Program {
             file,
             folder,
             environment,
-            body,
         } = program;
         let not_started = |why: String| CallError::from(WorkerFault::NotStarted(why));
         let (stdin, input) = stdin_of(body).map_err(|error| {
@@ -442,6 +455,8 @@ impl Station {
         match self.inbox.poll_news(cx, self.under_way.as_ref()) {
             Poll::Ready(News::Ended(exit)) => return Some(Event::Killed(exit)),
             Poll::Ready(News::Extended(time)) => return Some(Event::Extended(time)),
+            // It never asks for one.
+            Poll::Ready(News::Ahead(call)) => self.seat.give_back(vec![call]),
             Poll::Pending => {}
         }
         self.timer

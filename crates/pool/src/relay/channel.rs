@@ -111,11 +111,50 @@ impl Channel {
     }
 
     /// How much of what was sent the worker has not read, where the kernel tells that: of pipes.
-    pub(crate) fn unread(&self) -> Option<u64> {
+    fn unread(&self) -> Option<u64> {
         match self {
             Self::Unix(_) | Self::Tcp(_) => None,
             Self::Pipes { write, .. } => rustix::io::ioctl_fionread(write).ok(),
-            Self::Ring { link, .. } => Some(link.unread()),
+            Self::Ring { link, .. } => link.unread(),
+        }
+    }
+}
+
+/// What only shared memory can: calls that the worker has not begun can be told from others, and taken back.
+impl Channel {
+    /// Whether a worker can be given calls ahead.
+    pub(crate) fn takes_calls_ahead(&self) -> bool {
+        matches!(self, Self::Ring { .. })
+    }
+
+    /// A call is about to be written.
+    pub(crate) fn offer(&self, number: u32) {
+        if let Self::Ring { link, .. } = self {
+            link.offer(number);
+        }
+    }
+
+    /// True: the worker will pass the call over.
+    pub(crate) fn take_back(&self, number: u32) -> bool {
+        matches!(self, Self::Ring { link, .. } if link.take_back(number))
+    }
+
+    /// Whether the worker has not begun a call, as far as it can be told: `since` are the bytes written since its first one.
+    pub(crate) fn has_not_begun(&self, number: u32, since: u64) -> bool {
+        match self {
+            // Both words have to say so: a worker that writes over its memory hardly makes them fit.
+            Self::Ring { link, .. } => {
+                link.is_offered(number) && link.unread().is_some_and(|unread| unread >= since)
+            }
+            Self::Unix(_) | Self::Tcp(_) | Self::Pipes { .. } => self.unread() == Some(since),
+        }
+    }
+
+    /// Writes all of it if that needs no waiting. False: nothing was written.
+    pub(crate) fn write_whole(&mut self, bytes: &[u8]) -> io::Result<bool> {
+        match self {
+            Self::Ring { link, .. } => link.write_whole(bytes),
+            Self::Unix(_) | Self::Tcp(_) | Self::Pipes { .. } => Ok(false),
         }
     }
 }

@@ -146,6 +146,14 @@ impl Dialect {
         }
     }
 
+    /// Whether a frame asks for new workers, at whatever time; and whether because its cache is full.
+    pub(crate) fn asks_for_renewal(&self, item: &Item) -> Option<bool> {
+        match (self, item) {
+            (Self::Native, Item::Frame { context, .. }) => native::asks_for_renewal(context),
+            _ => None,
+        }
+    }
+
     /// Whether a frame answers a ping.
     pub(crate) fn is_pong(&self, item: &Item) -> bool {
         matches!((self, item), (Self::Native, Item::Frame { context, .. })

@@ -1,5 +1,6 @@
 //! What a relay is told from outside: calls and orders. Written by any thread, read by the relay's task.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -13,7 +14,7 @@ use crate::call::Call;
 use crate::pool::{Order, Transport};
 use crate::roster::UnderWay;
 
-/// At most one call is ever in here: only a worker that is free is given one.
+/// Only a worker that is free is given a call, or one that may have some ahead: there are never many in here.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     content: Mutex<Content>,
@@ -33,7 +34,7 @@ enum Ping {
 
 #[derive(Debug, Default)]
 struct Content {
-    call: Option<Call>,
+    calls: VecDeque<Call>,
     stop: bool,
     /// A ping is due, if the worker is free.
     ping: bool,
@@ -60,6 +61,8 @@ pub(crate) enum News {
     Ended(Exit),
     /// The call gets so much time from now on.
     Extended(Duration),
+    /// One more, for later.
+    Ahead(Call),
 }
 
 impl Inbox {
@@ -89,7 +92,7 @@ impl Inbox {
         if content.ended.is_some() {
             return Poll::Ready(Told::Ended);
         }
-        if let Some(call) = content.call.take() {
+        if let Some(call) = content.calls.pop_front() {
             return Poll::Ready(Told::Call(call));
         }
         if std::mem::take(&mut content.stop) {
@@ -148,6 +151,9 @@ impl Inbox {
         if let Some(time) = content.extension.take() {
             return Poll::Ready(News::Extended(time));
         }
+        if let Some(call) = content.calls.pop_front() {
+            return Poll::Ready(News::Ahead(call));
+        }
         Self::register(&mut content, cx);
         Poll::Pending
     }
@@ -159,9 +165,14 @@ impl Inbox {
         }
     }
 
-    /// A call that came too late for its worker.
+    /// How the process ended, if it has.
+    pub(crate) fn exit(&self) -> Option<Exit> {
+        self.lock().ended
+    }
+
+    /// A call that came too late for its worker, or for later.
     pub(crate) fn take_call(&self) -> Option<Call> {
-        self.lock().call.take()
+        self.lock().calls.pop_front()
     }
 }
 
@@ -173,10 +184,7 @@ fn answer(content: &mut Content, under_way: Option<&UnderWay>) {
 
 impl Transport for Inbox {
     fn submit(&self, call: Call) {
-        self.change(|content| {
-            debug_assert!(content.call.is_none(), "a busy worker was given a call");
-            content.call = Some(call);
-        });
+        self.change(|content| content.calls.push_back(call));
     }
 
     fn order(&self, order: Order) {

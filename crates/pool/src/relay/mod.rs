@@ -4,6 +4,7 @@
 //! packages', whose replies don't. The task ends when the worker's process has ended, which it is told; an end of file
 //! proves nothing, because grandchildren inherit the other end.
 
+use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -19,7 +20,7 @@ use pronghorn_process::Exit;
 use pronghorn_wire::frame::{Flags, OpenFrame, Stream, encode_plain};
 use pronghorn_wire::{Codec, ReplyHead};
 use tokio::io::AsyncWrite;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::io::poll_read_buf;
 
@@ -39,6 +40,7 @@ mod dialect;
 pub(crate) mod inbox;
 pub(crate) mod incoming;
 pub(crate) mod outlet;
+mod pace;
 
 pub(crate) use dialect::Dialect;
 
@@ -47,6 +49,7 @@ use dialect::{Heard, Said};
 use inbox::{Inbox, News, Told};
 use incoming::{Garbage, Incoming, Item};
 use outlet::Outlet;
+use pace::Pace;
 
 /// Pieces of a reply that may wait for a slow client; each is at most `incoming::PIECE` long, so about 1 MB.
 pub(crate) const WAITING_PIECES: usize = 4;
@@ -54,6 +57,13 @@ pub(crate) const WAITING_PIECES: usize = 4;
 pub(crate) const RESERVED_PIECES: usize = 2;
 /// A body up to this size goes out in the same buffer as its head; copying it is cheaper than a second vector.
 const JOINED_BODY: usize = 16 << 10;
+/// Calls that a worker may have beyond the one at hand while they are short, so that it need not sleep between two.
+const MOST_AHEAD: usize = 4;
+/// How long the call at hand may take before those behind it go to other workers.
+const PATIENCE: Duration = Duration::from_millis(2);
+/// Calls in the box are told apart by the last five bits of their numbers, those that were taken back included, until the
+/// worker has passed over them.
+const MOST_NUMBERS: u32 = 32;
 /// Buffers that grew beyond this are given back after a call.
 const KEPT_BUFFER: usize = 64 << 10;
 
@@ -61,6 +71,8 @@ const KEPT_BUFFER: usize = 64 << 10;
 pub(crate) struct Settings {
     /// How calls are written.
     pub(crate) codec: Codec,
+    /// Whether the worker can end a call that is late, and stay.
+    pub(crate) interruptible: bool,
     /// How long a worker may go on with a reply that nobody reads.
     pub(crate) stream_timeout: Duration,
     pub(crate) spool: Arc<Spool>,
@@ -77,12 +89,42 @@ pub(crate) struct Relay {
     /// The call at hand, for those who ask.
     under_way: Option<UnderWay>,
     timer: Timer,
-    /// Of the last call.
+    /// Of the call at hand.
     number: u32,
+    /// Of the last call that was written.
+    last_number: u32,
+    /// Calls for after the one at hand, in their order.
+    ahead: VecDeque<Ahead>,
+    /// Whether they can be written: nothing of the call at hand comes after them, and its end is near.
+    writes_ahead: bool,
+    /// Of the last call that the worker is known to have begun.
+    begun: u32,
+    pace: Pace,
+    /// Since when the call at hand is.
+    at_hand_since: Instant,
+    impatience: Timer,
     /// Calls that the worker still gets.
     calls_left: Option<u64>,
-    /// Bytes that went to the worker with the last call, and since.
-    sent: u64,
+    /// Bytes that went to the worker.
+    written: u64,
+    /// How many there were before the call at hand.
+    begins_at: u64,
+}
+
+/// A call for after the one at hand.
+struct Ahead {
+    call: Call,
+    /// Its number and where it begins, once it is written.
+    written: Option<(u32, u64)>,
+}
+
+impl From<Call> for Ahead {
+    fn from(call: Call) -> Self {
+        Self {
+            call,
+            written: None,
+        }
+    }
 }
 
 /// How a call went, as far as the worker is concerned.
@@ -146,13 +188,21 @@ impl Relay {
             under_way: None,
             timer: Timer::default(),
             number: 0,
-            sent: 0,
+            last_number: 0,
+            ahead: VecDeque::new(),
+            writes_ahead: false,
+            begun: 0,
+            pace: Pace::default(),
+            at_hand_since: Instant::now(),
+            impatience: Timer::default(),
+            written: 0,
+            begins_at: 0,
         }
     }
 
     /// Carries a call before the worker is in its pool. False when the worker takes no other one.
     pub(crate) async fn is_free_after(&mut self, call: Call) -> bool {
-        matches!(self.serve_one(call).await, Served::Free(_))
+        matches!(self.serve_one(call.into()).await, Served::Free(_))
     }
 
     /// Changes over to a seat in a pool. What the worker did before does not count there.
@@ -167,20 +217,25 @@ impl Relay {
 
     /// Carries calls until the worker's process has ended.
     pub(crate) async fn run(mut self) {
-        let mut next = self.seat.enter(self.inbox.clone());
+        let mut next = match self.seat.enter(self.inbox.clone()) {
+            Next::Run(call) => Next::Run(call.into()),
+            Next::Wait => Next::Wait,
+            Next::Stop => Next::Stop,
+        };
         loop {
             next = match next {
                 Next::Run(call) => match self.serve_one(call).await {
-                    Served::Free(since) if !self.is_worn_out() => self.seat.next(since),
+                    Served::Free(since) if !self.is_worn_out() => self.next(since),
                     Served::Free(_) | Served::Leaving => {
                         self.seat.close();
-                        self.seat.next(Instant::now())
+                        self.take_back_ahead();
+                        self.next(Instant::now())
                     }
                     Served::Broken => break,
                     Served::Ended => return self.leave(),
                 },
                 Next::Wait => match self.idle().await {
-                    Idle::Told(Told::Call(call)) => Next::Run(call),
+                    Idle::Told(Told::Call(call)) => Next::Run(call.into()),
                     Idle::Told(Told::Stop) => Next::Stop,
                     Idle::Told(Told::Ended) => return self.leave(),
                     Idle::Told(Told::Ping) => Next::Wait,
@@ -200,8 +255,93 @@ impl Relay {
                 }
             };
         }
+        self.take_back_ahead();
         poll_fn(|cx| self.poll_ended(cx)).await;
         self.leave();
+    }
+
+    /// What comes after a call that ended `since`.
+    fn next(&mut self, since: Instant) -> Next<Ahead> {
+        self.pace
+            .note(since.saturating_duration_since(self.at_hand_since));
+        self.at_hand_since = since;
+        let turn = self.seat.next(since, self.most_ahead());
+        self.ahead.extend(turn.ahead.map(Ahead::from));
+        match turn.next {
+            Next::Run(call) => Next::Run(call.into()),
+            Next::Wait => self.ahead.pop_front().map_or(Next::Wait, Next::Run),
+            Next::Stop => Next::Stop,
+        }
+    }
+
+    /// How many calls the worker may have beyond the next one.
+    fn most_ahead(&self) -> usize {
+        if !self.channel.takes_calls_ahead() || !self.pace.is_short() {
+            return 0;
+        }
+        // None beyond its last one.
+        let left = self.calls_left.and_then(|left| usize::try_from(left).ok());
+        left.map_or(MOST_AHEAD, |left| MOST_AHEAD.min(left.saturating_sub(1)))
+    }
+
+    /// Writes the calls for later, as long as each can be had whole and needs no waiting.
+    fn write_ahead(&mut self) {
+        if !self.writes_ahead {
+            return;
+        }
+        let mut ahead = std::mem::take(&mut self.ahead);
+        let unwritten = ahead.iter_mut().filter(|ahead| ahead.written.is_none());
+        for ahead in unwritten {
+            ahead.written = self.write_one_ahead(&ahead.call);
+            if ahead.written.is_none() {
+                break; // it is written when it is at hand
+            }
+        }
+        self.ahead = ahead;
+    }
+
+    fn write_one_ahead(&mut self, call: &Call) -> Option<(u32, u64)> {
+        let number = number_after(self.last_number);
+        if number.wrapping_sub(self.begun) >= MOST_NUMBERS {
+            return None;
+        }
+        match self.encode(call, number).ok()? {
+            Body::Empty => {}
+            Body::Bytes(bytes) if bytes.len() <= JOINED_BODY => self.out.extend_from_slice(&bytes),
+            Body::Bytes(_) | Body::File(_) | Body::Stream(_) => return None,
+        }
+        self.channel.offer(number);
+        if !matches!(self.channel.write_whole(&self.out), Ok(true)) {
+            self.channel.take_back(number);
+            return None;
+        }
+        let begins_at = self.written;
+        self.written += self.out.len() as u64;
+        self.last_number = number;
+        Some((number, begins_at))
+    }
+
+    /// Gives back what the worker has not begun of the calls for later, and lets none come before the one at hand is done.
+    fn take_back_ahead(&mut self) {
+        if !self.channel.takes_calls_ahead() {
+            return;
+        }
+        self.writes_ahead = false;
+        while let Some(call) = self.inbox.take_call() {
+            self.ahead.push_back(call.into());
+        }
+        let mut back = Vec::new();
+        // From the end: the worker comes from the other one.
+        while let Some(last) = self.ahead.pop_back() {
+            if let Some((number, _)) = last.written
+                && !self.channel.take_back(number)
+            {
+                self.ahead.push_back(last);
+                break;
+            }
+            back.push(last.call);
+        }
+        self.seat.give_back(back);
     }
 
     /// Counts a call. True when it was the worker's last. Where it may get more, its successor is asked for.
@@ -225,16 +365,28 @@ impl Relay {
     fn retire(&self, why: Report) {
         self.seat.report(why);
         self.seat.retire();
-        if let Some(call) = self.inbox.take_call() {
+        while let Some(call) = self.inbox.take_call() {
             self.seat.decline(call);
         }
     }
 
-    fn leave(self) {
-        // A call may have been given in the moment of the end; nobody has seen it.
-        if let Some(call) = self.inbox.take_call() {
-            self.seat.decline(call);
+    fn leave(mut self) {
+        // Calls may have been given in the moment of the end; nobody has seen them.
+        while let Some(call) = self.inbox.take_call() {
+            self.ahead.push_back(call.into());
         }
+        let mut back = Vec::new();
+        for Ahead { call, written } in std::mem::take(&mut self.ahead) {
+            let begun = written.is_some_and(|(number, begins_at)| {
+                let since = self.written - begins_at;
+                !self.channel.has_not_begun(number, since)
+            });
+            match self.inbox.exit() {
+                Some(exit) if begun => _ = self.seat.lose(call, WorkerFault::Died(exit)),
+                _ => back.push(call),
+            }
+        }
+        self.seat.give_back(back);
         self.seat.leave();
     }
 
@@ -243,6 +395,7 @@ impl Relay {
         loop {
             match self.incoming.next() {
                 Ok(None) => {}
+                Ok(Some(item)) if self.asks_for_renewal(&item) => continue,
                 Ok(Some(item)) if self.dialect.is_pong(&item) => {
                     self.inbox.pong();
                     continue;
@@ -275,12 +428,20 @@ impl Relay {
         }
     }
 
+    fn asks_for_renewal(&self, item: &Item) -> bool {
+        let asks = self.dialect.asks_for_renewal(item);
+        if let Some(full) = asks {
+            self.seat.report(Report::AsksForRenewal { full });
+        }
+        asks.is_some()
+    }
+
     /// Reads what there is. 0 is the end of file.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         poll_read_buf(Pin::new(&mut self.channel), cx, self.incoming.room())
     }
 
-    async fn serve_one(&mut self, call: Call) -> Served {
+    async fn serve_one(&mut self, call: Ahead) -> Served {
         let served = self.serve(call).await;
         let under_way = self.under_way.take();
         if let (Served::Free(_) | Served::Leaving, Some(under_way)) = (&served, &under_way) {
@@ -290,43 +451,54 @@ impl Relay {
     }
 
     /// Carries one call to the worker and its reply back.
-    async fn serve(&mut self, mut call: Call) -> Served {
-        if call.is_withdrawn() {
+    async fn serve(&mut self, Ahead { mut call, written }: Ahead) -> Served {
+        if call.is_withdrawn() && written.is_none_or(|(number, _)| self.channel.take_back(number)) {
             return Served::Free(Instant::now());
         }
-        self.number = self.number.checked_add(1).unwrap_or(1);
-        let body = match self.encode(&call) {
-            Ok(body) => body,
-            Err(error) => {
-                call.fail(error);
-                return Served::Free(Instant::now());
-            }
-        };
-        let body_stream = match &body {
-            Body::Stream(stream) => Some(stream.clone()),
-            Body::Empty | Body::Bytes(_) | Body::File(_) => None,
-        };
-        self.sent = 0;
+        let mut body_stream = None;
+        let since = call.stamps.dispatched.unwrap_or(call.stamps.queued);
+        self.at_hand_since = self.at_hand_since.max(since);
         self.inbox.count();
         self.under_way = Some(UnderWay {
             payload: call.payload.clone(),
-            since: call.stamps.dispatched.unwrap_or(call.stamps.queued),
+            since: self.at_hand_since,
         });
-        match self.write_call(body, &call).await {
-            Ok(()) => {}
-            // It has not got all of the call, so it has not begun it.
-            Err(Over::HungUp) => {
-                return self.not_begun(hung_up(), call);
+        if let Some((number, begins_at)) = written {
+            (self.number, self.begins_at) = (number, begins_at);
+        } else {
+            self.number = number_after(self.last_number);
+            self.last_number = self.number;
+            self.begins_at = self.written;
+            let body = match self.encode(&call, self.number) {
+                Ok(body) => body,
+                Err(error) => {
+                    call.fail(error);
+                    return Served::Free(Instant::now());
+                }
+            };
+            if let Body::Stream(stream) = &body {
+                body_stream = Some(stream.clone());
             }
-            Err(Over::Ended(_)) => {
-                self.seat.decline(call);
-                return Served::Ended;
-            }
-            Err(over @ (Over::Garbage(_) | Over::Overdue)) => {
-                return self.cut_short(over, Some(call)).await;
+            self.channel.offer(self.number);
+            match self.write_call(body, &call).await {
+                Ok(()) => {}
+                // It has not got all of the call, so it has not begun it.
+                Err(Over::HungUp) => {
+                    return self.not_begun(hung_up(), call);
+                }
+                Err(Over::Ended(_)) => {
+                    self.seat.decline(call);
+                    return Served::Ended;
+                }
+                Err(over @ (Over::Garbage(_) | Over::Overdue)) => {
+                    return self.cut_short(over, Some(call)).await;
+                }
             }
         }
-        call.stamps.claimed = Some(Instant::now());
+        // Told apart by no more than the time that writing takes: each look at the clock costs.
+        call.stamps.claimed = Some(self.at_hand_since);
+        self.writes_ahead = body_stream.is_none();
+        self.write_ahead();
         let (mut call, leaving) = if self.dialect.question().is_empty() {
             (call, false)
         } else {
@@ -352,6 +524,9 @@ impl Relay {
                 }
                 Event::Withdrawn | Event::Body(None) => {
                     wanting = false;
+                    if call.is_withdrawn() && self.passes_over() {
+                        return Served::Free(Instant::now());
+                    }
                     if !told_withdrawn && self.dialect.hears_cancel_before_its_reply() {
                         self.say_cancel().await;
                     }
@@ -361,6 +536,10 @@ impl Relay {
                 Event::Extended(time) => {
                     self.extend(&mut call, time);
                     continue;
+                }
+                Event::Over(Over::Overdue) if self.settings.interruptible => {
+                    let request = self.answer_overdue(call, Some(self.number));
+                    return self.until_ended(request, None).await;
                 }
                 Event::Over(over) => return self.cut_short(over, Some(call)).await,
             };
@@ -476,7 +655,15 @@ impl Relay {
         }
     }
 
-    fn hear(&self, item: &Item, begun: Option<Said>) -> Result<Heard, Garbage> {
+    /// Takes the call at hand back, if the worker has not begun it.
+    fn passes_over(&self) -> bool {
+        // Its number is free again only when the worker comes by.
+        self.last_number.wrapping_sub(self.begun) < MOST_NUMBERS / 2
+            && self.channel.take_back(self.number)
+    }
+
+    fn hear(&mut self, item: &Item, begun: Option<Said>) -> Result<Heard, Garbage> {
+        self.begun = self.number;
         match item {
             Item::Frame {
                 header,
@@ -492,7 +679,7 @@ impl Relay {
         }
     }
 
-    fn encode(&mut self, call: &Call) -> Result<Body, CallError> {
+    fn encode(&mut self, call: &Call, number: u32) -> Result<Body, CallError> {
         let codec = self.settings.codec;
         // Told apart by no more than the time that this thread has been at it since.
         let now = call.stamps.dispatched.unwrap_or_else(Instant::now);
@@ -501,7 +688,7 @@ impl Relay {
             .map(|deadline| deadline.saturating_duration_since(now));
         let time_left_ms = left.map(|left| u32::try_from(left.as_millis()).unwrap_or(u32::MAX));
         let terms = Dispatch {
-            number: self.number,
+            number,
             time_left_ms,
         };
         self.out.clear();
@@ -560,7 +747,7 @@ impl Relay {
                 };
                 match written {
                     Poll::Ready(Ok(written)) => {
-                        self.sent += written as u64;
+                        self.written += written as u64;
                         let of_head = written.min(self.out.len() - head);
                         head += of_head;
                         body.advance(written - of_head);
@@ -592,41 +779,62 @@ impl Relay {
     ) -> Event {
         poll_fn(|cx| {
             loop {
-                match self.incoming.next() {
-                    Ok(Some(item)) => return Poll::Ready(Event::Item(item)),
-                    Ok(None) => {}
-                    Err(Garbage(what)) => return Poll::Ready(Event::Over(Over::Garbage(what))),
+                loop {
+                    match self.incoming.next() {
+                        Ok(Some(item)) if self.asks_for_renewal(&item) => continue,
+                        Ok(Some(item)) => return Poll::Ready(Event::Item(item)),
+                        Ok(None) => {}
+                        Err(Garbage(what)) => return Poll::Ready(Event::Over(Over::Garbage(what))),
+                    }
+                    match self.poll_fill(cx) {
+                        Poll::Ready(Ok(0) | Err(_)) => {
+                            return Poll::Ready(Event::Over(Over::HungUp));
+                        }
+                        Poll::Ready(Ok(_)) => {}
+                        Poll::Pending => break,
+                    }
                 }
-                match self.poll_fill(cx) {
-                    Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Event::Over(Over::HungUp)),
-                    Poll::Ready(Ok(_)) => {}
-                    Poll::Pending => break,
+                match self.inbox.poll_news(cx, self.under_way.as_ref()) {
+                    // What it wrote last is there, even if its event is not.
+                    Poll::Ready(News::Ended(exit)) => {
+                        return Poll::Ready(match self.last_item() {
+                            Some(item) => Event::Item(item),
+                            None => Event::Over(Over::Ended(exit)),
+                        });
+                    }
+                    Poll::Ready(News::Extended(time)) => return Poll::Ready(Event::Extended(time)),
+                    Poll::Ready(News::Ahead(call)) => {
+                        self.ahead.push_back(call.into());
+                        if self.writes_ahead {
+                            self.write_ahead();
+                        } else {
+                            self.take_back_ahead();
+                        }
+                        continue;
+                    }
+                    Poll::Pending => {}
                 }
-            }
-            match self.inbox.poll_news(cx, self.under_way.as_ref()) {
-                // What it wrote last is there, even if its event is not.
-                Poll::Ready(News::Ended(exit)) => {
-                    return Poll::Ready(match self.last_item() {
-                        Some(item) => Event::Item(item),
-                        None => Event::Over(Over::Ended(exit)),
-                    });
+                if !self.ahead.is_empty() {
+                    let until = self.at_hand_since + PATIENCE;
+                    if self.impatience.poll(cx, Some(until)).is_ready() {
+                        self.take_back_ahead();
+                    }
                 }
-                Poll::Ready(News::Extended(time)) => return Poll::Ready(Event::Extended(time)),
-                Poll::Pending => {}
+                if let Some(wanted) = wanted
+                    && let Poll::Ready(piece) = wanted.poll_piece(cx)
+                {
+                    return Poll::Ready(Event::Body(piece));
+                }
+                if let Some(call) = &mut call
+                    && call.poll_withdrawn(cx).is_ready()
+                {
+                    return Poll::Ready(Event::Withdrawn);
+                }
+                return self
+                    .timer
+                    .poll(cx, deadline)
+                    .map(|()| Event::Over(Over::Overdue));
             }
-            if let Some(wanted) = wanted
-                && let Poll::Ready(piece) = wanted.poll_piece(cx)
-            {
-                return Poll::Ready(Event::Body(piece));
-            }
-            if let Some(call) = &mut call
-                && call.poll_withdrawn(cx).is_ready()
-            {
-                return Poll::Ready(Event::Withdrawn);
-            }
-            self.timer
-                .poll(cx, deadline)
-                .map(|()| Event::Over(Over::Overdue))
         })
         .await
     }
@@ -658,12 +866,7 @@ impl Relay {
             }
             Over::Overdue => {
                 if let Some(call) = call {
-                    self.seat.count(Counter::Overdue);
-                    self.seat.report(Report::Overdue {
-                        what: call.payload.describe(),
-                        ran: ran(&call.stamps),
-                    });
-                    call.fail(CallError::Deadline);
+                    self.answer_overdue(call, None);
                 }
                 Served::Broken
             }
@@ -678,10 +881,73 @@ impl Relay {
         }
     }
 
+    /// Answers the client. `number` is of a call that PHP can be told to end.
+    fn answer_overdue(&self, call: Call, number: Option<u32>) -> String {
+        let request = call.payload.describe();
+        self.seat.count(Counter::Overdue);
+        self.seat.report(Report::Overdue {
+            what: request.clone(),
+            ran: ran(&call.stamps),
+            call: number,
+        });
+        call.fail(CallError::Deadline);
+        request
+    }
+
+    /// Waits until the worker ends a call whose client was answered, or its reply that nobody gets. It is free then, unless
+    /// it was given up.
+    async fn until_ended(&mut self, request: String, mut begun: Option<Said>) -> Served {
+        // Of a large frame, pieces are still to come: what it said.
+        let mut inside = None;
+        let said = loop {
+            let item = match self.event_until(None, None, None).await {
+                Event::Item(Item::Piece { last, .. }) => match inside.filter(|_| last) {
+                    Some(Said { more: false, .. }) => break inside.unwrap_or_default(),
+                    _ => continue,
+                },
+                Event::Item(item) => item,
+                Event::Withdrawn | Event::Body(_) | Event::Extended(_) => continue,
+                Event::Over(over) => return self.cut_short(over, None).await,
+            };
+            let said = match self.hear(&item, begun) {
+                Ok(Heard::Reply { said, .. } | Heard::Chunk(said)) => said,
+                Ok(Heard::Failed { error, said }) => {
+                    self.tell_end(&request, &error);
+                    break said;
+                }
+                Ok(_) => continue,
+                Err(Garbage(what)) => return self.cut_short(Over::Garbage(what), None).await,
+            };
+            begun = Some(said);
+            inside = matches!(item, Item::Large { .. }).then_some(said);
+            if inside.is_none() && !said.more {
+                break said;
+            }
+        };
+        let (may_go_on, told) = oneshot::channel();
+        self.seat.report(Report::Recovered { may_go_on });
+        match told.await {
+            Ok(()) => self.after(said, Instant::now()).await,
+            Err(_) => Served::Broken,
+        }
+    }
+
+    /// What is told of a call that nobody waits for; only our SDK can be interrupted, and it says what was thrown.
+    fn tell_end(&self, request: &str, error: &CallError) {
+        let (pool, slot) = (self.seat.pool(), self.seat.slot());
+        if let CallError::Thrown(thrown) = error {
+            tracing::error!(
+                target: "server", pool, slot, request, class = thrown.class, file = thrown.file,
+                line = thrown.line, trace = thrown.trace, "late call ended: {}", thrown.message
+            );
+        }
+    }
+
     fn lost(&self, call: Option<Call>, exit: Exit) -> Served {
         if let Some(call) = call {
-            if self.channel.unread() == Some(self.sent) {
-                // It has not begun the call: it was on its way out already.
+            let since = self.written - self.begins_at;
+            if self.channel.has_not_begun(self.number, since) {
+                // It was on its way out already.
                 self.seat.decline(call);
                 return Served::Ended;
             }
@@ -726,6 +992,7 @@ impl Relay {
             Item::Large { len, .. } => (None, (!said.more).then_some(len)),
             Item::Piece { .. } => unreachable!("`hear` refused it"),
         };
+        self.take_back_ahead();
         let (pieces, receiver) = mpsc::channel(WAITING_PIECES + RESERVED_PIECES);
         let streamed = Streamed {
             request: call.payload.describe(),
@@ -740,30 +1007,38 @@ impl Relay {
             },
             stamps,
         });
-        let mut outlet = Outlet::new(pieces, self.settings.spool.clone());
+        let outlet = Outlet::new(pieces, self.settings.spool.clone());
         if said.ping {
             self.say(Flags::NONE, Stream::PONG, b"").await;
         }
-        self.pass_on(&mut outlet, first, said, streamed).await
+        self.pass_on(outlet, first, said, streamed).await
     }
 
     /// Passes the body of a reply on until it ends.
     async fn pass_on(
         &mut self,
-        outlet: &mut Outlet,
+        mut outlet: Outlet,
         first: Option<Bytes>,
         said: Said,
         streamed: Streamed,
     ) -> Served {
-        let passed = self.pass_pieces(outlet, first, said, &streamed).await;
+        let begun = said;
+        let passed = self.pass_pieces(&mut outlet, first, said, &streamed).await;
         match passed {
             Ok(said) => self.after(said, Instant::now()).await,
             Err(Over::Overdue) => {
+                let interruptible = self.settings.interruptible;
+                // The client's connection is cut.
+                drop(outlet);
                 self.seat.report(Report::Overdue {
-                    what: streamed.request,
+                    what: streamed.request.clone(),
                     ran: ran(&streamed.stamps),
+                    call: interruptible.then_some(self.number),
                 });
-                Served::Broken
+                if !interruptible {
+                    return Served::Broken;
+                }
+                self.until_ended(streamed.request, Some(begun)).await
             }
             Err(Over::HungUp) => {
                 let hung_up = "closed its connection during a reply";
@@ -928,6 +1203,7 @@ impl Relay {
 
     /// Waits for the worker's word that it is free; other frames are dropped.
     async fn until_free(&mut self) -> Served {
+        self.take_back_ahead();
         let limit = self.seat.exec_ttl();
         let mut deadline = limit.map(|limit| Instant::now() + limit);
         loop {
@@ -943,6 +1219,7 @@ impl Relay {
                     self.seat.report(Report::Overdue {
                         what: "its deferred work".into(),
                         ran: limit.unwrap_or_default(),
+                        call: None,
                     });
                     return Served::Broken;
                 }
@@ -970,6 +1247,8 @@ impl Relay {
     }
 
     async fn say_cancel(&mut self) {
+        // The worker finds it behind what it passes over, not behind a call.
+        self.take_back_ahead();
         self.out.clear();
         self.dialect.cancel(&mut self.out, self.number);
         self.flush().await;
@@ -989,7 +1268,7 @@ impl Relay {
             while written < self.out.len() {
                 match Pin::new(&mut self.channel).poll_write(cx, &self.out[written..]) {
                     Poll::Ready(Ok(more)) => {
-                        self.sent += more as u64;
+                        self.written += more as u64;
                         written += more;
                     }
                     Poll::Ready(Err(_)) => return Poll::Ready(()),
@@ -1000,6 +1279,10 @@ impl Relay {
         })
         .await;
     }
+}
+
+fn number_after(number: u32) -> u32 {
+    number.checked_add(1).unwrap_or(1)
 }
 
 fn hung_up() -> Report {

@@ -306,17 +306,9 @@ impl Section for PoolSettings {
         .zero_is_default()
         .optional();
         let mode = t
-            .key("mode", "What the workers are: `worker` runs a worker script; `classic` any PHP program below a `root`, and `fastcgi` too, by php-cgi. `cgi` is not there yet.")
+            .key("mode", "What the workers are: `worker` runs a worker script; `classic` any PHP program below a `root`, and `fastcgi` too, by a FastCGI program; `cgi` programs below a `root`, a process for each call.")
             .ours()
             .default(Mode::Worker);
-        if mode == Mode::Cgi {
-            // A worker in its place would answer, and not what was meant.
-            t.error(
-                "mode",
-                "asks for CGI, which is not there yet",
-                "`mode: classic` and `mode: fastcgi` run PHP scripts below a `root`",
-            );
-        }
         let site = scripts::read(t, mode);
         let classic = classic::read(t, mode);
         let clear_env = classic::read_clear_env(t, mode);
@@ -416,6 +408,9 @@ impl Section for PoolSettings {
             supervisor: t.section("supervisor", "Limits per worker."),
         };
         not_yet(t);
+        if mode == Mode::Cgi {
+            scripts::refuse_keys_of_kept(t, &settings);
+        }
         settings
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use pronghorn_config::{Choice, Table};
 use pronghorn_process::file::Links;
 
-use super::Mode;
+use super::{CodecChoice, Mode, PoolSettings, RequestBody, TransportChoice};
 
 /// What stands for a folder. The second is for folders of pages beside an application.
 const INDEX: [&str; 2] = ["index.php", "index.html"];
@@ -42,14 +42,41 @@ impl Choice for Symlinks {
 /// Keys of pools with a root.
 const KEYS: [&str; 4] = ["root", "index", "fallback", "symlinks"];
 
+/// What means nothing where each call starts a program.
+pub(super) fn refuse_keys_of_kept(t: &mut Table<'_>, settings: &PoolSettings) {
+    let limits = settings.supervisor.limits();
+    for (key, is_used) in [
+        ("command", settings.command.is_some()),
+        ("warmup", !settings.warmup.is_empty()),
+        ("max_jobs", settings.max_jobs.is_some()),
+        ("debug", settings.debug),
+        ("transport", settings.transport != TransportChoice::Auto),
+        ("codec", settings.codec != CodecChoice::Auto),
+        ("request_body", settings.request_body != RequestBody::Buffer),
+        ("supervisor", limits.any()),
+    ] {
+        if is_used {
+            let message =
+                "is of pools whose processes are kept, and `mode: cgi` starts one for each call";
+            let hint = match key {
+                "supervisor" => "of its keys `exec_ttl` holds for programs, too; remove the others",
+                _ => "remove it",
+            };
+            t.error(key, message, hint);
+        }
+    }
+}
+
 pub(super) fn read(t: &mut Table<'_>, mode: Mode) -> Option<SiteSettings> {
     let message = "is of pools that run scripts below a root, and this one runs a worker script";
     let hint = "write `mode: classic` beside it, or remove it";
-    let site = t.keys_where(mode != Mode::Worker, &KEYS, message, hint, read_site);
+    let site = t.keys_where(mode != Mode::Worker, &KEYS, message, hint, |t| {
+        read_site(t, mode)
+    });
     site.flatten()
 }
 
-fn read_site(t: &mut Table<'_>) -> Option<SiteSettings> {
+fn read_site(t: &mut Table<'_>, mode: Mode) -> Option<SiteSettings> {
     let root: Option<PathBuf> = t
         .key(
             "root",
@@ -57,6 +84,41 @@ fn read_site(t: &mut Table<'_>) -> Option<SiteSettings> {
         )
         .ours()
         .optional();
+    let message =
+        "is of pools that run PHP scripts, and `mode: cgi` runs whatever program is asked for";
+    let php = t.keys_where(
+        mode != Mode::Cgi,
+        &["index", "fallback"],
+        message,
+        "remove it",
+        read_php,
+    );
+    let (index, fallback) = php.unwrap_or_default();
+    let links = t
+        .key::<Symlinks>(
+            "symlinks",
+            "Which symbolic links below the root are followed: none, those that stay in the root, or all.",
+        )
+        .ours()
+        .default(Symlinks(Links::Inside));
+    let Some(root) = root else {
+        t.error(
+            "mode",
+            "needs a `root`, the folder of the site, and there is none",
+            "for example `root: public` beside it",
+        );
+        return None;
+    };
+    Some(SiteSettings {
+        root,
+        index,
+        fallback,
+        links: links.0,
+    })
+}
+
+/// `index`, and the script of `fallback`.
+fn read_php(t: &mut Table<'_>) -> (Vec<String>, Option<String>) {
     let index: Vec<String> = t
         .key(
             "index",
@@ -73,13 +135,6 @@ fn read_site(t: &mut Table<'_>) -> Option<SiteSettings> {
         )
         .ours()
         .default_as(usual, "the first script of `index`");
-    let links = t
-        .key::<Symlinks>(
-            "symlinks",
-            "Which symbolic links below the root are followed: none, those that stay in the root, or all.",
-        )
-        .ours()
-        .default(Symlinks(Links::Inside));
     if index.len() > MOST_INDEX {
         let message = format!("has {} names; at most {MOST_INDEX} are taken", index.len());
         t.error("index", &message, "leave out those that no folder has");
@@ -105,20 +160,7 @@ fn read_site(t: &mut Table<'_>) -> Option<SiteSettings> {
             "for example `fallback: index.php`, or `none`",
         );
     }
-    let Some(root) = root else {
-        t.error(
-            "mode",
-            "needs a `root`, the folder of the site, and there is none",
-            "for example `root: public` beside it",
-        );
-        return None;
-    };
-    Some(SiteSettings {
-        root,
-        index,
-        fallback,
-        links: links.0,
-    })
+    (index, fallback)
 }
 
 /// Whether clients may see a name: not hidden, and no more than one segment of a path.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
@@ -82,6 +82,9 @@ pub(super) struct Crew {
     stop: Option<Stop>,
     killed: usize,
     troubles: watch::Sender<Option<Arc<str>>>,
+    renewals: Arc<Notify>,
+    /// The last one of which a worker has asked for the next.
+    renewal_asked_by: u64,
 }
 
 /// One place in the crew, with its keeper.
@@ -199,6 +202,7 @@ impl Crew {
         pool: Pool,
         launcher: Arc<dyn Launcher>,
         plan: Plan,
+        renewals: Arc<Notify>,
     ) -> (Self, watch::Receiver<Option<Arc<str>>>) {
         let (troubles, receiver) = watch::channel(None);
         let (news_sender, news) = mpsc::channel(NEWS);
@@ -223,6 +227,8 @@ impl Crew {
             stop: None,
             killed: 0,
             troubles,
+            renewals,
+            renewal_asked_by: 0,
         };
         (crew, receiver)
     }
@@ -337,6 +343,10 @@ impl Crew {
             }
             News::Worn if planted(Bug::WornStays) => {}
             News::Worn => _ = member.worn.get_or_insert(Wear::Calls),
+            News::AsksForRenewal { full } => {
+                let generation = member.generation;
+                self.renewal_asked_for(generation, full);
+            }
             News::Ended => {
                 member.stage = Stage::Down;
                 member.worn = None;
@@ -346,6 +356,21 @@ impl Crew {
         if self.members.values().any(Member::is_in) {
             self.troubles.send_if_modified(|why| why.take().is_some());
         }
+    }
+
+    /// Once for each generation: its other workers would say the same.
+    fn renewal_asked_for(&mut self, generation: u64, full: bool) {
+        if generation != self.generation || generation == self.renewal_asked_by {
+            return;
+        }
+        self.renewal_asked_by = generation;
+        let why = if full {
+            "the OPcache of a worker is full (`opcache.memory_consumption`, `opcache.max_accelerated_files`)"
+        } else {
+            "`opcache_reset()` was called"
+        };
+        tracing::info!(target: "server", pool = self.pool.name(), "new workers are wanted: {why}");
+        self.renewals.notify_one();
     }
 
     fn did_not_boot(&mut self, id: MemberId, error: BootError, now: Instant) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use pronghorn_process::Exit;
+use pronghorn_process::{Exit, Signal};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::Instant;
 
@@ -12,7 +12,7 @@ use super::{Launched, Launcher, Watched};
 use crate::boot::BootError;
 use crate::bugs::{Bug, planted};
 use crate::core::SlotId;
-use crate::ladder::{self, Ladder};
+use crate::ladder::{self, Ladder, Step};
 use crate::pool::{Order, Pool, Report, Transport};
 use crate::roster::Entry;
 use crate::stats::Counter;
@@ -44,7 +44,10 @@ pub(super) enum News {
     /// It takes calls.
     Entered { pid: u32 },
     /// It has had its calls.
+    /// It has had its calls.
     Worn,
+    /// It would do better as a new process.
+    AsksForRenewal { full: bool },
     /// Its process has ended.
     Ended,
     /// It did not come up. For the first time, the keeper gives up; later it tries again.
@@ -137,6 +140,8 @@ impl Keeper {
         let mut expected = false;
         let (mut stopped, mut killed) = (self.phases.clone(), self.phases.clone());
         let (mut told_to_stop, mut told_to_die) = (false, false);
+        // The call that it is late with, and whether it was told to end for it.
+        let (mut late, mut is_ended) = (0, false);
         let exit = loop {
             tokio::select! {
                 biased;
@@ -144,8 +149,23 @@ impl Keeper {
                     match &report {
                         Report::Entered => self.tell(News::Entered { pid }).await,
                         Report::Worn => self.tell(News::Worn).await,
-                        Report::Overdue { .. }
-                        | Report::Leaving
+                        Report::AsksForRenewal { full } => {
+                            self.tell(News::AsksForRenewal { full: *full }).await;
+                        }
+                        // Else it waits for its end.
+                        Report::Recovered { .. } if is_ended => {}
+                        Report::Recovered { .. } => {
+                            ladder.stop();
+                            expected = told_to_stop || told_to_die;
+                            if let Report::Recovered { may_go_on } = report {
+                                _ = may_go_on.send(()); // its transport may be gone: then there is nothing to go on with
+                            }
+                        }
+                        Report::Overdue { call, .. } => {
+                            late = call.unwrap_or_default();
+                            expected |= self.heed(&report, &mut ladder, process.as_ref());
+                        }
+                        Report::Leaving
                         | Report::Garbage { .. }
                         | Report::HungUp { .. }
                         | Report::DiedWith { .. }
@@ -155,11 +175,21 @@ impl Keeper {
                     }
                 }
                 exit = process.wait() => break exit,
-                signal = ladder.step() => process.signal(signal),
+                step = ladder.step() => match step {
+                    Step::Interrupt => process.interrupt(late),
+                    Step::Terminate => {
+                        is_ended = true;
+                        process.signal(Signal::Terminate);
+                    }
+                    Step::Kill => {
+                        is_ended = true;
+                        process.signal(Signal::Kill);
+                    }
+                },
                 () = reached(&mut killed, Phase::Killed), if !told_to_die => {
                     told_to_die = true;
                     expected = true;
-                    process.signal(pronghorn_process::Signal::Kill);
+                    process.signal(Signal::Kill);
                 }
                 () = reached(&mut stopped, Phase::Stopped), if !told_to_stop => {
                     told_to_stop = true;
@@ -187,6 +217,8 @@ impl Keeper {
                 Report::Entered
                 | Report::Worn
                 | Report::Overdue { .. }
+                | Report::Recovered { .. }
+                | Report::AsksForRenewal { .. }
                 | Report::Leaving
                 | Report::Garbage { .. }
                 | Report::HungUp { .. } => {}
@@ -203,13 +235,17 @@ impl Keeper {
     fn heed(&self, report: &Report, ladder: &mut Ladder, process: &dyn Watched) -> bool {
         let (pool, pid) = (self.pool.name(), process.pid());
         match report {
-            Report::Overdue { what, ran } => {
+            Report::Overdue { what, ran, call } => {
+                let (what_follows, steps) = match call {
+                    Some(_) => ("the call is interrupted", ladder::LATE),
+                    None => ("the worker is stopped", ladder::OVERDUE),
+                };
                 tracing::error!(
                     target: "server", pool, pid, request = what, ran_ms = millis(*ran),
-                    "deadline passed: the client got 504, the worker is stopped"
+                    "deadline passed: the client got 504, {what_follows}"
                 );
                 if !planted(Bug::NeverKilled) {
-                    ladder.start(ladder::OVERDUE);
+                    ladder.start(steps);
                 }
                 true
             }
@@ -227,7 +263,12 @@ impl Keeper {
                 ladder.start(ladder::HUNG_UP);
                 false
             }
-            Report::Entered | Report::Worn | Report::DiedWith { .. } | Report::Left => false,
+            Report::Entered
+            | Report::Worn
+            | Report::Recovered { .. }
+            | Report::AsksForRenewal { .. }
+            | Report::DiedWith { .. }
+            | Report::Left => false,
         }
     }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use pronghorn_process::{Exit, Signal};
 use thiserror::Error;
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::boot::BootError;
@@ -63,6 +63,8 @@ pub(crate) trait Watched: Send {
     fn pid(&self) -> u32;
     fn wait(&mut self) -> BoxFuture<'_, Exit>;
     fn signal(&self, signal: Signal);
+    /// Has this call end with an exception, where its worker has said that it can.
+    fn interrupt(&self, call: u32);
     /// What it said last on stderr.
     fn last_words(&self) -> Vec<String>;
     /// After its end: the most memory that it ever held, in bytes; None when nobody could tell.
@@ -104,6 +106,7 @@ pub struct Supervised {
     pool: Pool,
     orders: mpsc::Sender<Order>,
     troubles: watch::Receiver<Option<Arc<str>>>,
+    renewals: Arc<Notify>,
     crew: JoinHandle<()>,
 }
 
@@ -142,11 +145,13 @@ impl Supervised {
         plan: Plan,
     ) -> Result<Self, BootError> {
         let (orders, inbox) = mpsc::channel(ORDERS);
-        let (crew, troubles) = Crew::new(pool.clone(), launcher, plan);
+        let renewals = Arc::new(Notify::new());
+        let (crew, troubles) = Crew::new(pool.clone(), launcher, plan, renewals.clone());
         let supervised = Self {
             pool,
             orders,
             troubles,
+            renewals,
             crew: Handle::current().spawn(crew.run(inbox)),
         };
         supervised.reload(Duration::ZERO).await?;
@@ -230,6 +235,11 @@ impl Supervised {
     /// Why the pool has no worker that takes calls; None while it has one.
     pub fn troubles(&self) -> watch::Receiver<Option<Arc<str>>> {
         self.troubles.clone()
+    }
+
+    /// Returns when a worker of the generation that works has said that a new one would do better. Cancel safe.
+    pub async fn renewal_asked_for(&self) {
+        self.renewals.notified().await;
     }
 
     async fn ask<T>(&self, order: impl FnOnce(oneshot::Sender<T>) -> Order) -> Option<T> {

@@ -24,7 +24,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    pub(super) const fn any(&self) -> bool {
+    pub(crate) const fn any(&self) -> bool {
         self.ttl.is_some() || self.idle_ttl.is_some() || self.max_memory.is_some()
     }
 }

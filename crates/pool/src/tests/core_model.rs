@@ -1,6 +1,6 @@
 //! Random steps through the data path's state, compared with what must always hold.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -13,11 +13,14 @@ use crate::queue::Ticket;
 const SLOTS: usize = 4;
 const LIMIT: usize = 5;
 const WAIT: u64 = 10;
+const MOST_AHEAD: usize = 2;
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Call,
-    Finish(usize),
+    /// With how many calls the worker may have ahead from then on.
+    Finish(usize, usize),
+    TakeBack(usize),
     Die(usize),
     Boot(usize),
     BootFails(usize),
@@ -31,7 +34,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let any = any::<usize>();
     let step = prop_oneof![
         8 => Just(Step::Call),
-        6 => any.prop_map(Step::Finish),
+        6 => (any, 0..=MOST_AHEAD).prop_map(|(which, most)| Step::Finish(which, most)),
+        1 => any.prop_map(Step::TakeBack),
         2 => any.prop_map(Step::Die),
         4 => any.prop_map(Step::Boot),
         1 => any.prop_map(Step::BootFails),
@@ -50,6 +54,8 @@ struct World {
     core: Core<Call, SlotId>,
     now: Instant,
     working: BTreeMap<SlotId, Call>,
+    /// Calls that a busy worker has beyond that one.
+    ahead: BTreeMap<SlotId, VecDeque<Call>>,
     waiting: BTreeSet<Call>,
     ended: BTreeSet<Call>,
     next: Call,
@@ -66,6 +72,7 @@ impl World {
             },
             now: Instant::now(),
             working: BTreeMap::new(),
+            ahead: BTreeMap::new(),
             waiting: BTreeSet::new(),
             ended: BTreeSet::new(),
             next: 1,
@@ -86,14 +93,18 @@ impl World {
         }
     }
 
-    fn admit(&mut self, call: Call) {
-        match self.core.admit(call, self.ticket(call)) {
+    fn admit(&mut self, call: Call, may_be_ahead: bool) {
+        let idle = self.states().any(|state| state == SlotState::Ready);
+        match self.core.admit(call, self.ticket(call), may_be_ahead) {
             Admitted::Run(worker, given) => {
                 assert_eq!(given, call);
-                assert!(
-                    self.working.insert(worker, call).is_none(),
-                    "worker {worker} got a second call"
-                );
+                if let Some(before) = self.working.insert(worker, call) {
+                    assert!(may_be_ahead, "worker {worker} got a second call");
+                    assert!(!idle, "a worker was free");
+                    assert!(self.waiting.is_empty(), "others have waited for longer");
+                    self.working.insert(worker, before);
+                    self.goes_ahead(worker, call);
+                }
             }
             Admitted::Waits(displaced) => {
                 assert!(self.waiting.insert(call));
@@ -122,6 +133,12 @@ impl World {
         (0..SLOTS).map(|slot| self.core.state(slot))
     }
 
+    fn goes_ahead(&mut self, worker: SlotId, call: Call) {
+        let ahead = self.ahead.entry(worker).or_default();
+        ahead.push_back(call);
+        assert!(ahead.len() <= MOST_AHEAD, "worker {worker} has {ahead:?}");
+    }
+
     fn freed(&mut self, slot: SlotId, freed: Freed<Call>) {
         for late in freed.late {
             assert!(self.waiting.remove(&late));
@@ -132,8 +149,17 @@ impl World {
                 assert!(self.waiting.remove(&call), "call {call} did not wait");
                 assert!(self.working.insert(slot, call).is_none());
             }
+            Next::Wait
+                if let Some(call) = self.ahead.get_mut(&slot).and_then(VecDeque::pop_front) =>
+            {
+                assert!(self.working.insert(slot, call).is_none());
+            }
             Next::Wait => assert_eq!(self.core.state(slot), SlotState::Ready),
             Next::Stop => assert_eq!(self.core.state(slot), SlotState::Stopping),
+        }
+        if let Some(call) = freed.ahead {
+            assert!(self.waiting.remove(&call), "call {call} did not wait");
+            self.goes_ahead(slot, call);
         }
     }
 
@@ -142,14 +168,25 @@ impl World {
             Step::Call => {
                 let call = self.next;
                 self.next += 1;
-                self.admit(call);
+                self.admit(call, true);
             }
-            Step::Finish(which) => {
+            Step::Finish(which, most_ahead) => {
                 if let Some((&slot, &call)) = self.working.iter().nth(which % SLOTS) {
                     self.working.remove(&slot);
                     self.end(call);
-                    let freed = self.core.freed(slot, self.now);
+                    let freed = self.core.freed(slot, self.now, most_ahead);
                     self.freed(slot, freed);
+                }
+            }
+            Step::TakeBack(which) => {
+                if let Some(&slot) = self.working.keys().nth(which % SLOTS) {
+                    // The worker may have begun the first of them.
+                    let ahead = self.ahead.entry(slot).or_default();
+                    let back = ahead.split_off(ahead.len().min(which % 2));
+                    self.core.took_back(slot, back.len());
+                    for call in back {
+                        self.admit(call, false);
+                    }
                 }
             }
             Step::Die(which) => {
@@ -163,9 +200,10 @@ impl World {
                 if alive.contains(&self.core.state(slot)) {
                     let lost = self.working.remove(&slot);
                     self.core.vacate(slot);
-                    if let Some(call) = lost {
-                        // As a call that may be repeated: it goes to another worker, or is refused.
-                        self.admit(call);
+                    let ahead = self.ahead.remove(&slot).unwrap_or_default();
+                    // As calls that may be repeated: they go to another worker, or are refused.
+                    for call in lost.into_iter().chain(ahead) {
+                        self.admit(call, false);
                     }
                 }
             }
@@ -240,7 +278,8 @@ impl World {
             let busy = matches!(self.core.state(slot), SlotState::Busy | SlotState::Draining);
             assert_eq!(self.working.contains_key(&slot), busy, "slot {slot}");
         }
-        let known = self.working.len() + self.waiting.len() + self.ended.len();
+        let ahead: usize = self.ahead.values().map(VecDeque::len).sum();
+        let known = self.working.len() + ahead + self.waiting.len() + self.ended.len();
         assert_eq!(known as u64, self.next - 1, "a call was lost");
     }
 }
@@ -266,7 +305,7 @@ fn the_most_recently_used_worker_is_chosen() {
     world.step(Step::Call);
     let (&slot, _) = world.working.first_key_value().unwrap();
     for _ in 0..5 {
-        world.step(Step::Finish(0));
+        world.step(Step::Finish(0, 0));
         world.step(Step::Call);
         assert_eq!(world.working.keys().collect::<Vec<_>>(), [&slot]);
     }

@@ -1,5 +1,6 @@
 //! The pool against workers that the test plays.
 
+mod ahead;
 mod core_model;
 mod incoming;
 mod model;

@@ -3,7 +3,7 @@
 //!
 //! The workers are the test's; time is paused. What the test is worth is shown by [`Bug`]: it finds every one of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,6 +37,9 @@ const MAX_JOBS: u64 = 4;
 const TTL: Duration = Duration::from_secs(120);
 const WATCH_TICK: Duration = Duration::from_secs(1);
 const AT_ONCE: usize = 3;
+const MOST_AHEAD: usize = 2;
+/// How long a worker lets calls wait behind the one at hand.
+const PATIENCE: Duration = Duration::from_millis(2);
 const MOST: usize = 12;
 /// Clients that wait at a time, at most; more than workers and places in the queue.
 const CLIENTS: usize = 40;
@@ -92,6 +95,8 @@ struct Worker {
     tell: mpsc::Sender<Tell>,
     end: watch::Sender<Option<Exit>>,
     at: Option<u64>,
+    /// Calls for after that.
+    ahead: usize,
     calls: u64,
     deaf: bool,
 }
@@ -168,6 +173,7 @@ impl Launcher for Shared {
                 tell: tell.clone(),
                 end,
                 at: None,
+                ahead: 0,
                 calls: 0,
                 deaf,
             };
@@ -235,6 +241,8 @@ impl Watched for Process {
         }
     }
 
+    fn interrupt(&self, _: u32) {}
+
     fn last_words(&self) -> Vec<String> {
         Vec::new()
     }
@@ -288,6 +296,8 @@ fn start(
         told,
         end,
         left,
+        ahead: VecDeque::new(),
+        most_ahead: 0,
     };
     tokio::runtime::Handle::current().spawn(relay.run(wire.clone()));
     wire
@@ -301,6 +311,8 @@ struct Relay {
     told: mpsc::Receiver<Tell>,
     end: watch::Sender<Option<Exit>>,
     left: Option<u64>,
+    ahead: VecDeque<Call>,
+    most_ahead: usize,
 }
 
 enum Served {
@@ -316,10 +328,11 @@ impl Relay {
         loop {
             next = match next {
                 Next::Run(call) => match self.serve(call).await {
-                    Served::Free if !self.is_worn_out() => self.seat.next(Instant::now()),
+                    Served::Free if !self.is_worn_out() => self.next(),
                     Served::Free | Served::Leaving => {
                         self.seat.close();
-                        self.seat.next(Instant::now())
+                        self.give_back();
+                        self.next()
                     }
                     Served::Broken => break,
                     Served::Ended => return self.leave(),
@@ -345,11 +358,57 @@ impl Relay {
                 }
             };
         }
-        while !matches!(
-            self.told.recv().await,
-            Some(Tell::Order(Order::Ended(_))) | None
-        ) {}
+        self.give_back();
+        loop {
+            match self.told.recv().await {
+                Some(Tell::Order(Order::Ended(_))) | None => break,
+                Some(Tell::Call(call)) => self.ahead.push_back(call),
+                Some(_) => {}
+            }
+        }
         self.leave();
+    }
+
+    fn next(&mut self) -> Next<Call> {
+        // None beyond the last one.
+        let left = self
+            .left
+            .map_or(MOST_AHEAD as u64, |left| left.saturating_sub(1));
+        let left = usize::try_from(left).unwrap_or(MOST_AHEAD);
+        self.most_ahead = fastrand::usize(..=MOST_AHEAD).min(left);
+        let turn = self.seat.next(Instant::now(), self.most_ahead);
+        let next = match turn.next {
+            Next::Wait => self.ahead.pop_front().map_or(Next::Wait, Next::Run),
+            next => next,
+        };
+        if let Some(call) = turn.ahead {
+            self.goes_ahead(call);
+        }
+        self.tell_ahead();
+        next
+    }
+
+    fn goes_ahead(&mut self, call: Call) {
+        let (has, most) = (self.ahead.len(), self.most_ahead);
+        if has >= most {
+            let what = format!("a worker that has {has} of {most} calls ahead got another one");
+            self.world.lock().fault(what);
+        }
+        self.ahead.push_back(call);
+        self.tell_ahead();
+    }
+
+    fn give_back(&mut self) {
+        let back = std::mem::take(&mut self.ahead);
+        self.most_ahead = 0;
+        self.tell_ahead();
+        self.seat.give_back(back.into());
+    }
+
+    fn tell_ahead(&self) {
+        if let Some(worker) = self.world.lock().workers.get_mut(&self.pid) {
+            worker.ahead = self.ahead.len();
+        }
     }
 
     fn ends(&self, exit: Exit) {
@@ -364,9 +423,10 @@ impl Relay {
         self.told.close();
         while let Ok(tell) = self.told.try_recv() {
             if let Tell::Call(call) = tell {
-                self.seat.decline(call);
+                self.ahead.push_back(call);
             }
         }
+        self.give_back();
         self.seat.leave();
     }
 
@@ -409,13 +469,19 @@ impl Relay {
 
     async fn carry(&mut self, call: Call, number: u64) -> Served {
         let deadline = call.deadline.unwrap_or_else(|| Instant::now() + QUIET);
+        let impatient = Instant::now() + PATIENCE;
         loop {
+            let waits = !self.ahead.is_empty();
             let told = tokio::select! {
                 biased;
                 told = self.told.recv() => told.unwrap(),
+                () = sleep_until(impatient), if waits => {
+                    self.give_back();
+                    continue;
+                }
                 () = sleep_until(deadline) => {
                     let ran = EXEC_TTL;
-                    self.seat.report(Report::Overdue { what: "/".into(), ran });
+                    self.seat.report(Report::Overdue { what: "/".into(), ran, call: None });
                     self.seat.count(Counter::Overdue);
                     call.fail(CallError::Deadline);
                     return Served::Broken;
@@ -445,6 +511,7 @@ impl Relay {
                     return Served::Ended;
                 }
                 Tell::Order(Order::Stop | Order::Extend(_)) => {}
+                Tell::Call(other) if self.most_ahead > 0 => self.goes_ahead(other),
                 Tell::Call(other) => {
                     let other = number_of(&other);
                     let what = format!("a worker that has call {number} was given call {other}");
@@ -751,9 +818,12 @@ impl Model {
         let awaited = at_work
             .filter(|number| self.clients.contains_key(number))
             .count();
+        let ahead: usize = world.workers.values().map(|worker| worker.ahead).sum();
+        // Of those at most so many are still waited for.
+        let expected = waiting + awaited..=waiting + awaited + ahead;
         ensure!(
-            self.clients.len() == waiting + awaited,
-            "clients {:?}, but {waiting} calls wait and {held} are at work: {:?}, {states:?}",
+            expected.contains(&self.clients.len()),
+            "clients {:?}, but {waiting} calls wait, {ahead} are ahead and {held} are at work: {:?}, {states:?}",
             self.clients.keys(),
             world
                 .workers
@@ -998,6 +1068,8 @@ fn every_planted_bug_is_found() {
         Bug::OldStays,
         Bug::DrainUntold,
         Bug::WornStays,
+        Bug::LostAhead,
+        Bug::PhantomAhead,
     ];
     let mut missed = Vec::new();
     for bug in bugs {

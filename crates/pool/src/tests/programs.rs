@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use pronghorn_cgi::variables::push;
 use pronghorn_process::Spawner;
 use pronghorn_wire::Codec;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
 use crate::call::{
-    Answer, Body, CallError, Dispatch, Payload, Pending, Piece, Program, Reply, ReplyBody, Terms,
+    Answer, Body, CallError, Dispatch, Payload, Pending, Piece, Reply, ReplyBody, Terms,
     Unencodable, WorkerFault,
 };
 use crate::pool::{Options, Pool};
@@ -40,16 +41,14 @@ impl Payload for Script {
         Err(Unencodable::Pool("programs get no frames".into()))
     }
 
-    fn program(&self) -> Result<Program, Unencodable> {
-        Ok(Program {
-            file: self.file.clone(),
-            folder: self.file.parent().unwrap().to_owned(),
-            environment: vec![
-                ("PATH".into(), "/usr/bin:/bin".into()),
-                ("QUERY_STRING".into(), "a=b".into()),
-            ],
-            body: self.body.lock().unwrap().take().unwrap_or_default(),
-        })
+    fn variables(&self, out: &mut Vec<u8>) -> Result<Body, Unencodable> {
+        push(
+            out,
+            b"SCRIPT_FILENAME",
+            &[self.file.as_os_str().as_encoded_bytes()],
+        );
+        push(out, b"QUERY_STRING", &[b"a=b"]);
+        Ok(self.body.lock().unwrap().take().unwrap_or_default())
     }
 
     fn repeatable(&self) -> bool {
@@ -78,6 +77,7 @@ impl Scripts {
         let spool = Arc::new(Spool::open(std::env::temp_dir(), None).unwrap());
         let launcher = ProgramLauncher {
             spawner: Spawner::start().unwrap(),
+            environment: vec![("PATH".into(), "/usr/bin:/bin".into())],
             user: None,
             spool: spool.clone(),
             homes: vec![Handle::current()],

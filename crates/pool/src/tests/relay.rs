@@ -159,6 +159,11 @@ fn pid() -> Vec<u8> {
 }
 
 impl Stage {
+    /// One that can be told to end a call.
+    async fn interruptible() -> Self {
+        Self::with(Dialect::Native, Codec::Native, true).await
+    }
+
     async fn native() -> Self {
         Self::new(Dialect::Native, Codec::Native).await
     }
@@ -168,6 +173,10 @@ impl Stage {
     }
 
     async fn new(dialect: Dialect, codec: Codec) -> Self {
+        Self::with(dialect, codec, false).await
+    }
+
+    async fn with(dialect: Dialect, codec: Codec, interruptible: bool) -> Self {
         let options = Options {
             name: "test".into(),
             queue_limit: 10,
@@ -184,6 +193,7 @@ impl Stage {
         let inbox = Arc::new(Inbox::default());
         let settings = Settings {
             codec,
+            interruptible,
             stream_timeout: Duration::from_secs(60),
             spool: Arc::new(Spool::open(std::env::temp_dir(), None).unwrap()),
         };
@@ -248,7 +258,7 @@ impl Stage {
 
 async fn reply(pending: &mut Pending) -> Result<Reply, CallError> {
     match pending.answer().await? {
-        Answer::Reply(reply) => Ok(reply),
+        Answer::Reply(reply) => Ok(*reply),
         Answer::Informational(head) => panic!("{head:?}"),
     }
 }
@@ -574,6 +584,71 @@ async fn the_client_is_answered_at_the_deadline_and_the_place_stays_taken() {
     );
     drop(waiting);
     stage.ends(Exit::Signal(15)).await;
+}
+
+/// How a worker may end a call that it was told to end.
+fn ends(call: u32) -> [Vec<u8>; 3] {
+    let thrown = [1_u32, 1, 1, 1, 1].map(u32::to_le_bytes).concat();
+    let thrown = [&thrown[..], b"cmft"].concat();
+    let mut pieces = native(0x81, 0, 200, call, &[0; 4], b"x", Stream::MORE);
+    pieces.extend(native(0x82, 0, 0, call, &[], b"y", Stream::END));
+    [
+        native(0x84, 0, 0, call, &thrown, b"", Stream::END),
+        native(0x81, 0, 200, call, &[0; 4], b"too late", Stream::END),
+        pieces,
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_ends_a_late_call_goes_on_when_its_keeper_says_so() {
+    for way in 0..3 {
+        for allowed in [true, false] {
+            let mut stage = Stage::interruptible().await;
+            let (mut pending, call) = stage.running("/slow").await;
+            assert!(matches!(body(&mut pending).await, Err(CallError::Deadline)));
+            let overdue = stage.reports.recv().await;
+            assert!(
+                matches!(overdue, Some(Report::Overdue { call: Some(late), .. }) if late == call)
+            );
+            stage.worker.send(&ends(call)[way]).await;
+            let Some(Report::Recovered { may_go_on }) = stage.reports.recv().await else {
+                panic!("it has ended the call");
+            };
+            if allowed {
+                may_go_on.send(()).unwrap();
+                stage.goes_on().await;
+            } else {
+                drop(may_go_on);
+                let waiting = stage.call(TestPayload::new("/waits"));
+                tokio::task::yield_now().await;
+                assert_eq!(stage.pool.stats().waiting(), 1);
+                drop(waiting);
+            }
+            stage.ends(Exit::Signal(15)).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_is_late_is_cut_and_its_worker_goes_on_when_it_has_ended_it() {
+    let mut stage = Stage::interruptible().await;
+    let (mut pending, call) = stage.running("/").await;
+    let head = native(0x81, 0, 200, call, &[0; 4], b"x", Stream::MORE);
+    stage.worker.send(&head).await;
+    let ReplyBody::Pieces { mut pieces, .. } = reply(&mut pending).await.unwrap().body else {
+        panic!("a stream");
+    };
+    assert!(matches!(pieces.next().await, Some(Piece::Bytes(_))));
+    assert!(pieces.next().await.is_none(), "without an end");
+    let overdue = stage.reports.recv().await;
+    assert!(matches!(overdue, Some(Report::Overdue { call: Some(late), .. }) if late == call));
+    let end = native(0x82, 0, 0, call, &[], b"", Stream::END);
+    stage.worker.send(&end).await;
+    let Some(Report::Recovered { may_go_on }) = stage.reports.recv().await else {
+        panic!("it has ended the call");
+    };
+    may_go_on.send(()).unwrap();
+    stage.goes_on().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -1207,9 +1282,11 @@ fn warming(names: &[&'static str]) -> (Worker, Warming, Arc<Inbox>) {
         leftover: Vec::new(),
         dialect: Dialect::Native,
         codec: Codec::Native,
+        deadline_signal: None,
     };
     let settings = Settings {
         codec: Codec::Native,
+        interruptible: false,
         stream_timeout: Duration::from_secs(60),
         spool: Arc::new(Spool::open(std::env::temp_dir(), None).unwrap()),
     };

@@ -33,6 +33,8 @@ enum Manner {
     Dies,
     /// Asks to be replaced instead of answering.
     Declines,
+    /// Ends its calls so long after their deadline.
+    Late(Duration),
 }
 
 /// Starts workers as the test wishes.
@@ -42,6 +44,7 @@ struct Fakes {
     booted: Mutex<usize>,
     booting: Mutex<(usize, usize)>,
     signals: Arc<Mutex<Vec<Signal>>>,
+    interrupts: Arc<Mutex<Vec<u32>>>,
     /// Whether a worker that is asked to end does.
     obeys: Mutex<bool>,
 }
@@ -54,6 +57,7 @@ impl Fakes {
             booted: Mutex::default(),
             booting: Mutex::default(),
             signals: Arc::default(),
+            interrupts: Arc::default(),
             obeys: Mutex::new(true),
         })
     }
@@ -89,6 +93,7 @@ impl Launcher for Fakes {
                 ended,
                 end: end.clone(),
                 signals: self.signals.clone(),
+                interrupts: self.interrupts.clone(),
             };
             let manner = *self.manner.lock().unwrap();
             let obeys = *self.obeys.lock().unwrap();
@@ -105,6 +110,7 @@ struct FakeProcess {
     ended: watch::Receiver<Option<Exit>>,
     end: watch::Sender<Option<Exit>>,
     signals: Arc<Mutex<Vec<Signal>>>,
+    interrupts: Arc<Mutex<Vec<u32>>>,
 }
 
 impl Watched for FakeProcess {
@@ -121,6 +127,10 @@ impl Watched for FakeProcess {
         if signal == Signal::Kill {
             self.end.send_replace(Some(Exit::Signal(9)));
         }
+    }
+
+    fn interrupt(&self, call: u32) {
+        self.interrupts.lock().unwrap().push(call);
     }
 
     fn last_words(&self) -> Vec<String> {
@@ -220,7 +230,23 @@ async fn work(
             Manner::Declines => {
                 seat.decline(call);
                 seat.close();
-                seat.next(Instant::now())
+                seat.next(Instant::now(), 0).next
+            }
+            Manner::Late(time) => {
+                seat.report(Report::Overdue {
+                    what: "/".into(),
+                    ran: time,
+                    call: Some(7),
+                });
+                call.fail(CallError::Deadline);
+                sleep(time).await;
+                let (may_go_on, allowed) = oneshot::channel();
+                seat.report(Report::Recovered { may_go_on });
+                if allowed.await.is_err() {
+                    while !matches!(told.recv().await, Some(Told::Order(Order::Ended(_)))) {}
+                    return seat.leave();
+                }
+                seat.next(Instant::now(), 0).next
             }
             Manner::Dies => {
                 end.send_replace(Some(Exit::Signal(11)));
@@ -244,7 +270,7 @@ fn answer(seat: &Seat, call: Call) -> Next<Call> {
         body: ReplyBody::Whole(body),
         stamps,
     });
-    seat.next(Instant::now())
+    seat.next(Instant::now(), 0).next
 }
 
 fn pool(queue_limit: usize) -> Pool {
@@ -288,11 +314,11 @@ fn call(pool: &Pool, payload: Arc<dyn Payload>) -> Pending {
 
 async fn body(pending: &mut Pending) -> Result<String, CallError> {
     match pending.answer().await? {
-        Answer::Reply(Reply {
-            body: ReplyBody::Whole(bytes),
-            ..
-        }) => Ok(String::from_utf8(bytes.to_vec()).unwrap()),
-        other => panic!("{other:?}"),
+        Answer::Reply(reply) => match reply.body {
+            ReplyBody::Whole(bytes) => Ok(String::from_utf8(bytes.to_vec()).unwrap()),
+            other => panic!("{other:?}"),
+        },
+        Answer::Informational(head) => panic!("{head:?}"),
     }
 }
 
@@ -511,6 +537,37 @@ async fn a_worker_that_does_not_end_is_signalled_and_then_killed() {
         fakes.signals.lock().unwrap().as_slice(),
         [Signal::Terminate, Signal::Kill]
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_ends_a_late_call_in_time_is_told_once_and_goes_on() {
+    let fakes = Fakes::new(Manner::Late(Duration::from_millis(500)));
+    let (pool, _supervised) = started(&fakes, 1, 10).await;
+    for _ in 0..2 {
+        let late = body(&mut call(&pool, TestPayload::new("/"))).await;
+        assert!(matches!(late, Err(CallError::Deadline)));
+    }
+    sleep(seconds(60)).await;
+    assert_eq!(fakes.interrupts.lock().unwrap().as_slice(), [7, 7]);
+    assert_eq!(fakes.signals.lock().unwrap().as_slice(), []);
+    assert_eq!(*fakes.booted.lock().unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_ends_a_late_call_when_it_was_stopped_for_it_gets_no_other_one() {
+    let fakes = Fakes::new(Manner::Late(seconds(3)));
+    let (pool, _supervised) = started(&fakes, 1, 10).await;
+    let late = body(&mut call(&pool, TestPayload::new("/"))).await;
+    assert!(matches!(late, Err(CallError::Deadline)));
+    *fakes.manner.lock().unwrap() = Manner::Quick;
+    let answer = body(&mut call(&pool, TestPayload::new("/next"))).await;
+    assert_eq!(answer.unwrap(), "/next");
+    assert_eq!(fakes.interrupts.lock().unwrap().as_slice(), [7, 7]);
+    assert_eq!(
+        fakes.signals.lock().unwrap().as_slice(),
+        [Signal::Terminate, Signal::Kill]
+    );
+    assert_eq!(*fakes.booted.lock().unwrap(), 2);
 }
 
 #[tokio::test(start_paused = true)]

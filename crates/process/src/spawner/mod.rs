@@ -16,6 +16,10 @@ use tokio::sync::oneshot;
 use crate::process::Process;
 use crate::{Credentials, open_files, reap};
 
+mod light;
+
+use light::Image;
+
 /// The first descriptor behind the standard streams: what a child is handed beside them starts here.
 const FIRST_FD: i32 = 3;
 /// So many can be handed over; the server keeps these numbers for itself.
@@ -159,6 +163,8 @@ fn start(command: Command) -> Result<Started, SpawnError> {
         return Err(SpawnError::NoFolder(command.cwd));
     }
     let program = command.program.to_string_lossy().into_owned();
+    let is_path = command.program.as_encoded_bytes().contains(&b'/');
+    let light = is_path && command.credentials.is_none() && command.passed.is_empty();
     let failed = |source: io::Error| match source.kind() {
         io::ErrorKind::NotFound => SpawnError::NotFound {
             program: program.clone(),
@@ -168,6 +174,9 @@ fn start(command: Command) -> Result<Started, SpawnError> {
             source,
         },
     };
+    if light {
+        return start_light(command).map_err(failed);
+    }
     let mut builder = std::process::Command::new(&command.program);
     builder
         .args(&command.args)
@@ -210,6 +219,56 @@ fn start(command: Command) -> Result<Started, SpawnError> {
         stdin: child.stdin.take().map(OwnedFd::from),
         stdout: child.stdout.take().map(OwnedFd::from),
         stderr: child.stderr.take().map(OwnedFd::from),
+    })
+}
+
+/// Without a change of user, which must not happen in the memory of this process, and without descriptors beside the
+/// standard streams.
+fn start_light(command: Command) -> io::Result<Started> {
+    let (stdin, our_stdin) = end_of(command.stdin, true)?;
+    let (stdout, our_stdout) = end_of(command.stdout, false)?;
+    let (stderr, our_stderr) = end_of(command.stderr, false)?;
+    let streams = [stdin, stdout, stderr];
+    let Command {
+        program,
+        args,
+        env,
+        cwd,
+        ..
+    } = command;
+    let image = Image::new(program, args, env, cwd.into_os_string(), streams)?;
+    let spawning = reap::spawning();
+    let (pid, end) = image.start()?;
+    spawning.remember(pid);
+    Ok(Started {
+        pid,
+        end,
+        stdin: our_stdin,
+        stdout: our_stdout,
+        stderr: our_stderr,
+    })
+}
+
+/// The child's end of a standard stream, and ours if it has two.
+fn end_of(stream: Stream, is_read: bool) -> io::Result<(OwnedFd, Option<OwnedFd>)> {
+    Ok(match stream {
+        Stream::Null => {
+            let null = std::fs::File::options()
+                .read(is_read)
+                .write(!is_read)
+                .open("/dev/null")?;
+            (null.into(), None)
+        }
+        Stream::Pipe => {
+            let (reader, writer) = io::pipe()?;
+            let (reader, writer) = (OwnedFd::from(reader), OwnedFd::from(writer));
+            if is_read {
+                (reader, Some(writer))
+            } else {
+                (writer, Some(reader))
+            }
+        }
+        Stream::File(file) => (file, None),
     })
 }
 

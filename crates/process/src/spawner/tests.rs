@@ -139,3 +139,83 @@ async fn a_child_runs_as_the_user_it_was_given() {
     command.credentials = Some(Credentials::look_up("www-data", None).unwrap());
     assert_eq!(run(command).await.1, "www-data\nwww-data\n");
 }
+
+/// The same shell by its path, which is started without a copy of this process.
+fn light(script: &str) -> Command {
+    Command {
+        program: "/bin/sh".into(),
+        ..shell(script)
+    }
+}
+
+#[tokio::test]
+async fn a_program_by_its_path_is_started_the_same() {
+    assert_eq!(
+        run(light("echo hello; exit 7")).await,
+        (Exit::Code(7), "hello\n".into())
+    );
+    let mut command = light("/usr/bin/env | grep -v -e ^PWD= -e ^SHLVL= -e ^_=; pwd");
+    command.env.push(("GIVEN".into(), "yes".into()));
+    command.cwd = "/usr".into();
+    assert_eq!(
+        run(command).await.1,
+        "PATH=/usr/bin:/bin\nGIVEN=yes\n/usr\n"
+    );
+    let (_, said) = run(light("kill -PIPE $$")).await;
+    assert_eq!(said, "");
+    assert_eq!(run(light("kill -PIPE $$")).await.0, Exit::Signal(13));
+    // Its own group, no descriptors of others, nothing blocked or ignored.
+    let _open = std::fs::File::open("/dev/null").unwrap();
+    let script = "ls /proc/$$/fd | tr '\\n' ' '; grep -E '^Sig(Blk|Ign)' /proc/self/status; [ \"$(ps -o pgid= $$ | tr -d ' ')\" = $$ ] && echo group";
+    let (_, said) = run(light(script)).await;
+    assert!(said.starts_with("0 1 2 "), "{said}");
+    assert!(said.contains("SigBlk:\t0000000000000000"), "{said}");
+    let (_, ignored) = said.split_once("SigIgn:\t").unwrap();
+    let ignored = u64::from_str_radix(ignored.get(..16).unwrap(), 16).unwrap();
+    assert_eq!(ignored & 0x7fff_ffff, 0, "{said}");
+    assert!(said.ends_with("group\n"), "{said}");
+}
+
+#[tokio::test]
+async fn a_program_gets_what_is_open_already() {
+    let mut file = std::fs::File::from(
+        rustix::fs::open(
+            std::env::temp_dir(),
+            rustix::fs::OFlags::TMPFILE | rustix::fs::OFlags::RDWR,
+            rustix::fs::Mode::RWXU,
+        )
+        .unwrap(),
+    );
+    file.write_all(b"from a file").unwrap();
+    io::Seek::rewind(&mut file).unwrap();
+    let mut command = light("cat");
+    command.stdin = Stream::File(file.into());
+    assert_eq!(run(command).await.1, "from a file");
+}
+
+#[tokio::test]
+async fn what_is_no_program_says_so_and_leaves_no_child() {
+    let spawner = Spawner::start().unwrap();
+    let folder = std::env::temp_dir().join(format!("pronghorn-no-program-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("script");
+    let start = async |text: &str, mode: u32| {
+        use std::os::unix::fs::PermissionsExt as _;
+        std::fs::write(&file, text).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        let mut command = light("");
+        command.program = file.clone().into();
+        match spawner.spawn(command).await.unwrap_err() {
+            SpawnError::Failed { source, .. } => source.raw_os_error(),
+            SpawnError::NotFound { .. } => Some(2),
+            other => panic!("{other}"),
+        }
+    };
+    assert_eq!(start("#!/bin/sh\n", 0o644).await, Some(13));
+    assert_eq!(start("echo no interpreter\n", 0o755).await, Some(8));
+    assert_eq!(start("#!/bin/nope\n", 0o755).await, Some(2));
+    std::fs::remove_dir_all(&folder).unwrap();
+    let mut command = light("");
+    command.program = "/bin/a\0b".into();
+    assert!(spawner.spawn(command).await.is_err());
+}

@@ -27,6 +27,7 @@ const KIND_ERROR: u8 = 0x84;
 const KIND_EXTEND: u8 = 0x85;
 const KIND_FREE: u8 = 0x86;
 const KIND_WANT: u8 = 0x87;
+const KIND_RENEW: u8 = 0x88;
 const KIND_PONG: u8 = 0x91;
 
 /// What a request's body is, beside its bytes.
@@ -226,6 +227,15 @@ pub struct Thrown {
     pub line: u32,
     /// The trace, a frame per line; may be cut by the worker.
     pub trace: String,
+}
+
+/// Whether a context asks for new workers, because the sender's cache of code is of no more use to it; and whether because it was
+/// full, and not reset. It belongs to no call, and [`decode`] passes over it.
+pub fn asks_for_renewal(context: &[u8]) -> Option<bool> {
+    match context {
+        [KIND_RENEW, _, small, 0, _, _, _, _] => Some(*small == 2),
+        _ => None,
+    }
 }
 
 /// Reads a context that a worker sent.

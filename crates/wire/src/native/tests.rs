@@ -227,6 +227,21 @@ fn broken_contexts_are_refused() {
 }
 
 #[test]
+fn a_worker_that_wants_to_be_renewed_says_why() {
+    for (small, full) in [(1, false), (2, true), (99, false)] {
+        let mut context = Vec::new();
+        put_envelope(&mut context, KIND_RENEW, IGNORABLE, small, 1);
+        assert_eq!(asks_for_renewal(&context), Some(full));
+        assert_eq!(
+            decode(&Bytes::from(context.clone())).unwrap(),
+            Message::Ignorable
+        );
+        context.pop();
+        assert_eq!(asks_for_renewal(&context), None);
+    }
+}
+
+#[test]
 fn a_kind_from_the_future_may_be_ignored_when_it_says_so() {
     let mut context = Vec::new();
     put_envelope(&mut context, 0x99, IGNORABLE, 0, 1);

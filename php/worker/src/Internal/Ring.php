@@ -17,7 +17,7 @@ final class Ring extends Frames
     public const OFFER = 'PRONGHORN_RING';
 
     /** Of the extension, as this package knows it. */
-    private const API = 1;
+    private const API = 2;
     /** Milliseconds after which a worker that waits looks whether the server still lives. */
     private const LOOK_AFTER = 5000;
 
@@ -41,7 +41,9 @@ final class Ring extends Frames
         }
         $ring = new self();
         $why = $ring->attach($offered, $pipes, $lookAfter);
-        $announced = $why === null ? ['ring' => true] : ['ring' => false, 'why' => $why];
+        $announced = $why === null
+            ? ['ring' => true, 'deadline_signal' => \Pronghorn\Internal\DEADLINE_SIGNAL]
+            : ['ring' => false, 'why' => $why];
 
         return $why === null ? $ring : null;
     }

@@ -90,9 +90,10 @@ final class Box
         return $this->word('AT_UP_PUT') !== $this->taken;
     }
 
-    /** Puts as much as there is room for, and wakes the worker. */
+    /** Puts as much as there is room for, and wakes the worker. Every call in it is offered. */
     public function put(string $bytes): int
     {
+        $this->set('AT_OFFERED', 0xFFFFFFFF);
         $now = min(strlen($bytes), $this->room());
         $start = self::$layout['PAGE'];
         for ($done = 0; $done < $now; $done += $piece) {
@@ -105,6 +106,15 @@ final class Box
         $this->wake();
 
         return $now;
+    }
+
+    /** Takes a call back that was put; false, the worker has begun it. */
+    public function takeBack(int $call): bool
+    {
+        $offered = $this->word('AT_OFFERED');
+        $this->set('AT_OFFERED', $offered & ~(1 << $call % 32));
+
+        return ($offered & 1 << $call % 32) !== 0;
     }
 
     /** What the worker has put. */

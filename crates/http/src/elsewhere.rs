@@ -1,0 +1,60 @@
+//! Answers that are to be found at another path of this server (RFC 3875, section 6.2.2).
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use crate::message::{Handler, Request};
+
+/// One after the other; a program that sends to itself must not run for ever.
+const MOST_REDIRECTS: u8 = 10;
+
+/// The handler that requests begin at, for handlers behind it. It is known only when all of them are there.
+#[derive(Default)]
+pub struct Elsewhere(OnceLock<Weak<dyn Handler>>);
+
+impl Elsewhere {
+    pub fn set(&self, first: &Arc<dyn Handler>) {
+        _ = self.0.set(Arc::downgrade(first)); // it is set once
+    }
+
+    /// The request for another target, and who answers it.
+    ///
+    /// # Errors
+    ///
+    /// Why nobody does, for the log.
+    pub(crate) fn follow(
+        &self,
+        request: &Request,
+        target: &[u8],
+    ) -> Result<(Request, Arc<dyn Handler>), &'static str> {
+        let is_target = |byte: &u8| byte.is_ascii_graphic() && *byte != b'#';
+        if !target.iter().all(is_target) {
+            return Err("has characters that no path has");
+        }
+        if request.redirects >= MOST_REDIRECTS {
+            return Err("is one redirect too many");
+        }
+        let first = self.0.get().and_then(Weak::upgrade);
+        let first = first.ok_or("came when the server was stopping")?;
+        let (path, query) = match memchr::memchr(b'?', target) {
+            Some(mark) => (target.get(..mark), target.get(mark + 1..)),
+            None => (Some(target), None),
+        };
+        let head = request.head.elsewhere(path.unwrap_or_default(), query);
+        let mut next = Request::new(
+            Box::new(head),
+            request.peer.clone(),
+            request.accepted,
+            request.accepted_us,
+        );
+        next.attributes = request.attributes.clone();
+        next.id.clone_from(&request.id);
+        next.redirects = request.redirects + 1;
+        Ok((next, first))
+    }
+}
+
+impl std::fmt::Debug for Elsewhere {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Elsewhere").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,396 @@
+//! Calls ahead: a relay over shared memory whose worker is played by the test, under a paused clock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pronghorn_process::Exit;
+use pronghorn_ring::{Box, Peer, Thread};
+use pronghorn_wire::Codec;
+use pronghorn_wire::frame::{Flags, Header, MAX_PAYLOAD, OpenFrame, Stream, WORKER_HEADER};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::TestPayload;
+use crate::call::{Answer, CallError, Pending, ReplyBody, Terms, WorkerFault};
+use crate::core::SlotState;
+use crate::pool::{Options, Order, Pool, Report, Transport};
+use crate::relay::channel::{Channel, Detached};
+use crate::relay::inbox::Inbox;
+use crate::relay::{Dialect, Relay, Settings};
+use crate::spool::Spool;
+
+/// More than the relay waits before it takes calls back.
+const LONG: Duration = Duration::from_millis(5);
+
+/// A pool with one worker, which the test plays.
+struct Stage {
+    pool: Pool,
+    worker: Worker,
+}
+
+struct Worker {
+    inbox: Arc<Inbox>,
+    reports: mpsc::Receiver<Report>,
+    peer: Peer,
+}
+
+/// A call as a worker finds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Found {
+    kind: u8,
+    number: u32,
+}
+
+const REQUEST: u8 = 0x01;
+const CANCEL: u8 = 0x10;
+
+impl Stage {
+    async fn new(max_jobs: Option<u64>) -> Self {
+        let options = Options {
+            name: "test".into(),
+            queue_limit: 10,
+            queue_timeout: Duration::from_secs(1000),
+            exec_ttl: Some(Duration::from_secs(10)),
+            deadline_max: Duration::from_secs(3600),
+            max_jobs: max_jobs.and_then(std::num::NonZeroU64::new),
+        };
+        let pool = Pool::new(options, &Handle::current());
+        let thread = Thread::serve(&Handle::current()).unwrap();
+        settle().await;
+        let worker = Worker::start(&pool, &thread).await;
+        Self { pool, worker }
+    }
+
+    fn call(&self, name: &'static str) -> Pending {
+        let payload = TestPayload::unrepeatable(name);
+        let now = Instant::now();
+        self.pool.call(payload, Terms::default(), now, now)
+    }
+
+    /// Calls that are answered at once, until the pool knows that they are short.
+    async fn warm(&mut self) {
+        for _ in 0..20 {
+            let mut pending = self.call("/warm");
+            settle().await;
+            let worker = &mut self.worker;
+            let found = worker.finds().unwrap();
+            assert!(worker.begins(found));
+            worker.reply(found, "warm");
+            assert_eq!(body(&mut pending).await.unwrap(), "warm");
+            settle().await;
+        }
+    }
+}
+
+impl Worker {
+    async fn start(pool: &Pool, thread: &Thread) -> Self {
+        assert_eq!(pool.add_slot().await, 0);
+        pool.booting(0).await;
+        let (seat, mut reports) = pool.seat(0);
+        let memory = Arc::new(Box::new().unwrap());
+        let copy = |descriptor: std::os::fd::BorrowedFd<'_>| {
+            descriptor
+                .try_clone_to_owned()
+                .expect("descriptors are left")
+        };
+        let (page, bell) = (copy(thread.page()), copy(thread.bell()));
+        let peer = Peer::attach(copy(memory.memory()), page, bell).unwrap();
+        let (read, write) = rustix::pipe::pipe().unwrap();
+        let channel = Channel::attach(Detached::Ring {
+            memory,
+            read,
+            write,
+        });
+        let inbox = Arc::new(Inbox::default());
+        let settings = Settings {
+            codec: Codec::Native,
+            stream_timeout: Duration::from_secs(60),
+            interruptible: false,
+            spool: Arc::new(Spool::open(std::env::temp_dir(), None).unwrap()),
+        };
+        let (channel, inbox_of) = (channel.unwrap(), inbox.clone());
+        let relay = Relay::new(channel, &[], Dialect::Native, settings, seat, inbox_of);
+        Handle::current().spawn(relay.run());
+        assert!(matches!(reports.recv().await, Some(Report::Entered)));
+        Self {
+            inbox,
+            reports,
+            peer,
+        }
+    }
+
+    /// The next frame, if there is one; what comes after it stays.
+    fn finds(&mut self) -> Option<Found> {
+        let mut header = [0; WORKER_HEADER];
+        if self.peer.read(&mut header, Duration::ZERO).unwrap() == 0 {
+            return None;
+        }
+        let decoded = Header::decode(&header, MAX_PAYLOAD).unwrap().unwrap();
+        let mut context = vec![0; decoded.payload as usize];
+        let read = self.peer.read(&mut context, Duration::ZERO).unwrap();
+        assert_eq!(read, context.len(), "frames are put whole");
+        Some(Found {
+            kind: context[0],
+            number: u32::from_le_bytes(context[4..8].try_into().unwrap()),
+        })
+    }
+
+    /// All that there is.
+    fn finds_all(&mut self) -> Vec<Found> {
+        std::iter::from_fn(|| self.finds()).collect()
+    }
+
+    fn begins(&self, found: Found) -> bool {
+        assert_eq!(found.kind, REQUEST);
+        self.peer.claims(found.number)
+    }
+
+    fn send(&mut self, kind: u8, number: u32, body: &str, stream: Stream) {
+        let mut out = Vec::new();
+        let open = OpenFrame::begin(&mut out);
+        out.extend_from_slice(&[kind, 0, 200, 0]);
+        out.extend_from_slice(&number.to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        open.finish(&mut out, Flags::NATIVE, stream, body.len())
+            .unwrap();
+        out.extend_from_slice(body.as_bytes());
+        self.peer.write(&out, Duration::ZERO).unwrap();
+        pronghorn_ring::collect();
+    }
+
+    fn reply(&mut self, found: Found, body: &str) {
+        self.send(0x81, found.number, body, Stream::END);
+    }
+
+    async fn ends(mut self, pool: &Pool) -> Vec<Report> {
+        self.inbox.order(Order::Ended(Exit::Signal(9)));
+        let mut reports = Vec::new();
+        while let Some(report) = self.reports.recv().await {
+            if matches!(report, Report::Left) {
+                assert_eq!(pool.states().await, [SlotState::Empty]);
+                return reports;
+            }
+            reports.push(report);
+        }
+        panic!("the relay never left: {reports:?}");
+    }
+}
+
+/// Until nobody has anything to do at this moment.
+async fn settle() {
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn body(pending: &mut Pending) -> Result<String, CallError> {
+    let answer = tokio::time::timeout(Duration::from_secs(60), pending.answer());
+    match answer.await.expect("it is answered")? {
+        Answer::Reply(reply) => match reply.body {
+            ReplyBody::Whole(bytes) => Ok(String::from_utf8(bytes.to_vec()).unwrap()),
+            other => panic!("{other:?}"),
+        },
+        Answer::Informational(head) => panic!("{head:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_of_short_calls_has_the_next_ones_before_it_has_answered() {
+    let mut stage = Stage::new(None).await;
+    let cold = [stage.call("/a"), stage.call("/b")];
+    settle().await;
+    let found = stage.worker.finds_all();
+    assert_eq!(found.len(), 1, "nothing is known of these calls");
+    assert!(stage.worker.begins(found[0]));
+    stage.worker.reply(found[0], "a");
+    settle().await;
+    let found = stage.worker.finds_all();
+    assert!(stage.worker.begins(found[0]));
+    stage.worker.reply(found[0], "b");
+    drop(cold);
+    stage.warm().await;
+    let mut calls: Vec<Pending> = (0..7).map(|_| stage.call("/")).collect();
+    settle().await;
+    let worker = &mut stage.worker;
+    let found = worker.finds_all();
+    assert_eq!(found.len(), 5, "one at hand and four ahead");
+    assert_eq!(stage.pool.stats().waiting(), 2);
+    // All at once, as a busy thread finds them.
+    for (place, call) in found.into_iter().enumerate() {
+        assert!(worker.begins(call));
+        worker.reply(call, &place.to_string());
+    }
+    settle().await;
+    let rest = worker.finds_all();
+    assert_eq!(rest.len(), 2);
+    for (place, call) in (5..).zip(rest) {
+        assert!(worker.begins(call));
+        worker.reply(call, &place.to_string());
+    }
+    for (place, call) in calls.iter_mut().enumerate() {
+        assert_eq!(body(call).await.unwrap(), place.to_string());
+    }
+    settle().await;
+    assert_eq!(stage.pool.states().await, [SlotState::Ready]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_behind_a_long_one_go_to_other_workers() {
+    let mut stage = Stage::new(None).await;
+    stage.warm().await;
+    let mut calls: Vec<Pending> = (0..3).map(|_| stage.call("/")).collect();
+    settle().await;
+    let found = stage.worker.finds_all();
+    assert!(stage.worker.begins(found[0]));
+    tokio::time::sleep(LONG).await;
+    assert_eq!(stage.pool.stats().waiting(), 2);
+    assert!(!stage.worker.begins(found[1]), "it was taken back");
+    assert!(!stage.worker.begins(found[2]), "it was taken back");
+    let mut late = stage.call("/late");
+    settle().await;
+    assert_eq!(stage.worker.finds_all(), [], "none comes behind it");
+    // Those that came first go first.
+    for place in ["first", "second", "third", "last"] {
+        let found = match place {
+            "first" => found[0],
+            _ => {
+                let found = stage.worker.finds().unwrap();
+                assert!(stage.worker.begins(found));
+                found
+            }
+        };
+        stage.worker.reply(found, place);
+        settle().await;
+    }
+    for (call, place) in calls.iter_mut().zip(["first", "second", "third"]) {
+        assert_eq!(body(call).await.unwrap(), place);
+    }
+    assert_eq!(body(&mut late).await.unwrap(), "last");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_worker_that_dies_only_the_call_that_it_had_begun_fails() {
+    let mut stage = Stage::new(None).await;
+    stage.warm().await;
+    let mut calls: Vec<Pending> = (0..4).map(|_| stage.call("/")).collect();
+    settle().await;
+    let (pool, mut worker) = (stage.pool, stage.worker);
+    let first = worker.finds().unwrap();
+    assert!(worker.begins(first));
+    // Its last words are there, but nobody has looked yet.
+    worker.reply(first, "done");
+    let second = worker.finds().unwrap();
+    assert!(worker.begins(second));
+    let reports = worker.ends(&pool).await;
+    assert!(matches!(&reports[..], [Report::DiedWith { .. }]));
+    assert_eq!(body(&mut calls[0]).await.unwrap(), "done");
+    let died = body(&mut calls[1]).await.unwrap_err();
+    assert!(matches!(
+        died,
+        CallError::Worker(WorkerFault::Died(Exit::Signal(9)))
+    ));
+    assert_eq!(pool.stats().waiting(), 2, "the others wait");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_client_left_is_passed_over() {
+    let mut stage = Stage::new(None).await;
+    stage.warm().await;
+    let mut first = stage.call("/first");
+    let second = stage.call("/second");
+    let mut third = stage.call("/third");
+    settle().await;
+    let found = stage.worker.finds_all();
+    assert!(stage.worker.begins(found[0]));
+    drop(second);
+    stage.worker.reply(found[0], "1");
+    settle().await;
+    assert!(!stage.worker.begins(found[1]), "nobody waits for it");
+    assert!(stage.worker.begins(found[2]));
+    stage.worker.reply(found[2], "3");
+    assert_eq!(body(&mut first).await.unwrap(), "1");
+    assert_eq!(body(&mut third).await.unwrap(), "3");
+    // And one that has not begun when it is at hand.
+    let fourth = stage.call("/fourth");
+    settle().await;
+    drop(fourth);
+    settle().await;
+    let found = stage.worker.finds_all();
+    assert!(!stage.worker.begins(found[0]));
+    assert_eq!(stage.pool.states().await, [SlotState::Ready]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_does_not_stand_behind_a_call() {
+    let mut stage = Stage::new(None).await;
+    stage.warm().await;
+    let first = stage.call("/first");
+    let mut second = stage.call("/second");
+    settle().await;
+    let found = stage.worker.finds_all();
+    assert!(stage.worker.begins(found[0]));
+    drop(first);
+    settle().await;
+    assert!(!stage.worker.begins(found[1]), "it was taken back");
+    let cancel = stage.worker.finds().unwrap();
+    assert_eq!((cancel.kind, cancel.number), (CANCEL, found[0].number));
+    stage.worker.reply(found[0], "nobody hears it");
+    settle().await;
+    let again = stage.worker.finds().unwrap();
+    assert!(stage.worker.begins(again));
+    stage.worker.reply(again, "2");
+    assert_eq!(body(&mut second).await.unwrap(), "2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_call_comes_behind_a_reply_in_pieces() {
+    let mut stage = Stage::new(None).await;
+    stage.warm().await;
+    let mut first = stage.call("/stream");
+    let second = stage.call("/second");
+    settle().await;
+    let found = stage.worker.finds_all();
+    assert!(stage.worker.begins(found[0]));
+    stage
+        .worker
+        .send(0x81, found[0].number, "piece", Stream::MORE);
+    assert!(matches!(first.answer().await, Ok(Answer::Reply(_))));
+    settle().await;
+    assert!(!stage.worker.begins(found[1]));
+    let third = stage.call("/third");
+    settle().await;
+    assert_eq!(stage.worker.finds_all(), []);
+    assert_eq!(stage.pool.stats().waiting(), 2);
+    drop((second, third));
+}
+
+#[tokio::test(start_paused = true)]
+async fn none_is_given_beyond_the_last_one() {
+    let mut stage = Stage::new(Some(1)).await;
+    let mut calls: Vec<Pending> = (0..3).map(|_| stage.call("/")).collect();
+    settle().await;
+    let found = stage.worker.finds_all();
+    assert_eq!(found.len(), 1);
+    assert!(stage.worker.begins(found[0]));
+    stage.worker.reply(found[0], "only");
+    assert_eq!(body(&mut calls[0]).await.unwrap(), "only");
+    settle().await;
+    assert_eq!(stage.pool.states().await, [SlotState::Stopping]);
+    assert_eq!(stage.pool.stats().waiting(), 2);
+}
+
+/// A worker that writes over its own count looks as if it had not begun; the call must not run twice for that.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_begun_is_not_repeated_whatever_the_counts_say() {
+    let stage = Stage::new(None).await;
+    let mut call = stage.call("/");
+    settle().await;
+    let mut worker = stage.worker;
+    let found = worker.finds_all();
+    assert!(worker.begins(found[0]));
+    worker.peer.scribble(0, 0);
+    worker.ends(&stage.pool).await;
+    let died = body(&mut call).await.unwrap_err();
+    assert!(matches!(died, CallError::Worker(WorkerFault::Died(_))));
+}

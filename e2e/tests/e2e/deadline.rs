@@ -1,0 +1,128 @@
+//! A call that is late, in a worker with the extension: the client gets 504 at once, PHP an exception, and the worker goes on.
+
+use pronghorn_testkit::{Server, Site, wait_for};
+
+use crate::ring::extension;
+
+const WORKER: &str = r"
+    \register_shutdown_function(function () { \file_put_contents('shutdown', 'ran'); });
+    switch ($request->path) {
+        case '/loop':
+            for (;;) { }
+        case '/sleep':
+            \sleep(60);
+            return 'woke up';
+        case '/select':
+            [$one, $other] = \stream_socket_pair(\STREAM_PF_UNIX, \STREAM_SOCK_STREAM, 0);
+            $read = [$one];
+            $none = [];
+            @\stream_select($read, $none, $none, 60);
+            return 'selected';
+        case '/deaf':
+            try { for (;;) { } } catch (\Throwable) { for (;;) { } }
+        case '/caught':
+            try { for (;;) { } } catch (\Throwable) { return 'caught'; }
+        case '/blocked':
+            [$one, $other] = \stream_socket_pair(\STREAM_PF_UNIX, \STREAM_SOCK_STREAM, 0);
+            return \fread($one, 1);
+        case '/stream':
+            return new Pronghorn\Response((function () { yield 'begun'; for (;;) { } })());
+    }
+    return (string) \getmypid();
+";
+
+fn server() -> Server {
+    extension(); // or there is nothing to test
+    let config = "version: '3'\nserver: {command: php worker.php}\nhttp:\n  address: 127.0.0.1:0\n  \
+        pool: {num_workers: 1, transport: ring, supervisor: {exec_ttl: 500ms}}\n";
+    let site = Site::new().file("worker.php", &Site::sdk_worker(WORKER));
+    Server::start(site.config(config))
+}
+
+#[test]
+fn it_ends_with_an_exception_whose_trace_is_logged_and_its_worker_goes_on() {
+    let server = server();
+    let worker = server.get("/").text();
+    for path in ["/loop", "/sleep", "/select"] {
+        assert_eq!(server.get(path).status, 504, "{path}");
+        server.logged(&["the client got 504, the call is interrupted", path]);
+        server.logged(&[
+            "late call ended: The call has passed its deadline",
+            path,
+            "Pronghorn\\\\DeadlineExceeded",
+            "worker.php",
+            "\"trace\":\"#0",
+        ]);
+        assert_eq!(server.get("/").text(), worker, "{path}");
+    }
+    // Whoever catches it may go on to its end.
+    assert_eq!(server.get("/caught").status, 504);
+    assert_eq!(server.get("/").text(), worker);
+    server.stop();
+}
+
+#[test]
+fn a_stream_is_cut_and_its_worker_goes_on() {
+    let server = server();
+    let worker = server.get("/").text();
+    let mut connection = server.connect();
+    connection.request("GET", "/stream", "");
+    let reply = connection.response();
+    assert_eq!(
+        (reply.body.as_slice(), reply.complete),
+        (&b"begun"[..], false)
+    );
+    assert_eq!(server.get("/").text(), worker);
+    server.stop();
+}
+
+#[test]
+fn a_script_ends_with_an_exception_and_its_worker_goes_on() {
+    extension(); // or there is nothing to test
+    let config = "version: '3'\nhttp:\n  address: 127.0.0.1:0\n  \
+        pool: {mode: classic, root: public, num_workers: 1, supervisor: {exec_ttl: 500ms}}\n";
+    let site = Site::new()
+        .file("public/pid.php", "<?php echo getmypid();")
+        .file("public/loop.php", "<?php for (;;) {}")
+        .file(
+            "public/deaf.php",
+            "<?php try { for (;;) {} } catch (Throwable) { for (;;) {} }",
+        );
+    let server = Server::start(site.config(config));
+    let worker = server.get("/pid.php").text();
+    for path in ["/loop.php", "/deaf.php"] {
+        assert_eq!(server.get(path).status, 504);
+        assert_eq!(server.get("/pid.php").text(), worker, "{path}");
+    }
+    server.logged(&["Uncaught Pronghorn\\DeadlineExceeded", "loop.php"]);
+    server.logged(&["goes on after Pronghorn\\DeadlineExceeded", "deaf.php"]);
+    server.stop();
+}
+
+#[test]
+fn what_catches_the_exception_and_goes_on_ends_with_its_worker() {
+    let server = server();
+    let worker = server.get("/").text();
+    assert_eq!(server.get("/deaf").status, 504);
+    server.logged(&[
+        "late call ended: The call has passed its deadline, and goes on",
+        "/deaf",
+    ]);
+    wait_for("another worker", || {
+        (server.get("/").text() != worker).then_some(())
+    });
+    assert_eq!(server.site().read("shutdown"), "ran");
+    server.stop();
+}
+
+#[test]
+fn what_hears_of_nothing_is_killed() {
+    let server = server();
+    let worker = server.get("/").text();
+    assert_eq!(server.get("/blocked").status, 504);
+    wait_for("another worker", || {
+        (server.get("/").text() != worker).then_some(())
+    });
+    assert!(!server.log().contains("late call ended"));
+    server.stop();
+}

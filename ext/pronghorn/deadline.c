@@ -1,0 +1,94 @@
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "deadline.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+
+#include "zend_exceptions.h"
+
+#if PHP_VERSION_ID >= 80200
+typedef zend_atomic_bool interrupt_flag;
+#else
+typedef volatile zend_bool interrupt_flag;
+#endif
+
+static zend_class_entry *exceeded;
+static void (*interrupted)(zend_execute_data *frame);
+/* Of the thread that runs calls. The handler has no other way to them: with threads they are found by functions that no
+ * handler may call. */
+static pthread_t owner;
+static interrupt_flag *flag;
+static bool watching;
+/* The call that the last signal named. It may be over: the signal was on its way while its reply was. */
+static _Atomic uint32_t late;
+/* The call under way, 0 between two, and the one into which the exception was thrown. */
+static uint32_t current, told;
+
+static void on_signal(int number, siginfo_t *about, void *context)
+{
+	if (about->si_code == SI_QUEUE) {
+		atomic_store(&late, (uint32_t) (uintptr_t) about->si_value.sival_ptr);
+	}
+	if (!pthread_equal(pthread_self(), owner)) {
+		/* It is to end what its own thread waits for, as well. */
+		pthread_kill(owner, number);
+		return;
+	}
+#if PHP_VERSION_ID >= 80200
+	zend_atomic_bool_store_ex(flag, true);
+#else
+	*flag = true;
+#endif
+}
+
+/* Between two lines of PHP. */
+static void on_interrupt(zend_execute_data *frame)
+{
+	if (interrupted != NULL) {
+		interrupted(frame);
+	}
+	if (!watching || !pthread_equal(pthread_self(), owner) || EG(exception) != NULL) {
+		return;
+	}
+	uint32_t call = atomic_exchange(&late, 0);
+	if (call == 0 || call != current) {
+		return;
+	}
+	if (told == call) {
+		zend_error_noreturn(E_ERROR, "The call has passed its deadline, and goes on after %s was thrown", ZSTR_VAL(exceeded->name));
+	}
+	told = call;
+	zend_throw_exception(exceeded, "The call has passed its deadline", 0);
+}
+
+void deadline_startup(zend_class_entry *class)
+{
+	exceeded = class;
+	interrupted = zend_interrupt_function;
+	zend_interrupt_function = on_interrupt;
+}
+
+bool deadline_watch(void)
+{
+	/* No SA_RESTART: sleep and select are to end. */
+	struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO};
+	owner = pthread_self();
+	flag = &EG(vm_interrupt);
+	watching = sigaction(DEADLINE_SIGNAL, &action, NULL) == 0;
+	return watching;
+}
+
+void deadline_begins(uint32_t call)
+{
+	current = call;
+	told = 0;
+}
+
+void deadline_ends(void)
+{
+	current = 0;
+}

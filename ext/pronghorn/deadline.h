@@ -1,0 +1,20 @@
+/* Ends a call whose time is up: a signal of the server becomes an exception at the next line that PHP runs. */
+#ifndef PRONGHORN_DEADLINE_H
+#define PRONGHORN_DEADLINE_H
+
+#include "php.h"
+
+/* Of those that nobody uses: PHP with threads has the first real-time signal, which is 34 or 35. */
+#define DEADLINE_SIGNAL 44
+
+/* Once for the process, with the class of what is thrown. */
+void deadline_startup(zend_class_entry *exceeded);
+
+/* Once for the process: this thread is the one that runs calls. False: the signal can't be handled. */
+bool deadline_watch(void);
+
+/* Between these two the signal that names the call ends it. */
+void deadline_begins(uint32_t call);
+void deadline_ends(void);
+
+#endif
