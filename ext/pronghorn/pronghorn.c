@@ -165,17 +165,14 @@ static zend_string *read_long_frame(size_t length)
 	return frame;
 }
 
-/* Makes a call of a request, else a string. False: it was answered here, or taken back. */
-static bool read_frame(zval *into, const unsigned char *frame, size_t length)
+/* Makes a call of a request, else a string. False: it was answered here. */
+static bool read_frame(zval *into, const unsigned char *frame, size_t length, uint32_t *call)
 {
 	native_envelope envelope;
 	if (native_read_envelope(frame, length, &envelope)) {
 		zend_object *exchange = NULL;
 		if (envelope.kind == NATIVE_REQUEST) {
-			if (!ring_claim(&ring, envelope.call)) {
-				return false;
-			}
-			deadline_begins(envelope.call);
+			*call = envelope.call;
 			exchange = native_read_request(&slots, empty, frame, length, &envelope);
 		}
 		if (exchange != NULL) {
@@ -192,12 +189,28 @@ static bool read_frame(zval *into, const unsigned char *frame, size_t length)
 	return true;
 }
 
+/* A call is begun when its bytes are taken: nothing is left to do that could be seen of it if this process ended. */
+static bool begin(zval *into, uint32_t call)
+{
+	if (call == 0) {
+		return true;
+	}
+	if (ring_claim(&ring, call)) {
+		deadline_begins(call);
+		return true;
+	}
+	zval_ptr_dtor(into);
+	ZVAL_NULL(into);
+	return false;
+}
+
 /* Waits for the frame after this one. False: that one needs nobody. */
 static bool next(zval *into)
 {
 	if (!run_pending() || !wait_for(HEAD)) {
 		return true;
 	}
+	uint32_t call = 0;
 	size_t length = native_frame_length(ring_peek(&ring));
 	if (length == 0) {
 		/* No frame; enough of it to show. */
@@ -206,18 +219,18 @@ static bool next(zval *into)
 	}
 	if (length > RING_DOWN) {
 		zend_string *frame = read_long_frame(length);
-		bool done = frame == NULL || read_frame(into, (const unsigned char *) ZSTR_VAL(frame), length);
+		bool done = frame == NULL || read_frame(into, (const unsigned char *) ZSTR_VAL(frame), length, &call);
 		if (frame != NULL) {
 			zend_string_release(frame);
 		}
-		return done;
+		return done && begin(into, call);
 	}
 	if (!wait_for(length)) {
 		return true;
 	}
-	bool done = read_frame(into, ring_peek(&ring), length);
+	bool done = read_frame(into, ring_peek(&ring), length, &call);
 	ring_take(&ring, length);
-	return done;
+	return done && begin(into, call);
 }
 
 /* A descriptor that programs started by this one don't get. */

@@ -17,9 +17,9 @@
 	mark(sleeping) /* the sleep is announced, whether or not it will come to it */ \
 	mark(woken)    /* whoever ended the sleep has been, the word still says that we sleep */ \
 	mark(seen)     /* there are bytes to take */ \
-	mark(claimed)  /* a call is ours */ \
 	mark(taking)   /* bytes were read, the server is not told */ \
 	mark(taken)    /* it is */ \
+	mark(claimed)  /* the call is this worker's */ \
 	mark(written)  /* bytes were written, the server is not told */ \
 	mark(put)      /* it is, and may sleep */ \
 	mark(ringing)  /* it does sleep */ \
@@ -66,7 +66,7 @@ ring_outcome ring_wait(ring_t *ring, size_t bytes);
 /* What there is, in one piece of memory whatever wraps. Valid until it is taken. */
 const unsigned char *ring_peek(const ring_t *ring);
 
-/* Begins a call that lies there. False: the server has taken it back, and its bytes are to be passed over. */
+/* Begins a call whose bytes were taken. False: the server has taken it back, and nothing may be done of it. */
 bool ring_claim(ring_t *ring, uint32_t call);
 
 /* Whether the server has taken a call back that lies there; it stays so. */

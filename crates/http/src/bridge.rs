@@ -13,7 +13,7 @@ use pronghorn_pool::{
 };
 use pronghorn_process::Credentials;
 use pronghorn_wire::native::{self, Envelope, Thrown};
-use pronghorn_wire::{Codec, Request as WireRequest, json, proto};
+use pronghorn_wire::{Codec, ReplyHead, Request as WireRequest, json, proto};
 use tokio::time::Instant;
 
 use crate::body::{
@@ -63,49 +63,106 @@ pub struct PoolHandler {
 
 impl Handler for Arc<PoolHandler> {
     fn handle<'a>(&'a self, request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
-        Box::pin(self.answer(request, exchange))
+        match &self.scripts {
+            None => self.answer(request, exchange, None),
+            Some(scripts) => Box::pin(self.answer_by(scripts, request, exchange)),
+        }
     }
 }
 
+/// A call that its worker has, or waits for one.
+struct Begun {
+    call: Arc<HttpCall>,
+    pending: Pending,
+    record: Option<Box<Record>>,
+}
+
 impl PoolHandler {
-    async fn answer(self: &Arc<Self>, request: Request, exchange: &mut dyn Exchange) -> Response {
-        let script = match &self.scripts {
-            None => None,
-            Some(scripts) => match scripts.find(&request).await {
-                Answerer::Script(script) => Some(ScriptCall {
-                    scripts: scripts.clone(),
-                    script,
-                }),
-                Answerer::Server(response) => return response,
-            },
-        };
-        let taken = match request.head.body_len() {
-            // Nothing to wait for: the futures that would are ten times the size of this one.
-            Some(0) => Ok((empty(&request, &self.bodies), 0)),
-            _ if is_streamed(&request, &self.bodies) => {
-                return Box::pin(self.answer_streamed(request, exchange)).await;
+    /// Answers a request to a pool of scripts.
+    async fn answer_by(
+        self: &Arc<Self>,
+        scripts: &Arc<Scripts>,
+        request: Request,
+        exchange: &mut dyn Exchange,
+    ) -> Response {
+        match scripts.find(&request).await {
+            Answerer::Server(response) => response,
+            Answerer::Script(script) => {
+                let scripts = scripts.clone();
+                let script = Some(ScriptCall { scripts, script });
+                self.answer(request, exchange, script).await
             }
-            _ => Box::pin(collect(&request, exchange, &self.bodies)).await,
-        };
-        let (body, read) = match taken {
-            Ok(taken) => taken,
-            Err(why) => return not_taken(&request, why),
-        };
+        }
+    }
+
+    /// Answers a request by a worker, which runs a script if one is named.
+    fn answer<'a>(
+        self: &'a Arc<Self>,
+        request: Request,
+        exchange: &'a mut dyn Exchange,
+        script: Option<ScriptCall>,
+    ) -> Handled<'a> {
+        if request.head.body_len() == Some(0) {
+            // Nothing to wait for, so the call begins here: what is made now need not be carried into a future.
+            let body = empty(&request, &self.bodies);
+            let begun = self.begin(request, body, 0, script);
+            Box::pin(self.finish(begun, exchange))
+        } else if script.is_none() && is_streamed(&request, &self.bodies) {
+            Box::pin(self.answer_streamed(request, exchange))
+        } else {
+            Box::pin(self.answer_with_body(request, exchange, script))
+        }
+    }
+
+    async fn answer_with_body(
+        self: &Arc<Self>,
+        request: Request,
+        exchange: &mut dyn Exchange,
+        script: Option<ScriptCall>,
+    ) -> Response {
+        match collect(&request, exchange, &self.bodies).await {
+            Ok((body, read)) => {
+                let begun = self.begin(request, body, read, script);
+                self.finish(begun, exchange).await
+            }
+            Err(why) => not_taken(&request, why),
+        }
+    }
+
+    /// Hands a request in whose body is here.
+    fn begin(
+        self: &Arc<Self>,
+        request: Request,
+        body: RequestBody,
+        read: u64,
+        script: Option<ScriptCall>,
+    ) -> Begun {
         let accepted = request.accepted;
         let now = if read == 0 { accepted } else { Instant::now() };
         let call = self.call(request, body, script);
         let record = Record::of(&call, read);
-        let mut pending = self.pool.call(call.clone(), self.terms, accepted, now);
+        let pending = self.pool.call(call.clone(), self.terms, accepted, now);
+        Begun {
+            call,
+            pending,
+            record,
+        }
+    }
+
+    async fn finish(&self, begun: Begun, exchange: &mut dyn Exchange) -> Response {
+        let Begun {
+            call,
+            mut pending,
+            record,
+        } = begun;
         let gone = |cx: &mut Context<'_>, exchange: &mut dyn Exchange| {
             exchange.poll_gone(cx).map(|()| NotTaken::Gone)
         };
         let outcome = wait(&mut pending, exchange, gone).await;
-        if let Ok(Ok(Reply {
-            body: ReplyBody::Elsewhere(target),
-            ..
-        })) = &outcome
+        if let Ok(Ok(reply)) = &outcome
+            && let ReplyBody::Elsewhere(target) = &reply.body
         {
-            return self.follow(&call.request, target, exchange).await;
+            return Box::pin(self.follow(&call.request, target, exchange)).await;
         }
         self.conclude(&call.request, outcome, record).await
     }
@@ -168,11 +225,15 @@ impl PoolHandler {
     async fn conclude(
         &self,
         request: &Request,
-        outcome: Result<Result<Reply, CallError>, NotTaken>,
+        outcome: Result<Result<Box<Reply>, CallError>, NotTaken>,
         record: Option<Box<Record>>,
     ) -> Response {
         let mut response = match outcome {
-            Ok(Ok(reply)) => self.respond(request, reply).await,
+            Ok(Ok(reply)) if matches!(reply.body, ReplyBody::File(_)) => {
+                // Seldom, and its future would make all others longer.
+                Box::pin(self.send_file(request, reply)).await
+            }
+            Ok(Ok(reply)) => self.respond(request, *reply),
             Ok(Err(error)) => self.refuse(request, &error),
             Err(why) => not_taken(request, why),
         };
@@ -180,48 +241,30 @@ impl PoolHandler {
         response
     }
 
-    /// A response from a worker's reply.
-    async fn respond(&self, request: &Request, reply: Reply) -> Response {
+    /// Why a reply's head can't be sent, if so.
+    fn bad_head(&self, request: &Request, head: &ReplyHead) -> Option<Response> {
+        let why = match head.check() {
+            Ok(()) if head.status >= 200 => return None,
+            Ok(()) => format!("status {} ends no request", head.status),
+            Err(bad) => bad.to_string(),
+        };
+        let record = format!("the application's reply can't be sent: {why}");
+        Some(self.fail(request, &record, &why))
+    }
+
+    /// A response from a worker's reply, but for one that names a file.
+    fn respond(&self, request: &Request, reply: Reply) -> Response {
         let Reply { mut head, body, .. } = reply;
-        let bad_head = match head.check() {
-            Ok(()) if head.status >= 200 => None,
-            Ok(()) => Some(format!("status {} ends no request", head.status)),
-            Err(bad) => Some(bad.to_string()),
-        };
-        if let Some(why) = bad_head {
-            return self.fail(
-                request,
-                &format!("the application's reply can't be sent: {why}"),
-                &why,
-            );
+        if let Some(bad) = self.bad_head(request, &head) {
+            return bad;
         }
-        let (body, content_type) = match body {
-            ReplyBody::Whole(bytes) if bytes.is_empty() => (Body::Empty, None),
-            ReplyBody::Whole(bytes) => (Body::Whole(bytes), Some(DEFAULT_CONTENT_TYPE)),
-            ReplyBody::Pieces { pieces, len } => {
-                (Body::Pieces { pieces, len }, Some(DEFAULT_CONTENT_TYPE))
-            }
-            ReplyBody::Elsewhere(_) => {
-                let why = "the reply leads to another path of this server";
-                return self.fail(request, why, why);
-            }
-            ReplyBody::File(path) => {
-                let user = self.worker_user.clone();
-                return match file::open(path.clone(), Arc::default(), user).await {
-                    Ok(file) => {
-                        Asked::by(&request.head).answer(head.status, head.headers, &path, file)
-                    }
-                    Err(why) => {
-                        let text = format!("the file `{}` can't be sent: {why}", path.display());
-                        self.fail(request, &text, &text)
-                    }
-                };
-            }
+        let body = match body {
+            ReplyBody::Whole(bytes) if !bytes.is_empty() => Body::Whole(bytes),
+            ReplyBody::Pieces { pieces, len } => Body::Pieces { pieces, len },
+            ReplyBody::Whole(_) | ReplyBody::File(_) | ReplyBody::Elsewhere(_) => Body::Empty,
         };
-        if let Some(content_type) = content_type
-            && head.headers.get("content-type").is_none()
-        {
-            head.headers.push("Content-Type", content_type);
+        if !matches!(body, Body::Empty) && head.headers.get("content-type").is_none() {
+            head.headers.push("Content-Type", DEFAULT_CONTENT_TYPE);
         }
         Response {
             status: head.status,
@@ -229,6 +272,24 @@ impl PoolHandler {
             body,
             from_application: true,
             record: None,
+        }
+    }
+
+    async fn send_file(&self, request: &Request, reply: Box<Reply>) -> Response {
+        let Reply { head, body, .. } = *reply;
+        let ReplyBody::File(path) = body else {
+            unreachable!("the caller has looked");
+        };
+        if let Some(bad) = self.bad_head(request, &head) {
+            return bad;
+        }
+        let user = self.worker_user.clone();
+        match file::open(path.clone(), Arc::default(), user).await {
+            Ok(file) => Asked::by(&request.head).answer(head.status, head.headers, &path, file),
+            Err(why) => {
+                let text = format!("the file `{}` can't be sent: {why}", path.display());
+                self.fail(request, &text, &text)
+            }
         }
     }
 
@@ -329,7 +390,7 @@ async fn wait(
     pending: &mut Pending,
     exchange: &mut dyn Exchange,
     mut meanwhile: impl FnMut(&mut Context<'_>, &mut dyn Exchange) -> Poll<NotTaken>,
-) -> Result<Result<Reply, CallError>, NotTaken> {
+) -> Result<Result<Box<Reply>, CallError>, NotTaken> {
     loop {
         let answer = poll_fn(|cx| match pending.poll_answer(cx) {
             Poll::Ready(answer) => Poll::Ready(Ok(answer)),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::{Future, poll_fn};
+use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -147,8 +148,10 @@ impl Stamps {
 }
 
 /// A call inside the pool. It ends in exactly one of [`Call::deliver`] and [`Call::fail`], or is dropped after its client
-/// has left.
-pub(crate) struct Call {
+/// has left. It passes through many hands, so it lies in one place and its address is handed on.
+pub(crate) struct Call(Box<Inner>);
+
+pub(crate) struct Inner {
     pub(crate) payload: Arc<dyn Payload>,
     pub(crate) stamps: Stamps,
     /// By when it must be done; set when it is dispatched.
@@ -163,7 +166,7 @@ pub(crate) struct Call {
 /// What goes over a call's channel: its end, or a 1xx reply and the channel that goes on.
 enum Delivery {
     Informational(ReplyHead, oneshot::Receiver<Self>),
-    End(Result<Reply, CallError>),
+    End(Result<Box<Reply>, CallError>),
 }
 
 /// What comes back for a call.
@@ -171,7 +174,7 @@ enum Delivery {
 pub enum Answer {
     /// A 1xx reply. The real one follows: ask again.
     Informational(ReplyHead),
-    Reply(Reply),
+    Reply(Box<Reply>),
 }
 
 /// A worker's reply.
@@ -308,7 +311,7 @@ pub(crate) fn call(
 ) -> (Call, Pending) {
     let (sender, answer) = oneshot::channel();
     let sender = misdirected(sender);
-    let call = Call {
+    let call = Call(Box::new(Inner {
         payload,
         stamps,
         deadline: None,
@@ -316,7 +319,7 @@ pub(crate) fn call(
         seq,
         attempts: 0,
         answer: sender,
-    };
+    }));
     (
         call,
         Pending {
@@ -391,11 +394,25 @@ impl Drop for Pending {
     }
 }
 
+impl Deref for Call {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+impl DerefMut for Call {
+    fn deref_mut(&mut self) -> &mut Inner {
+        &mut self.0
+    }
+}
+
 impl Call {
     /// Passes a 1xx reply on.
     pub(crate) fn inform(&mut self, head: ReplyHead) {
         let (sender, rest) = oneshot::channel();
-        let before = std::mem::replace(&mut self.answer, sender);
+        let before = std::mem::replace(&mut self.0.answer, sender);
         // If the caller has left, `rest` is dropped here and the call looks withdrawn, as before.
         _ = before.send(Delivery::Informational(head, rest));
     }
@@ -403,21 +420,21 @@ impl Call {
     /// Ends the call with a reply.
     pub(crate) fn deliver(self, reply: Reply) {
         // A caller that has left needs no answer.
-        _ = self.answer.send(Delivery::End(Ok(reply)));
+        _ = self.0.answer.send(Delivery::End(Ok(Box::new(reply))));
     }
 
     /// Ends the call without one.
     pub(crate) fn fail(self, error: impl Into<CallError>) {
-        _ = self.answer.send(Delivery::End(Err(error.into())));
+        _ = self.0.answer.send(Delivery::End(Err(error.into())));
     }
 
     /// Whether the caller has left.
     pub(crate) fn is_withdrawn(&self) -> bool {
-        self.answer.is_closed()
+        self.0.answer.is_closed()
     }
 
     pub(crate) fn poll_withdrawn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.answer.poll_closed(cx)
+        self.0.answer.poll_closed(cx)
     }
 }
 

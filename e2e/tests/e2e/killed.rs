@@ -15,7 +15,7 @@ const WORKER: &str = r#"
     if (@\unlink('armed')) {
         $at = $request->query()['at'];
         \putenv("PRONGHORN_KILL_AT=$at");
-        // Long enough for a thread of the server to go to sleep.
+        // Long enough for a thread of the server to go to sleep, for a mark at which it is woken.
         \str_starts_with($at, 'r') and \usleep(20000);
     }
     if ($request->path === '/stream') {
@@ -165,7 +165,17 @@ fn when_it_has_seen_a_call_another_gets_it() {
 }
 
 #[test]
-fn when_it_has_claimed_a_call_it_is_retried_if_that_is_safe() {
+fn when_it_has_read_a_call_another_gets_it() {
+    in_the_next_call("taking", b"", 200, 200);
+}
+
+#[test]
+fn when_it_has_taken_a_call_it_is_retried_if_that_is_safe() {
+    in_the_next_call("taken", b"", 200, 502);
+}
+
+#[test]
+fn when_it_has_begun_a_call_it_is_retried_if_that_is_safe() {
     in_the_next_call("claimed", b"", 200, 502);
 }
 
@@ -186,16 +196,6 @@ fn calls_that_it_was_given_ahead_go_to_another() {
     assert_eq!(lost, [502], "the one that it had begun");
     victim.replaced(worker);
     victim.end();
-}
-
-#[test]
-fn when_it_has_begun_a_call_it_is_retried_if_that_is_safe() {
-    in_the_next_call("taking", b"", 200, 502);
-}
-
-#[test]
-fn when_it_has_taken_a_call_it_is_retried_if_that_is_safe() {
-    in_the_next_call("taken", b"", 200, 502);
 }
 
 /// The longest body that is sent as it is: with its head it is more than the stream holds, so that it comes in parts.

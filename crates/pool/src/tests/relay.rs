@@ -258,7 +258,7 @@ impl Stage {
 
 async fn reply(pending: &mut Pending) -> Result<Reply, CallError> {
     match pending.answer().await? {
-        Answer::Reply(reply) => Ok(reply),
+        Answer::Reply(reply) => Ok(*reply),
         Answer::Informational(head) => panic!("{head:?}"),
     }
 }

@@ -314,11 +314,11 @@ fn call(pool: &Pool, payload: Arc<dyn Payload>) -> Pending {
 
 async fn body(pending: &mut Pending) -> Result<String, CallError> {
     match pending.answer().await? {
-        Answer::Reply(Reply {
-            body: ReplyBody::Whole(bytes),
-            ..
-        }) => Ok(String::from_utf8(bytes.to_vec()).unwrap()),
-        other => panic!("{other:?}"),
+        Answer::Reply(reply) => match reply.body {
+            ReplyBody::Whole(bytes) => Ok(String::from_utf8(bytes.to_vec()).unwrap()),
+            other => panic!("{other:?}"),
+        },
+        Answer::Informational(head) => panic!("{head:?}"),
     }
 }
 
