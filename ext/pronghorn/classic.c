@@ -406,6 +406,10 @@ static int take_over(void)
 	const sapi_request_info info = SG(request_info);
 	void *context = SG(server_context);
 	sapi_module.activate = activate;
+#ifdef ZEND_SIGNALS
+	/* A debug build of PHP would warn of what follows from that below. */
+	SIGG(check) = false;
+#endif
 	php_request_shutdown(NULL);
 	const char *wrong = call_attach(getenv(PIPES), getenv(RING), "0.1.0");
 	if (wrong != NULL) {
