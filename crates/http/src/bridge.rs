@@ -65,7 +65,7 @@ impl Handler for Arc<PoolHandler> {
     fn handle<'a>(&'a self, request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
         match &self.scripts {
             None => self.answer(request, exchange, None),
-            Some(scripts) => Box::pin(self.answer_by_script(scripts, request, exchange)),
+            Some(scripts) => Box::pin(self.answer_by(scripts, request, exchange)),
         }
     }
 }
@@ -78,22 +78,24 @@ struct Begun {
 }
 
 impl PoolHandler {
-    async fn answer_by_script(
+    /// Answers a request to a pool of scripts.
+    async fn answer_by(
         self: &Arc<Self>,
         scripts: &Arc<Scripts>,
         request: Request,
         exchange: &mut dyn Exchange,
     ) -> Response {
         match scripts.find(&request).await {
+            Answerer::Server(response) => response,
             Answerer::Script(script) => {
                 let scripts = scripts.clone();
-                let script = ScriptCall { scripts, script };
-                self.answer(request, exchange, Some(script)).await
+                let script = Some(ScriptCall { scripts, script });
+                self.answer(request, exchange, script).await
             }
-            Answerer::Server(response) => response,
         }
     }
 
+    /// Answers a request by a worker, which runs a script if one is named.
     fn answer<'a>(
         self: &'a Arc<Self>,
         request: Request,
@@ -105,7 +107,7 @@ impl PoolHandler {
             let body = empty(&request, &self.bodies);
             let begun = self.begin(request, body, 0, script);
             Box::pin(self.finish(begun, exchange))
-        } else if is_streamed(&request, &self.bodies) {
+        } else if script.is_none() && is_streamed(&request, &self.bodies) {
             Box::pin(self.answer_streamed(request, exchange))
         } else {
             Box::pin(self.answer_with_body(request, exchange, script))
