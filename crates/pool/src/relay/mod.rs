@@ -1,4 +1,5 @@
-//! A worker behind Goridge frames: one task owns the connection and carries one call at a time.
+//! A worker behind Goridge frames: one task owns the connection and carries one call at a time. In shared memory the next
+//! ones may lie behind it already; they are not the worker's before it begins them.
 //!
 //! Knows the frames of both kinds of worker ([`Dialect`]): our SDK's, whose replies name their call, and the official
 //! packages', whose replies don't. The task ends when the worker's process has ended, which it is told; an end of file
