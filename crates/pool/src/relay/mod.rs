@@ -373,9 +373,8 @@ impl Relay {
 
     fn leave(mut self) {
         // Calls may have been given in the moment of the end; nobody has seen them.
-        while let Some(call) = self.inbox.take_call() {
-            self.ahead.push_back(call.into());
-        }
+        let late = self.inbox.close(self.seat.heir());
+        self.ahead.extend(late.into_iter().map(Ahead::from));
         let mut back = Vec::new();
         for Ahead { call, written } in std::mem::take(&mut self.ahead) {
             let begun = written.is_some_and(|(number, begins_at)| {
@@ -664,8 +663,7 @@ impl Relay {
     }
 
     fn hear(&mut self, item: &Item, begun: Option<Said>) -> Result<Heard, Garbage> {
-        self.begun = self.number;
-        match item {
+        let heard = match item {
             Item::Frame {
                 header,
                 context,
@@ -677,7 +675,12 @@ impl Relay {
                 .dialect
                 .hear(header, context, &Bytes::new(), self.number, begun),
             Item::Piece { .. } => Err(Garbage("a piece of nothing".into())),
+        };
+        // An answer to a ping was asked for before.
+        if !matches!(heard, Ok(Heard::Pong | Heard::Nothing)) {
+            self.begun = self.number;
         }
+        heard
     }
 
     fn encode(&mut self, call: &Call, number: u32) -> Result<Body, CallError> {
