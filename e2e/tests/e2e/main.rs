@@ -1,5 +1,6 @@
 //! The real binary with real PHP: client answer, log line, and that nothing is left.
 
+mod applications;
 mod apps;
 mod behind_nginx;
 mod bodies;
