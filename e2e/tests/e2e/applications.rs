@@ -32,7 +32,8 @@ fn hidden(page: &str, name: &str) -> String {
     let alone = format!("name='{name}' value='");
     let value = page.split_once(&field).map(|(_, rest)| (rest, '"'));
     let value = value.or_else(|| page.split_once(&alone).map(|(_, rest)| (rest, '\'')));
-    let (rest, end) = value.unwrap_or_else(|| panic!("no field {name} in\n{page}"));
+    assert!(value.is_some(), "no field {name} in\n{page}");
+    let (rest, end) = value.unwrap_or_default();
     rest.split(end).next().unwrap_or_default().to_owned()
 }
 

@@ -36,6 +36,7 @@ mod replies;
 mod requests;
 mod ring;
 mod routes;
+mod script_security;
 mod secure;
 mod sendfile;
 mod start;
