@@ -27,6 +27,7 @@ mod kind;
 mod life;
 mod malformed;
 mod middleware;
+mod migration;
 mod misbehaviour;
 mod nginx;
 mod own_server;
