@@ -55,7 +55,7 @@ bool classic_is_on(void)
 
 static char *value_of(const char *name)
 {
-	return call_value(call, name, strlen(name));
+	return call == NULL ? NULL : call_value(call, name, strlen(name));
 }
 
 /* An empty text where there is none: PHP tells both apart in some places, and php-fpm never gives it NULL there. */
@@ -145,6 +145,9 @@ static void register_server_variables(zval *into)
 /* Less than was asked for is the end of it. */
 static size_t read_body(char *into, size_t most)
 {
+	if (call == NULL) {
+		return 0;
+	}
 	if (!call->body_is_file) {
 		size_t length = MIN(most, call->body_length - body_taken);
 		memcpy(into, call->body + body_taken, length);
@@ -386,12 +389,13 @@ static void clear_environment(const char *list)
 
 /* Begins the command line's request anew, up to where it was. It has nothing to do, and then modules end as they would like to:
  * connections that were kept are closed, and what observes PHP sends what it has. */
-static void give_back(const sapi_request_info *info)
+static void give_back(const sapi_request_info *info, void *context)
 {
 	zend_interned_strings_activate();
 	php_output_activate();
 	zend_activate();
 	SG(request_info) = *info;
+	SG(server_context) = context;
 	sapi_module.activate = NULL;
 	sapi_activate();
 }
@@ -400,6 +404,7 @@ static void give_back(const sapi_request_info *info)
 static int take_over(void)
 {
 	const sapi_request_info info = SG(request_info);
+	void *context = SG(server_context);
 	sapi_module.activate = activate;
 	php_request_shutdown(NULL);
 	const char *wrong = call_attach(getenv(PIPES), getenv(RING), "0.1.0");
@@ -415,7 +420,7 @@ static int take_over(void)
 	while ((call = call_next()) != NULL) {
 		serve();
 	}
-	give_back(&info);
+	give_back(&info, context);
 	return SUCCESS;
 }
 

@@ -1,19 +1,23 @@
 //! The workers of the server's pools: how they are started, and the one task per pool that starts, replaces and stops them.
 
 use std::ffi::{OsStr, OsString};
+use std::num::NonZeroU64;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use pronghorn_config::Command;
+use pronghorn_config::{Address, Command, Listen};
 use pronghorn_plugin_api::{NotReady, Sockets};
-use pronghorn_pool::settings::{CodecChoice, MAX_WORKERS, Mode, PoolSettings, TransportChoice};
+use pronghorn_pool::settings::{
+    CodecChoice, FastCgiSettings, MAX_WORKERS, Mode, PoolSettings, TransportChoice,
+};
 use pronghorn_pool::{
-    BootError, CommandLauncher, FastCgiLauncher, Filling, Home, NotExtended, NotResized, Options,
-    PATIENCE, Php, Plan, Pool, ProgramLauncher, RelayAddress, RelayListener, Spool, Stats,
-    Supervised, WorkerInfo, classic_command, classic_variable,
+    Addresses, BootError, CommandLauncher, Current, FastCgiLauncher, Filling, Fpm, Home,
+    NotExtended, NotResized, Options, PATIENCE, Peers, Php, Place, Plan, Pool, ProgramLauncher,
+    RelayAddress, RelayListener, Spool, Stats, Supervised, WorkerInfo, classic_command,
+    classic_variable,
 };
 use pronghorn_process::{Credentials, Spawner, cpus};
 use pronghorn_wire::Codec;
@@ -68,7 +72,7 @@ impl Start<'_> {
             exec_ttl: settings.supervisor.exec_ttl.filter(|_| !self.development),
             deadline_max: settings.deadline_max,
             max_jobs: if settings.debug {
-                std::num::NonZeroU64::new(1)
+                NonZeroU64::new(1)
             } else {
                 settings.max_jobs
             },
@@ -127,22 +131,56 @@ impl Start<'_> {
         }
     }
 
-    /// The pool's own command, or the php-cgi that is found.
+    /// Addresses, the pool's own command, or the first PHP for FastCGI that is found.
     fn fastcgi(&self) -> FastCgiLauncher {
-        let (command, mut argv) = match &self.settings.command {
-            Some(command) => (command.to_string(), words(command)),
-            None => {
-                let there = |name: &&&str| find_program(name, &self.environment).is_some();
-                let name = *PHP_CGI.iter().find(there).unwrap_or(&PHP_CGI[0]);
-                (name.to_owned(), vec![name.into()])
+        let FastCgiSettings { addresses, php_fpm } = &self.settings.fastcgi;
+        let (command, argv, peers) = if !addresses.is_empty() {
+            let places: Vec<Place> = addresses.iter().map(|at| self.place(at)).collect();
+            let shown: Vec<String> = places.iter().map(Place::to_string).collect();
+            let addresses = Addresses::new(self.name.to_owned(), places);
+            (
+                shown.join(", "),
+                Vec::new(),
+                Peers::Addresses(Arc::new(addresses)),
+            )
+        } else if let Some(command) = &self.settings.command {
+            (command.to_string(), words(command), Peers::Own)
+        } else {
+            let find = |names: &[&str]| {
+                let mut there = names
+                    .iter()
+                    .filter(|name| find_program(name, &self.environment).is_some());
+                there.next().map(|name| (*name).to_owned())
+            };
+            let fpm = php_fpm.clone().map(|name| (name, true));
+            let cgi = || find(&PHP_CGI).map(|name| (name, false));
+            let any_fpm = || find(&PHP_FPM).map(|name| (name, true));
+            let (name, is_fpm) = fpm
+                .or_else(cgi)
+                .or_else(any_fpm)
+                .unwrap_or_else(|| (PHP_CGI[0].to_owned(), false));
+            let mut argv = vec![OsString::from(&name)];
+            for (setting, value) in self.settings.ini.written.iter() {
+                argv.extend(["-d".into(), format!("{setting}={value}").into()]);
             }
+            let peers = if is_fpm {
+                Peers::Fpm(self.fpm())
+            } else {
+                Peers::Own
+            };
+            (name, argv, peers)
         };
+        let mut argv = argv;
         // The programs themselves may have no PATH.
-        if let Some(found) = find_program(&argv[0], &self.environment) {
-            argv[0] = found.into();
+        if let Some(program) = argv.first_mut()
+            && let Some(found) = find_program(&program, &self.environment)
+        {
+            *program = found.into();
         }
         FastCgiLauncher {
             pool: self.name.to_owned(),
+            peers,
+            master: Current::default(),
             spawner: self.spawner.clone(),
             command,
             argv,
@@ -153,6 +191,27 @@ impl Start<'_> {
             stream_timeout: self.settings.stream_timeout,
             spool: self.spool.clone(),
             homes: self.homes.clone(),
+        }
+    }
+
+    fn place(&self, at: &Listen) -> Place {
+        match at {
+            Listen::Unix(path) => Place::Unix(self.folder.join(path)),
+            Listen::Tcp(Address { host, port }) => {
+                let host = host.clone().unwrap_or_else(|| "127.0.0.1".to_owned());
+                Place::Tcp(host, *port)
+            }
+        }
+    }
+
+    /// What php-fpm is told: as many workers as there are connections.
+    fn fpm(&self) -> Fpm {
+        let plan = self.plan();
+        Fpm {
+            workers: plan.scaling.map_or(plan.workers, |scaling| scaling.max),
+            max_requests: self.settings.max_jobs.map(NonZeroU64::get),
+            // The client is told by the server; what still runs then is ended soon after.
+            terminate_after: self.options().exec_ttl.map(|limit| limit + FPM_GRACE),
         }
     }
 
@@ -319,6 +378,19 @@ const PHP_CGI: [&str; 6] = [
     "php-cgi8.1",
 ];
 
+const PHP_FPM: [&str; 6] = [
+    "php-fpm",
+    "php-fpm8.5",
+    "php-fpm8.4",
+    "php-fpm8.3",
+    "php-fpm8.2",
+    "php-fpm8.1",
+];
+/// Where php-fpm is, which a user's PATH may not name.
+const SYSTEM_PROGRAMS: [&str; 2] = ["/usr/local/sbin", "/usr/sbin"];
+/// So long after a deadline php-fpm ends what still runs; it counts in seconds.
+const FPM_GRACE: Duration = Duration::from_secs(5);
+
 /// Where PATH leads for a name; a path is its own.
 fn find_program(name: impl AsRef<OsStr>, environment: &[(OsString, OsString)]) -> Option<PathBuf> {
     let name = name.as_ref();
@@ -327,6 +399,7 @@ fn find_program(name: impl AsRef<OsStr>, environment: &[(OsString, OsString)]) -
     }
     let (_, path) = environment.iter().rfind(|(name, _)| name == "PATH")?;
     std::env::split_paths(path)
+        .chain(SYSTEM_PROGRAMS.map(PathBuf::from))
         .map(|folder| folder.join(name))
         .find(|path| path.is_file())
 }

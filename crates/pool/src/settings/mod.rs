@@ -9,9 +9,11 @@ use pronghorn_process::cpus;
 use crate::supervisor::{Limits, Scaling};
 
 mod classic;
+mod fastcgi;
 mod scripts;
 
 pub use classic::ClassicSettings;
+pub use fastcgi::FastCgiSettings;
 pub use scripts::{SiteSettings, Symlinks};
 
 /// As RoadRunner's. Far more processes than that need another machine.
@@ -82,6 +84,8 @@ pub struct PoolSettings {
     pub classic: Option<ClassicSettings>,
     /// Scripts see no more of the environment than what is named for them.
     pub clear_env: bool,
+    /// Of [`Mode::FastCgi`].
+    pub fastcgi: FastCgiSettings,
     /// None runs the server's command.
     pub command: Option<Command>,
     /// From 1 to [`MAX_WORKERS`].
@@ -308,10 +312,11 @@ impl Section for PoolSettings {
         let site = scripts::read(t, mode);
         let classic = classic::read(t, mode);
         let clear_env = classic::read_clear_env(t, mode);
+        let fastcgi = fastcgi::read(t, mode);
         let command = t
             .key(
                 "command",
-                "What to run as a worker; `server.command` when not written.",
+                "What to run as a worker; `server.command` when not written. In `mode: fastcgi` what speaks FastCGI, php-cgi when not written.",
             )
             .optional();
         let num_workers = num_workers(t);
@@ -321,6 +326,7 @@ impl Section for PoolSettings {
             site,
             classic,
             clear_env,
+            fastcgi,
             command,
             num_workers: scaling.map_or(num_workers, |scaling| scaling.min),
             scaling,
@@ -401,11 +407,45 @@ impl Section for PoolSettings {
                 .default(RequestBody::Buffer),
             supervisor: t.section("supervisor", "Limits per worker."),
         };
+        if mode == Mode::Classic {
+            settings.check_classic(t);
+        }
         not_yet(t);
         if mode == Mode::Cgi {
             scripts::refuse_keys_of_kept(t, &settings);
         }
         settings
+    }
+}
+
+impl PoolSettings {
+    /// Keys that mean something else in a classic pool than was thought.
+    fn check_classic(&self, t: &mut Table<'_>) {
+        if self.command.is_some() {
+            t.error(
+                "command",
+                "is of pools that run a worker script, and this one runs scripts below a root",
+                "`php` names the PHP of a pool in `mode: classic`",
+            );
+        }
+        if self.transport == TransportChoice::Relay {
+            let message =
+                "is `relay`, and scripts in `mode: classic` get their calls in shared memory only";
+            t.error("transport", message, "remove it");
+        }
+        if self.request_body == RequestBody::Stream {
+            let message =
+                "is `stream`, and PHP reads a body before a script in `mode: classic` begins";
+            t.error("request_body", message, "remove it");
+        }
+        if !self.warmup.is_empty() {
+            let message = "is of pools that run a worker script: in `mode: classic` nothing is booted that could be warm but OPcache";
+            t.error(
+                "warmup",
+                message,
+                "remove it; `opcache.preload` in `ini` compiles files at the start",
+            );
+        }
     }
 }
 
