@@ -444,6 +444,9 @@ static void forget_process_control(void)
 	zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, ZEND_STRL("pcntl"));
 	if (module != NULL && module->handle == NULL) {
 		zend_unregister_functions(module->functions, -1, NULL);
+		/* At the end of a request the engine takes away what lies behind the place at which the table ended before it. Gaps would
+		 * close when the table grows, and some of a script's functions would stay, before that place. */
+		zend_hash_rehash(CG(function_table));
 		zend_hash_str_del(&module_registry, ZEND_STRL("pcntl"));
 	}
 }

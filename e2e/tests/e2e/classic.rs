@@ -613,3 +613,19 @@ fn a_worker_that_dies_costs_its_call() {
     assert_ne!(before, after);
     server.stop();
 }
+
+/// A table of functions that grows must not hide some of them from the end of the request.
+#[test]
+fn a_large_program_leaves_no_function_for_the_next_request() {
+    let functions: String = (0..5000).fold(String::new(), |all, number| {
+        all + &format!("function f{number}() {{}} ")
+    });
+    let server = serving(&[(
+        "large",
+        &format!("{functions} echo count(get_defined_functions()['user']);"),
+    )]);
+    for _ in 0..3 {
+        assert_eq!(server.get("/large.php").text(), "5000");
+    }
+    server.stop();
+}
