@@ -83,15 +83,11 @@ static void register_variables(zval *into, bool filter)
 		const call_variable *variable = &call->variables[i];
 		/* As others do it: what has a NUL in it ends there. */
 		size_t length = strlen(variable->value);
-		char name[256], *value = variable->value;
-		if (variable->name_length >= sizeof name) {
-			continue;
-		}
-		memcpy(name, variable->name, variable->name_length);
-		name[variable->name_length] = '\0';
+		char *name = estrndup(variable->name, variable->name_length), *value = variable->value;
 		if (!filter || sapi_module.input_filter(source, name, &value, length, &length)) {
 			php_register_variable_safe(name, value, length, into);
 		}
+		efree(name);
 	}
 }
 
@@ -352,7 +348,8 @@ static void serve(void)
 static void clear_environment(const char *list)
 {
 	char *names = strdup(list), *rest = names, *name;
-	size_t count = 0, room = strlen(list) / 2 + 2;
+	/* Each name is followed by a separator, or is the last one. */
+	size_t count = 0, room = strlen(list) + 2;
 	char **kept = calloc(room, sizeof *kept);
 	while (names != NULL && kept != NULL && (name = strsep(&rest, "=")) != NULL) {
 		const char *value = getenv(name);
@@ -412,6 +409,11 @@ static int activate(void)
 {
 	/* Its length is wanted all the same: the server leaves out the body. */
 	SG(request_info).headers_only = false;
+	if (call->development) {
+		zend_string *name = zend_string_init(ZEND_STRL("display_errors"), false);
+		zend_alter_ini_entry_chars(name, "1", 1, PHP_INI_USER, PHP_INI_STAGE_RUNTIME);
+		zend_string_release(name);
+	}
 	if (SG(request_info).path_translated != NULL) {
 		classic_ini_activate(SG(request_info).path_translated, value_of("DOCUMENT_ROOT"), value_of("SERVER_NAME"));
 	}

@@ -495,6 +495,18 @@ fn a_file_that_a_script_names_is_sent() {
 }
 
 #[test]
+fn in_development_the_client_sees_what_went_wrong() {
+    let script = "ini_set('log_errors', '0'); throw new Exception('what went wrong');";
+    for debug in [false, true] {
+        let more = format!(", debug: {debug}, ini: {{display_errors: 0}}");
+        let server = serving_with(&more, &[("index", script)]);
+        let text = server.get("/").text();
+        assert_eq!(text.contains("what went wrong"), debug, "{text}");
+        server.stop();
+    }
+}
+
+#[test]
 fn a_script_that_can_not_be_read_is_answered_as_such() {
     let server = serving(&[("index", "echo 'fine';"), ("gone", "echo 'here';")]);
     assert_eq!(server.get("/gone.php").text(), "here");
