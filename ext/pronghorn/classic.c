@@ -172,6 +172,12 @@ void classic_script_ended(void)
 
 static size_t write_output(const char *text, size_t length)
 {
+	if (call == NULL) {
+		/* PHP has a word to say about its start. */
+		ssize_t written = write(STDERR_FILENO, text, length);
+		(void) written;
+		return length;
+	}
 	if (!call_write(text, length)) {
 		php_handle_aborted_connection();
 	}
