@@ -76,6 +76,12 @@ static char *read_cookies(void)
 	return value_of("HTTP_COOKIE");
 }
 
+/* PHP reads names to their NUL, and in the frame there is none behind them. */
+static char *name_of(const call_variable *variable)
+{
+	return estrndup(variable->name, variable->name_length);
+}
+
 static void register_variables(zval *into, bool filter)
 {
 	int source = Z_ARR_P(into) == Z_ARR(PG(http_globals)[TRACK_VARS_ENV]) ? PARSE_ENV : PARSE_SERVER;
@@ -83,7 +89,7 @@ static void register_variables(zval *into, bool filter)
 		const call_variable *variable = &call->variables[i];
 		/* As others do it: what has a NUL in it ends there. */
 		size_t length = strlen(variable->value);
-		char *name = estrndup(variable->name, variable->name_length), *value = variable->value;
+		char *name = name_of(variable), *value = variable->value;
 		if (!filter || sapi_module.input_filter(source, name, &value, length, &length)) {
 			php_register_variable_safe(name, value, length, into);
 		}
@@ -247,9 +253,11 @@ static ZEND_FUNCTION(apache_request_headers)
 	array_init(return_value);
 	for (size_t i = 0; call != NULL && i < call->count; i++) {
 		const call_variable *variable = &call->variables[i];
+		char *name = name_of(variable);
 		sapi_add_request_header(
-			variable->name, (unsigned) variable->name_length, variable->value, (unsigned) variable->value_length, return_value
+			name, (unsigned) variable->name_length, variable->value, (unsigned) variable->value_length, return_value
 		);
+		efree(name);
 	}
 }
 

@@ -44,7 +44,7 @@ pub use call::{
     Stamps, Terms, Unencodable, WorkerFault,
 };
 pub use core::{SlotId, SlotState};
-pub use fastcgi::FastCgiLauncher;
+pub use fastcgi::{Addresses, Current, FastCgiLauncher, Fpm, Peers, Place};
 pub use php::{About, Php, classic_command, classic_variable};
 pub use pool::{NotExtended, Options, Pool};
 pub use program::ProgramLauncher;

@@ -1,19 +1,23 @@
 //! The workers of the server's pools: how they are started, and the one task per pool that starts, replaces and stops them.
 
 use std::ffi::{OsStr, OsString};
+use std::num::NonZeroU64;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use pronghorn_config::Command;
+use pronghorn_config::{Address, Command, Listen};
 use pronghorn_plugin_api::{NotReady, Sockets};
-use pronghorn_pool::settings::{CodecChoice, MAX_WORKERS, Mode, PoolSettings, TransportChoice};
+use pronghorn_pool::settings::{
+    CodecChoice, FastCgiSettings, MAX_WORKERS, Mode, PoolSettings, TransportChoice,
+};
 use pronghorn_pool::{
-    BootError, CommandLauncher, FastCgiLauncher, Filling, Home, NotExtended, NotResized, Options,
-    PATIENCE, Php, Plan, Pool, ProgramLauncher, RelayAddress, RelayListener, Spool, Stats,
-    Supervised, WorkerInfo, classic_command, classic_variable,
+    Addresses, BootError, CommandLauncher, Current, FastCgiLauncher, Filling, Fpm, Home,
+    NotExtended, NotResized, Options, PATIENCE, Peers, Php, Place, Plan, Pool, ProgramLauncher,
+    RelayAddress, RelayListener, Spool, Stats, Supervised, WorkerInfo, classic_command,
+    classic_variable,
 };
 use pronghorn_process::{Credentials, Spawner, cpus};
 use pronghorn_wire::Codec;
@@ -68,7 +72,7 @@ impl Start<'_> {
             exec_ttl: settings.supervisor.exec_ttl.filter(|_| !self.development),
             deadline_max: settings.deadline_max,
             max_jobs: if settings.debug {
-                std::num::NonZeroU64::new(1)
+                NonZeroU64::new(1)
             } else {
                 settings.max_jobs
             },
@@ -111,7 +115,12 @@ impl Start<'_> {
     }
 
     fn programs(&self) -> ProgramLauncher {
-        let mut environment = self.bare_environment();
+        let mut environment = self.passed_environment();
+        self.name_user(&mut environment);
+        let path = self.environment.iter().rfind(|(name, _)| name == "PATH");
+        if !environment.iter().any(|(name, _)| name == "PATH") {
+            environment.extend(path.cloned());
+        }
         extend(&mut environment, self.server.env.iter());
         ProgramLauncher {
             spawner: self.spawner.clone(),
@@ -122,22 +131,56 @@ impl Start<'_> {
         }
     }
 
-    /// The pool's own command, or the php-cgi that is found.
+    /// Addresses, the pool's own command, or the first PHP for FastCGI that is found.
     fn fastcgi(&self) -> FastCgiLauncher {
-        let (command, mut argv) = match &self.settings.command {
-            Some(command) => (command.to_string(), words(command)),
-            None => {
-                let there = |name: &&&str| find_program(name, &self.environment).is_some();
-                let name = *PHP_CGI.iter().find(there).unwrap_or(&PHP_CGI[0]);
-                (name.to_owned(), vec![name.into()])
+        let FastCgiSettings { addresses, php_fpm } = &self.settings.fastcgi;
+        let (command, argv, peers) = if !addresses.is_empty() {
+            let places: Vec<Place> = addresses.iter().map(|at| self.place(at)).collect();
+            let shown: Vec<String> = places.iter().map(Place::to_string).collect();
+            let addresses = Addresses::new(self.name.to_owned(), places);
+            (
+                shown.join(", "),
+                Vec::new(),
+                Peers::Addresses(Arc::new(addresses)),
+            )
+        } else if let Some(command) = &self.settings.command {
+            (command.to_string(), words(command), Peers::Own)
+        } else {
+            let find = |names: &[&str]| {
+                let mut there = names
+                    .iter()
+                    .filter(|name| find_program(name, &self.environment).is_some());
+                there.next().map(|name| (*name).to_owned())
+            };
+            let fpm = php_fpm.clone().map(|name| (name, true));
+            let cgi = || find(&PHP_CGI).map(|name| (name, false));
+            let any_fpm = || find(&PHP_FPM).map(|name| (name, true));
+            let (name, is_fpm) = fpm
+                .or_else(cgi)
+                .or_else(any_fpm)
+                .unwrap_or_else(|| (PHP_CGI[0].to_owned(), false));
+            let mut argv = vec![OsString::from(&name)];
+            for (setting, value) in self.settings.ini.written.iter() {
+                argv.extend(["-d".into(), format!("{setting}={value}").into()]);
             }
+            let peers = if is_fpm {
+                Peers::Fpm(self.fpm())
+            } else {
+                Peers::Own
+            };
+            (name, argv, peers)
         };
+        let mut argv = argv;
         // The programs themselves may have no PATH.
-        if let Some(found) = find_program(&argv[0], &self.environment) {
-            argv[0] = found.into();
+        if let Some(program) = argv.first_mut()
+            && let Some(found) = find_program(&program, &self.environment)
+        {
+            *program = found.into();
         }
         FastCgiLauncher {
             pool: self.name.to_owned(),
+            peers,
+            master: Current::default(),
             spawner: self.spawner.clone(),
             command,
             argv,
@@ -148,6 +191,27 @@ impl Start<'_> {
             stream_timeout: self.settings.stream_timeout,
             spool: self.spool.clone(),
             homes: self.homes.clone(),
+        }
+    }
+
+    fn place(&self, at: &Listen) -> Place {
+        match at {
+            Listen::Unix(path) => Place::Unix(self.folder.join(path)),
+            Listen::Tcp(Address { host, port }) => {
+                let host = host.clone().unwrap_or_else(|| "127.0.0.1".to_owned());
+                Place::Tcp(host, *port)
+            }
+        }
+    }
+
+    /// What php-fpm is told: as many workers as there are connections.
+    fn fpm(&self) -> Fpm {
+        let plan = self.plan();
+        Fpm {
+            workers: plan.scaling.map_or(plan.workers, |scaling| scaling.max),
+            max_requests: self.settings.max_jobs.map(NonZeroU64::get),
+            // The client is told by the server; what still runs then is ended soon after.
+            terminate_after: self.options().exec_ttl.map(|limit| limit + FPM_GRACE),
         }
     }
 
@@ -223,9 +287,8 @@ impl Start<'_> {
 
     /// The environment of FastCGI programs, of which php-cgi shows all to scripts.
     fn variables(&self) -> Vec<(OsString, OsString)> {
-        let mut variables = self.environment.clone();
+        let mut variables = self.passed_environment();
         self.name_user(&mut variables);
-        variables.retain(|(name, _)| name.to_str().is_some_and(|name| self.is_seen(name)));
         let rpc = self.rpc.as_deref().map(|rpc| ("RR_RPC", rpc));
         // php-cgi ends after 500 requests where nothing is said; `max_jobs` says it.
         let ours = [("PHP_FCGI_MAX_REQUESTS", "0")].into_iter().chain(rpc);
@@ -233,12 +296,15 @@ impl Start<'_> {
         variables
     }
 
-    /// Of the server's environment what programs need to run. The rest is not theirs: scripts show what they find, in
-    /// `phpinfo()` for instance, and the server's may hold secrets.
-    fn bare_environment(&self) -> Vec<(OsString, OsString)> {
-        const PASSED: [&str; 4] = ["PATH", "TMPDIR", "PHPRC", "PHP_INI_SCAN_DIR"];
-        let passed = |(name, _): &&(OsString, OsString)| PASSED.iter().any(|passed| name == passed);
-        self.environment.iter().filter(passed).cloned().collect()
+    /// Of the server's environment what programs get. All of it where that was asked for; else what they need to run: scripts
+    /// show what they find, in `phpinfo()` for instance, and there may be secrets.
+    fn passed_environment(&self) -> Vec<(OsString, OsString)> {
+        const NEEDED: [&str; 3] = ["TMPDIR", "PHPRC", "PHP_INI_SCAN_DIR"];
+        let passes = |(name, _): &&(OsString, OsString)| {
+            let name = name.to_str();
+            name.is_some_and(|name| NEEDED.contains(&name) || self.is_seen(name))
+        };
+        self.environment.iter().filter(passes).cloned().collect()
     }
 
     /// The server's environment and what workers are told beside it; what comes later wins.
@@ -312,6 +378,19 @@ const PHP_CGI: [&str; 6] = [
     "php-cgi8.1",
 ];
 
+const PHP_FPM: [&str; 6] = [
+    "php-fpm",
+    "php-fpm8.5",
+    "php-fpm8.4",
+    "php-fpm8.3",
+    "php-fpm8.2",
+    "php-fpm8.1",
+];
+/// Where php-fpm is, which a user's PATH may not name.
+const SYSTEM_PROGRAMS: [&str; 2] = ["/usr/local/sbin", "/usr/sbin"];
+/// So long after a deadline php-fpm ends what still runs; it counts in seconds.
+const FPM_GRACE: Duration = Duration::from_secs(5);
+
 /// Where PATH leads for a name; a path is its own.
 fn find_program(name: impl AsRef<OsStr>, environment: &[(OsString, OsString)]) -> Option<PathBuf> {
     let name = name.as_ref();
@@ -320,6 +399,7 @@ fn find_program(name: impl AsRef<OsStr>, environment: &[(OsString, OsString)]) -
     }
     let (_, path) = environment.iter().rfind(|(name, _)| name == "PATH")?;
     std::env::split_paths(path)
+        .chain(SYSTEM_PROGRAMS.map(PathBuf::from))
         .map(|folder| folder.join(name))
         .find(|path| path.is_file())
 }

@@ -1,6 +1,9 @@
-//! Scripts below a root, by php-cgi.
+//! Scripts below a root, by php-cgi, by php-fpm, and by servers at addresses.
 
-use pronghorn_testkit::{Connection, Server, Site, wait_for};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+use pronghorn_testkit::{Connection, Server, Site, free_address, wait_for};
 
 /// A site of these scripts, in two processes. What is left of them is found by their environment.
 fn site(pool: &str) -> Site {
@@ -143,5 +146,158 @@ fn scripts_see_no_more_of_the_environment_than_is_named_for_them() {
         &[("USER", "somebody")],
     );
     assert_eq!(server.get("/env.php").text(), r#"[false,"yes",true]"#);
+    server.stop();
+}
+
+#[test]
+fn php_fpm_is_run_and_reloaded_and_its_death_noticed() {
+    let server = Server::start(
+        site(", fastcgi: {php_fpm: php-fpm8.2}, supervisor: {exec_ttl: 1s}")
+            .file(
+                "public/master.php",
+                "<?php echo posix_getppid(), ' ', PHP_SAPI, ' ', ini_get('memory_limit');",
+            )
+            .file("public/sleep.php", "<?php sleep(5);"),
+    );
+    let mut client = server.connect();
+    let first = client.get("/master.php").text();
+    assert!(first.ends_with(" fpm-fcgi 128M"), "{first}");
+    let told = json(&mut client, "/info.php/x?keys=PATH_INFO+SCRIPT_FILENAME");
+    assert_eq!(told["server"]["PATH_INFO"], "/x");
+    assert_eq!(client.get("/sleep.php").status, 504);
+    server.logged(&["deadline passed", "can't be stopped"]);
+    assert_eq!(server.steer(&["reset"]).code, Some(0));
+    let second = client.get("/master.php").text();
+    assert_ne!(first, second, "another master");
+    let master: i32 = second.split(' ').next().unwrap().parse().unwrap();
+    let master = rustix::process::Pid::from_raw(master).unwrap();
+    rustix::process::kill_process(master, rustix::process::Signal::KILL).unwrap();
+    wait_for("a third master", || {
+        let response = client.get("/master.php");
+        (response.status == 200 && response.text() != second).then_some(())
+    });
+    server.logged(&["worker died with signal 9 (SIGKILL)"]);
+    server.stop();
+}
+
+/// A FastCGI server that serves each connection so; it ends with the test.
+fn peer(serve: impl Fn(TcpStream) + Send + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    std::thread::spawn(move || listener.incoming().flatten().for_each(serve));
+    address
+}
+
+/// Answers the first request on a connection with these bytes.
+fn answers(bytes: &'static [u8]) -> SocketAddr {
+    peer(move |mut stream| {
+        let mut request = [0; 4096];
+        _ = stream.read(&mut request);
+        _ = stream.write_all(bytes);
+    })
+}
+
+fn at(addresses: &[SocketAddr]) -> Site {
+    let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+    site(&format!(
+        ", fastcgi: {{address: [{}]}}, supervisor: {{exec_ttl: 500ms}}",
+        addresses.join(", ")
+    ))
+}
+
+#[test]
+fn peers_that_make_no_sense_cost_a_502_and_nothing_else() {
+    for (bytes, why) in [
+        (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "a record of version 72"),
+        (b"", "closed its connection in place of an answer"),
+        (b"\x01\x06\x00\x01\x00\x10\x00\x00Content-", "closed its connection in place of an answer"),
+        (b"\x01\x06\x00\x07\x00\x00\x00\x00", "a record for request 7"),
+        (b"\x01\x0b\x00\x01\x00\x00\x00\x00", "a record of kind 11"),
+        (b"\x01\x06\x00\x01\x00\x07\x00\x00<html>\n\x01\x03\x00\x01\x00\x08\x00\x00\0\0\0\0\0\0\0\0", "line 1 of its header"),
+    ] {
+        let server = Server::start(at(&[answers(bytes)]));
+        let response = server.post("/index.php", "text/plain", "x");
+        assert_eq!(response.status, 502, "{why}");
+        server.logged(&[why, "/index.php"]);
+        assert_eq!(server.get("/style.css").status, 200);
+        server.stop();
+    }
+}
+
+#[test]
+fn a_peer_that_hangs_costs_its_deadline_and_one_that_breaks_off_cuts_the_reply() {
+    let hangs = peer(|mut stream| {
+        let mut all = Vec::new();
+        _ = stream.read_to_end(&mut all); // until the server gives up
+    });
+    let server = Server::start(at(&[hangs]));
+    assert_eq!(server.get("/index.php").status, 504);
+    server.stop();
+    let breaks_off = peer(|mut stream| {
+        let mut request = [0; 4096];
+        _ = stream.read(&mut request);
+        _ = stream.write_all(b"\x01\x06\x00\x01\x00\x1b\x00\x00Content-type: text/a\r\n\r\nhel");
+        // Long enough for the beginning to be passed on.
+        _ = stream.set_read_timeout(Some(std::time::Duration::from_millis(200)));
+        _ = stream.read(&mut request);
+    });
+    let server = Server::start(at(&[breaks_off]));
+    let mut client = server.connect();
+    client.request("POST", "/index.php", "Content-Length: 0\r\n");
+    let (status, _) = client.head();
+    assert_eq!(status, 200);
+    assert!(
+        !String::from_utf8_lossy(&client.rest()).ends_with("0\r\n\r\n"),
+        "it looks whole"
+    );
+    server.logged(&["in the middle of its answer"]);
+    server.stop();
+}
+
+#[test]
+fn an_address_that_does_not_answer_is_passed_over() {
+    const ANSWER: &[u8] = b"\x01\x06\x00\x01\x00\x1d\x00\x00Content-type: text/a\r\n\r\nhello\
+        \x01\x03\x00\x01\x00\x08\x00\x00\0\0\0\0\0\0\0\0";
+    let nobody = free_address();
+    let server = Server::start(at(&[nobody, nobody, answers(ANSWER)]));
+    for _ in 0..4 {
+        assert_eq!(server.get("/index.php").text(), "hello");
+    }
+    server.logged(&["does not answer", &nobody.to_string()]);
+    server.stop();
+    let server = Server::start(at(&[nobody]));
+    assert_eq!(server.get("/index.php").status, 502);
+    // Somebody is there later: no restart is needed.
+    let listener = TcpListener::bind(nobody).unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut request = [0; 4096];
+            _ = stream.read(&mut request);
+            _ = stream.write_all(ANSWER);
+        }
+    });
+    wait_for("an answer", || {
+        (server.get("/index.php").status == 200).then_some(())
+    });
+    server.stop();
+}
+
+#[test]
+fn what_cannot_be_used_ends_the_start() {
+    let broken = site("");
+    std::fs::remove_dir_all(broken.path("public")).unwrap();
+    Server::run(&broken, &["serve"]).assert_refused(&["`root` names", "public"]);
+    let no_cgi = site(", command: php-cgi9");
+    Server::run(&no_cgi, &["serve"])
+        .assert_refused(&["`php-cgi9` was not found", "apt install php-cgi"]);
+    let no_fpm = site(", fastcgi: {php_fpm: php-fpm9}");
+    Server::run(&no_fpm, &["serve"])
+        .assert_refused(&["`php-fpm9` was not found", "apt install php-fpm"]);
+    let ends = site(", command: 'sh -c \"echo no such luck >&2; exit 3\"'");
+    Server::run(&ends, &["serve"]).assert_refused(&["ended before it was ready", "no such luck"]);
+    let other =
+        site(", fastcgi: {php_fpm: php-fpm8.2}, ini: {extension: nowhere.so}").file("public/x", "");
+    let server = Server::start(other);
+    server.logged(&["nowhere.so"]);
     server.stop();
 }

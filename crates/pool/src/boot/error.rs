@@ -129,6 +129,11 @@ impl BootError {
                  path of one into the pool's `command`"
                     .into()
             }
+            BootCause::Spawn(SpawnError::NotFound { program }) if program.contains("fpm") => {
+                "`fastcgi.php_fpm` is the name or the path of a php-fpm: `apt install php-fpm`, `apk add php83-fpm`, `dnf \
+                 install php-fpm`"
+                    .into()
+            }
             BootCause::Spawn(SpawnError::NotFound { program }) if is_php(program) => {
                 "PHP is not installed, or not in PATH: `apt install php-cli`, or write its path into `server.command`".into()
             }

@@ -1,15 +1,18 @@
-//! Workers that speak FastCGI: php-cgi, or any program that takes a listening socket as its standard input.
+//! Workers that speak FastCGI.
 //!
-//! Each slot has a process of its own, which only this server can reach: its socket has no name any more when it starts, and
-//! the one connection that it is to serve waits in it already. So a call has a deadline, and a crash a report, as in every pool.
+//! By php-cgi, or any program that takes a listening socket as its standard input, each slot has a process of its own, which
+//! only this server can reach: its socket has no name any more when it starts, and the one connection that it is to serve
+//! waits in it already. So a call has a deadline, and a crash a report, as in every pool.
+//!
+//! By php-fpm, and at addresses, a slot is a connection. Which process answers over it nobody can tell, so a call that is given
+//! up runs on there, and only its connection is closed.
 
 use std::ffi::OsString;
-use std::future::Future;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use pronghorn_cgi::fastcgi::{begin, is_answer, question};
@@ -18,29 +21,51 @@ use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 
 use crate::boot::{BootCause, BootError, Home, Output, Readers, RunningWorker, wait_for_exit};
 use crate::core::SlotId;
-use crate::pool::{Report, Transport};
-use crate::relay::channel::{Channel, Detached};
+use crate::pool::Transport;
+use crate::program::StandIn;
+use crate::relay::channel::Detached;
 use crate::relay::inbox::Inbox;
 use crate::spool::Spool;
-use crate::supervisor::{Connect, Launched, Launcher, Watched};
+use crate::supervisor::{BoxFuture, Connect, Launched, Launcher, Watched};
 
+mod addresses;
+mod master;
 mod request;
 mod responder;
 
-use responder::Responder;
+pub use addresses::{Addresses, Place};
+pub use master::Fpm;
+
+use master::Master;
+
+use responder::{Dial, Responder};
 
 /// Connections that may wait in a worker's socket: the question whether it is up, and the one that it is to serve.
 const BACKLOG: i32 = 2;
 
-/// Starts FastCGI programs, a process for each slot.
+/// Who answers.
+#[derive(Debug)]
+pub enum Peers {
+    /// A process for each slot, by the launcher's command.
+    Own,
+    /// One php-fpm for all slots of a generation, by the launcher's command.
+    Fpm(Fpm),
+    /// Servers that somebody else runs.
+    Addresses(Arc<Addresses>),
+}
+
+/// Fills slots with what speaks FastCGI.
 #[derive(Debug)]
 pub struct FastCgiLauncher {
     pub pool: String,
+    pub peers: Peers,
+    /// The php-fpm of the last generation.
+    pub master: Current,
     pub spawner: Spawner,
     /// As the operator wrote it, for messages.
     pub command: String,
@@ -56,12 +81,38 @@ pub struct FastCgiLauncher {
     pub homes: Vec<Home>,
 }
 
+/// The php-fpm that new slots belong to.
+#[derive(Debug, Default)]
+pub struct Current {
+    master: tokio::sync::Mutex<Weak<Master>>,
+    is_old: AtomicBool,
+}
+
 impl Launcher for FastCgiLauncher {
-    fn launch(
-        &self,
-        slot: SlotId,
-    ) -> Pin<Box<dyn Future<Output = Result<Launched, BootError>> + Send + '_>> {
-        Box::pin(self.launch_worker(slot))
+    fn launch(&self, slot: SlotId) -> BoxFuture<'_, Result<Launched, BootError>> {
+        Box::pin(async move {
+            match &self.peers {
+                Peers::Own => self.launch_worker(slot).await,
+                Peers::Fpm(fpm) => {
+                    let master = self.master(fpm).await?;
+                    let places = vec![Place::Unix(master.socket.clone())];
+                    let addresses = Arc::new(Addresses::new(self.pool.clone(), places));
+                    Ok(self.launch_line(slot, addresses, Some(master)))
+                }
+                Peers::Addresses(addresses) => Ok(self.launch_line(slot, addresses.clone(), None)),
+            }
+        })
+    }
+
+    fn begin_generation(&self) {
+        self.master.is_old.store(true, Ordering::Relaxed);
+    }
+
+    fn own_memory(&self, pid: u32, at_least: u64) -> Option<u64> {
+        match self.peers {
+            Peers::Own => pronghorn_process::own_memory(pid, at_least),
+            Peers::Fpm(_) | Peers::Addresses(_) => None,
+        }
     }
 }
 
@@ -114,6 +165,54 @@ impl Entrance {
 }
 
 impl FastCgiLauncher {
+    /// The php-fpm of this generation, started with its first slot, and again after its end.
+    async fn master(&self, fpm: &Fpm) -> Result<Arc<Master>, BootError> {
+        let mut current = self.master.master.lock().await;
+        let is_old = self.master.is_old.swap(false, Ordering::Relaxed);
+        let known = current
+            .upgrade()
+            .filter(|master| !is_old && !master.has_ended());
+        if let Some(master) = known {
+            return Ok(master);
+        }
+        let started = Master::start(self, fpm).await;
+        // Who tries next has to begin anew as well.
+        let master = started.inspect_err(|_| *current = Weak::new())?;
+        *current = Arc::downgrade(&master);
+        Ok(master)
+    }
+
+    /// A slot that is a connection.
+    fn launch_line(
+        &self,
+        slot: SlotId,
+        addresses: Arc<Addresses>,
+        master: Option<Arc<Master>>,
+    ) -> Launched {
+        let end = Arc::new(watch::Sender::new(None));
+        let unneeded = Arc::new(Notify::new());
+        let output = match &master {
+            Some(master) => master.output.clone(),
+            None => {
+                let output = Output::new(&self.pool, 0);
+                output.up();
+                output
+            }
+        };
+        let home = &self.homes[slot % self.homes.len()];
+        let line = responder::Line::To(Dial { addresses, slot });
+        let connect = self.connect(home, line, output, unneeded.clone());
+        let process = LineStandIn {
+            stand_in: StandIn(end),
+            master,
+            unneeded,
+        };
+        Launched {
+            process: Box::new(process),
+            connect,
+        }
+    }
+
     async fn launch_worker(&self, slot: SlotId) -> Result<Launched, BootError> {
         let Entrance {
             listening,
@@ -138,7 +237,8 @@ impl FastCgiLauncher {
             Ok(()) => {
                 worker.output.up();
                 let unneeded = Arc::new(Notify::new());
-                let connect = self.connect(home, second, worker.output.clone(), unneeded.clone());
+                let line = responder::Line::Of(Detached::Unix(second.into()));
+                let connect = self.connect(home, line, worker.output.clone(), unneeded.clone());
                 Ok(Launched {
                     process: Box::new(FastCgiProcess { worker, unneeded }),
                     connect,
@@ -219,7 +319,7 @@ impl FastCgiLauncher {
     fn connect(
         &self,
         home: &Home,
-        connection: OwnedFd,
+        line: responder::Line,
         output: Output,
         unneeded: Arc<Notify>,
     ) -> Connect {
@@ -233,20 +333,8 @@ impl FastCgiLauncher {
         Box::new(move |seat| {
             let inbox = Arc::new(Inbox::default());
             let transport: Arc<dyn Transport> = inbox.clone();
-            // Owned by the worker's keeper: it waits until the seat is left.
-            home.spawn(async move {
-                match Channel::attach(Detached::Unix(connection.into())) {
-                    Ok(channel) => Responder::new(channel, settings, seat, inbox).run().await,
-                    Err(error) => {
-                        seat.report(Report::Garbage {
-                            what: format!("nothing, its connection can't be watched ({error})"),
-                            request: None,
-                        });
-                        std::future::poll_fn(|cx| inbox.poll_ended(cx, None)).await;
-                        seat.leave();
-                    }
-                }
-            });
+            // Owned by the slot's keeper: it waits until the seat is left.
+            home.spawn(Responder::new(line, settings, seat, inbox).run());
             transport
         })
     }
@@ -274,7 +362,7 @@ impl Watched for FastCgiProcess {
         self.worker.pid()
     }
 
-    fn wait(&mut self) -> Pin<Box<dyn Future<Output = Exit> + Send + '_>> {
+    fn wait(&mut self) -> BoxFuture<'_, Exit> {
         Box::pin(async {
             loop {
                 tokio::select! {
@@ -299,6 +387,52 @@ impl Watched for FastCgiProcess {
 
     fn peak_memory(&self) -> Option<u64> {
         self.worker.peak_memory()
+    }
+}
+
+/// In place of the process of a slot that is a connection. It ends with its php-fpm, if it has one.
+struct LineStandIn {
+    stand_in: StandIn,
+    master: Option<Arc<Master>>,
+    unneeded: Arc<Notify>,
+}
+
+impl Watched for LineStandIn {
+    fn pid(&self) -> u32 {
+        self.master.as_ref().map_or(0, |master| master.pid)
+    }
+
+    fn wait(&mut self) -> BoxFuture<'_, Exit> {
+        Box::pin(async {
+            let master = async {
+                match &self.master {
+                    Some(master) => master.ended().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                exit = self.stand_in.wait() => exit,
+                exit = master => exit,
+                () = self.unneeded.notified() => Exit::Code(0),
+            }
+        })
+    }
+
+    fn signal(&self, signal: Signal) {
+        self.stand_in.signal(signal);
+    }
+
+    fn interrupt(&self, _: u32) {}
+
+    fn last_words(&self) -> Vec<String> {
+        let master = self.master.as_ref();
+        master
+            .map(|master| master.output.last_words())
+            .unwrap_or_default()
+    }
+
+    fn peak_memory(&self) -> Option<u64> {
+        None
     }
 }
 

@@ -1,6 +1,7 @@
-//! A worker behind FastCGI: one task owns its connection and carries one call at a time.
+//! A slot behind FastCGI: one task owns its connection and carries one call at a time.
 //!
-//! The connection is kept as long as the process lives. The task ends when the process has ended, which it is told.
+//! The connection to a process of ours is kept as long as that lives. One to an address is made when there is a call, kept, and
+//! made again when it was closed. The task ends when the slot's process, or what stands for it, has ended, which it is told.
 
 use std::future::poll_fn;
 use std::io;
@@ -17,12 +18,13 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use tokio_util::io::poll_read_buf;
 
+use super::addresses::Addresses;
 use super::request::{NotWritten, Outgoing};
 use crate::boot::Output;
 use crate::call::{Call, CallError, Pieces, Reply, ReplyBody, Stamps, WorkerFault};
-use crate::core::Next;
+use crate::core::{Next, SlotId};
 use crate::pool::{Report, Seat};
-use crate::relay::channel::Channel;
+use crate::relay::channel::{Channel, Detached};
 use crate::relay::inbox::{Inbox, News, Told};
 use crate::relay::outlet::Outlet;
 use crate::relay::{RESERVED_PIECES, WAITING_PIECES};
@@ -49,8 +51,25 @@ pub(super) struct Settings {
     pub(super) unneeded: Arc<Notify>,
 }
 
+/// Over what a slot's calls go.
+pub(super) enum Line {
+    /// The connection to a process of its own. Over it went no more than the beginning of a request.
+    Of(Detached),
+    To(Dial),
+}
+
+/// Connections to addresses, from this slot's own on.
+pub(super) struct Dial {
+    pub(super) addresses: Arc<Addresses>,
+    pub(super) slot: SlotId,
+}
+
 pub(super) struct Responder {
-    channel: Channel,
+    /// None while there is no connection to an address.
+    channel: Option<Channel>,
+    /// Of a process of its own, until this runtime watches it.
+    detached: Option<Detached>,
+    dial: Option<Dial>,
     received: BytesMut,
     room: usize,
     records: Records,
@@ -93,6 +112,28 @@ enum Over {
     Overdue,
 }
 
+/// What a worker did with a call that it was given.
+enum Trouble {
+    Overdue { request: String, ran: Duration },
+    Garbage { request: String, what: String },
+}
+
+impl From<Trouble> for Report {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Overdue { request, ran } => Self::Overdue {
+                what: request,
+                ran,
+                call: None,
+            },
+            Trouble::Garbage { request, what } => Self::Garbage {
+                what,
+                request: Some(request),
+            },
+        }
+    }
+}
+
 /// What has come of a reply's head.
 #[derive(Default)]
 struct Opening {
@@ -127,14 +168,19 @@ impl Opening {
 }
 
 impl Responder {
-    /// Over the connection went no more than the beginning of a request.
-    pub(super) fn new(channel: Channel, settings: Settings, seat: Seat, inbox: Arc<Inbox>) -> Self {
+    pub(super) fn new(line: Line, settings: Settings, seat: Seat, inbox: Arc<Inbox>) -> Self {
+        let (detached, dial) = match line {
+            Line::Of(detached) => (Some(detached), None),
+            Line::To(dial) => (None, Some(dial)),
+        };
         Self {
-            channel,
+            channel: None,
+            detached,
+            dial,
             received: BytesMut::new(),
             room: READ,
             records: Records::default(),
-            outgoing: Outgoing::begun(),
+            outgoing: Outgoing::default(),
             settings,
             calls_left: seat.lifetime(),
             seat,
@@ -146,6 +192,18 @@ impl Responder {
 
     /// Carries calls until the worker's process has ended.
     pub(super) async fn run(mut self) {
+        if let Some(detached) = self.detached.take() {
+            match Channel::attach(detached) {
+                Ok(channel) => self.channel = Some(channel),
+                Err(error) => {
+                    let what = format!("nothing, its connection can't be watched ({error})");
+                    self.seat.report(garbage(what));
+                    poll_fn(|cx| self.poll_ended(cx)).await;
+                    return self.leave();
+                }
+            }
+            self.outgoing = Outgoing::begun();
+        }
         let mut next = self.seat.enter(self.inbox.clone());
         loop {
             next = match next {
@@ -179,10 +237,58 @@ impl Responder {
         self.leave();
     }
 
+    /// Closes the connection to an address, and forgets what was under way over it.
+    fn hang_up(&mut self) {
+        self.channel = None;
+        self.received = BytesMut::new();
+        self.records = Records::default();
+        self.outgoing = Outgoing::default();
+    }
+
+    /// Nothing can be had over this connection any more. To an address another one is made for the next call.
+    fn unusable(&mut self, trouble: Trouble) -> Served {
+        if self.dial.is_none() {
+            self.seat.report(trouble.into());
+            return Served::Broken;
+        }
+        self.hang_up();
+        let pool = self.seat.pool();
+        match trouble {
+            Trouble::Overdue { request, ran } => tracing::error!(
+                target: "server", pool, request, ran_ms = u64::try_from(ran.as_millis()).unwrap_or(u64::MAX),
+                "deadline passed: the client got 504; what runs in the FastCGI server can't be stopped"
+            ),
+            Trouble::Garbage { request, what } => tracing::error!(
+                target: "server", pool, request, "what a FastCGI server sent makes no sense: {what}"
+            ),
+        }
+        Served::Free(Instant::now())
+    }
+
+    /// Sees to it that there is a connection.
+    async fn connect(&mut self, deadline: Option<Instant>) -> Result<(), String> {
+        let Some(dial) = self.dial.as_ref().filter(|_| self.channel.is_none()) else {
+            return Ok(());
+        };
+        let connecting = dial.addresses.connect(dial.slot);
+        let channel = match deadline {
+            Some(deadline) => tokio::time::timeout_at(deadline, connecting)
+                .await
+                .unwrap_or_else(|_| {
+                    Err("no FastCGI server answered before the deadline".to_owned())
+                }),
+            None => connecting.await,
+        }?;
+        self.channel = Some(channel);
+        Ok(())
+    }
+
     /// The worker is to end: php-cgi does when it waits for the next connection.
     fn give_up(&self) {
         self.settings.unneeded.notify_one();
-        self.channel.hang_up();
+        if let Some(channel) = &self.channel {
+            channel.hang_up();
+        }
     }
 
     /// Counts a call. True when it was the worker's last. Where it may get more, its successor is asked for.
@@ -228,6 +334,11 @@ impl Responder {
             loop {
                 match self.poll_fill(cx) {
                     Poll::Pending => return Poll::Pending,
+                    // Whoever serves many may end what nobody uses.
+                    Poll::Ready(Ok(0) | Err(_)) if self.dial.is_some() => {
+                        self.hang_up();
+                        continue;
+                    }
                     Poll::Ready(Ok(0) | Err(_)) => {
                         return Poll::Ready(Err(hung_up("closed its connection")));
                     }
@@ -248,8 +359,11 @@ impl Responder {
 
     /// Reads what there is. 0 is the end of file.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let Some(channel) = &mut self.channel else {
+            return Poll::Pending;
+        };
         self.received.reserve(self.room);
-        let filled = poll_read_buf(Pin::new(&mut self.channel), cx, &mut self.received);
+        let filled = poll_read_buf(Pin::new(channel), cx, &mut self.received);
         if let Poll::Ready(Ok(read)) = &filled {
             self.room = if *read >= self.room { LONG_READ } else { READ };
         }
@@ -280,6 +394,10 @@ impl Responder {
         if call.is_withdrawn() {
             return Served::Free(Instant::now());
         }
+        if let Err(why) = self.connect(call.deadline).await {
+            call.fail(WorkerFault::NotStarted(why));
+            return Served::Free(Instant::now());
+        }
         if let Err(error) = self.outgoing.set(call.payload.as_ref()) {
             call.fail(error);
             return Served::Free(Instant::now());
@@ -301,6 +419,11 @@ impl Responder {
                     continue;
                 }
                 Event::Item(Item::End(end)) => return self.ended_early(end, call),
+                Event::Withdrawn if self.dial.is_some() => {
+                    // PHP ends a script that writes to nobody.
+                    self.hang_up();
+                    return Served::Free(Instant::now());
+                }
                 Event::Withdrawn => {
                     gone = true;
                     continue;
@@ -338,7 +461,7 @@ impl Responder {
     ) -> Event {
         poll_fn(|cx| {
             // A request of a few records goes out before anything is waited for.
-            let mut written = self.outgoing.poll_write(cx, Pin::new(&mut self.channel));
+            let mut written = self.poll_write(cx);
             loop {
                 match self.records.next(&mut self.received) {
                     Ok(Some(item)) => return Poll::Ready(Event::Item(item)),
@@ -351,7 +474,7 @@ impl Responder {
                     Poll::Pending => break,
                 }
                 if written.is_pending() {
-                    written = self.outgoing.poll_write(cx, Pin::new(&mut self.channel));
+                    written = self.poll_write(cx);
                 }
             }
             match written {
@@ -389,6 +512,13 @@ impl Responder {
         .await
     }
 
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), NotWritten>> {
+        match &mut self.channel {
+            Some(channel) => self.outgoing.poll_write(cx, Pin::new(channel)),
+            None => Poll::Ready(Ok(())),
+        }
+    }
+
     /// Waits for the end of the process, and says meanwhile what it is at when somebody asks.
     fn poll_ended(&self, cx: &Context<'_>) -> Poll<Exit> {
         self.inbox.poll_ended(cx, self.under_way.as_ref())
@@ -397,14 +527,15 @@ impl Responder {
     /// What a process that has ended wrote last is there, even if its event is not.
     fn last_item(&mut self) -> Option<Item> {
         let mut buffer = [0; 4096];
-        while let Ok(read @ 1..) = self.channel.read_now(&mut buffer) {
+        let channel = self.channel.as_mut()?;
+        while let Ok(read @ 1..) = channel.read_now(&mut buffer) {
             self.received.extend_from_slice(&buffer[..read]);
         }
         self.records.next(&mut self.received).ok().flatten()
     }
 
     /// The worker ended the request before there was a head.
-    fn ended_early(&self, end: End, call: Call) -> Served {
+    fn ended_early(&mut self, end: End, call: Call) -> Served {
         let what = match end {
             End::Overloaded => {
                 // It did nothing, and says so.
@@ -509,17 +640,13 @@ impl Responder {
         match self.pass_pieces(outlet, limit).await {
             Ok(()) => self.done(),
             Err(Over::Overdue) => {
-                self.seat.report(Report::Overdue {
-                    what: request,
-                    ran: ran(&stamps),
-                    call: None,
-                });
-                Served::Broken
+                let ran = ran(&stamps);
+                self.unusable(Trouble::Overdue { request, ran })
             }
-            Err(Over::Garbage(what)) => {
-                let request = Some(request);
-                self.seat.report(Report::Garbage { what, request });
-                Served::Broken
+            Err(Over::Garbage(what)) => self.unusable(Trouble::Garbage { request, what }),
+            Err(Over::HungUp) if self.dial.is_some() => {
+                let what = "it closed its connection in the middle of its answer".to_owned();
+                self.unusable(Trouble::Garbage { request, what })
             }
             Err(over @ (Over::HungUp | Over::Ended(_))) => {
                 if matches!(over, Over::HungUp) {
@@ -549,6 +676,10 @@ impl Responder {
         let mut nobody_reads_since = None;
         let mut granted = None;
         loop {
+            if outlet.is_closed() && self.dial.is_some() {
+                self.hang_up();
+                return Ok(());
+            }
             if outlet.is_closed() && nobody_reads_since.is_none() {
                 nobody_reads_since = Some(Instant::now());
             }
@@ -604,13 +735,17 @@ impl Responder {
         .await
     }
 
-    fn done(&self) -> Served {
+    fn done(&mut self) -> Served {
         self.done_at(Instant::now())
     }
 
     /// The request has ended. Who did not take all of it can't be given another one: the rest would be in its way.
-    fn done_at(&self, now: Instant) -> Served {
+    fn done_at(&mut self, now: Instant) -> Served {
         if self.outgoing.is_done() {
+            return Served::Free(now);
+        }
+        if self.dial.is_some() {
+            self.hang_up();
             return Served::Free(now);
         }
         self.seat
@@ -620,23 +755,24 @@ impl Responder {
     }
 
     /// The call can't go on. Settles it and says what that means for the worker.
-    async fn cut_short(&self, over: Over, call: Call) -> Served {
+    async fn cut_short(&mut self, over: Over, call: Call) -> Served {
         match over {
             Over::Garbage(what) => {
-                let request = Some(call.payload.describe());
+                let request = call.payload.describe();
                 call.fail(WorkerFault::Garbage(what.clone()));
-                self.seat.report(Report::Garbage { what, request });
-                Served::Broken
+                self.unusable(Trouble::Garbage { request, what })
             }
             Over::Overdue => {
                 self.seat.count(Counter::Overdue);
-                self.seat.report(Report::Overdue {
-                    what: call.payload.describe(),
-                    ran: ran(&call.stamps),
-                    call: None,
-                });
+                let (request, ran) = (call.payload.describe(), ran(&call.stamps));
                 call.fail(CallError::Deadline);
-                Served::Broken
+                self.unusable(Trouble::Overdue { request, ran })
+            }
+            Over::HungUp if self.dial.is_some() => {
+                let request = call.payload.describe();
+                let what = "it closed its connection in place of an answer".to_owned();
+                self.seat.lose(call, WorkerFault::Garbage(what.clone()));
+                self.unusable(Trouble::Garbage { request, what })
             }
             Over::HungUp => {
                 self.seat

@@ -72,7 +72,7 @@ impl Launcher for ProgramLauncher {
 }
 
 /// In place of the process that a slot otherwise has. Any signal ends it, and with it the program under way.
-struct StandIn(Arc<watch::Sender<Option<Exit>>>);
+pub(crate) struct StandIn(pub(crate) Arc<watch::Sender<Option<Exit>>>);
 
 impl Watched for StandIn {
     /// No process has it.

@@ -9,9 +9,11 @@ use pronghorn_process::cpus;
 use crate::supervisor::{Limits, Scaling};
 
 mod classic;
+mod fastcgi;
 mod scripts;
 
 pub use classic::ClassicSettings;
+pub use fastcgi::FastCgiSettings;
 pub use scripts::{SiteSettings, Symlinks};
 
 /// As RoadRunner's. Far more processes than that need another machine.
@@ -82,6 +84,8 @@ pub struct PoolSettings {
     pub classic: Option<ClassicSettings>,
     /// Scripts see no more of the environment than what is named for them.
     pub clear_env: bool,
+    /// Of [`Mode::FastCgi`].
+    pub fastcgi: FastCgiSettings,
     /// None runs the server's command.
     pub command: Option<Command>,
     /// From 1 to [`MAX_WORKERS`].
@@ -308,10 +312,11 @@ impl Section for PoolSettings {
         let site = scripts::read(t, mode);
         let classic = classic::read(t, mode);
         let clear_env = classic::read_clear_env(t, mode);
+        let fastcgi = fastcgi::read(t, mode);
         let command = t
             .key(
                 "command",
-                "What to run as a worker; `server.command` when not written.",
+                "What to run as a worker; `server.command` when not written. In `mode: fastcgi` what speaks FastCGI, php-cgi when not written.",
             )
             .optional();
         let num_workers = num_workers(t);
@@ -321,6 +326,7 @@ impl Section for PoolSettings {
             site,
             classic,
             clear_env,
+            fastcgi,
             command,
             num_workers: scaling.map_or(num_workers, |scaling| scaling.min),
             scaling,

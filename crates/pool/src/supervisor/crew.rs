@@ -496,6 +496,7 @@ impl Crew {
                 (self.become_of(change), size)
             });
             let generation = self.pool.next_generation();
+            self.launcher.begin_generation();
             for _ in 0..self.size {
                 self.admit(generation, Phase::Held, None).await;
             }

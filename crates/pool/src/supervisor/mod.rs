@@ -40,6 +40,9 @@ pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub(crate) trait Launcher: Send + Sync + 'static {
     fn launch(&self, slot: SlotId) -> BoxFuture<'_, Result<Launched, BootError>>;
 
+    /// What is launched from now on belongs to a new generation.
+    fn begin_generation(&self) {}
+
     /// Bytes that a worker shares with no other process, if they are `at_least` so many.
     fn own_memory(&self, pid: u32, at_least: u64) -> Option<u64> {
         pronghorn_process::own_memory(pid, at_least)

@@ -1,0 +1,119 @@
+//! FastCGI servers at addresses: which of them are there, and connecting to one.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::{Instant, timeout};
+
+use crate::relay::channel::Channel;
+use crate::seldom::Seldom;
+
+/// A server on this machine or beside it answers at once; one that takes longer is as good as gone.
+const CONNECT: Duration = Duration::from_secs(2);
+/// How long an address is left alone after it did not answer: twice as long each time, up to the second.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// Where a FastCGI server listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    Unix(PathBuf),
+    /// A name or an address, and a port.
+    Tcp(String, u16),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix://{}", path.display()),
+            Self::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp(host, port) => write!(f, "{host}:{port}"),
+        }
+    }
+}
+
+/// Servers that do the same. Each slot has its own among them, and goes to the next one when that does not answer.
+#[derive(Debug)]
+pub struct Addresses {
+    pool: String,
+    places: Vec<(Place, Mutex<Option<Down>>)>,
+    told: Seldom,
+}
+
+/// An address did not answer.
+#[derive(Debug, Clone, Copy)]
+struct Down {
+    until: Instant,
+    pause: Duration,
+}
+
+impl Addresses {
+    pub fn new(pool: String, places: Vec<Place>) -> Self {
+        Self {
+            pool,
+            places: places
+                .into_iter()
+                .map(|place| (place, Mutex::default()))
+                .collect(),
+            told: Seldom::default(),
+        }
+    }
+
+    /// A connection to the first one that answers, from this slot's own on.
+    ///
+    /// # Errors
+    ///
+    /// What the last one that was tried had against it.
+    pub(super) async fn connect(&self, slot: usize) -> Result<Channel, String> {
+        let mut why = String::new();
+        for number in 0..self.places.len() {
+            let (place, down) = &self.places[(slot + number) % self.places.len()];
+            let before = *lock(down);
+            if let Some(before) = before.filter(|before| Instant::now() < before.until) {
+                let left = before.until.saturating_duration_since(Instant::now());
+                why = format!("{place} did not answer, and is asked again in {left:?}");
+                continue;
+            }
+            let connected = timeout(CONNECT, connect(place)).await;
+            let error = match connected {
+                Ok(Ok(channel)) => {
+                    *lock(down) = None;
+                    return Ok(channel);
+                }
+                Ok(Err(error)) => error,
+                Err(_) => io::ErrorKind::TimedOut.into(),
+            };
+            let pause = before.map_or(SHORTEST_PAUSE, |before| {
+                (before.pause * 2).min(LONGEST_PAUSE)
+            });
+            *lock(down) = Some(Down {
+                until: Instant::now() + pause,
+                pause,
+            });
+            why = format!("{place} does not answer: {error}");
+            if let Some(times) = self.told.event() {
+                tracing::warn!(target: "server", pool = self.pool, times, "FastCGI server {why}");
+            }
+        }
+        Err(why)
+    }
+}
+
+async fn connect(place: &Place) -> io::Result<Channel> {
+    Ok(match place {
+        Place::Unix(path) => Channel::Unix(UnixStream::connect(path).await?),
+        Place::Tcp(host, port) => {
+            let stream = TcpStream::connect((host.as_str(), *port)).await?;
+            stream.set_nodelay(true)?;
+            Channel::Tcp(stream)
+        }
+    })
+}
+
+fn lock(down: &Mutex<Option<Down>>) -> MutexGuard<'_, Option<Down>> {
+    down.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,238 @@
+//! A php-fpm of one generation: its master is our child, its workers are that one's.
+
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use pronghorn_cgi::fastcgi::{is_answer, question};
+use pronghorn_process::{Command, Exit, Stream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::FastCgiLauncher;
+use crate::boot::{BootCause, BootError, Output, Readers, RunningWorker, wait_for_exit};
+use crate::supervisor::Watched;
+
+/// Between two looks at whether its socket is there.
+const LOOK: Duration = Duration::from_millis(10);
+/// What a socket's path may have, less the closing NUL.
+const LONGEST_SOCKET_PATH: usize = 107;
+
+/// What php-fpm is told beside its command.
+#[derive(Debug, Clone)]
+pub struct Fpm {
+    /// Connections that are served at a time: one for each slot.
+    pub workers: usize,
+    /// After so many requests one of its workers is replaced.
+    pub max_requests: Option<u64>,
+    /// It ends a request itself after so long: later than the client is told.
+    pub terminate_after: Option<Duration>,
+}
+
+/// A running master. Dropped, it is killed with its workers: by then none of them has a call.
+#[derive(Debug)]
+pub(super) struct Master {
+    pub(super) pid: u32,
+    pub(super) socket: PathBuf,
+    pub(super) output: Output,
+    exit: watch::Receiver<Option<Exit>>,
+    /// Owns the process.
+    _waiting: JoinSet<()>,
+    _files: Files,
+}
+
+/// Files that go with their owner.
+#[derive(Debug)]
+struct Files(Vec<PathBuf>);
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            _ = std::fs::remove_file(path); // php-fpm removes its socket itself, where it can
+        }
+    }
+}
+
+impl Master {
+    /// Whether it has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.exit.borrow().is_some()
+    }
+
+    pub(super) async fn ended(&self) -> Exit {
+        let mut exit = self.exit.clone();
+        let exit = exit
+            .wait_for(Option::is_some)
+            .await
+            .ok()
+            .and_then(|exit| *exit);
+        exit.unwrap_or(Exit::Code(-1))
+    }
+
+    /// Starts one and waits until it takes requests.
+    pub(super) async fn start(of: &FastCgiLauncher, fpm: &Fpm) -> Result<Arc<Self>, BootError> {
+        let system = |error| of.failed(BootCause::System(error), None);
+        let (socket, config) = (socket_path(of), of.spool.path("fpm-conf"));
+        let files = Files(vec![socket.clone(), config.clone()]);
+        write(&config, &configuration(of, fpm, &socket)).map_err(system)?;
+        let child = of.spawner.spawn(command_line(of, &config)).await;
+        let child = child.map_err(|error| of.failed(BootCause::Spawn(error), None))?;
+        let pid = child.process.pid();
+        let mut worker = RunningWorker {
+            output: Output::new(&of.pool, pid),
+            process: child.process,
+            readers: Readers::default(),
+            exit: None,
+            deadline_signal: None,
+        };
+        let up = bring_up(of, &mut worker, &socket, [child.stdout, child.stderr]).await;
+        if let Err(cause) = up {
+            if worker.exit.is_none() {
+                worker.process.kill_group();
+            }
+            worker.readers.finish().await;
+            return Err(of.failed(cause, Some(&worker.output)));
+        }
+        let output = worker.output.clone();
+        output.up();
+        let (ended, exit) = watch::channel(None);
+        let mut waiting = JoinSet::new();
+        waiting.spawn(async move {
+            let exit = worker.wait().await;
+            ended.send_replace(Some(exit));
+        });
+        Ok(Arc::new(Self {
+            pid,
+            socket,
+            output,
+            exit,
+            _waiting: waiting,
+            _files: files,
+        }))
+    }
+}
+
+/// In the folder for spool files, whose leftovers the next server removes, unless its path is too long.
+fn socket_path(of: &FastCgiLauncher) -> PathBuf {
+    let path = of.spool.path("fpm");
+    if path.as_os_str().len() <= LONGEST_SOCKET_PATH {
+        return path;
+    }
+    std::env::temp_dir().join(path.file_name().unwrap_or_default())
+}
+
+/// Readable for all: its workers may have a user of their own.
+fn write(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o644)
+        .open(path)?;
+    file.write_all(text.as_bytes())
+}
+
+fn configuration(of: &FastCgiLauncher, fpm: &Fpm, socket: &Path) -> String {
+    let seconds = |time: Duration| time.as_secs().max(1);
+    let terminate = fpm.terminate_after.map_or(0, seconds);
+    let user = if runs_as_root(of) {
+        "user = root\ngroup = root\n"
+    } else {
+        ""
+    };
+    format!(
+        "[global]\ndaemonize = no\nerror_log = /dev/null\n\
+         [{pool}]\n{user}listen = {socket}\nlisten.mode = 0600\n\
+         pm = static\npm.max_children = {children}\npm.max_requests = {requests}\n\
+         request_terminate_timeout = {terminate}\nclear_env = no\n\
+         catch_workers_output = yes\ndecorate_workers_output = no\n",
+        pool = of.pool,
+        socket = socket.display(),
+        children = fpm.workers,
+        requests = fpm.max_requests.unwrap_or(0),
+    )
+}
+
+/// php-fpm has to be told that this is meant.
+fn runs_as_root(of: &FastCgiLauncher) -> bool {
+    match &of.user {
+        Some((_, user)) => user.uid() == 0,
+        None => rustix::process::geteuid().is_root(),
+    }
+}
+
+fn command_line(of: &FastCgiLauncher, config: &Path) -> Command {
+    let (program, own) = of
+        .argv
+        .split_first()
+        .map_or_else(Default::default, |(program, own)| {
+            (program.clone(), own.to_vec())
+        });
+    let mut args = own;
+    // To stderr, although that is no terminal.
+    args.extend(["-F", "-O", "-y"].map(Into::into));
+    args.push(config.into());
+    if runs_as_root(of) {
+        args.push("-R".into());
+    }
+    Command {
+        program,
+        args,
+        env: of.env.clone(),
+        cwd: of.cwd.clone(),
+        credentials: of.user.as_ref().map(|(_, credentials)| credentials.clone()),
+        stdin: Stream::Null,
+        stdout: Stream::Pipe,
+        stderr: Stream::Pipe,
+        passed: Vec::new(),
+    }
+}
+
+async fn bring_up(
+    of: &FastCgiLauncher,
+    worker: &mut RunningWorker,
+    socket: &Path,
+    output: [Option<std::os::fd::OwnedFd>; 2],
+) -> Result<(), BootCause> {
+    let until = Instant::now() + of.boot_timeout;
+    for pipe in output.into_iter().flatten() {
+        let read = worker.readers.read(pipe, worker.output.clone());
+        read.map_err(BootCause::System)?;
+    }
+    tokio::select! {
+        biased;
+        answer = answer(socket) => {
+            if answer.is_some_and(|answer| !is_answer(&answer)) {
+                return Err(BootCause::Protocol("what it answers is no FastCGI".to_owned()));
+            }
+            Ok(())
+        }
+        exit = wait_for_exit(&mut worker.process) => {
+            worker.exit = Some(exit);
+            Err(BootCause::Exited(exit))
+        }
+        () = sleep_until(until) => Err(BootCause::TimedOut {
+            after: of.boot_timeout,
+            strangers: Vec::new(),
+        }),
+    }
+}
+
+/// Asks the question as soon as somebody listens. `None` when there is an end of the connection in place of an answer.
+async fn answer(socket: &Path) -> Option<[u8; 2]> {
+    let mut connection = loop {
+        match UnixStream::connect(socket).await {
+            Ok(connection) => break connection,
+            Err(_) => sleep(LOOK).await, // bounded by whoever waits for this
+        }
+    };
+    connection.write_all(&question()).await.ok()?;
+    let mut answer = [0; 2];
+    connection.read_exact(&mut answer).await.ok()?;
+    Some(answer)
+}
