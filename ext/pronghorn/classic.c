@@ -382,6 +382,16 @@ static void clear_environment(const char *list)
 	free(names);
 }
 
+/* A script that reads it would wait for the server to write. */
+static void close_input(void)
+{
+	int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (nothing >= 0) {
+		dup2(nothing, STDIN_FILENO);
+		close(nothing);
+	}
+}
+
 /* Begins the command line's request anew, up to where it was. It has nothing to do, and then modules end as they would like to:
  * connections that were kept are closed, and what observes PHP sends what it has. */
 static void give_back(const sapi_request_info *info, void *context)
@@ -408,6 +418,7 @@ static int take_over(void)
 		_exit(1);
 	}
 	clear_environment(getenv(ASKED));
+	close_input();
 #ifdef ZEND_SIGNALS
 	/* Eight system calls for each call, for the sake of signals that somebody caught and did not give back. */
 	SIGG(reset) = zend_hash_str_exists(&module_registry, ZEND_STRL("pcntl"));

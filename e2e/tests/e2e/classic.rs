@@ -41,7 +41,7 @@ fn a_script_gets_its_request_and_leaves_nothing_for_the_next() {
         setcookie('c', 'v');
         echo json_encode([
             $_GET, $_POST, $_COOKIE, $_REQUEST, $_SERVER['SCRIPT_NAME'], $_SERVER['PHP_SELF'], $_SERVER['argv'] ?? null,
-            file_get_contents('php://input'), getcwd() === __DIR__, count(get_included_files()), defined('STDIN'),
+            file_get_contents('php://input'), getcwd() === __DIR__, count(get_included_files()), defined('STDIN'), file_get_contents('php://stdin'),
         ], JSON_UNESCAPED_SLASHES);
         (function () { exit(3); })();
     ";
@@ -56,7 +56,7 @@ fn a_script_gets_its_request_and_leaves_nothing_for_the_next() {
         assert_eq!(reply.header("set-cookie"), Some("c=v"));
         assert_eq!(
             reply.text(),
-            r#"[{"a":{"b":"1"}},{"x":"y"},[],{"a":{"b":"1"},"x":"y"},"/index.php","/index.php",null,"x=y",true,1,false]"#
+            r#"[{"a":{"b":"1"}},{"x":"y"},[],{"a":{"b":"1"},"x":"y"},"/index.php","/index.php",null,"x=y",true,1,false,""]"#
         );
     }
     assert_eq!(server.workers(), workers);
