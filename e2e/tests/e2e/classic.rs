@@ -482,6 +482,26 @@ fn the_environment_is_what_is_named_for_scripts() {
 }
 
 #[test]
+fn scripts_run_as_the_user_of_the_workers() {
+    let script = "<?php echo json_encode([posix_geteuid() === fileowner('/proc/self'), $_SERVER['USER'], $_SERVER['HOME'],
+        strlen(file_get_contents('php://input')), getenv('USER'), is_readable('/etc/shadow')], JSON_UNESCAPED_SLASHES);";
+    let site = site(1, "").file("public/index.php", script);
+    // Wherever the repository lies, this user can read it.
+    let extension = extension().display().to_string();
+    std::fs::copy(&extension, site.path("pronghorn.so")).unwrap();
+    let copied = site.path("pronghorn.so").display().to_string();
+    site.change_config(&extension, &copied);
+    let config = site.read(".rr.yaml") + "server: {user: nobody}\n";
+    let server = Server::start(site.config(&config));
+    let text = server.post("/", "text/plain", vec![b'x'; 400_000]).text();
+    assert_eq!(
+        text,
+        r#"[true,"nobody","/nonexistent",400000,"nobody",false]"#
+    );
+    server.stop();
+}
+
+#[test]
 fn a_file_that_a_script_names_is_sent() {
     let script = "header('X-Sendfile: ' . dirname(__DIR__) . '/report.txt'); header('Content-Type: text/x-report');";
     let site = site(1, "")
