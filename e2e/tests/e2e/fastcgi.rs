@@ -301,3 +301,59 @@ fn what_cannot_be_used_ends_the_start() {
     server.logged(&["nowhere.so"]);
     server.stop();
 }
+
+#[test]
+fn a_folder_is_served_without_a_configuration() {
+    let site = Site::new()
+        .file(
+            "public/index.php",
+            "<?php echo 'front of ', $_SERVER['REQUEST_URI'];",
+        )
+        .file("public/style.css", "p {}");
+    // 8080 may be taken.
+    let arguments = [
+        "serve",
+        "--root",
+        ".",
+        "-o",
+        "http.address=127.0.0.1:0",
+        "-o",
+        "server.env.PRONGHORN_TEST=${PRONGHORN_TEST}",
+    ];
+    let server = Server::start_with(site, &arguments);
+    assert_eq!(server.get("/some/page").text(), "front of /some/page");
+    assert_eq!(server.get("/style.css").text(), "p {}");
+    let public = server.site().path("public").display().to_string();
+    server.logged(&["assumed: PHP below", &public, "`index.php`"]);
+    server.stop();
+    let empty = Site::new().file("public/index.php", "");
+    let refused = Server::run(&empty, &["serve"]);
+    assert_eq!(refused.code, Some(2));
+    assert!(
+        refused
+            .stderr
+            .contains("`pronghorn serve --root public` serves"),
+        "{}",
+        refused.stderr
+    );
+    let refused = Server::run(&empty, &["serve", "--root", "nowhere"]);
+    assert!(
+        refused.stderr.contains("there is no folder `nowhere`"),
+        "{}",
+        refused.stderr
+    );
+}
+
+#[test]
+fn a_classic_pool_without_the_extension_runs_by_fastcgi_and_says_what_is_lost() {
+    let site = site("").file("public/sapi.php", "<?php echo PHP_SAPI;");
+    site.change_config("mode: fastcgi", "mode: classic, transport: relay");
+    let server = Server::start(site);
+    assert_eq!(server.get("/sapi.php").text(), "cgi-fcgi");
+    server.logged(&[
+        "has no extension `pronghorn`",
+        "php-cgi",
+        "OPcache of its own",
+    ]);
+    server.stop();
+}
