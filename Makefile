@@ -20,6 +20,7 @@ run: build ## Serve examples/hello on 127.0.0.1:8080
 test: ## Run every test
 	@scripts/need build php extension tests apps h2spec
 	TESTS=1 scripts/build-extension
+	TESTS=valgrind scripts/build-extension
 	cargo build --bin pronghorn --bin own-server
 	cargo test --workspace
 	cargo test -p pronghorn-ring --features model
@@ -65,7 +66,7 @@ browser: ## Load a site with TLS and HTTP/2 in headless Chromium
 	cargo test -p pronghorn-e2e --test browser
 
 soak: build ## Kill, reload, upgrade and soak under load, for about half an hour; SOAK_SCALE=0.1 for a tenth
-	@scripts/need php extension instructions
-	TESTS=valgrind scripts/build-extension
+	@scripts/need php extension tests
+	scripts/build-extension
 	PRONGHORN_MODEL_STEPS=100000 cargo test -p pronghorn-pool --lib model
 	PRONGHORN_BIN=$(abspath $(BINARY)) cargo test -p pronghorn-e2e --test soak

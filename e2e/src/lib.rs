@@ -11,4 +11,5 @@
 
 pub mod faults;
 pub mod load;
+pub mod ring;
 pub mod uploads;

@@ -55,7 +55,7 @@ bool classic_is_on(void)
 
 static char *value_of(const char *name)
 {
-	return call_value(call, name, strlen(name));
+	return call == NULL ? NULL : call_value(call, name, strlen(name));
 }
 
 /* An empty text where there is none: PHP tells both apart in some places, and php-fpm never gives it NULL there. */
@@ -76,6 +76,20 @@ static char *read_cookies(void)
 	return value_of("HTTP_COOKIE");
 }
 
+/* The longest name of a variable that PHP is told of. */
+#define LONGEST_NAME 256
+
+/* PHP reads names to their NUL, and in the frame there is none behind them. False for one that is too long. */
+static bool copy_name(char name[LONGEST_NAME], const call_variable *variable)
+{
+	if (variable->name_length >= LONGEST_NAME) {
+		return false;
+	}
+	memcpy(name, variable->name, variable->name_length);
+	name[variable->name_length] = '\0';
+	return true;
+}
+
 static void register_variables(zval *into, bool filter)
 {
 	int source = Z_ARR_P(into) == Z_ARR(PG(http_globals)[TRACK_VARS_ENV]) ? PARSE_ENV : PARSE_SERVER;
@@ -83,12 +97,10 @@ static void register_variables(zval *into, bool filter)
 		const call_variable *variable = &call->variables[i];
 		/* As others do it: what has a NUL in it ends there. */
 		size_t length = strlen(variable->value);
-		char name[256], *value = variable->value;
-		if (variable->name_length >= sizeof name) {
+		char name[LONGEST_NAME], *value = variable->value;
+		if (!copy_name(name, variable)) {
 			continue;
 		}
-		memcpy(name, variable->name, variable->name_length);
-		name[variable->name_length] = '\0';
 		if (!filter || sapi_module.input_filter(source, name, &value, length, &length)) {
 			php_register_variable_safe(name, value, length, into);
 		}
@@ -133,6 +145,9 @@ static void register_server_variables(zval *into)
 /* Less than was asked for is the end of it. */
 static size_t read_body(char *into, size_t most)
 {
+	if (call == NULL) {
+		return 0;
+	}
 	if (!call->body_is_file) {
 		size_t length = MIN(most, call->body_length - body_taken);
 		memcpy(into, call->body + body_taken, length);
@@ -242,8 +257,12 @@ static ZEND_FUNCTION(apache_request_headers)
 	array_init(return_value);
 	for (size_t i = 0; call != NULL && i < call->count; i++) {
 		const call_variable *variable = &call->variables[i];
+		char name[LONGEST_NAME];
+		if (!copy_name(name, variable)) {
+			continue;
+		}
 		sapi_add_request_header(
-			variable->name, (unsigned) variable->name_length, variable->value, (unsigned) variable->value_length, return_value
+			name, (unsigned) variable->name_length, variable->value, (unsigned) variable->value_length, return_value
 		);
 	}
 }
@@ -370,12 +389,13 @@ static void clear_environment(const char *list)
 
 /* Begins the command line's request anew, up to where it was. It has nothing to do, and then modules end as they would like to:
  * connections that were kept are closed, and what observes PHP sends what it has. */
-static void give_back(const sapi_request_info *info)
+static void give_back(const sapi_request_info *info, void *context)
 {
 	zend_interned_strings_activate();
 	php_output_activate();
 	zend_activate();
 	SG(request_info) = *info;
+	SG(server_context) = context;
 	sapi_module.activate = NULL;
 	sapi_activate();
 }
@@ -384,6 +404,7 @@ static void give_back(const sapi_request_info *info)
 static int take_over(void)
 {
 	const sapi_request_info info = SG(request_info);
+	void *context = SG(server_context);
 	sapi_module.activate = activate;
 	php_request_shutdown(NULL);
 	const char *wrong = call_attach(getenv(PIPES), getenv(RING), "0.1.0");
@@ -399,7 +420,7 @@ static int take_over(void)
 	while ((call = call_next()) != NULL) {
 		serve();
 	}
-	give_back(&info);
+	give_back(&info, context);
 	return SUCCESS;
 }
 

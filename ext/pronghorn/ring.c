@@ -206,7 +206,9 @@ bool ring_claim(ring_t *ring, uint32_t call)
 {
 	uint32_t bit = bit_of(call);
 	bool ours = (atomic_fetch_and_explicit(word(ring, RING_AT_OFFERED), ~bit, memory_order_acq_rel) & bit) != 0;
-	RING_MARK(claimed);
+	if (ours) {
+		RING_MARK(claimed);
+	}
 	return ours;
 }
 

@@ -261,7 +261,11 @@ impl PoolHandler {
         let body = match body {
             ReplyBody::Whole(bytes) if !bytes.is_empty() => Body::Whole(bytes),
             ReplyBody::Pieces { pieces, len } => Body::Pieces { pieces, len },
-            ReplyBody::Whole(_) | ReplyBody::File(_) | ReplyBody::Elsewhere(_) => Body::Empty,
+            ReplyBody::Whole(_) | ReplyBody::File(_) => Body::Empty,
+            ReplyBody::Elsewhere(_) => {
+                let why = "the reply leads to another path of this server";
+                return self.fail(request, why, why);
+            }
         };
         if !matches!(body, Body::Empty) && head.headers.get("content-type").is_none() {
             head.headers.push("Content-Type", DEFAULT_CONTENT_TYPE);

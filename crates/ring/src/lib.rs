@@ -12,6 +12,8 @@
 
 #![warn(missing_docs)]
 
+#[cfg(not(all(test, feature = "model")))]
+mod fuzz;
 #[cfg_attr(
     all(test, feature = "model"),
     expect(dead_code, reason = "the model has no memory and no kernel")
@@ -28,6 +30,9 @@ mod sync;
 #[cfg(not(all(test, feature = "model")))]
 mod thread;
 
+#[cfg(not(all(test, feature = "model")))]
+#[doc(hidden)]
+pub use fuzz::fuzz_box;
 #[cfg(not(all(test, feature = "model")))]
 pub use link::Link;
 #[cfg(not(all(test, feature = "model")))]

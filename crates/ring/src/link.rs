@@ -26,6 +26,13 @@ pub struct Link {
     wants_room: bool,
 }
 
+/// How much was put and taken, ever, modulo 2³².
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) put: u32,
+    pub(crate) taken: u32,
+}
+
 impl Link {
     /// For a box that nobody has used yet.
     pub fn new(shared: Arc<Box>) -> Self {
@@ -73,6 +80,21 @@ impl Link {
             self.put = self.put.wrapping_add(count(len));
         }
         Ok(len)
+    }
+
+    /// The server's own counts.
+    pub(crate) fn counts(&self) -> Counts {
+        Counts {
+            put: self.put,
+            taken: self.taken,
+        }
+    }
+
+    /// Writes and publishes what there is room for, without waiting.
+    pub(crate) fn write_some(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.write_now(bytes)?;
+        self.publish();
+        Ok(written)
     }
 
     /// Writes all of it if there is room for it now. False: nothing was written.

@@ -206,6 +206,25 @@ fn a_box_that_is_scribbled_over_is_an_error_or_other_bytes() {
     assert!(detected > SCRIBBLES / 100 && harmless > SCRIBBLES / 100);
 }
 
+/// The long form is `make soak`'s scribbler, with real workers.
+#[test]
+fn whatever_is_written_into_a_box_its_server_takes_no_more_than_its_own() {
+    const SCRIPTS: u64 = 500;
+    for seed in 0..SCRIPTS {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut script = vec![0; 4 * 60];
+        random.fill(&mut script);
+        // Half of them by a worker that does nothing wrong with the words, so that something is read.
+        if seed % 2 == 0 {
+            for step in script.chunks_exact_mut(4).filter(|step| step[0] % 5 == 0) {
+                let up_put = 192 / 4;
+                step.copy_from_slice(&[0, up_put, random.u8(..), random.u8(..)]);
+            }
+        }
+        crate::fuzz_box(&script);
+    }
+}
+
 #[test]
 fn a_worker_can_neither_resize_its_box_nor_write_to_the_threads_page() {
     let (_runtime, thread) = io_thread();

@@ -124,7 +124,12 @@ impl Start<'_> {
     }
 
     fn programs(&self) -> ProgramLauncher {
-        let mut environment = self.bare_environment();
+        let mut environment = self.passed_environment();
+        self.name_user(&mut environment);
+        let path = self.environment.iter().rfind(|(name, _)| name == "PATH");
+        if !environment.iter().any(|(name, _)| name == "PATH") {
+            environment.extend(path.cloned());
+        }
         extend(&mut environment, self.server.env.iter());
         ProgramLauncher {
             spawner: self.spawner.clone(),
@@ -292,9 +297,8 @@ impl Start<'_> {
 
     /// The environment of FastCGI programs, of which php-cgi shows all to scripts.
     fn variables(&self) -> Vec<(OsString, OsString)> {
-        let mut variables = self.environment.clone();
+        let mut variables = self.passed_environment();
         self.name_user(&mut variables);
-        variables.retain(|(name, _)| name.to_str().is_some_and(|name| self.is_seen(name)));
         let rpc = self.rpc.as_deref().map(|rpc| ("RR_RPC", rpc));
         // php-cgi ends after 500 requests where nothing is said; `max_jobs` says it.
         let ours = [("PHP_FCGI_MAX_REQUESTS", "0")].into_iter().chain(rpc);
@@ -302,12 +306,15 @@ impl Start<'_> {
         variables
     }
 
-    /// Of the server's environment what programs need to run. The rest is not theirs: scripts show what they find, in
-    /// `phpinfo()` for instance, and the server's may hold secrets.
-    fn bare_environment(&self) -> Vec<(OsString, OsString)> {
-        const PASSED: [&str; 4] = ["PATH", "TMPDIR", "PHPRC", "PHP_INI_SCAN_DIR"];
-        let passed = |(name, _): &&(OsString, OsString)| PASSED.iter().any(|passed| name == passed);
-        self.environment.iter().filter(passed).cloned().collect()
+    /// Of the server's environment what programs get. All of it where that was asked for; else what they need to run: scripts
+    /// show what they find, in `phpinfo()` for instance, and there may be secrets.
+    fn passed_environment(&self) -> Vec<(OsString, OsString)> {
+        const NEEDED: [&str; 3] = ["TMPDIR", "PHPRC", "PHP_INI_SCAN_DIR"];
+        let passes = |(name, _): &&(OsString, OsString)| {
+            let name = name.to_str();
+            name.is_some_and(|name| NEEDED.contains(&name) || self.is_seen(name))
+        };
+        self.environment.iter().filter(passes).cloned().collect()
     }
 
     /// The server's environment and what workers are told beside it; what comes later wins.

@@ -11,17 +11,18 @@ use crate::ring::{extension, worker_of};
 
 /// The first call that finds the file `armed` arms its worker: from then on the mark kills it. So it is one worker, and the call's
 /// second try finds nothing.
-const WORKER: &str = r"
+const WORKER: &str = r#"
     if (@\unlink('armed')) {
-        \putenv('PRONGHORN_KILL_AT=' . $request->query()['at']);
-        // Long enough for a thread of the server to go to sleep.
-        \usleep(20000);
+        $at = $request->query()['at'];
+        \putenv("PRONGHORN_KILL_AT=$at");
+        // Long enough for a thread of the server to go to sleep, for a mark at which it is woken.
+        \str_starts_with($at, 'r') and \usleep(20000);
     }
     if ($request->path === '/stream') {
         return new Pronghorn\Response((function () { while (true) { yield \str_repeat('x', 100000); } })());
     }
     return \str_repeat('x', (int) ($request->query()['n'] ?? 4));
-";
+"#;
 
 fn build_with_marks() -> PathBuf {
     let used = extension();
@@ -176,6 +177,25 @@ fn when_it_has_taken_a_call_it_is_retried_if_that_is_safe() {
 #[test]
 fn when_it_has_begun_a_call_it_is_retried_if_that_is_safe() {
     in_the_next_call("claimed", b"", 200, 502);
+}
+
+#[test]
+fn calls_that_it_was_given_ahead_go_to_another() {
+    let victim = Victim::start();
+    // Calls of which it takes many in a short time.
+    for _ in 0..50 {
+        assert_eq!(victim.ask("POST", "/", b""), 200);
+    }
+    let worker = victim.arm();
+    let mut connections: Vec<_> = (0..16).map(|_| victim.server.connect()).collect();
+    for connection in &mut connections {
+        connection.request("POST", "/?at=claimed", "Content-Length: 0\r\n");
+    }
+    let statuses = connections.iter_mut().map(|it| it.response().status);
+    let lost = statuses.filter(|status| *status != 200).collect::<Vec<_>>();
+    assert_eq!(lost, [502], "the one that it had begun");
+    victim.replaced(worker);
+    victim.end();
 }
 
 /// The longest body that is sent as it is: with its head it is more than the stream holds, so that it comes in parts.

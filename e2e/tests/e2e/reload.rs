@@ -36,7 +36,9 @@ fn new_code_is_served_after_sighup_and_no_request_is_lost() {
         let load = Load::start(server.address());
         load.go_on(50);
         for name in ["two", "three"] {
-            server.site().write(kind.file(), &kind.code(&numbers(name)));
+            server
+                .site()
+                .replace(kind.file(), &kind.code(&numbers(name)));
             let before = server.workers();
             server.signal(Signal::HUP);
             wait_for("the new code", || {

@@ -19,6 +19,7 @@ use pronghorn_e2e::faults::{
     site,
 };
 use pronghorn_e2e::load::{Load, Tally};
+use pronghorn_e2e::ring::{Scribbles, scribble, under_valgrind};
 use pronghorn_e2e::uploads::{PEAK, send_form, send_raw};
 use pronghorn_testkit::{Server, Site};
 
@@ -29,6 +30,9 @@ const RELOADS: f64 = 200.0;
 const BUSY_RELOADS: f64 = 50.0;
 const UPGRADES: f64 = 50.0;
 const LEAVING_ROUNDS: f64 = 10.0;
+/// Calls that scribble once, and those that do it so often.
+const SCRIBBLES: [(f64, usize); 2] = [(600.0, 1), (600.0, 350)];
+const VALGRIND_ROUNDS: f64 = 20.0;
 /// Of each upload, in MB.
 const UPLOAD: f64 = 2048.0;
 const SOAK: Duration = Duration::from_secs(15 * 60);
@@ -49,6 +53,8 @@ fn main() {
     deaths_meanwhile(scale, &mut report);
     leaving(scale, &mut report);
     uploads(scale, &mut report);
+    scribbles(scale, &mut report);
+    valgrind(scale, &mut report);
     soak(scale, &mut report);
     report.print();
     assert!(report.failed.is_empty(), "it failed: {:?}", report.failed);
@@ -279,6 +285,23 @@ fn uploads(scale: f64, report: &mut Report) {
 }
 
 /// Recycling, kills and reloads, with an eye on the server's memory.
+fn scribbles(scale: f64, report: &mut Report) {
+    report.part("Workers that scribble over the memory they share with the server");
+    let Scribbles { detected, harmless } =
+        scribble(&SCRIBBLES.map(|(calls, each)| (scaled(calls, scale), each)));
+    report.figure("scribbles in calls that failed", detected);
+    report.figure("scribbles in calls that did not", harmless);
+}
+
+fn valgrind(scale: f64, report: &mut Report) {
+    report.part("A worker in shared memory under valgrind");
+    let rounds = scaled(VALGRIND_ROUNDS, scale);
+    let mistakes = under_valgrind(rounds);
+    println!("{mistakes}");
+    report.figure("rounds of all that it can do", rounds);
+    report.demand("valgrind finds no mistake", mistakes.is_empty());
+}
+
 fn soak(scale: f64, report: &mut Report) {
     const MINUTE: Duration = Duration::from_secs(60);
     const ROUNDS_PER_RELOAD: usize = 20;

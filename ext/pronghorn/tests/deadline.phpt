@@ -16,7 +16,11 @@ use Pronghorn\Tests\Support\Codec;
 use const Pronghorn\Internal\DEADLINE_SIGNAL;
 
 $libc = FFI::cdef('int sigqueue(int pid, int signal, size_t value);');
-$signal = static fn (int $call): int => $libc->sigqueue(getmypid(), DEADLINE_SIGNAL, $call);
+$signal = static function (int $call) use ($libc): void {
+    $libc->sigqueue(getmypid(), DEADLINE_SIGNAL, $call);
+    // It has come when this ends.
+    usleep(1000);
+};
 
 [$box, $ring, $announced] = attached(5000);
 echo json_encode($announced), "\n";

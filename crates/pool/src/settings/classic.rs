@@ -30,12 +30,12 @@ pub(super) fn read(t: &mut Table<'_>, mode: Mode) -> Option<ClassicSettings> {
 
 /// Whether scripts see no more of the environment than what is named for them.
 pub(super) fn read_clear_env(t: &mut Table<'_>, mode: Mode) -> bool {
-    let message = "is of pools in `mode: classic` or `fastcgi`, and this one is in another";
-    let holds = matches!(mode, Mode::Classic | Mode::FastCgi);
+    let message = "is of pools that run scripts or programs, and this one runs a worker script";
+    let holds = mode != Mode::Worker;
     let clear_env = t.keys_where(holds, &["clear_env"], message, "remove it", |t| {
         t.key(
             "clear_env",
-            "In `mode: classic` and `fastcgi`, whether scripts see of the environment only `server.env`, `HOME` and `USER`, as under php-fpm.",
+            "In other modes than `worker`, whether scripts see of the environment only `server.env`, `HOME` and `USER`, as under php-fpm; php-cgi and programs also `TMPDIR`, programs `PATH`.",
         )
         .ours()
         .default(true)

@@ -407,11 +407,45 @@ impl Section for PoolSettings {
                 .default(RequestBody::Buffer),
             supervisor: t.section("supervisor", "Limits per worker."),
         };
+        if mode == Mode::Classic {
+            settings.check_classic(t);
+        }
         not_yet(t);
         if mode == Mode::Cgi {
             scripts::refuse_keys_of_kept(t, &settings);
         }
         settings
+    }
+}
+
+impl PoolSettings {
+    /// Keys that mean something else in a classic pool than was thought.
+    fn check_classic(&self, t: &mut Table<'_>) {
+        if self.command.is_some() {
+            t.error(
+                "command",
+                "is of pools that run a worker script, and this one runs scripts below a root",
+                "`php` names the PHP of a pool in `mode: classic`",
+            );
+        }
+        if self.transport == TransportChoice::Relay {
+            let message =
+                "is `relay`, and scripts in `mode: classic` get their calls in shared memory only";
+            t.error("transport", message, "remove it");
+        }
+        if self.request_body == RequestBody::Stream {
+            let message =
+                "is `stream`, and PHP reads a body before a script in `mode: classic` begins";
+            t.error("request_body", message, "remove it");
+        }
+        if !self.warmup.is_empty() {
+            let message = "is of pools that run a worker script: in `mode: classic` nothing is booted that could be warm but OPcache";
+            t.error(
+                "warmup",
+                message,
+                "remove it; `opcache.preload` in `ini` compiles files at the start",
+            );
+        }
     }
 }
 

@@ -147,7 +147,7 @@ impl Scripts {
 
 async fn answer(pending: &mut Pending) -> Result<Reply, CallError> {
     match timeout(SOON, pending.answer()).await.expect("in time")? {
-        Answer::Reply(reply) => Ok(reply),
+        Answer::Reply(reply) => Ok(*reply),
         Answer::Informational(head) => panic!("{head:?}"),
     }
 }
