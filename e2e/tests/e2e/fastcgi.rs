@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 
 use pronghorn_testkit::{Connection, Server, Site, free_address, wait_for};
 
@@ -346,8 +347,16 @@ fn a_folder_is_served_without_a_configuration() {
 
 #[test]
 fn a_classic_pool_without_the_extension_runs_by_fastcgi_and_says_what_is_lost() {
-    let site = site("").file("public/sapi.php", "<?php echo PHP_SAPI;");
-    site.change_config("mode: fastcgi", "mode: classic, transport: relay");
+    // One for which no extension was built.
+    let site = site("")
+        .file("public/sapi.php", "<?php echo PHP_SAPI;")
+        .file(
+            "bin/php",
+            "#!/bin/sh\nphp \"$@\" | sed 's/20[0-9]*-nts/20990101-nts/'\n",
+        );
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(site.path("bin/php"), executable).unwrap();
+    site.change_config("mode: fastcgi", "mode: classic, php: bin/php");
     let server = Server::start(site);
     assert_eq!(server.get("/sapi.php").text(), "cgi-fcgi");
     server.logged(&[

@@ -104,7 +104,6 @@ impl Worker {
         });
         let inbox = Arc::new(Inbox::default());
         let settings = Settings {
-            interruptible: false,
             codec: Codec::Native,
             stream_timeout: Duration::from_secs(60),
             interruptible: false,
