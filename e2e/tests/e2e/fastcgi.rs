@@ -115,6 +115,31 @@ fn replies_long_and_short_come_as_they_were_sent() {
 }
 
 #[test]
+fn a_slow_client_holds_no_process() {
+    let site = site("").file(
+        "public/much.php",
+        "<?php for ($i = 0; $i < 750000; $i++) { printf('%07d%s', $i, \"0123456789abc\"); }",
+    );
+    site.change_config("num_workers: 2", "num_workers: 1");
+    let server = Server::start(site);
+    let mut slow = server.connect();
+    slow.request("GET", "/much.php", "");
+    let (status, _) = slow.head();
+    assert_eq!(status, 200);
+    // It reads no further, and the one process serves others.
+    assert_eq!(server.get("/").text(), "front of /");
+    let mut all = Vec::new();
+    while let Some(chunk) = slow.chunk().filter(|chunk| !chunk.is_empty()) {
+        all.extend_from_slice(&chunk);
+    }
+    assert_eq!(all.len(), 15_000_000);
+    let right =
+        |(number, line): (usize, &[u8])| line == format!("{number:07}0123456789abc").as_bytes();
+    assert!(all.chunks(20).enumerate().all(right));
+    server.stop();
+}
+
+#[test]
 fn a_deadline_and_a_crash_cost_one_process() {
     let server = Server::start(
         site(", supervisor: {exec_ttl: 300ms}")
