@@ -104,6 +104,7 @@ impl Worker {
         });
         let inbox = Arc::new(Inbox::default());
         let settings = Settings {
+            interruptible: false,
             codec: Codec::Native,
             stream_timeout: Duration::from_secs(60),
             spool: Arc::new(Spool::open(std::env::temp_dir(), None).unwrap()),
