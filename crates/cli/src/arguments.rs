@@ -173,8 +173,8 @@ pub(crate) struct Serve {
     /// Development: reloads on changes, errors in the browser, no deadlines
     #[arg(long)]
     pub(crate) dev: bool,
-    /// A folder of an application that was not written for workers
-    #[arg(long, value_name = "FOLDER", hide = true)]
+    /// A folder of PHP scripts and files to serve, as nginx and php-fpm do
+    #[arg(long, value_name = "FOLDER", conflicts_with = "script")]
     pub(crate) root: Option<PathBuf>,
 }
 

@@ -96,15 +96,15 @@ fn prepare(
     options: &Serve,
     around: Around,
 ) -> Result<(Plan, Logs, Place), Failure> {
-    if options.root.is_some() {
-        return Err(Failure::misused(
-            "`--root` needs classic pools, which are not there yet\n\
-             hint: a worker script is served with `pronghorn serve worker.php`",
-        ));
-    }
     let mut input = arguments.input();
     if let Some(script) = &options.script {
         serve_script(&mut input, script)?;
+    }
+    if let Some(root) = &options.root {
+        let assumed = serve_root(&mut input, root)?;
+        if !arguments.globals.silent {
+            mention(&assumed);
+        }
     }
     let loaded = load(&input);
     if loaded.file.is_none() && input.overrides.is_empty() {
@@ -156,19 +156,59 @@ fn serve_script(input: &mut Input, script: &Path) -> Result<(), Failure> {
         )));
     }
     let script = std::path::absolute(script).unwrap_or_else(|_| script.to_owned());
+    put_before(
+        input,
+        vec![format!("server.command=php,{}", script.display())],
+    );
+    Ok(())
+}
+
+/// Where a front controller is, below the folder that an application came in.
+const PUBLIC: [&str; 4] = ["public", "web", "webroot", "htdocs"];
+/// What stands for a folder of scripts.
+const INDEX: &str = "index.php";
+
+/// A folder of scripts on the command line. Says what was assumed of it.
+fn serve_root(input: &mut Input, root: &Path) -> Result<String, Failure> {
+    let here = std::env::current_dir().unwrap_or_default();
+    if !root.is_dir() {
+        return Err(Failure::misused(format!(
+            "there is no folder `{}`\nhint: the path is taken from {}",
+            root.display(),
+            here.display()
+        )));
+    }
+    let mut folders = std::iter::once(root.to_owned()).chain(PUBLIC.map(|name| root.join(name)));
+    let with_index = folders.find(|folder| folder.join(INDEX).is_file());
+    let root = with_index.clone().unwrap_or_else(|| root.to_owned());
+    let root = std::path::absolute(&root).unwrap_or(root);
+    let others = if with_index.is_some() {
+        format!("paths without a file go to its `{INDEX}`")
+    } else {
+        format!("it has no `{INDEX}`, so paths without a file are answered 404")
+    };
+    let assumed = format!("assumed: PHP below `{}`; {others}\n", root.display());
+    let keys = [
+        "mode=classic".to_owned(),
+        format!("root={}", root.display()),
+    ];
+    put_before(input, keys.map(|key| format!("http.pool.{key}")).into());
+    Ok(assumed)
+}
+
+/// Sets keys for the command line; what the user wrote wins, because `-o` comes behind. Without a configuration HTTP is served
+/// where a first start serves it.
+fn put_before(input: &mut Input, mut overrides: Vec<String>) {
     let has_file = input.file.is_some()
         || MAIN_FILES
             .iter()
             .any(|file| input.folder.join(file).exists());
-    // What the user wrote wins: `-o` comes behind.
-    let mut overrides = vec![format!("server.command=php,{}", script.display())];
     if !has_file {
         overrides.push("version=3".to_owned());
         overrides.push(format!("http.address={FIRST_ADDRESS}"));
     }
     overrides.append(&mut input.overrides);
     input.overrides = overrides;
-    Ok(())
 }
 
 /// Says what was looked for and what to type, by what lies around.
@@ -184,9 +224,16 @@ fn nothing_to_serve(input: &Input) -> Failure {
         .find(|file| folder.join(file).is_file());
     let hint = match (found, legacy) {
         (Some(script), _) => format!("`pronghorn serve {script}` serves this worker script"),
-        (None, Some(index)) => format!(
-            "{index} was found, but an application has to be given a worker script first: see docs/guide/first-worker.md"
-        ),
+        (None, Some(index)) => {
+            let root = Path::new(index)
+                .parent()
+                .filter(|folder| !folder.as_os_str().is_empty());
+            let root = root.unwrap_or_else(|| Path::new("."));
+            format!(
+                "`pronghorn serve --root {}` serves this application as it is",
+                root.display()
+            )
+        }
         (None, None) => {
             "`pronghorn serve worker.php` serves a worker script; `-c FILE` names a configuration"
                 .to_owned()

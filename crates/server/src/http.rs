@@ -202,7 +202,11 @@ impl HttpService {
             .await
             .map_err(StartError::Boot)?;
         for (start, launch) in starts.iter().zip(launches) {
-            if let Launch::Command(launcher) = launch {
+            if let Launch::Command(launcher)
+            | Launch::Classic {
+                command: launcher, ..
+            } = launch
+            {
                 warn_of_unlimited_memory(start, &launcher).await;
             }
         }

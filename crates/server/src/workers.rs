@@ -110,7 +110,16 @@ impl Start<'_> {
         match self.settings.mode {
             Mode::FastCgi => Launch::FastCgi(Arc::new(self.fastcgi())),
             Mode::Cgi => Launch::Programs(Arc::new(self.programs())),
-            Mode::Worker | Mode::Classic => Launch::Command(Arc::new(self.launcher())),
+            Mode::Worker => Launch::Command(Arc::new(self.launcher())),
+            Mode::Classic => {
+                let otherwise = self.fastcgi();
+                let is_there = find_program(&otherwise.argv[0], &self.environment).is_some()
+                    || Path::new(&otherwise.argv[0]).is_file();
+                Launch::Classic {
+                    command: Arc::new(self.launcher()),
+                    otherwise: is_there.then(|| Arc::new(otherwise)),
+                }
+            }
         }
     }
 
@@ -134,6 +143,7 @@ impl Start<'_> {
     /// Addresses, the pool's own command, or the first PHP for FastCGI that is found.
     fn fastcgi(&self) -> FastCgiLauncher {
         let FastCgiSettings { addresses, php_fpm } = &self.settings.fastcgi;
+        let is_fastcgi = self.settings.mode == Mode::FastCgi;
         let (command, argv, peers) = if !addresses.is_empty() {
             let places: Vec<Place> = addresses.iter().map(|at| self.place(at)).collect();
             let shown: Vec<String> = places.iter().map(Place::to_string).collect();
@@ -143,7 +153,7 @@ impl Start<'_> {
                 Vec::new(),
                 Peers::Addresses(Arc::new(addresses)),
             )
-        } else if let Some(command) = &self.settings.command {
+        } else if let Some(command) = self.settings.command.as_ref().filter(|_| is_fastcgi) {
             (command.to_string(), words(command), Peers::Own)
         } else {
             let find = |names: &[&str]| {
@@ -441,10 +451,19 @@ pub enum Standing {
     Down(Arc<str>),
 }
 
+/// What a classic pool has, and one by FastCGI has not.
+const LOST_BY_CGI: &str = "each process has an OPcache of its own and ends with a call that takes too long, without a trace of where it was";
+const LOST_BY_FPM: &str = "a call that takes too long runs on, and the death of its process is not told from a broken connection";
+
 /// How the slots of a pool are filled.
 #[derive(Clone, Debug)]
 pub(crate) enum Launch {
     Command(Arc<CommandLauncher>),
+    /// By the extension; by FastCGI where the PHP has none and something speaks that.
+    Classic {
+        command: Arc<CommandLauncher>,
+        otherwise: Option<Arc<FastCgiLauncher>>,
+    },
     FastCgi(Arc<FastCgiLauncher>),
     Programs(Arc<ProgramLauncher>),
 }
@@ -452,15 +471,30 @@ pub(crate) enum Launch {
 impl Launch {
     fn command(&self) -> &str {
         match self {
-            Self::Command(launcher) => &launcher.command,
+            Self::Command(launcher)
+            | Self::Classic {
+                command: launcher, ..
+            } => &launcher.command,
             Self::FastCgi(launcher) => &launcher.command,
             Self::Programs(_) => "programs",
         }
     }
 
-    fn filling(&self) -> Filling {
+    async fn filling(&self) -> Filling {
         match self {
             Self::Command(launcher) => launcher.clone().into(),
+            Self::Classic { command, otherwise } => match otherwise {
+                Some(otherwise) if command.php.lacks_extension(command).await => {
+                    let is_shared = matches!(otherwise.peers, Peers::Fpm(_));
+                    tracing::warn!(
+                        target: "server", pool = command.pool,
+                        "`{}` has no extension `pronghorn`, so scripts run by FastCGI (`{}`): calls cost more, and {}",
+                        command.command, otherwise.command, if is_shared { LOST_BY_FPM } else { LOST_BY_CGI }
+                    );
+                    otherwise.clone().into()
+                }
+                _ => command.clone().into(),
+            },
             Self::FastCgi(launcher) => launcher.clone().into(),
             Self::Programs(launcher) => launcher.clone().into(),
         }
@@ -477,7 +511,7 @@ pub(crate) struct Setup {
 
 impl Setup {
     async fn start(&self, pool: &Pool) -> Result<Supervised, BootError> {
-        Supervised::start(pool.clone(), self.launch.filling(), self.plan).await
+        Supervised::start(pool.clone(), self.launch.filling().await, self.plan).await
     }
 }
 
@@ -795,7 +829,7 @@ impl Owner {
                     ..
                 } = &change;
                 supervised
-                    .change(launch.filling(), *plan, *reset_timeout)
+                    .change(launch.filling().await, *plan, *reset_timeout)
                     .await
             }
             None => change

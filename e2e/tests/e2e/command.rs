@@ -41,7 +41,9 @@ fn without_a_configuration_the_hint_is_what_to_type() {
     let site = Site::new().file("public/index.php", "<?php");
     let ended = Server::run(&site, &["serve"]);
     assert!(
-        ended.stderr.contains("public/index.php was found"),
+        ended
+            .stderr
+            .contains("`pronghorn serve --root public` serves"),
         "{}",
         ended.stderr
     );

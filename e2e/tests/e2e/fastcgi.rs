@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 
 use pronghorn_testkit::{Connection, Server, Site, free_address, wait_for};
 
@@ -110,6 +111,31 @@ fn replies_long_and_short_come_as_they_were_sent() {
     );
     assert!(client.get("/warns.php").text().ends_with("ok"));
     server.logged(&["look here"]);
+    server.stop();
+}
+
+#[test]
+fn a_slow_client_holds_no_process() {
+    let site = site("").file(
+        "public/much.php",
+        "<?php for ($i = 0; $i < 750000; $i++) { printf('%07d%s', $i, \"0123456789abc\"); }",
+    );
+    site.change_config("num_workers: 2", "num_workers: 1");
+    let server = Server::start(site);
+    let mut slow = server.connect();
+    slow.request("GET", "/much.php", "");
+    let (status, _) = slow.head();
+    assert_eq!(status, 200);
+    // It reads no further, and the one process serves others.
+    assert_eq!(server.get("/").text(), "front of /");
+    let mut all = Vec::new();
+    while let Some(chunk) = slow.chunk().filter(|chunk| !chunk.is_empty()) {
+        all.extend_from_slice(&chunk);
+    }
+    assert_eq!(all.len(), 15_000_000);
+    let right =
+        |(number, line): (usize, &[u8])| line == format!("{number:07}0123456789abc").as_bytes();
+    assert!(all.chunks(20).enumerate().all(right));
     server.stop();
 }
 
@@ -299,5 +325,69 @@ fn what_cannot_be_used_ends_the_start() {
         site(", fastcgi: {php_fpm: php-fpm8.2}, ini: {extension: nowhere.so}").file("public/x", "");
     let server = Server::start(other);
     server.logged(&["nowhere.so"]);
+    server.stop();
+}
+
+#[test]
+fn a_folder_is_served_without_a_configuration() {
+    let site = Site::new()
+        .file(
+            "public/index.php",
+            "<?php echo 'front of ', $_SERVER['REQUEST_URI'];",
+        )
+        .file("public/style.css", "p {}");
+    // 8080 may be taken.
+    let arguments = [
+        "serve",
+        "--root",
+        ".",
+        "-o",
+        "http.address=127.0.0.1:0",
+        "-o",
+        "server.env.PRONGHORN_TEST=${PRONGHORN_TEST}",
+    ];
+    let server = Server::start_with(site, &arguments);
+    assert_eq!(server.get("/some/page").text(), "front of /some/page");
+    assert_eq!(server.get("/style.css").text(), "p {}");
+    let public = server.site().path("public").display().to_string();
+    server.logged(&["assumed: PHP below", &public, "`index.php`"]);
+    server.stop();
+    let empty = Site::new().file("public/index.php", "");
+    let refused = Server::run(&empty, &["serve"]);
+    assert_eq!(refused.code, Some(2));
+    assert!(
+        refused
+            .stderr
+            .contains("`pronghorn serve --root public` serves"),
+        "{}",
+        refused.stderr
+    );
+    let refused = Server::run(&empty, &["serve", "--root", "nowhere"]);
+    assert!(
+        refused.stderr.contains("there is no folder `nowhere`"),
+        "{}",
+        refused.stderr
+    );
+}
+
+#[test]
+fn a_classic_pool_without_the_extension_runs_by_fastcgi_and_says_what_is_lost() {
+    // One for which no extension was built.
+    let site = site("")
+        .file("public/sapi.php", "<?php echo PHP_SAPI;")
+        .file(
+            "bin/php",
+            "#!/bin/sh\nphp \"$@\" | sed 's/20[0-9]*-nts/20990101-nts/'\n",
+        );
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(site.path("bin/php"), executable).unwrap();
+    site.change_config("mode: fastcgi", "mode: classic, php: bin/php");
+    let server = Server::start(site);
+    assert_eq!(server.get("/sapi.php").text(), "cgi-fcgi");
+    server.logged(&[
+        "has no extension `pronghorn`",
+        "php-cgi",
+        "OPcache of its own",
+    ]);
     server.stop();
 }

@@ -182,3 +182,54 @@ fn a_program_is_the_first_file_on_the_way() {
         assert_eq!(what(path), expected, "{path}");
     }
 }
+
+/// The table of the reference, with the files that it names.
+#[test]
+fn the_reference_tells_the_truth() {
+    const PAGE: &str = include_str!("../../../../docs/reference/scripts.md");
+    let (before, table) = PAGE.split_once("| path | answer |").expect("the table");
+    let (_, files) = before
+        .rsplit_once("and `fallback: index.php`:")
+        .expect("the files");
+    let files: Vec<&str> = files.split('`').skip(1).step_by(2).collect();
+    assert!(files.len() >= 10, "{files:?}");
+    let site = site(&["index.php", "index.html"], Some("index.php"));
+    let mut rows = 0;
+    for row in table.lines().skip(2).take_while(|row| row.starts_with('|')) {
+        let cells: Vec<&str> = row
+            .split('|')
+            .map(|cell| cell.trim().trim_matches('`'))
+            .collect();
+        let [_, path, answer, name, info, _] = cells[..] else {
+            panic!("{row}")
+        };
+        let target = site.resolve(path.as_bytes(), look_at(&files)).unwrap();
+        let is_file = || files.contains(&path.trim_start_matches('/'));
+        let found = match &target {
+            // The handler of files is asked before.
+            Target::Script(script)
+                if script.name() == b"/index.php"
+                    && is_file()
+                    && !path.to_lowercase().contains("php") =>
+            {
+                "file"
+            }
+            Target::Script(_) => "script",
+            Target::Page(_) => "file",
+            Target::Folder => "301",
+            Target::NotFound => "404",
+            Target::Forbidden => "403",
+            Target::BadRequest => "400",
+        };
+        assert_eq!(found, answer, "{row}");
+        if let (Target::Script(script), "script") = (&target, answer) {
+            assert_eq!(
+                (script.name(), script.info()),
+                (name.as_bytes(), info.as_bytes()),
+                "{row}"
+            );
+        }
+        rows += 1;
+    }
+    assert!(rows > 25, "{rows} rows");
+}

@@ -24,10 +24,10 @@ use crate::boot::Output;
 use crate::call::{Call, CallError, Pieces, Reply, ReplyBody, Stamps, WorkerFault};
 use crate::core::{Next, SlotId};
 use crate::pool::{Report, Seat};
+use crate::relay::RESERVED_PIECES;
 use crate::relay::channel::{Channel, Detached};
 use crate::relay::inbox::{Inbox, News, Told};
 use crate::relay::outlet::Outlet;
-use crate::relay::{RESERVED_PIECES, WAITING_PIECES};
 use crate::roster::UnderWay;
 use crate::spool::Spool;
 use crate::stats::Counter;
@@ -39,6 +39,10 @@ const READ: usize = 16 << 10;
 const LONG_READ: usize = 256 << 10;
 /// A reply that is complete before it is longer is handed over whole.
 const WHOLE: usize = 256 << 10;
+/// Pieces of a reply that may wait for a client in memory; each is at most 64 KB long, so 1 MB.
+const WAITING_PIECES: usize = 16;
+/// What may wait for a client in a file, as with nginx: then the script has to wait.
+const MOST_SPILLED: u64 = 1 << 30;
 
 /// What a responder is told at its start.
 pub(super) struct Settings {
@@ -691,7 +695,16 @@ impl Responder {
                     usual.map(|usual| granted.map_or(usual, |granted| usual.max(granted)))
                 }
             };
-            match self.event_until(None, deadline).await {
+            let spilled = outlet.spilled().is_some();
+            let event = tokio::select! {
+                biased;
+                event = self.event_until(None, deadline) => event,
+                () = outlet.drained(), if spilled => {
+                    outlet.pass_file();
+                    continue;
+                }
+            };
+            match event {
                 Event::Item(Item::Output(bytes)) => self.hand_out(outlet, bytes).await?,
                 Event::Item(Item::Errors(text)) => self.complain(&text),
                 Event::Item(Item::End(_)) => {
@@ -705,13 +718,27 @@ impl Responder {
         }
     }
 
-    /// Hands a piece to the client's side; while there is no room the worker has to wait.
-    async fn hand_out(&self, outlet: &Outlet, bytes: Bytes) -> Result<(), Over> {
+    /// Hands a piece to the client's side. A script must not wait for a slow client, so what finds no room goes to a file; only
+    /// when there is none, or a very long one, it has to.
+    async fn hand_out(&self, outlet: &mut Outlet, bytes: Bytes) -> Result<(), Over> {
         let Some(bytes) = outlet.try_send(bytes) else {
             return Ok(());
         };
+        let left = if outlet.spilled().unwrap_or(0) < MOST_SPILLED {
+            outlet.spill(bytes).await
+        } else {
+            Some(bytes)
+        };
+        let Some(bytes) = left else { return Ok(()) };
+        let taken = async {
+            if outlet.spilled().is_some() {
+                outlet.drained().await;
+                outlet.pass_file();
+            }
+            outlet.send(bytes).await;
+        };
         tokio::select! {
-            () = outlet.send(bytes) => Ok(()),
+            () = taken => Ok(()),
             exit = poll_fn(|cx| self.poll_ended(cx)) => Err(Over::Ended(exit)),
         }
     }

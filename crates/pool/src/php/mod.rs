@@ -47,6 +47,8 @@ struct Found {
     /// Where it looks for `php.ini` and more.
     variables: Variables,
     folder: Option<Folder>,
+    /// The extension is there, or given to it.
+    has_extension: bool,
 }
 
 type Variables = Vec<(OsString, OsString)>;
@@ -82,6 +84,12 @@ impl Php {
         self.found(of).await.about.as_deref()
     }
 
+    /// Whether it says what it is, and has no extension and gets none.
+    pub async fn lacks_extension(&self, of: &CommandLauncher) -> bool {
+        let found = self.found(of).await;
+        found.about.is_some() && !found.has_extension
+    }
+
     async fn found(&self, of: &CommandLauncher) -> &Found {
         self.found.get_or_init(|| self.find(of)).await
     }
@@ -111,8 +119,13 @@ impl Php {
             return Found::default();
         };
         let mut lines = ini::of_pool(&self.ini, &about, &program, &of.pool);
-        if self.offer_extension && !about.has_extension {
-            lines.extend(extension(of, &about).map(|path| ini::extension(&path)));
+        let mut has_extension = about.has_extension;
+        if self.offer_extension
+            && !has_extension
+            && let Some(path) = extension(of, &about)
+        {
+            lines.push(ini::extension(&path));
+            has_extension = true;
         }
         let folder = (!lines.is_empty()).then(|| Folder::make(of.spool.path("ini"), &lines));
         let folder = folder.and_then(|made| {
@@ -129,6 +142,7 @@ impl Php {
             about: Some(about),
             variables,
             folder,
+            has_extension,
         }
     }
 

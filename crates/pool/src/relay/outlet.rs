@@ -58,6 +58,24 @@ impl Outlet {
         }
     }
 
+    /// How much is in the file; `None` when there is none.
+    pub(crate) fn spilled(&self) -> Option<u64> {
+        self.spilled.as_ref().map(SpoolFile::len)
+    }
+
+    /// Waits until the client's side has taken everything that was handed over.
+    pub(crate) async fn drained(&self) {
+        // It fails when nobody reads any more, which shows elsewhere.
+        _ = self.pieces.reserve_many(self.pieces.max_capacity()).await;
+    }
+
+    /// Hands over what is in the file, and what comes next is handed over again. For after [`drained`](Self::drained).
+    pub(crate) fn pass_file(&mut self) {
+        if let Some(file) = self.spilled.take() {
+            self.send_file(file);
+        }
+    }
+
     /// Puts a piece into the file. Gives it back when there can be none: then the worker has to wait for the client.
     pub(crate) async fn spill(&mut self, bytes: Bytes) -> Option<Bytes> {
         if !self.may_spill {
@@ -103,9 +121,7 @@ impl Outlet {
 
     /// The reply is complete.
     pub(crate) fn end(&mut self) {
-        if let Some(file) = self.spilled.take() {
-            self.send_file(file);
-        }
+        self.pass_file();
         _ = self.pieces.try_send(Piece::End); // a place is reserved for it
     }
 }

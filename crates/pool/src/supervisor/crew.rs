@@ -110,6 +110,8 @@ enum Stage {
     Up,
     /// It takes calls.
     In(Life),
+    /// It gets no more.
+    Drained,
     /// Its process has ended, or did not come up; the keeper tries again.
     Down,
 }
@@ -336,6 +338,8 @@ impl Crew {
         };
         match news {
             News::Up => member.stage = Stage::Up,
+            // They come by two ways.
+            News::Entered { .. } if matches!(member.stage, Stage::Drained) => {}
             News::Entered { pid } => {
                 member.stage = Stage::In(Life::new(pid, now));
                 member.worn = None;
@@ -347,6 +351,7 @@ impl Crew {
                 let generation = member.generation;
                 self.renewal_asked_for(generation, full);
             }
+            News::Drained => member.stage = Stage::Drained,
             News::Ended => {
                 member.stage = Stage::Down;
                 member.worn = None;
@@ -388,7 +393,7 @@ impl Crew {
             return; // its keeper goes on
         }
         match &mut self.reload {
-            Some(reload) if reload.generation == generation => {
+            Some(reload) if reload.generation == generation && generation != self.generation => {
                 reload.failed.get_or_insert(error);
                 for member in self.members.values_mut() {
                     if member.generation == generation {
@@ -513,6 +518,10 @@ impl Crew {
             return;
         };
         let generation = reload.generation;
+        if generation == self.generation {
+            self.settle_switch(reload);
+            return;
+        }
         let is_new = |member: &&mut Member| member.generation == generation;
         let all = |crew: &Self, stage: fn(Stage) -> bool| {
             let mut new = crew.members.values();
@@ -549,7 +558,17 @@ impl Crew {
         }
         self.generation = generation;
         self.replacing.went_well();
-        _ = reload.done.send(Ok(()));
+        self.settle_switch(reload);
+    }
+
+    /// Ends a reload whose workers are in. Who asked for new code asks it next, so the old one must answer nothing more.
+    fn settle_switch(&mut self, reload: Reload) {
+        let is_left = |member: &Member| member.is_leaving() && member.is_in();
+        if self.members.values().any(is_left) {
+            self.reload = Some(reload);
+        } else {
+            _ = reload.done.send(Ok(()));
+        }
     }
 
     /// From now on workers are started like this. What held before.
@@ -606,7 +625,7 @@ impl Crew {
         for (id, wear) in worn {
             let pid = self.members.get(&id).and_then(|member| match member.stage {
                 Stage::In(life) => Some(life.pid),
-                Stage::Booting | Stage::Up | Stage::Down => None,
+                Stage::Booting | Stage::Up | Stage::Drained | Stage::Down => None,
             });
             tracing::debug!(target: "server", pool = self.pool.name(), pid, "worker replaced: {wear}");
             self.pool.count(wear.counter());

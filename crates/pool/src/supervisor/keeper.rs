@@ -44,10 +44,11 @@ pub(super) enum News {
     /// It takes calls.
     Entered { pid: u32 },
     /// It has had its calls.
-    /// It has had its calls.
     Worn,
     /// It would do better as a new process.
     AsksForRenewal { full: bool },
+    /// It gets no more calls.
+    Drained,
     /// Its process has ended.
     Ended,
     /// It did not come up. For the first time, the keeper gives up; later it tries again.
@@ -195,6 +196,7 @@ impl Keeper {
                     told_to_stop = true;
                     expected = true;
                     self.pool.drain(self.slot).await;
+                    self.tell(News::Drained).await;
                 }
             }
         };

@@ -104,10 +104,8 @@ impl Worker {
         });
         let inbox = Arc::new(Inbox::default());
         let settings = Settings {
-            interruptible: false,
             codec: Codec::Native,
             stream_timeout: Duration::from_secs(60),
-            interruptible: false,
             spool: Arc::new(Spool::open(std::env::temp_dir(), None).unwrap()),
         };
         let (channel, inbox_of) = (channel.unwrap(), inbox.clone());
@@ -394,4 +392,15 @@ async fn a_call_that_was_begun_is_not_repeated_whatever_the_counts_say() {
     worker.ends(&stage.pool).await;
     let died = body(&mut call).await.unwrap_err();
     assert!(matches!(died, CallError::Worker(WorkerFault::Died(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_reaches_a_worker_when_it_has_left_goes_to_another() {
+    let stage = Stage::new(None).await;
+    let (pool, worker) = (stage.pool, stage.worker);
+    let inbox = worker.inbox.clone();
+    worker.ends(&pool).await;
+    let (call, _pending) = pool.call_aside(TestPayload::unrepeatable("/"));
+    inbox.submit(call);
+    assert_eq!(pool.stats().waiting(), 1);
 }
