@@ -120,7 +120,7 @@ DocumentRoot {public}
 }
 
 /// CGI programs come as sources.
-fn build(place: &Place<'_>) -> Result<PathBuf, BenchError> {
+pub(super) fn build(place: &Place<'_>) -> Result<PathBuf, BenchError> {
     let folder = place.folder.join("cgi-bin");
     let made = Command::new(find("make", "make")?)
         .arg("-s")

@@ -95,6 +95,7 @@ impl Place<'_> {
 /// All that this crate brings.
 pub(crate) fn built_in() -> impl Iterator<Item = &'static dyn Adapter> {
     let modes = pronghorn::MODES.iter().map(|mode| mode as &dyn Adapter);
+    let roots = pronghorn::ROOTS.iter().map(|root| root as &dyn Adapter);
     let others: [&dyn Adapter; 7] = [
         &pronghorn::HttpAlone,
         &nginx::FromMemory,
@@ -104,7 +105,7 @@ pub(crate) fn built_in() -> impl Iterator<Item = &'static dyn Adapter> {
         &apache::CGI,
         &php::CliServer,
     ];
-    modes.chain(others)
+    modes.chain(roots).chain(others)
 }
 
 pub(crate) fn floor() -> &'static dyn Adapter {

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use serde_json::{Value, json};
 
+use super::apache::build;
 use super::{Adapter, Kind, Place};
 use crate::error::BenchError;
 use crate::program::Argv;
@@ -110,25 +111,98 @@ impl Adapter for Mode {
         ];
         command.extend(arguments.iter().map(OsString::from));
         let command: Vec<_> = command.iter().map(|part| part.to_string_lossy()).collect();
-        let mut pool = (self.pool)();
-        if let Some(keys) = pool.as_object_mut() {
-            keys.insert("num_workers".to_owned(), place.workers().into());
-        }
-        // JSON is YAML. No record for each request: the others write none either.
-        let configuration = json!({
-            "version": "3",
-            "server": {"command": command},
-            "http": {
-                "address": place.address.to_string(),
-                "threads": site.io_threads,
-                "pool": pool,
-            },
-            "logs": {"channels": {"http": {"level": "warn"}}},
-        });
-        let file = place.write("pronghorn.yaml", &configuration.to_string())?;
-        let arguments = ["serve".into(), "-c".into(), file.into()];
-        Ok(vec![Argv::new(&site.pronghorn, arguments)])
+        start(place, &json!({"command": command}), (self.pool)())
     }
+}
+
+/// One way of ours to run what other servers run: scripts below a root, or programs.
+pub(crate) struct Root {
+    name: &'static str,
+    kind: Scripts,
+    packages: &'static str,
+}
+
+enum Scripts {
+    Classic,
+    FastCgi,
+    Cgi,
+}
+
+pub(crate) const ROOTS: [Root; 3] = [
+    Root {
+        name: "pronghorn-classic",
+        kind: Scripts::Classic,
+        packages: "php-cli",
+    },
+    Root {
+        name: "pronghorn-fastcgi",
+        kind: Scripts::FastCgi,
+        packages: "php-cgi",
+    },
+    Root {
+        name: "pronghorn-cgi",
+        kind: Scripts::Cgi,
+        packages: "make gcc g++",
+    },
+];
+
+impl Adapter for Root {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Ours
+    }
+
+    fn packages(&self) -> &'static str {
+        self.packages
+    }
+
+    fn programs(&self, place: &Place<'_>) -> Result<Vec<Argv>, BenchError> {
+        let ini = place.site.php_ini();
+        let with_ini = |php: OsString| json!([php.to_string_lossy(), "-c", ini]);
+        let public = || -> Result<_, BenchError> {
+            let script = place.script("public/index.php")?;
+            Ok(script.parent().map(std::path::Path::to_owned))
+        };
+        let pool = match self.kind {
+            Scripts::Classic => {
+                json!({"mode": "classic", "root": public()?, "php": with_ini(find("php", "php-cli")?)})
+            }
+            Scripts::FastCgi => {
+                json!({"mode": "fastcgi", "root": public()?, "command": with_ini(find("php-cgi", "php-cgi")?)})
+            }
+            Scripts::Cgi => json!({"mode": "cgi", "root": build(place)?}),
+        };
+        // Where the application writes, and other variables of the run: the others pass them on as well.
+        start(place, &json!({}), pool)
+    }
+}
+
+/// The programs that make up a server of ours with this pool.
+fn start(place: &Place<'_>, server: &Value, mut pool: Value) -> Result<Vec<Argv>, BenchError> {
+    let site = place.site;
+    if let Some(keys) = pool.as_object_mut() {
+        keys.insert("num_workers".to_owned(), place.workers().into());
+        if keys.get("mode").is_some() {
+            keys.insert("clear_env".to_owned(), false.into());
+        }
+    }
+    // JSON is YAML. No record for each request: the others write none either.
+    let configuration = json!({
+        "version": "3",
+        "server": server,
+        "http": {
+            "address": place.address.to_string(),
+            "threads": site.io_threads,
+            "pool": pool,
+        },
+        "logs": {"channels": {"http": {"level": "warn"}}},
+    });
+    let file = place.write("pronghorn.yaml", &configuration.to_string())?;
+    let arguments = ["serve".into(), "-c".into(), file.into()];
+    Ok(vec![Argv::new(&site.pronghorn, arguments)])
 }
 
 /// Our HTTP side with a handler in Rust behind it: what is left when PHP costs nothing.
