@@ -76,18 +76,10 @@ static char *read_cookies(void)
 	return value_of("HTTP_COOKIE");
 }
 
-/* The longest name of a variable that PHP is told of. */
-#define LONGEST_NAME 256
-
-/* PHP reads names to their NUL, and in the frame there is none behind them. False for one that is too long. */
-static bool copy_name(char name[LONGEST_NAME], const call_variable *variable)
+/* PHP reads names to their NUL, and in the frame there is none behind them. */
+static char *name_of(const call_variable *variable)
 {
-	if (variable->name_length >= LONGEST_NAME) {
-		return false;
-	}
-	memcpy(name, variable->name, variable->name_length);
-	name[variable->name_length] = '\0';
-	return true;
+	return estrndup(variable->name, variable->name_length);
 }
 
 static void register_variables(zval *into, bool filter)
@@ -97,13 +89,11 @@ static void register_variables(zval *into, bool filter)
 		const call_variable *variable = &call->variables[i];
 		/* As others do it: what has a NUL in it ends there. */
 		size_t length = strlen(variable->value);
-		char name[LONGEST_NAME], *value = variable->value;
-		if (!copy_name(name, variable)) {
-			continue;
-		}
+		char *name = name_of(variable), *value = variable->value;
 		if (!filter || sapi_module.input_filter(source, name, &value, length, &length)) {
 			php_register_variable_safe(name, value, length, into);
 		}
+		efree(name);
 	}
 }
 
@@ -188,6 +178,12 @@ void classic_script_ended(void)
 
 static size_t write_output(const char *text, size_t length)
 {
+	if (call == NULL) {
+		/* PHP has a word to say about its start. */
+		ssize_t written = write(STDERR_FILENO, text, length);
+		(void) written;
+		return length;
+	}
 	if (!call_write(text, length)) {
 		php_handle_aborted_connection();
 	}
@@ -257,13 +253,11 @@ static ZEND_FUNCTION(apache_request_headers)
 	array_init(return_value);
 	for (size_t i = 0; call != NULL && i < call->count; i++) {
 		const call_variable *variable = &call->variables[i];
-		char name[LONGEST_NAME];
-		if (!copy_name(name, variable)) {
-			continue;
-		}
+		char *name = name_of(variable);
 		sapi_add_request_header(
 			name, (unsigned) variable->name_length, variable->value, (unsigned) variable->value_length, return_value
 		);
+		efree(name);
 	}
 }
 
@@ -368,7 +362,8 @@ static void serve(void)
 static void clear_environment(const char *list)
 {
 	char *names = strdup(list), *rest = names, *name;
-	size_t count = 0, room = strlen(list) / 2 + 2;
+	/* Each name is followed by a separator, or is the last one. */
+	size_t count = 0, room = strlen(list) + 2;
 	char **kept = calloc(room, sizeof *kept);
 	while (names != NULL && kept != NULL && (name = strsep(&rest, "=")) != NULL) {
 		const char *value = getenv(name);
@@ -385,6 +380,16 @@ static void clear_environment(const char *list)
 	}
 	free(kept);
 	free(names);
+}
+
+/* A script that reads it would wait for the server to write. */
+static void close_input(void)
+{
+	int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (nothing >= 0) {
+		dup2(nothing, STDIN_FILENO);
+		close(nothing);
+	}
 }
 
 /* Begins the command line's request anew, up to where it was. It has nothing to do, and then modules end as they would like to:
@@ -406,6 +411,10 @@ static int take_over(void)
 	const sapi_request_info info = SG(request_info);
 	void *context = SG(server_context);
 	sapi_module.activate = activate;
+#ifdef ZEND_SIGNALS
+	/* A debug build of PHP would warn of what follows from that below. */
+	SIGG(check) = false;
+#endif
 	php_request_shutdown(NULL);
 	const char *wrong = call_attach(getenv(PIPES), getenv(RING), "0.1.0");
 	if (wrong != NULL) {
@@ -413,6 +422,7 @@ static int take_over(void)
 		_exit(1);
 	}
 	clear_environment(getenv(ASKED));
+	close_input();
 #ifdef ZEND_SIGNALS
 	/* Eight system calls for each call, for the sake of signals that somebody caught and did not give back. */
 	SIGG(reset) = zend_hash_str_exists(&module_registry, ZEND_STRL("pcntl"));
@@ -428,6 +438,11 @@ static int activate(void)
 {
 	/* Its length is wanted all the same: the server leaves out the body. */
 	SG(request_info).headers_only = false;
+	if (call->development) {
+		zend_string *name = zend_string_init(ZEND_STRL("display_errors"), false);
+		zend_alter_ini_entry_chars(name, "1", 1, PHP_INI_USER, PHP_INI_STAGE_RUNTIME);
+		zend_string_release(name);
+	}
 	if (SG(request_info).path_translated != NULL) {
 		classic_ini_activate(SG(request_info).path_translated, value_of("DOCUMENT_ROOT"), value_of("SERVER_NAME"));
 	}
@@ -440,6 +455,9 @@ static void forget_process_control(void)
 	zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, ZEND_STRL("pcntl"));
 	if (module != NULL && module->handle == NULL) {
 		zend_unregister_functions(module->functions, -1, NULL);
+		/* At the end of a request the engine takes away what lies behind the place at which the table ended before it. Gaps would
+		 * close when the table grows, and some of a script's functions would stay, before that place. */
+		zend_hash_rehash(CG(function_table));
 		zend_hash_str_del(&module_registry, ZEND_STRL("pcntl"));
 	}
 }

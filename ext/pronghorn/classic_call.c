@@ -19,6 +19,7 @@
 #define SCRIPT_HEAD 20
 /* Flags of requests and of replies. */
 #define BODY_FILE 0x01
+#define DEVELOPMENT 0x08
 #define BUSY 0x02
 #define IGNORABLE 0x80
 /* A reply up to this length goes out in one frame with its head, so that the client is told how long it is. */
@@ -306,6 +307,7 @@ static enum taken take(size_t length)
 	call.body = start + context + 1;
 	call.body_length = body;
 	call.body_is_file = (envelope.flags & BODY_FILE) != 0;
+	call.development = (envelope.flags & DEVELOPMENT) != 0;
 	start[context] = start[context + 1 + body] = '\0';
 	if (context < SCRIPT_HEAD || !read_variables(start + SCRIPT_HEAD, start + context)) {
 		leave_at_once("the server sent a call whose lengths leave its frame");

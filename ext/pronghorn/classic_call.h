@@ -21,6 +21,7 @@ typedef struct {
 	const char *body;
 	size_t body_length;
 	bool body_is_file; /* the body is the path of a file that has it */
+	bool development;  /* the client may see what went wrong */
 } call_t;
 
 /* Announces this process over the pipes and maps the box, as PRONGHORN_PIPES and PRONGHORN_RING name them. NULL, or what is

@@ -28,6 +28,15 @@ static _Atomic uint32_t late;
 /* The call under way, 0 between two, and the one into which the exception was thrown. */
 static uint32_t current, told;
 
+static void interrupt_soon(void)
+{
+#if PHP_VERSION_ID >= 80200
+	zend_atomic_bool_store_ex(flag, true);
+#else
+	*flag = true;
+#endif
+}
+
 static void on_signal(int number, siginfo_t *about, void *context)
 {
 	if (about->si_code == SI_QUEUE) {
@@ -38,11 +47,7 @@ static void on_signal(int number, siginfo_t *about, void *context)
 		pthread_kill(owner, number);
 		return;
 	}
-#if PHP_VERSION_ID >= 80200
-	zend_atomic_bool_store_ex(flag, true);
-#else
-	*flag = true;
-#endif
+	interrupt_soon();
 }
 
 /* Between two lines of PHP. */
@@ -52,6 +57,11 @@ static void on_interrupt(zend_execute_data *frame)
 		interrupted(frame);
 	}
 	if (!watching || !pthread_equal(pthread_self(), owner) || EG(exception) != NULL) {
+		return;
+	}
+	if (EG(current_execute_data) == NULL || EG(current_execute_data)->func == NULL) {
+		/* Behind a function that was made for one call, such as FFI's, and is gone: a trace can't begin there. */
+		interrupt_soon();
 		return;
 	}
 	uint32_t call = atomic_exchange(&late, 0);

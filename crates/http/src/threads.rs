@@ -64,7 +64,8 @@ impl IoThreads {
             all.threads.push(IoThread::of(runtime.handle().clone()));
             all.homes.push(Home {
                 runtime: runtime.handle().clone(),
-                ring: pronghorn_ring::Thread::serve(runtime.handle())?,
+                ring: pronghorn_ring::Thread::serve(runtime.handle())
+                    .map_err(|error| error.to_string().into()),
             });
             let ends = ends.clone();
             let thread = std::thread::Builder::new().name(format!("io-{index}"));

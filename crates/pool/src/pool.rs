@@ -175,6 +175,24 @@ pub(crate) struct Turn {
     pub(crate) ahead: Option<Call>,
 }
 
+/// Takes the calls that are on their way to a worker in the moment in which it leaves.
+#[derive(Clone)]
+pub(crate) struct Heir(Arc<Shared>);
+
+impl Heir {
+    pub(crate) fn take(&self, call: Call) {
+        if !call.is_withdrawn() {
+            self.0.admit(call, Instant::now(), Ahead::MayNot);
+        }
+    }
+}
+
+impl fmt::Debug for Heir {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Heir").field(&self.0.name).finish()
+    }
+}
+
 /// How a worker is reached, by whatever means it is connected.
 pub(crate) trait Transport: Send + Sync {
     /// A call for a worker that was free, or may have it ahead.
@@ -722,6 +740,10 @@ impl Seat {
     pub(crate) fn leave(self) {
         self.shared.lock().core.vacate(self.slot);
         self.report(Report::Left);
+    }
+
+    pub(crate) fn heir(&self) -> Heir {
+        Heir(self.shared.clone())
     }
 
     pub(crate) fn slot(&self) -> SlotId {

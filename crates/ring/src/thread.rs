@@ -39,8 +39,9 @@ struct Here {
     passes: u32,
 }
 
-/// How often a busy thread comes by before it wakes those it has put something for.
-const PASSES: u32 = 8;
+/// How often a busy thread comes by before it wakes those it has put something for: some ten requests, a tenth of a
+/// millisecond.
+const PASSES: u32 = 32;
 
 /// A link that waits.
 pub(crate) struct Waiting {

@@ -104,6 +104,19 @@ impl Server {
         })
     }
 
+    /// Starts it by a program that executes the command which is its arguments.
+    ///
+    /// # Panics
+    ///
+    /// When it does not come up; with all that it said.
+    pub fn start_under(program: &Path, site: Site) -> Self {
+        let mut command = Command::new(program);
+        command.arg(binary());
+        Self::start_called(command, site, &["serve"], Signal::TERM, |stdout, _| {
+            address_after("serves http://", stdout)
+        })
+    }
+
     /// Starts a server of somebody's own, by the name of its binary.
     ///
     /// # Panics

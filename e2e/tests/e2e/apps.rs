@@ -8,7 +8,7 @@ use std::process::Command;
 use pronghorn_testkit::{Connection, Response, Server, Site};
 
 /// Where an application writes, the variable that its processes look at.
-const DATA: &str = "PRONGHORN_APPS_DATA";
+pub(crate) const DATA: &str = "PRONGHORN_APPS_DATA";
 
 /// One application, served twice: one worker keeps it, and `php -S` makes it anew for each request.
 struct Both {
@@ -65,14 +65,14 @@ fn stop_kept(server: Server) {
 }
 
 /// A client that keeps cookies and writes down what it hears.
-struct Browser {
+pub(crate) struct Browser {
     address: SocketAddr,
     cookies: BTreeMap<String, String>,
     heard: Vec<String>,
 }
 
 impl Browser {
-    fn new(server: &Server) -> Self {
+    pub(crate) fn new(server: &Server) -> Self {
         Self {
             address: server.address(),
             cookies: BTreeMap::new(),
@@ -80,17 +80,50 @@ impl Browser {
         }
     }
 
-    fn get(&mut self, target: &str) -> Response {
+    pub(crate) fn get(&mut self, target: &str) -> Response {
         self.ask("GET", target, "", "")
     }
 
-    fn post(&mut self, target: &str, form: &str) -> Response {
+    pub(crate) fn post(&mut self, target: &str, form: &str) -> Response {
         let headers = "Content-Type: application/x-www-form-urlencoded\r\n";
         self.ask("POST", target, headers, form)
     }
 
+    /// Sends a form with a file: its field, its name, its type, its content.
+    pub(crate) fn upload(
+        &mut self,
+        target: &str,
+        fields: &[(&str, &str)],
+        (field, name, kind, content): (&str, &str, &str, &[u8]),
+    ) -> Response {
+        let disposition =
+            |name: &str| format!("--XyZ\r\nContent-Disposition: form-data; name=\"{name}\"");
+        let mut body = Vec::new();
+        for (name, value) in fields {
+            body.extend(format!("{}\r\n\r\n{value}\r\n", disposition(name)).into_bytes());
+        }
+        body.extend(
+            format!(
+                "{}; filename=\"{name}\"\r\nContent-Type: {kind}\r\n\r\n",
+                disposition(field)
+            )
+            .into_bytes(),
+        );
+        body.extend_from_slice(content);
+        body.extend_from_slice(b"\r\n--XyZ--\r\n");
+        let headers = "Content-Type: multipart/form-data; boundary=XyZ\r\n";
+        self.ask("POST", target, headers, &body)
+    }
+
     /// Sends a request with the cookies it has.
-    fn ask(&mut self, method: &str, target: &str, headers: &str, body: &str) -> Response {
+    fn ask(
+        &mut self,
+        method: &str,
+        target: &str,
+        headers: &str,
+        body: impl AsRef<[u8]>,
+    ) -> Response {
+        let body = body.as_ref();
         let mut head = headers.to_owned();
         if !self.cookies.is_empty() {
             let pairs = self
@@ -223,51 +256,53 @@ fn slim() {
 
 #[test]
 fn laravel() {
-    Both::start("laravel", "worker.php").compare(|browser| {
-        assert_eq!(browser.get("/api/hello/you").text(), r#"{"hello":"you"}"#);
-        let users = r#"[{"id":1,"name":"ada"},{"id":2,"name":"grace"}]"#;
-        assert_eq!(browser.get("/api/users").text(), users);
-        let json = "Content-Type: application/json\r\n";
-        assert_eq!(
-            browser
-                .ask("POST", "/api/echo?a=1", json, r#"{"b":[2]}"#)
-                .text(),
-            r#"{"got":{"b":[2],"a":"1"}}"#
-        );
-        browser.post("/api/echo", "a%5B%5D=+1+&b=");
+    Both::start("laravel", "worker.php").compare(laravel_conversation);
+}
 
-        assert!(browser.get("/").text().contains("Visit 1 of a guest"));
-        assert!(browser.get("/").text().contains("Visit 2 of a guest"));
-        let refused = browser.get("/me");
-        assert_eq!(refused.header("location"), Some("http://test/login"));
-        assert_eq!(browser.post("/login", "name=ada&password=ada").status, 419);
-        log_in(browser, "ada", "wrong");
-        let again = browser.get("/login").text();
-        assert!(
-            again.contains("do not fit") && again.contains(r#"value="ada""#),
-            "{again}"
-        );
-        let welcome = log_in(browser, "ada", "ada");
-        assert_eq!(welcome.header("location"), Some("http://test/me"));
-        assert_eq!(browser.get("/me").text(), "ada");
-        let page = browser.get("/").text();
-        assert!(page.contains("Visit 3 of ada"), "{page}");
-        let form = format!("_token={}", token(&page).expect("the form has one"));
-        assert_eq!(browser.post("/logout", &form).status, 302);
-        assert_eq!(browser.get("/me").status, 302);
+pub(crate) fn laravel_conversation(browser: &mut Browser) {
+    assert_eq!(browser.get("/api/hello/you").text(), r#"{"hello":"you"}"#);
+    let users = r#"[{"id":1,"name":"ada"},{"id":2,"name":"grace"}]"#;
+    assert_eq!(browser.get("/api/users").text(), users);
+    let json = "Content-Type: application/json\r\n";
+    assert_eq!(
+        browser
+            .ask("POST", "/api/echo?a=1", json, r#"{"b":[2]}"#)
+            .text(),
+        r#"{"got":{"b":[2],"a":"1"}}"#
+    );
+    browser.post("/api/echo", "a%5B%5D=+1+&b=");
 
-        upload(browser, "/api/upload");
-        assert_eq!(
-            browser
-                .ask("POST", "/api/upload", "Accept: application/json\r\n", "")
-                .status,
-            422
-        );
-        assert_eq!(browser.get("/nowhere").status, 404);
-        assert_eq!(browser.post("/api/users", "").status, 405);
-        assert_eq!(browser.get("/litter").status, 500);
-        browser.get("/found");
-    });
+    assert!(browser.get("/").text().contains("Visit 1 of a guest"));
+    assert!(browser.get("/").text().contains("Visit 2 of a guest"));
+    let refused = browser.get("/me");
+    assert_eq!(refused.header("location"), Some("http://test/login"));
+    assert_eq!(browser.post("/login", "name=ada&password=ada").status, 419);
+    log_in(browser, "ada", "wrong");
+    let again = browser.get("/login").text();
+    assert!(
+        again.contains("do not fit") && again.contains(r#"value="ada""#),
+        "{again}"
+    );
+    let welcome = log_in(browser, "ada", "ada");
+    assert_eq!(welcome.header("location"), Some("http://test/me"));
+    assert_eq!(browser.get("/me").text(), "ada");
+    let page = browser.get("/").text();
+    assert!(page.contains("Visit 3 of ada"), "{page}");
+    let form = format!("_token={}", token(&page).expect("the form has one"));
+    assert_eq!(browser.post("/logout", &form).status, 302);
+    assert_eq!(browser.get("/me").status, 302);
+
+    upload(browser, "/api/upload");
+    assert_eq!(
+        browser
+            .ask("POST", "/api/upload", "Accept: application/json\r\n", "")
+            .status,
+        422
+    );
+    assert_eq!(browser.get("/nowhere").status, 404);
+    assert_eq!(browser.post("/api/users", "").status, 405);
+    assert_eq!(browser.get("/litter").status, 500);
+    browser.get("/found");
 }
 
 /// Two users and a stranger take turns on one worker, and what one of them leaves behind is gone.
@@ -305,36 +340,38 @@ fn laravel_keeps_users_apart() {
 
 #[test]
 fn symfony() {
-    Both::start("symfony", "worker.php").compare(|browser| {
-        assert_eq!(browser.get("/api/hello/you").text(), r#"{"hello":"you"}"#);
-        let form = browser.post("/api/echo?a%5B%5D=1", "b%5Bc%5D=d+e&f");
-        let expected =
-            r#"{"query":{"a":["1"]},"form":{"b":{"c":"d e"},"f":""},"body":"b%5Bc%5D=d+e\u0026f"}"#;
-        assert_eq!(form.text(), expected);
-        assert!(browser.get("/").text().contains("Visit 1 of a guest"));
-        assert!(browser.get("/").text().contains("Visit 2 of a guest"));
-        assert_eq!(browser.get("/me").header("location"), Some("/"));
-        assert_eq!(
-            browser.post("/login", "name=ada&password=wrong").status,
-            403
-        );
-        let before = browser.cookies.clone();
-        assert_eq!(browser.post("/login", "name=ada&password=ada").status, 302);
-        assert_ne!(browser.cookies, before, "a login gets a new session number");
-        assert_eq!(browser.get("/me").text(), "ada");
-        assert!(browser.get("/").text().contains("Visit 3 of ada"));
-        assert_eq!(browser.get("/litter").status, 500);
-        assert_eq!(browser.post("/logout", "").status, 302);
-        assert_eq!(browser.get("/me").status, 302);
-        upload(browser, "/api/upload");
-        assert_eq!(browser.get("/report").text(), "line 1\nline 2\n");
-        assert_eq!(browser.get("/nowhere").status, 404);
-        let refused = browser.post("/me", "");
-        assert_eq!(
-            (refused.status, refused.header("allow")),
-            (405, Some("GET"))
-        );
-    });
+    Both::start("symfony", "worker.php").compare(symfony_conversation);
+}
+
+pub(crate) fn symfony_conversation(browser: &mut Browser) {
+    assert_eq!(browser.get("/api/hello/you").text(), r#"{"hello":"you"}"#);
+    let form = browser.post("/api/echo?a%5B%5D=1", "b%5Bc%5D=d+e&f");
+    let expected =
+        r#"{"query":{"a":["1"]},"form":{"b":{"c":"d e"},"f":""},"body":"b%5Bc%5D=d+e\u0026f"}"#;
+    assert_eq!(form.text(), expected);
+    assert!(browser.get("/").text().contains("Visit 1 of a guest"));
+    assert!(browser.get("/").text().contains("Visit 2 of a guest"));
+    assert_eq!(browser.get("/me").header("location"), Some("/"));
+    assert_eq!(
+        browser.post("/login", "name=ada&password=wrong").status,
+        403
+    );
+    let before = browser.cookies.clone();
+    assert_eq!(browser.post("/login", "name=ada&password=ada").status, 302);
+    assert_ne!(browser.cookies, before, "a login gets a new session number");
+    assert_eq!(browser.get("/me").text(), "ada");
+    assert!(browser.get("/").text().contains("Visit 3 of ada"));
+    assert_eq!(browser.get("/litter").status, 500);
+    assert_eq!(browser.post("/logout", "").status, 302);
+    assert_eq!(browser.get("/me").status, 302);
+    upload(browser, "/api/upload");
+    assert_eq!(browser.get("/report").text(), "line 1\nline 2\n");
+    assert_eq!(browser.get("/nowhere").status, 404);
+    let refused = browser.post("/me", "");
+    assert_eq!(
+        (refused.status, refused.header("allow")),
+        (405, Some("GET"))
+    );
 }
 
 #[test]

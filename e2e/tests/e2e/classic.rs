@@ -41,7 +41,7 @@ fn a_script_gets_its_request_and_leaves_nothing_for_the_next() {
         setcookie('c', 'v');
         echo json_encode([
             $_GET, $_POST, $_COOKIE, $_REQUEST, $_SERVER['SCRIPT_NAME'], $_SERVER['PHP_SELF'], $_SERVER['argv'] ?? null,
-            file_get_contents('php://input'), getcwd() === __DIR__, count(get_included_files()), defined('STDIN'),
+            file_get_contents('php://input'), getcwd() === __DIR__, count(get_included_files()), defined('STDIN'), file_get_contents('php://stdin'),
         ], JSON_UNESCAPED_SLASHES);
         (function () { exit(3); })();
     ";
@@ -56,7 +56,7 @@ fn a_script_gets_its_request_and_leaves_nothing_for_the_next() {
         assert_eq!(reply.header("set-cookie"), Some("c=v"));
         assert_eq!(
             reply.text(),
-            r#"[{"a":{"b":"1"}},{"x":"y"},[],{"a":{"b":"1"},"x":"y"},"/index.php","/index.php",null,"x=y",true,1,false]"#
+            r#"[{"a":{"b":"1"}},{"x":"y"},[],{"a":{"b":"1"},"x":"y"},"/index.php","/index.php",null,"x=y",true,1,false,""]"#
         );
     }
     assert_eq!(server.workers(), workers);
@@ -482,6 +482,26 @@ fn the_environment_is_what_is_named_for_scripts() {
 }
 
 #[test]
+fn scripts_run_as_the_user_of_the_workers() {
+    let script = "<?php echo json_encode([posix_geteuid() === fileowner('/proc/self'), $_SERVER['USER'], $_SERVER['HOME'],
+        strlen(file_get_contents('php://input')), getenv('USER'), is_readable('/etc/shadow')], JSON_UNESCAPED_SLASHES);";
+    let site = site(1, "").file("public/index.php", script);
+    // Wherever the repository lies, this user can read it.
+    let extension = extension().display().to_string();
+    std::fs::copy(&extension, site.path("pronghorn.so")).unwrap();
+    let copied = site.path("pronghorn.so").display().to_string();
+    site.change_config(&extension, &copied);
+    let config = site.read(".rr.yaml") + "server: {user: nobody}\n";
+    let server = Server::start(site.config(&config));
+    let text = server.post("/", "text/plain", vec![b'x'; 400_000]).text();
+    assert_eq!(
+        text,
+        r#"[true,"nobody","/nonexistent",400000,"nobody",false]"#
+    );
+    server.stop();
+}
+
+#[test]
 fn a_file_that_a_script_names_is_sent() {
     let script = "header('X-Sendfile: ' . dirname(__DIR__) . '/report.txt'); header('Content-Type: text/x-report');";
     let site = site(1, "")
@@ -492,6 +512,18 @@ fn a_file_that_a_script_names_is_sent() {
     assert_eq!(reply.text(), "0123456789");
     assert_eq!(reply.header("x-sendfile"), None);
     server.stop();
+}
+
+#[test]
+fn in_development_the_client_sees_what_went_wrong() {
+    let script = "ini_set('log_errors', '0'); throw new Exception('what went wrong');";
+    for debug in [false, true] {
+        let more = format!(", debug: {debug}, ini: {{display_errors: 0}}");
+        let server = serving_with(&more, &[("index", script)]);
+        let text = server.get("/").text();
+        assert_eq!(text.contains("what went wrong"), debug, "{text}");
+        server.stop();
+    }
 }
 
 #[test]
@@ -611,5 +643,21 @@ fn a_worker_that_dies_costs_its_call() {
         (reply.status == 200).then(|| reply.text())
     });
     assert_ne!(before, after);
+    server.stop();
+}
+
+/// A table of functions that grows must not hide some of them from the end of the request.
+#[test]
+fn a_large_program_leaves_no_function_for_the_next_request() {
+    let functions: String = (0..5000).fold(String::new(), |all, number| {
+        all + &format!("function f{number}() {{}} ")
+    });
+    let server = serving(&[(
+        "large",
+        &format!("{functions} echo count(get_defined_functions()['user']);"),
+    )]);
+    for _ in 0..3 {
+        assert_eq!(server.get("/large.php").text(), "5000");
+    }
     server.stop();
 }

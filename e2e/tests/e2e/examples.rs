@@ -19,6 +19,56 @@ fn hello() {
     server.stop();
 }
 
+/// All modes at once, behind one address.
+#[test]
+fn everything() {
+    let server = start("everything");
+    let mut client = server.connect();
+    for _ in 0..2 {
+        assert!(
+            client
+                .get("/api/status")
+                .text()
+                .contains(r#""mode":"worker""#)
+        );
+    }
+    assert_eq!(client.get("/api/none").status, 404);
+
+    let admin = client.get("/admin/");
+    assert!(admin.text().contains("Hello, stranger"), "{}", admin.text());
+    assert_eq!(client.get("/admin").header("location"), Some("/admin/"));
+    let cookie = admin
+        .header("set-cookie")
+        .and_then(|cookie| cookie.split(';').next());
+    let cookie = format!("Cookie: {}\r\n", cookie.expect("a session has begun"));
+    let form = "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 8\r\n";
+    client.request("POST", "/admin/", &format!("{cookie}{form}"));
+    client.send("name=you");
+    assert_eq!(
+        client.response().header("location"),
+        Some("/admin/index.php")
+    );
+    client.request("GET", "/admin/index.php", &cookie);
+    assert!(client.response().text().contains("Hello, you"));
+
+    assert_eq!(client.get("/old/a/b").text(), "An old page: /old/a/b\n");
+    let style = client.get("/style.css");
+    assert_eq!(
+        style.header("content-type"),
+        Some("text/css; charset=utf-8")
+    );
+    let program = client.get("/cgi-bin/uptime.sh").text();
+    assert!(
+        program.starts_with("GET /cgi-bin/uptime.sh: this machine is up for "),
+        "{program}"
+    );
+    for source in ["/admin/index.php/../index.php", "/cgi-bin/", "/.env"] {
+        let answer = client.get(source);
+        assert!(!answer.text().contains("<?php"), "{source}");
+    }
+    server.stop();
+}
+
 #[test]
 fn psr7() {
     let server = start("psr7");

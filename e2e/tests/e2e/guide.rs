@@ -48,6 +48,11 @@ fn pools_and_routes() {
 }
 
 #[test]
+fn legacy() {
+    follow("docs/guide/legacy.md", Site::new());
+}
+
+#[test]
 fn tls() {
     follow("docs/guide/tls.md", Site::new());
 }

@@ -1,5 +1,6 @@
 //! The real binary with real PHP: client answer, log line, and that nothing is left.
 
+mod applications;
 mod apps;
 mod behind_nginx;
 mod bodies;
@@ -26,6 +27,7 @@ mod kind;
 mod life;
 mod malformed;
 mod middleware;
+mod migration;
 mod misbehaviour;
 mod nginx;
 mod own_server;
@@ -35,6 +37,7 @@ mod replies;
 mod requests;
 mod ring;
 mod routes;
+mod script_security;
 mod secure;
 mod sendfile;
 mod start;

@@ -75,3 +75,58 @@ fn a_worker_that_is_stopped_while_idle_or_busy_costs_its_call_and_is_replaced() 
     }
     server.stop();
 }
+
+#[test]
+fn where_there_is_no_shared_memory_workers_use_pipes_and_one_record_says_so() {
+    let body = "return str_contains(file_get_contents('/proc/self/maps'), 'pronghorn-box') ? 'box' : 'pipes';";
+    let config = "version: '3'\nserver: {command: php worker.php}\n\
+        http: {address: '127.0.0.1:0', threads: 2, pool: {num_workers: 4}}\n";
+    let site = Site::new()
+        .file("worker.php", &Site::sdk_worker(body))
+        .config(config);
+    let server = Server::start_under(&Site::fixture("without-memfd"), site);
+    assert_eq!(server.get("/").text(), "pipes");
+    server.logged(&[
+        "pipes are used instead of the ring: there is no shared memory",
+        "Operation not permitted",
+    ]);
+    assert_eq!(server.log().matches("instead of the ring").count(), 1);
+    server.stop();
+}
+
+#[test]
+fn a_child_that_a_handler_forks_answers_nothing_for_it() {
+    let body = r"
+        if ($request->path === '/fork') {
+            $child = pcntl_fork();
+            if ($child === 0) { return 'of the child'; }
+            pcntl_waitpid($child, $status);
+            return 'of the parent';
+        }
+        return 'fine';
+    ";
+    let site = site("worker.php", 1, "").file("worker.php", &Site::sdk_worker(body));
+    let server = Server::start(site);
+    let worker = worker_of(&server, "worker.php");
+    for _ in 0..3 {
+        assert_eq!(server.get("/fork").text(), "of the parent");
+        assert_eq!(server.get("/").text(), "fine");
+    }
+    assert_eq!(worker_of(&server, "worker.php"), worker);
+    server.stop();
+}
+
+/// One that is asleep, and deaf to the signal that tells it of its server's death: it looks every five seconds.
+#[test]
+fn a_worker_that_ignores_its_servers_death_sees_it_all_the_same() {
+    let deaf = Site::sdk_worker("return 'fine';").replace(
+        "Pronghorn\\serve",
+        "pcntl_async_signals(true); pcntl_signal(SIGTERM, function () { });\nPronghorn\\serve",
+    );
+    let site = site("worker.php", 1, "").file("worker.php", &deaf);
+    let mut server = Server::start(site);
+    assert_eq!(server.get("/").text(), "fine");
+    server.signal(Signal::KILL);
+    // `wait` fails if a worker is left.
+    assert_eq!(server.wait().code, None);
+}

@@ -54,6 +54,8 @@ pub(crate) struct Http1 {
     peer: Arc<Peer>,
     entered: Entered,
     drain: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// Whether this task is woken by a drain: it need not ask for that again at each request.
+    hears_drain: bool,
     /// When a draining connection without a request is closed.
     drain_until: Option<Instant>,
     /// Whether HTTP/2 may begin instead of the first request.
@@ -121,6 +123,7 @@ impl Http1 {
             opened_us: epoch_us(opened),
             peer,
             drain,
+            hears_drain: false,
             drain_until: None,
             may_be_http2: service.limits.http2.clear && stream.plain().is_some(),
             owes_continue: false,
@@ -335,13 +338,22 @@ impl Http1 {
 
     /// Ready when a draining server has waited long enough for a request on this connection.
     fn poll_drained(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.drain_until.is_none() && self.drain.as_mut().poll(cx).is_ready() {
+        if self.drain_until.is_none() && self.is_draining(cx) {
             self.drain_until = Some(Instant::now() + self.entered.service().drain_idle());
         }
         match self.drain_until {
             Some(until) if Instant::now() >= until => Poll::Ready(()),
             _ => Poll::Pending,
         }
+    }
+
+    /// A connection lives in one task, so one question is enough to be woken.
+    fn is_draining(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.hears_drain {
+            return self.entered.service().draining.is_cancelled();
+        }
+        self.hears_drain = true;
+        self.drain.as_mut().poll(cx).is_ready()
     }
 
     fn release_input(&mut self) {

@@ -77,8 +77,8 @@ pub struct CommandLauncher {
 #[derive(Debug, Clone)]
 pub struct Home {
     pub runtime: Handle,
-    /// What workers in shared memory see of it.
-    pub ring: pronghorn_ring::Thread,
+    /// What workers in shared memory see of it; or why there is none, and its workers use pipes.
+    pub ring: Result<pronghorn_ring::Thread, Arc<str>>,
 }
 
 impl Launcher for CommandLauncher {
@@ -231,14 +231,17 @@ impl CommandLauncher {
         if self.transport == TransportChoice::Relay {
             return None;
         }
-        let make = || -> io::Result<_> {
+        let make = |thread: &pronghorn_ring::Thread| -> io::Result<_> {
             let memory = Arc::new(pronghorn_ring::Box::new()?);
-            let passed = [memory.memory(), home.ring.page(), home.ring.bell()];
+            let passed = [memory.memory(), thread.page(), thread.bell()];
             let passed: io::Result<Vec<_>> =
                 passed.iter().map(BorrowedFd::try_clone_to_owned).collect();
             Ok((memory, passed?))
         };
-        make()
+        home.ring
+            .as_ref()
+            .map_err(Clone::clone)
+            .and_then(|thread| make(thread).map_err(|error| error.to_string().into()))
             .inspect_err(|error| self.no_ring(&format!("there is no shared memory: {error}")))
             .ok()
     }

@@ -11,7 +11,7 @@ const ASK: &str = "PRONGHORN_CLASSIC";
 /// Between the names of variables, in which it can't be.
 const BETWEEN: &str = "=";
 /// What php's command line runs when nothing has taken it over.
-const OTHERWISE: &str = "if (PHP_SAPI === 'cli') { fwrite(STDERR, 'This PHP has no extension `pronghorn` that serves scripts'.PHP_EOL); exit(1); }";
+const OTHERWISE: &str = "if (PHP_SAPI === 'cli') { fwrite(STDERR, 'This PHP has no extension `pronghorn` that serves scripts: docs/reference/extension.md says how to get it, and `mode: fastcgi` needs none'.PHP_EOL); exit(1); }";
 
 /// The command of a classic pool: the PHP that is named, else the one that the server's command runs, else `php`.
 pub fn classic_command(php: Option<&Command>, server: Option<&Command>) -> Vec<OsString> {

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::call::Call;
-use crate::pool::{Order, Transport};
+use crate::pool::{Heir, Order, Transport};
 use crate::roster::UnderWay;
 
 /// Only a worker that is free is given a call, or one that may have some ahead: there are never many in here.
@@ -35,6 +35,8 @@ enum Ping {
 #[derive(Debug, Default)]
 struct Content {
     calls: VecDeque<Call>,
+    /// Who takes calls that come too late: the relay has left.
+    heir: Option<Heir>,
     stop: bool,
     /// A ping is due, if the worker is free.
     ping: bool,
@@ -170,6 +172,13 @@ impl Inbox {
         self.lock().ended
     }
 
+    /// Nobody reads any more. What is in here comes back, and calls that are still on their way go to the heir.
+    pub(crate) fn close(&self, heir: Heir) -> VecDeque<Call> {
+        let mut content = self.lock();
+        content.heir = Some(heir);
+        std::mem::take(&mut content.calls)
+    }
+
     /// A call that came too late for its worker, or for later.
     pub(crate) fn take_call(&self) -> Option<Call> {
         self.lock().calls.pop_front()
@@ -184,7 +193,14 @@ fn answer(content: &mut Content, under_way: Option<&UnderWay>) {
 
 impl Transport for Inbox {
     fn submit(&self, call: Call) {
-        self.change(|content| content.calls.push_back(call));
+        let mut late = None;
+        self.change(|content| match &content.heir {
+            Some(heir) => late = Some((heir.clone(), call)),
+            None => content.calls.push_back(call),
+        });
+        if let Some((heir, call)) = late {
+            heir.take(call);
+        }
     }
 
     fn order(&self, order: Order) {

@@ -97,12 +97,11 @@ impl Incoming {
             self.wanted = whole - self.buffer.len();
             return Ok(None);
         }
-        let mut payload = self.take(header.len(), whole);
-        let context = payload.split_to(context);
+        let (context, body) = self.take(header.len(), context, whole);
         Ok(Some(Item::Frame {
             header,
             context,
-            body: payload,
+            body,
         }))
     }
 
@@ -158,16 +157,21 @@ impl Incoming {
         })
     }
 
-    /// The bytes from `start` to `end`; everything up to `end` is gone afterwards.
-    fn take(&mut self, start: usize, end: usize) -> Bytes {
+    /// The `context` bytes from `start` on, and those from there to `end`; everything up to `end` is gone afterwards.
+    fn take(&mut self, start: usize, context: usize, end: usize) -> (Bytes, Bytes) {
+        let body = start + context;
         if end <= COPIED {
-            let taken = Bytes::copy_from_slice(&self.buffer[start..end]);
+            // One by one: to divide what is in one piece takes memory as well, and two counts.
+            let taken = (
+                Bytes::copy_from_slice(&self.buffer[start..body]),
+                Bytes::copy_from_slice(&self.buffer[body..end]),
+            );
             self.buffer.advance(end);
             return taken;
         }
         let mut taken = self.buffer.split_to(end).freeze();
         taken.advance(start);
-        taken
+        (taken.split_to(context), taken)
     }
 
     fn garbage(&self, error: &FrameError) -> Garbage {

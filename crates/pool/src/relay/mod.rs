@@ -1,4 +1,5 @@
-//! A worker behind Goridge frames: one task owns the connection and carries one call at a time.
+//! A worker behind Goridge frames: one task owns the connection and carries one call at a time. In shared memory the next
+//! ones may lie behind it already; they are not the worker's before it begins them.
 //!
 //! Knows the frames of both kinds of worker ([`Dialect`]): our SDK's, whose replies name their call, and the official
 //! packages', whose replies don't. The task ends when the worker's process has ended, which it is told; an end of file
@@ -372,9 +373,8 @@ impl Relay {
 
     fn leave(mut self) {
         // Calls may have been given in the moment of the end; nobody has seen them.
-        while let Some(call) = self.inbox.take_call() {
-            self.ahead.push_back(call.into());
-        }
+        let late = self.inbox.close(self.seat.heir());
+        self.ahead.extend(late.into_iter().map(Ahead::from));
         let mut back = Vec::new();
         for Ahead { call, written } in std::mem::take(&mut self.ahead) {
             let begun = written.is_some_and(|(number, begins_at)| {
@@ -663,8 +663,7 @@ impl Relay {
     }
 
     fn hear(&mut self, item: &Item, begun: Option<Said>) -> Result<Heard, Garbage> {
-        self.begun = self.number;
-        match item {
+        let heard = match item {
             Item::Frame {
                 header,
                 context,
@@ -676,7 +675,12 @@ impl Relay {
                 .dialect
                 .hear(header, context, &Bytes::new(), self.number, begun),
             Item::Piece { .. } => Err(Garbage("a piece of nothing".into())),
+        };
+        // An answer to a ping was asked for before.
+        if !matches!(heard, Ok(Heard::Pong | Heard::Nothing)) {
+            self.begun = self.number;
         }
+        heard
     }
 
     fn encode(&mut self, call: &Call, number: u32) -> Result<Body, CallError> {

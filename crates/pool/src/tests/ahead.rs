@@ -393,3 +393,14 @@ async fn a_call_that_was_begun_is_not_repeated_whatever_the_counts_say() {
     let died = body(&mut call).await.unwrap_err();
     assert!(matches!(died, CallError::Worker(WorkerFault::Died(_))));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_reaches_a_worker_when_it_has_left_goes_to_another() {
+    let stage = Stage::new(None).await;
+    let (pool, worker) = (stage.pool, stage.worker);
+    let inbox = worker.inbox.clone();
+    worker.ends(&pool).await;
+    let (call, _pending) = pool.call_aside(TestPayload::unrepeatable("/"));
+    inbox.submit(call);
+    assert_eq!(pool.stats().waiting(), 1);
+}

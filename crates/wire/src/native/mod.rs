@@ -400,6 +400,9 @@ impl<'a> Reader<'a> {
             rest: self.take(count.checked_mul(8).ok_or(CUT)?)?,
         };
         let mut at = context.len().saturating_sub(self.rest.len());
+        if count == 0 {
+            return Ok(Fields::new()); // and holds nothing
+        }
         let mut fields = Fields::over(context.clone(), count);
         for _ in 0..count {
             let (name, value) = (table.len()?, table.len()?);
