@@ -140,6 +140,29 @@ fn a_slow_client_holds_no_process() {
 }
 
 #[test]
+fn scripts_that_go_or_may_not_be_read_are_told_by_php_and_files_that_php_names_are_sent() {
+    let site = site("")
+        .file("public/brief.php", "<?php echo 'here';")
+        .file("public/closed.php", "<?php echo 'read';")
+        .file(
+            "public/names.php",
+            "<?php header('X-Sendfile: ' . dirname(__DIR__) . '/kept.txt');",
+        )
+        .file("kept.txt", "kept");
+    let closed = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(site.path("public/closed.php"), closed).unwrap();
+    site.change_config("server: {", "server: {user: nobody, ");
+    site.change_config("http:", "http:\n  middleware: [sendfile]");
+    let server = Server::start(site);
+    assert_eq!(server.get("/brief.php").text(), "here");
+    std::fs::remove_file(server.site().path("public/brief.php")).unwrap();
+    assert_eq!(server.get("/brief.php").status, 404);
+    assert_eq!(server.get("/closed.php").status, 403);
+    assert_eq!(server.get("/names.php").text(), "kept");
+    server.stop();
+}
+
+#[test]
 fn a_deadline_and_a_crash_cost_one_process() {
     let server = Server::start(
         site(", supervisor: {exec_ttl: 300ms}")
