@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use pronghorn_process::Credentials;
 use thiserror::Error;
+use tokio_util::task::TaskTracker;
 
 /// Names of spool files: this, what they are for, where the server's number is its own, that number, a count, something
 /// random.
@@ -29,6 +30,8 @@ pub struct Spool {
     share: Arc<Share>,
     namespace: u64,
     next: AtomicU64,
+    /// Of files that are no longer needed.
+    removals: TaskTracker,
 }
 
 /// What spool files may take of a disk.
@@ -91,11 +94,18 @@ impl Spool {
             share,
             namespace,
             next: AtomicU64::new(1),
+            removals: TaskTracker::new(),
         })
     }
 
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// Waits until the files that are no longer needed are gone: else a process that ends leaves some of them behind.
+    pub async fn settle(&self) {
+        self.removals.close();
+        self.removals.wait().await;
     }
 
     /// A file without a name: gone with its last descriptor, whatever happens.
@@ -277,7 +287,7 @@ impl SpoolFile {
         // The application may have moved it: that is what uploads are for.
         let remove = move || _ = std::fs::remove_file(path);
         match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn_blocking(remove)),
+            Ok(runtime) => drop(self.spool.removals.spawn_blocking_on(remove, &runtime)),
             Err(_) => remove(),
         }
     }

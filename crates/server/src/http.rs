@@ -121,6 +121,8 @@ struct Http {
     reset_timeout: Duration,
     _watch: Option<Watch>,
     _certificates: JoinSet<()>,
+    /// For bodies, and for uploads.
+    spools: [Arc<Spool>; 2],
     io: IoThreads,
 }
 
@@ -232,6 +234,7 @@ impl HttpService {
         );
         let watched = Certificates::watch(tls.as_ref());
         let places = listeners.iter();
+        let spools = [ground.spool.clone(), ground.uploads.clone()];
         let site = Site {
             places: places
                 .map(|listener| (listener.place().clone(), listener.has_tls()))
@@ -259,6 +262,7 @@ impl HttpService {
             reset_timeout: settings.longest_reset(),
             _watch: watch,
             _certificates: watched,
+            spools,
             io,
         })
     }
@@ -550,6 +554,9 @@ impl Http {
         let cut = self.service.open();
         let killed = self.pools.stop(left(deadline)).await;
         self.owners.join_all().await; // each has done its last order
+        for spool in self.spools {
+            _ = tokio::time::timeout_at(deadline, spool.settle()).await;
+        }
         if cut == 0 && killed == 0 {
             return Stopped::Clean;
         }
