@@ -47,6 +47,8 @@ use responder::{Dial, Responder};
 
 /// Connections that may wait in a worker's socket: the question whether it is up, and the one that it is to serve.
 const BACKLOG: i32 = 2;
+/// A process that ends closes its socket first. So long its end is waited for, which says more than a broken connection.
+const TO_END: Duration = Duration::from_millis(100);
 
 /// Who answers.
 #[derive(Debug)]
@@ -295,6 +297,13 @@ impl FastCgiLauncher {
             let mut answer = [0; 2];
             let read = connection.read_exact(&mut answer).await;
             io::Result::Ok((read.is_ok(), answer))
+        };
+        let answer = async {
+            let answer = answer.await;
+            if !matches!(answer, Ok((true, _))) {
+                tokio::time::sleep(TO_END).await;
+            }
+            answer
         };
         tokio::select! {
             biased;

@@ -107,7 +107,6 @@ impl Worker {
             interruptible: false,
             codec: Codec::Native,
             stream_timeout: Duration::from_secs(60),
-            interruptible: false,
             spool: Arc::new(Spool::open(std::env::temp_dir(), None).unwrap()),
         };
         let (channel, inbox_of) = (channel.unwrap(), inbox.clone());
