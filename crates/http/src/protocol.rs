@@ -72,7 +72,9 @@ pub(crate) async fn serve(socket: Socket, tls: Option<Tls>, peer: Arc<Peer>, ent
             Stream::Tls(stream)
         }
     };
-    if let Some(begun) = Http1::new(stream, peer, entered).run().await {
+    // In a place of its own: a future holds what it takes by value twice.
+    let http1 = Box::new(Http1::new(stream, peer, entered));
+    if let Some(begun) = http1.run().await {
         let serve = http2::serve(begun.stream, begun.received, begun.peer, begun.entered);
         Box::pin(serve).await;
     }

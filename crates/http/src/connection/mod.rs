@@ -136,7 +136,7 @@ impl Http1 {
     }
 
     /// Serves requests until either side ends the connection. `Some` when the client has begun to speak HTTP/2.
-    pub(crate) async fn run(mut self) -> Option<Begun> {
+    pub(crate) async fn run(mut self: Box<Self>) -> Option<Begun> {
         match self.serve_all().await {
             End::Closed => None,
             End::Http2 => Some(Begun {
@@ -412,21 +412,29 @@ impl Http1 {
             Body::Empty => {}
             Body::Whole(bytes) if bytes.len() <= JOINED_BODY => self.join(framing, &bytes),
             Body::Whole(bytes) => self.send_piece(framing, bytes).await?,
-            Body::File(file) => self.send_file(framing, file).await?,
-            Body::Parts(parts) => {
-                for part in parts {
-                    match part {
-                        Part::Bytes(bytes) => self.send_piece(framing, bytes).await?,
-                        Part::File(file) => self.send_file(framing, file).await?,
-                    }
-                }
-            }
+            // These wait in places of their own: here they would make every idle connection larger.
+            Body::File(file) => Box::pin(self.send_file(framing, file)).await?,
+            Body::Parts(parts) => Box::pin(self.send_parts(framing, parts)).await?,
             body @ (Body::Pieces { .. } | Body::Coded(_)) => {
-                self.send_read(framing, Reader::new(body)).await?;
+                Box::pin(self.send_read(framing, Reader::new(body))).await?;
             }
         }
         framing.end(&mut self.out, fields);
         self.flush().await
+    }
+
+    async fn send_parts(
+        &mut self,
+        framing: &mut h1::Response,
+        parts: Vec<Part>,
+    ) -> Result<(), Gone> {
+        for part in parts {
+            match part {
+                Part::Bytes(bytes) => self.send_piece(framing, bytes).await?,
+                Part::File(file) => self.send_file(framing, file).await?,
+            }
+        }
+        Ok(())
     }
 
     /// Passes pieces on as they come: what is there goes out together, and nothing waits for more.
