@@ -280,7 +280,7 @@ pub(crate) fn shared(pid: u32, name: &str) -> Option<f64> {
 }
 
 fn shared_in(maps: &str, name: &str) -> f64 {
-    let mut parts = BTreeMap::new();
+    let mut parts = BTreeSet::new();
     let mut part = None;
     for line in maps.lines() {
         let mut words = line.split_whitespace();
@@ -288,15 +288,28 @@ fn shared_in(maps: &str, name: &str) -> f64 {
         if !first.ends_with(':') {
             // Addresses, rights, offset, device, inode, name.
             let offset = words.nth(1).unwrap_or_default();
+            let offset = u32::from_str_radix(offset, 16).unwrap_or_default() / 1024;
             let inode = words.nth(1).unwrap_or_default();
             part = line.contains(name).then_some((inode, offset));
-        } else if let Some(part) = part
-            && let Some(size) = kilobytes(line, "Size:")
+        } else if let Some((inode, offset)) = part
+            && first == "Size:"
+            && let Some(Ok(kb)) = words.next().map(str::parse::<u32>)
         {
-            parts.insert(part, size);
+            parts.insert((inode, offset, offset + kb));
         }
     }
-    parts.values().sum()
+    // In the order of their beginnings: what of each was not counted yet.
+    let (mut kb, mut counted) = (0, ("", 0));
+    for (inode, start, end) in parts {
+        let from = if counted.0 == inode {
+            start.max(counted.1)
+        } else {
+            start
+        };
+        kb += end.saturating_sub(from);
+        counted = (inode, end.max(from));
+    }
+    f64::from(kb) * 1024.0
 }
 
 /// The bytes of a line such as `Rss:    1234 kB`.
@@ -494,9 +507,11 @@ mod tests {
     fn what_is_mapped_twice_counts_once() {
         let maps = "7f00-7f01 rw-s 00001000 00:01 42 /memfd:pronghorn-box (deleted)\nSize: 200 kB\nRss:  20 kB\nPss: 1 kB\n\
             7f01-7f02 rw-s 00001000 00:01 42 /memfd:pronghorn-box (deleted)\nSize:  200 kB\n\
-            7f02-7f03 rw-s 00041000 00:01 42 /memfd:pronghorn-box (deleted)\nSize:  12 kB\n\
+            7f02-7f03 rw-s 00033000 00:01 42 /memfd:pronghorn-box (deleted)\nSize:  12 kB\n\
+            7f04-7f05 rw-s 00000000 00:01 42 /memfd:pronghorn-box (deleted)\nSize:  104 kB\n\
+            7f05-7f06 rw-s 00001000 00:01 43 /memfd:pronghorn-box (deleted)\nSize:  8 kB\n\
             7f03-7f04 rw-p 00000000 00:00 0\nSize:  999 kB\n";
-        assert!((shared_in(maps, "pronghorn-box") - 212.0 * 1024.0).abs() < 1.0);
+        assert!((shared_in(maps, "pronghorn-box") - 224.0 * 1024.0).abs() < 1.0);
     }
 
     #[test]
