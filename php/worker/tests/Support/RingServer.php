@@ -46,7 +46,8 @@ final class RingServer implements Server
     public function request(array $fields = [], string $body = ''): void
     {
         $this->requests++;
-        $this->send(Codec::frame(Codec::request($fields), $body));
+        // Two calls at a time have two numbers: whoever begins one clears its bit.
+        $this->send(Codec::frame(Codec::request($fields + ['call' => $this->requests]), $body));
     }
 
     public function requests(): int
