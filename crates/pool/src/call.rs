@@ -135,6 +135,13 @@ pub struct Stamps {
 }
 
 impl Stamps {
+    /// How long a worker has had the call.
+    pub(crate) fn ran(&self) -> Duration {
+        self.dispatched
+            .map(|start| start.elapsed())
+            .unwrap_or_default()
+    }
+
     pub(crate) fn new(accepted: Instant, queued: Instant) -> Self {
         Self {
             accepted,

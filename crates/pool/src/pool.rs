@@ -592,6 +592,33 @@ fn expire(pool: &Shared) -> Option<Instant> {
     next
 }
 
+/// How many calls a worker still gets, if they are counted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lifetime(Option<u64>);
+
+impl Lifetime {
+    pub(crate) fn calls_left(self) -> Option<u64> {
+        self.0
+    }
+
+    /// Counts a call. True when it was the worker's last. Where it may get more, its successor is asked for.
+    pub(crate) fn is_over(&mut self, seat: &Seat) -> bool {
+        let Some(left) = &mut self.0 else {
+            return false;
+        };
+        *left = left.saturating_sub(1);
+        if *left > 0 {
+            return false;
+        }
+        if !seat.is_strict() {
+            self.0 = None;
+            seat.report(Report::Worn);
+            return false;
+        }
+        true
+    }
+}
+
 /// A worker's place in its pool, held by its transport.
 pub(crate) struct Seat {
     shared: Arc<Shared>,
@@ -657,19 +684,21 @@ impl Seat {
 
     /// After how many calls this worker is replaced. The random part keeps workers that started together from ending together; its size
     /// is RoadRunner's.
-    pub(crate) fn lifetime(&self) -> Option<u64> {
-        let max_jobs = self.shared.limits.max_jobs()?;
-        Some(max_jobs.saturating_add(fastrand::u64(..=max_jobs / 7)))
+    pub(crate) fn lifetime(&self) -> Lifetime {
+        let max_jobs = self.shared.limits.max_jobs();
+        Lifetime(max_jobs.map(|most| most.saturating_add(fastrand::u64(..=most / 7))))
     }
 
     /// Whether a worker must not get a call more than that: where each is promised a fresh one.
-    pub(crate) fn is_strict(&self) -> bool {
+    fn is_strict(&self) -> bool {
         self.shared.limits.max_jobs() == Some(1)
     }
 
-    /// The most that a call may ask for at a time.
-    pub(crate) fn deadline_max(&self) -> Duration {
-        self.shared.limits.deadline_max()
+    /// A deadline with so much time from now on, at most what a call may ask for at a time. A call without a deadline needs
+    /// no more time, and none gets less than it has.
+    pub(crate) fn later(&self, deadline: Option<Instant>, time: Duration) -> Option<Instant> {
+        let granted = Instant::now() + time.min(self.shared.limits.deadline_max());
+        deadline.map(|deadline| deadline.max(granted))
     }
 
     pub(crate) fn count(&self, counter: Counter) {

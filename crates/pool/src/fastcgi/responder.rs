@@ -14,20 +14,19 @@ use bytes::{Bytes, BytesMut};
 use pronghorn_cgi::fastcgi::{End, Item, Records};
 use pronghorn_cgi::{BadReply, Head, HeadReader, Kind};
 use pronghorn_process::Exit;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::io::poll_read_buf;
 
 use super::addresses::Addresses;
 use super::request::{NotWritten, Outgoing};
 use crate::boot::Output;
-use crate::call::{Call, CallError, Pieces, Reply, ReplyBody, Stamps, WorkerFault};
+use crate::call::{Call, CallError, Reply, ReplyBody, WorkerFault};
 use crate::core::{Next, SlotId};
-use crate::pool::{Report, Seat};
-use crate::relay::RESERVED_PIECES;
+use crate::pool::{Lifetime, Report, Seat};
 use crate::relay::channel::{Channel, Detached};
 use crate::relay::inbox::{Inbox, News, Told};
-use crate::relay::outlet::Outlet;
+use crate::relay::outlet::{Outlet, Streamed};
 use crate::roster::UnderWay;
 use crate::spool::Spool;
 use crate::stats::Counter;
@@ -85,7 +84,7 @@ pub(super) struct Responder {
     under_way: Option<UnderWay>,
     timer: Timer,
     /// Calls that the worker still gets.
-    calls_left: Option<u64>,
+    calls_left: Lifetime,
 }
 
 /// How a call went, as far as the worker is concerned.
@@ -203,7 +202,7 @@ impl Responder {
                     let what = format!("nothing, its connection can't be watched ({error})");
                     self.seat.report(garbage(what));
                     poll_fn(|cx| self.poll_ended(cx)).await;
-                    return self.leave();
+                    return self.inbox.leave(self.seat);
                 }
             }
             self.outgoing = Outgoing::begun();
@@ -212,21 +211,23 @@ impl Responder {
         loop {
             next = match next {
                 Next::Run(call) => match self.serve_one(call).await {
-                    Served::Free(since) if !self.is_worn_out() => self.seat.next_alone(since),
+                    Served::Free(since) if !self.calls_left.is_over(&self.seat) => {
+                        self.seat.next_alone(since)
+                    }
                     Served::Free(_) => {
                         self.seat.close();
                         self.seat.next_alone(Instant::now())
                     }
                     Served::Broken => break,
-                    Served::Ended => return self.leave(),
+                    Served::Ended => return self.inbox.leave(self.seat),
                 },
                 Next::Wait => match self.idle().await {
                     Ok(Told::Call(call)) => Next::Run(call),
                     Ok(Told::Stop) => Next::Stop,
-                    Ok(Told::Ended) => return self.leave(),
+                    Ok(Told::Ended) => return self.inbox.leave(self.seat),
                     Ok(Told::Ping) => Next::Wait,
                     Err(why) => {
-                        self.retire(why);
+                        self.inbox.retire(&self.seat, why);
                         break;
                     }
                 },
@@ -238,7 +239,7 @@ impl Responder {
             };
         }
         poll_fn(|cx| self.poll_ended(cx)).await;
-        self.leave();
+        self.inbox.leave(self.seat);
     }
 
     /// Closes the connection to an address, and forgets what was under way over it.
@@ -293,40 +294,6 @@ impl Responder {
         if let Some(channel) = &self.channel {
             channel.hang_up();
         }
-    }
-
-    /// Counts a call. True when it was the worker's last. Where it may get more, its successor is asked for.
-    fn is_worn_out(&mut self) -> bool {
-        let Some(left) = &mut self.calls_left else {
-            return false;
-        };
-        *left = left.saturating_sub(1);
-        if *left > 0 {
-            return false;
-        }
-        if !self.seat.is_strict() {
-            self.calls_left = None;
-            self.seat.report(Report::Worn);
-            return false;
-        }
-        true
-    }
-
-    /// A free worker turned out to be unusable. If a call was given to it in the same moment, another one gets it.
-    fn retire(&self, why: Report) {
-        self.seat.report(why);
-        self.seat.retire();
-        if let Some(call) = self.inbox.take_call() {
-            self.seat.decline(call);
-        }
-    }
-
-    fn leave(self) {
-        // A call may have been given in the moment of the end; nobody has seen it.
-        if let Some(call) = self.inbox.take_call() {
-            self.seat.decline(call);
-        }
-        self.seat.leave();
     }
 
     /// Waits for a call. Of the worker nothing should come meanwhile.
@@ -433,7 +400,7 @@ impl Responder {
                     continue;
                 }
                 Event::Extended(time) => {
-                    call.deadline = self.later(call.deadline, time);
+                    call.deadline = self.seat.later(call.deadline, time);
                     continue;
                 }
                 Event::Over(over) => return self.cut_short(over, call).await,
@@ -449,12 +416,6 @@ impl Responder {
                 Err(bad) => return self.refuse(call, &bad).await,
             }
         }
-    }
-
-    /// A call without a deadline needs no more time, and none gets less than it has.
-    fn later(&self, deadline: Option<Instant>, time: Duration) -> Option<Instant> {
-        let granted = Instant::now() + time.min(self.seat.deadline_max());
-        deadline.map(|deadline| deadline.max(granted))
     }
 
     /// What happens next while the worker has a call. `call` is there while its client waits for the first byte.
@@ -556,21 +517,13 @@ impl Responder {
 
     /// The answer begins with no head: it is read to its end and thrown away.
     async fn refuse(&mut self, call: Call, bad: &BadReply) -> Served {
-        let what = call.payload.describe();
+        let streamed = Streamed::of(&call, &self.seat);
         tracing::error!(
-            target: "http", pool = self.seat.pool(), request = what,
+            target: "http", pool = self.seat.pool(), request = streamed.request,
             "the script's answer can't be used: {bad}"
         );
-        let (stamps, limit) = (call.stamps, self.seat.limit(&call));
         call.fail(WorkerFault::Garbage(bad.to_string()));
-        let (pieces, nobody) = mpsc::channel(1);
-        drop(nobody);
-        let mut outlet = Outlet::new(pieces, self.settings.spool.clone());
-        let streamed = Streamed {
-            request: what,
-            stamps,
-            limit,
-        };
+        let mut outlet = Outlet::closed_from_the_start(self.settings.spool.clone());
         self.pass_on(&mut outlet, streamed).await
     }
 
@@ -615,21 +568,9 @@ impl Responder {
             });
             return self.done_at(now);
         }
-        let (pieces, receiver) = mpsc::channel(WAITING_PIECES + RESERVED_PIECES);
-        let streamed = Streamed {
-            request: call.payload.describe(),
-            stamps,
-            limit: self.seat.limit(&call),
-        };
-        call.deliver(Reply {
-            head: reply,
-            body: ReplyBody::Pieces {
-                pieces: Pieces(receiver),
-                len: None,
-            },
-            stamps,
-        });
-        let mut outlet = Outlet::new(pieces, self.settings.spool.clone());
+        let streamed = Streamed::of(&call, &self.seat);
+        let spool = self.settings.spool.clone();
+        let mut outlet = Outlet::begin(call, reply, None, WAITING_PIECES, spool);
         _ = outlet.try_send(body); // there is room for the first
         self.pass_on(&mut outlet, streamed).await
     }
@@ -644,7 +585,7 @@ impl Responder {
         match self.pass_pieces(outlet, limit).await {
             Ok(()) => self.done(),
             Err(Over::Overdue) => {
-                let ran = ran(&stamps);
+                let ran = stamps.ran();
                 self.unusable(Trouble::Overdue { request, ran })
             }
             Err(Over::Garbage(what)) => self.unusable(Trouble::Garbage { request, what }),
@@ -660,7 +601,7 @@ impl Responder {
                 }
                 self.seat.report(Report::DiedWith {
                     what: request,
-                    ran: ran(&stamps),
+                    ran: stamps.ran(),
                     retried: false,
                     identity: self
                         .under_way
@@ -712,7 +653,7 @@ impl Responder {
                     return Ok(());
                 }
                 Event::Withdrawn => {} // only waited for with a call at hand
-                Event::Extended(time) => granted = self.later(deadline, time),
+                Event::Extended(time) => granted = self.seat.later(deadline, time),
                 Event::Over(over) => return Err(over),
             }
         }
@@ -791,7 +732,7 @@ impl Responder {
             }
             Over::Overdue => {
                 self.seat.count(Counter::Overdue);
-                let (request, ran) = (call.payload.describe(), ran(&call.stamps));
+                let (request, ran) = (call.payload.describe(), call.stamps.ran());
                 call.fail(CallError::Deadline);
                 self.unusable(Trouble::Overdue { request, ran })
             }
@@ -812,7 +753,7 @@ impl Responder {
     }
 
     fn lost(&self, call: Call, exit: Exit) -> Served {
-        let (what, ran) = (call.payload.describe(), ran(&call.stamps));
+        let (what, ran) = (call.payload.describe(), call.stamps.ran());
         let identity = call.payload.identity();
         let retried = self.seat.lose(call, WorkerFault::Died(exit));
         self.seat.report(Report::DiedWith {
@@ -825,14 +766,6 @@ impl Responder {
     }
 }
 
-/// The call whose reply is passed on in pieces.
-struct Streamed {
-    request: String,
-    stamps: Stamps,
-    /// How long the worker may take for each piece.
-    limit: Option<Duration>,
-}
-
 fn hung_up(what: &str) -> Report {
     Report::HungUp { what: what.into() }
 }
@@ -842,9 +775,4 @@ fn garbage(what: String) -> Report {
         what,
         request: None,
     }
-}
-
-fn ran(stamps: &Stamps) -> Duration {
-    let began = stamps.dispatched;
-    began.map(|start| start.elapsed()).unwrap_or_default()
 }

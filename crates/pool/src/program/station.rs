@@ -9,17 +9,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use pronghorn_cgi::{BadReply, Head, HeadReader, Kind};
 use pronghorn_process::{Command, Credentials, Exit, Signal, Spawner, Stream};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::running::{Output, Running};
 use super::start::{Program, cannot_start, stdin_of};
-use crate::call::{Body, Call, CallError, Pieces, Reply, ReplyBody, Stamps, WorkerFault};
+use crate::call::{Body, Call, CallError, Reply, ReplyBody, Stamps, WorkerFault};
 use crate::core::Next;
 use crate::pool::Seat;
+use crate::relay::WAITING_PIECES;
 use crate::relay::inbox::{Inbox, News, Told};
-use crate::relay::outlet::Outlet;
-use crate::relay::{RESERVED_PIECES, WAITING_PIECES};
+use crate::relay::outlet::{Outlet, Streamed};
 use crate::roster::UnderWay;
 use crate::spool::Spool;
 use crate::stats::Counter;
@@ -71,14 +71,6 @@ enum Parting {
     Kill,
 }
 
-/// What a call needs after its reply has begun.
-struct Streamed {
-    request: String,
-    stamps: Stamps,
-    /// How long the program may take for each piece.
-    limit: Option<Duration>,
-}
-
 impl Station {
     pub(super) async fn run(mut self) {
         let mut next = self.seat.enter(self.inbox.clone());
@@ -93,22 +85,14 @@ impl Station {
                     Told::Call(call) => Next::Run(call),
                     Told::Ping => Next::Wait,
                     Told::Stop => Next::Stop,
-                    Told::Ended => return self.leave(),
+                    Told::Ended => return self.inbox.leave(self.seat),
                 },
                 Next::Stop => break,
             };
         }
         self.end.send_replace(Some(Exit::Code(0)));
         poll_fn(|cx| self.inbox.poll_ended(cx, None)).await;
-        self.leave();
-    }
-
-    fn leave(self) {
-        // A call may have been given in the moment of the end; nobody has seen it.
-        if let Some(call) = self.inbox.take_call() {
-            self.seat.decline(call);
-        }
-        self.seat.leave();
+        self.inbox.leave(self.seat);
     }
 
     async fn serve(&mut self, mut call: Call) {
@@ -206,7 +190,7 @@ impl Station {
                 }
                 Event::Complete => return self.no_answer(call, running).await,
                 Event::Withdrawn => return Parting::Terminate,
-                Event::Extended(time) => call.deadline = self.later(call.deadline, time),
+                Event::Extended(time) => call.deadline = self.seat.later(call.deadline, time),
                 Event::Overdue => {
                     self.overdue(&call.payload.describe(), &call.stamps, running);
                     self.seat.count(Counter::Overdue);
@@ -264,7 +248,7 @@ impl Station {
         };
         tracing::error!(
             target: "server", pool = self.seat.pool(), pid = running.pid(), request = call.payload.describe(),
-            ran_ms = millis(ran(&call.stamps)), stderr = running.last_words(), "the program {how} {what}"
+            ran_ms = millis(call.stamps.ran()), stderr = running.last_words(), "the program {how} {what}"
         );
         match exit {
             Some(exit @ Exit::Signal(_)) => call.fail(WorkerFault::Died(exit)),
@@ -304,21 +288,8 @@ impl Station {
                 }
             }
         }
-        let (pieces, receiver) = mpsc::channel(WAITING_PIECES + RESERVED_PIECES);
-        let streamed = Streamed {
-            request: call.payload.describe(),
-            stamps,
-            limit: self.seat.limit(&call),
-        };
-        call.deliver(Reply {
-            head,
-            body: ReplyBody::Pieces {
-                pieces: Pieces(receiver),
-                len: None,
-            },
-            stamps,
-        });
-        let mut outlet = Outlet::new(pieces, self.spool.clone());
+        let streamed = Streamed::of(&call, &self.seat);
+        let mut outlet = Outlet::begin(call, head, None, WAITING_PIECES, self.spool.clone());
         self.pass_on(&mut outlet, &streamed, running).await
     }
 
@@ -350,7 +321,7 @@ impl Station {
                     return Parting::Finish(self.limit_from_now());
                 }
                 Event::Withdrawn => return Parting::Terminate,
-                Event::Extended(time) => granted = self.later(deadline, time),
+                Event::Extended(time) => granted = self.seat.later(deadline, time),
                 Event::Overdue => {
                     self.overdue(&streamed.request, &streamed.stamps, running);
                     return Parting::Terminate;
@@ -397,14 +368,9 @@ impl Station {
 
     fn overdue(&self, request: &str, stamps: &Stamps, running: &Running) {
         tracing::error!(
-            target: "server", pool = self.seat.pool(), pid = running.pid(), request, ran_ms = millis(ran(stamps)),
+            target: "server", pool = self.seat.pool(), pid = running.pid(), request, ran_ms = millis(stamps.ran()),
             "deadline passed: the program is stopped"
         );
-    }
-
-    fn later(&self, deadline: Option<Instant>, time: Duration) -> Option<Instant> {
-        let granted = Instant::now() + time.min(self.seat.deadline_max());
-        deadline.map(|deadline| deadline.max(granted))
     }
 
     async fn event(
@@ -514,13 +480,6 @@ impl Station {
         }
         running.reaped().await;
     }
-}
-
-fn ran(stamps: &Stamps) -> Duration {
-    stamps
-        .dispatched
-        .map(|start| start.elapsed())
-        .unwrap_or_default()
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::call::Call;
-use crate::pool::{Heir, Order, Transport};
+use crate::pool::{Heir, Order, Report, Seat, Transport};
 use crate::roster::UnderWay;
 
 /// Only a worker that is free is given a call, or one that may have some ahead: there are never many in here.
@@ -177,6 +177,24 @@ impl Inbox {
         let mut content = self.lock();
         content.heir = Some(heir);
         std::mem::take(&mut content.calls)
+    }
+
+    /// A free worker turned out to be unusable. Calls that were given to it in the same moment go to others.
+    pub(crate) fn retire(&self, seat: &Seat, why: Report) {
+        seat.report(why);
+        seat.retire();
+        while let Some(call) = self.take_call() {
+            seat.decline(call);
+        }
+    }
+
+    /// The process of a worker that has one call at a time has ended. Calls that were given to it in the same moment, which
+    /// nobody has seen, go to others.
+    pub(crate) fn leave(&self, seat: Seat) {
+        for call in self.close(seat.heir()) {
+            seat.decline(call);
+        }
+        seat.leave();
     }
 
     /// A call that came too late for its worker, or for later.

@@ -21,16 +21,14 @@ use pronghorn_process::Exit;
 use pronghorn_wire::frame::{Flags, OpenFrame, Stream, encode_plain};
 use pronghorn_wire::{Codec, ReplyHead};
 use tokio::io::AsyncWrite;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::io::poll_read_buf;
 
 use crate::body::{BodyStream, StreamPiece};
-use crate::call::{
-    Body, Call, CallError, Dispatch, Pieces, Reply, ReplyBody, Stamps, Unencodable, WorkerFault,
-};
+use crate::call::{Body, Call, CallError, Dispatch, Reply, ReplyBody, Unencodable, WorkerFault};
 use crate::core::Next;
-use crate::pool::{Report, Seat};
+use crate::pool::{Lifetime, Report, Seat};
 use crate::roster::UnderWay;
 use crate::spool::{Spool, SpoolFile};
 use crate::stats::Counter;
@@ -49,13 +47,13 @@ use channel::Channel;
 use dialect::{Heard, Said};
 use inbox::{Inbox, News, Told};
 use incoming::{Garbage, Incoming, Item};
-use outlet::Outlet;
+use outlet::{Outlet, Streamed};
 use pace::Pace;
 
 /// Pieces of a reply that may wait for a slow client; each is at most `incoming::PIECE` long, so about 1 MB.
 pub(crate) const WAITING_PIECES: usize = 4;
 /// Places for what must never wait: the file with the rest, and the end.
-pub(crate) const RESERVED_PIECES: usize = 2;
+const RESERVED_PIECES: usize = 2;
 /// A body up to this size goes out in the same buffer as its head; copying it is cheaper than a second vector.
 const JOINED_BODY: usize = 16 << 10;
 /// Calls that a worker may have beyond the one at hand while they are short, so that it need not sleep between two.
@@ -105,7 +103,7 @@ pub(crate) struct Relay {
     at_hand_since: Instant,
     impatience: Timer,
     /// Calls that the worker still gets.
-    calls_left: Option<u64>,
+    calls_left: Lifetime,
     /// Bytes that went to the worker.
     written: u64,
     /// How many there were before the call at hand.
@@ -158,14 +156,6 @@ enum Over {
     HungUp,
     Ended(Exit),
     Overdue,
-}
-
-/// The call whose reply is passed on in pieces.
-struct Streamed {
-    request: String,
-    stamps: Stamps,
-    /// How long the worker may take for each piece.
-    limit: Option<Duration>,
 }
 
 impl Relay {
@@ -226,7 +216,7 @@ impl Relay {
         loop {
             next = match next {
                 Next::Run(call) => match self.serve_one(call).await {
-                    Served::Free(since) if !self.is_worn_out() => self.next(since),
+                    Served::Free(since) if !self.calls_left.is_over(&self.seat) => self.next(since),
                     Served::Free(_) | Served::Leaving => {
                         self.seat.close();
                         self.take_back_ahead();
@@ -242,7 +232,7 @@ impl Relay {
                     Idle::Told(Told::Ping) => Next::Wait,
                     Idle::Unusable(why) => {
                         let wants_to_leave = matches!(why, Report::Leaving);
-                        self.retire(why);
+                        self.inbox.retire(&self.seat, why);
                         if wants_to_leave {
                             self.say_stop().await;
                         }
@@ -281,7 +271,10 @@ impl Relay {
             return 0;
         }
         // None beyond its last one.
-        let left = self.calls_left.and_then(|left| usize::try_from(left).ok());
+        let left = self
+            .calls_left
+            .calls_left()
+            .and_then(|left| usize::try_from(left).ok());
         left.map_or(MOST_AHEAD, |left| MOST_AHEAD.min(left.saturating_sub(1)))
     }
 
@@ -343,32 +336,6 @@ impl Relay {
             back.push(last.call);
         }
         self.seat.give_back(back);
-    }
-
-    /// Counts a call. True when it was the worker's last. Where it may get more, its successor is asked for.
-    fn is_worn_out(&mut self) -> bool {
-        let Some(left) = &mut self.calls_left else {
-            return false;
-        };
-        *left = left.saturating_sub(1);
-        if *left > 0 {
-            return false;
-        }
-        if !self.seat.is_strict() {
-            self.calls_left = None;
-            self.seat.report(Report::Worn);
-            return false;
-        }
-        true
-    }
-
-    /// A free worker turned out to be unusable. If a call was given to it in the same moment, another one gets it.
-    fn retire(&self, why: Report) {
-        self.seat.report(why);
-        self.seat.retire();
-        while let Some(call) = self.inbox.take_call() {
-            self.seat.decline(call);
-        }
     }
 
     fn leave(mut self) {
@@ -591,14 +558,8 @@ impl Relay {
         }
     }
 
-    /// A call without a deadline needs no more time, and none gets less than it has.
     fn extend(&self, call: &mut Call, time: Duration) {
-        call.deadline = self.later(call.deadline, time);
-    }
-
-    fn later(&self, deadline: Option<Instant>, time: Duration) -> Option<Instant> {
-        let granted = Instant::now() + time.min(self.seat.deadline_max());
-        deadline.map(|deadline| deadline.max(granted))
+        call.deadline = self.seat.later(call.deadline, time);
     }
 
     /// The worker can't be used any more and has not begun this call: another one gets it.
@@ -891,7 +852,7 @@ impl Relay {
         self.seat.count(Counter::Overdue);
         self.seat.report(Report::Overdue {
             what: request.clone(),
-            ran: ran(&call.stamps),
+            ran: call.stamps.ran(),
             call: number,
         });
         call.fail(CallError::Deadline);
@@ -955,7 +916,7 @@ impl Relay {
                 self.seat.decline(call);
                 return Served::Ended;
             }
-            let (what, ran) = (call.payload.describe(), ran(&call.stamps));
+            let (what, ran) = (call.payload.describe(), call.stamps.ran());
             let identity = call.payload.identity();
             let retried = self.seat.lose(call, WorkerFault::Died(exit));
             self.seat.report(Report::DiedWith {
@@ -997,21 +958,9 @@ impl Relay {
             Item::Piece { .. } => unreachable!("`hear` refused it"),
         };
         self.take_back_ahead();
-        let (pieces, receiver) = mpsc::channel(WAITING_PIECES + RESERVED_PIECES);
-        let streamed = Streamed {
-            request: call.payload.describe(),
-            stamps,
-            limit: self.seat.limit(&call),
-        };
-        call.deliver(Reply {
-            head,
-            body: ReplyBody::Pieces {
-                pieces: Pieces(receiver),
-                len: whole,
-            },
-            stamps,
-        });
-        let outlet = Outlet::new(pieces, self.settings.spool.clone());
+        let streamed = Streamed::of(&call, &self.seat);
+        let spool = self.settings.spool.clone();
+        let outlet = Outlet::begin(call, head, whole, WAITING_PIECES, spool);
         if said.ping {
             self.say(Flags::NONE, Stream::PONG, b"").await;
         }
@@ -1036,7 +985,7 @@ impl Relay {
                 drop(outlet);
                 self.seat.report(Report::Overdue {
                     what: streamed.request.clone(),
-                    ran: ran(&streamed.stamps),
+                    ran: streamed.stamps.ran(),
                     call: interruptible.then_some(self.number),
                 });
                 if !interruptible {
@@ -1104,7 +1053,7 @@ impl Relay {
                 // Only waited for with a call at hand.
                 Event::Withdrawn | Event::Body(_) => continue,
                 Event::Extended(time) => {
-                    granted = self.later(deadline, time);
+                    granted = self.seat.later(deadline, time);
                     continue;
                 }
                 Event::Over(over) => return Err(over),
@@ -1125,7 +1074,7 @@ impl Relay {
                     }
                 }
                 Heard::Extend(time) => {
-                    granted = self.later(deadline, time);
+                    granted = self.seat.later(deadline, time);
                     continue;
                 }
                 Heard::Pong => {
@@ -1157,7 +1106,7 @@ impl Relay {
     fn lost_in_stream(&self, streamed: Streamed) -> Served {
         self.seat.report(Report::DiedWith {
             what: streamed.request,
-            ran: ran(&streamed.stamps),
+            ran: streamed.stamps.ran(),
             retried: false,
             identity: self
                 .under_way
@@ -1214,10 +1163,10 @@ impl Relay {
             match self.event_until(None, None, deadline).await {
                 Event::Item(item) => match self.hear(&item, None) {
                     Ok(Heard::Free) => return Served::Free(Instant::now()),
-                    Ok(Heard::Extend(time)) => deadline = self.later(deadline, time),
+                    Ok(Heard::Extend(time)) => deadline = self.seat.later(deadline, time),
                     Ok(_) | Err(Garbage(_)) => {}
                 },
-                Event::Extended(time) => deadline = self.later(deadline, time),
+                Event::Extended(time) => deadline = self.seat.later(deadline, time),
                 Event::Withdrawn | Event::Body(_) => {}
                 Event::Over(Over::Overdue) => {
                     self.seat.report(Report::Overdue {
@@ -1293,13 +1242,6 @@ fn hung_up() -> Report {
     Report::HungUp {
         what: "closed its connection".into(),
     }
-}
-
-fn ran(stamps: &Stamps) -> Duration {
-    stamps
-        .dispatched
-        .map(|start| start.elapsed())
-        .unwrap_or_default()
 }
 
 fn path_of(bytes: &Bytes) -> PathBuf {

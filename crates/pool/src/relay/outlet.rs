@@ -1,13 +1,34 @@
 //! The relay's end of a reply's body: hands pieces to the client's side, and puts what finds no room into a file.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use pronghorn_wire::ReplyHead;
 use tokio::sync::mpsc;
 
 use super::RESERVED_PIECES;
-use crate::call::Piece;
+use crate::call::{Call, Piece, Pieces, Reply, ReplyBody, Stamps};
+use crate::pool::Seat;
 use crate::spool::{Spool, SpoolError, SpoolFile};
+
+/// The call whose reply is passed on in pieces.
+pub(crate) struct Streamed {
+    pub(crate) request: String,
+    pub(crate) stamps: Stamps,
+    /// How long the worker may take for each piece.
+    pub(crate) limit: Option<Duration>,
+}
+
+impl Streamed {
+    pub(crate) fn of(call: &Call, seat: &Seat) -> Self {
+        Self {
+            request: call.payload.describe(),
+            stamps: call.stamps,
+            limit: seat.limit(call),
+        }
+    }
+}
 
 pub(crate) struct Outlet {
     pieces: mpsc::Sender<Piece>,
@@ -18,7 +39,31 @@ pub(crate) struct Outlet {
 }
 
 impl Outlet {
-    pub(crate) fn new(pieces: mpsc::Sender<Piece>, spool: Arc<Spool>) -> Self {
+    /// Hands the head of a reply over. Its body follows, of this length if that is known; so many pieces of
+    /// it may wait for the client.
+    pub(crate) fn begin(
+        call: Call,
+        head: ReplyHead,
+        len: Option<u64>,
+        waiting: usize,
+        spool: Arc<Spool>,
+    ) -> Self {
+        let (pieces, receiver) = mpsc::channel(waiting + RESERVED_PIECES);
+        let stamps = call.stamps;
+        let body = ReplyBody::Pieces {
+            pieces: Pieces(receiver),
+            len,
+        };
+        call.deliver(Reply { head, body, stamps });
+        Self::new(pieces, spool)
+    }
+
+    /// Of a reply that nobody gets.
+    pub(crate) fn closed_from_the_start(spool: Arc<Spool>) -> Self {
+        Self::new(mpsc::channel(1).0, spool)
+    }
+
+    fn new(pieces: mpsc::Sender<Piece>, spool: Arc<Spool>) -> Self {
         Self {
             pieces,
             spool,

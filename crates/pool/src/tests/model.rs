@@ -24,7 +24,7 @@ use crate::call::{
     Unencodable, WorkerFault,
 };
 use crate::core::{Next, SlotId, SlotState};
-use crate::pool::{Options, Order, Pool, Report, Seat, Transport};
+use crate::pool::{Lifetime, Options, Order, Pool, Report, Seat, Transport};
 use crate::roster::UnderWay;
 use crate::stats::Counter;
 use crate::supervisor::{Launched, Launcher, Limits, Plan, Scaling, Supervised, Watched};
@@ -310,7 +310,7 @@ struct Relay {
     world: Shared,
     told: mpsc::Receiver<Tell>,
     end: watch::Sender<Option<Exit>>,
-    left: Option<u64>,
+    left: Lifetime,
     ahead: VecDeque<Call>,
     most_ahead: usize,
 }
@@ -328,7 +328,7 @@ impl Relay {
         loop {
             next = match next {
                 Next::Run(call) => match self.serve(call).await {
-                    Served::Free if !self.is_worn_out() => self.next(),
+                    Served::Free if !self.left.is_over(&self.seat) => self.next(),
                     Served::Free | Served::Leaving => {
                         self.seat.close();
                         self.give_back();
@@ -373,6 +373,7 @@ impl Relay {
         // None beyond the last one.
         let left = self
             .left
+            .calls_left()
             .map_or(MOST_AHEAD as u64, |left| left.saturating_sub(1));
         let left = usize::try_from(left).unwrap_or(MOST_AHEAD);
         self.most_ahead = fastrand::usize(..=MOST_AHEAD).min(left);
@@ -428,22 +429,6 @@ impl Relay {
         }
         self.give_back();
         self.seat.leave();
-    }
-
-    fn is_worn_out(&mut self) -> bool {
-        let Some(left) = &mut self.left else {
-            return false;
-        };
-        *left -= 1;
-        if *left > 0 {
-            return false;
-        }
-        if self.seat.is_strict() {
-            return true;
-        }
-        self.left = None;
-        self.seat.report(Report::Worn);
-        false
     }
 
     fn at(&self, call: Option<u64>) {
