@@ -16,6 +16,9 @@ use crate::{Connection, PATIENCE, Response, Site, wait_for};
 
 /// In every process that a server under test starts, so that those that are left can be found.
 const MARK: &str = "PRONGHORN_TEST";
+/// Time that what a killed server started may take to go. A worker that is deaf to signals looks for its server
+/// every five seconds.
+const TO_GO: Duration = Duration::from_secs(20);
 
 /// A running server.
 #[derive(Debug)]
@@ -692,8 +695,7 @@ fn named(folder: &Path, prefix: &str) -> Vec<PathBuf> {
 
 fn assert_nothing_left(mark: &str, folder: &Path) {
     let start = Instant::now();
-    // A killed process takes a moment to go.
-    while !marked(mark, folder).is_empty() && start.elapsed() < Duration::from_secs(5) {
+    while !marked(mark, folder).is_empty() && start.elapsed() < TO_GO {
         std::thread::sleep(Duration::from_millis(5));
     }
     let left: Vec<_> = marked(mark, folder)
