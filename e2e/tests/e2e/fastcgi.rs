@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 
 use pronghorn_testkit::{Connection, Server, Site, free_address, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// A site of these scripts, in two processes. What is left of them is found by their environment.
 fn site(pool: &str) -> Site {
@@ -200,7 +201,7 @@ fn scripts_see_no_more_of_the_environment_than_is_named_for_them() {
 
 #[test]
 fn php_fpm_is_run_and_reloaded_and_its_death_noticed() {
-    let server = Server::start(
+    let mut server = Server::start(
         site(", fastcgi: {php_fpm: php-fpm8.2}, supervisor: {exec_ttl: 1s}")
             .file(
                 "public/master.php",
@@ -218,15 +219,41 @@ fn php_fpm_is_run_and_reloaded_and_its_death_noticed() {
     assert_eq!(server.steer(&["reset"]).code, Some(0));
     let second = client.get("/master.php").text();
     assert_ne!(first, second, "another master");
-    let master: i32 = second.split(' ').next().unwrap().parse().unwrap();
-    let master = rustix::process::Pid::from_raw(master).unwrap();
-    rustix::process::kill_process(master, rustix::process::Signal::KILL).unwrap();
-    wait_for("a third master", || {
+    let master = master_of(&second);
+    assert_eq!(group_of(master).len(), 3, "a master and two workers");
+    kill_process(master, Signal::KILL).unwrap();
+    let third = wait_for("a third master", || {
         let response = client.get("/master.php");
-        (response.status == 200 && response.text() != second).then_some(())
+        (response.status == 200 && response.text() != second).then(|| response.text())
     });
     server.logged(&["worker died with signal 9 (SIGKILL)"]);
-    server.stop();
+    wait_for("the workers of the second one to be gone", || {
+        group_of(master).is_empty().then_some(())
+    });
+    let master = master_of(&third);
+    server.signal(Signal::KILL);
+    assert_eq!(server.wait().code, None);
+    wait_for("the third one and its workers to be gone", || {
+        group_of(master).is_empty().then_some(())
+    });
+}
+
+fn master_of(said: &str) -> Pid {
+    let number = said.split(' ').next().and_then(|it| it.parse().ok());
+    Pid::from_raw(number.expect("a number")).expect("of a process")
+}
+
+/// Live processes of a group. php-fpm writes over the environment by which processes are otherwise found.
+fn group_of(leader: Pid) -> Vec<String> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let stats = processes.filter_map(|it| std::fs::read_to_string(it.path().join("stat")).ok());
+    let leader = leader.as_raw_nonzero().to_string();
+    let is_of_group = |stat: &String| {
+        // Behind the name: state, parent, group.
+        let mut fields = stat.rsplit(") ").next().unwrap_or_default().split(' ');
+        fields.next() != Some("Z") && fields.nth(1) == Some(&leader)
+    };
+    stats.filter(is_of_group).collect()
 }
 
 /// A FastCGI server that serves each connection so; it ends with the test.

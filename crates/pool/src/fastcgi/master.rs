@@ -103,6 +103,8 @@ impl Master {
         let (ended, exit) = watch::channel(None);
         let mut waiting = JoinSet::new();
         waiting.spawn(async move {
+            // Its workers know nothing of its death, and would wait for connections for ever.
+            _ = worker.process.wait_with_group().await; // what goes wrong is told below
             let exit = worker.wait().await;
             ended.send_replace(Some(exit));
         });
