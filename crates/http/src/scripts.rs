@@ -64,9 +64,10 @@ impl Scripts {
         };
         let files = Files::open(vec![files]).map_err(|(_, error)| error)?;
         let index = settings.index.clone();
+        let site = Site::new(root, index, settings.fallback.as_deref());
         Ok(Self {
             programs: mode == Mode::Cgi,
-            site: Site::new(root, index, settings.fallback.as_deref()).at(prefix),
+            site: site.without_scripts_in(&settings.no_scripts).at(prefix),
             files: Arc::new(files),
             known: Mutex::default(),
         })

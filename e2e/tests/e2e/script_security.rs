@@ -19,7 +19,7 @@ fn of_scripts(check: impl Fn(&Server)) {
     for mode in [classic.as_str(), "mode: fastcgi"] {
         let site = Site::new()
             .config(&format!(
-                "version: '3'\nhttp:\n  address: 127.0.0.1:0\n  pool: {{{mode}, root: public, fallback: none, num_workers: 1}}\n"
+                "version: '3'\nhttp:\n  address: 127.0.0.1:0\n  pool: {{{mode}, root: public, fallback: none, num_workers: 1, no_scripts: [data, sub/files]}}\n"
             ))
             .file("secret.php", &format!("<?php echo '{SECRET}';"))
             .file("outside/secret.txt", SECRET);
@@ -38,6 +38,12 @@ fn of_scripts(check: impl Fn(&Server)) {
             ".htaccess",
             ".well-known/known.php",
             "sub/.env",
+            "data/index.php",
+            "data/shell.php",
+            "data/picture.jpg",
+            "data/2026/a.php/b.php",
+            "sub/files/shell.php",
+            "database/index.php",
         ] {
             site.write(&format!("public/{script}"), SCRIPT);
         }
@@ -144,6 +150,46 @@ fn only_what_is_called_a_script_runs_and_no_script_is_sent() {
             assert_eq!(
                 server.get(path).text(),
                 format!("ran {ran} no proxy "),
+                "{path}"
+            );
+        }
+    });
+}
+
+#[test]
+fn nothing_runs_in_a_folder_for_uploads() {
+    of_scripts(|server| {
+        for path in [
+            "/data/shell.php",
+            "/data/shell.php/x",
+            "/data/shell.php/picture.jpg",
+            "//data/.//shell%2ephp",
+            "/%64ata/shell.php",
+            "/data/index.php",
+            "/data/",
+            "/data",
+            "/data/picture.jpg/x.php",
+            "/data/2026/a.php/b.php",
+            "/sub/files/shell.php",
+        ] {
+            let response = server.get(path);
+            assert_eq!(response.status, 404, "{path}");
+            is_harmless(path, &response);
+        }
+        for (path, statuses) in [("/sub/../data/shell.php", 403), ("/data%2fshell.php", 400)] {
+            let response = server.get(path);
+            assert_eq!(response.status, statuses, "{path}");
+            is_harmless(path, &response);
+        }
+        let picture = server.get("/data/picture.jpg");
+        assert_eq!((picture.status, picture.text()), (200, SCRIPT.to_owned()));
+        for path in [
+            "/database/index.php",
+            "/sub/index.php",
+            "/index.php/data/shell.php",
+        ] {
+            assert!(
+                server.get(path).text().starts_with("ran index.php"),
                 "{path}"
             );
         }
