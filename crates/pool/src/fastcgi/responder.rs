@@ -377,6 +377,7 @@ impl Responder {
         self.under_way = Some(UnderWay {
             payload: call.payload.clone(),
             since: call.stamps.dispatched.unwrap_or(call.stamps.queued),
+            pid: None,
         });
         let mut opening = Opening::default();
         let mut gone = false;
