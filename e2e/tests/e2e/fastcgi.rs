@@ -245,7 +245,9 @@ fn master_of(said: &str) -> Pid {
 
 /// Live processes of a group. php-fpm writes over the environment by which processes are otherwise found.
 fn group_of(leader: Pid) -> Vec<String> {
-    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let processes = std::fs::read_dir("/proc")
+        .expect("/proc is there")
+        .flatten();
     let stats = processes.filter_map(|it| std::fs::read_to_string(it.path().join("stat")).ok());
     let leader = leader.as_raw_nonzero().to_string();
     let is_of_group = |stat: &String| {
@@ -432,6 +434,16 @@ fn a_classic_pool_without_the_extension_runs_by_fastcgi_and_says_what_is_lost() 
     let executable = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(site.path("bin/php"), executable).unwrap();
     site.change_config("mode: fastcgi", "mode: classic, php: bin/php");
+    let checked = Server::run(&site, &["check"]);
+    assert_eq!(checked.code, Some(0), "{}", checked.stdout);
+    for part in [
+        "warning: .rr.yaml:5:16: `http.pool.mode` is `classic`, and `bin/php` has no extension `pronghorn`, so scripts run by FastCGI (`php-cgi`)",
+        "OPcache of its own",
+        "hint: docs/reference/extension.md says how to get it",
+        "1 warning\n",
+    ] {
+        assert!(checked.stdout.contains(part), "{part}\n{}", checked.stdout);
+    }
     let server = Server::start(site);
     assert_eq!(server.get("/sapi.php").text(), "cgi-fcgi");
     server.logged(&[
@@ -439,5 +451,10 @@ fn a_classic_pool_without_the_extension_runs_by_fastcgi_and_says_what_is_lost() 
         "php-cgi",
         "OPcache of its own",
     ]);
-    server.stop();
+    let site = server.into_site();
+    site.change_config("php: bin/php", "php: php9");
+    let checked = Server::run(&site, &["check"]);
+    assert_eq!(checked.code, Some(0), "{}", checked.stdout);
+    let part = "`http.pool.mode` is `classic`, and `php9` was not found";
+    assert!(checked.stdout.contains(part), "{}", checked.stdout);
 }
