@@ -670,11 +670,10 @@ fn assert_little_left(status: ExitStatus, mark: &str, folder: &Path) {
         for socket in control_sockets(folder) {
             std::fs::remove_file(socket).expect("it was there");
         }
-        for settings in named(folder, "pronghorn-ini-") {
-            std::fs::remove_dir_all(settings).expect("it was there");
-        }
-        for of_php_fpm in named(folder, "pronghorn-fpm-conf-") {
-            std::fs::remove_file(of_php_fpm).expect("it was there");
+        for prefix in ["pronghorn-ini-", "pronghorn-fpm-"] {
+            for settings in named(folder, prefix) {
+                std::fs::remove_dir_all(settings).expect("it was there");
+            }
         }
     }
     assert_nothing_left(mark, folder);

@@ -503,14 +503,52 @@ fn scripts_run_as_the_user_of_the_workers() {
 
 #[test]
 fn a_file_that_a_script_names_is_sent() {
-    let script = "header('X-Sendfile: ' . dirname(__DIR__) . '/report.txt'); header('Content-Type: text/x-report');";
+    let script = "header($_GET['by']); header('Content-Type: image/x-report'); header('X-Kept: yes'); echo 'instead';";
     let site = site(1, "")
         .file("public/index.php", &format!("<?php {script}"))
-        .file("report.txt", "0123456789");
+        .file("kept/report.txt", "0123456789")
+        .file("kept/code.php", "<?php secret();")
+        .file("secret.txt", "secret");
+    let kept = site.path("kept").display().to_string();
+    site.change_config(
+        "  pool:",
+        &format!("  sendfile: {{roots: [kept], locations: [{{prefix: /protected, root: {kept}}}]}}\n  pool:"),
+    );
     let server = Server::start(site);
-    let reply = server.get("/");
-    assert_eq!(reply.text(), "0123456789");
-    assert_eq!(reply.header("x-sendfile"), None);
+    let mut client = server.connect();
+    for by in [
+        &format!("X-Sendfile: {kept}/report.txt"),
+        "X-Sendfile: kept/report.txt",
+        "X-Accel-Redirect: /protected/report.txt",
+    ] {
+        let target = format!("/?by={}", by.replace(' ', "%20"));
+        client.request("GET", &target, "Range: bytes=2-3\r\n");
+        let part = client.response();
+        assert_eq!((part.status, part.text().as_str()), (206, "23"), "{by}");
+        let reply = client.get(&target);
+        assert_eq!((reply.status, reply.text().as_str()), (200, "0123456789"));
+        assert_eq!(reply.header("content-type"), Some("image/x-report"));
+        assert_eq!(reply.header("x-kept"), Some("yes"));
+        for name in ["x-sendfile", "x-accel-redirect"] {
+            assert_eq!(reply.header(name), None, "{by}");
+        }
+    }
+    for by in [
+        &format!("X-Sendfile: {kept}/../secret.txt"),
+        "X-Sendfile: secret.txt",
+        "X-Sendfile: kept/code.php",
+        "X-Accel-Redirect: /protected/../secret.txt",
+        "X-Accel-Redirect: /protected/none.txt",
+        "X-Accel-Redirect: /elsewhere/report.txt",
+    ] {
+        let reply = client.get(&format!("/?by={}", by.replace(' ', "%20")));
+        assert!([403, 404].contains(&reply.status), "{by}: {}", reply.status);
+        let text = reply.text();
+        assert!(
+            !text.contains("secret") && !text.contains("instead"),
+            "{by}"
+        );
+    }
     server.stop();
 }
 

@@ -200,6 +200,21 @@ fn scripts_see_no_more_of_the_environment_than_is_named_for_them() {
 }
 
 #[test]
+fn scripts_run_as_the_user_of_the_workers() {
+    for by in ["", ", fastcgi: {php_fpm: php-fpm8.2}"] {
+        let site = site(by).file(
+            "public/who.php",
+            "<?php echo posix_geteuid(), ' ', implode(' ', posix_getgroups()), ' ', getenv('USER'), ' ', getenv('HOME');",
+        );
+        site.change_config("server: {", "server: {user: nobody, ");
+        let server = Server::start(site);
+        let who = server.get("/who.php").text();
+        assert_eq!(who, "65534 65534 nobody /nonexistent", "{by}");
+        server.stop();
+    }
+}
+
+#[test]
 fn php_fpm_is_run_and_reloaded_and_its_death_noticed() {
     let mut server = Server::start(
         site(", fastcgi: {php_fpm: php-fpm8.2}, supervisor: {exec_ttl: 1s}")

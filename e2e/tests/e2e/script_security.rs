@@ -12,6 +12,10 @@ const SCRIPT: &str = "<?php echo 'ran ', basename($_SERVER['SCRIPT_FILENAME']), 
 
 /// Servers of the same site in each mode that runs PHP scripts.
 fn of_scripts(check: impl Fn(&Server)) {
+    of_scripts_with("", check);
+}
+
+fn of_scripts_with(more: &str, check: impl Fn(&Server)) {
     let classic = format!(
         "mode: classic, php: 'php -d extension={}'",
         extension().display()
@@ -19,7 +23,7 @@ fn of_scripts(check: impl Fn(&Server)) {
     for mode in [classic.as_str(), "mode: fastcgi"] {
         let site = Site::new()
             .config(&format!(
-                "version: '3'\nhttp:\n  address: 127.0.0.1:0\n  pool: {{{mode}, root: public, fallback: none, num_workers: 1, no_scripts: [data, sub/files]}}\n"
+                "version: '3'\nhttp:\n  address: 127.0.0.1:0\n  pool: {{{mode}, root: public, fallback: none, num_workers: 1, no_scripts: [data, sub/files]{more}}}\n"
             ))
             .file("secret.php", &format!("<?php echo '{SECRET}';"))
             .file("outside/secret.txt", SECRET);
@@ -50,6 +54,8 @@ fn of_scripts(check: impl Fn(&Server)) {
         symlink("../secret.php", site.path("public/out.php")).expect("a link can be made");
         symlink("../outside", site.path("public/out")).expect("a link can be made");
         symlink("sub/index.php", site.path("public/inside.php")).expect("a link can be made");
+        symlink("sub", site.path("public/linked")).expect("a link can be made");
+        symlink("uploads/shell.jpg", site.path("public/inside.jpg")).expect("a link can be made");
         let server = Server::start(site);
         check(&server);
         server.stop();
@@ -154,6 +160,35 @@ fn only_what_is_called_a_script_runs_and_no_script_is_sent() {
             );
         }
     });
+}
+
+#[test]
+fn links_are_followed_as_far_as_is_written() {
+    // Within the root, and out of it; scripts, folders, files.
+    let inside = [
+        "/inside.php",
+        "/linked/index.php",
+        "/linked/",
+        "/inside.jpg",
+    ];
+    let outside = ["/out.php", "/out/secret.txt"];
+    for (symlinks, followed) in [
+        ("never", &[][..]),
+        ("inside", &inside[..]),
+        ("anywhere", &[inside.as_slice(), &outside].concat()),
+    ] {
+        of_scripts_with(&format!(", symlinks: {symlinks}"), |server| {
+            for path in inside.iter().chain(&outside) {
+                let response = server.get(path);
+                let expected = if followed.contains(path) { 200 } else { 404 };
+                assert_eq!(response.status, expected, "{symlinks}: {path}");
+                if expected == 404 {
+                    is_harmless(path, &response);
+                }
+            }
+            assert_eq!(server.get("/sub/").status, 200);
+        });
+    }
 }
 
 #[test]

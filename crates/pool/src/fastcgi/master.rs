@@ -1,7 +1,7 @@
 //! A php-fpm of one generation: its master is our child, its workers are that one's.
 
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +22,7 @@ use crate::supervisor::Watched;
 const LOOK: Duration = Duration::from_millis(10);
 /// What a socket's path may have, less the closing NUL.
 const LONGEST_SOCKET_PATH: usize = 107;
+const SOCKET: &str = "socket";
 
 /// What php-fpm is told beside its command.
 #[derive(Debug, Clone)]
@@ -43,18 +44,50 @@ pub(super) struct Master {
     exit: watch::Receiver<Option<Exit>>,
     /// Owns the process.
     _waiting: JoinSet<()>,
-    _files: Files,
+    _folder: Folder,
 }
 
-/// Files that go with their owner.
+/// What one php-fpm has: its configuration, and its socket, which it must be able to make. Goes with its owner.
 #[derive(Debug)]
-struct Files(Vec<PathBuf>);
+struct Folder(PathBuf);
 
-impl Drop for Files {
-    fn drop(&mut self) {
-        for path in &self.0 {
-            _ = std::fs::remove_file(path); // php-fpm removes its socket itself, where it can
+impl Folder {
+    /// In the folder for spool files, whose leftovers the next server removes, unless its path is too long. Whoever runs
+    /// php-fpm may write there, and nobody else.
+    fn make(of: &FastCgiLauncher) -> io::Result<Self> {
+        let mut path = of.spool.path("fpm");
+        if path.join(SOCKET).as_os_str().len() > LONGEST_SOCKET_PATH {
+            path = std::env::temp_dir().join(path.file_name().unwrap_or_default());
         }
+        std::fs::DirBuilder::new().mode(0o700).create(&path)?;
+        let folder = Self(path);
+        if let Some((_, user)) = &of.user {
+            chown(&folder.0, Some(user.uid()), Some(user.gid()))?;
+        }
+        Ok(folder)
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.0.join(SOCKET)
+    }
+
+    /// Readable for all: whoever runs php-fpm is not its owner.
+    fn write_configuration(&self, text: &str) -> io::Result<PathBuf> {
+        let path = self.0.join("php-fpm.conf");
+        let mut options = std::fs::OpenOptions::new();
+        let mut file = options
+            .write(true)
+            .create_new(true)
+            .mode(0o644)
+            .open(&path)?;
+        file.write_all(text.as_bytes())?;
+        Ok(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        _ = std::fs::remove_dir_all(&self.0); // what can't be removed is in a folder for temporary files
     }
 }
 
@@ -77,9 +110,10 @@ impl Master {
     /// Starts one and waits until it takes requests.
     pub(super) async fn start(of: &FastCgiLauncher, fpm: &Fpm) -> Result<Arc<Self>, BootError> {
         let system = |error| of.failed(BootCause::System(error), None);
-        let (socket, config) = (socket_path(of), of.spool.path("fpm-conf"));
-        let files = Files(vec![socket.clone(), config.clone()]);
-        write(&config, &configuration(of, fpm, &socket)).map_err(system)?;
+        let folder = Folder::make(of).map_err(system)?;
+        let socket = folder.socket();
+        let config = folder.write_configuration(&configuration(of, fpm, &socket));
+        let config = config.map_err(system)?;
         let child = of.spawner.spawn(command_line(of, &config)).await;
         let child = child.map_err(|error| of.failed(BootCause::Spawn(error), None))?;
         let pid = child.process.pid();
@@ -114,29 +148,9 @@ impl Master {
             output,
             exit,
             _waiting: waiting,
-            _files: files,
+            _folder: folder,
         }))
     }
-}
-
-/// In the folder for spool files, whose leftovers the next server removes, unless its path is too long.
-fn socket_path(of: &FastCgiLauncher) -> PathBuf {
-    let path = of.spool.path("fpm");
-    if path.as_os_str().len() <= LONGEST_SOCKET_PATH {
-        return path;
-    }
-    std::env::temp_dir().join(path.file_name().unwrap_or_default())
-}
-
-/// Readable for all: its workers may have a user of their own.
-fn write(path: &Path, text: &str) -> std::io::Result<()> {
-    let mut options = std::fs::OpenOptions::new();
-    let mut file = options
-        .write(true)
-        .create_new(true)
-        .mode(0o644)
-        .open(path)?;
-    file.write_all(text.as_bytes())
 }
 
 fn configuration(of: &FastCgiLauncher, fpm: &Fpm, socket: &Path) -> String {
