@@ -266,5 +266,57 @@ pub fn is_script(name: &[u8]) -> bool {
     name.len() > SCRIPT.len() && name.ends_with(SCRIPT)
 }
 
+/// For fuzzing: what must hold for any path that a client sends, in a tree in which every path with an even sum of bytes is
+/// a file and every third one a folder.
+///
+/// # Panics
+///
+/// When something is looked at, or runs, that a path must not lead to.
+#[doc(hidden)]
+pub fn fuzz_site(received: &[u8]) {
+    const CLOSED: &str = "up/load";
+    let index = ["index.php".to_owned(), "a.b".to_owned()];
+    let site = Site::new("/srv".into(), index.into(), Some("/in/front.php"))
+        .without_scripts_in(&[CLOSED.to_owned()]);
+    let look = |path: &[u8]| -> Result<Found, std::convert::Infallible> {
+        let doubtful = |segment: &[u8]| {
+            matches!(segment, b"" | b"." | b"..") || segment.iter().any(|b| b"\0\\".contains(b))
+        };
+        assert!(
+            path.is_empty() || !path.split(|&byte| byte == b'/').any(doubtful),
+            "it looks at `{}`",
+            path.escape_ascii()
+        );
+        let sum = path.iter().fold(0_u8, |sum, byte| sum.wrapping_add(*byte));
+        Ok(match (sum % 2, sum % 3) {
+            (0, _) => Found::File,
+            (_, 0) => Found::Folder,
+            _ => Found::Nothing,
+        })
+    };
+    for prefix in ["", "/shop"] {
+        let site = site.clone().at(prefix);
+        let Ok(target) = site.resolve(received, look);
+        if let Target::Script(script) = &target {
+            let name = script.name();
+            let shown = name.escape_ascii();
+            assert!(is_script(name), "`{shown}` runs");
+            assert!(
+                !name.starts_with(b"/up/load/"),
+                "`{shown}` runs, where nothing does"
+            );
+            let mut segments = segments(name).enumerate();
+            let is_seen = |(number, it): (usize, &[u8])| !is_hidden(it, number == 0);
+            assert!(segments.all(is_seen), "`{shown}` runs, and is hidden");
+            assert!(matches!(script.info(), [] | [b'/', ..]), "`{shown}` is cut");
+        }
+        let Ok(target) = site.resolve_program(received, look);
+        assert!(
+            !matches!(target, Target::Page(_) | Target::Folder),
+            "a program is sent"
+        );
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,7 @@
 use std::collections::BTreeSet;
 
+use proptest::prelude::*;
+
 use super::*;
 
 /// A look at a tree that is a list of files.
@@ -279,4 +281,22 @@ fn the_reference_tells_the_truth() {
         rows += 1;
     }
     assert!(rows > 25, "{rows} rows");
+}
+
+proptest! {
+    #[test]
+    fn no_path_leads_where_none_may(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+        fuzz_site(&[b"/", bytes.as_slice()].concat());
+    }
+
+    #[test]
+    fn no_path_of_telling_parts_does(
+        start in prop::sample::select(vec!["", "/shop", "/up/load", "/shop//up/load", "/%75p/./load", "/.up"]),
+        parts in prop::collection::vec(prop::sample::select(vec![
+            "/", "/", ".", "..", "%2e", "%2f", "%00", "\\", "%5c", "up", "load", "a", ".well-known", "%", "index", ".PHP", ".php", "\u{212a}",
+        ]), 0..6),
+        end in prop::sample::select(vec!["", "/a.php", "/b.php", "/b.php/c", "/b%2ephp", "/.php"]),
+    ) {
+        fuzz_site(format!("{start}/{}{end}", parts.concat()).as_bytes());
+    }
 }
