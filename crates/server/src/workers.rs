@@ -239,6 +239,7 @@ impl Start<'_> {
             workers: plan.scaling.map_or(plan.workers, |scaling| scaling.max),
             max_requests: self.settings.max_jobs.map(NonZeroU64::get),
             // The client is told by the server; what still runs then is ended soon after.
+            drain: self.settings.reset_timeout,
             terminate_after: self.options().exec_ttl.map(|limit| limit + FPM_GRACE),
         }
     }

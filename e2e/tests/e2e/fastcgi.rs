@@ -253,6 +253,30 @@ fn php_fpm_is_run_and_reloaded_and_its_death_noticed() {
     });
 }
 
+#[test]
+fn php_fpm_that_is_told_to_reload_lets_calls_end() {
+    let site = site(", fastcgi: {php_fpm: php-fpm8.2}").file(
+        "public/slow.php",
+        "<?php touch('begun'); while (!file_exists('go')) { usleep(10000); clearstatcache(); } echo posix_getppid(), ' done';",
+    );
+    let all = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(site.path("public"), all).unwrap();
+    let server = Server::start(site);
+    let mut client = server.connect();
+    client.request("GET", "/slow.php", "");
+    let begun = server.site().path("public/begun");
+    wait_for("it to begin", || begun.exists().then_some(()));
+    let workers = server.steer(&["workers"]).stdout;
+    let master = workers.lines().find(|line| line.contains("/slow.php"));
+    let master = master_of(master.expect("it is shown").trim());
+    kill_process(master, Signal::USR2).unwrap();
+    server.logged(&["Reloading in progress"]);
+    server.site().write("public/go", "");
+    assert_eq!(client.response().text().split(' ').nth(1), Some("done"));
+    assert_eq!(server.get("/").text(), "front of /");
+    server.stop();
+}
+
 fn master_of(said: &str) -> Pid {
     let number = said.split(' ').next().and_then(|it| it.parse().ok());
     Pid::from_raw(number.expect("a number")).expect("of a process")

@@ -33,6 +33,8 @@ pub struct Fpm {
     pub max_requests: Option<u64>,
     /// It ends a request itself after so long: later than the client is told.
     pub terminate_after: Option<Duration>,
+    /// What calls under way get from it when somebody tells php-fpm itself to reload or to end.
+    pub drain: Duration,
 }
 
 /// A running master. Dropped, it is killed with its workers: by then none of them has a call.
@@ -162,13 +164,14 @@ fn configuration(of: &FastCgiLauncher, fpm: &Fpm, socket: &Path) -> String {
         ""
     };
     format!(
-        "[global]\ndaemonize = no\nerror_log = /dev/null\n\
+        "[global]\ndaemonize = no\nerror_log = /dev/null\nprocess_control_timeout = {drain}\n\
          [{pool}]\n{user}listen = {socket}\nlisten.mode = 0600\n\
          pm = static\npm.max_children = {children}\npm.max_requests = {requests}\n\
          request_terminate_timeout = {terminate}\nclear_env = no\n\
          catch_workers_output = yes\ndecorate_workers_output = no\n",
         pool = of.pool,
         socket = socket.display(),
+        drain = seconds(fpm.drain),
         children = fpm.workers,
         requests = fpm.max_requests.unwrap_or(0),
     )

@@ -46,6 +46,35 @@ impl Choice for Symlinks {
 /// Keys of pools with a root.
 const KEYS: [&str; 5] = ["root", "index", "fallback", "no_scripts", "symlinks"];
 
+/// Keys that are read and say nothing in a pool of this mode.
+const fn without_effect(mode: Mode) -> &'static [&'static str] {
+    match mode {
+        Mode::Worker => &[],
+        Mode::Classic => &["codec", "relay"],
+        Mode::FastCgi => &[
+            "warmup",
+            "transport",
+            "codec",
+            "relay",
+            "ini_preset",
+            "request_body",
+        ],
+        Mode::Cgi => &["relay", "ini", "ini_preset", "boot_timeout"],
+    }
+}
+
+/// Warns of those that are written.
+pub(super) fn warn_of_others(t: &mut Table<'_>, mode: Mode) {
+    let name = Mode::CHOICES.iter().find(|(_, known)| *known == mode);
+    let name = name.map_or("", |(name, _)| name);
+    for key in without_effect(mode) {
+        if t.is_written(key) {
+            let message = format!("has no effect in a pool in `mode: {name}`");
+            t.warn(key, &message, "remove it");
+        }
+    }
+}
+
 /// What means nothing where each call starts a program.
 pub(super) fn refuse_keys_of_kept(t: &mut Table<'_>, settings: &PoolSettings) {
     let limits = settings.supervisor.limits();
