@@ -129,6 +129,11 @@ impl Scripts {
         Answerer::Server(Response::status_only(status))
     }
 
+    /// What answers for a path, for who may wait for the disk.
+    pub(crate) fn look_up(&self, path: &[u8]) -> io::Result<Target> {
+        self.target(path, Instant::now(), Patience::Waits)
+    }
+
     fn target(&self, path: &[u8], now: Instant, patience: Patience) -> io::Result<Target> {
         let look = |path: &[u8]| self.look(path, now, patience);
         if self.programs {

@@ -16,7 +16,7 @@ use pronghorn_pool::settings::{
 use pronghorn_pool::{
     Addresses, BootError, CommandLauncher, Current, FastCgiLauncher, Filling, Fpm, Home,
     NotExtended, NotResized, Options, PATIENCE, Peers, Php, Place, Plan, Pool, ProgramLauncher,
-    RelayAddress, RelayListener, Spool, Stats, Supervised, WorkerInfo, classic_command,
+    RelayAddress, RelayListener, Spool, Stats, Supervised, Warmup, WorkerInfo, classic_command,
     classic_variable,
 };
 use pronghorn_process::{Credentials, Spawner, cpus, which};
@@ -197,6 +197,11 @@ impl Start<'_> {
             cwd: self.folder.clone(),
             user: self.user.clone(),
             boot_timeout: self.settings.boot_timeout,
+            warmup: if self.settings.fastcgi.addresses.is_empty() {
+                self.warmup()
+            } else {
+                Warmup::default()
+            },
             stream_timeout: self.settings.stream_timeout,
             spool: self.spool.clone(),
             homes: self.homes.clone(),
@@ -258,6 +263,17 @@ impl Start<'_> {
         (command.to_string(), words(command))
     }
 
+    fn warmup(&self) -> Warmup {
+        let targets = &self.settings.warmup;
+        match &self.settings.site {
+            Some(site) => {
+                let root = self.folder.join(&site.root).components().collect();
+                pronghorn_http::warmup_of_scripts(targets, site, self.settings.mode, root)
+            }
+            None => pronghorn_http::warmup(targets),
+        }
+    }
+
     fn launcher(&self) -> CommandLauncher {
         let (command, argv) = self.command();
         let php = Php::new(
@@ -275,7 +291,7 @@ impl Start<'_> {
             cwd: self.folder.clone(),
             user: self.user.clone(),
             boot_timeout: self.settings.boot_timeout,
-            warmup: pronghorn_http::warmup(&self.settings.warmup),
+            warmup: self.warmup(),
             listener: self.listener.clone(),
             foreign_codec: match self.settings.codec {
                 CodecChoice::Auto | CodecChoice::Json => Codec::Json,

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::FastCgiLauncher;
-use crate::boot::{BootCause, BootError, Output, Readers, RunningWorker, wait_for_exit};
+use crate::boot::{BootCause, BootError, Output, Readers, RunningWorker};
 use crate::supervisor::Watched;
 
 /// Between two looks at whether its socket is there.
@@ -231,10 +231,7 @@ async fn bring_up(
             }
             Ok(())
         }
-        exit = wait_for_exit(&mut worker.process) => {
-            worker.exit = Some(exit);
-            Err(BootCause::Exited(exit))
-        }
+        exit = worker.end() => Err(BootCause::Exited(exit)),
         () = sleep_until(until) => Err(BootCause::TimedOut {
             after: of.boot_timeout,
             strangers: Vec::new(),

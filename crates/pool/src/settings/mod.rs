@@ -430,6 +430,11 @@ impl PoolSettings {
             let message = "has no effect: it is for a PHP that the server finds and starts";
             t.warn("ini", message, "put it into the php.ini of what runs there");
         }
+        if elsewhere && !self.warmup.is_empty() {
+            let message =
+                "has no effect: the processes behind `fastcgi.address` are not this server's";
+            t.warn("warmup", message, "remove it");
+        }
         let unknown = elsewhere || php_fpm.is_some();
         if unknown && self.supervisor.max_worker_memory.is_some() {
             let message = "has a `max_worker_memory`, and what processes of php-fpm or at an address take is not looked at";
@@ -458,14 +463,6 @@ impl PoolSettings {
                 "is `stream`, and PHP reads a body before a script in `mode: classic` begins";
             t.error("request_body", message, "remove it");
         }
-        if !self.warmup.is_empty() {
-            let message = "is of pools that run a worker script: in `mode: classic` nothing is booted that could be warm but OPcache";
-            t.error(
-                "warmup",
-                message,
-                "remove it; `opcache.preload` in `ini` compiles files at the start",
-            );
-        }
     }
 }
 
@@ -474,7 +471,8 @@ fn warmup(t: &mut Table<'_>) -> Vec<String> {
         .key(
             "warmup",
             "Paths, `/` for instance, that every new worker answers before it gets requests of clients, within \
-             `boot_timeout`. One that answers 5xx has not come up: a reload with it is rolled back.",
+             `boot_timeout`. One that answers 5xx has not come up: a reload with it is rolled back. In pools of scripts paths \
+             below the root.",
         )
         .ours()
         .default(Vec::new());

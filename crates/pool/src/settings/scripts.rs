@@ -51,14 +51,7 @@ const fn without_effect(mode: Mode) -> &'static [&'static str] {
     match mode {
         Mode::Worker => &[],
         Mode::Classic => &["codec", "relay"],
-        Mode::FastCgi => &[
-            "warmup",
-            "transport",
-            "codec",
-            "relay",
-            "ini_preset",
-            "request_body",
-        ],
+        Mode::FastCgi => &["transport", "codec", "relay", "ini_preset", "request_body"],
         Mode::Cgi => &["relay", "ini", "ini_preset", "boot_timeout"],
     }
 }
