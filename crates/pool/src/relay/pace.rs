@@ -6,8 +6,10 @@ use crate::core::MayHave;
 
 /// Calls that take less, smoothed, are short: what a worker loses between two of them is worth a place in the queue.
 const SHORT: Duration = Duration::from_millis(1);
-/// Those that take less, with no sleep before them, are done before another worker is awake.
+/// Those that take less, with no sleep before them, are quick: several of them are done before another worker is awake.
 const QUICK: Duration = Duration::from_micros(25);
+/// Those that take so long in all.
+const UNTIL_AWAKE: Duration = Duration::from_micros(100);
 /// Calls that a worker may have beyond the one at hand, so that it need not sleep between two: short ones, and quick ones.
 const FEW: usize = 4;
 const MANY: usize = 12;
@@ -37,10 +39,16 @@ impl Pace {
         if !self.all.is_below(SHORT) {
             return MayHave::default();
         }
-        let quick = self.ahead.is_below(QUICK);
+        if !self.ahead.is_below(QUICK) {
+            return MayHave {
+                most: FEW,
+                rather: 0,
+            };
+        }
+        let before_another = UNTIL_AWAKE.subsec_nanos() / self.ahead.0.max(1);
         MayHave {
-            most: if quick { MANY } else { FEW },
-            rather: if quick { FEW } else { 0 },
+            most: MANY,
+            rather: (before_another as usize).min(MANY),
         }
     }
 }
@@ -106,6 +114,8 @@ mod tests {
         assert_eq!(of(900, true), (4, 0));
         assert_eq!(of(30, true), (4, 0));
         assert_eq!(of(20, true), (12, 4));
+        assert_eq!(of(10, true), (12, 9));
+        assert_eq!(of(1, true), (12, 12));
         assert_eq!(of(20, false), (4, 0), "it may have been asleep before");
     }
 }
