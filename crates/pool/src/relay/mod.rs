@@ -435,6 +435,7 @@ impl Relay {
         self.under_way = Some(UnderWay {
             payload: call.payload.clone(),
             since: self.at_hand_since,
+            pid: None,
         });
         if let Some((number, begins_at)) = written {
             (self.number, self.begins_at) = (number, begins_at);

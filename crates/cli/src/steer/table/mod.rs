@@ -174,7 +174,10 @@ fn summary(view: &View) -> String {
 
 fn cells_of(row: &Row) -> [String; 7] {
     [
-        row.pid.to_string(),
+        match row.pid {
+            0 => "-".to_owned(),
+            pid => pid.to_string(),
+        },
         line(&row.state),
         row.generation.map_or_else(|| "-".to_owned(), count),
         count(row.executions),
