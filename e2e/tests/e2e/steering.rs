@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use pronghorn_testkit::{Connection, Ended, Server, Site, binary, free_address, time, wait_for};
 
+use crate::ring::extension;
+
 /// Waits until a worker is at a request that takes a while.
 fn busy(server: &Server) -> Connection {
     let mut connection = server.connect();
@@ -215,6 +217,37 @@ fn status_tells_the_server_as_a_whole() {
             "{part} in\n{}",
             status.stdout
         );
+    }
+    server.stop();
+}
+
+#[test]
+fn workers_says_how_requests_reach_each() {
+    let php = format!("php -d extension={}", extension().display());
+    let config = format!(
+        "version: '3'\nserver: {{command: {php} worker.php}}\nhttp:\n  address: 127.0.0.1:0\n  \
+         pool: {{num_workers: 1}}\n  pools:\n    \
+         piped: {{num_workers: 1, transport: relay}}\n    \
+         scripts: {{mode: fastcgi, root: public, num_workers: 1}}\n    \
+         programs: {{mode: cgi, root: public, num_workers: 1}}\n  \
+         routes:\n    - {{path: /piped, pool: piped}}\n    - {{path: /scripts/*, pool: scripts}}\n    \
+         - {{path: /programs/*, pool: programs}}\n"
+    );
+    let site = Site::new()
+        .file("worker.php", &Site::sdk_worker("return 'fine';"))
+        .file("public/index.php", "<?php echo 'fine';")
+        .config(&config);
+    let server = Server::start(site);
+    let shown = server.steer(&["workers"]).stdout;
+    for (pool, via) in [
+        ("default", "ring"),
+        ("piped", "relay"),
+        ("scripts", "fastcgi"),
+        ("programs", "cgi"),
+    ] {
+        let below = shown.lines().skip_while(|line| !line.starts_with(pool));
+        let worker = below.skip(1).map(|line| line.split_whitespace().nth(2));
+        assert_eq!(worker.take(1).collect::<Vec<_>>(), [Some(via)], "{shown}");
     }
     server.stop();
 }

@@ -30,6 +30,7 @@ use crate::pool::Transport;
 use crate::program::StandIn;
 use crate::relay::channel::Detached;
 use crate::relay::inbox::Inbox;
+use crate::roster::Via;
 use crate::spool::Spool;
 use crate::supervisor::{BoxFuture, Connect, Launched, Launcher, Watched};
 
@@ -211,6 +212,7 @@ impl FastCgiLauncher {
         };
         Launched {
             process: Box::new(process),
+            via: Via::FastCgi,
             connect,
         }
     }
@@ -243,6 +245,7 @@ impl FastCgiLauncher {
                 let connect = self.connect(home, line, worker.output.clone(), unneeded.clone());
                 Ok(Launched {
                     process: Box::new(FastCgiProcess { worker, unneeded }),
+                    via: Via::FastCgi,
                     connect,
                 })
             }

@@ -14,7 +14,7 @@ use crate::bugs::{Bug, planted};
 use crate::core::SlotId;
 use crate::ladder::{self, Ladder, Step};
 use crate::pool::{Order, Pool, Report, Transport};
-use crate::roster::Entry;
+use crate::roster::{Entry, Via};
 use crate::stats::Counter;
 
 /// A worker that lived this long came up: if it dies, its successor is started at once.
@@ -131,12 +131,13 @@ impl Keeper {
     async fn live(&self, launched: Launched) -> bool {
         let Launched {
             mut process,
+            via,
             connect,
         } = launched;
         let pid = process.pid();
         let (seat, mut reports) = self.pool.seat(self.slot);
         let worker = connect(seat);
-        let connection = Connection::new(self, pid, worker);
+        let connection = Connection::new(self, pid, via, worker);
         let mut ladder = Ladder::default();
         let mut expected = false;
         let (mut stopped, mut killed) = (self.phases.clone(), self.phases.clone());
@@ -312,12 +313,13 @@ struct Connection {
 }
 
 impl Connection {
-    fn new(keeper: &Keeper, pid: u32, worker: Arc<dyn Transport>) -> Self {
+    fn new(keeper: &Keeper, pid: u32, via: Via, worker: Arc<dyn Transport>) -> Self {
         keeper.pool.roster().add(Entry {
             slot: keeper.slot,
             generation: keeper.generation,
             pid,
             started: SystemTime::now(),
+            via,
             worker: worker.clone(),
         });
         Self {

@@ -60,6 +60,7 @@ fn workers_are_listed_and_replaced_over_tcp_and_unix() {
             "\"statusStr\":\"ready\"",
             "\"numExecs\":0",
             "\"command\":\"\"",
+            "\"transport\":\"r", // ring or relay
         ] {
             assert!(list.contains(part), "{part} in {list}");
         }
