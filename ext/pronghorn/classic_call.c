@@ -20,7 +20,6 @@
 /* Flags of requests and of replies. */
 #define BODY_FILE 0x01
 #define DEVELOPMENT 0x08
-#define BUSY 0x02
 #define IGNORABLE 0x80
 /* A reply up to this length goes out in one frame with its head, so that the client is told how long it is. */
 #define KEPT 65536
@@ -433,18 +432,20 @@ bool call_end(bool busy)
 		return false;
 	}
 	reply.ended = true;
-	deadline_ends();
+	deadline_ends(busy ? call.number : 0);
 	if (ring.map != NULL) {
 		if (!call_has_head()) {
 			call_set_status(500);
 		}
-		send_kept(busy ? BUSY : 0, false);
+		send_kept(busy ? NATIVE_BUSY : 0, false);
 	}
+	deadline_begins_work_left();
 	return true;
 }
 
 void call_free(void)
 {
+	deadline_ends(0);
 	if (ring.map != NULL) {
 		send_message(NATIVE_FREE, 0, call.number, NULL, 0, false);
 	}

@@ -238,14 +238,19 @@ impl Keeper {
     fn heed(&self, report: &Report, ladder: &mut Ladder, process: &dyn Watched) -> bool {
         let (pool, pid) = (self.pool.name(), process.pid());
         match report {
-            Report::Overdue { what, ran, call } => {
+            Report::Overdue {
+                what,
+                ran,
+                client,
+                call,
+            } => {
                 let (what_follows, steps) = match call {
                     Some(_) => ("the call is interrupted", ladder::LATE),
                     None => ("the worker is stopped", ladder::OVERDUE),
                 };
                 tracing::error!(
                     target: "server", pool, pid, request = what, ran_ms = millis(*ran),
-                    "deadline passed: the client got 504, {what_follows}"
+                    "deadline passed: the client {client}, {what_follows}"
                 );
                 if !planted(Bug::NeverKilled) {
                     ladder.start(steps);

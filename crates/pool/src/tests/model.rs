@@ -467,7 +467,7 @@ impl Relay {
                 }
                 () = sleep_until(deadline) => {
                     let ran = EXEC_TTL;
-                    self.seat.report(Report::Overdue { what: "/".into(), ran, call: None });
+                    self.seat.report(Report::Overdue { what: "/".into(), ran, client: "got 504", call: None });
                     self.seat.count(Counter::Overdue);
                     call.fail(CallError::Deadline);
                     return Served::Broken;

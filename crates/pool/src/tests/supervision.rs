@@ -237,6 +237,7 @@ async fn work(
                 seat.report(Report::Overdue {
                     what: "/".into(),
                     ran: time,
+                    client: "got 504",
                     call: Some(7),
                 });
                 call.fail(CallError::Deadline);
