@@ -41,7 +41,7 @@ const WORKER: &str = r"
 fn server() -> Server {
     extension(); // or there is nothing to test
     let config = "version: '3'\nserver: {command: php worker.php}\nhttp:\n  address: 127.0.0.1:0\n  \
-        pool: {num_workers: 1, transport: ring, supervisor: {exec_ttl: 500ms}}\n";
+        pool: {num_workers: 1, transport: ring, supervisor: {exec_ttl: 1s}}\n";
     let site = Site::new().file("worker.php", &Site::sdk_worker(WORKER));
     Server::start(site.config(config))
 }
@@ -112,7 +112,7 @@ fn what_was_deferred_ends_with_an_exception_as_well() {
 fn a_script_ends_with_an_exception_and_its_worker_goes_on() {
     extension(); // or there is nothing to test
     let config = "version: '3'\nhttp:\n  address: 127.0.0.1:0\n  \
-        pool: {mode: classic, root: public, num_workers: 1, supervisor: {exec_ttl: 500ms}}\n";
+        pool: {mode: classic, root: public, num_workers: 1, supervisor: {exec_ttl: 1s}}\n";
     let site = Site::new()
         .file("public/pid.php", "<?php echo getmypid();")
         .file("public/loop.php", "<?php for (;;) {}")
