@@ -162,6 +162,9 @@ pub struct Worker {
     pub generation: u64,
     /// `ready`, `busy`, `booting`, …
     pub state: String,
+    /// How calls reach it: `ring`, `relay`, `fastcgi` or `cgi`. Older servers don't say.
+    #[serde(default)]
+    pub transport: Option<String>,
     /// Milliseconds since 1970.
     pub started: u64,
     pub executions: u64,

@@ -26,6 +26,7 @@ pub struct WorkerInfo {
     /// Counts from 1: which start or reload brought it up.
     pub generation: u64,
     pub state: SlotState,
+    pub via: Via,
     /// When it had announced itself.
     pub started: SystemTime,
     /// Calls that it was given.
@@ -35,6 +36,29 @@ pub struct WorkerInfo {
     /// How long it took to answer the last ping, or has not answered it by now. None before the first, and for workers
     /// that can't be asked.
     pub ping: Option<Duration>,
+}
+
+/// How calls reach a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Via {
+    /// Shared memory.
+    Ring,
+    /// Goridge frames over pipes or a socket.
+    Relay,
+    FastCgi,
+    /// A process for each call.
+    Cgi,
+}
+
+impl Via {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ring => "ring",
+            Self::Relay => "relay",
+            Self::FastCgi => "fastcgi",
+            Self::Cgi => "cgi",
+        }
+    }
 }
 
 /// A request that a worker is at.
@@ -88,6 +112,7 @@ pub(crate) struct Entry {
     pub(crate) generation: u64,
     pub(crate) pid: u32,
     pub(crate) started: SystemTime,
+    pub(crate) via: Via,
     pub(crate) worker: Arc<dyn Transport>,
 }
 
@@ -150,6 +175,7 @@ impl Roster {
                 slot: entry.slot,
                 generation: entry.generation,
                 state: state(entry.slot),
+                via: entry.via,
                 started: entry.started,
                 executions: entry.worker.executions(),
                 request,

@@ -234,7 +234,7 @@ fn what_is_wrong_with_a_program_is_said() {
 
 #[test]
 fn a_deadline_ends_a_program_and_what_it_started() {
-    let site = site(", supervisor: {exec_ttl: 300ms}")
+    let site = site(", supervisor: {exec_ttl: 1s}")
         .program(
             "endless",
             "#!/bin/sh\ntrap '' TERM\nsh -c 'echo $$ > child; exec sleep 1000' & wait\n",

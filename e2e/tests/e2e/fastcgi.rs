@@ -166,7 +166,7 @@ fn scripts_that_go_or_may_not_be_read_are_told_by_php_and_files_that_php_names_a
 #[test]
 fn a_deadline_and_a_crash_cost_one_process() {
     let server = Server::start(
-        site(", supervisor: {exec_ttl: 300ms}")
+        site(", supervisor: {exec_ttl: 1s}")
             .file("public/sleep.php", "<?php sleep(30);")
             .file("public/die.php", "<?php posix_kill(getmypid(), SIGKILL);"),
     );
@@ -217,7 +217,7 @@ fn scripts_run_as_the_user_of_the_workers() {
 #[test]
 fn php_fpm_is_run_and_reloaded_and_its_death_noticed() {
     let mut server = Server::start(
-        site(", fastcgi: {php_fpm: php-fpm8.2}, supervisor: {exec_ttl: 1s}")
+        site(", fastcgi: {php_fpm: php-fpm8.2}, supervisor: {exec_ttl: 2s}")
             .file(
                 "public/master.php",
                 "<?php echo posix_getppid(), ' ', PHP_SAPI, ' ', ini_get('memory_limit');",
@@ -317,7 +317,7 @@ fn answers(bytes: &'static [u8]) -> SocketAddr {
 fn at(addresses: &[SocketAddr]) -> Site {
     let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
     site(&format!(
-        ", fastcgi: {{address: [{}]}}, supervisor: {{exec_ttl: 500ms}}",
+        ", fastcgi: {{address: [{}]}}, supervisor: {{exec_ttl: 1s}}",
         addresses.join(", ")
     ))
 }

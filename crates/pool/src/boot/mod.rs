@@ -23,6 +23,7 @@ use crate::pool::{Report, Seat, Transport};
 use crate::relay::channel::{Channel, Detached};
 use crate::relay::inbox::Inbox;
 use crate::relay::{self, Dialect, Relay};
+use crate::roster::Via;
 use crate::settings::{Fence, TransportChoice};
 use crate::spool::Spool;
 use crate::supervisor::{Connect, Launched, Launcher, Watched};
@@ -148,10 +149,11 @@ impl CommandLauncher {
         };
         let pipes = (child.stdin, child.stdout, child.stderr);
         match self.bring_up(&mut worker, ours, memory, pipes, &home).await {
-            Ok(connect) => {
+            Ok((via, connect)) => {
                 worker.output.up();
                 Ok(Launched {
                     process: Box::new(worker),
+                    via,
                     connect,
                 })
             }
@@ -172,9 +174,13 @@ impl CommandLauncher {
         memory: Option<Arc<pronghorn_ring::Box>>,
         pipes: (Option<OwnedFd>, Option<OwnedFd>, Option<OwnedFd>),
         home: &Home,
-    ) -> Result<Connect, BootCause> {
+    ) -> Result<(Via, Connect), BootCause> {
         let until = Instant::now() + self.boot_timeout;
         let connection = self.connect(worker, ours, memory, pipes).await?;
+        let via = match connection.channel {
+            Detached::Ring { .. } => Via::Ring,
+            Detached::Unix(_) | Detached::Tcp(_) | Detached::Pipes { .. } => Via::Relay,
+        };
         worker.deadline_signal = connection.deadline_signal;
         let settings = relay::Settings {
             codec: connection.codec,
@@ -184,9 +190,8 @@ impl CommandLauncher {
         };
         let home = home.runtime.clone();
         let Some(calls) = self.warmup.calls().await else {
-            return Ok(Box::new(move |seat| {
-                start_relay(&home, connection, settings, seat)
-            }));
+            let connect = move |seat| start_relay(&home, connection, settings, seat);
+            return Ok((via, Box::new(connect)));
         };
         // Ended by being dropped.
         let mut warming = JoinSet::new();
@@ -202,11 +207,12 @@ impl CommandLauncher {
         warming.spawn_on(warm_up, &home);
         let end = worker.end();
         let relay = until_warm(warming, &inbox, end, until, self.boot_timeout).await?;
-        Ok(Box::new(move |seat| {
+        let connect = move |seat: Seat| -> Arc<dyn Transport> {
             let inbox = Arc::new(Inbox::default());
             home.spawn(relay.seated(seat, inbox.clone()).run());
             inbox
-        }))
+        };
+        Ok((via, Box::new(connect)))
     }
 
     /// Memory for a worker, and what it needs to find it. None where it is not wanted, or can't be had.

@@ -32,6 +32,7 @@ use crate::pool::Transport;
 use crate::program::StandIn;
 use crate::relay::channel::Detached;
 use crate::relay::inbox::Inbox;
+use crate::roster::Via;
 use crate::spool::Spool;
 use crate::supervisor::{BoxFuture, Connect, Launched, Launcher, Watched};
 
@@ -225,6 +226,7 @@ impl FastCgiLauncher {
         };
         Ok(Launched {
             process: Box::new(process),
+            via: Via::FastCgi,
             connect,
         })
     }
@@ -260,6 +262,7 @@ impl FastCgiLauncher {
                 worker.output.up();
                 Ok(Launched {
                     process: Box::new(FastCgiProcess { worker, unneeded }),
+                    via: Via::FastCgi,
                     connect,
                 })
             }

@@ -128,6 +128,7 @@ impl From<Trouble> for Report {
             Trouble::Overdue { request, ran } => Self::Overdue {
                 what: request,
                 ran,
+                client: "got 504",
                 call: None,
             },
             Trouble::Garbage { request, what } => Self::Garbage {
