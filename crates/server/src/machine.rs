@@ -1,4 +1,5 @@
-//! What `check` finds out about this machine, by the code that the start goes by. It asks PHP what it is, and starts nothing else.
+//! What `check` finds out about this machine, by the code that the start goes by. It asks PHP what it is, and starts nothing
+//! else.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -14,8 +15,8 @@ use crate::server::worker_user;
 use crate::settings::{Finding, Settings};
 use crate::workers::Start;
 
-/// What would not be as the settings say: classic pools whose PHP is not there, or has no extension. Nothing where that can't be found out, as by
-/// somebody who may not run programs as the workers' user.
+/// What would not be as the settings say: classic pools whose PHP is not there, or has no extension. Nothing where that can't
+/// be found out, as by somebody who may not run programs as the workers' user.
 pub fn look(
     settings: &Settings,
     folder: &Path,
