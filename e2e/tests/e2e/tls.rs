@@ -262,6 +262,24 @@ fn without_tls_clients_are_sent_to_it_and_with_it_told_to_stay() {
     );
 }
 
+#[test]
+fn who_came_to_a_trusted_proxy_by_tls_is_not_sent_there_again() {
+    let server = Server::start(site(
+        "app.php",
+        "    redirect: true\n    hsts: {max_age: 1h}\n",
+        "  trusted_subnets: [127.0.0.0/8]\n",
+    ));
+    for (scheme, status, hsts) in [("https", 200, Some("max-age=3600")), ("http", 308, None)] {
+        let mut connection = server.connect();
+        let told = format!("X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: {scheme}\r\n");
+        connection.request("GET", "/", &told);
+        let answer = connection.response();
+        let said = answer.header("strict-transport-security");
+        assert_eq!((answer.status, said), (status, hsts), "{scheme}");
+    }
+    server.stop();
+}
+
 /// A browser opens connections that it may need, a monitor to see whether somebody listens.
 #[test]
 fn who_says_nothing_does_not_hold_up_a_stop() {
