@@ -20,7 +20,6 @@
 /* Flags of requests and of replies. */
 #define BODY_FILE 0x01
 #define DEVELOPMENT 0x08
-#define BUSY 0x02
 #define IGNORABLE 0x80
 /* A reply up to this length goes out in one frame with its head, so that the client is told how long it is. */
 #define KEPT 65536
@@ -73,8 +72,10 @@ static char *room_for(buffer_t *buffer, size_t more)
 
 static void add(buffer_t *buffer, const void *from, size_t length)
 {
-	memcpy(room_for(buffer, length), from, length);
-	buffer->used += length;
+	if (length > 0) {
+		memcpy(room_for(buffer, length), from, length);
+		buffer->used += length;
+	}
 }
 
 static void empty(buffer_t *buffer)
@@ -132,6 +133,15 @@ static uint32_t read_u32(const char *at)
 	return number;
 }
 
+/* What has no bytes may be nowhere. */
+static unsigned char *copy(unsigned char *at, const void *from, size_t length)
+{
+	if (length > 0) {
+		memcpy(at, from, length);
+	}
+	return at + length;
+}
+
 /* An envelope, for a reply its fields, and a body. In one step where all of it fits. */
 static void send_message(uint8_t kind, uint8_t flags, uint32_t number, const char *body, size_t length, bool more)
 {
@@ -144,16 +154,12 @@ static void send_message(uint8_t kind, uint8_t flags, uint32_t number, const cha
 	const native_envelope envelope = {.kind = kind, .flags = flags, .small = (uint16_t) (context ? reply.status : 0), .call = number};
 	unsigned char *start = ring_room(&ring), *at = native_write_head(start, &envelope, context, length, more);
 	if (context > 0) {
-		memcpy(at, &reply.fields, 4);
-		at += 4;
-		memcpy(at, reply.table.bytes, reply.table.used);
-		at += reply.table.used;
-		memcpy(at, reply.text.bytes, reply.text.used);
-		at += reply.text.used;
+		at = copy(at, &reply.fields, 4);
+		at = copy(at, reply.table.bytes, reply.table.used);
+		at = copy(at, reply.text.bytes, reply.text.used);
 	}
 	if (at_once) {
-		memcpy(at, body, length);
-		at += length;
+		at = copy(at, body, length);
 	}
 	ring_put(&ring, (size_t) (at - start));
 	if (!at_once) {
@@ -433,18 +439,20 @@ bool call_end(bool busy)
 		return false;
 	}
 	reply.ended = true;
-	deadline_ends();
+	deadline_ends(busy ? call.number : 0);
 	if (ring.map != NULL) {
 		if (!call_has_head()) {
 			call_set_status(500);
 		}
-		send_kept(busy ? BUSY : 0, false);
+		send_kept(busy ? NATIVE_BUSY : 0, false);
 	}
+	deadline_begins_work_left();
 	return true;
 }
 
 void call_free(void)
 {
+	deadline_ends(0);
 	if (ring.map != NULL) {
 		send_message(NATIVE_FREE, 0, call.number, NULL, 0, false);
 	}

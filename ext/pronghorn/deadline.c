@@ -27,6 +27,9 @@ static bool watching;
 static _Atomic uint32_t late;
 /* The call under way, 0 between two, and the one into which the exception was thrown. */
 static uint32_t current, told;
+/* The call that has work left, until that begins. */
+static uint32_t left;
+static bool in_work_left;
 
 static void interrupt_soon(void)
 {
@@ -68,11 +71,12 @@ static void on_interrupt(zend_execute_data *frame)
 	if (call == 0 || call != current) {
 		return;
 	}
+	const char *what = in_work_left ? "What a call has deferred" : "The call";
 	if (told == call) {
-		zend_error_noreturn(E_ERROR, "The call has passed its deadline, and goes on after %s was thrown", ZSTR_VAL(exceeded->name));
+		zend_error_noreturn(E_ERROR, "%s has passed its deadline, and goes on after %s was thrown", what, ZSTR_VAL(exceeded->name));
 	}
 	told = call;
-	zend_throw_exception(exceeded, "The call has passed its deadline", 0);
+	zend_throw_exception_ex(exceeded, 0, "%s has passed its deadline", what);
 }
 
 void deadline_startup(zend_class_entry *class)
@@ -95,10 +99,22 @@ bool deadline_watch(void)
 void deadline_begins(uint32_t call)
 {
 	current = call;
-	told = 0;
+	told = left = 0;
+	in_work_left = false;
 }
 
-void deadline_ends(void)
+void deadline_ends(uint32_t with_work_left)
 {
 	current = 0;
+	left = with_work_left;
+}
+
+bool deadline_begins_work_left(void)
+{
+	bool is_left = left != 0;
+	if (is_left) {
+		deadline_begins(~left);
+		in_work_left = true;
+	}
+	return is_left;
 }

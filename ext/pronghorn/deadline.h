@@ -13,8 +13,13 @@ void deadline_startup(zend_class_entry *exceeded);
 /* Once for the process: this thread is the one that runs calls. False: the signal can't be handled. */
 bool deadline_watch(void);
 
-/* Between these two the signal that names the call ends it. */
+/* Between these two the signal that names the call ends it. A call that has work left after its reply is named at the end, any
+ * other is 0. */
 void deadline_begins(uint32_t call);
-void deadline_ends(void);
+void deadline_ends(uint32_t with_work_left);
+
+/* That work begins, and ends by deadline_ends(0). False: there is none. It goes by another number, the complement: a signal for
+ * the call may still be on its way. */
+bool deadline_begins_work_left(void);
 
 #endif

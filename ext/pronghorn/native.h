@@ -13,6 +13,8 @@
 #define NATIVE_ENVELOPE 8
 /* A flag of any kind: who does not know the kind passes over it. */
 #define NATIVE_IGNORABLE 0x80
+/* Flag of the end of a reply: the worker is not free yet, and will say when it is. */
+#define NATIVE_BUSY 0x02
 
 enum native_kind {
 	NATIVE_REQUEST = 0x01,

@@ -333,6 +333,12 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_peek)
 	RETURN_NULL();
 }
 
+/* Nothing interrupts what follows a reply, but for what it has deferred, in until_exit: nobody else would catch it. */
+static void end_deadline(const native_envelope *reply)
+{
+	deadline_ends(reply->flags & NATIVE_BUSY ? reply->call : 0);
+}
+
 ZEND_FUNCTION(Pronghorn_Internal_ring_reply)
 {
 	zend_long call, status, flags;
@@ -355,9 +361,8 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_reply)
 	const native_envelope envelope = {
 		.kind = NATIVE_REPLY, .flags = (uint8_t) flags, .small = (uint16_t) status, .call = (uint32_t) call,
 	};
-	/* Nothing interrupts what follows. */
 	if (!more) {
-		deadline_ends();
+		end_deadline(&envelope);
 	}
 	native_fields fields;
 	bool sent = native_collect_fields(&fields, headers) && send_message(&envelope, &fields, NULL, body, more);
@@ -388,7 +393,7 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_message)
 		.kind = (uint8_t) kind, .flags = (uint8_t) flags, .small = (uint16_t) small, .call = (uint32_t) call,
 	};
 	if (!more && (kind == NATIVE_REPLY || kind == NATIVE_CHUNK || kind == NATIVE_ERROR)) {
-		deadline_ends();
+		end_deadline(&envelope);
 	}
 	RETURN_BOOL(send_message(&envelope, NULL, context, body, more));
 }
@@ -435,9 +440,13 @@ ZEND_FUNCTION(Pronghorn_Internal_until_exit)
 	ZEND_PARSE_PARAMETERS_END();
 
 	exit_forget();
+	bool deferred = deadline_begins_work_left();
 	call.retval = &result;
 	ZVAL_UNDEF(&result);
 	zend_call_function(&call, &cache);
+	if (deferred) {
+		deadline_ends(0);
+	}
 	zval_ptr_dtor(&result);
 	/* A forked child that exits has to end, and not to serve its parent's calls. */
 	if (EG(exception) == NULL || !zend_is_unwind_exit(EG(exception)) || ring.map == NULL || !exit_place(return_value)) {

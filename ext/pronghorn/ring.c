@@ -7,15 +7,16 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #ifdef PRONGHORN_MARKS
-#include <signal.h>
 #include <stdlib.h>
 
 #define MARK_NAME(name) #name,
@@ -68,6 +69,16 @@ static const char *map_box(unsigned char *map, int memory)
 	return NULL;
 }
 
+/* The server's death is to be this process's, whatever handlers a script installs. Its own child alone was told to get a signal
+ * then (of a shell between the two nothing is known), and has none before this. */
+static void die_with_server(void)
+{
+	int signal = 0;
+	if (prctl(PR_GET_PDEATHSIG, &signal) == 0 && signal != 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+	}
+}
+
 const char *ring_attach(ring_t *ring, int memory, int page, int bell, int server, unsigned look_after)
 {
 	unsigned char *map = mmap(NULL, MAPPED, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -94,6 +105,7 @@ const char *ring_attach(ring_t *ring, int memory, int page, int bell, int server
 	close(memory);
 	close(page);
 	fcntl(bell, F_SETFD, FD_CLOEXEC);
+	die_with_server();
 	*ring = (ring_t) {.map = map, .page = parking, .bell = bell, .server = server, .look_after = look_after};
 	RING_MARK(attached);
 	return NULL;

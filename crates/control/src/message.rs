@@ -156,11 +156,15 @@ pub struct WorkersOf {
 /// One worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Worker {
+    /// 0 where no process is behind the slot at the moment.
     pub pid: u32,
     pub slot: u64,
     pub generation: u64,
     /// `ready`, `busy`, `booting`, …
     pub state: String,
+    /// How calls reach it: `ring`, `relay`, `fastcgi` or `cgi`. Older servers don't say.
+    #[serde(default)]
+    pub transport: Option<String>,
     /// Milliseconds since 1970.
     pub started: u64,
     pub executions: u64,

@@ -62,4 +62,4 @@ pub use stream::Stream;
 pub use threads::{IoThread, IoThreads};
 pub use tls::{CertificateError, Pair, Renewed, Store, Tls};
 pub use upgrade::{Upgrade, Upgraded};
-pub use warmup::warmup;
+pub use warmup::{warmup, warmup_of_scripts};

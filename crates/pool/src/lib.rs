@@ -49,7 +49,7 @@ pub use php::{About, Php, classic_command, classic_variable};
 pub use pool::{NotExtended, Options, Pool};
 pub use program::ProgramLauncher;
 pub use queue::PATIENCE;
-pub use roster::{Request, WorkerInfo};
+pub use roster::{Request, Via, WorkerInfo};
 pub use seldom::Seldom;
 pub use spool::{Spool, SpoolError, SpoolFile};
 pub use stats::{Counter, Stats};

@@ -232,10 +232,12 @@ pub(crate) enum Order {
 pub(crate) enum Report {
     /// The worker takes calls.
     Entered,
-    /// The call under way passed its deadline; its client was answered.
+    /// The call under way passed its deadline, or what it left to do after its reply.
     Overdue {
         what: String,
         ran: Duration,
+        /// What became of the client, as `got 504`.
+        client: &'static str,
         /// By which the worker can be told of it, and stay.
         call: Option<u32>,
     },

@@ -20,11 +20,13 @@ const LONGEST_LOOK: Duration = Duration::from_millis(500);
 /// One worker, as it stands.
 #[derive(Debug, Clone)]
 pub struct WorkerInfo {
+    /// 0 where no process of this server is behind the slot: between two programs, and for servers at addresses.
     pub pid: u32,
     pub slot: SlotId,
     /// Counts from 1: which start or reload brought it up.
     pub generation: u64,
     pub state: SlotState,
+    pub via: Via,
     /// When it had announced itself.
     pub started: SystemTime,
     /// Calls that it was given.
@@ -34,6 +36,29 @@ pub struct WorkerInfo {
     /// How long it took to answer the last ping, or has not answered it by now. None before the first, and for workers
     /// that can't be asked.
     pub ping: Option<Duration>,
+}
+
+/// How calls reach a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Via {
+    /// Shared memory.
+    Ring,
+    /// Goridge frames over pipes or a socket.
+    Relay,
+    FastCgi,
+    /// A process for each call.
+    Cgi,
+}
+
+impl Via {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ring => "ring",
+            Self::Relay => "relay",
+            Self::FastCgi => "fastcgi",
+            Self::Cgi => "cgi",
+        }
+    }
 }
 
 /// A request that a worker is at.
@@ -49,6 +74,8 @@ pub struct Request {
 pub(crate) struct UnderWay {
     pub(crate) payload: Arc<dyn Payload>,
     pub(crate) since: Instant,
+    /// Of the process that was started for it alone.
+    pub(crate) pid: Option<u32>,
 }
 
 impl fmt::Debug for UnderWay {
@@ -85,6 +112,7 @@ pub(crate) struct Entry {
     pub(crate) generation: u64,
     pub(crate) pid: u32,
     pub(crate) started: SystemTime,
+    pub(crate) via: Via,
     pub(crate) worker: Arc<dyn Transport>,
 }
 
@@ -136,15 +164,18 @@ impl Roster {
     pub(crate) async fn inspect(&self, state: impl Fn(SlotId) -> SlotState) -> Vec<WorkerInfo> {
         let mut workers = Vec::new();
         self.ask(|entry, under_way| {
-            let request = under_way.flatten().map(|under_way| Request {
+            let under_way = under_way.flatten();
+            let of_call = under_way.as_ref().and_then(|under_way| under_way.pid);
+            let request = under_way.map(|under_way| Request {
                 what: under_way.payload.describe(),
                 age: under_way.since.elapsed(),
             });
             workers.push(WorkerInfo {
-                pid: entry.pid,
+                pid: of_call.unwrap_or(entry.pid),
                 slot: entry.slot,
                 generation: entry.generation,
                 state: state(entry.slot),
+                via: entry.via,
                 started: entry.started,
                 executions: entry.worker.executions(),
                 request,

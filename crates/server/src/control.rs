@@ -303,6 +303,7 @@ fn shown(info: WorkerInfo) -> Worker {
         slot: info.slot as u64,
         generation: info.generation,
         state: state_name(info.state).to_owned(),
+        transport: Some(info.via.name().to_owned()),
         started: since_1970.map(millis).unwrap_or_default(),
         executions: info.executions,
         memory: usage.map_or(0, |usage| usage.memory),

@@ -27,6 +27,13 @@ const WORKER: &str = r"
             return \fread($one, 1);
         case '/stream':
             return new Pronghorn\Response((function () { yield 'begun'; for (;;) { } })());
+        case '/deferred':
+            $call = Pronghorn\Call::current();
+            $call->defer(function () { for (;;) { } });
+            $call->defer(function () { \file_put_contents('second', 'ran'); });
+            break;
+        case '/deferred-deaf':
+            Pronghorn\Call::current()->defer(function () { try { for (;;) { } } catch (\Throwable) { for (;;) { } } });
     }
     return (string) \getmypid();
 ";
@@ -34,7 +41,7 @@ const WORKER: &str = r"
 fn server() -> Server {
     extension(); // or there is nothing to test
     let config = "version: '3'\nserver: {command: php worker.php}\nhttp:\n  address: 127.0.0.1:0\n  \
-        pool: {num_workers: 1, transport: ring, supervisor: {exec_ttl: 500ms}}\n";
+        pool: {num_workers: 1, transport: ring, supervisor: {exec_ttl: 1s}}\n";
     let site = Site::new().file("worker.php", &Site::sdk_worker(WORKER));
     Server::start(site.config(config))
 }
@@ -77,13 +84,42 @@ fn a_stream_is_cut_and_its_worker_goes_on() {
 }
 
 #[test]
+fn what_was_deferred_ends_with_an_exception_as_well() {
+    let server = server();
+    let worker = server.get("/").text();
+    assert_eq!(server.get("/deferred").text(), worker);
+    // By the same worker, so after the work.
+    assert_eq!(server.get("/").text(), worker);
+    server.logged(&[
+        "deadline passed: the client has its reply, the call is interrupted",
+        "deferred work of GET /deferred",
+    ]);
+    server.logged(&[
+        "deferred work of GET /deferred failed",
+        "Pronghorn\\DeadlineExceeded: What a call has deferred has passed its deadline",
+    ]);
+    assert_eq!(server.site().read("second"), "ran");
+    // It counts from the reply on, and what goes on ends with its worker.
+    assert_eq!(server.get("/deferred-deaf").text(), worker);
+    wait_for("another worker", || {
+        (server.get("/").text() != worker).then_some(())
+    });
+    server.logged(&["goes on after Pronghorn\\DeadlineExceeded was thrown"]);
+    server.stop();
+}
+
+#[test]
 fn a_script_ends_with_an_exception_and_its_worker_goes_on() {
     extension(); // or there is nothing to test
     let config = "version: '3'\nhttp:\n  address: 127.0.0.1:0\n  \
-        pool: {mode: classic, root: public, num_workers: 1, supervisor: {exec_ttl: 500ms}}\n";
+        pool: {mode: classic, root: public, num_workers: 1, supervisor: {exec_ttl: 1s}}\n";
     let site = Site::new()
         .file("public/pid.php", "<?php echo getmypid();")
         .file("public/loop.php", "<?php for (;;) {}")
+        .file(
+            "public/later.php",
+            "<?php echo getmypid(); fastcgi_finish_request(); for (;;) {}",
+        )
         .file(
             "public/deaf.php",
             "<?php try { for (;;) {} } catch (Throwable) { for (;;) {} }",
@@ -94,6 +130,9 @@ fn a_script_ends_with_an_exception_and_its_worker_goes_on() {
         assert_eq!(server.get(path).status, 504);
         assert_eq!(server.get("/pid.php").text(), worker, "{path}");
     }
+    assert_eq!(server.get("/later.php").text(), worker);
+    assert_eq!(server.get("/pid.php").text(), worker);
+    server.logged(&["Uncaught Pronghorn\\DeadlineExceeded", "later.php"]);
     server.logged(&["Uncaught Pronghorn\\DeadlineExceeded", "loop.php"]);
     server.logged(&["goes on after Pronghorn\\DeadlineExceeded", "deaf.php"]);
     server.stop();

@@ -14,7 +14,7 @@ fn an_idle_server_stops_at_once() {
         let (ended, took) = time(|| server.wait());
         assert_eq!(ended.code, Some(0));
         // The issue asks for 200 ms; a loaded machine gets some more before this is called a failure.
-        assert!(took < Duration::from_secs(2), "{took:?}");
+        assert!(took < Duration::from_secs(5), "{took:?}");
     }
 }
 
@@ -24,18 +24,19 @@ fn a_stop_lets_requests_finish_and_ends_kept_connections() {
     let mut kept = server.connect();
     kept.get("/");
     let mut busy = server.connect();
-    busy.request("GET", "/sleep?ms=700", "");
+    busy.request("GET", "/wait", "");
     wait_for("the call to be with its worker", || {
-        let pids: Vec<_> = (0..2).map(|_| server.get("/pid").text()).collect();
-        (pids[0] == pids[1]).then_some(())
+        let shown = server.steer(&["workers"]).stdout;
+        shown.contains("GET /wait").then_some(())
     });
     server.signal(Signal::TERM);
+    assert!(kept.is_closed());
+    server.site().write("go", "");
     let response = busy.response();
     assert_eq!(
         (response.text().as_str(), response.header("connection")),
         ("awake", Some("close"))
     );
-    assert!(kept.is_closed());
     assert_eq!(server.wait().code, Some(0));
 }
 

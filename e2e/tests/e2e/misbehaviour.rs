@@ -181,7 +181,7 @@ fn a_worker_that_does_not_come_up_ends_the_start_with_the_reason() {
 #[test]
 fn calls_beyond_the_queue_are_refused_with_one_record_for_all_of_them() {
     let site = Site::new()
-        .file("worker.php", &Site::sdk_worker("usleep(300_000); return 'done';"))
+        .file("worker.php", &Site::sdk_worker("usleep(1_000_000); return 'done';"))
         .config(
             "version: '3'\nserver: {command: php worker.php}\nhttp: {address: 127.0.0.1:0, pool: {num_workers: 1, max_queue_size: 1}}\n",
         );

@@ -116,17 +116,41 @@ fn a_child_that_a_handler_forks_answers_nothing_for_it() {
     server.stop();
 }
 
-/// One that is asleep, and deaf to the signal that tells it of its server's death: it looks every five seconds.
-#[test]
-fn a_worker_that_ignores_its_servers_death_sees_it_all_the_same() {
-    let deaf = Site::sdk_worker("return 'fine';").replace(
+/// With a handler that ignores a signal to end, and a loop that never does.
+fn deaf_worker() -> String {
+    let body = "if ($request->path === '/loop') { file_put_contents('loops', ''); for (;;) { } } return 'fine';";
+    Site::sdk_worker(body).replace(
         "Pronghorn\\serve",
         "pcntl_async_signals(true); pcntl_signal(SIGTERM, function () { });\nPronghorn\\serve",
-    );
-    let site = site("worker.php", 1, "").file("worker.php", &deaf);
+    )
+}
+
+#[test]
+fn no_worker_outlives_its_server_whatever_it_does() {
+    for busy in [false, true] {
+        let mut server =
+            Server::start(site("worker.php", 1, "").file("worker.php", &deaf_worker()));
+        assert_eq!(server.get("/").text(), "fine");
+        let mut connection = server.connect();
+        if busy {
+            connection.request("GET", "/loop", "");
+            let loops = server.site().path("loops");
+            wait_for("the loop", || loops.exists().then_some(()));
+        }
+        server.signal(Signal::KILL);
+        // `wait` fails if a worker is left.
+        assert_eq!(server.wait().code, None);
+    }
+}
+
+/// Behind a shell, which alone gets the signal of its server's death: it looks every five seconds.
+#[test]
+fn a_worker_that_is_not_told_of_its_servers_death_sees_it_all_the_same() {
+    let site = site("worker.php", 1, "").file("worker.php", &deaf_worker());
+    site.change_config("command: php", "command: /bin/sh run php");
+    let site = site.file("run", "\"$@\"\nexit");
     let mut server = Server::start(site);
     assert_eq!(server.get("/").text(), "fine");
     server.signal(Signal::KILL);
-    // `wait` fails if a worker is left.
     assert_eq!(server.wait().code, None);
 }

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use pronghorn_testkit::{Connection, Ended, Server, Site, binary, free_address, time, wait_for};
 
+use crate::ring::extension;
+
 /// Waits until a worker is at a request that takes a while.
 fn busy(server: &Server) -> Connection {
     let mut connection = server.connect();
@@ -220,6 +222,37 @@ fn status_tells_the_server_as_a_whole() {
 }
 
 #[test]
+fn workers_says_how_requests_reach_each() {
+    let php = format!("php -d extension={}", extension().display());
+    let config = format!(
+        "version: '3'\nserver: {{command: {php} worker.php}}\nhttp:\n  address: 127.0.0.1:0\n  \
+         pool: {{num_workers: 1}}\n  pools:\n    \
+         piped: {{num_workers: 1, transport: relay}}\n    \
+         scripts: {{mode: fastcgi, root: public, num_workers: 1}}\n    \
+         programs: {{mode: cgi, root: public, num_workers: 1}}\n  \
+         routes:\n    - {{path: /piped, pool: piped}}\n    - {{path: /scripts/*, pool: scripts}}\n    \
+         - {{path: /programs/*, pool: programs}}\n"
+    );
+    let site = Site::new()
+        .file("worker.php", &Site::sdk_worker("return 'fine';"))
+        .file("public/index.php", "<?php echo 'fine';")
+        .config(&config);
+    let server = Server::start(site);
+    let shown = server.steer(&["workers"]).stdout;
+    for (pool, via) in [
+        ("default", "ring"),
+        ("piped", "relay"),
+        ("scripts", "fastcgi"),
+        ("programs", "cgi"),
+    ] {
+        let below = shown.lines().skip_while(|line| !line.starts_with(pool));
+        let worker = below.skip(1).map(|line| line.split_whitespace().nth(2));
+        assert_eq!(worker.take(1).collect::<Vec<_>>(), [Some(via)], "{shown}");
+    }
+    server.stop();
+}
+
+#[test]
 fn workers_are_added_and_removed() {
     let server = Server::start(Site::with_worker("app.php"));
     let counted = |arguments: &[&str]| {
@@ -257,12 +290,17 @@ fn workers_are_added_and_removed() {
 fn stop_waits_for_requests_and_for_the_end() {
     let mut server = Server::start(Site::with_worker("app.php"));
     let mut connection = server.connect();
-    connection.request("GET", "/sleep?ms=700", "");
+    connection.request("GET", "/wait", "");
     wait_for("the call to be with its worker", || {
         let shown = server.steer(&["workers"]).stdout;
-        shown.contains("GET /sleep").then_some(())
+        shown.contains("GET /wait").then_some(())
     });
-    let stopped = server.steer(&["stop"]);
+    let stopped = std::thread::scope(|scope| {
+        let stop = scope.spawn(|| server.steer(&["stop"]));
+        server.logged(&["stopping"]);
+        server.site().write("go", "");
+        stop.join().expect("the command ends")
+    });
     assert_done(&stopped);
     assert_eq!(
         stopped.stdout,
@@ -272,7 +310,7 @@ fn stop_waits_for_requests_and_for_the_end() {
     let (ended, took) = time(|| server.wait());
     assert_eq!(ended.code, Some(0));
     assert!(
-        took < Duration::from_secs(1),
+        took < Duration::from_secs(3),
         "it had ended already: {took:?}"
     );
 }

@@ -225,15 +225,15 @@ const SLOW: &str = "
     $call = Pronghorn\\Call::current();
     if ($request->path === '/extends') { $call->extend(20.0); }
     if ($request->path === '/greedy') { $call->extend(3600.0); }
-    usleep($request->path === '/greedy' ? 60_000_000 : 1_200_000);
+    usleep($request->path === '/greedy' ? 60_000_000 : 2_200_000);
     return (string) getmypid();";
 
 #[test]
 fn a_call_gets_the_time_that_it_asks_for_up_to_the_pools_limit() {
-    let limits = "num_workers: 3, supervisor: {exec_ttl: 500ms}";
+    let limits = "num_workers: 3, supervisor: {exec_ttl: 1s}";
     let patient = Server::start(site(SLOW, limits));
     let (extends, hasty) = (ask(&patient, "/extends"), ask(&patient, "/hasty"));
-    let strict = Server::start(site(SLOW, &format!("{limits}, deadline_max: 600ms")));
+    let strict = Server::start(site(SLOW, &format!("{limits}, deadline_max: 1100ms")));
     let greedy = ask(&strict, "/greedy");
     assert_eq!((status(&extends), status(&hasty)), (200, 504));
     assert_eq!(status(&greedy), 504);
@@ -256,7 +256,7 @@ fn a_worker_that_passed_the_deadline_is_replaced() {
                 "if ($request->path === '/hangs') {{ {hangs} }}
                  return (string) getmypid();"
             ),
-            &format!("num_workers: 1, {transport}, supervisor: {{exec_ttl: 200ms}}"),
+            &format!("num_workers: 1, {transport}, supervisor: {{exec_ttl: 1s}}"),
         ));
         let before = server.workers();
         assert_eq!(server.get("/hangs").status, 504);

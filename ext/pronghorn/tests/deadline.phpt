@@ -12,6 +12,7 @@ require __DIR__ . '/common.inc';
 
 use Pronghorn\DeadlineExceeded;
 use Pronghorn\Internal\Exchange;
+use Pronghorn\Internal\Native;
 use Pronghorn\Tests\Support\Codec;
 use const Pronghorn\Internal\DEADLINE_SIGNAL;
 
@@ -66,6 +67,25 @@ $call(6, function () use ($signal) {
     sleep(10);
 });
 echo hrtime(true) - $start < 5e9 ? "soon\n" : "late\n";
+// What is left to do after a reply goes by another number, while it is run.
+$box->put(Codec::frame(Codec::request(['call' => 8])));
+$ring->next();
+$ring->reply(8, 200, [], 'x', Native::BUSY);
+$left = ~8 & 0xFFFFFFFF;
+$signal($left);
+try {
+    Pronghorn\Internal\until_exit(function () use ($signal, $left) {
+        $signal(8);
+        echo "signalled for its call\n";
+        $signal($left);
+        for (;;) {
+        }
+    });
+} catch (DeadlineExceeded $late) {
+    echo $late->getMessage(), "\n";
+}
+$signal($left);
+Pronghorn\Internal\until_exit(fn () => $signal($left));
 $call(7, function () use ($signal) {
     try {
         $signal(7);
@@ -87,5 +107,7 @@ was signalled before
 caught
 Pronghorn\DeadlineExceeded: The call has passed its deadline in line %d, #0 
 soon
+signalled for its call
+What a call has deferred has passed its deadline
 %A
 Fatal error: The call has passed its deadline, and goes on after Pronghorn\DeadlineExceeded was thrown in %s on line %d

@@ -31,6 +31,8 @@ struct Process {
     #[serde(rename = "CPUPercent")]
     cpu_percent: f64,
     status_str: String,
+    /// RoadRunner does not say.
+    transport: Option<String>,
 }
 
 pub(super) async fn version(client: &mut Client) -> Result<String, String> {
@@ -75,6 +77,7 @@ fn row(process: Process) -> Row {
     Row {
         pid: process.pid,
         state: process.status_str,
+        transport: process.transport,
         generation: None,
         executions: process.num_execs,
         memory: process.memory_usage,

@@ -64,6 +64,7 @@ fn row(worker: Worker) -> Row {
     Row {
         pid: worker.pid,
         state: worker.state,
+        transport: worker.transport,
         generation: Some(worker.generation),
         executions: worker.executions,
         memory: worker.memory,

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use crate::boot::BootError;
 use crate::core::SlotId;
 use crate::relay::inbox::Inbox;
+use crate::roster::Via;
 use crate::spool::Spool;
 use crate::supervisor::{BoxFuture, Launched, Launcher, Watched};
 use crate::timer::Timer;
@@ -45,6 +46,7 @@ impl Launcher for ProgramLauncher {
         let stand_in = StandIn(end.clone());
         let launched = Launched {
             process: Box::new(stand_in),
+            via: Via::Cgi,
             connect: Box::new(move |seat| {
                 let inbox = Arc::new(Inbox::default());
                 let station = Station {

@@ -435,6 +435,7 @@ impl Relay {
         self.under_way = Some(UnderWay {
             payload: call.payload.clone(),
             since: self.at_hand_since,
+            pid: None,
         });
         if let Some((number, begins_at)) = written {
             (self.number, self.begins_at) = (number, begins_at);
@@ -859,6 +860,7 @@ impl Relay {
         self.seat.report(Report::Overdue {
             what: request.clone(),
             ran: call.stamps.ran(),
+            client: "got 504",
             call: number,
         });
         call.fail(CallError::Deadline);
@@ -895,12 +897,18 @@ impl Relay {
                 break said;
             }
         };
+        if self.may_go_on().await {
+            self.after(said, Instant::now()).await
+        } else {
+            Served::Broken
+        }
+    }
+
+    /// The worker has ended what it was late with. Whether it is given up all the same.
+    async fn may_go_on(&self) -> bool {
         let (may_go_on, told) = oneshot::channel();
         self.seat.report(Report::Recovered { may_go_on });
-        match told.await {
-            Ok(()) => self.after(said, Instant::now()).await,
-            Err(_) => Served::Broken,
-        }
+        told.await.is_ok()
     }
 
     /// What is told of a call that nobody waits for; only our SDK can be interrupted, and it says what was thrown.
@@ -992,6 +1000,7 @@ impl Relay {
                 self.seat.report(Report::Overdue {
                     what: streamed.request.clone(),
                     ran: streamed.stamps.ran(),
+                    client: "was cut off",
                     call: interruptible.then_some(self.number),
                 });
                 if !interruptible {
@@ -1160,14 +1169,16 @@ impl Relay {
         Served::Free(done)
     }
 
-    /// Waits for the worker's word that it is free; other frames are dropped.
+    /// Waits for the worker's word that it is free; other frames are dropped. What it does meanwhile has a deadline of its own.
     async fn until_free(&mut self) -> Served {
         self.take_back_ahead();
         let limit = self.seat.exec_ttl();
         let mut deadline = limit.map(|limit| Instant::now() + limit);
+        let mut late = false;
         loop {
             match self.event_until(None, None, deadline).await {
                 Event::Item(item) => match self.hear(&item, None) {
+                    Ok(Heard::Free) if late && !self.may_go_on().await => return Served::Broken,
                     Ok(Heard::Free) => return Served::Free(Instant::now()),
                     Ok(Heard::Extend(time)) => deadline = self.seat.later(deadline, time),
                     Ok(_) | Err(Garbage(_)) => {}
@@ -1175,12 +1186,19 @@ impl Relay {
                 Event::Extended(time) => deadline = self.seat.later(deadline, time),
                 Event::Withdrawn | Event::Body(_) => {}
                 Event::Over(Over::Overdue) => {
+                    let interruptible = self.settings.interruptible;
+                    let of = self.under_way.as_ref();
+                    let of = of.map_or_else(String::new, |of| of.payload.describe());
                     self.seat.report(Report::Overdue {
-                        what: "its deferred work".into(),
+                        what: format!("deferred work of {of}"),
                         ran: limit.unwrap_or_default(),
-                        call: None,
+                        client: "has its reply",
+                        call: interruptible.then_some(deferred_work_of(self.number)),
                     });
-                    return Served::Broken;
+                    if !interruptible {
+                        return Served::Broken;
+                    }
+                    (late, deadline) = (true, None);
                 }
                 Event::Over(over) => return self.cut_short(over, None).await,
             }
@@ -1242,6 +1260,12 @@ impl Relay {
 
 fn number_after(number: u32) -> u32 {
     number.checked_add(1).unwrap_or(1)
+}
+
+/// By which the worker can be told to end what comes after its reply: another number than that of the call, which it may
+/// have been told a moment before.
+fn deferred_work_of(number: u32) -> u32 {
+    !number
 }
 
 fn hung_up() -> Report {

@@ -14,7 +14,7 @@ use crate::bugs::{Bug, planted};
 use crate::core::SlotId;
 use crate::ladder::{self, Ladder, Step};
 use crate::pool::{Order, Pool, Report, Transport};
-use crate::roster::Entry;
+use crate::roster::{Entry, Via};
 use crate::stats::Counter;
 
 /// A worker that lived this long came up: if it dies, its successor is started at once.
@@ -131,12 +131,13 @@ impl Keeper {
     async fn live(&self, launched: Launched) -> bool {
         let Launched {
             mut process,
+            via,
             connect,
         } = launched;
         let pid = process.pid();
         let (seat, mut reports) = self.pool.seat(self.slot);
         let worker = connect(seat);
-        let connection = Connection::new(self, pid, worker);
+        let connection = Connection::new(self, pid, via, worker);
         let mut ladder = Ladder::default();
         let mut expected = false;
         let (mut stopped, mut killed) = (self.phases.clone(), self.phases.clone());
@@ -237,14 +238,19 @@ impl Keeper {
     fn heed(&self, report: &Report, ladder: &mut Ladder, process: &dyn Watched) -> bool {
         let (pool, pid) = (self.pool.name(), process.pid());
         match report {
-            Report::Overdue { what, ran, call } => {
+            Report::Overdue {
+                what,
+                ran,
+                client,
+                call,
+            } => {
                 let (what_follows, steps) = match call {
                     Some(_) => ("the call is interrupted", ladder::LATE),
                     None => ("the worker is stopped", ladder::OVERDUE),
                 };
                 tracing::error!(
                     target: "server", pool, pid, request = what, ran_ms = millis(*ran),
-                    "deadline passed: the client got 504, {what_follows}"
+                    "deadline passed: the client {client}, {what_follows}"
                 );
                 if !planted(Bug::NeverKilled) {
                     ladder.start(steps);
@@ -312,12 +318,13 @@ struct Connection {
 }
 
 impl Connection {
-    fn new(keeper: &Keeper, pid: u32, worker: Arc<dyn Transport>) -> Self {
+    fn new(keeper: &Keeper, pid: u32, via: Via, worker: Arc<dyn Transport>) -> Self {
         keeper.pool.roster().add(Entry {
             slot: keeper.slot,
             generation: keeper.generation,
             pid,
             started: SystemTime::now(),
+            via,
             worker: worker.clone(),
         });
         Self {

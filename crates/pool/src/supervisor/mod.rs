@@ -19,6 +19,7 @@ use tokio::task::JoinHandle;
 use crate::boot::BootError;
 use crate::core::SlotId;
 use crate::pool::{Pool, Seat, Transport};
+use crate::roster::Via;
 
 mod backoff;
 mod crew;
@@ -52,6 +53,7 @@ pub(crate) trait Launcher: Send + Sync + 'static {
 /// A worker that is up and not yet in its pool.
 pub(crate) struct Launched {
     pub(crate) process: Box<dyn Watched>,
+    pub(crate) via: Via,
     /// Connects it: from then on it takes calls.
     pub(crate) connect: Connect,
 }

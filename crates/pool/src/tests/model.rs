@@ -25,7 +25,7 @@ use crate::call::{
 };
 use crate::core::{MayHave, Next, SlotId, SlotState};
 use crate::pool::{Lifetime, Options, Order, Pool, Report, Seat, Transport};
-use crate::roster::UnderWay;
+use crate::roster::{UnderWay, Via};
 use crate::stats::Counter;
 use crate::supervisor::{Launched, Launcher, Limits, Plan, Scaling, Supervised, Watched};
 
@@ -188,6 +188,7 @@ impl Launcher for Shared {
             let connect = move |seat| start(pid, seat, world, tell, told);
             Ok(Launched {
                 process: Box::new(process),
+                via: Via::Relay,
                 connect: Box::new(connect),
             })
         })
@@ -470,7 +471,7 @@ impl Relay {
                 }
                 () = sleep_until(deadline) => {
                     let ran = EXEC_TTL;
-                    self.seat.report(Report::Overdue { what: "/".into(), ran, call: None });
+                    self.seat.report(Report::Overdue { what: "/".into(), ran, client: "got 504", call: None });
                     self.seat.count(Counter::Overdue);
                     call.fail(CallError::Deadline);
                     return Served::Broken;

@@ -18,8 +18,8 @@ use tokio::time::Instant;
 
 use super::TestPayload;
 use crate::body::{BodyFeed, BodyStream, streamed};
+use crate::boot::Connection;
 use crate::boot::warmup::{Cold, warm_up};
-use crate::boot::{Connection, Warmup};
 use crate::call::{
     Answer, Body, CallError, Dispatch, Payload, Pending, Piece, Reply, ReplyBody, Terms,
     Unencodable, WorkerFault,
@@ -782,6 +782,41 @@ async fn a_busy_worker_gets_no_call_before_it_says_that_it_is_free() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_comes_after_a_reply_has_a_deadline_of_its_own() {
+    for allowed in [true, false] {
+        let mut stage = Stage::interruptible().await;
+        let (mut pending, call) = stage.running("/").await;
+        let start = Instant::now();
+        let reply = native(0x81, 0x02, 200, call, &[0; 4], b"done", Stream::END);
+        stage.worker.send(&reply).await;
+        assert_eq!(body(&mut pending).await.unwrap(), "done");
+        let overdue = stage.reports.recv().await;
+        assert!(
+            matches!(&overdue, Some(Report::Overdue { what, client: "has its reply", call: Some(late), .. })
+                if what == "deferred work of /" && *late == !call),
+            "{overdue:?}"
+        );
+        assert_eq!(start.elapsed().as_secs(), 10);
+        let free = native(0x86, 0, 0, call, b"", b"", Stream::END);
+        stage.worker.send(&free).await;
+        let Some(Report::Recovered { may_go_on }) = stage.reports.recv().await else {
+            panic!("it is free");
+        };
+        if allowed {
+            may_go_on.send(()).unwrap();
+            stage.goes_on().await;
+        } else {
+            drop(may_go_on);
+            let waiting = stage.call(TestPayload::new("/waits"));
+            tokio::task::yield_now().await;
+            assert_eq!(stage.pool.stats().waiting(), 1);
+            drop(waiting);
+            stage.ends(Exit::Signal(15)).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_leaving_worker_gets_no_call() {
     let mut stage = Stage::native().await;
     let (mut pending, call) = stage.running("/").await;
@@ -1291,7 +1326,7 @@ fn warming(names: &[&'static str]) -> (Worker, Warming, Arc<Inbox>) {
         spool: Arc::new(Spool::open(std::env::temp_dir(), None).unwrap()),
     };
     let call = |name: &&'static str| -> Arc<dyn Payload> { TestPayload::new(name) };
-    let calls = Warmup(names.iter().map(call).collect());
+    let calls = names.iter().map(call).collect();
     let home = tokio::runtime::Handle::current();
     let inbox = Arc::new(Inbox::default());
     let warming = home.spawn(warm_up(

@@ -19,7 +19,7 @@ use crate::call::{
 };
 use crate::core::{Next, SlotId, SlotState};
 use crate::pool::{Options, Order, Pool, Report, Seat, Transport};
-use crate::roster::UnderWay;
+use crate::roster::{UnderWay, Via};
 use crate::supervisor::{Launched, Launcher, Limits, Plan, Supervised, Watched};
 
 /// What a worker does with its calls.
@@ -100,6 +100,7 @@ impl Launcher for Fakes {
             let connect = move |seat| FakeWorker::start(seat, manner, obeys, end);
             Ok(Launched {
                 process: Box::new(process),
+                via: Via::Relay,
                 connect: Box::new(connect),
             })
         })
@@ -236,6 +237,7 @@ async fn work(
                 seat.report(Report::Overdue {
                     what: "/".into(),
                     ran: time,
+                    client: "got 504",
                     call: Some(7),
                 });
                 call.fail(CallError::Deadline);

@@ -30,6 +30,8 @@ struct WorkerState {
     /// Of programs that are no PHP workers.
     command: &'static str,
     status_str: &'static str,
+    /// Ours, as [`Via::name`](pronghorn_pool::Via::name).
+    transport: &'static str,
     /// Ours. Microseconds, as [`WorkerInfo::ping`].
     #[serde(skip_serializing_if = "Option::is_none")]
     ping: Option<u64>,
@@ -117,6 +119,7 @@ impl WorkerState {
             cpu_percent: usage.map_or(0.0, |usage| percent(usage.cpu, age)),
             command: "",
             status_str,
+            transport: worker.via.name(),
             ping: worker
                 .ping
                 .map(|ping| u64::try_from(ping.as_micros()).unwrap_or(u64::MAX)),

@@ -121,9 +121,14 @@ final class Loop
     private function end(Exchange $exchange): void
     {
         if ($exchange->deferred !== []) {
-            $this->survivesExit
-                ? \Pronghorn\Internal\until_exit($this->defer(...), $exchange)
-                : $this->defer($exchange);
+            try {
+                $this->survivesExit
+                    ? \Pronghorn\Internal\until_exit($this->defer(...), $exchange)
+                    : $this->defer($exchange);
+            } catch (\Throwable $thrown) {
+                // The deadline, between two of them.
+                $this->tellFailed($exchange, $thrown);
+            }
             $exchange->deferred = [];
             $exchange->transport->free($exchange->id);
         }
@@ -138,10 +143,15 @@ final class Loop
             try {
                 $work();
             } catch (\Throwable $thrown) {
-                $request = $exchange->request;
-                $this->output->write("pronghorn: deferred work of {$request->method} {$request->path} failed: $thrown");
+                $this->tellFailed($exchange, $thrown);
             }
         }
+    }
+
+    private function tellFailed(Exchange $exchange, \Throwable $thrown): void
+    {
+        $request = $exchange->request;
+        $this->output->write("pronghorn: deferred work of {$request->method} {$request->path} failed: $thrown");
     }
 
     private function expectOpen(Exchange $exchange): void

@@ -21,6 +21,8 @@ pub(super) struct View {
 pub(super) struct Row {
     pub(super) pid: u32,
     pub(super) state: String,
+    /// How calls reach it.
+    pub(super) transport: Option<String>,
     pub(super) generation: Option<u64>,
     pub(super) executions: u64,
     pub(super) memory: u64,
@@ -58,14 +60,17 @@ pub(super) struct Look {
     pub(super) colours: bool,
 }
 
-/// Columns but the last one, which takes what is left; `STATE` is the only one of them that begins on the left.
-const HEADS: [&str; 7] = ["PID", "STATE", "GEN", "EXECS", "MEMORY", "CPU", "AGE"];
+/// Columns but the last one, which takes what is left.
+const HEADS: [&str; 8] = [
+    "PID", "STATE", "VIA", "GEN", "EXECS", "MEMORY", "CPU", "AGE",
+];
 /// What is usual fits, so that columns stay where they are when the table is drawn again.
-const WIDTHS: [usize; 7] = [7, 8, 3, 7, 8, 6, 4];
-const STATE: usize = 1;
+const WIDTHS: [usize; 8] = [7, 8, 5, 3, 7, 8, 6, 4];
+/// `STATE` and `VIA` are words, which begin on the left.
+const WORDS: std::ops::RangeInclusive<usize> = 1..=2;
 const REQUEST: &str = "REQUEST";
 /// Enough for `9.9s GET /` and some of a path; a narrower terminal wraps.
-const NARROWEST_REQUEST: usize = 16;
+const NARROWEST_REQUEST: usize = 14;
 
 const BOLD: &str = "\x1b[1m";
 const DIM: &str = "\x1b[2m";
@@ -76,7 +81,7 @@ const PLAIN: &str = "\x1b[0m";
 
 /// One table for all pools, a line for each pool above its workers. Every line ends with a line feed.
 pub(super) fn table(views: &[View], look: Look) -> String {
-    let cells: Vec<Vec<[String; 7]>> = views
+    let cells: Vec<Vec<[String; 8]>> = views
         .iter()
         .map(|view| view.rows.iter().map(cells_of).collect())
         .collect();
@@ -172,10 +177,16 @@ fn summary(view: &View) -> String {
     out
 }
 
-fn cells_of(row: &Row) -> [String; 7] {
+fn cells_of(row: &Row) -> [String; 8] {
     [
-        row.pid.to_string(),
+        match row.pid {
+            0 => "-".to_owned(),
+            pid => pid.to_string(),
+        },
         line(&row.state),
+        row.transport
+            .as_deref()
+            .map_or_else(|| "-".to_owned(), line),
         row.generation.map_or_else(|| "-".to_owned(), count),
         count(row.executions),
         bytes(row.memory),
@@ -184,7 +195,7 @@ fn cells_of(row: &Row) -> [String; 7] {
     ]
 }
 
-fn widths<'a>(rows: impl Iterator<Item = &'a [String; 7]>) -> [usize; 7] {
+fn widths<'a>(rows: impl Iterator<Item = &'a [String; 8]>) -> [usize; 8] {
     rows.fold(WIDTHS, |mut widths, row| {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
@@ -193,13 +204,13 @@ fn widths<'a>(rows: impl Iterator<Item = &'a [String; 7]>) -> [usize; 7] {
     })
 }
 
-fn padded(cells: &[String; 7], widths: &[usize; 7]) -> String {
+fn padded(cells: &[String; 8], widths: &[usize; 8]) -> String {
     let padded = cells
         .iter()
         .zip(widths)
         .enumerate()
         .map(|(index, (cell, width))| {
-            if index == STATE {
+            if WORDS.contains(&index) {
                 format!("{cell:<width$}")
             } else {
                 format!("{cell:>width$}")

@@ -10,6 +10,7 @@ fn worker(pid: u32, state: &str) -> Row {
     Row {
         pid,
         state: state.to_owned(),
+        transport: Some("ring".to_owned()),
         generation: Some(1),
         executions: 1204,
         memory: 25_270_682,
@@ -48,14 +49,20 @@ fn it_is_readable_at_eighty_columns() {
     let shown = table(&views, SCREEN);
     assert_eq!(
         shown,
-        "    PID  STATE     GEN    EXECS    MEMORY     CPU   AGE  REQUEST\n\
+        "    PID  STATE     VIA    GEN    EXECS    MEMORY     CPU   AGE  REQUEST\n\
          default: 2 workers, 1 busy, 0 calls waiting\n\
-         4194304  busy        1    1,204   24.1 MB   12.3%   12m  1m 1s GET /report?xxxx…\n\
-         \u{20}   712  ready       1    1,204   24.1 MB   12.3%   12m\n\
+         4194304  busy      ring     1    1,204   24.1 MB   12.3%   12m  1m 1s GET /repo…\n\
+         \u{20}   712  ready     ring     1    1,204   24.1 MB   12.3%   12m\n\
          api: 0 workers, 0 busy, 1 leaving, 0 calls waiting\n\
-         \u{20}   713  draining    1    1,204   24.1 MB   12.3%   12m\n"
+         \u{20}   713  draining  ring     1    1,204   24.1 MB   12.3%   12m\n"
     );
     assert!(shown.lines().all(|line| line.chars().count() <= 80));
+}
+
+#[test]
+fn a_place_without_a_process_has_no_number() {
+    let shown = table(&[pool("cgi", vec![worker(0, "ready")])], SCREEN);
+    assert!(shown.contains("\n      -  ready "), "{shown}");
 }
 
 #[test]
@@ -137,6 +144,7 @@ fn what_does_not_fit_is_counted_and_the_busiest_are_kept() {
 fn rpc_tells_less() {
     let row = Row {
         generation: None,
+        transport: None,
         ..worker(7, "ready")
     };
     let view = View {
@@ -145,7 +153,7 @@ fn rpc_tells_less() {
     };
     let shown = table(&[view], SCREEN);
     assert!(
-        shown.contains("http: 1 worker, 0 busy\n      7  ready       -"),
+        shown.contains("http: 1 worker, 0 busy\n      7  ready     -        -"),
         "{shown}"
     );
 }
