@@ -47,7 +47,7 @@ bench: build ## Measure beside nginx, php-fpm and Apache in ten minutes; BENCH="
 	cargo build --release --bin pronghorn-bench
 	$(BINARY)-bench --json $(dir $(BINARY))bench.json $(BENCH)
 
-bench-full: build ## All scenarios, servers and loads: about an hour and a half
+bench-full: build ## All scenarios, servers and loads: about an hour and three quarters
 	@scripts/need php apps bench
 	cargo build --release --bin pronghorn-bench
 	$(BINARY)-bench --full --syscalls --json $(dir $(BINARY))bench-full.json $(BENCH)

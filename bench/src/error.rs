@@ -64,11 +64,14 @@ pub(crate) enum BenchError {
     /// The caller's: there was more to do than time.
     #[error("the time that --limit sets was over")]
     OverTime,
+    /// The caller's.
+    #[error("requests at a constant rate are for HTTP/1.1")]
+    NoConstantRate,
     #[error("this was left, though everything was stopped:\n  {}", .0.join("\n  "))]
     Left(Vec<String>),
     #[error("cannot read /proc/stat: there is no telling how much others did meanwhile")]
     NoMachine,
-    /// wrk or strace did not do what they are for.
+    /// wrk, h2load, strace or openssl did not do what they are for.
     #[error("`{program}` {why}\nit said: {said}")]
     Tool {
         program: &'static str,

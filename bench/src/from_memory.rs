@@ -20,6 +20,7 @@ pub(crate) const BODY: &str = "Hello World!";
 pub(crate) fn expected() -> Expected {
     Expected {
         status: 200,
+        gzip: false,
         body: ExpectedBody::Exactly(BODY.into()),
     }
 }

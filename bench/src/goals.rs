@@ -108,6 +108,18 @@ const ROWS: [Row; 24] = [
     ),
 ];
 
+/// Scenario, server, another beside it; what its CPU time may be as a multiple of that one's under each load.
+const BESIDE: [(&str, &str, &str, f64); 8] = [
+    ("file-1k", "pronghorn-files", "nginx-files-cached", 1.3),
+    ("file-20k", "pronghorn-files", "nginx-files-cached", 1.3),
+    ("file-100k", "pronghorn-files", "nginx-files-cached", 1.3),
+    ("hello-tls", "pronghorn", "nginx-fpm", 1.0),
+    ("hello-h2", "pronghorn", "nginx-fpm", 1.0),
+    ("hello-h2c", "pronghorn", "nginx-fpm", 1.0),
+    ("gzip-file", "pronghorn-files", "nginx-files", 1.0),
+    ("gzip-json", "pronghorn", "nginx-fpm", 1.0),
+];
+
 const MB: f64 = 1_048_576.0;
 
 /// Those of what was measured.
@@ -142,8 +154,24 @@ pub(crate) fn goals(results: &Results, scenarios: &[Scenario]) -> Vec<Goal> {
             goals.push(Goal::new(what, unit, aim, limit, measured));
         }
     }
+    for (scenario, server, other, limit) in BESIDE {
+        let measured =
+            |rate: &&Rate| (&*rate.row.scenario, &*rate.row.server) == (scenario, server);
+        for row in results.rates.iter().filter(measured) {
+            let load = &*row.row.load;
+            let beside = |rate: &&Rate| {
+                (&*rate.row.scenario, &*rate.row.server, &*rate.row.load) == (scenario, other, load)
+            };
+            if let Some(beside) = results.rates.iter().find(beside) {
+                let ratio = row.cpu_us.median / beside.cpu_us.median;
+                let what = format!("{scenario}, {server}, {load} connections: CPU ×");
+                goals.push(Goal::new(what, other, 1.0, limit, ratio));
+            }
+        }
+    }
     let ours = |server: &str| server == "pronghorn";
-    for idle in results.idle.iter().filter(|idle| ours(&idle.server)) {
+    let idle = results.idle.iter();
+    for idle in idle.filter(|idle| ours(&idle.server) && idle.scenario == "hello") {
         let (private, each) = (idle.private_bytes / MB, idle.connection_bytes / 1024.0);
         let what = "server at rest, private".to_owned();
         goals.push(Goal::new(what, "MB", 12.0, 12.0, private));

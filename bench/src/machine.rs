@@ -20,6 +20,7 @@ pub(crate) async fn describe(site: &Site) -> Vec<(String, String)> {
     let php = find("php", "php-cli").ok();
     let apache = find_any(&["apache2", "httpd"], "apache2-bin").ok();
     let wrk = find("wrk", "wrk").ok();
+    let h2load = find("h2load", "nghttp2-client").ok();
     let all = [
         ("CPU", cpu()),
         ("system", system()),
@@ -29,6 +30,7 @@ pub(crate) async fn describe(site: &Site) -> Vec<(String, String)> {
         ("php-fpm", php_version(find_fpm().ok(), site).await),
         ("apache", first_line(apache, "-v", site).await),
         ("wrk", first_line(wrk, "-v", site).await),
+        ("h2load", first_line(h2load, "--version", site).await),
     ];
     all.map(|(name, value)| (name.to_owned(), value)).into()
 }

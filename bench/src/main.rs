@@ -14,6 +14,7 @@ mod leftovers;
 mod load;
 mod machine;
 mod memory;
+mod pages;
 mod plan;
 mod processes;
 mod program;
@@ -145,20 +146,24 @@ async fn run(jobs: &[Job<'_>], site: &Site, arguments: &Arguments) -> Result<Exi
     Ok(report.exit_code())
 }
 
-/// Of our server, which is the same whatever PHP does: in `hello`, where the least is done beside.
+/// Of our server, which is the same whatever PHP does: in `hello`, where the least is done beside; connections in each protocol.
 async fn what_waits(jobs: &[Job<'_>], site: &Site, report: &mut Report) {
-    for job in jobs.iter().filter(|job| job.scenario.name == "hello") {
-        for server in job
-            .servers
-            .iter()
-            .filter(|server| server.name() == "pronghorn")
-        {
-            let name = server.name();
+    const HELLO: &str = "hello";
+    const PROTOCOLS: [&str; 3] = [HELLO, "hello-tls", "hello-h2"];
+    for job in jobs {
+        let name = &*job.scenario.name;
+        let mut servers = job.servers.iter();
+        let Some(server) = servers.find(|server| server.name() == "pronghorn") else {
+            continue;
+        };
+        if PROTOCOLS.contains(&name) {
             report::tell(&format!("idle connections: {name}"));
             match memory::measure(*server, &job.scenario, site).await {
                 Ok(idle) => report.results.idle.push(idle),
                 Err(error) => report.leave_out(&format!("idle connections of {name}"), &error),
             }
+        }
+        if name == HELLO {
             report::tell(&format!("an idle worker: {name}"));
             match memory::worker(*server, &job.scenario, site).await {
                 Ok(worker) => report.results.workers.push(worker),

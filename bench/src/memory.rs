@@ -22,6 +22,9 @@ const SETTLE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Idle {
+    /// Whose protocol the connections speak.
+    #[serde(default = "hello")]
+    pub(crate) scenario: String,
     pub(crate) server: String,
     /// Resident, of a server just started and asked once, without PHP.
     pub(crate) rss_bytes: f64,
@@ -30,6 +33,11 @@ pub(crate) struct Idle {
     pub(crate) private_bytes: f64,
     /// Growth of the server's resident memory for each connection over which one request was answered.
     pub(crate) connection_bytes: f64,
+}
+
+/// The only one in older files.
+fn hello() -> String {
+    "hello".to_owned()
 }
 
 /// A worker that has answered one request, beside PHP that does nothing.
@@ -114,6 +122,7 @@ pub(crate) async fn measure(
     drop(connections);
     server.stop().await;
     Ok(Idle {
+        scenario: scenario.name.clone(),
         server: adapter.name().to_owned(),
         rss_bytes: at_rest.rss,
         private_bytes: at_rest.private,

@@ -7,12 +7,14 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use pronghorn_http::settings::default_threads;
 use pronghorn_process::Spawner;
 
 use crate::arguments::Arguments;
 use crate::error::BenchError;
+use crate::program::{Argv, Program};
 
 /// PHP's settings, the same for all that run PHP. What is not here is PHP's own default; 22527 is all but deprecations, as in
 /// its php.ini for production.
@@ -24,6 +26,9 @@ opcache.enable = 1
 opcache.enable_cli = 1
 opcache.jit = disable
 ";
+
+/// For openssl to make a key.
+const CERTIFICATE: Duration = Duration::from_secs(10);
 
 /// Where programs lie that are not in everybody's PATH.
 const SYSTEM_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
@@ -109,6 +114,35 @@ impl Site {
     pub(crate) fn ports(&self) -> Vec<u16> {
         let ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
         ports.clone()
+    }
+
+    /// The certificate of all servers with TLS, and its key.
+    pub(crate) fn certificate(&self) -> (PathBuf, PathBuf) {
+        (self.folder.join("tls.pem"), self.folder.join("tls.key"))
+    }
+
+    /// Makes it, once.
+    pub(crate) async fn make_certificate(&self) -> Result<(), BenchError> {
+        let (certificate, key) = self.certificate();
+        if certificate.exists() {
+            return Ok(());
+        }
+        let words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost";
+        let mut arguments: Vec<OsString> = words.split(' ').map(OsString::from).collect();
+        arguments.extend(["-addext".into(), "subjectAltName=IP:127.0.0.1".into()]);
+        arguments.extend(["-keyout".into(), key.into(), "-out".into()]);
+        arguments.push(certificate.clone().into());
+        let argv = Argv(find("openssl", "openssl")?, arguments);
+        let mut openssl = Program::start(argv, self, &self.folder).await?;
+        openssl.finish(CERTIFICATE).await;
+        if certificate.exists() {
+            return Ok(());
+        }
+        Err(BenchError::Tool {
+            program: "openssl",
+            why: "made no certificate".to_owned(),
+            said: openssl.stderr(),
+        })
     }
 
     pub(crate) fn php_ini(&self) -> PathBuf {

@@ -9,6 +9,7 @@ require_once __DIR__ . '/../data.php';
 const ROUTES = [
     '/' => 'hello',
     '/json' => 'person',
+    '/rows' => 'rows',
     '/post' => 'digest',
     '/64k' => 'long',
     '/1m' => 'longer',
@@ -42,6 +43,20 @@ function person(array $query): array
         'tags' => ['a', 'b'],
         'active' => true,
     ]);
+}
+
+/** 200 rows of a table, 20 KB. */
+function rows(): array
+{
+    $row = static fn (int $id): array => [
+        'id' => $id,
+        'name' => "item $id",
+        'digest' => \md5((string) $id),
+        'price' => $id / 4,
+        'tags' => ['red', 'green'],
+    ];
+
+    return json(\array_map($row, \range(1, 200)));
 }
 
 function digest(array $query, callable $body): array

@@ -1,5 +1,6 @@
 //! Load on a server, and what it showed. While it lasts, answers are looked at: an error is answered fast.
 
+mod h2load;
 mod open;
 #[cfg(test)]
 mod tests;
@@ -57,6 +58,14 @@ impl Latency {
     }
 }
 
+/// What a load generator counted.
+#[derive(Debug, PartialEq)]
+struct Counted {
+    seen: Seen,
+    /// On the wire, as [`Answer::size`](crate::client::Answer) counts them.
+    bytes: f64,
+}
+
 /// Puts a server under load for so many seconds.
 ///
 /// # Errors
@@ -71,6 +80,9 @@ pub(crate) async fn run(
     let seen = match load {
         Load::Closed { connections } => {
             closed(server, connections, seconds, first.unframed, site).await?
+        }
+        Load::Open { .. } if server.scenario.protocol.is_http2() => {
+            return Err(BenchError::NoConstantRate);
         }
         Load::Open { rate, connections } => {
             open::run(server.address, &server.scenario, rate, connections, seconds).await?
@@ -88,8 +100,15 @@ async fn closed(
     site: &Site,
 ) -> Result<Seen, BenchError> {
     let sizes = RefCell::new(Vec::new());
+    let run = async {
+        if server.scenario.protocol.is_http2() {
+            h2load::run(server, connections, seconds, site).await
+        } else {
+            wrk::run(server, connections, seconds, unframed, site).await
+        }
+    };
     let counted = tokio::select! {
-        counted = wrk::run(server, connections, seconds, unframed, site) => counted?,
+        counted = run => counted?,
         wrong = watch(server, seconds, &sizes) => return Err(wrong.into()),
     };
     plausible_size(&counted, connections, &sizes.into_inner())?;
@@ -113,11 +132,7 @@ async fn watch(server: &Server, seconds: u32, sizes: &RefCell<Vec<usize>>) -> Ch
 
 /// The load generator looks at no body, but it counts bytes: they have to be those of right answers.
 #[expect(clippy::cast_precision_loss, reason = "sizes of answers")]
-fn plausible_size(
-    counted: &wrk::Counted,
-    connections: u32,
-    sizes: &[usize],
-) -> Result<(), BenchError> {
+fn plausible_size(counted: &Counted, connections: u32, sizes: &[usize]) -> Result<(), BenchError> {
     /// Dates, identifiers and cookies differ a little.
     const SHARE: f64 = 0.03;
     const BYTES: f64 = 16.0;

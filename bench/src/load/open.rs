@@ -53,7 +53,7 @@ pub(super) async fn run(
         clients.spawn(async move {
             let alarm = Alarm::new()?;
             let share = Share { plan, index };
-            let connect = || Connection::open(address);
+            let connect = || Connection::open(address, scenario.protocol);
             let wait = |moment| alarm.at(moment);
             share.ask(&scenario, connect, wait, &tally).await
         });
@@ -138,9 +138,7 @@ impl Share {
             };
             let answer = answer?;
             tally().answered(Instant::now() - moment);
-            let status = answer.status;
-            let right = scenario.expected.check(status, &answer.body);
-            right.map_err(|why| CheckError::Wrong { status, why })?;
+            answer.judge(scenario)?;
         }
         Ok(())
     }

@@ -86,7 +86,7 @@ async fn a_server_that_answers_errors_fast_gets_no_rate() {
     }
 }
 
-fn counted(requests: f64, bytes: f64) -> wrk::Counted {
+fn counted(requests: f64, bytes: f64) -> Counted {
     let latency = Latency {
         p50_us: 1.0,
         p90_us: 1.0,
@@ -100,7 +100,7 @@ fn counted(requests: f64, bytes: f64) -> wrk::Counted {
         latency,
         unanswered: 0,
     };
-    wrk::Counted { seen, bytes }
+    Counted { seen, bytes }
 }
 
 #[test]

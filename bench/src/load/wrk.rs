@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Latency, Seen};
+use super::{Counted, Latency, Seen};
 use crate::error::BenchError;
 use crate::program::{Argv, Program};
 use crate::scenario::Scenario;
@@ -13,12 +13,6 @@ use crate::site::{Site, find};
 const GRACE: Duration = Duration::from_secs(30);
 /// What the script prints before each figure.
 const MARK: &str = "pronghorn ";
-
-#[derive(Debug, PartialEq)]
-pub(super) struct Counted {
-    pub(super) seen: Seen,
-    pub(super) bytes: f64,
-}
 
 pub(super) async fn run(
     server: &Server,
@@ -42,7 +36,12 @@ pub(super) async fn run(
         "--timeout=10s".into(),
         "-s".into(),
         script.into(),
-        format!("http://{address}{}", scenario.target).into(),
+        format!(
+            "{}://{address}{}",
+            scenario.protocol.scheme(),
+            scenario.target
+        )
+        .into(),
     ];
     let argv = Argv::new(find("wrk", "wrk")?, arguments);
     let mut wrk = Program::start(argv, site, &site.folder).await?;
@@ -66,7 +65,7 @@ fn lua(scenario: &Scenario, body: &str) -> String {
         format!("\"{}\"", bytes.collect::<String>())
     };
     let mut script = format!("wrk.method = {}\n", quoted(&scenario.method));
-    for (name, value) in &scenario.headers {
+    for (name, value) in scenario.fields() {
         script.extend(["wrk.headers[", &quoted(name), "] = ", &quoted(value), "\n"]);
     }
     if !scenario.body.is_empty() {

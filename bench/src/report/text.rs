@@ -207,7 +207,7 @@ fn idle_table(idle: &[Idle]) -> String {
     let mut table = Table::new(["idle connections", "server RSS at rest", "private", "each"]);
     for idle in idle {
         table.add([
-            idle.server.clone(),
+            format!("{}, {}", idle.scenario, idle.server),
             megabytes(idle.rss_bytes),
             megabytes(idle.private_bytes),
             format!("{} B", grouped(idle.connection_bytes)),

@@ -4,6 +4,9 @@
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Expected {
     pub(crate) status: u16,
+    /// The body comes compressed.
+    pub(crate) gzip: bool,
+    /// Without its coding.
     pub(crate) body: Body,
 }
 
@@ -23,13 +26,17 @@ const SHOWN: usize = 200;
 
 impl Expected {
     /// What is wrong with an answer.
-    pub(crate) fn check(&self, status: u16, body: &[u8]) -> Result<(), String> {
+    pub(crate) fn check(&self, status: u16, gzip: bool, body: &[u8]) -> Result<(), String> {
         if status != self.status {
             return Err(format!(
                 "status {status} instead of {}: {}",
                 self.status,
                 start(body)
             ));
+        }
+        if gzip != self.gzip {
+            let not = if gzip { "" } else { "not " };
+            return Err(format!("{not}compressed"));
         }
         match &self.body {
             Body::Exactly(expected) if body != expected => {
@@ -134,10 +141,11 @@ mod tests {
         for (body, status, answer, wrong) in cases {
             let expected = Expected {
                 status: 200,
+                gzip: false,
                 body: body.clone(),
             };
             assert_eq!(
-                expected.check(status, answer).err().as_deref(),
+                expected.check(status, false, answer).err().as_deref(),
                 wrong,
                 "{body:?}"
             );
@@ -148,12 +156,14 @@ mod tests {
     fn of_a_long_body_the_start_is_shown() {
         let expected = Expected {
             status: 200,
+            gzip: false,
             body: Body::Length {
                 bytes: 1,
                 crc32: None,
             },
         };
-        let wrong = expected.check(500, &[b'x'; 1000]).unwrap_err();
+        let wrong = expected.check(500, false, &[b'x'; 1000]).unwrap_err();
         assert!(wrong.len() < 250 && wrong.ends_with('…'), "{wrong}");
+        assert_eq!(expected.check(200, true, b"x").unwrap_err(), "compressed");
     }
 }

@@ -27,6 +27,11 @@ pub(crate) struct Scenario {
     pub(crate) target: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
+    pub(crate) protocol: Protocol,
+    /// Requests that a connection has open at a time; more than one only in HTTP/2.
+    pub(crate) streams: u16,
+    /// The client takes gzip, and every server compresses with this level.
+    pub(crate) gzip: Option<u8>,
     /// PHP processes of each server.
     pub(crate) workers: u16,
     /// How long a handler waits without using the CPU. It bounds the rate: so many workers, divided by this.
@@ -47,6 +52,32 @@ pub(crate) struct Extent {
     pub(crate) loads: Vec<Load>,
 }
 
+/// What clients speak.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Http1,
+    /// HTTP/1.1 over TLS.
+    Tls,
+    /// HTTP/2 over TLS.
+    Http2,
+    /// HTTP/2 in clear text.
+    ClearHttp2,
+}
+
+impl Protocol {
+    pub(crate) const fn is_secure(self) -> bool {
+        matches!(self, Self::Tls | Self::Http2)
+    }
+
+    pub(crate) const fn is_http2(self) -> bool {
+        matches!(self, Self::Http2 | Self::ClearHttp2)
+    }
+
+    pub(crate) const fn scheme(self) -> &'static str {
+        if self.is_secure() { "https" } else { "http" }
+    }
+}
+
 /// How requests come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Load {
@@ -61,11 +92,19 @@ pub(crate) enum Load {
 }
 
 impl Scenario {
-    /// The request as it is sent over a connection that is kept.
+    /// Those of the request, but for what the runner and the protocol add.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
+        let written = self.headers.iter();
+        let written = written.map(|(name, value)| (name.as_str(), value.as_str()));
+        let coding = self.gzip.map(|_| ("Accept-Encoding", "gzip"));
+        written.chain(coding)
+    }
+
+    /// The request in HTTP/1.1, as it is sent over a connection that is kept.
     pub(crate) fn request(&self) -> Vec<u8> {
         let Self { method, target, .. } = self;
         let mut head = format!("{method} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n");
-        for (name, value) in &self.headers {
+        for (name, value) in self.fields() {
             head.extend([name, ": ", value, "\r\n"]);
         }
         if !self.body.is_empty() {
@@ -83,8 +122,6 @@ impl Scenario {
         Some(f64::from(self.workers) / self.waits?.as_secs_f64())
     }
 }
-
-impl Load {}
 
 impl std::fmt::Display for Load {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

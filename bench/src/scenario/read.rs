@@ -10,7 +10,7 @@ use serde::Deserialize;
 use thiserror::Error;
 use toml::Spanned;
 
-use super::{Body, Expected, Extent, Load, Scenario};
+use super::{Body, Expected, Extent, Load, Protocol, Scenario};
 use crate::servers::names as server_names;
 
 /// More is a mistake in the file, and would be one of the machine.
@@ -19,6 +19,8 @@ const MOST_WORKERS: u16 = 64;
 const HIGHEST_RATE: u32 = 100_000;
 const LONGEST_WAIT: u64 = 10_000;
 const LONGEST_SECONDS: u32 = 60;
+/// What both servers allow by default.
+const MOST_STREAMS: u16 = 100;
 
 /// The author's, of the scenario.
 #[derive(Debug, Error)]
@@ -47,6 +49,9 @@ struct Raw {
     body: Option<String>,
     /// Beside the scenario.
     body_file: Option<Spanned<String>>,
+    protocol: Option<Spanned<String>>,
+    streams: Option<Spanned<u16>>,
+    gzip: Option<Spanned<u8>>,
     workers: Spanned<u16>,
     waits_ms: Option<Spanned<u64>>,
     seconds: Option<Spanned<u32>>,
@@ -186,10 +191,20 @@ impl Raw {
             let why = format!("`seconds` is 1 to {LONGEST_SECONDS}");
             return Err(at(seconds, why));
         }
+        if let Some(level) = &self.gzip
+            && !(1..=9).contains(level.get_ref())
+        {
+            return Err(at(level, "`gzip` is a level from 1 to 9"));
+        }
         let full = Extent {
             servers: servers(&self.servers)?,
             loads: loads(&self.connections, &self.open)?,
         };
+        let protocol = protocol(self.protocol.as_ref())?;
+        if protocol.is_http2() {
+            self.check_http2()?;
+        }
+        let streams = streams(self.streams.as_ref(), protocol)?;
         let short = self.short.map(|short| short.into_inner().check(&full));
         Ok(Scenario {
             name: name.into_owned(),
@@ -199,16 +214,58 @@ impl Raw {
             target: self.target.into_inner(),
             headers: headers(self.headers)?,
             body,
+            protocol,
+            streams,
+            gzip: self.gzip.as_ref().map(|level| *level.get_ref()),
             workers: self.workers.into_inner(),
             waits: self
                 .waits_ms
                 .map(|ms| Duration::from_millis(ms.into_inner())),
             seconds: self.seconds.map(Spanned::into_inner),
-            expected: expected(&self.expect)?,
+            expected: expected(&self.expect, self.gzip.is_some())?,
             short: short.transpose()?,
             full,
         })
     }
+}
+
+impl Raw {
+    /// What the load generator of HTTP/2 can't do.
+    fn check_http2(&self) -> Result<(), Mistake> {
+        if self.method.get_ref() != "GET" {
+            return Err(at(&self.method, "in HTTP/2 `method` is GET"));
+        }
+        if let Some(open) = self.open.first() {
+            return Err(at(open, "`open` is for HTTP/1.1"));
+        }
+        Ok(())
+    }
+}
+
+fn protocol(name: Option<&Spanned<String>>) -> Result<Protocol, Mistake> {
+    let Some(name) = name else {
+        return Ok(Protocol::Http1);
+    };
+    match name.get_ref().as_str() {
+        "tls" => Ok(Protocol::Tls),
+        "h2" => Ok(Protocol::Http2),
+        "h2c" => Ok(Protocol::ClearHttp2),
+        _ => Err(at(
+            name,
+            "`protocol` is tls, h2 or h2c; without it HTTP/1.1",
+        )),
+    }
+}
+
+fn streams(streams: Option<&Spanned<u16>>, protocol: Protocol) -> Result<u16, Mistake> {
+    let Some(streams) = streams else {
+        return Ok(1);
+    };
+    if !protocol.is_http2() || !(1..=MOST_STREAMS).contains(streams.get_ref()) {
+        let why = format!("`streams` is 1 to {MOST_STREAMS}, with `protocol` h2 or h2c");
+        return Err(at(streams, why));
+    }
+    Ok(*streams.get_ref())
 }
 
 impl RawShort {
@@ -302,7 +359,7 @@ fn open(raw: &[Spanned<RawOpen>]) -> Result<Vec<Load>, Mistake> {
     raw.iter().map(load).collect()
 }
 
-fn expected(place: &Spanned<RawExpect>) -> Result<Expected, Mistake> {
+fn expected(place: &Spanned<RawExpect>, gzip: bool) -> Result<Expected, Mistake> {
     let raw = place.get_ref();
     if !(200..=599).contains(&raw.status) {
         return Err(at(place, "`status` is 200 to 599"));
@@ -334,6 +391,7 @@ fn expected(place: &Spanned<RawExpect>) -> Result<Expected, Mistake> {
     };
     Ok(Expected {
         status: raw.status,
+        gzip,
         body,
     })
 }
@@ -411,7 +469,12 @@ crc32 = "352441c2"
             bytes: 3,
             crc32: Some(0x3524_41c2),
         };
-        assert_eq!(scenario.expected, Expected { status: 201, body });
+        let expected = Expected {
+            status: 201,
+            gzip: false,
+            body,
+        };
+        assert_eq!(scenario.expected, expected);
     }
 
     #[test]
@@ -480,6 +543,36 @@ crc32 = "352441c2"
                 "expects one of",
             ),
             ("352441c2", "xyz", 19, "`crc32` is a number"),
+            (
+                "workers = 16",
+                "protocol = \"spdy\"\nworkers = 16",
+                6,
+                "`protocol` is tls, h2 or h2c",
+            ),
+            (
+                "method = \"POST\"",
+                "method = \"POST\"\nprotocol = \"h2\"",
+                4,
+                "in HTTP/2 `method` is GET",
+            ),
+            (
+                "method = \"POST\"",
+                "protocol = \"h2\"",
+                10,
+                "`open` is for HTTP/1.1",
+            ),
+            (
+                "workers = 16",
+                "streams = 2\nworkers = 16",
+                6,
+                "`streams` is 1 to 100, with `protocol` h2 or h2c",
+            ),
+            (
+                "workers = 16",
+                "gzip = 10\nworkers = 16",
+                6,
+                "`gzip` is a level from 1 to 9",
+            ),
         ] {
             let text = GOOD.replacen(good, bad, 1);
             let message = parsed(&text).unwrap_err();

@@ -83,6 +83,11 @@ impl Place<'_> {
         }
     }
 
+    /// The folder that the application shows to the world.
+    pub(crate) fn public(&self) -> PathBuf {
+        self.app().join("public")
+    }
+
     pub(crate) fn write(&self, name: &str, content: &str) -> Result<PathBuf, BenchError> {
         Site::write(&self.folder.join(name), content)
     }
@@ -96,11 +101,14 @@ impl Place<'_> {
 pub(crate) fn built_in() -> impl Iterator<Item = &'static dyn Adapter> {
     let modes = pronghorn::MODES.iter().map(|mode| mode as &dyn Adapter);
     let roots = pronghorn::ROOTS.iter().map(|root| root as &dyn Adapter);
-    let others: [&dyn Adapter; 7] = [
+    let others: [&dyn Adapter; 10] = [
         &pronghorn::HttpAlone,
+        &pronghorn::Files,
         &nginx::FromMemory,
         &nginx::FPM,
         &nginx::FPM_KEPT,
+        &nginx::FILES,
+        &nginx::FILES_CACHED,
         &apache::PHP,
         &apache::CGI,
         &php::CliServer,

@@ -1,6 +1,7 @@
 //! nginx from memory, and in front of php-fpm.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use nix::unistd::geteuid;
 
@@ -31,7 +32,7 @@ impl Adapter for FromMemory {
 
     fn programs(&self, place: &Place<'_>) -> Result<Vec<Argv>, BenchError> {
         let location = format!("default_type text/plain; return 200 \"{BODY}\";");
-        Ok(vec![nginx(place, "", &location)?])
+        Ok(vec![nginx(place, "", &place.public(), &location)?])
     }
 }
 
@@ -95,7 +96,48 @@ impl Adapter for Fpm {
             },
             script.display(),
         );
-        Ok(vec![fpm, nginx(place, &upstream, &location)?])
+        Ok(vec![
+            fpm,
+            nginx(place, &upstream, &place.public(), &location)?,
+        ])
+    }
+}
+
+/// nginx with files.
+pub(crate) struct Files {
+    name: &'static str,
+    /// Of a server.
+    more: &'static str,
+}
+
+/// As Debian's package sets it up.
+pub(crate) const FILES: Files = Files {
+    name: "nginx-files",
+    more: "",
+};
+
+/// Files are kept open, and looked at once a second.
+pub(crate) const FILES_CACHED: Files = Files {
+    name: "nginx-files-cached",
+    more: "open_file_cache max=1000; open_file_cache_valid 1s;",
+};
+
+impl Adapter for Files {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Rival
+    }
+
+    fn packages(&self) -> &'static str {
+        "nginx"
+    }
+
+    fn programs(&self, place: &Place<'_>) -> Result<Vec<Argv>, BenchError> {
+        let folder = crate::pages::write(&place.folder)?;
+        Ok(vec![nginx(place, "", &folder, self.more)?])
     }
 }
 
@@ -121,7 +163,31 @@ const FASTCGI_PARAMETERS: &str = "fastcgi_param QUERY_STRING $query_string;
             fastcgi_param SERVER_NAME $server_name;
             fastcgi_param REDIRECT_STATUS 200;";
 
-fn nginx(place: &Place<'_>, upstream: &str, location: &str) -> Result<Argv, BenchError> {
+/// What is spoken.
+fn listen(place: &Place<'_>) -> String {
+    let address = place.address;
+    let protocol = place.scenario.protocol;
+    let http2 = if protocol.is_http2() { " http2" } else { "" };
+    if !protocol.is_secure() {
+        return format!("listen {address}{http2};");
+    }
+    let (certificate, key) = place.site.certificate();
+    format!(
+        "listen {address} ssl{http2};
+        ssl_certificate {};
+        ssl_certificate_key {};
+        ssl_protocols TLSv1.2 TLSv1.3;",
+        certificate.display(),
+        key.display(),
+    )
+}
+
+fn nginx(
+    place: &Place<'_>,
+    upstream: &str,
+    root: &Path,
+    location: &str,
+) -> Result<Argv, BenchError> {
     let program = find("nginx", "nginx")?;
     let folder = place.folder.display();
     // As root it would switch to a user who may not enter the folder.
@@ -142,6 +208,8 @@ events {{
 }}
 http {{
     access_log off;
+    sendfile on;
+    tcp_nopush on;
     keepalive_requests 1000000000;
     client_max_body_size 0;
     client_body_temp_path {folder}/body;
@@ -151,16 +219,20 @@ http {{
     scgi_temp_path {folder}/scgi;
     {upstream}
     server {{
-        listen {address};
+        {listen}
         root {root};
+        {gzip}
         location / {{
             {location}
         }}
     }}
 }}
 ",
-        address = place.address,
-        root = place.app().join("public").display(),
+        listen = listen(place),
+        gzip = place.scenario.gzip.map_or(String::new(), |level| {
+            format!("gzip on; gzip_comp_level {level}; gzip_min_length 1024; gzip_types *;")
+        }),
+        root = root.display(),
     );
     let file = place.write("nginx.conf", &configuration)?;
     // Without -e it tries the system's log before it reads where to log.

@@ -1,6 +1,7 @@
 //! Pronghorn in each of its modes, and its HTTP side alone.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -111,7 +112,7 @@ impl Adapter for Mode {
         ];
         command.extend(arguments.iter().map(OsString::from));
         let command: Vec<_> = command.iter().map(|part| part.to_string_lossy()).collect();
-        start(place, &json!({"command": command}), (self.pool)())
+        start(place, &json!({"command": command}), (self.pool)(), None)
     }
 }
 
@@ -164,7 +165,7 @@ impl Adapter for Root {
         let with_ini = |php: OsString| json!([php.to_string_lossy(), "-c", ini]);
         let public = || -> Result<_, BenchError> {
             let script = place.script("public/index.php")?;
-            Ok(script.parent().map(std::path::Path::to_owned))
+            Ok(script.parent().map(Path::to_owned))
         };
         let pool = match self.kind {
             Scripts::Classic => {
@@ -176,12 +177,19 @@ impl Adapter for Root {
             Scripts::Cgi => json!({"mode": "cgi", "root": build(place)?}),
         };
         // Where the application writes, and other variables of the run: the others pass them on as well.
-        start(place, &json!({}), pool)
+        start(place, &json!({}), pool, None)
     }
 }
 
 /// The programs that make up a server of ours with this pool.
-fn start(place: &Place<'_>, server: &Value, mut pool: Value) -> Result<Vec<Argv>, BenchError> {
+///
+/// `files` come before it.
+fn start(
+    place: &Place<'_>,
+    server: &Value,
+    mut pool: Value,
+    files: Option<&Path>,
+) -> Result<Vec<Argv>, BenchError> {
     let site = place.site;
     if let Some(keys) = pool.as_object_mut() {
         keys.insert("num_workers".to_owned(), place.workers().into());
@@ -189,20 +197,71 @@ fn start(place: &Place<'_>, server: &Value, mut pool: Value) -> Result<Vec<Argv>
             keys.insert("clear_env".to_owned(), false.into());
         }
     }
+    let mut section = json!({"threads": site.io_threads, "pool": pool});
+    for (key, value) in front(place) {
+        section[key] = value;
+    }
+    let mut middleware = Vec::new();
+    if let Some(folder) = files {
+        section["static"] = json!({"dir": folder});
+        middleware.push("static");
+    }
+    if let Some(level) = place.scenario.gzip {
+        section["compress"] = json!({"gzip_level": level});
+        middleware.push("gzip");
+    }
+    section["middleware"] = middleware.into();
     // JSON is YAML. No record for each request: the others write none either.
     let configuration = json!({
         "version": "3",
         "server": server,
-        "http": {
-            "address": place.address.to_string(),
-            "threads": site.io_threads,
-            "pool": pool,
-        },
+        "http": section,
         "logs": {"channels": {"http": {"level": "warn"}}},
     });
     let file = place.write("pronghorn.yaml", &configuration.to_string())?;
     let arguments = ["serve".into(), "-c".into(), file.into()];
     Ok(vec![Argv::new(&site.pronghorn, arguments)])
+}
+
+/// Keys of `http`: where it listens, and what is spoken there.
+fn front(place: &Place<'_>) -> Vec<(&'static str, Value)> {
+    let address = place.address.to_string();
+    let mut keys = Vec::new();
+    let protocol = place.scenario.protocol;
+    if protocol.is_secure() {
+        let (cert, key) = place.site.certificate();
+        keys.push(("ssl", json!({"address": address, "cert": cert, "key": key})));
+    } else {
+        keys.push(("address", address.into()));
+        keys.push(("http2", json!({"h2c": protocol.is_http2()})));
+    }
+    keys
+}
+
+/// Files, with PHP behind them that nobody asks.
+pub(crate) struct Files;
+
+impl Adapter for Files {
+    fn name(&self) -> &'static str {
+        "pronghorn-files"
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Ours
+    }
+
+    fn packages(&self) -> &'static str {
+        "php-cli"
+    }
+
+    fn programs(&self, place: &Place<'_>) -> Result<Vec<Argv>, BenchError> {
+        let php = find("php", "php-cli")?;
+        let script = place.script("worker.php")?;
+        let command = json!([php.to_string_lossy(), "-c", place.site.php_ini(), script]);
+        let folder = crate::pages::write(&place.folder)?;
+        let server = json!({"command": command});
+        start(place, &server, as_it_comes(), Some(&folder))
+    }
 }
 
 /// Our HTTP side with a handler in Rust behind it: what is left when PHP costs nothing.

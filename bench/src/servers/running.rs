@@ -64,6 +64,9 @@ impl Server {
             folder: site.note(server.address),
         };
         Site::make_folder(&place.folder)?;
+        if scenario.protocol.is_secure() {
+            site.make_certificate().await?;
+        }
         let programs = adapter.programs(&place)?;
         let start = Instant::now();
         for argv in programs {
@@ -83,7 +86,7 @@ impl Server {
                 return Err(self.not_ready(format!("ended with {exit}")).await);
             }
             let is_final = match error {
-                CheckError::Io(_) => false,
+                CheckError::Io(_) | CheckError::NoHttp2(_) => false,
                 // nginx answers 502 until php-fpm is there.
                 CheckError::Wrong { status, .. } => status < 500,
                 CheckError::Slow | CheckError::NoHttp(_) => true,

@@ -26,5 +26,7 @@ pub use environment::Environment;
 #[doc(hidden)]
 pub use reply::fuzz_reply;
 pub use reply::{BadReply, FIELDS, HEAD, Head, HeadReader, Kind};
+#[doc(hidden)]
+pub use site::fuzz_site;
 pub use site::{Found, Script, Site, Target, is_script};
 pub use variables::Variables;

@@ -1,12 +1,17 @@
 //! `check` and `config show`.
 
 use pronghorn_server::settings::{Said, check as judge, config_show};
+use pronghorn_server::{environment, look};
 
 use crate::arguments::Arguments;
 use crate::exit::{Exit, mention, say};
+use crate::folders;
 
 pub(crate) fn check(arguments: &Arguments) -> Exit {
-    tell(&judge(&arguments.input()))
+    tell(&judge(&arguments.input(), |loaded, settings| {
+        let folder = folders::working(arguments, loaded.file.as_deref());
+        look(settings, &folder, &environment(loaded))
+    }))
 }
 
 pub(crate) fn show(arguments: &Arguments) -> Exit {

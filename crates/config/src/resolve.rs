@@ -21,9 +21,23 @@ pub struct Resolved<S> {
 }
 
 impl<S> Resolved<S> {
+    /// The settings, whatever is wrong with them: what was wrong stands in as a default.
+    pub fn settings(&self) -> &S {
+        &self.settings
+    }
+
     /// Every mistake, those of loading included.
     pub fn report(&self) -> &Report {
         &self.report
+    }
+
+    /// Adds to the report what turned out beside the text: a warning about the key at this path of names.
+    pub fn warn(&mut self, loaded: &Loaded, path: &[&str], message: &str, hint: &str) {
+        let message = format!("`{}` {message}", path.join("."));
+        let mut found = Diagnostics::default();
+        found.warn(loaded.place(path), message, hint);
+        let all = self.report.iter().cloned().chain(found.0);
+        self.report = Report::new(all.collect());
     }
 
     /// What this configuration makes RoadRunner do differently, in the order of the keys.

@@ -156,6 +156,7 @@ pub struct WorkersOf {
 /// One worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Worker {
+    /// 0 where no process is behind the slot at the moment.
     pub pid: u32,
     pub slot: u64,
     pub generation: u64,

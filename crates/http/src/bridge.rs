@@ -33,7 +33,7 @@ use crate::{file, page};
 /// PHP's default for a body without a Content-Type (`default_mimetype` and `default_charset` of php.ini).
 const DEFAULT_CONTENT_TYPE: &str = "text/html; charset=UTF-8";
 /// `SERVER_SOFTWARE` of scripts.
-const SOFTWARE: &str = concat!("pronghorn/", env!("CARGO_PKG_VERSION"));
+pub(crate) const SOFTWARE: &str = concat!("pronghorn/", env!("CARGO_PKG_VERSION"));
 /// What nginx logs for a client that left; it is never sent.
 const CLIENT_LEFT: u16 = 499;
 

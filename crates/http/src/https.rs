@@ -5,23 +5,36 @@ use std::future::ready;
 use std::sync::Arc;
 
 use crate::exchange::Exchange;
-use crate::message::{Handled, Handler, PeerAddress, Request, Response};
+use crate::message::{Handled, Handler, Request, Response};
+use crate::middleware::Parts;
+use crate::settings::HstsSettings;
 
-/// Around everything that answers, outside of middleware: a client without TLS is to send it nothing.
-pub struct Https {
-    pub next: Arc<dyn Handler>,
+struct Https {
+    next: Arc<dyn Handler>,
     /// The port to which requests without TLS are sent; `None` lets them pass. Those of a unix socket always pass: there
     /// is a proxy in front of it, whose business that is.
-    pub redirect: Option<u16>,
+    redirect: Option<u16>,
     /// The value of `Strict-Transport-Security`, sent with TLS alone, as RFC 6797, section 7.2, wants it.
-    pub hsts: Option<String>,
+    hsts: Option<String>,
+}
+
+/// Around all that `http.middleware` lists: a client without TLS is to send it nothing.
+pub(crate) fn around(next: Arc<dyn Handler>, parts: Parts<'_>) -> Arc<dyn Handler> {
+    match &parts.settings.ssl {
+        Some(ssl) if ssl.redirect || ssl.hsts.is_some() => Arc::new(Https {
+            next,
+            redirect: parts.https_port.filter(|_| ssl.redirect),
+            hsts: ssl.hsts.as_ref().map(HstsSettings::value),
+        }),
+        _ => next,
+    }
 }
 
 impl Handler for Https {
     fn handle<'a>(&'a self, request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
         if !request.peer.tls {
-            return match (self.redirect, request.peer.address) {
-                (Some(port), PeerAddress::Ip(_)) => Box::pin(ready(redirect(&request, port))),
+            return match (self.redirect, request.peer.server) {
+                (Some(port), Some(_)) => Box::pin(ready(redirect(&request, port))),
                 _ => self.next.handle(request, exchange),
             };
         }
@@ -80,15 +93,6 @@ fn escape(part: &[u8], out: &mut String) {
             }
             _ => out.push(char::from(byte)),
         }
-    }
-}
-
-impl std::fmt::Debug for Https {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Https")
-            .field("redirect", &self.redirect)
-            .field("hsts", &self.hsts)
-            .finish_non_exhaustive()
     }
 }
 

@@ -22,6 +22,74 @@ pub trait Handler: Send + Sync + 'static {
     /// Answers one request. When the client leaves, the future is still carried on: whoever waits for something slow asks
     /// [`Exchange::poll_gone`].
     fn handle<'a>(&'a self, request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a>;
+
+    /// What is to be written of a request that was answered without a handler. Asked of the outermost one; those around the
+    /// access log pass it on.
+    fn unhandled(&self, _request: &Unhandled<'_>) -> Option<Box<Record>> {
+        None
+    }
+}
+
+impl dyn Handler {
+    /// What `OPTIONS *` gets, which is for the server as a whole (RFC 9110, section 9.3.7).
+    pub(crate) fn answer_for_all(&self, request: &Request) -> Response {
+        let mut response = Response::new(200, Body::Empty);
+        response.record = self.unhandled(&Unhandled::of(request));
+        response
+    }
+}
+
+/// A request that was answered without a handler: its head could not be read, or is no request for anything here.
+#[derive(Debug)]
+pub struct Unhandled<'a> {
+    pub peer: &'a Peer,
+    /// As far as they are known, and as the client wrote them; else empty.
+    pub method: &'a [u8],
+    pub target: &'a [u8],
+    pub protocol: &'a [u8],
+    pub accepted: Instant,
+    /// The same moment in microseconds since the Unix epoch.
+    pub accepted_us: u64,
+}
+
+impl<'a> Unhandled<'a> {
+    pub(crate) fn of(request: &'a Request) -> Self {
+        let head = &request.head;
+        Self {
+            peer: &request.peer,
+            method: head.method().as_bytes(),
+            target: head.path(),
+            protocol: request.protocol().name().as_bytes(),
+            accepted: request.accepted,
+            accepted_us: request.accepted_us,
+        }
+    }
+
+    /// With what the first line of `head` tells: that of a request, or whatever else a client has sent.
+    pub(crate) fn unreadable(
+        peer: &'a Peer,
+        head: &'a [u8],
+        accepted: Instant,
+        accepted_us: u64,
+    ) -> Self {
+        let end = memchr::memchr2(b'\r', b'\n', head).unwrap_or(head.len());
+        let line = &head[..end];
+        let (mut method, mut target, mut protocol) = (line, &b""[..], &b""[..]);
+        if let Some(space) = memchr::memchr(b' ', line) {
+            (method, target) = (&line[..space], &line[space + 1..]);
+        }
+        if let Some(space) = memchr::memrchr(b' ', target) {
+            (target, protocol) = (&target[..space], &target[space + 1..]);
+        }
+        Self {
+            peer,
+            method,
+            target,
+            protocol,
+            accepted,
+            accepted_us,
+        }
+    }
 }
 
 /// A response to come.
@@ -61,6 +129,10 @@ impl Peer {
             tls,
             server,
         }
+    }
+
+    pub(crate) const fn scheme(&self) -> &'static str {
+        if self.tls { "https" } else { "http" }
     }
 }
 

@@ -64,9 +64,10 @@ impl Scripts {
         };
         let files = Files::open(vec![files]).map_err(|(_, error)| error)?;
         let index = settings.index.clone();
+        let site = Site::new(root, index, settings.fallback.as_deref());
         Ok(Self {
             programs: mode == Mode::Cgi,
-            site: Site::new(root, index, settings.fallback.as_deref()).at(prefix),
+            site: site.without_scripts_in(&settings.no_scripts).at(prefix),
             files: Arc::new(files),
             known: Mutex::default(),
         })
@@ -126,6 +127,11 @@ impl Scripts {
             Err(error) => return Answerer::Server(trouble(head, &error)),
         };
         Answerer::Server(Response::status_only(status))
+    }
+
+    /// What answers for a path, for who may wait for the disk.
+    pub(crate) fn look_up(&self, path: &[u8]) -> io::Result<Target> {
+        self.target(path, Instant::now(), Patience::Waits)
     }
 
     fn target(&self, path: &[u8], now: Instant, patience: Patience) -> io::Result<Target> {

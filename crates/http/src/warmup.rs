@@ -1,20 +1,90 @@
 //! Requests that the server makes itself, for new workers.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use pronghorn_cgi::{Script, Target, Variables};
+use pronghorn_pool::settings::{Mode, SiteSettings};
 use pronghorn_pool::{Body, Dispatch, Payload, Unencodable, Warmup};
 use pronghorn_wire::native::{self, Envelope};
 use pronghorn_wire::{Codec, Fields, Form, Protocol, Request, json, proto};
 
+use crate::bridge::SOFTWARE;
+use crate::scripts::Scripts;
+
+const HOST: &str = "localhost";
+
 /// `GET` requests for these targets, as a client on this machine would send them.
 pub fn warmup(targets: &[String]) -> Warmup {
+    if targets.is_empty() {
+        return Warmup::default();
+    }
     let call = |target: &String| -> Arc<dyn Payload> { Arc::new(Get(target.clone())) };
-    Warmup(targets.iter().map(call).collect())
+    let calls: Vec<_> = targets.iter().map(call).collect();
+    Warmup::new(move || calls.clone())
+}
+
+/// The same for scripts below this root. Which ones they are is looked up for each worker: a root may be a link that moves.
+pub fn warmup_of_scripts(
+    targets: &[String],
+    site: &SiteSettings,
+    mode: Mode,
+    root: PathBuf,
+) -> Warmup {
+    if targets.is_empty() {
+        return Warmup::default();
+    }
+    let (targets, site) = (targets.to_vec(), site.clone());
+    Warmup::new(move || {
+        let scripts = Scripts::open(&site, mode, root.clone(), "");
+        let scripts = scripts.map(Arc::new).map_err(|error| error.to_string());
+        let call = |target: &String| -> Arc<dyn Payload> {
+            let target = Get(target.clone());
+            let found = scripts.clone().and_then(|scripts| target.script(scripts));
+            Arc::new(Run { target, found })
+        };
+        targets.iter().map(call).collect()
+    })
 }
 
 /// Of a target.
 struct Get(String);
+
+impl Get {
+    fn path(&self) -> (&[u8], Option<&[u8]>) {
+        match self.0.split_once('?') {
+            Some((path, query)) => (path.as_bytes(), Some(query.as_bytes())),
+            None => (self.0.as_bytes(), None),
+        }
+    }
+
+    fn script(&self, scripts: Arc<Scripts>) -> Result<(Arc<Scripts>, Script), String> {
+        match scripts.look_up(self.path().0) {
+            Ok(Target::Script(script)) => Ok((scripts, script)),
+            Ok(_) => Err("no script below the root answers it".to_owned()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn with_request<R>(&self, headers: &Fields, work: impl FnOnce(&Request<'_>) -> R) -> R {
+        let (path, query) = self.path();
+        let none = Fields::new();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        work(&Request {
+            method: "GET",
+            tls: false,
+            authority: HOST,
+            path,
+            query,
+            protocol: Protocol::Http11,
+            remote: "127.0.0.1",
+            headers,
+            attributes: &none,
+            accepted_us: now.map_or(0, |now| now.as_micros().try_into().unwrap_or(u64::MAX)),
+        })
+    }
+}
 
 impl Payload for Get {
     fn encode(
@@ -23,36 +93,11 @@ impl Payload for Get {
         terms: Dispatch,
         out: &mut Vec<u8>,
     ) -> Result<Body, Unencodable> {
-        let (path, query) = match self.0.split_once('?') {
-            Some((path, query)) => (path, Some(query.as_bytes())),
-            None => (self.0.as_str(), None),
-        };
-        let none = Fields::new();
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let request = Request {
-            method: "GET",
-            tls: false,
-            authority: "localhost",
-            path: path.as_bytes(),
-            query,
-            protocol: Protocol::Http11,
-            remote: "127.0.0.1",
-            headers: &none,
-            attributes: &none,
-            accepted_us: now.map_or(0, |now| now.as_micros().try_into().unwrap_or(u64::MAX)),
-        };
-        match codec {
-            Codec::Native => {
-                let envelope = Envelope {
-                    call: terms.number,
-                    time_left_ms: terms.time_left_ms,
-                    ..Envelope::default()
-                };
-                native::encode_request(out, &request, envelope);
-            }
-            Codec::Json => _ = json::encode_request(out, &request, Form::default()), // ASCII loses nothing
-            Codec::Proto => proto::encode_request(out, &request, Form::default()),
-        }
+        self.with_request(&Fields::new(), |request| match codec {
+            Codec::Native => native::encode_request(out, request, envelope(terms)),
+            Codec::Json => _ = json::encode_request(out, request, Form::default()), // ASCII loses nothing
+            Codec::Proto => proto::encode_request(out, request, Form::default()),
+        });
         Ok(Body::Empty)
     }
 
@@ -62,5 +107,70 @@ impl Payload for Get {
 
     fn describe(&self) -> String {
         format!("GET {}", self.0)
+    }
+}
+
+fn envelope(terms: Dispatch) -> Envelope {
+    Envelope {
+        call: terms.number,
+        time_left_ms: terms.time_left_ms,
+        ..Envelope::default()
+    }
+}
+
+/// Of a target that a script answers; or why none does.
+struct Run {
+    target: Get,
+    found: Result<(Arc<Scripts>, Script), String>,
+}
+
+impl Run {
+    fn write(
+        &self,
+        before: impl FnOnce(&Request<'_>, &mut Vec<u8>),
+        out: &mut Vec<u8>,
+    ) -> Result<Body, Unencodable> {
+        let found = self.found.as_ref();
+        let (scripts, script) = found.map_err(|why| Unencodable::Pool(why.clone()))?;
+        // Programs look for it among the fields.
+        let mut headers = Fields::new();
+        headers.push("Host", HOST);
+        self.target.with_request(&headers, |request| {
+            before(request, out);
+            let variables = Variables {
+                request,
+                uri: self.target.path(),
+                site: scripts.site(),
+                script,
+                body_len: None,
+                remote_port: None,
+                server: None,
+                software: SOFTWARE,
+            };
+            variables.write(out);
+        });
+        Ok(Body::Empty)
+    }
+}
+
+impl Payload for Run {
+    /// A worker that runs scripts has the native codec.
+    fn encode(&self, _: Codec, terms: Dispatch, out: &mut Vec<u8>) -> Result<Body, Unencodable> {
+        let head = |request: &Request<'_>, out: &mut Vec<u8>| {
+            native::encode_script(out, request.accepted_us, envelope(terms));
+        };
+        self.write(head, out)
+    }
+
+    fn variables(&self, out: &mut Vec<u8>) -> Result<Body, Unencodable> {
+        self.write(|_, _| {}, out)
+    }
+
+    fn repeatable(&self) -> bool {
+        false
+    }
+
+    fn describe(&self) -> String {
+        self.target.describe()
     }
 }

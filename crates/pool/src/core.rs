@@ -56,6 +56,8 @@ pub(crate) struct Core<C, T> {
     queue: Queue<C>,
     /// Calls that busy workers could be given ahead, in all.
     room: usize,
+    /// Of them, those that they are given while others are free.
+    rather: usize,
     stopping: bool,
 }
 
@@ -65,10 +67,17 @@ struct Slot<T> {
     worker: Option<T>,
     /// Calls that its worker has beyond the one at hand.
     ahead: usize,
-    /// How many of them it may have.
-    most_ahead: usize,
+    may_have: MayHave,
     /// Whether a member of the crew uses it.
     taken: bool,
+}
+
+/// How many calls a worker may have beyond the one at hand.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct MayHave {
+    pub(crate) most: usize,
+    /// So many of them while another worker is free: to wake that one would take longer.
+    pub(crate) rather: usize,
 }
 
 /// What becomes of a new call.
@@ -98,6 +107,7 @@ impl<C, T: Clone> Core<C, T> {
             idle: Vec::new(),
             queue: Queue::new(queue_limit, queue_timeout),
             room: 0,
+            rather: 0,
             stopping: false,
         }
     }
@@ -114,7 +124,7 @@ impl<C, T: Clone> Core<C, T> {
                 state: SlotState::Empty,
                 worker: None,
                 ahead: 0,
-                most_ahead: 0,
+                may_have: MayHave::default(),
                 taken: false,
             });
             self.slots.len() - 1
@@ -135,18 +145,18 @@ impl<C, T: Clone> Core<C, T> {
         }
     }
 
-    /// A new call: to a free worker, else to one that may have it `ahead`, else into the queue.
+    /// A new call: to a worker that is awake and quick, else to a free one, else to one that may have it `ahead`, else into
+    /// the queue.
     pub(crate) fn admit(&mut self, call: C, ticket: Ticket, ahead: bool) -> Admitted<C, T> {
         if self.stopping {
             return Admitted::Refused(call, Refused::Stopping);
         }
-        if let Some(worker) = self.take_idle() {
-            return Admitted::Run(worker, call);
-        }
-        if ahead
-            && self.queue.len() == 0
-            && let Some(worker) = self.take_room()
-        {
+        let ahead = ahead && self.queue.len() == 0;
+        let quick = ahead && self.rather > 0;
+        let worker = quick.then(|| self.take_room(Slot::rather)).flatten();
+        let worker = worker.or_else(|| self.take_idle());
+        let worker = worker.or_else(|| ahead.then(|| self.take_room(Slot::room)).flatten());
+        if let Some(worker) = worker {
             return Admitted::Run(worker, call);
         }
         if self.all_failed() {
@@ -169,8 +179,8 @@ impl<C, T: Clone> Core<C, T> {
         self.slots.get(id)?.worker.clone()
     }
 
-    /// The busy worker with the fewest calls, of those that may have one more.
-    fn take_room(&mut self) -> Option<T> {
+    /// The busy worker with the fewest calls, of those that have this `room`.
+    fn take_room(&mut self, room: fn(&Slot<T>) -> usize) -> Option<T> {
         if self.room == 0 {
             return None;
         }
@@ -178,7 +188,7 @@ impl<C, T: Clone> Core<C, T> {
             .slots
             .iter()
             .enumerate()
-            .filter(|(_, slot)| slot.room() > 0);
+            .filter(|(_, slot)| room(slot) > 0);
         let (id, _) = roomy.min_by_key(|(_, slot)| slot.ahead)?;
         self.change(id, |slot| slot.ahead += 1);
         self.slots.get(id)?.worker.clone()
@@ -198,11 +208,11 @@ impl<C, T: Clone> Core<C, T> {
     }
 
     /// A worker has finished its call and asks what to do next; of calls ahead it may have so many from now on.
-    pub(crate) fn freed(&mut self, id: SlotId, now: Instant, most_ahead: usize) -> Freed<C> {
+    pub(crate) fn freed(&mut self, id: SlotId, now: Instant, may_have: MayHave) -> Freed<C> {
         let has_ahead = self.slots.get(id).is_some_and(|slot| slot.ahead > 0);
         self.change(id, |slot| {
             slot.ahead = slot.ahead.saturating_sub(1);
-            slot.most_ahead = most_ahead;
+            slot.may_have = may_have;
         });
         match self.state(id) {
             // It goes on with those: they are as good as begun.
@@ -225,7 +235,7 @@ impl<C, T: Clone> Core<C, T> {
         }
     }
 
-    /// The next waiting call for this worker, and one more if it may have that; those whose wait is over are passed over
+    /// The next waiting call for this worker, and more if it may have them; those whose wait is over are passed over
     /// and come back.
     fn next(&mut self, id: SlotId, now: Instant) -> Freed<C> {
         let mut late = Vec::new();
@@ -246,14 +256,18 @@ impl<C, T: Clone> Core<C, T> {
         }
     }
 
-    /// One at a time: a worker with room comes back soon, and until then others take theirs.
-    fn next_ahead(&mut self, id: SlotId, now: Instant, late: &mut Vec<C>) -> Option<C> {
-        if self.slots.get(id)?.room() == 0 {
-            return None;
+    /// Its share of those that wait, at least one: a worker with room comes back soon, and until then others take theirs.
+    fn next_ahead(&mut self, id: SlotId, now: Instant, late: &mut Vec<C>) -> Vec<C> {
+        let room = self.slots.get(id).map_or(0, Slot::room);
+        let share = self.queue.len().div_ceil(self.slots.len().max(1));
+        let mut ahead = Vec::new();
+        while ahead.len() < room.min(share)
+            && let Some(call) = self.pop(now, late)
+        {
+            ahead.push(call);
         }
-        let call = self.pop(now, late)?;
-        self.change(id, |slot| slot.ahead += 1);
-        Some(call)
+        self.change(id, |slot| slot.ahead += ahead.len());
+        ahead
     }
 
     fn pop(&mut self, now: Instant, late: &mut Vec<C>) -> Option<C> {
@@ -272,7 +286,7 @@ impl<C, T: Clone> Core<C, T> {
         let calls = if planted(Bug::PhantomAhead) { 0 } else { calls };
         self.change(id, |slot| {
             slot.ahead = slot.ahead.saturating_sub(calls);
-            slot.most_ahead = 0;
+            slot.may_have = MayHave::default();
         });
     }
 
@@ -302,7 +316,7 @@ impl<C, T: Clone> Core<C, T> {
         self.change(id, |slot| {
             slot.worker = None;
             slot.ahead = 0;
-            slot.most_ahead = 0;
+            slot.may_have = MayHave::default();
         });
         if self.state(id) != SlotState::Empty {
             self.go(id, SlotState::Empty);
@@ -413,9 +427,10 @@ impl<C, T: Clone> Core<C, T> {
     /// Every change that could be one of its room.
     fn change(&mut self, id: SlotId, change: impl FnOnce(&mut Slot<T>)) {
         if let Some(slot) = self.slots.get_mut(id) {
-            let before = slot.room();
+            let (room, rather) = (slot.room(), slot.rather());
             change(slot);
-            self.room = self.room - before + slot.room();
+            self.room = self.room - room + slot.room();
+            self.rather = self.rather - rather + slot.rather();
         }
     }
 }
@@ -423,8 +438,17 @@ impl<C, T: Clone> Core<C, T> {
 impl<T> Slot<T> {
     /// Calls that it could be given ahead.
     fn room(&self) -> usize {
+        self.room_of(self.may_have.most)
+    }
+
+    /// Calls that it is rather given than a worker that is free.
+    fn rather(&self) -> usize {
+        self.room_of(self.may_have.rather)
+    }
+
+    fn room_of(&self, most: usize) -> usize {
         if self.state == SlotState::Busy {
-            self.most_ahead.saturating_sub(self.ahead)
+            most.saturating_sub(self.ahead)
         } else {
             0
         }
@@ -436,8 +460,8 @@ impl<T> Slot<T> {
 pub(crate) struct Freed<C> {
     pub(crate) late: Vec<C>,
     pub(crate) next: Next<C>,
-    /// One more for later.
-    pub(crate) ahead: Option<C>,
+    /// Those for later.
+    pub(crate) ahead: Vec<C>,
 }
 
 impl<C> From<Next<C>> for Freed<C> {
@@ -445,7 +469,7 @@ impl<C> From<Next<C>> for Freed<C> {
         Self {
             late: Vec::new(),
             next,
-            ahead: None,
+            ahead: Vec::new(),
         }
     }
 }

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::bugs::{Bug, planted};
 use crate::call::{self, Call, CallError, Payload, Pending, Refused, Stamps, Terms, WorkerFault};
-use crate::core::{Admitted, Core, Freed, Next, SlotId, SlotState};
+use crate::core::{Admitted, Core, Freed, MayHave, Next, SlotId, SlotState};
 use crate::poison::Poison;
 use crate::queue::Ticket;
 use crate::roster::{self, Roster, UnderWay, WorkerInfo};
@@ -168,11 +168,11 @@ enum Ahead {
     MayNot,
 }
 
-/// What a worker does next, and a call for after that.
+/// What a worker does next, and calls for after that.
 #[derive(Debug)]
 pub(crate) struct Turn {
     pub(crate) next: Next<Call>,
-    pub(crate) ahead: Option<Call>,
+    pub(crate) ahead: Vec<Call>,
 }
 
 /// Takes the calls that are on their way to a worker in the moment in which it leaves.
@@ -503,9 +503,13 @@ impl Shared {
     }
 
     fn dispatched(&self, mut call: Call, now: Instant) -> Call {
-        call.stamps.dispatched = Some(now);
-        call.deadline = self.limit(&call).map(|limit| now + limit);
+        self.dispatch(&mut call, now);
         call
+    }
+
+    fn dispatch(&self, call: &mut Call, now: Instant) {
+        call.stamps.dispatched = Some(now);
+        call.deadline = self.limit(call).map(|limit| now + limit);
     }
 
     fn is_poison(&self, call: &Call, now: Instant) -> bool {
@@ -560,10 +564,11 @@ impl Shared {
             Next::Wait => Next::Wait,
             Next::Stop => Next::Stop,
         };
-        Turn {
-            next,
-            ahead: freed.ahead.map(|call| self.dispatched(call, now)),
+        let mut ahead = freed.ahead;
+        for call in &mut ahead {
+            self.dispatch(call, now);
         }
+        Turn { next, ahead }
     }
 }
 
@@ -641,9 +646,9 @@ impl Seat {
     }
 
     /// The call is done, or was given back. What next? `now` is now. From then on the worker may have so many calls ahead.
-    pub(crate) fn next(&self, now: Instant, most_ahead: usize) -> Turn {
+    pub(crate) fn next(&self, now: Instant, may_have: MayHave) -> Turn {
         let mut guarded = self.shared.lock();
-        let freed = guarded.core.freed(self.slot, now, most_ahead);
+        let freed = guarded.core.freed(self.slot, now, may_have);
         self.shared.publish_queue(&guarded);
         drop(guarded);
         self.shared.settle(freed, now)
@@ -651,7 +656,7 @@ impl Seat {
 
     /// The same for a worker that has one call at a time.
     pub(crate) fn next_alone(&self, now: Instant) -> Next<Call> {
-        self.next(now, 0).next
+        self.next(now, MayHave::default()).next
     }
 
     /// Calls that the worker was given and has not begun, or none: it gets none ahead until the one at hand is done.

@@ -20,6 +20,7 @@ const LONGEST_LOOK: Duration = Duration::from_millis(500);
 /// One worker, as it stands.
 #[derive(Debug, Clone)]
 pub struct WorkerInfo {
+    /// 0 where no process of this server is behind the slot: between two programs, and for servers at addresses.
     pub pid: u32,
     pub slot: SlotId,
     /// Counts from 1: which start or reload brought it up.
@@ -73,6 +74,8 @@ pub struct Request {
 pub(crate) struct UnderWay {
     pub(crate) payload: Arc<dyn Payload>,
     pub(crate) since: Instant,
+    /// Of the process that was started for it alone.
+    pub(crate) pid: Option<u32>,
 }
 
 impl fmt::Debug for UnderWay {
@@ -161,12 +164,14 @@ impl Roster {
     pub(crate) async fn inspect(&self, state: impl Fn(SlotId) -> SlotState) -> Vec<WorkerInfo> {
         let mut workers = Vec::new();
         self.ask(|entry, under_way| {
-            let request = under_way.flatten().map(|under_way| Request {
+            let under_way = under_way.flatten();
+            let of_call = under_way.as_ref().and_then(|under_way| under_way.pid);
+            let request = under_way.map(|under_way| Request {
                 what: under_way.payload.describe(),
                 age: under_way.since.elapsed(),
             });
             workers.push(WorkerInfo {
-                pid: entry.pid,
+                pid: of_call.unwrap_or(entry.pid),
                 slot: entry.slot,
                 generation: entry.generation,
                 state: state(entry.slot),

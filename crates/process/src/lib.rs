@@ -20,6 +20,7 @@ mod reap;
 pub mod socket;
 mod spawner;
 mod usage;
+mod which;
 
 pub use credentials::{Credentials, LookupError, group_id};
 pub use link::{Link, MOST_SOCKETS, Message, WatchedLink};
@@ -28,3 +29,4 @@ pub use program::Program;
 pub use reap::{adopt_orphans, reap_orphans};
 pub use spawner::{Child, Command, SpawnError, Spawner, Stream};
 pub use usage::{Usage, own_memory};
+pub use which::which;

@@ -151,6 +151,14 @@ impl Process {
         }
     }
 
+    /// As [`wait`](Self::wait); what it started in its process group is killed with it.
+    pub async fn wait_with_group(&mut self) -> io::Result<Exit> {
+        // As long as it is not reaped, the group's number can't be anybody else's.
+        std::future::poll_fn(|cx| self.poll_exit(cx)).await?;
+        self.signal_group(Signal::Kill);
+        self.wait().await
+    }
+
     /// The end, if it has come.
     pub fn try_wait(&mut self) -> io::Result<Option<Exit>> {
         if self.exit.is_none()

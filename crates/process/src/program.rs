@@ -12,7 +12,7 @@ use rustix::process::Pid;
 use crate::link::Link;
 use crate::process::Process;
 use crate::spawner::{close_on_exec_from, put_at, reserve_passed};
-use crate::{open_files, reap};
+use crate::{open_files, reap, which};
 
 /// The descriptor at which a process that was started beside finds its end of the link.
 const LINK: i32 = 3;
@@ -36,7 +36,7 @@ impl Program {
         let mut args = std::env::args_os();
         let name = args.next().unwrap_or_default();
         let itself = std::env::current_exe()?;
-        let path = find(&name, &folder)
+        let path = which(&name, std::env::var_os("PATH"), &folder)
             .filter(|path| is_same(path, &itself))
             .unwrap_or(itself);
         Ok(Self {
@@ -129,18 +129,6 @@ fn ignore_wishes() {
         let ignored = unsafe { signal(wish, SigHandler::SigIgn) };
         _ = ignored; // if not, a signal of that moment is lost with the process
     }
-}
-
-/// Where the shell found it.
-fn find(name: &OsString, folder: &Path) -> Option<PathBuf> {
-    let name = Path::new(name);
-    if name.components().count() > 1 {
-        return Some(folder.join(name));
-    }
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|entry| folder.join(entry).join(name))
-        .find(|path| path.is_file())
 }
 
 fn is_same(path: &Path, other: &Path) -> bool {

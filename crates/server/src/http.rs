@@ -11,10 +11,10 @@ use std::time::Duration;
 use pronghorn_config::Address;
 use pronghorn_http::files::MOST_OPEN;
 use pronghorn_http::middleware::{self, Parts, Unusable};
-use pronghorn_http::settings::{HstsSettings, HttpSettings, RouteSettings};
+use pronghorn_http::settings::{HttpSettings, RouteSettings};
 use pronghorn_http::{
-    Accepting, Addresses, BodySettings, Elsewhere, Handler, Https, IoThreads, Limits, Listener,
-    Place, PoolHandler, Router, Scripts, Service,
+    Accepting, Addresses, BodySettings, Elsewhere, Handler, IoThreads, Limits, Listener, Place,
+    PoolHandler, Router, Scripts, Service,
 };
 use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, NotReady, Running, Stopped};
 use pronghorn_pool::settings::RequestBody;
@@ -359,17 +359,10 @@ impl Ground {
             settings,
             folder,
             worker_user,
+            https_port: self.https_port,
             addresses,
         };
-        let next = middleware::chain(self.around.put(innermost), parts)?;
-        Ok(match &settings.ssl {
-            Some(ssl) if ssl.redirect || ssl.hsts.is_some() => Arc::new(Https {
-                next,
-                redirect: self.https_port.filter(|_| ssl.redirect),
-                hsts: ssl.hsts.as_ref().map(HstsSettings::value),
-            }),
-            _ => next,
-        })
+        middleware::chain(self.around.put(innermost), parts)
     }
 
     /// The roots of pools that run scripts, below each path at which routes have them.

@@ -376,7 +376,7 @@ impl std::fmt::Debug for Server {
     }
 }
 
-fn worker_user(
+pub(crate) fn worker_user(
     user: Option<&str>,
     group: Option<&str>,
 ) -> Result<Option<(String, Credentials)>, StartError> {

@@ -1,8 +1,8 @@
 //! The workers of the server's pools: how they are started, and the one task per pool that starts, replaces and stops them.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::num::NonZeroU64;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -16,10 +16,10 @@ use pronghorn_pool::settings::{
 use pronghorn_pool::{
     Addresses, BootError, CommandLauncher, Current, FastCgiLauncher, Filling, Fpm, Home,
     NotExtended, NotResized, Options, PATIENCE, Peers, Php, Place, Plan, Pool, ProgramLauncher,
-    RelayAddress, RelayListener, Spool, Stats, Supervised, WorkerInfo, classic_command,
+    RelayAddress, RelayListener, Spool, Stats, Supervised, Warmup, WorkerInfo, classic_command,
     classic_variable,
 };
-use pronghorn_process::{Credentials, Spawner, cpus};
+use pronghorn_process::{Credentials, Spawner, cpus, which};
 use pronghorn_wire::Codec;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -106,15 +106,14 @@ impl Start<'_> {
         }
     }
 
-    fn launch(&self) -> Launch {
+    pub(crate) fn launch(&self) -> Launch {
         match self.settings.mode {
             Mode::FastCgi => Launch::FastCgi(Arc::new(self.fastcgi())),
             Mode::Cgi => Launch::Programs(Arc::new(self.programs())),
             Mode::Worker => Launch::Command(Arc::new(self.launcher())),
             Mode::Classic => {
                 let otherwise = self.fastcgi();
-                let is_there = find_program(&otherwise.argv[0], &self.environment).is_some()
-                    || Path::new(&otherwise.argv[0]).is_file();
+                let is_there = Path::new(&otherwise.argv[0]).is_file();
                 Launch::Classic {
                     command: Arc::new(self.launcher()),
                     otherwise: is_there.then(|| Arc::new(otherwise)),
@@ -159,7 +158,7 @@ impl Start<'_> {
             let find = |names: &[&str]| {
                 let mut there = names
                     .iter()
-                    .filter(|name| find_program(name, &self.environment).is_some());
+                    .filter(|name| self.find_program(name).is_some());
                 there.next().map(|name| (*name).to_owned())
             };
             let fpm = php_fpm.clone().map(|name| (name, true));
@@ -183,7 +182,7 @@ impl Start<'_> {
         let mut argv = argv;
         // The programs themselves may have no PATH.
         if let Some(program) = argv.first_mut()
-            && let Some(found) = find_program(&program, &self.environment)
+            && let Some(found) = self.find_program(&*program)
         {
             *program = found.into();
         }
@@ -198,10 +197,34 @@ impl Start<'_> {
             cwd: self.folder.clone(),
             user: self.user.clone(),
             boot_timeout: self.settings.boot_timeout,
+            warmup: if self.settings.fastcgi.addresses.is_empty() {
+                self.warmup()
+            } else {
+                Warmup::default()
+            },
             stream_timeout: self.settings.stream_timeout,
             spool: self.spool.clone(),
             homes: self.homes.clone(),
         }
+    }
+
+    /// Whether what a classic pool runs is there.
+    pub(crate) fn finds_php(&self) -> bool {
+        let (_, argv) = self.command();
+        let program = argv.first();
+        program.is_some_and(|name| self.which(name).is_some_and(|path| path.is_file()))
+    }
+
+    fn which(&self, name: &OsStr) -> Option<PathBuf> {
+        let path = self.environment.iter().rfind(|(name, _)| name == "PATH");
+        which(name, path.map(|(_, path)| path), &self.folder)
+    }
+
+    /// Also where daemons are.
+    fn find_program(&self, name: impl AsRef<OsStr>) -> Option<PathBuf> {
+        let name = name.as_ref();
+        self.which(name)
+            .or_else(|| which(name, Some(SYSTEM_PROGRAMS), &self.folder))
     }
 
     fn place(&self, at: &Listen) -> Place {
@@ -221,6 +244,7 @@ impl Start<'_> {
             workers: plan.scaling.map_or(plan.workers, |scaling| scaling.max),
             max_requests: self.settings.max_jobs.map(NonZeroU64::get),
             // The client is told by the server; what still runs then is ended soon after.
+            drain: self.settings.reset_timeout,
             terminate_after: self.options().exec_ttl.map(|limit| limit + FPM_GRACE),
         }
     }
@@ -237,6 +261,17 @@ impl Start<'_> {
             return Default::default();
         };
         (command.to_string(), words(command))
+    }
+
+    fn warmup(&self) -> Warmup {
+        let targets = &self.settings.warmup;
+        match &self.settings.site {
+            Some(site) => {
+                let root = self.folder.join(&site.root).components().collect();
+                pronghorn_http::warmup_of_scripts(targets, site, self.settings.mode, root)
+            }
+            None => pronghorn_http::warmup(targets),
+        }
     }
 
     fn launcher(&self) -> CommandLauncher {
@@ -256,7 +291,7 @@ impl Start<'_> {
             cwd: self.folder.clone(),
             user: self.user.clone(),
             boot_timeout: self.settings.boot_timeout,
-            warmup: pronghorn_http::warmup(&self.settings.warmup),
+            warmup: self.warmup(),
             listener: self.listener.clone(),
             foreign_codec: match self.settings.codec {
                 CodecChoice::Auto | CodecChoice::Json => Codec::Json,
@@ -397,22 +432,9 @@ const PHP_FPM: [&str; 6] = [
     "php-fpm8.1",
 ];
 /// Where php-fpm is, which a user's PATH may not name.
-const SYSTEM_PROGRAMS: [&str; 2] = ["/usr/local/sbin", "/usr/sbin"];
+const SYSTEM_PROGRAMS: &str = "/usr/local/sbin:/usr/sbin";
 /// So long after a deadline php-fpm ends what still runs; it counts in seconds.
 const FPM_GRACE: Duration = Duration::from_secs(5);
-
-/// Where PATH leads for a name; a path is its own.
-fn find_program(name: impl AsRef<OsStr>, environment: &[(OsString, OsString)]) -> Option<PathBuf> {
-    let name = name.as_ref();
-    if name.as_bytes().contains(&b'/') {
-        return None;
-    }
-    let (_, path) = environment.iter().rfind(|(name, _)| name == "PATH")?;
-    std::env::split_paths(path)
-        .chain(SYSTEM_PROGRAMS.map(PathBuf::from))
-        .map(|folder| folder.join(name))
-        .find(|path| path.is_file())
-}
 
 /// The socket that `server.relay` names. There is one for the workers of all pools: each tells its process.
 pub(crate) fn relay_listener(
@@ -469,7 +491,7 @@ pub(crate) enum Launch {
 }
 
 impl Launch {
-    fn command(&self) -> &str {
+    pub(crate) fn command(&self) -> &str {
         match self {
             Self::Command(launcher)
             | Self::Classic {
@@ -481,23 +503,60 @@ impl Launch {
     }
 
     async fn filling(&self) -> Filling {
+        if let Some(lacking) = self.lacks_extension().await
+            && let Some(otherwise) = lacking.otherwise
+        {
+            tracing::warn!(target: "server", pool = otherwise.pool, "{lacking}");
+            return otherwise.clone().into();
+        }
         match self {
-            Self::Command(launcher) => launcher.clone().into(),
-            Self::Classic { command, otherwise } => match otherwise {
-                Some(otherwise) if command.php.lacks_extension(command).await => {
-                    let is_shared = matches!(otherwise.peers, Peers::Fpm(_));
-                    tracing::warn!(
-                        target: "server", pool = command.pool,
-                        "`{}` has no extension `pronghorn`, so scripts run by FastCGI (`{}`): calls cost more, and {}",
-                        command.command, otherwise.command, if is_shared { LOST_BY_FPM } else { LOST_BY_CGI }
-                    );
-                    otherwise.clone().into()
-                }
-                _ => command.clone().into(),
-            },
+            Self::Command(launcher)
+            | Self::Classic {
+                command: launcher, ..
+            } => launcher.clone().into(),
             Self::FastCgi(launcher) => launcher.clone().into(),
             Self::Programs(launcher) => launcher.clone().into(),
         }
+    }
+
+    /// Of a classic pool whose PHP says that it has no extension, and gets none. Asks PHP the first time.
+    pub(crate) async fn lacks_extension(&self) -> Option<Lacking<'_>> {
+        match self {
+            Self::Classic { command, otherwise } => {
+                let lacks = command.php.lacks_extension(command).await;
+                lacks.then_some(Lacking {
+                    php: &command.command,
+                    otherwise: otherwise.as_ref(),
+                })
+            }
+            Self::Command(_) | Self::FastCgi(_) | Self::Programs(_) => None,
+        }
+    }
+}
+
+/// A classic pool without the extension, in words.
+pub(crate) struct Lacking<'a> {
+    php: &'a str,
+    /// What it becomes; None: it does not start.
+    pub(crate) otherwise: Option<&'a Arc<FastCgiLauncher>>,
+}
+
+impl fmt::Display for Lacking<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let php = self.php;
+        write!(f, "`{php}` has no extension `pronghorn`")?;
+        let Some(otherwise) = self.otherwise else {
+            return f.write_str(", and neither php-cgi nor php-fpm is there to run scripts");
+        };
+        let lost = match otherwise.peers {
+            Peers::Fpm(_) => LOST_BY_FPM,
+            Peers::Own | Peers::Addresses(_) => LOST_BY_CGI,
+        };
+        let name = &otherwise.command;
+        write!(
+            f,
+            ", so scripts run by FastCGI (`{name}`): calls cost more, and {lost}"
+        )
     }
 }
 

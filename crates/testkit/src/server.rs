@@ -664,14 +664,16 @@ fn marked(mark: &str, folder: &Path) -> Vec<u32> {
     .collect()
 }
 
-/// What was killed can't remove its control socket and its workers' settings; the next start does.
+/// What was killed can't remove its control socket and the settings of its workers and of php-fpm; the next start does.
 fn assert_little_left(status: ExitStatus, mark: &str, folder: &Path) {
     if status.code().is_none() {
         for socket in control_sockets(folder) {
             std::fs::remove_file(socket).expect("it was there");
         }
-        for settings in named(folder, "pronghorn-ini-") {
-            std::fs::remove_dir_all(settings).expect("it was there");
+        for prefix in ["pronghorn-ini-", "pronghorn-fpm-"] {
+            for settings in named(folder, prefix) {
+                std::fs::remove_dir_all(settings).expect("it was there");
+            }
         }
     }
     assert_nothing_left(mark, folder);

@@ -323,20 +323,24 @@ fn more_calls_than_places_wait_in_the_queue() {
         "#!/bin/sh\nwhile [ ! -e go ]; do sleep 0.01; done\necho 'X: y'\necho\necho done\n",
     );
     let server = Server::start(site);
+    let idle = server.steer(&["workers", "cgi"]).stdout;
+    assert_eq!(idle.matches("      -  ready").count(), 2, "{idle}");
     let mut clients: Vec<_> = (0..4).map(|_| server.connect()).collect();
     let (first, last) = clients.split_at_mut(3);
     for client in first.iter_mut() {
         client.request("GET", "/cgi-bin/slow", "");
     }
-    wait_for("both to run and one to wait", || {
-        (server
-            .steer(&["workers"])
-            .stdout
-            .matches("/cgi-bin/slow")
-            .count()
-            == 2)
-            .then_some(())
+    let running = wait_for("both to run and one to wait", || {
+        let shown = server.steer(&["workers", "cgi"]).stdout;
+        let running: Vec<_> = shown.lines().filter(|it| it.contains("slow")).collect();
+        let pid = |line: &str| line.split_whitespace().next()?.parse::<u32>().ok();
+        let pids: Vec<u32> = running.into_iter().filter_map(pid).collect();
+        (pids.len() == 2).then_some(pids)
     });
+    for pid in running {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+        assert_eq!(name.expect("it runs"), "slow\n");
+    }
     let refused = wait_for("the queue to be full", || {
         let refused = last[0].get("/cgi-bin/slow");
         (refused.status == 503).then_some(refused)

@@ -1,5 +1,7 @@
 //! Pools in `mode: classic`: PHP programs as they are under php-fpm.
 
+use std::os::unix::fs::PermissionsExt;
+
 use pronghorn_testkit::{Response, Server, Site, wait_for};
 
 use crate::ring::extension;
@@ -503,14 +505,52 @@ fn scripts_run_as_the_user_of_the_workers() {
 
 #[test]
 fn a_file_that_a_script_names_is_sent() {
-    let script = "header('X-Sendfile: ' . dirname(__DIR__) . '/report.txt'); header('Content-Type: text/x-report');";
+    let script = "header($_GET['by']); header('Content-Type: image/x-report'); header('X-Kept: yes'); echo 'instead';";
     let site = site(1, "")
         .file("public/index.php", &format!("<?php {script}"))
-        .file("report.txt", "0123456789");
+        .file("kept/report.txt", "0123456789")
+        .file("kept/code.php", "<?php secret();")
+        .file("secret.txt", "secret");
+    let kept = site.path("kept").display().to_string();
+    site.change_config(
+        "  pool:",
+        &format!("  sendfile: {{roots: [kept], locations: [{{prefix: /protected, root: {kept}}}]}}\n  pool:"),
+    );
     let server = Server::start(site);
-    let reply = server.get("/");
-    assert_eq!(reply.text(), "0123456789");
-    assert_eq!(reply.header("x-sendfile"), None);
+    let mut client = server.connect();
+    for by in [
+        &format!("X-Sendfile: {kept}/report.txt"),
+        "X-Sendfile: kept/report.txt",
+        "X-Accel-Redirect: /protected/report.txt",
+    ] {
+        let target = format!("/?by={}", by.replace(' ', "%20"));
+        client.request("GET", &target, "Range: bytes=2-3\r\n");
+        let part = client.response();
+        assert_eq!((part.status, part.text().as_str()), (206, "23"), "{by}");
+        let reply = client.get(&target);
+        assert_eq!((reply.status, reply.text().as_str()), (200, "0123456789"));
+        assert_eq!(reply.header("content-type"), Some("image/x-report"));
+        assert_eq!(reply.header("x-kept"), Some("yes"));
+        for name in ["x-sendfile", "x-accel-redirect"] {
+            assert_eq!(reply.header(name), None, "{by}");
+        }
+    }
+    for by in [
+        &format!("X-Sendfile: {kept}/../secret.txt"),
+        "X-Sendfile: secret.txt",
+        "X-Sendfile: kept/code.php",
+        "X-Accel-Redirect: /protected/../secret.txt",
+        "X-Accel-Redirect: /protected/none.txt",
+        "X-Accel-Redirect: /elsewhere/report.txt",
+    ] {
+        let reply = client.get(&format!("/?by={}", by.replace(' ', "%20")));
+        assert!([403, 404].contains(&reply.status), "{by}: {}", reply.status);
+        let text = reply.text();
+        assert!(
+            !text.contains("secret") && !text.contains("instead"),
+            "{by}"
+        );
+    }
     server.stop();
 }
 
@@ -626,6 +666,63 @@ fn resident(pid: u32) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kilobytes = line.and_then(|line| line.trim().split(' ').next()?.parse::<u64>().ok());
     kilobytes.expect("it lives") << 10
+}
+
+/// Pools of scripts in each mode, with a warm-up.
+fn warming(script: &str, start: impl Fn(Site)) {
+    let site = || site(2, ", fallback: none, warmup: [/warm.php/a?b, /]");
+    let fastcgi = |more: &str| {
+        let site = site();
+        let php = format!(
+            "mode: classic, root: public, php: 'php -d extension={}'",
+            extension().display()
+        );
+        site.change_config(&php, &format!("mode: fastcgi, root: public{more}"));
+        site
+    };
+    for site in [
+        site(),
+        fastcgi(""),
+        fastcgi(", fastcgi: {php_fpm: php-fpm8.2}"),
+    ] {
+        let all = std::fs::Permissions::from_mode(0o777);
+        let site = site
+            .file("public/index.php", "<?php echo 'index';")
+            .file("public/warm.php", &format!("<?php {script}"));
+        std::fs::set_permissions(site.path("public"), all).expect("it is there");
+        start(site);
+    }
+}
+
+#[test]
+fn workers_answer_their_warm_up_before_they_take_calls() {
+    let script = "$told = array_intersect_key($_SERVER, array_flip(['SCRIPT_NAME', 'PATH_INFO', 'QUERY_STRING', 'HTTP_HOST', 'REMOTE_ADDR']));
+        ksort($told);
+        file_put_contents('warm', implode(' ', $told).\"\\n\", FILE_APPEND); http_response_code(404);";
+    warming(script, |site| {
+        let server = Server::start(site);
+        let warm = server.site().read("public/warm");
+        let expected = "localhost /a b 127.0.0.1 /warm.php\n";
+        assert_eq!(warm, expected.repeat(2));
+        assert_eq!(server.get("/").text(), "index");
+        assert_eq!(server.steer(&["reset"]).code, Some(0));
+        assert_eq!(server.site().read("public/warm"), expected.repeat(4));
+        server.stop();
+    });
+}
+
+#[test]
+fn workers_that_fail_their_warm_up_are_not_let_in() {
+    warming("throw new LogicException('cold');", |site| {
+        let refused = Server::run(&site, &["serve"]);
+        refused.assert_refused(&["worker failed its warm-up: GET /warm.php/a?b: it answered 500"]);
+        std::fs::remove_file(site.path("public/warm.php")).expect("it is there");
+        let refused = Server::run(&site, &["serve"]);
+        refused.assert_refused(&[
+            "worker failed its warm-up: GET /warm.php/a?b: ",
+            "no script below the root answers it",
+        ]);
+    });
 }
 
 #[test]

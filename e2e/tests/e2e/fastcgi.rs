@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 
 use pronghorn_testkit::{Connection, Server, Site, free_address, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// A site of these scripts, in two processes. What is left of them is found by their environment.
 fn site(pool: &str) -> Site {
@@ -199,8 +200,23 @@ fn scripts_see_no_more_of_the_environment_than_is_named_for_them() {
 }
 
 #[test]
+fn scripts_run_as_the_user_of_the_workers() {
+    for by in ["", ", fastcgi: {php_fpm: php-fpm8.2}"] {
+        let site = site(by).file(
+            "public/who.php",
+            "<?php echo posix_geteuid(), ' ', implode(' ', posix_getgroups()), ' ', getenv('USER'), ' ', getenv('HOME');",
+        );
+        site.change_config("server: {", "server: {user: nobody, ");
+        let server = Server::start(site);
+        let who = server.get("/who.php").text();
+        assert_eq!(who, "65534 65534 nobody /nonexistent", "{by}");
+        server.stop();
+    }
+}
+
+#[test]
 fn php_fpm_is_run_and_reloaded_and_its_death_noticed() {
-    let server = Server::start(
+    let mut server = Server::start(
         site(", fastcgi: {php_fpm: php-fpm8.2}, supervisor: {exec_ttl: 2s}")
             .file(
                 "public/master.php",
@@ -218,15 +234,67 @@ fn php_fpm_is_run_and_reloaded_and_its_death_noticed() {
     assert_eq!(server.steer(&["reset"]).code, Some(0));
     let second = client.get("/master.php").text();
     assert_ne!(first, second, "another master");
-    let master: i32 = second.split(' ').next().unwrap().parse().unwrap();
-    let master = rustix::process::Pid::from_raw(master).unwrap();
-    rustix::process::kill_process(master, rustix::process::Signal::KILL).unwrap();
-    wait_for("a third master", || {
+    let master = master_of(&second);
+    assert_eq!(group_of(master).len(), 3, "a master and two workers");
+    kill_process(master, Signal::KILL).unwrap();
+    let third = wait_for("a third master", || {
         let response = client.get("/master.php");
-        (response.status == 200 && response.text() != second).then_some(())
+        (response.status == 200 && response.text() != second).then(|| response.text())
     });
     server.logged(&["worker died with signal 9 (SIGKILL)"]);
+    wait_for("the workers of the second one to be gone", || {
+        group_of(master).is_empty().then_some(())
+    });
+    let master = master_of(&third);
+    server.signal(Signal::KILL);
+    assert_eq!(server.wait().code, None);
+    wait_for("the third one and its workers to be gone", || {
+        group_of(master).is_empty().then_some(())
+    });
+}
+
+#[test]
+fn php_fpm_that_is_told_to_reload_lets_calls_end() {
+    let site = site(", fastcgi: {php_fpm: php-fpm8.2}").file(
+        "public/slow.php",
+        "<?php touch('begun'); while (!file_exists('go')) { usleep(10000); clearstatcache(); } echo posix_getppid(), ' done';",
+    );
+    let all = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(site.path("public"), all).unwrap();
+    let server = Server::start(site);
+    let mut client = server.connect();
+    client.request("GET", "/slow.php", "");
+    let begun = server.site().path("public/begun");
+    wait_for("it to begin", || begun.exists().then_some(()));
+    let workers = server.steer(&["workers"]).stdout;
+    let master = workers.lines().find(|line| line.contains("/slow.php"));
+    let master = master_of(master.expect("it is shown").trim());
+    kill_process(master, Signal::USR2).unwrap();
+    server.logged(&["Reloading in progress"]);
+    server.site().write("public/go", "");
+    assert_eq!(client.response().text().split(' ').nth(1), Some("done"));
+    assert_eq!(server.get("/").text(), "front of /");
     server.stop();
+}
+
+fn master_of(said: &str) -> Pid {
+    let number = said.split(' ').next().and_then(|it| it.parse().ok());
+    Pid::from_raw(number.expect("a number")).expect("of a process")
+}
+
+/// Live processes of a group. php-fpm writes over the environment by which processes are otherwise found.
+fn group_of(leader: Pid) -> Vec<String> {
+    let processes = std::fs::read_dir("/proc")
+        .expect("/proc is there")
+        .flatten();
+    let stats = processes.filter_map(|it| std::fs::read_to_string(it.path().join("stat")).ok());
+    let leader = leader.as_raw_nonzero().to_string();
+    let is_of_group = |stat: &String| {
+        // Behind the name: state, parent, group.
+        let mut fields = stat.rsplit(") ").next().unwrap_or_default().split(' ');
+        fields.next() != Some("Z") && fields.nth(1) == Some(&leader)
+    };
+    stats.filter(is_of_group).collect()
 }
 
 /// A FastCGI server that serves each connection so; it ends with the test.
@@ -405,6 +473,16 @@ fn a_classic_pool_without_the_extension_runs_by_fastcgi_and_says_what_is_lost() 
     let executable = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(site.path("bin/php"), executable).unwrap();
     site.change_config("mode: fastcgi", "mode: classic, php: bin/php");
+    let checked = Server::run(&site, &["check"]);
+    assert_eq!(checked.code, Some(0), "{}", checked.stdout);
+    for part in [
+        "warning: .rr.yaml:5:16: `http.pool.mode` is `classic`, and `bin/php` has no extension `pronghorn`, so scripts run by FastCGI (`php-cgi`)",
+        "OPcache of its own",
+        "hint: docs/reference/extension.md says how to get it",
+        "1 warning\n",
+    ] {
+        assert!(checked.stdout.contains(part), "{part}\n{}", checked.stdout);
+    }
     let server = Server::start(site);
     assert_eq!(server.get("/sapi.php").text(), "cgi-fcgi");
     server.logged(&[
@@ -412,5 +490,10 @@ fn a_classic_pool_without_the_extension_runs_by_fastcgi_and_says_what_is_lost() 
         "php-cgi",
         "OPcache of its own",
     ]);
-    server.stop();
+    let site = server.into_site();
+    site.change_config("php: bin/php", "php: php9");
+    let checked = Server::run(&site, &["check"]);
+    assert_eq!(checked.code, Some(0), "{}", checked.stdout);
+    let part = "`http.pool.mode` is `classic`, and `php9` was not found";
+    assert!(checked.stdout.contains(part), "{}", checked.stdout);
 }

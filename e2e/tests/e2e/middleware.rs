@@ -1,5 +1,7 @@
 //! What requests and responses pass between the client and PHP.
 
+use std::fmt::Write;
+
 use pronghorn_testkit::{Server, Site, wait_for};
 use rustix::process::Signal;
 
@@ -122,6 +124,52 @@ fn every_request_has_a_line_that_nobody_from_outside_can_break() {
         second.contains(r#""GET /status?code=500 HTTP/1.1" 500 0 "-""#),
         "{second}"
     );
+}
+
+#[test]
+fn what_is_answered_before_anybody_saw_it_has_a_line_too() {
+    let server = Server::start(site(
+        "  timeouts: {head: 1s}
+  access_log: {format: '{ip} {status} {bytes} {method} {target} {path} {protocol} {scheme} {host} {header:a}{response_header:b}', output: access.log}
+",
+    ));
+    let long = format!(
+        "GET / HTTP/1.1\r\nHost: h\r\nA: {}\r\n\r\n",
+        "a".repeat(70_000)
+    );
+    let mut lines = String::new();
+    for (request, status, line) in [
+        (
+            "GET /a?\"b HTTP/1.1\r\nHost: a, b\r\n\r\n",
+            400,
+            "GET /a?\\x22b /a HTTP/1.1 http - --",
+        ),
+        (
+            "\u{16}\u{3}\u{1} x\"\r\n\r\n",
+            400,
+            "\\x16\\x03\\x01 x\\x22 x\\x22 - http - --",
+        ),
+        (&long, 431, "GET / / HTTP/1.1 http - --"),
+        (
+            "POST / HTTP/1.1\r\nHost: h",
+            408,
+            "POST / / HTTP/1.1 http - --",
+        ),
+        (
+            "OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n",
+            200,
+            "OPTIONS * * HTTP/1.1 http - --",
+        ),
+    ] {
+        let mut connection = server.connect();
+        connection.send(request.as_bytes());
+        let answer = connection.response();
+        assert_eq!(answer.status, status, "{request:?}");
+        let bytes = answer.body.len();
+        writeln!(lines, "127.0.0.1 {status} {bytes} {line}").unwrap();
+    }
+    let site = server.into_site();
+    assert_eq!(site.read("access.log"), lines);
 }
 
 #[test]

@@ -12,6 +12,10 @@ const SCRIPT: &str = "<?php echo 'ran ', basename($_SERVER['SCRIPT_FILENAME']), 
 
 /// Servers of the same site in each mode that runs PHP scripts.
 fn of_scripts(check: impl Fn(&Server)) {
+    of_scripts_with("", check);
+}
+
+fn of_scripts_with(more: &str, check: impl Fn(&Server)) {
     let classic = format!(
         "mode: classic, php: 'php -d extension={}'",
         extension().display()
@@ -19,7 +23,7 @@ fn of_scripts(check: impl Fn(&Server)) {
     for mode in [classic.as_str(), "mode: fastcgi"] {
         let site = Site::new()
             .config(&format!(
-                "version: '3'\nhttp:\n  address: 127.0.0.1:0\n  pool: {{{mode}, root: public, fallback: none, num_workers: 1}}\n"
+                "version: '3'\nhttp:\n  address: 127.0.0.1:0\n  pool: {{{mode}, root: public, fallback: none, num_workers: 1, no_scripts: [data, sub/files]{more}}}\n"
             ))
             .file("secret.php", &format!("<?php echo '{SECRET}';"))
             .file("outside/secret.txt", SECRET);
@@ -38,12 +42,20 @@ fn of_scripts(check: impl Fn(&Server)) {
             ".htaccess",
             ".well-known/known.php",
             "sub/.env",
+            "data/index.php",
+            "data/shell.php",
+            "data/picture.jpg",
+            "data/2026/a.php/b.php",
+            "sub/files/shell.php",
+            "database/index.php",
         ] {
             site.write(&format!("public/{script}"), SCRIPT);
         }
         symlink("../secret.php", site.path("public/out.php")).expect("a link can be made");
         symlink("../outside", site.path("public/out")).expect("a link can be made");
         symlink("sub/index.php", site.path("public/inside.php")).expect("a link can be made");
+        symlink("sub", site.path("public/linked")).expect("a link can be made");
+        symlink("uploads/shell.jpg", site.path("public/inside.jpg")).expect("a link can be made");
         let server = Server::start(site);
         check(&server);
         server.stop();
@@ -144,6 +156,75 @@ fn only_what_is_called_a_script_runs_and_no_script_is_sent() {
             assert_eq!(
                 server.get(path).text(),
                 format!("ran {ran} no proxy "),
+                "{path}"
+            );
+        }
+    });
+}
+
+#[test]
+fn links_are_followed_as_far_as_is_written() {
+    // Within the root, and out of it; scripts, folders, files.
+    let inside = [
+        "/inside.php",
+        "/linked/index.php",
+        "/linked/",
+        "/inside.jpg",
+    ];
+    let outside = ["/out.php", "/out/secret.txt"];
+    for (symlinks, followed) in [
+        ("never", &[][..]),
+        ("inside", &inside[..]),
+        ("anywhere", &[inside.as_slice(), &outside].concat()),
+    ] {
+        of_scripts_with(&format!(", symlinks: {symlinks}"), |server| {
+            for path in inside.iter().chain(&outside) {
+                let response = server.get(path);
+                let expected = if followed.contains(path) { 200 } else { 404 };
+                assert_eq!(response.status, expected, "{symlinks}: {path}");
+                if expected == 404 {
+                    is_harmless(path, &response);
+                }
+            }
+            assert_eq!(server.get("/sub/").status, 200);
+        });
+    }
+}
+
+#[test]
+fn nothing_runs_in_a_folder_for_uploads() {
+    of_scripts(|server| {
+        for path in [
+            "/data/shell.php",
+            "/data/shell.php/x",
+            "/data/shell.php/picture.jpg",
+            "//data/.//shell%2ephp",
+            "/%64ata/shell.php",
+            "/data/index.php",
+            "/data/",
+            "/data",
+            "/data/picture.jpg/x.php",
+            "/data/2026/a.php/b.php",
+            "/sub/files/shell.php",
+        ] {
+            let response = server.get(path);
+            assert_eq!(response.status, 404, "{path}");
+            is_harmless(path, &response);
+        }
+        for (path, statuses) in [("/sub/../data/shell.php", 403), ("/data%2fshell.php", 400)] {
+            let response = server.get(path);
+            assert_eq!(response.status, statuses, "{path}");
+            is_harmless(path, &response);
+        }
+        let picture = server.get("/data/picture.jpg");
+        assert_eq!((picture.status, picture.text()), (200, SCRIPT.to_owned()));
+        for path in [
+            "/database/index.php",
+            "/sub/index.php",
+            "/index.php/data/shell.php",
+        ] {
+            assert!(
+                server.get(path).text().starts_with("ran index.php"),
                 "{path}"
             );
         }

@@ -217,11 +217,13 @@ fn other_certificates_are_taken_by_a_reload() {
 
 #[test]
 fn without_tls_clients_are_sent_to_it_and_with_it_told_to_stay() {
-    let socket = "  listen: [{address: 'unix://site.sock', mode: '0600'}]\n";
+    let more = "  listen: [{address: 'unix://site.sock', mode: '0600'}]
+  access_log: {format: '{status} {target} {scheme}', output: access.log}
+";
     let server = Server::start(site(
         "app.php",
         "    redirect: true\n    hsts: {max_age: 1h, include_subdomains: true}\n",
-        socket,
+        more,
     ));
     let reply = server.get("/a%20b?x=1");
     let expected = format!("https://test:{}/a%20b?x=1", port(&server));
@@ -251,7 +253,11 @@ fn without_tls_clients_are_sent_to_it_and_with_it_told_to_stay() {
         curl(&server, &["--unix-socket", "site.sock", "http://test/"]),
         "Hello"
     );
-    server.stop();
+    let lines = server.into_site().read("access.log");
+    assert!(
+        lines.starts_with("308 /a%20b?x=1 http\n308 /x http\n200 / https\n"),
+        "{lines}"
+    );
 }
 
 #[test]

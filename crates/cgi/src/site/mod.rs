@@ -13,6 +13,8 @@ pub struct Site {
     root: PathBuf,
     index: Vec<String>,
     fallback: Option<Box<[u8]>>,
+    /// With a slash at their start and none at their end.
+    without_scripts: Vec<Box<[u8]>>,
     prefix: Box<[u8]>,
 }
 
@@ -42,6 +44,15 @@ pub enum Target {
     Forbidden,
     /// 400: the path could be read in two ways.
     BadRequest,
+}
+
+impl From<BadPath> for Target {
+    fn from(bad: BadPath) -> Self {
+        match bad {
+            BadPath::Climbs => Self::Forbidden,
+            BadPath::Malformed => Self::BadRequest,
+        }
+    }
 }
 
 /// A script and what follows it in the path.
@@ -84,8 +95,17 @@ impl Site {
             root,
             index,
             fallback: fallback.map(|script| below(script).into()),
+            without_scripts: Vec::new(),
             prefix: Box::default(),
         }
+    }
+
+    /// Folders, by their paths below the root, in which nothing runs: their scripts are as if they were not there.
+    #[must_use]
+    pub fn without_scripts_in(mut self, folders: &[String]) -> Self {
+        let folder = |path: &String| [b"/", path.trim_matches('/').as_bytes()].concat().into();
+        self.without_scripts = folders.iter().map(folder).collect();
+        self
     }
 
     /// The same site below a path of its own, `/shop` for instance. What is asked for elsewhere is not there.
@@ -129,8 +149,7 @@ impl Site {
     ) -> Result<Target, E> {
         let path = match Path::of(received) {
             Ok(path) => path,
-            Err(BadPath::Climbs) => return Ok(Target::Forbidden),
-            Err(BadPath::Malformed) => return Ok(Target::BadRequest),
+            Err(bad) => return Ok(bad.into()),
         };
         let Some(path) = self.within(&path) else {
             return Ok(Target::NotFound);
@@ -144,7 +163,11 @@ impl Site {
             if !is_script(segment) {
                 continue;
             }
-            match look(below(path.get(..end).unwrap_or_default()))? {
+            let script = path.get(..end).unwrap_or_default();
+            if !self.may_run(script) {
+                return Ok(Target::NotFound);
+            }
+            match look(below(script))? {
                 Found::File => return Ok(Target::Script(Script::new(path, end))),
                 Found::Nothing => return Ok(Target::NotFound),
                 // A folder may be called so.
@@ -153,7 +176,11 @@ impl Site {
         }
         let folder = path.strip_suffix(b"/").unwrap_or(path);
         if look(below(folder))? == Found::Folder {
+            let may_run = self.may_run(folder);
             for index in &self.index {
+                if is_script(index.as_bytes()) && !may_run {
+                    continue;
+                }
                 let page = [folder, b"/", index.as_bytes()].concat();
                 if look(below(&page))? != Found::File {
                     continue;
@@ -183,8 +210,7 @@ impl Site {
     ) -> Result<Target, E> {
         let path = match Path::of(received) {
             Ok(path) => path,
-            Err(BadPath::Climbs) => return Ok(Target::Forbidden),
-            Err(BadPath::Malformed) => return Ok(Target::BadRequest),
+            Err(bad) => return Ok(bad.into()),
         };
         let Some(path) = self.within(&path) else {
             return Ok(Target::NotFound);
@@ -202,6 +228,15 @@ impl Site {
             }
         }
         Ok(Target::NotFound)
+    }
+
+    /// Whether scripts at a path, or in the folder there, run.
+    fn may_run(&self, path: &[u8]) -> bool {
+        let is_in = |folder: &[u8]| {
+            let rest = path.strip_prefix(folder);
+            rest.is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
+        };
+        !self.without_scripts.iter().any(|folder| is_in(folder))
     }
 
     /// A path without the prefix; empty for the prefix itself.
@@ -229,6 +264,58 @@ fn below(path: &[u8]) -> &[u8] {
 /// Whether a name is that of a script: the bytes `.php` at its end, and something before them.
 pub fn is_script(name: &[u8]) -> bool {
     name.len() > SCRIPT.len() && name.ends_with(SCRIPT)
+}
+
+/// For fuzzing: what must hold for any path that a client sends, in a tree in which every path with an even sum of bytes is
+/// a file and every third one a folder.
+///
+/// # Panics
+///
+/// When something is looked at, or runs, that a path must not lead to.
+#[doc(hidden)]
+pub fn fuzz_site(received: &[u8]) {
+    const CLOSED: &str = "up/load";
+    let index = ["index.php".to_owned(), "a.b".to_owned()];
+    let site = Site::new("/srv".into(), index.into(), Some("/in/front.php"))
+        .without_scripts_in(&[CLOSED.to_owned()]);
+    let look = |path: &[u8]| -> Result<Found, std::convert::Infallible> {
+        let doubtful = |segment: &[u8]| {
+            matches!(segment, b"" | b"." | b"..") || segment.iter().any(|b| b"\0\\".contains(b))
+        };
+        assert!(
+            path.is_empty() || !path.split(|&byte| byte == b'/').any(doubtful),
+            "it looks at `{}`",
+            path.escape_ascii()
+        );
+        let sum = path.iter().fold(0_u8, |sum, byte| sum.wrapping_add(*byte));
+        Ok(match (sum % 2, sum % 3) {
+            (0, _) => Found::File,
+            (_, 0) => Found::Folder,
+            _ => Found::Nothing,
+        })
+    };
+    for prefix in ["", "/shop"] {
+        let site = site.clone().at(prefix);
+        let Ok(target) = site.resolve(received, look);
+        if let Target::Script(script) = &target {
+            let name = script.name();
+            let shown = name.escape_ascii();
+            assert!(is_script(name), "`{shown}` runs");
+            assert!(
+                !name.starts_with(b"/up/load/"),
+                "`{shown}` runs, where nothing does"
+            );
+            let mut segments = segments(name).enumerate();
+            let is_seen = |(number, it): (usize, &[u8])| !is_hidden(it, number == 0);
+            assert!(segments.all(is_seen), "`{shown}` runs, and is hidden");
+            assert!(matches!(script.info(), [] | [b'/', ..]), "`{shown}` is cut");
+        }
+        let Ok(target) = site.resolve_program(received, look);
+        assert!(
+            !matches!(target, Target::Page(_) | Target::Folder),
+            "a program is sent"
+        );
+    }
 }
 
 #[cfg(test)]

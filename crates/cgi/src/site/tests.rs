@@ -1,5 +1,7 @@
 use std::collections::BTreeSet;
 
+use proptest::prelude::*;
+
 use super::*;
 
 /// A look at a tree that is a list of files.
@@ -130,6 +132,52 @@ fn the_one_for_all_must_be_there() {
 }
 
 #[test]
+fn nothing_runs_in_a_folder_without_scripts() {
+    let folders = ["uploads".to_owned(), "/admin/files/".to_owned()];
+    let tree = [
+        "index.php",
+        "uploads/index.php",
+        "uploads/index.html",
+        "uploads/2026/shell.php",
+        "uploads.php",
+        "uploads2/a.php",
+        "admin/index.php",
+        "admin/files/index.php",
+    ];
+    let site = site(&["index.php", "index.html"], Some("index.php")).without_scripts_in(&folders);
+    for at in ["", "/shop"] {
+        let site = site.clone().at(at);
+        let what = |path: &str| {
+            let path = format!("{at}{path}");
+            let target = site.resolve(path.as_bytes(), look_at(&tree)).unwrap();
+            match target {
+                Target::Script(script) => String::from_utf8_lossy(script.name()).into_owned(),
+                Target::Page(page) => String::from_utf8_lossy(&page).into_owned(),
+                other => format!("{other:?}"),
+            }
+        };
+        for (path, expected) in [
+            ("/uploads/index.php", "NotFound"),
+            ("/uploads/2026/shell.php", "NotFound"),
+            ("/uploads/2026/shell.php/x", "NotFound"),
+            ("//uploads/.//2026/shell%2ephp", "NotFound"),
+            ("/%75ploads/2026/shell.php", "NotFound"),
+            ("/uploads/", "/uploads/index.html"),
+            ("/uploads", "Folder"),
+            ("/uploads/none.jpg", "/index.php"),
+            ("/uploads.php", "/uploads.php"),
+            ("/uploads2/a.php", "/uploads2/a.php"),
+            ("/admin/", "/admin/index.php"),
+            ("/admin/files/index.php", "NotFound"),
+            ("/admin/files/", "/index.php"),
+            ("/index.php/uploads/2026/shell.php", "/index.php"),
+        ] {
+            assert_eq!(what(path), expected, "{at}{path}");
+        }
+    }
+}
+
+#[test]
 fn a_site_may_lie_below_a_path_of_its_own() {
     let site = site(&["index.php"], Some("index.php")).at("/shop/");
     for (path, expected) in [
@@ -189,11 +237,12 @@ fn the_reference_tells_the_truth() {
     const PAGE: &str = include_str!("../../../../docs/reference/scripts.md");
     let (before, table) = PAGE.split_once("| path | answer |").expect("the table");
     let (_, files) = before
-        .rsplit_once("and `fallback: index.php`:")
+        .rsplit_once("and `no_scripts: [uploads]`:")
         .expect("the files");
     let files: Vec<&str> = files.split('`').skip(1).step_by(2).collect();
     assert!(files.len() >= 10, "{files:?}");
-    let site = site(&["index.php", "index.html"], Some("index.php"));
+    let site = site(&["index.php", "index.html"], Some("index.php"))
+        .without_scripts_in(&["uploads".to_owned()]);
     let mut rows = 0;
     for row in table.lines().skip(2).take_while(|row| row.starts_with('|')) {
         let cells: Vec<&str> = row
@@ -232,4 +281,22 @@ fn the_reference_tells_the_truth() {
         rows += 1;
     }
     assert!(rows > 25, "{rows} rows");
+}
+
+proptest! {
+    #[test]
+    fn no_path_leads_where_none_may(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+        fuzz_site(&[b"/", bytes.as_slice()].concat());
+    }
+
+    #[test]
+    fn no_path_of_telling_parts_does(
+        start in prop::sample::select(vec!["", "/shop", "/up/load", "/shop//up/load", "/%75p/./load", "/.up"]),
+        parts in prop::collection::vec(prop::sample::select(vec![
+            "/", "/", ".", "..", "%2e", "%2f", "%00", "\\", "%5c", "up", "load", "a", ".well-known", "%", "index", ".PHP", ".php", "\u{212a}",
+        ]), 0..6),
+        end in prop::sample::select(vec!["", "/a.php", "/b.php", "/b.php/c", "/b%2ephp", "/.php"]),
+    ) {
+        fuzz_site(format!("{start}/{}{end}", parts.concat()).as_bytes());
+    }
 }

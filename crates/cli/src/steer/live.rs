@@ -108,7 +108,9 @@ impl Loads {
         let now = Instant::now();
         let mut seen = HashMap::new();
         for row in views.iter_mut().flat_map(|view| &mut view.rows) {
-            let Some(cpu) = row.cpu else { continue };
+            let Some(cpu) = row.cpu.filter(|_| row.pid != 0) else {
+                continue;
+            };
             if let Some((before, then)) = self.0.get(&row.pid) {
                 let taken = Duration::from_millis(cpu.saturating_sub(*before));
                 row.load = load(taken, now.duration_since(*then));

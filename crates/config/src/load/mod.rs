@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use crate::diagnostic::{Diagnostics, Severity};
 use crate::expand::{Allowance, Expander};
-use crate::node::{Map, same_name};
+use crate::node::{Map, Value, same_name};
 use crate::place::Place;
 use crate::resolve::{Difference, Resolved};
 use crate::setting::one_line;
@@ -120,6 +120,22 @@ impl Loaded {
     /// The tree itself: every section, known or not.
     pub fn root(&self) -> &Map {
         &self.root
+    }
+
+    /// Where what stands at this path of names is written; of a default, where the section is that would have it.
+    pub(crate) fn place(&self, path: &[&str]) -> &Place {
+        let (mut place, mut map) = (&self.main, Some(&self.root));
+        for name in path {
+            let Some(node) = map.and_then(|map| map.get(name)) else {
+                break;
+            };
+            place = &node.origin.place;
+            map = match &node.value {
+                Value::Map(map) => Some(map),
+                Value::Null | Value::Text(_) | Value::List(_) => None,
+            };
+        }
+        place
     }
 
     /// Reads the tree through `S`. A key that nobody read is told with the severity `unknown`.

@@ -19,7 +19,7 @@ use tokio_util::io::poll_read_buf;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::exchange::{BodyError, Exchange};
-use crate::message::{Body, Part, Peer, Request, Response};
+use crate::message::{Body, Part, Peer, Request, Response, Unhandled};
 use crate::reader::{Read, Reader};
 use crate::record::{epoch_us, micros};
 use crate::service::Entered;
@@ -190,12 +190,13 @@ impl Http1 {
         self.owes_continue = head.expects_continue();
         let mut framing = h1::Response::new(&head, true);
         self.knows_interim = framing.allows_interim();
-        let response = if head.path() == b"*" {
-            Response::new(200, Body::Empty)
+        let is_for_all = head.path() == b"*";
+        let accepted_us = self.opened_us + micros(accepted - self.opened);
+        let request = Request::new(head, self.peer.clone(), accepted, accepted_us);
+        let handler = self.entered.service().handler();
+        let response = if is_for_all {
+            handler.answer_for_all(&request)
         } else {
-            let accepted_us = self.opened_us + micros(accepted - self.opened);
-            let request = Request::new(head, self.peer.clone(), accepted, accepted_us);
-            let handler = self.entered.service().handler();
             handler.handle(request, self).await
         };
         let response = match (response.status, self.upgrade.take()) {
@@ -551,13 +552,20 @@ impl Http1 {
 
     /// The last answer on a connection whose request could not be read.
     async fn answer_and_close(&mut self, status: u16, text: &str) {
+        let now = Instant::now();
+        let now_us = self.opened_us + micros(now - self.opened);
+        let request = Unhandled::unreadable(&self.peer, &self.input, now, now_us);
+        let record = self.entered.service().handler().unhandled(&request);
         let response = Response::plain(status, text);
         let mut framing = h1::Response::to_unreadable();
-        if self
+        self.body_sent = 0;
+        let sent = self
             .send(&mut framing, status, &response.fields, response.body)
-            .await
-            .is_ok()
-        {
+            .await;
+        if let Some(record) = record {
+            record.write(status, self.body_sent);
+        }
+        if sent.is_ok() {
             self.linger().await;
         }
     }

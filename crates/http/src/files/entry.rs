@@ -149,6 +149,11 @@ impl Representation {
         self.identity == *identity
     }
 
+    /// By whole seconds: an archive keeps no more of a time, and programs that compress take it over.
+    pub(super) fn is_older_than(&self, other: &Self) -> bool {
+        self.modified < other.modified
+    }
+
     pub(super) fn validators(&self) -> Validators<'_> {
         Validators {
             etag: self.etag.as_deref().map(str::as_bytes),

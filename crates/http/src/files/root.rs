@@ -87,6 +87,7 @@ pub(super) struct Root {
     opened: Mutex<Option<(Arc<OwnedFd>, Instant)>>,
     cache: Cache,
     told_of_link: AtomicBool,
+    told_of_old: AtomicBool,
 }
 
 /// What a path leads to.
@@ -127,6 +128,7 @@ impl Root {
             opened: Mutex::default(),
             cache: Cache::new(settings.cache_duration),
             told_of_link: AtomicBool::new(false),
+            told_of_old: AtomicBool::new(false),
             settings,
         })
     }
@@ -252,7 +254,11 @@ impl Root {
             });
             let old = known.map(|(_, old)| old);
             let form = self.representation(&beside, Some(coding), old, now, patience)?;
-            coded.extend(form.map(|form| (coding.0, form)));
+            match form {
+                // Made of another version of the file.
+                Some(form) if form.is_older_than(&plain) => self.tell_of_old(&beside),
+                form => coded.extend(form.map(|form| (coding.0, form))),
+            }
         }
         let entry = Arc::new(Entry {
             plain,
@@ -382,6 +388,16 @@ impl Root {
             parent = Some(opened);
         }
         Err(io::ErrorKind::NotFound.into())
+    }
+
+    fn tell_of_old(&self, path: &[u8]) {
+        if !self.told_of_old.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                target: "http",
+                "`{}` is older than the file that it is to stand for, and is not served: compress that again (said once)",
+                self.settings.folder.join(as_path(path)).display()
+            );
+        }
     }
 
     fn tell_of_link(&self, link: &Path, target: &Path) {

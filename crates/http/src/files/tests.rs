@@ -344,6 +344,26 @@ async fn other_codings_beside_a_file() {
 }
 
 #[tokio::test]
+async fn another_coding_of_an_older_version_is_not_sent() {
+    let site = Site::new();
+    site.write("public/a.css.gz", "gzipped");
+    let beside = std::fs::File::open(site.0.join("public/a.css.gz")).unwrap();
+    let modified = site.0.join("public/a.css").metadata().unwrap().modified();
+    let modified = modified.unwrap();
+    let files = site.files(|settings| {
+        settings.precompressed = vec![Coding::Gzip];
+        settings.cache_duration = Duration::ZERO;
+    });
+    for (older, coding) in [(0, Some("gzip")), (2, None), (0, Some("gzip"))] {
+        beside
+            .set_modified(modified - Duration::from_secs(older))
+            .unwrap();
+        let got = files.with("/a.css", "Accept-Encoding: gzip\r\n").await;
+        assert_eq!(got.field("content-encoding"), coding, "{older} s");
+    }
+}
+
+#[tokio::test]
 async fn conditions_and_ranges() {
     let site = Site::new();
     site.write("public/large.txt", &"0123456789".repeat(10_000));

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::Running;
 use crate::date;
 use crate::exchange::{BodyError, Exchange};
-use crate::message::{Body, Request, Response};
+use crate::message::{Body, Request, Response, Unhandled};
 use crate::reader::{Read, Reader};
 use crate::record::micros;
 
@@ -50,6 +50,9 @@ pub(super) async fn answer(
     let service = running.0.entered.service().clone();
     let (parts, body) = request.into_parts();
     let head = head(&parts, &body, &service.limits.receive);
+    let handler = service.handler();
+    let since = accepted.saturating_duration_since(running.0.opened);
+    let accepted_us = running.0.opened_us + micros(since);
     let mut stream = Stream {
         running,
         body,
@@ -66,22 +69,29 @@ pub(super) async fn answer(
         Ok(head) => {
             stream.owes_continue = head.expects_continue();
             let framing = h1::Response::new(&head, true);
-            let response = if head.path() == b"*" {
-                Response::new(200, Body::Empty)
+            let is_for_all = head.path() == b"*";
+            let peer = stream.running.0.peer.clone();
+            let request = Request::new(Box::new(head), peer, accepted, accepted_us);
+            let response = if is_for_all {
+                handler.answer_for_all(&request)
             } else {
-                let shared = &stream.running.0;
-                let since = accepted.saturating_duration_since(shared.opened);
-                let accepted_us = shared.opened_us + micros(since);
-                let request =
-                    Request::new(Box::new(head), shared.peer.clone(), accepted, accepted_us);
-                service.handler().handle(request, &mut stream).await
+                handler.handle(request, &mut stream).await
             };
             (framing, response)
         }
         Err(refusal) => {
-            let address = stream.running.0.peer.address;
-            tracing::debug!(target: "http", remote_address = %address, "request refused: {refusal}");
-            let response = Response::plain(refusal.status(), &format!("{refusal}\n"));
+            let peer = &stream.running.0.peer;
+            tracing::debug!(target: "http", remote_address = %peer.address, "request refused: {refusal}");
+            let mut response = Response::plain(refusal.status(), &format!("{refusal}\n"));
+            let target = parts.uri.path_and_query();
+            response.record = handler.unhandled(&Unhandled {
+                peer,
+                method: parts.method.as_str().as_bytes(),
+                target: target.map_or(&b""[..], |target| target.as_str().as_bytes()),
+                protocol: b"HTTP/2.0",
+                accepted,
+                accepted_us,
+            });
             (h1::Response::to_unreadable(), response)
         }
     };

@@ -12,7 +12,8 @@ use tokio::time::Instant;
 
 use super::Parts;
 use crate::exchange::Exchange;
-use crate::message::{Handled, Handler, Request};
+use crate::message::{Handled, Handler, Request, Unhandled};
+use crate::record::Record;
 use crate::settings::{LogFormat, LogPiece, Placeholder};
 
 /// Of one value in a line; what is beyond is cut. A head may be eight times that.
@@ -88,6 +89,17 @@ impl Handler for AccessLog {
             response
         })
     }
+
+    fn unhandled(&self, request: &Unhandled<'_>) -> Option<Box<Record>> {
+        let record = || {
+            let access = Some(Entry::unhandled(&self.lines, request));
+            Box::new(Record {
+                access,
+                ..Record::default()
+            })
+        };
+        tracing::enabled!(target: "access", tracing::Level::INFO).then(record)
+    }
 }
 
 impl Lines {
@@ -109,14 +121,7 @@ impl Lines {
 
 impl Entry {
     fn new(lines: &Arc<Lines>, request: &Request) -> Self {
-        let mut entry = Self {
-            lines: lines.clone(),
-            values: String::new(),
-            ends: Vec::new(),
-            of_request: 0,
-            accepted: request.accepted,
-            in_sample: lines.is_in_sample(),
-        };
+        let mut entry = Self::empty(lines, request.accepted);
         let head = &request.head;
         for placeholder in lines.placeholders() {
             match placeholder {
@@ -131,9 +136,7 @@ impl Entry {
                 Placeholder::Path => entry.keep(head.path()),
                 Placeholder::Query => entry.keep(head.query().unwrap_or_default()),
                 Placeholder::Host => entry.keep(head.authority().as_bytes()),
-                Placeholder::Scheme => {
-                    entry.keep(if request.peer.tls { b"https" } else { b"http" });
-                }
+                Placeholder::Scheme => entry.keep(request.peer.scheme().as_bytes()),
                 Placeholder::Protocol => entry.keep(request.protocol().name().as_bytes()),
                 Placeholder::RequestId => {
                     entry.keep(request.id.as_deref().unwrap_or_default().as_bytes());
@@ -151,6 +154,50 @@ impl Entry {
         }
         entry.of_request = entry.ends.len();
         entry
+    }
+
+    fn unhandled(lines: &Arc<Lines>, request: &Unhandled<'_>) -> Self {
+        let mut entry = Self::empty(lines, request.accepted);
+        let (path, query) = match memchr::memchr(b'?', request.target) {
+            Some(at) => (&request.target[..at], &request.target[at + 1..]),
+            None => (request.target, &b""[..]),
+        };
+        for placeholder in lines.placeholders() {
+            match placeholder {
+                Placeholder::Ip => entry.keep(request.peer.ip.as_bytes()),
+                Placeholder::Time => entry.keep(clf_time(request.accepted_us).as_bytes()),
+                Placeholder::TimeIso => entry.keep(iso_time(request.accepted_us).as_bytes()),
+                Placeholder::Method => entry.keep(request.method),
+                Placeholder::Target => entry.keep(request.target),
+                Placeholder::Path => entry.keep(path),
+                Placeholder::Query => entry.keep(query),
+                Placeholder::Scheme => entry.keep(request.peer.scheme().as_bytes()),
+                Placeholder::Protocol => entry.keep(request.protocol),
+                Placeholder::Host | Placeholder::RequestId | Placeholder::Header(_) => {
+                    entry.keep(b"");
+                }
+                Placeholder::Status
+                | Placeholder::Bytes
+                | Placeholder::Elapsed
+                | Placeholder::ElapsedMs
+                | Placeholder::ElapsedUs
+                | Placeholder::ResponseHeader(_) => {}
+            }
+        }
+        entry.of_request = entry.ends.len();
+        entry.note(&Fields::new());
+        entry
+    }
+
+    fn empty(lines: &Arc<Lines>, accepted: Instant) -> Self {
+        Self {
+            lines: lines.clone(),
+            values: String::new(),
+            ends: Vec::new(),
+            of_request: 0,
+            accepted,
+            in_sample: lines.is_in_sample(),
+        }
     }
 
     fn note(&mut self, fields: &Fields) {

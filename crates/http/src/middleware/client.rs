@@ -17,7 +17,8 @@ use pronghorn_wire::Fields;
 use super::Parts;
 use crate::addresses::{Addresses, NoSeat};
 use crate::exchange::Exchange;
-use crate::message::{Handled, Handler, Peer, PeerAddress, Request, Response};
+use crate::message::{Handled, Handler, Peer, PeerAddress, Request, Response, Unhandled};
+use crate::record::Record;
 use crate::settings::{Believed, ClientSettings};
 
 /// More proxies than anybody has one after the other. Of a longer list the right end is read.
@@ -103,6 +104,10 @@ impl Handler for Client {
             response
         })
     }
+
+    fn unhandled(&self, request: &Unhandled<'_>) -> Option<Box<Record>> {
+        self.next.unhandled(request)
+    }
 }
 
 impl Client {
@@ -116,6 +121,7 @@ impl Client {
         }
         let mut response = Response::status_only(429);
         response.fields.push("Retry-After", "1");
+        response.record = self.next.unhandled(&Unhandled::of(request));
         Box::pin(std::future::ready(response))
     }
 }

@@ -27,6 +27,7 @@ pub(crate) use access_log::Entry;
 pub use rate_limit::limited;
 
 use crate::addresses::Addresses;
+use crate::https;
 use crate::message::Handler;
 use crate::settings::HttpSettings;
 
@@ -38,6 +39,8 @@ pub struct Parts<'a> {
     pub folder: &'a Path,
     /// Who workers are, when they are not the server's own user.
     pub worker_user: Option<&'a Credentials>,
+    /// Where requests without TLS are sent, if there is a listener with it.
+    pub https_port: Option<u16>,
     /// Of clients, for requests that come through proxies.
     pub addresses: &'a Arc<Addresses>,
 }
@@ -101,6 +104,7 @@ pub fn chain(innermost: Arc<dyn Handler>, parts: Parts<'_>) -> Result<Arc<dyn Ha
         }
     }
     // What names or observes requests is around all of them, so that nobody has to find the right place for it.
+    handler = https::around(handler, parts);
     handler = access_log::around(handler, parts);
     handler = request_id::around(handler, parts);
     handler = client::around(handler, parts);

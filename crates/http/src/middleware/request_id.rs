@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::Parts;
 use crate::exchange::Exchange;
-use crate::message::{Handled, Handler, Request};
-use crate::record::{new_request_id, request_id_in};
+use crate::message::{Handled, Handler, Request, Unhandled};
+use crate::record::{Record, new_request_id, request_id_in};
 
 /// What PHP finds it by, besides the header.
 const ATTRIBUTE: &str = "request_id";
@@ -42,5 +42,9 @@ impl Handler for RequestId {
             response.fields.set(&self.header, &*id);
             response
         })
+    }
+
+    fn unhandled(&self, request: &Unhandled<'_>) -> Option<Box<Record>> {
+        self.next.unhandled(request)
     }
 }

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use crate::core::SlotId;
 use crate::php::Php;
-use crate::pool::{Order, Report, Seat, Transport};
+use crate::pool::{Report, Seat, Transport};
 use crate::relay::channel::{Channel, Detached};
 use crate::relay::inbox::Inbox;
 use crate::relay::{self, Dialect, Relay};
@@ -38,6 +38,7 @@ pub use error::{BootCause, BootError};
 pub use listener::{RelayAddress, RelayListener};
 pub use output::WORKER_OUTPUT;
 pub use warmup::Warmup;
+use warmup::until_warm;
 
 use handshake::{Announcement, Refusal};
 pub(crate) use output::{Output, Readers};
@@ -188,42 +189,24 @@ impl CommandLauncher {
             spool: self.spool.clone(),
         };
         let home = home.runtime.clone();
-        if self.warmup.0.is_empty() {
+        let Some(calls) = self.warmup.calls().await else {
             let connect = move |seat| start_relay(&home, connection, settings, seat);
             return Ok((via, Box::new(connect)));
-        }
+        };
         // Ended by being dropped.
         let mut warming = JoinSet::new();
         let inbox = Arc::new(Inbox::default());
         let warm_up = warmup::warm_up(
             connection,
             settings,
-            self.warmup.clone(),
+            calls,
             self.pool.clone(),
             home.clone(),
             inbox.clone(),
         );
         warming.spawn_on(warm_up, &home);
-        let relay = tokio::select! {
-            biased;
-            Some(warm) = warming.join_next() => {
-                let warm = warm.map_err(|error| BootCause::System(error.into()))?;
-                warm.map_err(|cold| cold.why)
-            }
-            exit = wait_for_exit(&mut worker.process) => {
-                worker.exit = Some(exit);
-                inbox.order(Order::Ended(exit));
-                // An answer, which may have come just before it, says more about an end than the end does.
-                match warming.join_next().await {
-                    Some(Ok(Err(cold))) if cold.answered => Err(cold.why),
-                    _ => Err(format!("the worker ended with {exit}")),
-                }
-            }
-            () = tokio::time::sleep_until(until) => {
-                Err(format!("no answer within `boot_timeout`, {:?} from its start", self.boot_timeout))
-            }
-        };
-        let relay = relay.map_err(BootCause::WarmUp)?;
+        let end = worker.end();
+        let relay = until_warm(warming, &inbox, end, until, self.boot_timeout).await?;
         let connect = move |seat: Seat| -> Arc<dyn Transport> {
             let inbox = Arc::new(Inbox::default());
             home.spawn(relay.seated(seat, inbox.clone()).run());
@@ -518,6 +501,16 @@ pub(crate) struct RunningWorker {
     pub(crate) exit: Option<Exit>,
 }
 
+impl RunningWorker {
+    /// Waits for the end of its process, and no more.
+    pub(crate) async fn end(&mut self) -> Exit {
+        match self.exit {
+            Some(exit) => exit,
+            None => *self.exit.insert(wait_for_exit(&mut self.process).await),
+        }
+    }
+}
+
 impl Watched for RunningWorker {
     fn pid(&self) -> u32 {
         self.process.pid()
@@ -525,10 +518,7 @@ impl Watched for RunningWorker {
 
     fn wait(&mut self) -> Pin<Box<dyn Future<Output = Exit> + Send + '_>> {
         Box::pin(async {
-            let exit = match self.exit {
-                Some(exit) => exit,
-                None => *self.exit.insert(wait_for_exit(&mut self.process).await),
-            };
+            let exit = self.end().await;
             self.readers.finish().await;
             exit
         })

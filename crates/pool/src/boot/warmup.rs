@@ -3,24 +3,56 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
+use pronghorn_process::Exit;
 use tokio::runtime::Handle;
+use tokio::task::{JoinSet, spawn_blocking};
+use tokio::time::{Instant, sleep_until};
 
-use super::Connection;
-use crate::call::{Answer, CallError, Payload, Pending, Piece, ReplyBody};
-use crate::pool::{Options, Pool};
+use super::{BootCause, Connection};
+use crate::call::{Answer, Call, CallError, Payload, Pending, Piece, ReplyBody};
+use crate::pool::{Options, Order, Pool, Seat, Transport as _};
 use crate::relay::channel::Channel;
 use crate::relay::inbox::Inbox;
 use crate::relay::{self, Relay};
 
-/// Calls for new workers, in this order.
+pub(crate) type Calls = Vec<Arc<dyn Payload>>;
+
+/// What new workers answer first.
 #[derive(Clone, Default)]
-pub struct Warmup(pub Vec<Arc<dyn Payload>>);
+pub struct Warmup(Option<Arc<dyn Fn() -> Calls + Send + Sync>>);
+
+impl Warmup {
+    /// The calls, in their order, are asked for by each worker, on a thread that may block.
+    pub fn new(calls: impl Fn() -> Calls + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(calls)))
+    }
+
+    /// None where there are none.
+    pub(crate) async fn calls(&self) -> Option<Calls> {
+        let calls = self.0.clone()?;
+        // One that panics makes no calls, and no worker fails them.
+        spawn_blocking(move || calls()).await.ok()
+    }
+}
 
 impl fmt::Debug for Warmup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let described = self.0.iter().map(|call| call.describe());
-        f.debug_list().entries(described).finish()
+        let what = if self.0.is_some() { "some" } else { "none" };
+        write!(f, "Warmup({what})")
+    }
+}
+
+/// Who carries calls to a worker, also to one that is in no pool yet.
+pub(crate) trait Carrier {
+    /// Carries one. False when the worker takes no other one.
+    fn is_free_after(&mut self, call: Call) -> impl Future<Output = bool> + Send;
+}
+
+impl Carrier for Relay {
+    fn is_free_after(&mut self, call: Call) -> impl Future<Output = bool> + Send {
+        Self::is_free_after(self, call)
     }
 }
 
@@ -39,19 +71,19 @@ impl Cold {
         Self { why, answered }
     }
 
-    fn silent(why: impl Into<String>) -> Self {
+    pub(crate) fn silent(why: impl Into<String>) -> Self {
         let (why, answered) = (why.into(), false);
         Self { why, answered }
     }
 }
 
-/// Makes the calls on `home`. The relay that carried them goes on with those of clients, once it has a seat.
+/// Makes the calls on `home`, over the relay that goes on with those of clients, once it has a seat.
 ///
 /// No deadline is kept here: the boot's is. Nor is the process watched: who does tells its end to `inbox`.
 pub(crate) async fn warm_up(
     connection: Connection,
     settings: relay::Settings,
-    calls: Warmup,
+    calls: Calls,
     name: String,
     home: Handle,
     inbox: Arc<Inbox>,
@@ -62,17 +94,32 @@ pub(crate) async fn warm_up(
         dialect,
         ..
     } = connection;
-    let channel = Channel::attach(channel)
-        .map_err(|error| Cold::silent(format!("its connection can't be watched: {error}")))?;
+    let relay = |seat| {
+        let channel = Channel::attach(channel)
+            .map_err(|error| Cold::silent(format!("its connection can't be watched: {error}")))?;
+        Ok(Relay::new(
+            channel, &leftover, dialect, settings, seat, inbox,
+        ))
+    };
+    warm(relay, calls, name, &home).await
+}
+
+/// Makes the calls by the carrier that `make` makes for a seat.
+pub(crate) async fn warm<C: Carrier>(
+    make: impl FnOnce(Seat) -> Result<C, Cold>,
+    calls: Calls,
+    name: String,
+    home: &Handle,
+) -> Result<C, Cold> {
     // Of its own: nothing here is counted, waits for another worker or is tried again.
-    let pool = Pool::new(Options::aside(name), &home);
+    let pool = Pool::new(Options::aside(name), home);
     let (seat, _reports) = pool.seat(pool.add_slot().await);
-    let mut relay = Relay::new(channel, &leftover, dialect, settings, seat, inbox);
-    for payload in calls.0 {
+    let mut carrier = make(seat)?;
+    for payload in calls {
         let what = payload.describe();
         let (call, pending) = pool.call_aside(payload);
         let serve = async {
-            let free = relay.is_free_after(call).await;
+            let free = carrier.is_free_after(call).await;
             if !free {
                 pool.close().await; // the worker may have given the call back
             }
@@ -89,7 +136,36 @@ pub(crate) async fn warm_up(
             )));
         }
     }
-    Ok(relay)
+    Ok(carrier)
+}
+
+/// Waits for a worker that is warming up, until it ends or its time is over.
+pub(crate) async fn until_warm<C: 'static>(
+    mut warming: JoinSet<Result<C, Cold>>,
+    inbox: &Inbox,
+    end: impl Future<Output = Exit>,
+    until: Instant,
+    limit: Duration,
+) -> Result<C, BootCause> {
+    let warm = tokio::select! {
+        biased;
+        Some(warm) = warming.join_next() => {
+            let warm = warm.map_err(|error| BootCause::System(error.into()))?;
+            warm.map_err(|cold| cold.why)
+        }
+        exit = end => {
+            inbox.order(Order::Ended(exit));
+            // An answer, which may have come just before it, says more about an end than the end does.
+            match warming.join_next().await {
+                Some(Ok(Err(cold))) if cold.answered => Err(cold.why),
+                _ => Err(format!("the worker ended with {exit}")),
+            }
+        }
+        () = sleep_until(until) => {
+            Err(format!("no answer within `boot_timeout`, {limit:?} from its start"))
+        }
+    };
+    warm.map_err(BootCause::WarmUp)
 }
 
 /// Reads a reply to its end. Whatever is no failure of the application's will do: `/` may well redirect.

@@ -1,7 +1,7 @@
 //! A php-fpm of one generation: its master is our child, its workers are that one's.
 
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +15,14 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::FastCgiLauncher;
-use crate::boot::{BootCause, BootError, Output, Readers, RunningWorker, wait_for_exit};
+use crate::boot::{BootCause, BootError, Output, Readers, RunningWorker};
 use crate::supervisor::Watched;
 
 /// Between two looks at whether its socket is there.
 const LOOK: Duration = Duration::from_millis(10);
 /// What a socket's path may have, less the closing NUL.
 const LONGEST_SOCKET_PATH: usize = 107;
+const SOCKET: &str = "socket";
 
 /// What php-fpm is told beside its command.
 #[derive(Debug, Clone)]
@@ -32,6 +33,8 @@ pub struct Fpm {
     pub max_requests: Option<u64>,
     /// It ends a request itself after so long: later than the client is told.
     pub terminate_after: Option<Duration>,
+    /// What calls under way get from it when somebody tells php-fpm itself to reload or to end.
+    pub drain: Duration,
 }
 
 /// A running master. Dropped, it is killed with its workers: by then none of them has a call.
@@ -43,18 +46,50 @@ pub(super) struct Master {
     exit: watch::Receiver<Option<Exit>>,
     /// Owns the process.
     _waiting: JoinSet<()>,
-    _files: Files,
+    _folder: Folder,
 }
 
-/// Files that go with their owner.
+/// What one php-fpm has: its configuration, and its socket, which it must be able to make. Goes with its owner.
 #[derive(Debug)]
-struct Files(Vec<PathBuf>);
+struct Folder(PathBuf);
 
-impl Drop for Files {
-    fn drop(&mut self) {
-        for path in &self.0 {
-            _ = std::fs::remove_file(path); // php-fpm removes its socket itself, where it can
+impl Folder {
+    /// In the folder for spool files, whose leftovers the next server removes, unless its path is too long. Whoever runs
+    /// php-fpm may write there, and nobody else.
+    fn make(of: &FastCgiLauncher) -> io::Result<Self> {
+        let mut path = of.spool.path("fpm");
+        if path.join(SOCKET).as_os_str().len() > LONGEST_SOCKET_PATH {
+            path = std::env::temp_dir().join(path.file_name().unwrap_or_default());
         }
+        std::fs::DirBuilder::new().mode(0o700).create(&path)?;
+        let folder = Self(path);
+        if let Some((_, user)) = &of.user {
+            chown(&folder.0, Some(user.uid()), Some(user.gid()))?;
+        }
+        Ok(folder)
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.0.join(SOCKET)
+    }
+
+    /// Readable for all: whoever runs php-fpm is not its owner.
+    fn write_configuration(&self, text: &str) -> io::Result<PathBuf> {
+        let path = self.0.join("php-fpm.conf");
+        let mut options = std::fs::OpenOptions::new();
+        let mut file = options
+            .write(true)
+            .create_new(true)
+            .mode(0o644)
+            .open(&path)?;
+        file.write_all(text.as_bytes())?;
+        Ok(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        _ = std::fs::remove_dir_all(&self.0); // what can't be removed is in a folder for temporary files
     }
 }
 
@@ -77,9 +112,10 @@ impl Master {
     /// Starts one and waits until it takes requests.
     pub(super) async fn start(of: &FastCgiLauncher, fpm: &Fpm) -> Result<Arc<Self>, BootError> {
         let system = |error| of.failed(BootCause::System(error), None);
-        let (socket, config) = (socket_path(of), of.spool.path("fpm-conf"));
-        let files = Files(vec![socket.clone(), config.clone()]);
-        write(&config, &configuration(of, fpm, &socket)).map_err(system)?;
+        let folder = Folder::make(of).map_err(system)?;
+        let socket = folder.socket();
+        let config = folder.write_configuration(&configuration(of, fpm, &socket));
+        let config = config.map_err(system)?;
         let child = of.spawner.spawn(command_line(of, &config)).await;
         let child = child.map_err(|error| of.failed(BootCause::Spawn(error), None))?;
         let pid = child.process.pid();
@@ -103,6 +139,8 @@ impl Master {
         let (ended, exit) = watch::channel(None);
         let mut waiting = JoinSet::new();
         waiting.spawn(async move {
+            // Its workers know nothing of its death, and would wait for connections for ever.
+            _ = worker.process.wait_with_group().await; // what goes wrong is told below
             let exit = worker.wait().await;
             ended.send_replace(Some(exit));
         });
@@ -112,29 +150,9 @@ impl Master {
             output,
             exit,
             _waiting: waiting,
-            _files: files,
+            _folder: folder,
         }))
     }
-}
-
-/// In the folder for spool files, whose leftovers the next server removes, unless its path is too long.
-fn socket_path(of: &FastCgiLauncher) -> PathBuf {
-    let path = of.spool.path("fpm");
-    if path.as_os_str().len() <= LONGEST_SOCKET_PATH {
-        return path;
-    }
-    std::env::temp_dir().join(path.file_name().unwrap_or_default())
-}
-
-/// Readable for all: its workers may have a user of their own.
-fn write(path: &Path, text: &str) -> std::io::Result<()> {
-    let mut options = std::fs::OpenOptions::new();
-    let mut file = options
-        .write(true)
-        .create_new(true)
-        .mode(0o644)
-        .open(path)?;
-    file.write_all(text.as_bytes())
 }
 
 fn configuration(of: &FastCgiLauncher, fpm: &Fpm, socket: &Path) -> String {
@@ -146,13 +164,14 @@ fn configuration(of: &FastCgiLauncher, fpm: &Fpm, socket: &Path) -> String {
         ""
     };
     format!(
-        "[global]\ndaemonize = no\nerror_log = /dev/null\n\
+        "[global]\ndaemonize = no\nerror_log = /dev/null\nprocess_control_timeout = {drain}\n\
          [{pool}]\n{user}listen = {socket}\nlisten.mode = 0600\n\
          pm = static\npm.max_children = {children}\npm.max_requests = {requests}\n\
          request_terminate_timeout = {terminate}\nclear_env = no\n\
          catch_workers_output = yes\ndecorate_workers_output = no\n",
         pool = of.pool,
         socket = socket.display(),
+        drain = seconds(fpm.drain),
         children = fpm.workers,
         requests = fpm.max_requests.unwrap_or(0),
     )
@@ -212,10 +231,7 @@ async fn bring_up(
             }
             Ok(())
         }
-        exit = wait_for_exit(&mut worker.process) => {
-            worker.exit = Some(exit);
-            Err(BootCause::Exited(exit))
-        }
+        exit = worker.end() => Err(BootCause::Exited(exit)),
         () = sleep_until(until) => Err(BootCause::TimedOut {
             after: of.boot_timeout,
             strangers: Vec::new(),

@@ -22,9 +22,11 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use crate::boot::{BootCause, BootError, Home, Output, Readers, RunningWorker, wait_for_exit};
+use crate::boot::warmup::{Cold, until_warm, warm};
+use crate::boot::{BootCause, BootError, Home, Output, Readers, RunningWorker, Warmup};
 use crate::core::SlotId;
 use crate::pool::Transport;
 use crate::program::StandIn;
@@ -78,6 +80,8 @@ pub struct FastCgiLauncher {
     /// Name and rights.
     pub user: Option<(String, Credentials)>,
     pub boot_timeout: Duration,
+    /// Part of the boot, but not of servers at addresses.
+    pub warmup: Warmup,
     pub stream_timeout: Duration,
     pub spool: Arc<Spool>,
     /// The threads that serve requests: each worker's connection lives on one of them.
@@ -100,9 +104,11 @@ impl Launcher for FastCgiLauncher {
                     let master = self.master(fpm).await?;
                     let places = vec![Place::Unix(master.socket.clone())];
                     let addresses = Arc::new(Addresses::new(self.pool.clone(), places));
-                    Ok(self.launch_line(slot, addresses, Some(master)))
+                    self.launch_line(slot, addresses, Some(master)).await
                 }
-                Peers::Addresses(addresses) => Ok(self.launch_line(slot, addresses.clone(), None)),
+                Peers::Addresses(addresses) => {
+                    self.launch_line(slot, addresses.clone(), None).await
+                }
             }
         })
     }
@@ -186,12 +192,13 @@ impl FastCgiLauncher {
     }
 
     /// A slot that is a connection.
-    fn launch_line(
+    async fn launch_line(
         &self,
         slot: SlotId,
         addresses: Arc<Addresses>,
         master: Option<Arc<Master>>,
-    ) -> Launched {
+    ) -> Result<Launched, BootError> {
+        let until = Instant::now() + self.boot_timeout;
         let end = Arc::new(watch::Sender::new(None));
         let unneeded = Arc::new(Notify::new());
         let output = match &master {
@@ -202,19 +209,26 @@ impl FastCgiLauncher {
                 output
             }
         };
-        let home = &self.homes[slot % self.homes.len()];
         let line = responder::Line::To(Dial { addresses, slot });
-        let connect = self.connect(home, line, output, unneeded.clone());
+        let settings = self.settings(output.clone(), unneeded.clone());
+        let its_end = async {
+            match &master {
+                Some(master) => master.ended().await,
+                None => std::future::pending().await,
+            }
+        };
+        let connect = self.connect(slot, line, settings, its_end, until).await;
+        let connect = connect.map_err(|cause| self.failed(cause, Some(&output)))?;
         let process = LineStandIn {
             stand_in: StandIn(end),
             master,
             unneeded,
         };
-        Launched {
+        Ok(Launched {
             process: Box::new(process),
             via: Via::FastCgi,
             connect,
-        }
+        })
     }
 
     async fn launch_worker(&self, slot: SlotId) -> Result<Launched, BootError> {
@@ -233,16 +247,19 @@ impl FastCgiLauncher {
             readers: Readers::default(),
             exit: None,
         };
-        let home = &self.homes[slot % self.homes.len()];
-        match self
-            .bring_up(&mut worker, first, [child.stdout, child.stderr])
-            .await
-        {
-            Ok(()) => {
+        let until = Instant::now() + self.boot_timeout;
+        let unneeded = Arc::new(Notify::new());
+        let settings = self.settings(worker.output.clone(), unneeded.clone());
+        let line = responder::Line::Of(Detached::Unix(second.into()));
+        let up = async {
+            let pipes = [child.stdout, child.stderr];
+            self.bring_up(&mut worker, first, pipes, until).await?;
+            self.connect(slot, line, settings, worker.end(), until)
+                .await
+        };
+        match up.await {
+            Ok(connect) => {
                 worker.output.up();
-                let unneeded = Arc::new(Notify::new());
-                let line = responder::Line::Of(Detached::Unix(second.into()));
-                let connect = self.connect(home, line, worker.output.clone(), unneeded.clone());
                 Ok(Launched {
                     process: Box::new(FastCgiProcess { worker, unneeded }),
                     via: Via::FastCgi,
@@ -288,8 +305,8 @@ impl FastCgiLauncher {
         worker: &mut RunningWorker,
         connection: OwnedFd,
         output: [Option<OwnedFd>; 2],
+        until: Instant,
     ) -> Result<(), BootCause> {
-        let until = Instant::now() + self.boot_timeout;
         for pipe in output.into_iter().flatten() {
             let read = worker.readers.read(pipe, worker.output.clone());
             read.map_err(BootCause::System)?;
@@ -317,10 +334,7 @@ impl FastCgiLauncher {
                 // One that hangs up has taken the connection, and so it is up; if it ends, that shows.
                 _ => Ok(()),
             },
-            exit = wait_for_exit(&mut worker.process) => {
-                worker.exit = Some(exit);
-                Err(BootCause::Exited(exit))
-            }
+            exit = worker.end() => Err(BootCause::Exited(exit)),
             () = sleep_until(until) => Err(BootCause::TimedOut {
                 after: self.boot_timeout,
                 strangers: Vec::new(),
@@ -328,27 +342,56 @@ impl FastCgiLauncher {
         }
     }
 
-    fn connect(
-        &self,
-        home: &Home,
-        line: responder::Line,
-        output: Output,
-        unneeded: Arc<Notify>,
-    ) -> Connect {
-        let settings = responder::Settings {
+    fn settings(&self, output: Output, unneeded: Arc<Notify>) -> responder::Settings {
+        responder::Settings {
             stream_timeout: self.stream_timeout,
             spool: self.spool.clone(),
             output,
             unneeded,
+        }
+    }
+
+    /// What gives the line a seat, once the warm-up over it is done. `end` is that of the process behind it.
+    async fn connect(
+        &self,
+        slot: SlotId,
+        line: responder::Line,
+        settings: responder::Settings,
+        end: impl Future<Output = Exit>,
+        until: Instant,
+    ) -> Result<Connect, BootCause> {
+        let home = self.homes[slot % self.homes.len()].runtime.clone();
+        let Some(calls) = self.warmup.calls().await else {
+            return Ok(Box::new(move |seat| {
+                let inbox = Arc::new(Inbox::default());
+                let transport: Arc<dyn Transport> = inbox.clone();
+                // Owned by the slot's keeper: it waits until the seat is left.
+                home.spawn(Responder::new(line, settings, seat, inbox).run());
+                transport
+            }));
         };
-        let home = home.runtime.clone();
-        Box::new(move |seat| {
+        // Ended by being dropped.
+        let mut warming = JoinSet::new();
+        let inbox = Arc::new(Inbox::default());
+        let (name, there, told) = (self.pool.clone(), home.clone(), inbox.clone());
+        let warm_up = async move {
+            let responder = |seat| {
+                let mut responder = Responder::new(line, settings, seat, told);
+                let attached = responder.attach();
+                attached.map_err(|error| {
+                    Cold::silent(format!("its connection can't be watched: {error}"))
+                })?;
+                Ok(responder)
+            };
+            warm(responder, calls, name, &there).await
+        };
+        warming.spawn_on(warm_up, &home);
+        let responder = until_warm(warming, &inbox, end, until, self.boot_timeout).await?;
+        Ok(Box::new(move |seat| {
             let inbox = Arc::new(Inbox::default());
-            let transport: Arc<dyn Transport> = inbox.clone();
-            // Owned by the slot's keeper: it waits until the seat is left.
-            home.spawn(Responder::new(line, settings, seat, inbox).run());
-            transport
-        })
+            home.spawn(responder.seated(seat, inbox.clone()).run()); // as above
+            inbox
+        }))
     }
 
     fn failed(&self, cause: BootCause, output: Option<&Output>) -> BootError {

@@ -21,6 +21,7 @@ use tokio_util::io::poll_read_buf;
 use super::addresses::Addresses;
 use super::request::{NotWritten, Outgoing};
 use crate::boot::Output;
+use crate::boot::warmup::Carrier;
 use crate::call::{Call, CallError, Reply, ReplyBody, WorkerFault};
 use crate::core::{Next, SlotId};
 use crate::pool::{Lifetime, Report, Seat};
@@ -171,6 +172,12 @@ impl Opening {
     }
 }
 
+impl Carrier for Responder {
+    async fn is_free_after(&mut self, call: Call) -> bool {
+        matches!(self.serve_one(call).await, Served::Free(_))
+    }
+}
+
 impl Responder {
     pub(super) fn new(line: Line, settings: Settings, seat: Seat, inbox: Arc<Inbox>) -> Self {
         let (detached, dial) = match line {
@@ -194,19 +201,32 @@ impl Responder {
         }
     }
 
+    /// Has this thread's runtime watch the connection to a process of its own.
+    pub(super) fn attach(&mut self) -> io::Result<()> {
+        if let Some(detached) = self.detached.take() {
+            self.channel = Some(Channel::attach(detached)?);
+            self.outgoing = Outgoing::begun();
+        }
+        Ok(())
+    }
+
+    /// Changes over to a seat in a pool. What was done before does not count there.
+    pub(super) fn seated(self, seat: Seat, inbox: Arc<Inbox>) -> Self {
+        Self {
+            calls_left: seat.lifetime(),
+            seat,
+            inbox,
+            ..self
+        }
+    }
+
     /// Carries calls until the worker's process has ended.
     pub(super) async fn run(mut self) {
-        if let Some(detached) = self.detached.take() {
-            match Channel::attach(detached) {
-                Ok(channel) => self.channel = Some(channel),
-                Err(error) => {
-                    let what = format!("nothing, its connection can't be watched ({error})");
-                    self.seat.report(garbage(what));
-                    poll_fn(|cx| self.poll_ended(cx)).await;
-                    return self.inbox.leave(self.seat);
-                }
-            }
-            self.outgoing = Outgoing::begun();
+        if let Err(error) = self.attach() {
+            let what = format!("nothing, its connection can't be watched ({error})");
+            self.seat.report(garbage(what));
+            poll_fn(|cx| self.poll_ended(cx)).await;
+            return self.inbox.leave(self.seat);
         }
         let mut next = self.seat.enter(self.inbox.clone());
         loop {
@@ -378,6 +398,7 @@ impl Responder {
         self.under_way = Some(UnderWay {
             payload: call.payload.clone(),
             since: call.stamps.dispatched.unwrap_or(call.stamps.queued),
+            pid: None,
         });
         let mut opening = Opening::default();
         let mut gone = false;

@@ -5,6 +5,8 @@ use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use pronghorn_process::which;
+
 use super::Program;
 
 /// The first line of a script; the kernel reads no more of it.
@@ -64,13 +66,8 @@ fn options(arguments: &[OsString]) -> &[OsString] {
 }
 
 fn resolve(name: &OsStr, env: &[(OsString, OsString)], cwd: &Path) -> Option<PathBuf> {
-    if name.as_bytes().contains(&b'/') {
-        return Some(cwd.join(name));
-    }
-    let (_, path) = env.iter().rfind(|(name, _)| name == "PATH")?;
-    std::env::split_paths(path)
-        .map(|folder| cwd.join(folder).join(name))
-        .find(|path| path.is_file())
+    let path = env.iter().rfind(|(name, _)| name == "PATH");
+    which(name, path.map(|(_, path)| path), cwd)
 }
 
 /// What stands behind the `#!` of a script.

@@ -109,14 +109,15 @@ impl Station {
             return call.fail(WorkerFault::NotStarted(why));
         };
         self.inbox.count();
-        self.under_way = Some(UnderWay {
-            payload: call.payload.clone(),
-            since: call.stamps.dispatched.unwrap_or(call.stamps.queued),
-        });
         let mut running = match self.start(program, body, &call).await {
             Ok(running) => running,
             Err(error) => return call.fail(error),
         };
+        self.under_way = Some(UnderWay {
+            payload: call.payload.clone(),
+            since: call.stamps.dispatched.unwrap_or(call.stamps.queued),
+            pid: Some(running.pid()),
+        });
         call.stamps.claimed = Some(Instant::now());
         let parting = self.reply(call, &mut running).await;
         self.part(running, parting).await;

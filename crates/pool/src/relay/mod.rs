@@ -27,7 +27,7 @@ use tokio_util::io::poll_read_buf;
 
 use crate::body::{BodyStream, StreamPiece};
 use crate::call::{Body, Call, CallError, Dispatch, Reply, ReplyBody, Unencodable, WorkerFault};
-use crate::core::Next;
+use crate::core::{MayHave, Next};
 use crate::pool::{Lifetime, Report, Seat};
 use crate::roster::UnderWay;
 use crate::spool::{Spool, SpoolFile};
@@ -56,8 +56,6 @@ pub(crate) const WAITING_PIECES: usize = 4;
 const RESERVED_PIECES: usize = 2;
 /// A body up to this size goes out in the same buffer as its head; copying it is cheaper than a second vector.
 const JOINED_BODY: usize = 16 << 10;
-/// Calls that a worker may have beyond the one at hand while they are short, so that it need not sleep between two.
-const MOST_AHEAD: usize = 4;
 /// How long the call at hand may take before those behind it go to other workers.
 const PATIENCE: Duration = Duration::from_millis(2);
 /// Calls in the box are told apart by the last five bits of their numbers, those that were taken back included, until the
@@ -99,8 +97,9 @@ pub(crate) struct Relay {
     /// Of the last call that the worker is known to have begun.
     begun: u32,
     pace: Pace,
-    /// Since when the call at hand is.
+    /// Since when the call at hand is, and whether the worker had it ahead.
     at_hand_since: Instant,
+    was_ahead: bool,
     impatience: Timer,
     /// Calls that the worker still gets.
     calls_left: Lifetime,
@@ -185,6 +184,7 @@ impl Relay {
             begun: 0,
             pace: Pace::default(),
             at_hand_since: Instant::now(),
+            was_ahead: false,
             impatience: Timer::default(),
             written: 0,
             begins_at: 0,
@@ -253,11 +253,11 @@ impl Relay {
 
     /// What comes after a call that ended `since`.
     fn next(&mut self, since: Instant) -> Next<Ahead> {
-        self.pace
-            .note(since.saturating_duration_since(self.at_hand_since));
+        let took = since.saturating_duration_since(self.at_hand_since);
+        self.pace.note(took, self.was_ahead);
         self.at_hand_since = since;
-        let turn = self.seat.next(since, self.most_ahead());
-        self.ahead.extend(turn.ahead.map(Ahead::from));
+        let turn = self.seat.next(since, self.may_have());
+        self.ahead.extend(turn.ahead.into_iter().map(Ahead::from));
         match turn.next {
             Next::Run(call) => Next::Run(call.into()),
             Next::Wait => self.ahead.pop_front().map_or(Next::Wait, Next::Run),
@@ -266,16 +266,21 @@ impl Relay {
     }
 
     /// How many calls the worker may have beyond the next one.
-    fn most_ahead(&self) -> usize {
-        if !self.channel.takes_calls_ahead() || !self.pace.is_short() {
-            return 0;
+    fn may_have(&self) -> MayHave {
+        if !self.channel.takes_calls_ahead() {
+            return MayHave::default();
         }
         // None beyond its last one.
-        let left = self
-            .calls_left
-            .calls_left()
-            .and_then(|left| usize::try_from(left).ok());
-        left.map_or(MOST_AHEAD, |left| MOST_AHEAD.min(left.saturating_sub(1)))
+        let left = self.calls_left.calls_left();
+        let left = left.map_or(usize::MAX, |left| {
+            usize::try_from(left).unwrap_or(usize::MAX)
+        });
+        let MayHave { most, rather } = self.pace.may_have();
+        let beyond = left.saturating_sub(1);
+        MayHave {
+            most: most.min(beyond),
+            rather: rather.min(beyond),
+        }
     }
 
     /// Writes the calls for later, as long as each can be had whole and needs no waiting.
@@ -425,10 +430,12 @@ impl Relay {
         let mut body_stream = None;
         let since = call.stamps.dispatched.unwrap_or(call.stamps.queued);
         self.at_hand_since = self.at_hand_since.max(since);
+        self.was_ahead = written.is_some();
         self.inbox.count();
         self.under_way = Some(UnderWay {
             payload: call.payload.clone(),
             since: self.at_hand_since,
+            pid: None,
         });
         if let Some((number, begins_at)) = written {
             (self.number, self.begins_at) = (number, begins_at);

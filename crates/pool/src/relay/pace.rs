@@ -2,31 +2,74 @@
 
 use std::time::Duration;
 
+use crate::core::MayHave;
+
 /// Calls that take less, smoothed, are short: what a worker loses between two of them is worth a place in the queue.
 const SHORT: Duration = Duration::from_millis(1);
+/// Those that take less, with no sleep before them, are quick: several of them are done before another worker is awake.
+const QUICK: Duration = Duration::from_micros(25);
+/// Those that take so long in all.
+const UNTIL_AWAKE: Duration = Duration::from_micros(100);
+/// Calls that a worker may have beyond the one at hand, so that it need not sleep between two: short ones, and quick ones.
+const FEW: usize = 4;
+const MANY: usize = 12;
 /// A longer one counts as this: some fifteen short ones make up for it. Less than a second.
 const LONGEST: Duration = Duration::from_millis(50);
 /// The last call is one of so many.
 const OF: u32 = 8;
 
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Pace {
+    /// Of all calls. The worker had to be woken for some.
+    all: Average,
+    /// Of those that it had ahead.
+    ahead: Average,
+}
+
+impl Pace {
+    /// A call took so long, one that the worker had `ahead` or not.
+    pub(super) fn note(&mut self, took: Duration, ahead: bool) {
+        self.all.note(took);
+        if ahead {
+            self.ahead.note(took);
+        }
+    }
+
+    pub(super) fn may_have(self) -> MayHave {
+        if !self.all.is_below(SHORT) {
+            return MayHave::default();
+        }
+        if !self.ahead.is_below(QUICK) {
+            return MayHave {
+                most: FEW,
+                rather: 0,
+            };
+        }
+        let before_another = UNTIL_AWAKE.subsec_nanos() / self.ahead.0.max(1);
+        MayHave {
+            most: MANY,
+            rather: (before_another as usize).min(MANY),
+        }
+    }
+}
+
 /// A moving average in nanoseconds. It begins high: what nothing is known of is not short.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pace(u32);
+struct Average(u32);
 
-impl Default for Pace {
+impl Default for Average {
     fn default() -> Self {
         Self(2 * SHORT.subsec_nanos())
     }
 }
 
-impl Pace {
-    /// A call took so long.
-    pub(super) fn note(&mut self, took: Duration) {
+impl Average {
+    fn note(&mut self, took: Duration) {
         self.0 = self.0 - self.0 / OF + took.min(LONGEST).subsec_nanos() / OF;
     }
 
-    pub(super) fn is_short(self) -> bool {
-        self.0 < SHORT.subsec_nanos()
+    fn is_below(self, limit: Duration) -> bool {
+        self.0 < limit.subsec_nanos()
     }
 }
 
@@ -34,25 +77,45 @@ impl Pace {
 mod tests {
     use super::*;
 
+    fn is_short(pace: Pace) -> bool {
+        pace.may_have() != MayHave::default()
+    }
+
     #[test]
     fn one_long_call_among_short_ones_ends_it_for_a_while() {
         let mut pace = Pace::default();
-        assert!(!pace.is_short(), "nothing is known");
+        assert!(!is_short(pace), "nothing is known");
         for _ in 0..10 {
-            pace.note(Duration::from_micros(50));
+            pace.note(Duration::from_micros(50), true);
         }
-        assert!(pace.is_short());
-        pace.note(Duration::from_secs(20));
-        assert!(!pace.is_short());
+        assert!(is_short(pace));
+        pace.note(Duration::from_secs(20), true);
+        assert!(!is_short(pace));
         let until_short = (1..100).find(|_| {
-            pace.note(Duration::from_micros(50));
-            pace.is_short()
+            pace.note(Duration::from_micros(50), true);
+            is_short(pace)
         });
         assert_eq!(until_short, Some(15));
         for _ in 0..100 {
-            pace.note(SHORT);
+            pace.note(SHORT, true);
         }
-        pace.note(2 * SHORT);
-        assert!(!pace.is_short());
+        pace.note(2 * SHORT, true);
+        assert!(!is_short(pace));
+    }
+
+    #[test]
+    fn the_quicker_calls_are_the_more_a_worker_may_have() {
+        let of = |took: u64, ahead: bool| {
+            let mut pace = Pace::default();
+            (0..100).for_each(|_| pace.note(Duration::from_micros(took), ahead));
+            let MayHave { most, rather } = pace.may_have();
+            (most, rather)
+        };
+        assert_eq!(of(900, true), (4, 0));
+        assert_eq!(of(30, true), (4, 0));
+        assert_eq!(of(20, true), (12, 4));
+        assert_eq!(of(10, true), (12, 9));
+        assert_eq!(of(1, true), (12, 12));
+        assert_eq!(of(20, false), (4, 0), "it may have been asleep before");
     }
 }

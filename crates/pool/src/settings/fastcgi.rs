@@ -7,16 +7,6 @@ use super::Mode;
 /// Each is tried when those before it do not answer.
 const MOST_ADDRESSES: usize = 64;
 
-/// Keys of workers that speak otherwise.
-const OF_OTHERS: [&str; 6] = [
-    "warmup",
-    "transport",
-    "codec",
-    "relay",
-    "ini_preset",
-    "request_body",
-];
-
 /// Who answers, where it is not php-cgi or the pool's command.
 #[derive(Clone, Debug, Default)]
 pub struct FastCgiSettings {
@@ -38,12 +28,6 @@ pub(super) fn read(t: &mut Table<'_>, mode: Mode) -> FastCgiSettings {
         )
     });
     let settings = settings.unwrap_or_default();
-    for key in OF_OTHERS {
-        if holds && t.is_written(key) {
-            let message = "has no effect in a pool in `mode: fastcgi`";
-            t.warn(key, message, "remove it");
-        }
-    }
     let others = t.is_written("command") || settings.php_fpm.is_some();
     if holds && !settings.addresses.is_empty() && others {
         t.error(

@@ -407,9 +407,12 @@ impl Section for PoolSettings {
                 .default(RequestBody::Buffer),
             supervisor: t.section("supervisor", "Limits per worker."),
         };
-        if mode == Mode::Classic {
-            settings.check_classic(t);
+        match mode {
+            Mode::Classic => settings.check_classic(t),
+            Mode::FastCgi => settings.check_fastcgi(t),
+            Mode::Worker | Mode::Cgi => {}
         }
+        scripts::warn_of_others(t, mode);
         not_yet(t);
         if mode == Mode::Cgi {
             scripts::refuse_keys_of_kept(t, &settings);
@@ -419,6 +422,28 @@ impl Section for PoolSettings {
 }
 
 impl PoolSettings {
+    /// Keys that come to nothing because of who answers.
+    fn check_fastcgi(&self, t: &mut Table<'_>) {
+        let FastCgiSettings { addresses, php_fpm } = &self.fastcgi;
+        let elsewhere = !addresses.is_empty();
+        if (elsewhere || self.command.is_some()) && !self.ini.written.0.is_empty() {
+            let message = "has no effect: it is for a PHP that the server finds and starts";
+            t.warn("ini", message, "put it into the php.ini of what runs there");
+        }
+        if elsewhere && !self.warmup.is_empty() {
+            let message =
+                "has no effect: the processes behind `fastcgi.address` are not this server's";
+            t.warn("warmup", message, "remove it");
+        }
+        let unknown = elsewhere || php_fpm.is_some();
+        if unknown && self.supervisor.max_worker_memory.is_some() {
+            let message = "has a `max_worker_memory`, and what processes of php-fpm or at an address take is not looked at";
+            let hint =
+                "remove it; `max_jobs` replaces the processes of a php-fpm that the server runs";
+            t.warn("supervisor", message, hint);
+        }
+    }
+
     /// Keys that mean something else in a classic pool than was thought.
     fn check_classic(&self, t: &mut Table<'_>) {
         if self.command.is_some() {
@@ -438,14 +463,6 @@ impl PoolSettings {
                 "is `stream`, and PHP reads a body before a script in `mode: classic` begins";
             t.error("request_body", message, "remove it");
         }
-        if !self.warmup.is_empty() {
-            let message = "is of pools that run a worker script: in `mode: classic` nothing is booted that could be warm but OPcache";
-            t.error(
-                "warmup",
-                message,
-                "remove it; `opcache.preload` in `ini` compiles files at the start",
-            );
-        }
     }
 }
 
@@ -454,7 +471,8 @@ fn warmup(t: &mut Table<'_>) -> Vec<String> {
         .key(
             "warmup",
             "Paths, `/` for instance, that every new worker answers before it gets requests of clients, within \
-             `boot_timeout`. One that answers 5xx has not come up: a reload with it is rolled back.",
+             `boot_timeout`. One that answers 5xx has not come up: a reload with it is rolled back. In pools of scripts paths \
+             below the root.",
         )
         .ours()
         .default(Vec::new());

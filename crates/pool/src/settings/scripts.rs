@@ -11,6 +11,8 @@ use super::{CodecChoice, Mode, PoolSettings, RequestBody, TransportChoice};
 const INDEX: [&str; 2] = ["index.php", "index.html"];
 /// Each is looked for in every folder that somebody asks for.
 const MOST_INDEX: usize = 16;
+/// Each is compared with every path that names a script.
+const MOST_NO_SCRIPTS: usize = 64;
 /// For `fallback`: there is none.
 const NONE: &str = "none";
 const SCRIPT: &str = ".php";
@@ -24,6 +26,8 @@ pub struct SiteSettings {
     pub index: Vec<String>,
     /// By its path below the root.
     pub fallback: Option<String>,
+    /// Folders below the root in which nothing runs.
+    pub no_scripts: Vec<String>,
     pub links: Links,
 }
 
@@ -40,7 +44,29 @@ impl Choice for Symlinks {
 }
 
 /// Keys of pools with a root.
-const KEYS: [&str; 4] = ["root", "index", "fallback", "symlinks"];
+const KEYS: [&str; 5] = ["root", "index", "fallback", "no_scripts", "symlinks"];
+
+/// Keys that are read and say nothing in a pool of this mode.
+const fn without_effect(mode: Mode) -> &'static [&'static str] {
+    match mode {
+        Mode::Worker => &[],
+        Mode::Classic => &["codec", "relay"],
+        Mode::FastCgi => &["transport", "codec", "relay", "ini_preset", "request_body"],
+        Mode::Cgi => &["relay", "ini", "ini_preset", "boot_timeout"],
+    }
+}
+
+/// Warns of those that are written.
+pub(super) fn warn_of_others(t: &mut Table<'_>, mode: Mode) {
+    let name = Mode::CHOICES.iter().find(|(_, known)| *known == mode);
+    let name = name.map_or("", |(name, _)| name);
+    for key in without_effect(mode) {
+        if t.is_written(key) {
+            let message = format!("has no effect in a pool in `mode: {name}`");
+            t.warn(key, &message, "remove it");
+        }
+    }
+}
 
 /// What means nothing where each call starts a program.
 pub(super) fn refuse_keys_of_kept(t: &mut Table<'_>, settings: &PoolSettings) {
@@ -80,7 +106,7 @@ fn read_site(t: &mut Table<'_>, mode: Mode) -> Option<SiteSettings> {
     let root: Option<PathBuf> = t
         .key(
             "root",
-            "The folder of a site: its scripts run, its other files are sent. This key and the next three are of pools in another `mode` than `worker`.",
+            "The folder of a site: its scripts run, its other files are sent. This key and the next four are of pools in another `mode` than `worker`.",
         )
         .ours()
         .optional();
@@ -88,12 +114,12 @@ fn read_site(t: &mut Table<'_>, mode: Mode) -> Option<SiteSettings> {
         "is of pools that run PHP scripts, and `mode: cgi` runs whatever program is asked for";
     let php = t.keys_where(
         mode != Mode::Cgi,
-        &["index", "fallback"],
+        &["index", "fallback", "no_scripts"],
         message,
         "remove it",
         read_php,
     );
-    let (index, fallback) = php.unwrap_or_default();
+    let (index, fallback, no_scripts) = php.unwrap_or_default();
     let links = t
         .key::<Symlinks>(
             "symlinks",
@@ -113,12 +139,13 @@ fn read_site(t: &mut Table<'_>, mode: Mode) -> Option<SiteSettings> {
         root,
         index,
         fallback,
+        no_scripts,
         links: links.0,
     })
 }
 
-/// `index`, and the script of `fallback`.
-fn read_php(t: &mut Table<'_>) -> (Vec<String>, Option<String>) {
+/// `index`, the script of `fallback`, and `no_scripts`.
+fn read_php(t: &mut Table<'_>) -> (Vec<String>, Option<String>, Vec<String>) {
     let index: Vec<String> = t
         .key(
             "index",
@@ -160,7 +187,46 @@ fn read_php(t: &mut Table<'_>) -> (Vec<String>, Option<String>) {
             "for example `fallback: index.php`, or `none`",
         );
     }
-    (index, fallback)
+    let no_scripts = read_no_scripts(t, fallback.as_deref());
+    (index, fallback, no_scripts)
+}
+
+fn read_no_scripts(t: &mut Table<'_>, fallback: Option<&str>) -> Vec<String> {
+    let folders: Vec<String> = t
+        .key(
+            "no_scripts",
+            "Folders, by their paths below the root, in which no script runs, those for uploads for instance: a path that names one there is answered 404.",
+        )
+        .ours()
+        .default(Vec::new());
+    let folders: Vec<String> = folders
+        .iter()
+        .map(|folder| folder.trim_matches('/').to_owned())
+        .collect();
+    let example = "for example `no_scripts: [uploads]`";
+    if folders.len() > MOST_NO_SCRIPTS {
+        let message = format!(
+            "has {} folders; at most {MOST_NO_SCRIPTS} are taken",
+            folders.len()
+        );
+        t.error("no_scripts", &message, "name a folder above them");
+    }
+    if let Some(folder) = folders.iter().find(|it| !it.split('/').all(is_name)) {
+        let message = format!(
+            "has `{}`, which is no folder below the root",
+            folder.escape_debug()
+        );
+        t.error("no_scripts", &message, example);
+    }
+    let is_below = |folder: &&String| {
+        let rest = fallback.and_then(|script| script.strip_prefix(folder.as_str()));
+        rest.is_some_and(|rest| rest.starts_with('/'))
+    };
+    if let Some(folder) = folders.iter().find(is_below) {
+        let message = format!("has `{folder}`, in which the script of `fallback` lies");
+        t.error("no_scripts", &message, example);
+    }
+    folders
 }
 
 /// Whether clients may see a name: not hidden, and no more than one segment of a path.

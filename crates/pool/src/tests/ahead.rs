@@ -63,9 +63,7 @@ impl Stage {
     }
 
     fn call(&self, name: &'static str) -> Pending {
-        let payload = TestPayload::unrepeatable(name);
-        let now = Instant::now();
-        self.pool.call(payload, Terms::default(), now, now)
+        call(&self.pool, name)
     }
 
     /// Calls that are answered at once, until the pool knows that they are short.
@@ -81,6 +79,12 @@ impl Stage {
             settle().await;
         }
     }
+}
+
+fn call(pool: &Pool, name: &'static str) -> Pending {
+    let payload = TestPayload::unrepeatable(name);
+    let now = Instant::now();
+    pool.call(payload, Terms::default(), now, now)
 }
 
 impl Worker {
@@ -233,6 +237,44 @@ async fn a_worker_of_short_calls_has_the_next_ones_before_it_has_answered() {
     }
     settle().await;
     assert_eq!(stage.pool.states().await, [SlotState::Ready]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_of_quick_calls_has_more_of_them() {
+    let mut stage = Stage::new(None).await;
+    stage.warm().await;
+    let worker = &mut stage.worker;
+    // Only where it had calls ahead is it known how long they take.
+    for _ in 0..10 {
+        let mut calls: Vec<Pending> = (0..5).map(|_| call(&stage.pool, "/")).collect();
+        settle().await;
+        for call in worker.finds_all() {
+            assert!(worker.begins(call));
+            worker.reply(call, "quick");
+        }
+        for call in &mut calls {
+            assert_eq!(body(call).await.unwrap(), "quick");
+        }
+        settle().await;
+    }
+    let mut calls: Vec<Pending> = (0..15).map(|_| call(&stage.pool, "/")).collect();
+    settle().await;
+    for most in [13, 2] {
+        let found = worker.finds_all();
+        assert_eq!(
+            found.len(),
+            most,
+            "one at hand and twelve ahead, then the rest"
+        );
+        for call in found {
+            assert!(worker.begins(call));
+            worker.reply(call, "quick");
+        }
+        settle().await;
+    }
+    for call in &mut calls {
+        assert_eq!(body(call).await.unwrap(), "quick");
+    }
 }
 
 #[tokio::test(start_paused = true)]

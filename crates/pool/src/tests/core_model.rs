@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use tokio::time::Instant;
 
 use crate::call::Refused;
-use crate::core::{Admitted, Core, Freed, Next, SlotId, SlotState};
+use crate::core::{Admitted, Core, Freed, MayHave, Next, SlotId, SlotState};
 use crate::queue::Ticket;
 
 const SLOTS: usize = 4;
@@ -18,8 +18,8 @@ const MOST_AHEAD: usize = 2;
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Call,
-    /// With how many calls the worker may have ahead from then on.
-    Finish(usize, usize),
+    /// With what the worker may have ahead from then on.
+    Finish(usize, MayHave),
     TakeBack(usize),
     Die(usize),
     Boot(usize),
@@ -34,7 +34,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let any = any::<usize>();
     let step = prop_oneof![
         8 => Just(Step::Call),
-        6 => (any, 0..=MOST_AHEAD).prop_map(|(which, most)| Step::Finish(which, most)),
+        6 => (any, 0..=MOST_AHEAD, 0..=MOST_AHEAD).prop_map(|(which, most, rather)| {
+            let rather = rather.min(most);
+            Step::Finish(which, MayHave { most, rather })
+        }),
         1 => any.prop_map(Step::TakeBack),
         2 => any.prop_map(Step::Die),
         4 => any.prop_map(Step::Boot),
@@ -56,6 +59,8 @@ struct World {
     working: BTreeMap<SlotId, Call>,
     /// Calls that a busy worker has beyond that one.
     ahead: BTreeMap<SlotId, VecDeque<Call>>,
+    /// What they may have.
+    may_have: BTreeMap<SlotId, MayHave>,
     waiting: BTreeSet<Call>,
     ended: BTreeSet<Call>,
     next: Call,
@@ -73,6 +78,7 @@ impl World {
             now: Instant::now(),
             working: BTreeMap::new(),
             ahead: BTreeMap::new(),
+            may_have: BTreeMap::new(),
             waiting: BTreeSet::new(),
             ended: BTreeSet::new(),
             next: 1,
@@ -100,7 +106,9 @@ impl World {
                 assert_eq!(given, call);
                 if let Some(before) = self.working.insert(worker, call) {
                     assert!(may_be_ahead, "worker {worker} got a second call");
-                    assert!(!idle, "a worker was free");
+                    let has = self.ahead.get(&worker).map_or(0, VecDeque::len);
+                    let rather = self.may_have.get(&worker).is_some_and(|it| has < it.rather);
+                    assert!(rather || !idle, "a worker was free");
                     assert!(self.waiting.is_empty(), "others have waited for longer");
                     self.working.insert(worker, before);
                     self.goes_ahead(worker, call);
@@ -136,7 +144,8 @@ impl World {
     fn goes_ahead(&mut self, worker: SlotId, call: Call) {
         let ahead = self.ahead.entry(worker).or_default();
         ahead.push_back(call);
-        assert!(ahead.len() <= MOST_AHEAD, "worker {worker} has {ahead:?}");
+        let most = self.may_have.get(&worker).map_or(0, |may| may.most);
+        assert!(ahead.len() <= most, "worker {worker} has {ahead:?}");
     }
 
     fn freed(&mut self, slot: SlotId, freed: Freed<Call>) {
@@ -157,7 +166,7 @@ impl World {
             Next::Wait => assert_eq!(self.core.state(slot), SlotState::Ready),
             Next::Stop => assert_eq!(self.core.state(slot), SlotState::Stopping),
         }
-        if let Some(call) = freed.ahead {
+        for call in freed.ahead {
             assert!(self.waiting.remove(&call), "call {call} did not wait");
             self.goes_ahead(slot, call);
         }
@@ -170,11 +179,12 @@ impl World {
                 self.next += 1;
                 self.admit(call, true);
             }
-            Step::Finish(which, most_ahead) => {
+            Step::Finish(which, may_have) => {
                 if let Some((&slot, &call)) = self.working.iter().nth(which % SLOTS) {
                     self.working.remove(&slot);
                     self.end(call);
-                    let freed = self.core.freed(slot, self.now, most_ahead);
+                    self.may_have.insert(slot, may_have);
+                    let freed = self.core.freed(slot, self.now, may_have);
                     self.freed(slot, freed);
                 }
             }
@@ -184,6 +194,7 @@ impl World {
                     let ahead = self.ahead.entry(slot).or_default();
                     let back = ahead.split_off(ahead.len().min(which % 2));
                     self.core.took_back(slot, back.len());
+                    self.may_have.remove(&slot);
                     for call in back {
                         self.admit(call, false);
                     }
@@ -200,6 +211,7 @@ impl World {
                 if alive.contains(&self.core.state(slot)) {
                     let lost = self.working.remove(&slot);
                     self.core.vacate(slot);
+                    self.may_have.remove(&slot);
                     let ahead = self.ahead.remove(&slot).unwrap_or_default();
                     // As calls that may be repeated: they go to another worker, or are refused.
                     for call in lost.into_iter().chain(ahead) {
@@ -305,7 +317,7 @@ fn the_most_recently_used_worker_is_chosen() {
     world.step(Step::Call);
     let (&slot, _) = world.working.first_key_value().unwrap();
     for _ in 0..5 {
-        world.step(Step::Finish(0, 0));
+        world.step(Step::Finish(0, MayHave::default()));
         world.step(Step::Call);
         assert_eq!(world.working.keys().collect::<Vec<_>>(), [&slot]);
     }
@@ -326,4 +338,26 @@ fn places_are_used_again() {
     core.remove_slot(1);
     assert_eq!(core.states().len(), 2);
     assert_eq!([(); 3].map(|()| core.add_slot()), [0, 1, 4]);
+}
+
+#[test]
+fn a_worker_of_quick_calls_is_given_some_before_another_one_is_woken() {
+    let mut world = World::new();
+    for slot in 0..2 {
+        world.step(Step::Boot(slot));
+    }
+    world.step(Step::Call);
+    let (&slot, _) = world.working.first_key_value().unwrap();
+    world.step(Step::Call); // the other one's
+    let may_have = MayHave { most: 3, rather: 2 };
+    world.step(Step::Finish(slot, may_have));
+    let other = 1 - slot;
+    world.step(Step::Finish(other, may_have));
+    let ahead = |world: &World| world.ahead.values().map(VecDeque::len).sum::<usize>();
+    world.step(Step::Call);
+    assert_eq!((world.working.len(), ahead(&world)), (1, 0));
+    for (working, has) in [(1, 1), (1, 2), (2, 2), (2, 3), (2, 4), (2, 5), (2, 6)] {
+        world.step(Step::Call);
+        assert_eq!((world.working.len(), ahead(&world)), (working, has));
+    }
 }

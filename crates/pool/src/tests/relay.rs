@@ -18,8 +18,8 @@ use tokio::time::Instant;
 
 use super::TestPayload;
 use crate::body::{BodyFeed, BodyStream, streamed};
+use crate::boot::Connection;
 use crate::boot::warmup::{Cold, warm_up};
-use crate::boot::{Connection, Warmup};
 use crate::call::{
     Answer, Body, CallError, Dispatch, Payload, Pending, Piece, Reply, ReplyBody, Terms,
     Unencodable, WorkerFault,
@@ -1326,7 +1326,7 @@ fn warming(names: &[&'static str]) -> (Worker, Warming, Arc<Inbox>) {
         spool: Arc::new(Spool::open(std::env::temp_dir(), None).unwrap()),
     };
     let call = |name: &&'static str| -> Arc<dyn Payload> { TestPayload::new(name) };
-    let calls = Warmup(names.iter().map(call).collect());
+    let calls = names.iter().map(call).collect();
     let home = tokio::runtime::Handle::current();
     let inbox = Arc::new(Inbox::default());
     let warming = home.spawn(warm_up(

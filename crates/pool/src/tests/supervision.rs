@@ -231,7 +231,7 @@ async fn work(
             Manner::Declines => {
                 seat.decline(call);
                 seat.close();
-                seat.next(Instant::now(), 0).next
+                seat.next_alone(Instant::now())
             }
             Manner::Late(time) => {
                 seat.report(Report::Overdue {
@@ -248,7 +248,7 @@ async fn work(
                     while !matches!(told.recv().await, Some(Told::Order(Order::Ended(_)))) {}
                     return seat.leave();
                 }
-                seat.next(Instant::now(), 0).next
+                seat.next_alone(Instant::now())
             }
             Manner::Dies => {
                 end.send_replace(Some(Exit::Signal(11)));
@@ -272,7 +272,7 @@ fn answer(seat: &Seat, call: Call) -> Next<Call> {
         body: ReplyBody::Whole(body),
         stamps,
     });
-    seat.next(Instant::now(), 0).next
+    seat.next_alone(Instant::now())
 }
 
 fn pool(queue_limit: usize) -> Pool {

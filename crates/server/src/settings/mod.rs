@@ -15,7 +15,7 @@ use pronghorn_pool::settings::Mode;
 pub use crate::watching::Watching;
 pub use fileserver::FileServerSettings;
 pub use logs::{Encoding, FileLog, Level, LogMode, LogOutput, LogSettings, LogTarget};
-pub use say::{Said, check, config_show};
+pub use say::{Finding, Said, check, config_show};
 pub use worker::{OnInit, RelayAddress, ServerSettings};
 
 /// What everything gets when the server stops, as RoadRunner's.

@@ -18,14 +18,20 @@ pub struct Said {
     pub passed: bool,
 }
 
-/// Every mistake, and for a file of RoadRunner's name what differs from RoadRunner. Judges the text
-/// alone: what is missing on this machine is not looked at.
-pub fn check(input: &Input) -> Said {
+/// Every mistake, and for a file of RoadRunner's name what differs from RoadRunner. `look` says what of this machine does
+/// not fit: it is asked when the text has no mistake.
+pub fn check(input: &Input, look: impl FnOnce(&Loaded, &Settings) -> Vec<Finding>) -> Said {
     let loaded = load(input);
     let Some(file) = &loaded.file else {
         return nothing_to_read(input);
     };
-    let resolved: Resolved<Settings> = loaded.resolve(Severity::Error);
+    let mut resolved: Resolved<Settings> = loaded.resolve(Severity::Error);
+    if !resolved.report().has_errors() {
+        for finding in look(&loaded, resolved.settings()) {
+            let path: Vec<&str> = finding.path.iter().map(String::as_str).collect();
+            resolved.warn(&loaded, &path, &finding.message, finding.hint);
+        }
+    }
     let report = resolved.report();
     let mut out = format!("{report}{}: {}\n", file.display(), report.summary());
     if is_roadrunners(file) {
@@ -36,6 +42,16 @@ pub fn check(input: &Input) -> Said {
         err: String::new(),
         passed: !report.has_errors(),
     }
+}
+
+/// What of this machine does not fit the text.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// The names of sections and of the key.
+    pub path: Vec<String>,
+    /// Goes on after the key's path.
+    pub message: String,
+    pub hint: &'static str,
 }
 
 /// Every value that holds, as YAML. Mistakes go to standard error; the values are shown all the same.

@@ -135,7 +135,7 @@ impl Case {
         let input = self.input();
         for (title, body) in &mut self.blocks {
             *body = match title.as_str() {
-                "check" => check(&input).out,
+                "check" => check(&input, |_, _| Vec::new()).out,
                 "show" => config_show(&input).out,
                 _ => continue,
             };

@@ -179,7 +179,10 @@ fn summary(view: &View) -> String {
 
 fn cells_of(row: &Row) -> [String; 8] {
     [
-        row.pid.to_string(),
+        match row.pid {
+            0 => "-".to_owned(),
+            pid => pid.to_string(),
+        },
         line(&row.state),
         row.transport
             .as_deref()

@@ -60,6 +60,12 @@ fn it_is_readable_at_eighty_columns() {
 }
 
 #[test]
+fn a_place_without_a_process_has_no_number() {
+    let shown = table(&[pool("cgi", vec![worker(0, "ready")])], SCREEN);
+    assert!(shown.contains("\n      -  ready "), "{shown}");
+}
+
+#[test]
 fn without_a_terminal_nothing_is_cut() {
     let long = format!("GET /{}", "x".repeat(200));
     let views = [pool("default", vec![busy(1, &long, 100)])];

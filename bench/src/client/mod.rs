@@ -1,16 +1,21 @@
-//! A small HTTP/1.1 client: reads whole answers, as often as a connection allows.
+//! A small client: reads whole answers, in HTTP/1.1 as often as a connection allows.
 
+mod channel;
+mod http2;
+
+use std::any::Any;
 use std::future::ready;
-use std::io;
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use flate2::bufread::GzDecoder;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::scenario::Scenario;
+use crate::scenario::{Protocol, Scenario};
+use channel::Channel;
 
 /// For one answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -26,8 +31,10 @@ pub(crate) enum CheckError {
     Io(#[from] io::Error),
     #[error("did not answer within {PATIENCE:?}")]
     Slow,
-    #[error("does not answer in HTTP/1.1: {0}")]
+    #[error("does not answer in HTTP: {0}")]
     NoHttp(&'static str),
+    #[error("does not answer in HTTP/2: {0}")]
+    NoHttp2(#[from] h2::Error),
     #[error("answered wrongly: {why}")]
     Wrong { status: u16, why: String },
 }
@@ -36,8 +43,11 @@ pub(crate) enum CheckError {
 #[derive(Debug, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
+    /// As the coding left it.
     pub(crate) body: Vec<u8>,
-    /// Bytes on the wire, head and framing included.
+    /// It came compressed.
+    pub(crate) gzip: bool,
+    /// Bytes on the wire: in HTTP/1.1 with head and framing, in HTTP/2 without.
     pub(crate) size: usize,
     /// Another request may follow on the connection.
     pub(crate) keep: bool,
@@ -51,11 +61,11 @@ pub(crate) async fn check(address: SocketAddr, scenario: &Scenario) -> Result<An
     Ok(answer)
 }
 
-/// A connection over which one request was answered, and that stays open.
+/// A connection over which one request was answered, and that stays open as long as this is held.
 pub(crate) async fn idle_connection(
     address: SocketAddr,
     scenario: &Scenario,
-) -> Result<Connection, CheckError> {
+) -> Result<Box<dyn Any>, CheckError> {
     let (_, connection) = ask_once(address, scenario).await?;
     Ok(connection)
 }
@@ -63,33 +73,54 @@ pub(crate) async fn idle_connection(
 async fn ask_once(
     address: SocketAddr,
     scenario: &Scenario,
-) -> Result<(Answer, Connection), CheckError> {
+) -> Result<(Answer, Box<dyn Any>), CheckError> {
     let asked = timeout(PATIENCE, async {
-        let mut connection = Connection::open(address).await?;
+        if scenario.protocol.is_http2() {
+            let channel = channel::open(address, scenario.protocol).await?;
+            let connection = http2::Connection::over(channel).await?;
+            let answer = connection.ask(scenario).await?;
+            return Ok::<_, CheckError>((answer, Box::new(connection) as Box<dyn Any>));
+        }
+        let mut connection = Connection::open(address, scenario.protocol).await?;
         let answer = connection.ask(&scenario.request()).await?;
-        Ok::<_, CheckError>((answer, connection))
+        Ok((answer, Box::new(connection)))
     });
     let (answer, connection) = asked.await.map_err(|_| CheckError::Slow)??;
-    let status = answer.status;
-    match scenario.expected.check(status, &answer.body) {
-        Ok(()) => Ok((answer, connection)),
-        Err(why) => Err(CheckError::Wrong { status, why }),
+    answer.judge(scenario)?;
+    Ok((answer, connection))
+}
+
+impl Answer {
+    /// Makes sure that it is as the scenario says.
+    pub(crate) fn judge(&self, scenario: &Scenario) -> Result<(), CheckError> {
+        let plain = if self.gzip {
+            let mut plain = Vec::new();
+            // Above the most it is not the expected one either.
+            let mut decoder = GzDecoder::new(&self.body[..]).take(LONGEST_BODY as u64);
+            decoder
+                .read_to_end(&mut plain)
+                .map_err(|_| CheckError::NoHttp("its body is not in gzip"))?;
+            plain
+        } else {
+            Vec::new()
+        };
+        let body = if self.gzip { &plain } else { &self.body };
+        let right = scenario.expected.check(self.status, self.gzip, body);
+        let status = self.status;
+        right.map_err(|why| CheckError::Wrong { status, why })
     }
 }
 
 /// A kept connection.
-#[derive(Debug)]
-pub(crate) struct Connection<S = TcpStream> {
+pub(crate) struct Connection<S = Channel> {
     stream: S,
     /// Read, and not yet part of an answer.
     buffer: Vec<u8>,
 }
 
 impl Connection {
-    pub(crate) async fn open(address: SocketAddr) -> Result<Self, CheckError> {
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        Ok(Self::of(stream))
+    pub(crate) async fn open(address: SocketAddr, protocol: Protocol) -> Result<Self, CheckError> {
+        Ok(Self::of(channel::open(address, protocol).await?))
     }
 }
 
@@ -136,6 +167,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Ok(Answer {
                 status: head.status,
                 body,
+                gzip: head.gzip,
                 size: end,
                 keep: head.keep,
                 unframed: head.framing == Framing::Close,
@@ -223,6 +255,7 @@ struct Head {
     status: u16,
     framing: Framing,
     keep: bool,
+    gzip: bool,
     size: usize,
 }
 
@@ -271,6 +304,7 @@ impl Head {
             status,
             framing,
             keep: kept && framing != Framing::Close,
+            gzip: field("content-encoding").is_some_and(|coding| coding == "gzip"),
             size,
         }))
     }
@@ -293,7 +327,10 @@ mod tests {
         };
         let ask = async {
             let address = listener.local_addr().unwrap();
-            Connection::open(address).await?.ask(b"ask!").await
+            Connection::open(address, Protocol::Http1)
+                .await?
+                .ask(b"ask!")
+                .await
         };
         tokio::join!(serve, ask).1
     }

@@ -1,0 +1,189 @@
+//! h2load: one thread with connections of HTTP/2 that each keep so many requests open.
+
+use std::path::Path;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+use super::{Counted, Latency, Seen};
+use crate::error::BenchError;
+use crate::program::{Argv, Program};
+use crate::servers::Server;
+use crate::site::{Site, find};
+
+/// Beyond its time under load, for its start and its last answers.
+const GRACE: Duration = Duration::from_secs(30);
+/// Microseconds; far above what can be.
+const LONGEST: u64 = 120_000_000;
+/// Lines of its log: a hundred times what it can do in the longest time.
+const MOST_LINES: usize = 100_000_000;
+
+pub(super) async fn run(
+    server: &Server,
+    connections: u32,
+    seconds: u32,
+    site: &Site,
+) -> Result<Counted, BenchError> {
+    let Server {
+        address, scenario, ..
+    } = server;
+    let log = site.folder.join(format!("{}.log", address.port()));
+    // It appends.
+    _ = std::fs::remove_file(&log);
+    let mut arguments = vec![
+        "-t1".into(),
+        format!("-c{connections}").into(),
+        format!("-m{}", scenario.streams).into(),
+        format!("-D{seconds}").into(),
+        "--connection-inactivity-timeout=10".into(),
+        // For percentiles: it prints none.
+        "--log-file".into(),
+        log.clone().into(),
+    ];
+    for (name, value) in scenario.fields() {
+        arguments.extend(["-H".into(), format!("{name}: {value}").into()]);
+    }
+    let scheme = scenario.protocol.scheme();
+    arguments.push(format!("{scheme}://{address}{}", scenario.target).into());
+    let argv = Argv(find("h2load", "nghttp2-client")?, arguments);
+    let mut h2load = Program::start(argv, site, &site.folder).await?;
+    let limit = Duration::from_secs(seconds.into()) + GRACE;
+    let ended = h2load.finish(limit).await;
+    let output = h2load.stdout();
+    let told = Told::parse(&output).filter(|_| ended);
+    let told = told.ok_or_else(|| BenchError::Tool {
+        program: "h2load",
+        why: "gave no figures".to_owned(),
+        said: format!("{output}\n{}", h2load.stderr()),
+    })?;
+    let latency = latency(&log)?;
+    _ = std::fs::remove_file(&log);
+    told.counted(seconds, latency)
+}
+
+/// What it prints at its end.
+#[derive(Debug, PartialEq)]
+struct Told {
+    done: f64,
+    /// With a status below 400.
+    succeeded: f64,
+    errored: f64,
+    timeout: f64,
+    /// Of bodies.
+    bytes: f64,
+}
+
+impl Told {
+    fn parse(output: &str) -> Option<Self> {
+        let line = |start: &str| output.lines().find_map(|line| line.strip_prefix(start));
+        let requests = line("requests: ")?;
+        let number = |name: &str| -> Option<f64> {
+            let part = requests.split(", ").find(|part| part.ends_with(name))?;
+            part.split(' ').next()?.parse().ok()
+        };
+        // `… , 1.03MB (1080000) data`
+        let (_, bytes) = line("traffic: ")?
+            .strip_suffix(") data")?
+            .rsplit_once('(')?;
+        Some(Self {
+            done: number(" done")?,
+            succeeded: number(" succeeded")?,
+            errored: number(" errored")?,
+            timeout: number(" timeout")?,
+            bytes: bytes.parse().ok()?,
+        })
+    }
+
+    fn counted(self, seconds: u32, latency: Latency) -> Result<Counted, BenchError> {
+        let Self {
+            done,
+            succeeded,
+            errored,
+            timeout,
+            bytes,
+        } = self;
+        if done < 1.0 {
+            let none = "not one request was answered".to_owned();
+            return Err(BenchError::Errors(none));
+        }
+        if done > succeeded || errored + timeout > 0.0 {
+            return Err(BenchError::Errors(format!(
+                "of {done:.0} requests {succeeded:.0} had a status below 400; {errored:.0} failed, {timeout:.0} for want of an answer"
+            )));
+        }
+        let seen = Seen {
+            requests: done,
+            rate: done / f64::from(seconds),
+            latency,
+            unanswered: 0,
+        };
+        Ok(Counted { seen, bytes })
+    }
+}
+
+/// Of its log: a line for each request, with its start, status and time in microseconds.
+fn latency(log: &Path) -> Result<Latency, BenchError> {
+    let unreadable = |source| BenchError::Read {
+        file: log.to_owned(),
+        source,
+    };
+    let text = std::fs::read_to_string(log).map_err(unreadable)?;
+    let mut times = Histogram::new_with_max(LONGEST, 3).expect("the bounds are sound");
+    for line in text.lines().take(MOST_LINES) {
+        if let Some(time) = line.rsplit('\t').next().and_then(|time| time.parse().ok()) {
+            times.saturating_record(time);
+        }
+    }
+    Ok(Latency::of(&times))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUTPUT: &str = "starting benchmark...
+finished in 3.00s, 30000.00 req/s, 1.23MB/s
+requests: 90000 total, 90020 started, 90000 done, 90000 succeeded, 0 failed, 0 errored, 0 timeout
+status codes: 90000 2xx, 0 3xx, 0 4xx, 0 5xx
+traffic: 6.38MB (6690420) total, 1.23MB (1290000) headers (space savings 91.00%), 1.03MB (1080000) data
+";
+
+    fn latency_of(text: &str) -> Latency {
+        let log = std::env::temp_dir().join(format!("pronghorn-h2load-{}", std::process::id()));
+        std::fs::write(&log, text).unwrap();
+        let latency = latency(&log).unwrap();
+        std::fs::remove_file(&log).unwrap();
+        latency
+    }
+
+    #[test]
+    fn figures_are_read() {
+        let latency = latency_of("1700000000000000\t200\t100\n1700000000000100\t200\t300\n");
+        assert_eq!((latency.p50_us, latency.max_us), (100.0, 300.0));
+        let counted = Told::parse(OUTPUT).unwrap().counted(3, latency).unwrap();
+        assert_eq!(
+            (counted.seen.requests, counted.bytes),
+            (90_000.0, 1_080_000.0)
+        );
+        assert!((counted.seen.rate - 30_000.0).abs() < 0.1);
+    }
+
+    #[test]
+    fn answers_that_are_none_refuse_the_rate() {
+        for (good, bad, why) in [
+            (
+                "90000 succeeded, 0 failed",
+                "89999 succeeded, 1 failed",
+                "89999 had a status",
+            ),
+            ("0 timeout", "7 timeout", "7 for want of an answer"),
+            ("90000 done", "0 done", "not one request"),
+        ] {
+            let told = Told::parse(&OUTPUT.replace(good, bad)).unwrap();
+            let latency = latency_of("");
+            let error = told.counted(3, latency).err().unwrap().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+        assert_eq!(Told::parse("finished in 3.00s"), None);
+    }
+}

@@ -1,0 +1,98 @@
+//! What `check` finds out about this machine, by the code that the start goes by. It asks PHP what it is, and starts nothing else.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::Arc;
+
+use pronghorn_http::settings::{DEFAULT_POOL, HttpSettings};
+use pronghorn_pool::Spool;
+use pronghorn_pool::settings::Mode;
+use pronghorn_process::Spawner;
+use tokio::runtime::Builder;
+
+use crate::server::worker_user;
+use crate::settings::{Finding, Settings};
+use crate::workers::Start;
+
+/// What would not be as the settings say: classic pools whose PHP is not there, or has no extension. Nothing where that can't be found out, as by
+/// somebody who may not run programs as the workers' user.
+pub fn look(
+    settings: &Settings,
+    folder: &Path,
+    environment: &[(OsString, OsString)],
+) -> Vec<Finding> {
+    let mut pools = settings.http.iter().flat_map(HttpSettings::running_pools);
+    if !pools.any(|(_, pool)| pool.mode == Mode::Classic) {
+        return Vec::new();
+    }
+    let found = Builder::new_current_thread().enable_all().build();
+    let found = found.ok().and_then(|runtime| {
+        let found = runtime.block_on(look_at_pools(settings, folder, environment));
+        // A question that was given up leaves nothing to wait for.
+        runtime.shutdown_background();
+        found
+    });
+    found.unwrap_or_default()
+}
+
+async fn look_at_pools(
+    settings: &Settings,
+    folder: &Path,
+    environment: &[(OsString, OsString)],
+) -> Option<Vec<Finding>> {
+    let server = &settings.server;
+    let user = worker_user(server.user.as_deref(), server.group.as_deref()).ok()?;
+    let spawner = Spawner::start().ok()?;
+    let spool = Arc::new(Spool::open(std::env::temp_dir(), None).ok()?);
+    let mut findings = Vec::new();
+    for (name, pool) in settings.http.as_ref()?.running_pools() {
+        let start = Start {
+            name,
+            settings: pool,
+            server,
+            relay: server.relay.clone(),
+            user: user.clone(),
+            folder: folder.to_owned(),
+            environment: environment.to_vec(),
+            rpc: None,
+            spawner: spawner.clone(),
+            spool: spool.clone(),
+            homes: Vec::new(),
+            listener: None,
+            development: false,
+        };
+        findings.extend(look_at_pool(&start).await);
+    }
+    Some(findings)
+}
+
+async fn look_at_pool(start: &Start<'_>) -> Option<Finding> {
+    if start.settings.mode != Mode::Classic {
+        return None;
+    }
+    let launch = start.launch();
+    let (what, hint) = if start.finds_php() {
+        let lacking = launch.lacks_extension().await?;
+        let hint = match lacking.otherwise {
+            Some(_) => {
+                "docs/reference/extension.md says how to get it; `mode: fastcgi` says that this is meant"
+            }
+            None => "docs/reference/extension.md says how to get it; or `apt install php-cgi`",
+        };
+        (lacking.to_string(), hint)
+    } else {
+        (
+            format!("`{}` was not found", launch.command()),
+            "install it, `apt install php-cli` for instance, or name another one by `php`",
+        )
+    };
+    let of_pool = match start.name {
+        DEFAULT_POOL => vec!["http", "pool", "mode"],
+        name => vec!["http", "pools", name, "mode"],
+    };
+    Some(Finding {
+        path: of_pool.into_iter().map(str::to_owned).collect(),
+        message: format!("is `classic`, and {what}"),
+        hint,
+    })
+}
