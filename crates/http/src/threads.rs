@@ -54,19 +54,14 @@ impl IoThreads {
             handles: Vec::new(),
         };
         for index in 0..count.max(1) {
-            let runtime = Builder::new_current_thread()
+            let mut runtime = Builder::new_current_thread();
+            runtime
                 .enable_io()
                 .enable_time()
-                .max_blocking_threads(FILE_THREADS)
-                .on_thread_park(pronghorn_ring::Thread::before_park)
-                .on_thread_unpark(pronghorn_ring::Thread::after_park)
-                .build()?;
+                .max_blocking_threads(FILE_THREADS);
+            let runtime = Home::prepare(&mut runtime).build()?;
             all.threads.push(IoThread::of(runtime.handle().clone()));
-            all.homes.push(Home {
-                runtime: runtime.handle().clone(),
-                ring: pronghorn_ring::Thread::serve(runtime.handle())
-                    .map_err(|error| error.to_string().into()),
-            });
+            all.homes.push(Home::new(runtime.handle().clone()));
             let ends = ends.clone();
             let thread = std::thread::Builder::new().name(format!("io-{index}"));
             all.handles.push(thread.spawn(move || {

@@ -20,6 +20,7 @@ mod bugs;
 mod call;
 mod core;
 mod fastcgi;
+mod home;
 mod ladder;
 mod php;
 mod poison;
@@ -37,7 +38,7 @@ mod timer;
 
 pub use body::{BodyFeed, BodyStream, streamed};
 pub use boot::{
-    BootCause, BootError, CommandLauncher, Home, RelayAddress, RelayListener, WORKER_OUTPUT, Warmup,
+    BootCause, BootError, CommandLauncher, RelayAddress, RelayListener, WORKER_OUTPUT, Warmup,
 };
 pub use call::{
     Answer, Body, CallError, Dispatch, Payload, Pending, Piece, Pieces, Refused, Reply, ReplyBody,
@@ -45,6 +46,7 @@ pub use call::{
 };
 pub use core::{SlotId, SlotState};
 pub use fastcgi::{Addresses, Current, FastCgiLauncher, Fpm, Peers, Place};
+pub use home::{Home, collect};
 pub use php::{About, Php, classic_command, classic_variable};
 pub use pool::{NotExtended, Options, Pool};
 pub use program::ProgramLauncher;

@@ -1,6 +1,7 @@
 //! The long form of the fault run, `make soak`: prints its progress, and a table at the end.
 //!
-//! `SOAK_SCALE=0.05` does a twentieth of everything, to see whether it works at all.
+//! `SOAK_SCALE=0.05` does a twentieth of everything, to see whether it works at all. Arguments are names of parts, if not all
+//! are wanted: `cargo test -p pronghorn-e2e --test soak -- kills scribbles`.
 
 #![expect(
     clippy::print_stdout,
@@ -42,20 +43,35 @@ const GROWTH: f64 = 2.0 * 1024.0;
 /// No part may take longer than this: beyond it the run fails instead of going on for ever.
 const MOST: Duration = Duration::from_secs(30 * 60);
 
+/// What is done to a server, by name.
+type Part = (&'static str, fn(f64, &mut Report));
+const PARTS: [Part; 9] = [
+    ("kills", kills),
+    ("reloads", reloads),
+    ("upgrades", upgrades),
+    ("deaths", deaths_meanwhile),
+    ("leaving", leaving),
+    ("uploads", uploads),
+    ("scribbles", scribbles),
+    ("valgrind", valgrind),
+    ("soak", soak),
+];
+
 fn main() {
     let scale = std::env::var("SOAK_SCALE").map_or(1.0, |scale| {
         scale.parse().expect("SOAK_SCALE is a number such as 0.1")
     });
+    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    let unknown = wanted
+        .iter()
+        .find(|wanted| PARTS.iter().all(|(name, _)| name != wanted));
+    assert_eq!(unknown, None, "there are {:?}", PARTS.map(|(name, _)| name));
     let mut report = Report::default();
-    kills(scale, &mut report);
-    reloads(scale, &mut report);
-    upgrades(scale, &mut report);
-    deaths_meanwhile(scale, &mut report);
-    leaving(scale, &mut report);
-    uploads(scale, &mut report);
-    scribbles(scale, &mut report);
-    valgrind(scale, &mut report);
-    soak(scale, &mut report);
+    for (name, part) in PARTS {
+        if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
+            part(scale, &mut report);
+        }
+    }
     report.print();
     assert!(report.failed.is_empty(), "it failed: {:?}", report.failed);
 }

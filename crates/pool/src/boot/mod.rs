@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::core::SlotId;
+use crate::home::Home;
 use crate::php::Php;
 use crate::pool::{Report, Seat, Transport};
 use crate::relay::channel::{Channel, Detached};
@@ -73,14 +74,6 @@ pub struct CommandLauncher {
     pub php: Php,
     /// Whether it was said already that shared memory is not used.
     pub told: AtomicBool,
-}
-
-/// A thread that serves requests.
-#[derive(Debug, Clone)]
-pub struct Home {
-    pub runtime: Handle,
-    /// What workers in shared memory see of it; or why there is none, and its workers use pipes.
-    pub ring: Result<pronghorn_ring::Thread, Arc<str>>,
 }
 
 impl Launcher for CommandLauncher {

@@ -26,8 +26,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use crate::boot::warmup::{Cold, until_warm, warm};
-use crate::boot::{BootCause, BootError, Home, Output, Readers, RunningWorker, Warmup};
+use crate::boot::{BootCause, BootError, Output, Readers, RunningWorker, Warmup};
 use crate::core::SlotId;
+use crate::home::Home;
 use crate::pool::Transport;
 use crate::program::StandIn;
 use crate::relay::channel::Detached;

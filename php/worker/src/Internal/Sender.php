@@ -65,7 +65,13 @@ final class Sender
         }
         // Most bodies are short. Reading one is cheaper than asking it for its size, which costs a stat.
         $begun = $body->isSeekable() ? self::begin($body) : '';
-        if ($body->eof()) {
+        $isWhole = $body->eof();
+        if (!$isWhole && $begun !== '' && \strlen($begun) < self::PIECE) {
+            // Some know that they are at their end when they were asked for more.
+            $begun .= $body->read(self::PIECE);
+            $isWhole = $body->eof();
+        }
+        if ($isWhole) {
             self::whole($exchange, $status, $headers, $begun);
 
             return;
@@ -86,10 +92,8 @@ final class Sender
     private static function begin(StreamInterface $body): string
     {
         $body->rewind();
-        $piece = $body->read(self::PIECE);
 
-        // A body knows that it is at its end when it was asked for more.
-        return \strlen($piece) < self::PIECE ? $piece . $body->read(self::PIECE) : $piece;
+        return $body->read(self::PIECE);
     }
 
     /** @return \Generator<string> */
