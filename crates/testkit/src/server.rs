@@ -647,21 +647,38 @@ fn marked(mark: &str, folder: &Path) -> Vec<u32> {
         format!("{MARK}={mark}"),
         format!("TMPDIR={}", folder.display()),
     );
-    let processes = std::fs::read_dir("/proc")
-        .expect("/proc is there")
-        .flatten();
-    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(|pid: &u32| {
-        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let zombie = status.contains(") Z ");
-        let has = |wanted: &dyn Fn(&[u8]) -> bool| environment.split(|byte| *byte == 0).any(wanted);
-        let is_unmarked = || !has(&|variable| variable.starts_with(MARK.as_bytes()));
-        !zombie
-            && (has(&|variable| variable == wanted.as_bytes())
-                || is_unmarked() && has(&|variable| variable == temporary.as_bytes()))
-    })
-    .collect()
+    pids()
+        .filter(|pid| {
+            let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let zombie = status.contains(") Z ");
+            let has =
+                |wanted: &dyn Fn(&[u8]) -> bool| environment.split(|byte| *byte == 0).any(wanted);
+            let is_unmarked = || !has(&|variable| variable.starts_with(MARK.as_bytes()));
+            !zombie
+                && (has(&|variable| variable == wanted.as_bytes())
+                    || is_unmarked() && has(&|variable| variable == temporary.as_bytes()))
+        })
+        .collect()
+}
+
+fn pids() -> impl Iterator<Item = u32> {
+    let processes = std::fs::read_dir("/proc").expect("/proc is there");
+    let processes = processes.flatten();
+    processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// Workers of a php-fpm without their master: they write over their environment, so their folder tells whose they are.
+fn orphans_of_php_fpm(folder: &Path) -> Vec<u32> {
+    pids()
+        .filter(|pid| {
+            let file = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}"));
+            let is_there = std::fs::read_link(format!("/proc/{pid}/cwd"))
+                .is_ok_and(|there| there.starts_with(folder));
+            let is_orphan = || file("status").is_ok_and(|it| it.contains("\nPPid:\t1\n"));
+            is_there && file("cmdline").is_ok_and(|it| it.starts_with("php-fpm:")) && is_orphan()
+        })
+        .collect()
 }
 
 /// What was killed can't remove its control socket and the settings of its workers and of php-fpm; the next start does.
@@ -697,10 +714,11 @@ fn named(folder: &Path, prefix: &str) -> Vec<PathBuf> {
 
 fn assert_nothing_left(mark: &str, folder: &Path) {
     let start = Instant::now();
-    while !marked(mark, folder).is_empty() && start.elapsed() < TO_GO {
+    let left = || [marked(mark, folder), orphans_of_php_fpm(folder)].concat();
+    while !left().is_empty() && start.elapsed() < TO_GO {
         std::thread::sleep(Duration::from_millis(5));
     }
-    let left: Vec<_> = marked(mark, folder)
+    let left: Vec<_> = left()
         .into_iter()
         .map(|pid| {
             (
