@@ -23,6 +23,18 @@ pub fn site(workers: usize, more: &str) -> Site {
     ))
 }
 
+/// The same as a script below a root, in a pool with these keys.
+pub fn site_of_scripts(workers: usize, pool: &str) -> Site {
+    let script = "<?php usleep(random_int(200, 4000)); echo $_GET['n'], ' ', file_get_contents('php://input');";
+    Site::new()
+        .file("public/index.php", script)
+        .config(&format!(
+            "version: '3'\n\
+         http:\n  address: 127.0.0.1:0\n  pool: {{num_workers: {workers}, root: public, {pool}}}\n\
+         logs: {{channels: {{http: {{level: error}}}}}}\n"
+        ))
+}
+
 /// So many clients that each worker has a call and some wait: all that the pool can do is asked of it.
 pub fn clients_for(workers: usize) -> usize {
     workers + workers.div_ceil(2)

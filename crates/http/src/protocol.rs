@@ -62,7 +62,13 @@ pub(crate) async fn serve(socket: Socket, tls: Option<Tls>, peer: Arc<Peer>, ent
         (Socket::Tcp(stream), None) => Stream::Tcp(stream),
         (Socket::Unix(stream), _) => Stream::Unix(stream),
         (Socket::Tcp(stream), Some(tls)) => {
-            let Some(stream) = Box::pin(tls.accept(stream)).await.map(Box::new) else {
+            let accepted = Box::pin(async {
+                tokio::select! {
+                    accepted = tls.accept(stream) => accepted,
+                    () = entered.service().drained() => None,
+                }
+            });
+            let Some(stream) = accepted.await.map(Box::new) else {
                 return;
             };
             if chose_http2(&stream) {

@@ -99,6 +99,12 @@ impl Service {
         self.drain_idle.get().copied().unwrap_or_default()
     }
 
+    /// Returns when a draining service has waited long enough for a client that shakes hands.
+    pub(crate) async fn drained(&self) {
+        self.draining.cancelled().await;
+        tokio::time::sleep(self.drain_idle()).await;
+    }
+
     /// Connections that are open.
     pub fn open(&self) -> usize {
         self.connections.len()

@@ -1,4 +1,5 @@
-//! What `check` finds out about this machine, by the code that the start goes by. It asks PHP what it is, and starts nothing else.
+//! What `check` finds out about this machine, by the code that the start goes by. It asks PHP what it is, and starts nothing
+//! else.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -14,25 +15,51 @@ use crate::server::worker_user;
 use crate::settings::{Finding, Settings};
 use crate::workers::Start;
 
-/// What would not be as the settings say: classic pools whose PHP is not there, or has no extension. Nothing where that can't be found out, as by
-/// somebody who may not run programs as the workers' user.
+/// What would not be as the settings say: folders that can't be used, and classic pools whose PHP is not there or has no extension.
+/// Nothing where that can't be found out, as by somebody who may not run programs as the workers' user.
 pub fn look(
     settings: &Settings,
     folder: &Path,
     environment: &[(OsString, OsString)],
 ) -> Vec<Finding> {
+    let mut findings = look_at_folders(settings, folder);
     let mut pools = settings.http.iter().flat_map(HttpSettings::running_pools);
     if !pools.any(|(_, pool)| pool.mode == Mode::Classic) {
-        return Vec::new();
+        return findings;
     }
-    let found = Builder::new_current_thread().enable_all().build();
-    let found = found.ok().and_then(|runtime| {
+    if let Ok(runtime) = Builder::new_current_thread().enable_all().build() {
         let found = runtime.block_on(look_at_pools(settings, folder, environment));
+        findings.extend(found.into_iter().flatten());
         // A question that was given up leaves nothing to wait for.
         runtime.shutdown_background();
-        found
+    }
+    findings
+}
+
+/// Those of files and scripts.
+fn look_at_folders(settings: &Settings, folder: &Path) -> Vec<Finding> {
+    let Some(http) = &settings.http else {
+        return Vec::new();
+    };
+    let sites = http.running_pools().filter_map(|(name, pool)| {
+        let root = &pool.site.as_ref()?.root;
+        Some((of_pool(name, "root"), root))
     });
-    found.unwrap_or_default()
+    let are_sent = http.middleware.iter().any(|name| name == "static");
+    let files = http.files.iter().filter(|_| are_sent);
+    let files = files.flat_map(|files| &files.roots);
+    let files = files.map(|root| (path(&["http", "static"]), &root.folder));
+    let mut findings = Vec::new();
+    for (path, named) in sites.chain(files) {
+        if let Err(error) = std::fs::read_dir(folder.join(named)) {
+            findings.push(Finding {
+                path,
+                message: format!("names `{}`, which can't be used: {error}", named.display()),
+                hint: "the server does not start without it: make it, or name another folder",
+            });
+        }
+    }
+    findings
 }
 
 async fn look_at_pools(
@@ -86,13 +113,21 @@ async fn look_at_pool(start: &Start<'_>) -> Option<Finding> {
             "install it, `apt install php-cli` for instance, or name another one by `php`",
         )
     };
-    let of_pool = match start.name {
-        DEFAULT_POOL => vec!["http", "pool", "mode"],
-        name => vec!["http", "pools", name, "mode"],
-    };
     Some(Finding {
-        path: of_pool.into_iter().map(str::to_owned).collect(),
+        path: of_pool(start.name, "mode"),
         message: format!("is `classic`, and {what}"),
         hint,
     })
+}
+
+/// The path of a pool's key.
+fn of_pool(name: &str, key: &str) -> Vec<String> {
+    match name {
+        DEFAULT_POOL => path(&["http", "pool", key]),
+        name => path(&["http", "pools", name, key]),
+    }
+}
+
+fn path(names: &[&str]) -> Vec<String> {
+    names.iter().copied().map(str::to_owned).collect()
 }

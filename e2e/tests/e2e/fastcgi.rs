@@ -497,3 +497,23 @@ fn a_classic_pool_without_the_extension_runs_by_fastcgi_and_says_what_is_lost() 
     let part = "`http.pool.mode` is `classic`, and `php9` was not found";
     assert!(checked.stdout.contains(part), "{}", checked.stdout);
 }
+
+#[test]
+fn check_finds_folders_that_are_not_there() {
+    let site = site("");
+    site.change_config(
+        "http:\n",
+        "http:\n  middleware: [static]\n  static: {dir: nothing}\n",
+    );
+    site.change_config("root: public", "root: publik");
+    let checked = Server::run(&site, &["check"]);
+    assert_eq!(checked.code, Some(0), "{}", checked.stdout);
+    for part in [
+        "`http.pool.root` names `publik`, which can't be used: No such file or directory",
+        "`http.static` names `nothing`, which can't be used: No such file or directory",
+        "hint: the server does not start without it",
+        ": 2 warnings",
+    ] {
+        assert!(checked.stdout.contains(part), "{part}\n{}", checked.stdout);
+    }
+}

@@ -2,10 +2,11 @@
 
 use pronghorn_e2e::faults::{
     Killer, clients_for, deaths, for_a_while, leave_at_every_step, leaving_site, reload,
-    reload_to_broken_code, site,
+    reload_to_broken_code, site, site_of_scripts,
 };
 use pronghorn_e2e::load::Load;
-use pronghorn_testkit::Server;
+use pronghorn_e2e::ring::extension;
+use pronghorn_testkit::{Server, wait_for};
 use rustix::process::Signal;
 
 const WORKERS: usize = 4;
@@ -44,6 +45,43 @@ fn reloads_cost_no_request() {
     let (tally, failures) = load.finish();
     let log = server.stop().stderr;
     assert_eq!((failures, tally.lost), (Vec::new(), 0), "{log}");
+}
+
+/// Scripts of a pool with these keys, whose workers are killed and then replaced, all under load.
+fn of_scripts(pool: &str) {
+    let server = Server::start(site_of_scripts(WORKERS, pool));
+    let load = Load::start(server.address(), clients_for(WORKERS));
+    load.let_all_be_answered();
+    let mut killer = Killer::new(WORKERS);
+    let kills = for_a_while(|| killer.kill_one(&server, &load));
+    wait_for("all workers to be there again", || {
+        (server.workers().len() == WORKERS).then_some(())
+    });
+    load.let_all_be_answered();
+    let lost = load.tally().lost;
+    for_a_while(|| {
+        reload(&server, &load, WORKERS);
+    });
+    let (tally, failures) = load.finish();
+    let log = server.stop().stderr;
+    let (busy, idle) = deaths(&log);
+    assert_eq!(failures, Vec::<String>::new(), "{log}");
+    assert_eq!(busy + idle, kills, "{log}");
+    assert!(lost <= busy as u64, "{lost}, {busy} died with a call");
+    assert_eq!(tally.lost, lost, "reloads lose nothing");
+}
+
+#[test]
+fn killed_workers_and_reloads_cost_no_safe_request_of_scripts() {
+    let extension = extension().display().to_string();
+    of_scripts(&format!(
+        "mode: classic, php: 'php -d extension={extension}'"
+    ));
+}
+
+#[test]
+fn killed_processes_of_php_cgi_and_reloads_cost_no_safe_request() {
+    of_scripts("mode: fastcgi");
 }
 
 #[test]

@@ -246,6 +246,7 @@ fn floods_end_their_connection_and_nobody_elses() {
                 [request(stream), frame(3, 0, stream, &[0, 0, 0, 8])].concat()
             }),
         ),
+        ("unknown type", many(20_000, &|_| frame(0x20, 0, 0, &[]))),
         ("CONTINUATION", continued),
         ("empty DATA", empty),
     ];

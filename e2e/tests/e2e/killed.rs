@@ -1,5 +1,5 @@
-//! A worker in shared memory that is killed exactly at a mark of `ext/pronghorn/ring.h`: its call is settled by the rules, no
-//! other call is touched, its pool recovers.
+//! A worker in shared memory, with a handler or with scripts, that is killed exactly at a mark of `ext/pronghorn/ring.h`: its
+//! call is settled by the rules, no other call is touched, its pool recovers.
 //!
 //! The extension has a build of its own for it, in which a worker kills itself at the mark that `PRONGHORN_KILL_AT` names.
 
@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use pronghorn_testkit::{Load, Server, Site, wait_for};
 
+use crate::kind::{KINDS, Kind};
 use crate::ring::{extension, worker_of};
 
 /// The first call that finds the file `armed` arms its worker: from then on the mark kills it. So it is one worker, and the call's
@@ -24,6 +25,19 @@ const WORKER: &str = r#"
     return \str_repeat('x', (int) ($request->query()['n'] ?? 4));
 "#;
 
+/// The same as a script. What `putenv` sets ends with the request there, so libc is asked.
+const SCRIPT: &str = r"<?php
+    if (@unlink(dirname(__DIR__) . '/armed')) {
+        $at = $_GET['at'];
+        FFI::cdef('int setenv(const char *name, const char *value, int over);')->setenv('PRONGHORN_KILL_AT', $at, 1);
+        str_starts_with($at, 'r') and usleep(20000);
+    }
+    while ($_SERVER['DOCUMENT_URI'] === '/index.php' && strtok($_SERVER['REQUEST_URI'], '?') === '/stream') {
+        echo str_repeat('x', 100000);
+    }
+    echo str_repeat('x', (int) ($_GET['n'] ?? 4));
+";
+
 fn build_with_marks() -> PathBuf {
     let used = extension();
     let name = used.file_stem().unwrap_or_default().to_string_lossy();
@@ -35,15 +49,26 @@ fn build_with_marks() -> PathBuf {
 }
 
 /// With one worker, so that the call after one gets the same worker, and a retried one the next; and a worker of another pool.
-fn site(environment: &str) -> Site {
-    let php = format!("php -d extension={}", build_with_marks().display());
+fn site(kind: Kind, environment: &str) -> Site {
+    let php = format!(
+        "php -d ffi.enable=1 -d extension={}",
+        build_with_marks().display()
+    );
+    let (server, pool) = match kind {
+        Kind::Worker => (format!("command: {php} worker.php"), String::new()),
+        Kind::Classic => (
+            String::new(),
+            format!(", mode: classic, root: public, php: '{php}'"),
+        ),
+    };
     let numbers = Site::sdk_worker("$answer = $request->query()['n'] ?? 'none'; return $answer;");
     Site::new()
         .file("worker.php", &Site::sdk_worker(WORKER))
+        .file("public/index.php", SCRIPT)
         .file("numbers.php", &numbers)
         .config(&format!(
-            "version: '3'\nserver:\n  command: {php} worker.php\n{environment}http:\n  address: 127.0.0.1:0\n  \
-             pool: {{num_workers: 1, transport: ring}}\n  \
+            "version: '3'\nserver:\n  {server}\n{environment}http:\n  address: 127.0.0.1:0\n  \
+             pool: {{num_workers: 1, transport: ring{pool}}}\n  \
              pools:\n    numbers: {{num_workers: 1, transport: ring, command: '{php} numbers.php'}}\n  \
              routes:\n    - {{path: /number, pool: numbers}}\nlogs: {{channels: {{http: {{level: error}}}}}}\n"
         ))
@@ -51,18 +76,20 @@ fn site(environment: &str) -> Site {
 
 /// A server under load, with a worker that is about to be killed.
 struct Victim {
+    kind: Kind,
     server: Server,
     load: Load,
     numbers: u32,
 }
 
 impl Victim {
-    fn start() -> Self {
-        let server = Server::start(site(""));
+    fn start(kind: Kind) -> Self {
+        let server = Server::start(site(kind, ""));
         let load = Load::start(server.address());
         load.go_on(10);
         let numbers = worker_of(&server, "numbers.php");
         Self {
+            kind,
             server,
             load,
             numbers,
@@ -72,7 +99,15 @@ impl Victim {
     /// The next call arms the worker. Returns its process.
     fn arm(&self) -> u32 {
         self.server.site().write("armed", "");
-        worker_of(&self.server, "worker.php")
+        self.worker()
+    }
+
+    fn worker(&self) -> u32 {
+        let of_its_command = match self.kind {
+            Kind::Worker => "worker.php",
+            Kind::Classic => "PHP_SAPI",
+        };
+        worker_of(&self.server, of_its_command)
     }
 
     fn ask(&self, method: &str, target: &str, body: &[u8]) -> u16 {
@@ -92,7 +127,7 @@ impl Victim {
             (!Path::new(&format!("/proc/{worker}")).exists()).then_some(())
         });
         assert_eq!(self.ask("POST", "/", b""), 200);
-        assert_ne!(worker_of(&self.server, "worker.php"), worker);
+        assert_ne!(self.worker(), worker);
     }
 
     fn end(self) {
@@ -105,11 +140,18 @@ impl Victim {
 
 /// Killed in the call that arms it, which is answered so with GET and with POST.
 fn in_this_call(mark: &str, more: &str, get: u16, post: u16) {
-    let victim = Victim::start();
+    for kind in KINDS {
+        in_this_call_of(kind, mark, more, get, post);
+    }
+}
+
+fn in_this_call_of(kind: Kind, mark: &str, more: &str, get: u16, post: u16) {
+    let victim = Victim::start(kind);
     for (method, status) in [("GET", get), ("POST", post)] {
         let worker = victim.arm();
         let target = format!("/?at={mark}{more}");
-        assert_eq!(victim.ask(method, &target, b""), status, "{method}");
+        let asked = victim.ask(method, &target, b"");
+        assert_eq!(asked, status, "{kind:?} {method}");
         victim.replaced(worker);
     }
     victim.end();
@@ -117,19 +159,27 @@ fn in_this_call(mark: &str, more: &str, get: u16, post: u16) {
 
 /// Killed after it has answered a call: the next one, with this body, is answered so.
 fn in_the_next_call(mark: &str, body: &[u8], get: u16, post: u16) {
-    let victim = Victim::start();
-    for (method, status) in [("GET", get), ("POST", post)] {
-        let worker = victim.arm();
-        assert_eq!(victim.ask("POST", &format!("/?at={mark}"), b""), 200);
-        assert_eq!(victim.ask(method, "/", body), status, "{method}");
-        victim.replaced(worker);
+    for kind in KINDS {
+        let victim = Victim::start(kind);
+        for (method, status) in [("GET", get), ("POST", post)] {
+            let worker = victim.arm();
+            assert_eq!(victim.ask("POST", &format!("/?at={mark}"), b""), 200);
+            assert_eq!(victim.ask(method, "/", body), status, "{kind:?} {method}");
+            victim.replaced(worker);
+        }
+        victim.end();
     }
-    victim.end();
 }
 
 /// Killed when its reply has begun: what the client has got of it does not look whole.
 fn in_a_reply(mark: &str, target: &str) {
-    let victim = Victim::start();
+    for kind in KINDS {
+        in_a_reply_of(kind, mark, target);
+    }
+}
+
+fn in_a_reply_of(kind: Kind, mark: &str, target: &str) {
+    let victim = Victim::start(kind);
     let worker = victim.arm();
     let mut connection = victim.server.connect();
     connection.request("GET", &format!("{target}at={mark}"), "");
@@ -138,15 +188,17 @@ fn in_a_reply(mark: &str, target: &str) {
         (!Path::new(&format!("/proc/{worker}")).exists()).then_some(())
     });
     let reply = connection.response();
-    assert_eq!((reply.status, reply.complete), (200, false));
+    assert_eq!((reply.status, reply.complete), (200, false), "{kind:?}");
     victim.replaced(worker);
     victim.end();
 }
 
 #[test]
 fn while_it_attaches_the_boot_fails() {
-    let site = site("  env: [{PRONGHORN_KILL_AT: attached}]\n");
-    Server::run(&site, &["serve"]).assert_refused(&["signal 9"]);
+    for kind in KINDS {
+        let site = site(kind, "  env: [{PRONGHORN_KILL_AT: attached}]\n");
+        Server::run(&site, &["serve"]).assert_refused(&["signal 9"]);
+    }
 }
 
 #[test]
@@ -181,37 +233,41 @@ fn when_it_has_begun_a_call_it_is_retried_if_that_is_safe() {
 
 #[test]
 fn calls_that_it_was_given_ahead_go_to_another() {
-    let victim = Victim::start();
-    // Calls of which it takes many in a short time.
-    for _ in 0..50 {
-        assert_eq!(victim.ask("POST", "/", b""), 200);
+    for kind in KINDS {
+        let victim = Victim::start(kind);
+        // Calls of which it takes many in a short time.
+        for _ in 0..50 {
+            assert_eq!(victim.ask("POST", "/", b""), 200);
+        }
+        let worker = victim.arm();
+        let mut connections: Vec<_> = (0..16).map(|_| victim.server.connect()).collect();
+        for connection in &mut connections {
+            connection.request("POST", "/?at=claimed", "Content-Length: 0\r\n");
+        }
+        let statuses = connections.iter_mut().map(|it| it.response().status);
+        let lost = statuses.filter(|status| *status != 200).collect::<Vec<_>>();
+        assert_eq!(lost, [502], "the one that it had begun");
+        victim.replaced(worker);
+        victim.end();
     }
-    let worker = victim.arm();
-    let mut connections: Vec<_> = (0..16).map(|_| victim.server.connect()).collect();
-    for connection in &mut connections {
-        connection.request("POST", "/?at=claimed", "Content-Length: 0\r\n");
-    }
-    let statuses = connections.iter_mut().map(|it| it.response().status);
-    let lost = statuses.filter(|status| *status != 200).collect::<Vec<_>>();
-    assert_eq!(lost, [502], "the one that it had begun");
-    victim.replaced(worker);
-    victim.end();
 }
 
 /// The longest body that is sent as it is: with its head it is more than the stream holds, so that it comes in parts.
 #[test]
 fn when_it_has_taken_a_part_of_a_call_that_is_settled_like_any_other() {
-    let victim = Victim::start();
-    let body = vec![b'y'; 256 << 10];
-    // Whether the rest found room before its end was seen decides whether it had begun the call.
-    for (method, statuses) in [("GET", &[200][..]), ("POST", &[200, 502])] {
-        let worker = victim.arm();
-        assert_eq!(victim.ask("POST", "/?at=taken", b""), 200);
-        let status = victim.ask(method, "/", &body);
-        assert!(statuses.contains(&status), "{method}: {status}");
-        victim.replaced(worker);
+    for kind in KINDS {
+        let victim = Victim::start(kind);
+        let body = vec![b'y'; 256 << 10];
+        // Whether the rest found room before its end was seen decides whether it had begun the call.
+        for (method, statuses) in [("GET", &[200][..]), ("POST", &[200, 502])] {
+            let worker = victim.arm();
+            assert_eq!(victim.ask("POST", "/?at=taken", b""), 200);
+            let status = victim.ask(method, "/", &body);
+            assert!(statuses.contains(&status), "{method}: {status}");
+            victim.replaced(worker);
+        }
+        victim.end();
     }
-    victim.end();
 }
 
 #[test]
@@ -251,15 +307,17 @@ fn a_reply_that_waits_for_room_is_cut() {
 
 #[test]
 fn a_reply_that_has_found_room_again_is_cut() {
-    let victim = Victim::start();
-    let worker = victim.arm();
-    let mut connection = victim.server.connect();
-    connection.request("GET", "/stream?at=woken", "");
-    // Reading makes the room.
-    let reply = connection.response();
-    assert_eq!((reply.status, reply.complete), (200, false));
-    victim.replaced(worker);
-    victim.end();
+    for kind in KINDS {
+        let victim = Victim::start(kind);
+        let worker = victim.arm();
+        let mut connection = victim.server.connect();
+        connection.request("GET", "/stream?at=woken", "");
+        // Reading makes the room.
+        let reply = connection.response();
+        assert_eq!((reply.status, reply.complete), (200, false));
+        victim.replaced(worker);
+        victim.end();
+    }
 }
 
 #[test]

@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
 
 use pronghorn_testkit::{PATIENCE, Server, Site, wait_for};
 use rustix::process::Signal;
@@ -261,6 +263,42 @@ fn without_tls_clients_are_sent_to_it_and_with_it_told_to_stay() {
 }
 
 #[test]
+fn who_came_to_a_trusted_proxy_by_tls_is_not_sent_there_again() {
+    let server = Server::start(site(
+        "app.php",
+        "    redirect: true\n    hsts: {max_age: 1h}\n",
+        "  trusted_subnets: [127.0.0.0/8]\n",
+    ));
+    for (scheme, status, hsts) in [("https", 200, Some("max-age=3600")), ("http", 308, None)] {
+        let mut connection = server.connect();
+        let told = format!("X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: {scheme}\r\n");
+        connection.request("GET", "/", &told);
+        let answer = connection.response();
+        let said = answer.header("strict-transport-security");
+        assert_eq!((answer.status, said), (status, hsts), "{scheme}");
+    }
+    server.stop();
+}
+
+/// A browser opens connections that it may need, a monitor to see whether somebody listens.
+#[test]
+fn who_says_nothing_does_not_hold_up_a_stop() {
+    let server = Server::start(site("app.php", "", ""));
+    let address = ("127.0.0.1", port(&server));
+    let silent = TcpStream::connect(address).unwrap();
+    let mut begun = TcpStream::connect(address).unwrap();
+    begun.write_all(b"\x16\x03\x01\x02\x00\x01").unwrap();
+    let mut without = server.connect();
+    without.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    assert_eq!(get(&server, "/", &[]), "Hello");
+    let start = SystemTime::now();
+    server.stop();
+    let took = start.elapsed().unwrap();
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    drop((silent, begun));
+}
+
+#[test]
 fn a_session_is_resumed_on_any_thread() {
     let server = Server::start(site("app.php", "", "  threads: 2\n"));
     let connect = format!("127.0.0.1:{}", port(&server));
@@ -382,7 +420,7 @@ fn what_is_wrong_with_a_certificate_is_said_at_the_start() {
 #[test]
 fn whoever_speaks_no_tls_is_dropped_and_others_are_served() {
     let server = Server::start(site("app.php", "", ""));
-    let mut stranger = std::net::TcpStream::connect(("127.0.0.1", port(&server))).unwrap();
+    let mut stranger = TcpStream::connect(("127.0.0.1", port(&server))).unwrap();
     stranger
         .write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
         .unwrap();

@@ -20,6 +20,8 @@ const SETTINGS: u32 = 50;
 const PINGS: u32 = 1000;
 /// Firefox sent one per request, and six at the start.
 const PRIORITIES: u32 = 5000;
+/// Of types that `h2` does not know and skips. Browsers send `PRIORITY_UPDATE` (RFC 9218), about one per request.
+const OTHERS: u32 = 5000;
 /// Pieces of a body with nothing in them. They are allowed, and nobody needs them.
 const EMPTY: u32 = 100;
 
@@ -35,6 +37,7 @@ pub(super) enum Flood {
     Settings,
     Pings,
     Priorities,
+    Others,
     EmptyData,
 }
 
@@ -45,6 +48,7 @@ impl Flood {
             Self::Settings => "SETTINGS",
             Self::Pings => "PING",
             Self::Priorities => "PRIORITY",
+            Self::Others => "unknown type",
             Self::EmptyData => "empty DATA",
         }
     }
@@ -62,6 +66,7 @@ pub(super) struct Frames {
     settings: Rate,
     pings: Rate,
     priorities: Rate,
+    others: Rate,
     empty: Rate,
 }
 
@@ -80,6 +85,7 @@ impl Frames {
             settings: rate(SETTINGS),
             pings: rate(PINGS),
             priorities: rate(PRIORITIES),
+            others: rate(OTHERS),
             empty: rate(EMPTY),
         }
     }
@@ -106,6 +112,8 @@ impl Frames {
     fn count(&mut self) -> Result<(), Flood> {
         const ACK: u8 = 1;
         const END_STREAM: u8 = 1;
+        /// The first type that RFC 9113 does not have.
+        const UNKNOWN: u8 = 10;
         let [a, b, c, kind, flags, ..] = self.head;
         self.skip = u32::from_be_bytes([0, a, b, c]) as usize;
         let (rate, flood) = match kind {
@@ -114,6 +122,7 @@ impl Frames {
             3 => (&mut self.resets, Flood::Resets),
             4 if flags & ACK == 0 => (&mut self.settings, Flood::Settings),
             6 => (&mut self.pings, Flood::Pings),
+            UNKNOWN.. => (&mut self.others, Flood::Others),
             _ => return Ok(()),
         };
         if rate.has_room() { Ok(()) } else { Err(flood) }
@@ -161,11 +170,12 @@ mod tests {
         frames
     }
 
-    const KINDS: [(u8, u8, usize, u32, Flood); 5] = [
+    const KINDS: [(u8, u8, usize, u32, Flood); 6] = [
         (3, 0, 4, RESETS, Flood::Resets),
         (4, 0, 6, SETTINGS, Flood::Settings),
         (6, 0, 8, PINGS, Flood::Pings),
         (2, 0, 5, PRIORITIES, Flood::Priorities),
+        (16, 0, 9, OTHERS, Flood::Others),
         (0, 0, 0, EMPTY, Flood::EmptyData),
     ];
 
@@ -215,7 +225,7 @@ mod tests {
     proptest! {
         #[test]
         fn frames_are_found_however_they_are_cut(
-            kinds in proptest::collection::vec((0_u8..10, 0_u8..2, 0_usize..40), 0..200),
+            kinds in proptest::collection::vec((0_u8..12, 0_u8..2, 0_usize..40), 0..200),
             cut in 1_usize..30,
         ) {
             let mut bytes = PREFACE.to_vec();

@@ -132,7 +132,12 @@ pub(crate) async fn serve(stream: Stream, received: BytesMut, peer: Arc<Peer>, e
     let opened = Instant::now();
     let (guard, signs) = Guard::new(stream, received);
     let handshake = builder(&limits).handshake(guard);
-    let connection = match tokio::time::timeout(limits.receive.head_time, handshake).await {
+    let handshake = tokio::time::timeout(limits.receive.head_time, handshake);
+    let shaken = tokio::select! {
+        shaken = handshake => shaken,
+        () = entered.service().drained() => return,
+    };
+    let connection = match shaken {
         Ok(Ok(connection)) => connection,
         Ok(Err(error)) => {
             tracing::debug!(target: "http", remote_address = %peer.address, "no HTTP/2: {error}");

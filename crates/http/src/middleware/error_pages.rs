@@ -18,14 +18,13 @@ use crate::message::{Body, Handled, Handler, Request, Response};
 
 /// They are held in memory.
 const LARGEST_PAGE: u64 = 1 << 20;
-/// What described the body that a page replaces.
-const OF_THE_BODY: [&str; 8] = [
+/// What described the body that a page replaces. `Content-Range` is not of it: with 416 it tells how long the file is.
+const OF_THE_BODY: [&str; 7] = [
     "content-type",
     "content-length",
     "content-encoding",
     "content-language",
     "content-disposition",
-    "content-range",
     "etag",
     "last-modified",
 ];
@@ -112,6 +111,10 @@ impl ErrorPages {
             .pages
             .iter()
             .find(|page| (page.of.0..=page.of.1).contains(&status));
+        // What an application tells programs is worth more to them than a status and its name.
+        if response.from_application && (page.is_none() || is_json(response)) {
+            return;
+        }
         let (body, content_type) = match page {
             _ if wants_json => {
                 let title = reason(status);
@@ -129,6 +132,17 @@ impl ErrorPages {
     }
 }
 
+fn is_json(response: &Response) -> bool {
+    let media = response.fields.get("content-type").unwrap_or_default();
+    media_is_json(media)
+}
+
+fn media_is_json(media: &[u8]) -> bool {
+    let media = media.split(|&byte| byte == b';').next().unwrap_or_default();
+    let media = media.trim_ascii().to_ascii_lowercase();
+    media == b"application/json" || media.ends_with(b"+json")
+}
+
 /// A program that names JSON and no page. What is weighed less than something else is not told apart: who takes both gets a
 /// page.
 fn wants_json(head: &RequestHead) -> bool {
@@ -136,11 +150,10 @@ fn wants_json(head: &RequestHead) -> bool {
     for value in head.fields().all("accept") {
         for item in value.split(|&byte| byte == b',') {
             let media = item.split(|&byte| byte == b';').next().unwrap_or_default();
-            let media = media.trim_ascii().to_ascii_lowercase();
-            if media == b"text/html" {
+            if media.trim_ascii().eq_ignore_ascii_case(b"text/html") {
                 return false;
             }
-            json |= media == b"application/json" || media.ends_with(b"+json");
+            json |= media_is_json(media);
         }
     }
     json
@@ -151,20 +164,23 @@ mod tests {
     use super::*;
     use crate::middleware::testing::head;
 
-    fn replaced(status: u16, wants_json: bool) -> Response {
+    fn pages() -> ErrorPages {
         let page = |of, body: &'static str| Page {
             of,
             content_type: "text/html; charset=utf-8",
             body: body.into(),
         };
-        let pages = ErrorPages {
+        ErrorPages {
             next: Arc::new(crate::middleware::testing::Nobody),
             pages: vec![page((404, 404), "gone"), page((400, 499), "yours")],
-            intercept: false,
-        };
+            intercept: true,
+        }
+    }
+
+    fn replaced(status: u16, wants_json: bool) -> Response {
         let mut response = Response::plain(status, "secret");
         response.fields.push("ETag", "\"of the other body\"");
-        pages.replace(&mut response, wants_json);
+        pages().replace(&mut response, wants_json);
         response
     }
 
@@ -188,6 +204,36 @@ mod tests {
             shown(replaced(500, false)),
             "text/plain; charset=utf-8 secret"
         );
+    }
+
+    #[test]
+    fn of_an_application_only_pages_are_replaced() {
+        for (status, content_type, wants_json, expected) in [
+            (404, "text/html", false, "text/html; charset=utf-8 gone"),
+            (404, "application/json", false, "application/json theirs"),
+            (
+                422,
+                "application/problem+json",
+                true,
+                "application/problem+json theirs",
+            ),
+            (503, "text/html", true, "text/html theirs"),
+        ] {
+            let mut response = Response::new(status, Body::Whole("theirs".into()));
+            response.from_application = true;
+            response.fields.push("Content-Type", content_type);
+            pages().replace(&mut response, wants_json);
+            assert_eq!(shown(response), expected);
+        }
+    }
+
+    #[test]
+    fn who_asked_for_what_is_not_there_still_learns_what_is() {
+        let mut response = Response::plain(416, "secret");
+        response.fields.push("Content-Range", "bytes */10");
+        pages().replace(&mut response, false);
+        let length = response.fields.get("content-range").unwrap_or_default();
+        assert_eq!(length, b"bytes */10");
     }
 
     #[test]
