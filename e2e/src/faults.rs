@@ -135,6 +135,11 @@ impl Killer {
             .iter()
             .filter(|(_, seen)| seen.elapsed() > GROWN_UP);
         let mut old: Vec<u32> = old.map(|(pid, _)| *pid).collect();
+        if !old.is_empty() {
+            // On a busy machine a boot takes longer than that, and the end of a boot is no death of a worker.
+            let up = server.steer(&["workers"]).stdout;
+            old.retain(|pid| up.lines().any(|line| begins_with(line, *pid)));
+        }
         old.sort_unstable();
         (!old.is_empty()).then(|| old[self.next_random() % old.len()])
     }
@@ -147,6 +152,10 @@ impl Killer {
             .wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(self.random >> 33).expect("31 bits")
     }
+}
+
+fn begins_with(line: &str, pid: u32) -> bool {
+    line.split_whitespace().next() == Some(pid.to_string().as_str())
 }
 
 fn pid(number: u32) -> Pid {

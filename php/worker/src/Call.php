@@ -95,7 +95,7 @@ final class Call
 
     /**
      * Runs the function when the reply was sent. The client waits no longer, this worker is not free until it returns.
-     * What it throws goes to the log.
+     * What it throws goes to the log. All that is deferred has the pool's `exec_ttl` for itself, from the reply on.
      *
      * @param callable(): mixed $work
      * @throws Exception when the call is over
