@@ -60,3 +60,62 @@ impl Connection {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use bytes::Bytes;
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use tokio::io::{DuplexStream, duplex};
+
+    use super::*;
+    use crate::scenario::{folder, select};
+
+    /// Answers all requests of a connection with this.
+    async fn serve(stream: DuplexStream, coding: &'static str, body: Vec<u8>) {
+        let mut connection = h2::server::handshake(stream).await.unwrap();
+        while let Some(asked) = connection.accept().await {
+            let (request, mut respond) = asked.unwrap();
+            assert_eq!(request.uri().path(), "/rows");
+            assert_eq!(request.headers()["accept-encoding"], "gzip");
+            let head = http::Response::builder().header("content-encoding", coding);
+            let mut stream = respond
+                .send_response(head.body(()).unwrap(), false)
+                .unwrap();
+            stream.send_data(Bytes::from(body.clone()), true).unwrap();
+        }
+    }
+
+    async fn answer(coding: &'static str, body: Vec<u8>) -> (Answer, Result<(), CheckError>) {
+        let mut scenario = select(&folder(), &["gzip-json".to_owned()])
+            .unwrap()
+            .remove(0);
+        scenario.expected.body = crate::scenario::Body::Contains("the end".to_owned());
+        let (ours, theirs) = duplex(1 << 10);
+        let mut server = JoinSet::new();
+        server.spawn(serve(theirs, coding, body));
+        let connection = Connection::over(Box::new(ours)).await.unwrap();
+        let answer = connection.ask(&scenario).await.unwrap();
+        let judged = answer.judge(&scenario);
+        (answer, judged)
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_read_to_its_end_and_judged_without_its_coding() {
+        // More than a window that nobody makes room in.
+        let mut text = vec![b'x'; 200_000];
+        text.extend(b"the end");
+        let (plain, judged) = answer("identity", text.clone()).await;
+        assert_eq!((plain.status, plain.size), (200, text.len()));
+        assert!(judged.unwrap_err().to_string().contains("not compressed"));
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(&text).unwrap();
+        let (coded, judged) = answer("gzip", encoder.finish().unwrap()).await;
+        assert!(coded.size < 10_000, "bytes on the wire count");
+        judged.unwrap();
+        let (_, judged) = answer("gzip", text).await;
+        assert!(judged.unwrap_err().to_string().contains("not in gzip"));
+    }
+}

@@ -93,18 +93,16 @@ async fn ask_once(
 impl Answer {
     /// Makes sure that it is as the scenario says.
     pub(crate) fn judge(&self, scenario: &Scenario) -> Result<(), CheckError> {
-        let plain = if self.gzip {
-            let mut plain = Vec::new();
-            // Above the most it is not the expected one either.
+        let mut plain = Vec::new();
+        let body = if self.gzip {
+            // What is longer than the most is not the expected one either.
             let mut decoder = GzDecoder::new(&self.body[..]).take(LONGEST_BODY as u64);
-            decoder
-                .read_to_end(&mut plain)
-                .map_err(|_| CheckError::NoHttp("its body is not in gzip"))?;
-            plain
+            let decoded = decoder.read_to_end(&mut plain);
+            decoded.map_err(|_| CheckError::NoHttp("its body is not in gzip"))?;
+            &plain
         } else {
-            Vec::new()
+            &self.body
         };
-        let body = if self.gzip { &plain } else { &self.body };
         let right = scenario.expected.check(self.status, self.gzip, body);
         let status = self.status;
         right.map_err(|why| CheckError::Wrong { status, why })

@@ -1,6 +1,5 @@
 //! h2load: one thread with connections of HTTP/2 that each keep so many requests open.
 
-use std::path::Path;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -15,8 +14,6 @@ use crate::site::{Site, find};
 const GRACE: Duration = Duration::from_secs(30);
 /// Microseconds; far above what can be.
 const LONGEST: u64 = 120_000_000;
-/// Lines of its log: a hundred times what it can do in the longest time.
-const MOST_LINES: usize = 100_000_000;
 
 pub(super) async fn run(
     server: &Server,
@@ -56,9 +53,10 @@ pub(super) async fn run(
         why: "gave no figures".to_owned(),
         said: format!("{output}\n{}", h2load.stderr()),
     })?;
-    let latency = latency(&log)?;
+    let lines = std::fs::read_to_string(&log);
     _ = std::fs::remove_file(&log);
-    told.counted(seconds, latency)
+    let lines = lines.map_err(|source| BenchError::Read { file: log, source })?;
+    told.counted(seconds, latency(&lines))
 }
 
 /// What it prints at its end.
@@ -122,19 +120,14 @@ impl Told {
 }
 
 /// Of its log: a line for each request, with its start, status and time in microseconds.
-fn latency(log: &Path) -> Result<Latency, BenchError> {
-    let unreadable = |source| BenchError::Read {
-        file: log.to_owned(),
-        source,
-    };
-    let text = std::fs::read_to_string(log).map_err(unreadable)?;
+fn latency(log: &str) -> Latency {
     let mut times = Histogram::new_with_max(LONGEST, 3).expect("the bounds are sound");
-    for line in text.lines().take(MOST_LINES) {
+    for line in log.lines() {
         if let Some(time) = line.rsplit('\t').next().and_then(|time| time.parse().ok()) {
             times.saturating_record(time);
         }
     }
-    Ok(Latency::of(&times))
+    Latency::of(&times)
 }
 
 #[cfg(test)]
@@ -148,17 +141,9 @@ status codes: 90000 2xx, 0 3xx, 0 4xx, 0 5xx
 traffic: 6.38MB (6690420) total, 1.23MB (1290000) headers (space savings 91.00%), 1.03MB (1080000) data
 ";
 
-    fn latency_of(text: &str) -> Latency {
-        let log = std::env::temp_dir().join(format!("pronghorn-h2load-{}", std::process::id()));
-        std::fs::write(&log, text).unwrap();
-        let latency = latency(&log).unwrap();
-        std::fs::remove_file(&log).unwrap();
-        latency
-    }
-
     #[test]
     fn figures_are_read() {
-        let latency = latency_of("1700000000000000\t200\t100\n1700000000000100\t200\t300\n");
+        let latency = latency("1700000000000000\t200\t100\n1700000000000100\t200\t300\n");
         assert_eq!((latency.p50_us, latency.max_us), (100.0, 300.0));
         let counted = Told::parse(OUTPUT).unwrap().counted(3, latency).unwrap();
         assert_eq!(
@@ -180,7 +165,7 @@ traffic: 6.38MB (6690420) total, 1.23MB (1290000) headers (space savings 91.00%)
             ("90000 done", "0 done", "not one request"),
         ] {
             let told = Told::parse(&OUTPUT.replace(good, bad)).unwrap();
-            let latency = latency_of("");
+            let latency = latency("");
             let error = told.counted(3, latency).err().unwrap().to_string();
             assert!(error.contains(why), "{error}");
         }
