@@ -30,6 +30,7 @@ pub struct Key<'t, 'a, T> {
     sentence: &'static str,
     given: Option<(Result<T, Vec<Wrong>>, &'a Node)>,
     within: Option<Within<T>>,
+    guess: Option<T>,
     accepts: String,
     zero: Zero<T>,
     fallback: Option<&'static str>,
@@ -80,6 +81,7 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
             sentence,
             given: node.map(|node| (T::read(node), node)),
             within: None,
+            guess: None,
             accepts: T::accepts(),
             zero: Zero::Value,
             fallback: None,
@@ -100,6 +102,12 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
         let (least, most) = (range.start().show(), range.end().show());
         self.accepts = format!("{}, from {least} to {most}", T::accepts());
         self.within = Some((range, |range, value| range.contains(value)));
+        self
+    }
+
+    /// What a wrong value was probably meant to be, instead of the default: one mistake is not to make others.
+    pub fn guess(mut self, value: T) -> Self {
+        self.guess = Some(value);
         self
     }
 
@@ -235,7 +243,8 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
         let (value, origin) = match taken {
             Taken::Value(value, origin) => (Some(value), Some(origin)),
             Taken::Off(origin) => (None, Some(origin)),
-            Taken::Nothing | Taken::Wrong => (default, None),
+            Taken::Nothing => (default, None),
+            Taken::Wrong => (self.guess.take().or(default), None),
         };
         self.record(path, default_shown, shown, origin);
         value

@@ -305,9 +305,15 @@ impl Section for PoolSettings {
         )
         .zero_is_default()
         .optional();
+        let probably = if t.is_written("root") {
+            Mode::Classic
+        } else {
+            Mode::Worker
+        };
         let mode = t
             .key("mode", "What the workers are: `worker` runs a worker script; `classic` any PHP program below a `root`, and `fastcgi` too, by a FastCGI program; `cgi` programs below a `root`, a process for each call.")
             .ours()
+            .guess(probably)
             .default(Mode::Worker);
         let site = scripts::read(t, mode);
         let classic = classic::read(t, mode);
