@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::Parts;
 use crate::exchange::Exchange;
-use crate::message::{Handled, Handler, Request, Unhandled};
+use crate::message::{Handled, Handler, Peer, Request, Unhandled};
 use crate::record::Record;
 use crate::settings::{LogFormat, LogPiece, Placeholder};
 
@@ -40,6 +40,58 @@ enum Escape {
     Text,
     /// As in a JSON string.
     Json,
+}
+
+/// What a line can show of a request. What is not known is empty.
+struct Shown<'a> {
+    peer: &'a Peer,
+    accepted: Instant,
+    accepted_us: u64,
+    method: &'a [u8],
+    path: &'a [u8],
+    query: Option<&'a [u8]>,
+    protocol: &'a [u8],
+    host: &'a str,
+    id: &'a str,
+    fields: Option<&'a Fields>,
+}
+
+impl<'a> Shown<'a> {
+    fn of(request: &'a Request) -> Self {
+        let head = &request.head;
+        Self {
+            peer: &request.peer,
+            accepted: request.accepted,
+            accepted_us: request.accepted_us,
+            method: head.method().as_bytes(),
+            path: head.path(),
+            query: head.query(),
+            protocol: request.protocol().name().as_bytes(),
+            host: head.authority(),
+            id: request.id.as_deref().unwrap_or_default(),
+            fields: Some(head.fields()),
+        }
+    }
+
+    fn of_unhandled(request: &Unhandled<'a>) -> Self {
+        let target = request.target;
+        let (path, query) = match memchr::memchr(b'?', target) {
+            Some(at) => (&target[..at], Some(&target[at + 1..])),
+            None => (target, None),
+        };
+        Self {
+            peer: request.peer,
+            accepted: request.accepted,
+            accepted_us: request.accepted_us,
+            method: request.method,
+            path,
+            query,
+            protocol: request.protocol,
+            host: "",
+            id: "",
+            fields: None,
+        }
+    }
 }
 
 /// What is kept of a request for its line.
@@ -81,7 +133,7 @@ impl Handler for AccessLog {
         if !tracing::enabled!(target: "access", tracing::Level::INFO) {
             return self.next.handle(request, exchange);
         }
-        let mut entry = Entry::new(&self.lines, &request);
+        let mut entry = Entry::new(&self.lines, &Shown::of(&request));
         Box::pin(async move {
             let mut response = self.next.handle(request, exchange).await;
             entry.note(&response.fields);
@@ -92,9 +144,10 @@ impl Handler for AccessLog {
 
     fn unhandled(&self, request: &Unhandled<'_>) -> Option<Box<Record>> {
         let record = || {
-            let access = Some(Entry::unhandled(&self.lines, request));
+            let mut entry = Entry::new(&self.lines, &Shown::of_unhandled(request));
+            entry.note(&Fields::new());
             Box::new(Record {
-                access,
+                access: Some(entry),
                 ..Record::default()
             })
         };
@@ -120,84 +173,46 @@ impl Lines {
 }
 
 impl Entry {
-    fn new(lines: &Arc<Lines>, request: &Request) -> Self {
-        let mut entry = Self::empty(lines, request.accepted);
-        let head = &request.head;
-        for placeholder in lines.placeholders() {
-            match placeholder {
-                Placeholder::Ip => entry.keep(request.peer.ip.as_bytes()),
-                Placeholder::Time => entry.keep(clf_time(request.accepted_us).as_bytes()),
-                Placeholder::TimeIso => entry.keep(iso_time(request.accepted_us).as_bytes()),
-                Placeholder::Method => entry.keep(head.method().as_bytes()),
-                Placeholder::Target => {
-                    let query = head.query().map(|query| [b"?", query].concat());
-                    entry.keep(&[head.path(), &query.unwrap_or_default()].concat());
-                }
-                Placeholder::Path => entry.keep(head.path()),
-                Placeholder::Query => entry.keep(head.query().unwrap_or_default()),
-                Placeholder::Host => entry.keep(head.authority().as_bytes()),
-                Placeholder::Scheme => entry.keep(request.peer.scheme().as_bytes()),
-                Placeholder::Protocol => entry.keep(request.protocol().name().as_bytes()),
-                Placeholder::RequestId => {
-                    entry.keep(request.id.as_deref().unwrap_or_default().as_bytes());
-                }
-                Placeholder::Header(name) => {
-                    entry.keep(head.fields().get(name).unwrap_or_default());
-                }
-                Placeholder::Status
-                | Placeholder::Bytes
-                | Placeholder::Elapsed
-                | Placeholder::ElapsedMs
-                | Placeholder::ElapsedUs
-                | Placeholder::ResponseHeader(_) => {}
-            }
-        }
-        entry.of_request = entry.ends.len();
-        entry
-    }
-
-    fn unhandled(lines: &Arc<Lines>, request: &Unhandled<'_>) -> Self {
-        let mut entry = Self::empty(lines, request.accepted);
-        let (path, query) = match memchr::memchr(b'?', request.target) {
-            Some(at) => (&request.target[..at], &request.target[at + 1..]),
-            None => (request.target, &b""[..]),
-        };
-        for placeholder in lines.placeholders() {
-            match placeholder {
-                Placeholder::Ip => entry.keep(request.peer.ip.as_bytes()),
-                Placeholder::Time => entry.keep(clf_time(request.accepted_us).as_bytes()),
-                Placeholder::TimeIso => entry.keep(iso_time(request.accepted_us).as_bytes()),
-                Placeholder::Method => entry.keep(request.method),
-                Placeholder::Target => entry.keep(request.target),
-                Placeholder::Path => entry.keep(path),
-                Placeholder::Query => entry.keep(query),
-                Placeholder::Scheme => entry.keep(request.peer.scheme().as_bytes()),
-                Placeholder::Protocol => entry.keep(request.protocol),
-                Placeholder::Host | Placeholder::RequestId | Placeholder::Header(_) => {
-                    entry.keep(b"");
-                }
-                Placeholder::Status
-                | Placeholder::Bytes
-                | Placeholder::Elapsed
-                | Placeholder::ElapsedMs
-                | Placeholder::ElapsedUs
-                | Placeholder::ResponseHeader(_) => {}
-            }
-        }
-        entry.of_request = entry.ends.len();
-        entry.note(&Fields::new());
-        entry
-    }
-
-    fn empty(lines: &Arc<Lines>, accepted: Instant) -> Self {
-        Self {
+    fn new(lines: &Arc<Lines>, shown: &Shown<'_>) -> Self {
+        let mut entry = Self {
             lines: lines.clone(),
             values: String::new(),
             ends: Vec::new(),
             of_request: 0,
-            accepted,
+            accepted: shown.accepted,
             in_sample: lines.is_in_sample(),
+        };
+        for placeholder in lines.placeholders() {
+            match placeholder {
+                Placeholder::Ip => entry.keep(shown.peer.ip.as_bytes()),
+                Placeholder::Time => entry.keep(clf_time(shown.accepted_us).as_bytes()),
+                Placeholder::TimeIso => entry.keep(iso_time(shown.accepted_us).as_bytes()),
+                Placeholder::Method => entry.keep(shown.method),
+                Placeholder::Target => {
+                    let query = shown.query.map(|query| [b"?", query].concat());
+                    entry.keep(&[shown.path, &query.unwrap_or_default()].concat());
+                }
+                Placeholder::Path => entry.keep(shown.path),
+                Placeholder::Query => entry.keep(shown.query.unwrap_or_default()),
+                Placeholder::Host => entry.keep(shown.host.as_bytes()),
+                Placeholder::Scheme => entry.keep(shown.peer.scheme().as_bytes()),
+                Placeholder::Protocol => entry.keep(shown.protocol),
+                Placeholder::RequestId => entry.keep(shown.id.as_bytes()),
+                Placeholder::Header(name) => {
+                    let fields = shown.fields;
+                    let value = fields.and_then(|fields| fields.get(name));
+                    entry.keep(value.unwrap_or_default());
+                }
+                Placeholder::Status
+                | Placeholder::Bytes
+                | Placeholder::Elapsed
+                | Placeholder::ElapsedMs
+                | Placeholder::ElapsedUs
+                | Placeholder::ResponseHeader(_) => {}
+            }
         }
+        entry.of_request = entry.ends.len();
+        entry
     }
 
     fn note(&mut self, fields: &Fields) {
@@ -385,7 +400,7 @@ mod tests {
     }
 
     fn line(lines: &Arc<Lines>, head: &str) -> String {
-        let mut entry = Entry::new(lines, &request(head));
+        let mut entry = Entry::new(lines, &Shown::of(&request(head)));
         entry.note(&[("Content-Type", "text/html")].into_iter().collect());
         entry.line(200, 1234, Duration::from_micros(1_234_567))
     }
