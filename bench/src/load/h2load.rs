@@ -1,17 +1,13 @@
 //! h2load: one thread with connections of HTTP/2 that each keep so many requests open.
 
-use std::time::Duration;
-
 use hdrhistogram::Histogram;
 
-use super::{Counted, Latency, Seen};
+use super::{Counted, Latency, Seen, figures};
 use crate::error::BenchError;
-use crate::program::{Argv, Program};
+use crate::program::Argv;
 use crate::servers::Server;
 use crate::site::{Site, find};
 
-/// Beyond its time under load, for its start and its last answers.
-const GRACE: Duration = Duration::from_secs(30);
 /// Microseconds; far above what can be.
 const LONGEST: u64 = 120_000_000;
 
@@ -43,16 +39,7 @@ pub(super) async fn run(
     let scheme = scenario.protocol.scheme();
     arguments.push(format!("{scheme}://{address}{}", scenario.target).into());
     let argv = Argv(find("h2load", "nghttp2-client")?, arguments);
-    let mut h2load = Program::start(argv, site, &site.folder).await?;
-    let limit = Duration::from_secs(seconds.into()) + GRACE;
-    let ended = h2load.finish(limit).await;
-    let output = h2load.stdout();
-    let told = Told::parse(&output).filter(|_| ended);
-    let told = told.ok_or_else(|| BenchError::Tool {
-        program: "h2load",
-        why: "gave no figures".to_owned(),
-        said: format!("{output}\n{}", h2load.stderr()),
-    })?;
+    let told = figures("h2load", argv, seconds, site, Told::parse).await?;
     let lines = std::fs::read_to_string(&log);
     _ = std::fs::remove_file(&log);
     let lines = lines.map_err(|source| BenchError::Read { file: log, source })?;

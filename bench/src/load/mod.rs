@@ -16,9 +16,13 @@ use tokio::time::sleep;
 
 use crate::client::{CheckError, check};
 use crate::error::BenchError;
+use crate::program::{Argv, Program};
 use crate::scenario::Load;
 use crate::servers::Server;
 use crate::site::Site;
+
+/// Beyond a program's time under load, for its start and its last answers.
+const GRACE: Duration = Duration::from_secs(30);
 
 /// What a server did under load.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -113,6 +117,26 @@ async fn closed(
     };
     plausible_size(&counted, connections, &sizes.into_inner())?;
     Ok(counted.seen)
+}
+
+/// Runs a load generator for so long, and reads what it prints.
+async fn figures<F>(
+    program: &'static str,
+    argv: Argv,
+    seconds: u32,
+    site: &Site,
+    parse: impl FnOnce(&str) -> Option<F>,
+) -> Result<F, BenchError> {
+    let mut running = Program::start(argv, site, &site.folder).await?;
+    let limit = Duration::from_secs(seconds.into()) + GRACE;
+    let ended = running.finish(limit).await;
+    let output = running.stdout();
+    let figures = parse(&output).filter(|_| ended);
+    figures.ok_or_else(|| BenchError::Tool {
+        program,
+        why: "gave no figures".to_owned(),
+        said: format!("{output}\n{}", running.stderr()),
+    })
 }
 
 /// Looks at some answers while others are served; returns with the first that is wrong.

@@ -1,16 +1,12 @@
 //! wrk: one thread with connections that each send the next request when they have the answer.
 
-use std::time::Duration;
-
-use super::{Counted, Latency, Seen};
+use super::{Counted, Latency, Seen, figures};
 use crate::error::BenchError;
-use crate::program::{Argv, Program};
+use crate::program::Argv;
 use crate::scenario::Scenario;
 use crate::servers::Server;
 use crate::site::{Site, find};
 
-/// Beyond its time under load, for its start and its last answers.
-const GRACE: Duration = Duration::from_secs(30);
 /// What the script prints before each figure.
 const MARK: &str = "pronghorn ";
 
@@ -44,16 +40,7 @@ pub(super) async fn run(
         .into(),
     ];
     let argv = Argv::new(find("wrk", "wrk")?, arguments);
-    let mut wrk = Program::start(argv, site, &site.folder).await?;
-    let limit = Duration::from_secs(seconds.into()) + GRACE;
-    let ended = wrk.finish(limit).await;
-    let output = wrk.stdout();
-    let figures = Figures::parse(&output).filter(|_| ended);
-    let figures = figures.ok_or_else(|| BenchError::Tool {
-        program: "wrk",
-        why: "gave no figures".to_owned(),
-        said: format!("{output}\n{}", wrk.stderr()),
-    })?;
+    let figures = figures("wrk", argv, seconds, site, Figures::parse).await?;
     figures.counted(scenario.expected.status, unframed)
 }
 
