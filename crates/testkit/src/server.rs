@@ -56,6 +56,18 @@ impl Ended {
             assert!(self.stderr.contains(part), "{part} in\n{}", self.stderr);
         }
     }
+
+    /// One that had what was asked for (code 0), and said all of these on stdout.
+    ///
+    /// # Panics
+    ///
+    /// When it ended otherwise or did not say one of them.
+    pub fn assert_said(&self, parts: &[&str]) {
+        assert_eq!(self.code, Some(0), "{}", self.stdout);
+        for part in parts {
+            assert!(self.stdout.contains(part), "{part} in\n{}", self.stdout);
+        }
+    }
 }
 
 /// What a process prints, as it comes, and whether that was all.

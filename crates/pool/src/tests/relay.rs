@@ -254,6 +254,23 @@ impl Stage {
         self.worker.reply(call, b"next").await;
         assert_eq!(body(&mut pending).await.unwrap(), "next");
     }
+
+    /// The worker has ended what was late: it goes on where that is allowed, and gets nothing else where it is not.
+    async fn recovers(&mut self, allowed: bool) {
+        let Some(Report::Recovered { may_go_on }) = self.reports.recv().await else {
+            panic!("it has ended what was late");
+        };
+        if allowed {
+            may_go_on.send(()).unwrap();
+            self.goes_on().await;
+        } else {
+            drop(may_go_on);
+            let waiting = self.call(TestPayload::new("/waits"));
+            tokio::task::yield_now().await;
+            assert_eq!(self.pool.stats().waiting(), 1);
+            drop(waiting);
+        }
+    }
 }
 
 async fn reply(pending: &mut Pending) -> Result<Reply, CallError> {
@@ -611,19 +628,7 @@ async fn a_worker_that_ends_a_late_call_goes_on_when_its_keeper_says_so() {
                 matches!(overdue, Some(Report::Overdue { call: Some(late), .. }) if late == call)
             );
             stage.worker.send(&ends(call)[way]).await;
-            let Some(Report::Recovered { may_go_on }) = stage.reports.recv().await else {
-                panic!("it has ended the call");
-            };
-            if allowed {
-                may_go_on.send(()).unwrap();
-                stage.goes_on().await;
-            } else {
-                drop(may_go_on);
-                let waiting = stage.call(TestPayload::new("/waits"));
-                tokio::task::yield_now().await;
-                assert_eq!(stage.pool.stats().waiting(), 1);
-                drop(waiting);
-            }
+            stage.recovers(allowed).await;
             stage.ends(Exit::Signal(15)).await;
         }
     }
@@ -799,20 +804,8 @@ async fn what_comes_after_a_reply_has_a_deadline_of_its_own() {
         assert_eq!(start.elapsed().as_secs(), 10);
         let free = native(0x86, 0, 0, call, b"", b"", Stream::END);
         stage.worker.send(&free).await;
-        let Some(Report::Recovered { may_go_on }) = stage.reports.recv().await else {
-            panic!("it is free");
-        };
-        if allowed {
-            may_go_on.send(()).unwrap();
-            stage.goes_on().await;
-        } else {
-            drop(may_go_on);
-            let waiting = stage.call(TestPayload::new("/waits"));
-            tokio::task::yield_now().await;
-            assert_eq!(stage.pool.stats().waiting(), 1);
-            drop(waiting);
-            stage.ends(Exit::Signal(15)).await;
-        }
+        stage.recovers(allowed).await;
+        stage.ends(Exit::Signal(15)).await;
     }
 }
 
