@@ -22,6 +22,7 @@
 
 #include "classic_call.h"
 #include "classic_ini.h"
+#include "zygote.h"
 
 #if defined(ZTS) && defined(COMPILE_DL_PRONGHORN)
 ZEND_TSRMLS_CACHE_EXTERN()
@@ -32,6 +33,8 @@ ZEND_TSRMLS_CACHE_EXTERN()
 #define ASKED "PRONGHORN_CLASSIC"
 #define PIPES "PRONGHORN_PIPES"
 #define RING "PRONGHORN_RING"
+/* In place of both, by which descriptor the server orders workers. */
+#define ZYGOTE "PRONGHORN_ZYGOTE"
 /* What programs look for when they want to know whether they may call fastcgi_finish_request(). */
 #define NAME "fpm-fcgi"
 
@@ -405,6 +408,18 @@ static void give_back(const sapi_request_info *info, void *context)
 	sapi_activate();
 }
 
+static const char *attach(zygote_order *order, bool is_forked)
+{
+	const char *wrong = is_forked ? NULL : call_read_offer(getenv(PIPES), getenv(RING), &order->offer);
+	if (wrong == NULL) {
+		wrong = call_greet(&order->offer);
+	}
+	if (wrong == NULL && is_forked && !zygote_is_adopted(order)) {
+		wrong = "the server that it was forked for is not its parent";
+	}
+	return wrong == NULL ? call_attach(&order->offer, "0.1.0") : wrong;
+}
+
 /* In place of the first request of php's command line, which has begun. */
 static int take_over(void)
 {
@@ -416,7 +431,13 @@ static int take_over(void)
 	SIGG(check) = false;
 #endif
 	php_request_shutdown(NULL);
-	const char *wrong = call_attach(getenv(PIPES), getenv(RING), "0.1.0");
+	zygote_order order = {0};
+	const char *control = getenv(ZYGOTE);
+	if (control != NULL && !zygote_serve(atoi(control), &order)) {
+		give_back(&info, context);
+		return SUCCESS;
+	}
+	const char *wrong = attach(&order, control != NULL);
 	if (wrong != NULL) {
 		fprintf(stderr, "this PHP can't serve scripts: %s\n", wrong);
 		_exit(1);
@@ -475,7 +496,8 @@ static void change_name(void)
 
 void classic_prepare(void)
 {
-	if (getenv(ASKED) == NULL || getenv(PIPES) == NULL || strcmp(sapi_module.name, "cli") != 0) {
+	bool is_asked = getenv(ASKED) != NULL && (getenv(PIPES) != NULL || getenv(ZYGOTE) != NULL);
+	if (!is_asked || strcmp(sapi_module.name, "cli") != 0) {
 		return;
 	}
 	is_on = true;

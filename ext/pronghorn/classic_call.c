@@ -488,23 +488,33 @@ static bool read_numbers(const char *text, int *into, size_t count)
 	return true;
 }
 
-const char *call_attach(const char *pipes, const char *offer, const char *version)
+const char *call_read_offer(const char *pipes, const char *box, call_offer *offer)
 {
-	int pipe[2], box[3];
-	if (!read_numbers(pipes, pipe, 2)) {
+	if (!read_numbers(pipes, offer->pipes, 2)) {
 		return "it was not started by the server";
 	}
-	if (!read_numbers(offer, box, 3)) {
+	if (!read_numbers(box, offer->box, 3)) {
 		return "the server offers no shared memory";
 	}
+	return NULL;
+}
+
+const char *call_greet(const call_offer *offer)
+{
 	char greeting[GREETING];
-	if (!read_all(pipe[0], greeting, HEAD)) {
+	if (!read_all(offer->pipes[0], greeting, HEAD)) {
 		return "the server is gone";
 	}
 	size_t length = native_frame_length((const unsigned char *) greeting);
-	if (length < HEAD || length > sizeof greeting || !read_all(pipe[0], greeting, length - HEAD)) {
+	if (length < HEAD || length > sizeof greeting || !read_all(offer->pipes[0], greeting, length - HEAD)) {
 		return "the server began with something else than a control frame";
 	}
+	return NULL;
+}
+
+const char *call_attach(const call_offer *offer, const char *version)
+{
+	const int *pipe = offer->pipes, *box = offer->box;
 	const char *wrong = ring_attach(&ring, box[0], box[1], box[2], pipe[0], LOOK_AFTER);
 	if (wrong != NULL) {
 		return wrong;

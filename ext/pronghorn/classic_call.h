@@ -24,9 +24,20 @@ typedef struct {
 	bool development;  /* the client may see what went wrong */
 } call_t;
 
-/* Announces this process over the pipes and maps the box, as PRONGHORN_PIPES and PRONGHORN_RING name them. NULL, or what is
- * wrong. */
-const char *call_attach(const char *pipes, const char *ring, const char *version);
+/* Descriptors of the server's offer. */
+typedef struct {
+	int pipes[2]; /* to read from, to write to */
+	int box[3];   /* memory, page, bell */
+} call_offer;
+
+/* As PRONGHORN_PIPES and PRONGHORN_RING name them. NULL, or what is wrong. */
+const char *call_read_offer(const char *pipes, const char *box, call_offer *offer);
+
+/* Waits until the server speaks. NULL, or what is wrong. */
+const char *call_greet(const call_offer *offer);
+
+/* Then maps the box, and announces this process. NULL, or what is wrong. */
+const char *call_attach(const call_offer *offer, const char *version);
 
 /* Waits for the next call. NULL: the server wants this process to end, or is gone. Valid until it is called again. */
 const call_t *call_next(void);

@@ -38,7 +38,8 @@ mod timer;
 
 pub use body::{BodyFeed, BodyStream, streamed};
 pub use boot::{
-    BootCause, BootError, CommandLauncher, RelayAddress, RelayListener, WORKER_OUTPUT, Warmup,
+    BootCause, BootError, CommandLauncher, NotForked, RelayAddress, RelayListener, Spawn,
+    WORKER_OUTPUT, Warmup, Zygotes,
 };
 pub use call::{
     Answer, Body, CallError, Dispatch, Payload, Pending, Piece, Pieces, Refused, Reply, ReplyBody,

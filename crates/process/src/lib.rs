@@ -3,6 +3,7 @@
 //! - [`Spawner`]: the one thread that starts children. The kernel sends a child's parent-death signal when the *thread* that
 //!   spawned it ends, so it has to live as long as the server.
 //! - [`Process`]: a running child. Its end is read from its pidfd, never from an end of file: grandchildren inherit pipes.
+//! - [`Zygote`]: a process that forks children of this one.
 //! - [`Program`] and [`Link`]: this program once more, for an upgrade, and how the two processes talk.
 //! - [`Credentials`]: the user that a child runs as.
 //! - [`file`]: what only Linux can do with files.
@@ -21,6 +22,7 @@ pub mod socket;
 mod spawner;
 mod usage;
 mod which;
+mod zygote;
 
 pub use credentials::{Credentials, LookupError, group_id};
 pub use link::{Link, MOST_SOCKETS, Message, WatchedLink};
@@ -28,5 +30,6 @@ pub use process::{Exit, Process, Signal};
 pub use program::Program;
 pub use reap::{adopt_orphans, reap_orphans};
 pub use spawner::{Child, Command, SpawnError, Spawner, Stream};
-pub use usage::{Usage, own_memory};
+pub use usage::{Usage, own_memory, own_memory_of_forked};
 pub use which::which;
+pub use zygote::{Facts, ForkError, Zygote};

@@ -57,22 +57,7 @@ impl Link {
 
     /// Sends. There is room for all that the two ever say; a full or a closed link is an error.
     pub fn send(&self, text: &str, sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_SOCKETS))];
-        let mut passed = SendAncillaryBuffer::new(&mut space);
-        if !sockets.is_empty() && !passed.push(SendAncillaryMessage::ScmRights(sockets)) {
-            return Err(io::Error::other(format!(
-                "more than {MOST_SOCKETS} sockets can't be passed"
-            )));
-        }
-        let bytes = text.as_bytes();
-        let bytes = &bytes[..bytes.len().min(LONGEST)];
-        sendmsg(
-            &self.0,
-            &[IoSlice::new(bytes)],
-            &mut passed,
-            SendFlags::NOSIGNAL,
-        )?;
-        Ok(())
+        send(self.0.as_fd(), text, sockets)
     }
 
     /// What is there. `None` when the other end is closed; [`io::ErrorKind::WouldBlock`] when nothing has come yet.
@@ -133,6 +118,11 @@ impl WatchedLink {
         Ok(())
     }
 
+    /// The same with open descriptors.
+    pub(crate) fn send_with(&self, text: &str, passed: &[BorrowedFd<'_>]) -> io::Result<()> {
+        send(self.0.get_ref().as_fd(), text, passed)
+    }
+
     /// The next message; `None` when the other end is closed, or its process has ended. Cancel safe.
     pub async fn receive(&self) -> io::Result<Option<String>> {
         loop {
@@ -155,6 +145,20 @@ impl WatchedLink {
             }
         }
     }
+}
+
+fn send(link: BorrowedFd<'_>, text: &str, passed: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_SOCKETS))];
+    let mut with = SendAncillaryBuffer::new(&mut space);
+    if !passed.is_empty() && !with.push(SendAncillaryMessage::ScmRights(passed)) {
+        return Err(io::Error::other(format!(
+            "more than {MOST_SOCKETS} sockets can't be passed"
+        )));
+    }
+    let bytes = text.as_bytes();
+    let bytes = &bytes[..bytes.len().min(LONGEST)];
+    sendmsg(link, &[IoSlice::new(bytes)], &mut with, SendFlags::NOSIGNAL)?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -4,33 +4,83 @@
 //! taken from their owners, so their numbers are remembered; that registry is the one state of the whole process here.
 
 use std::collections::HashSet;
+use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nix::sys::wait::{Id, WaitPidFlag};
 use rustix::process::{Pid, WaitId, WaitIdOptions};
 
-static OWNED: Mutex<Option<HashSet<Pid>>> = Mutex::new(None);
+static CHILDREN: Mutex<Option<Children>> = Mutex::new(None);
 
-fn owned() -> MutexGuard<'static, Option<HashSet<Pid>>> {
-    OWNED.lock().unwrap_or_else(PoisonError::into_inner)
+#[derive(Default)]
+struct Children {
+    /// They are reaped by their owners.
+    owned: HashSet<Pid>,
+    /// Orphans to come that are to get an owner.
+    adoptions: usize,
+}
+
+fn children() -> MutexGuard<'static, Option<Children>> {
+    CHILDREN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Held while a child is spawned, so that it can't be taken for an orphan before its number is remembered.
-pub(crate) struct Spawning(MutexGuard<'static, Option<HashSet<Pid>>>);
+pub(crate) struct Spawning(MutexGuard<'static, Option<Children>>);
 
 pub(crate) fn spawning() -> Spawning {
-    Spawning(owned())
+    Spawning(children())
 }
 
 impl Spawning {
     pub(crate) fn remember(mut self, pid: Pid) {
-        self.0.get_or_insert_default().insert(pid);
+        self.0.get_or_insert_default().owned.insert(pid);
     }
 }
 
 pub(crate) fn forget(pid: Pid) {
-    if let Some(owned) = owned().as_mut() {
-        owned.remove(&pid);
+    if let Some(children) = children().as_mut() {
+        children.owned.remove(&pid);
+    }
+}
+
+/// While there is one, no orphan is reaped: the process that is to be adopted might be among them, and its end be lost.
+#[derive(Debug)]
+pub(crate) struct Adoption(());
+
+pub(crate) fn adopting() -> Adoption {
+    children().get_or_insert_default().adoptions += 1;
+    Adoption(())
+}
+
+impl Adoption {
+    /// Remembers the number of a process that has become a child of this one and has no owner.
+    ///
+    /// # Errors
+    ///
+    /// When it is another process's child, or has an owner.
+    pub(crate) fn adopt(self, pid: Pid) -> io::Result<()> {
+        let mut children = children();
+        let owned = &mut children.get_or_insert_default().owned;
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        rustix::process::waitid(WaitId::Pid(pid), options)?;
+        let is_new = owned.insert(pid);
+        drop(children);
+        drop(self);
+        if is_new {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::AlreadyExists.into())
+        }
+    }
+}
+
+impl Drop for Adoption {
+    fn drop(&mut self) {
+        if let Some(children) = children().as_mut() {
+            children.adoptions -= 1;
+        }
+        // Those that ended meanwhile are told of no more.
+        reap_orphans();
     }
 }
 
@@ -48,11 +98,13 @@ pub fn reap_orphans() -> usize {
     /// An end of the loop for a machine on which processes end faster than they are reaped.
     const MOST: usize = 10_000;
     for reaped in 0..MOST {
-        let owned = owned();
+        let children = children();
         let Some(pid) = ended_child() else {
             return reaped;
         };
-        if owned.as_ref().is_some_and(|owned| owned.contains(&pid)) {
+        let is_spared =
+            |children: &Children| children.adoptions > 0 || children.owned.contains(&pid);
+        if children.as_ref().is_some_and(is_spared) {
             return reaped;
         }
         _ = rustix::process::waitid(

@@ -38,6 +38,34 @@ pub fn own_memory(pid: u32, at_least: u64) -> Option<u64> {
     (own >= at_least).then_some(own)
 }
 
+/// The same of a process that is forked from another one, without memory that may be written by all of them: where one alone has
+/// looked at a page of it, the kernel takes that for its own.
+pub fn own_memory_of_forked(pid: u32, at_least: u64) -> Option<u64> {
+    // The quick answer first: it is never less.
+    own_memory(pid, at_least)?;
+    let own = unshared_bytes(&fs::read_to_string(format!("/proc/{pid}/smaps")).ok()?)?;
+    (own >= at_least).then_some(own)
+}
+
+/// Of a table of mappings, what is private in those that are no shared ones.
+fn unshared_bytes(mappings: &str) -> Option<u64> {
+    let mut counts = false;
+    let mut bytes: u64 = 0;
+    for line in mappings.lines() {
+        let (name, rest) = line.split_once(' ')?;
+        match name {
+            "Private_Clean:" | "Private_Dirty:" if counts => {
+                let kilobytes: u64 = rest.trim().strip_suffix("kB")?.trim_end().parse().ok()?;
+                bytes = bytes.checked_add(kilobytes.checked_mul(1024)?)?;
+            }
+            name if name.ends_with(':') => {}
+            // Addresses; then `rw-s`, `r--p`.
+            _ => counts = rest.split_once(' ')?.0.ends_with('p'),
+        }
+    }
+    Some(bytes)
+}
+
 fn private_bytes(rollup: &str) -> Option<u64> {
     let own = ["Private_Clean:", "Private_Dirty:"].map(|name| {
         let line = rollup.lines().find_map(|line| line.strip_prefix(name))?;
@@ -91,6 +119,18 @@ mod tests {
             "Rss:  90 kB\nShared_Clean: 7 kB\nPrivate_Clean:     12 kB\nPrivate_Dirty:  30 kB\n";
         assert_eq!(private_bytes(rollup), Some(42 * 1024));
         assert_eq!(private_bytes("Private_Clean: 1 kB\n"), None);
+    }
+
+    #[test]
+    fn shared_mappings_are_nobodys_own() {
+        let mappings = "7f00-7f10 rw-s 00000000 00:01 5   /dev/zero (deleted)\nSize: 64 kB\nPrivate_Dirty:  30 kB\n\
+            VmFlags: rd wr sh\n7f20-7f30 rw-p 00000000 00:00 0 \nPrivate_Clean:     12 kB\nPrivate_Dirty:  4 kB\n";
+        assert_eq!(unshared_bytes(mappings), Some(16 * 1024));
+        assert_eq!(unshared_bytes("nonsense"), None);
+        let pid = std::process::id();
+        let own = own_memory_of_forked(pid, 1).unwrap();
+        assert!(own > 100_000 && own <= own_memory(pid, 1).unwrap() + 10_000_000);
+        assert_eq!(own_memory_of_forked(pid, 1 << 50), None);
     }
 
     #[test]

@@ -11,13 +11,13 @@ use std::time::Duration;
 use pronghorn_config::{Address, Command, Listen};
 use pronghorn_plugin_api::{NotReady, Sockets};
 use pronghorn_pool::settings::{
-    CodecChoice, FastCgiSettings, MAX_WORKERS, Mode, PoolSettings, TransportChoice,
+    CodecChoice, FastCgiSettings, MAX_WORKERS, Mode, PoolSettings, SpawnChoice, TransportChoice,
 };
 use pronghorn_pool::{
     Addresses, BootError, CommandLauncher, Current, FastCgiLauncher, Filling, Fpm, Home,
     NotExtended, NotResized, Options, PATIENCE, Peers, Php, Place, Plan, Pool, ProgramLauncher,
-    RelayAddress, RelayListener, Spool, Stats, Supervised, Warmup, WorkerInfo, classic_command,
-    classic_variable,
+    RelayAddress, RelayListener, Spawn, Spool, Stats, Supervised, Warmup, WorkerInfo, Zygotes,
+    classic_command, classic_variable,
 };
 use pronghorn_process::{Credentials, Spawner, cpus, which};
 use pronghorn_wire::Codec;
@@ -303,7 +303,16 @@ impl Start<'_> {
             homes: self.homes.clone(),
             transport: self.settings.transport,
             told: AtomicBool::new(false),
+            spawn: self.spawn(),
         }
+    }
+
+    fn spawn(&self) -> Spawn {
+        let choice = self.settings.spawn;
+        if self.settings.mode != Mode::Classic || choice == SpawnChoice::Exec {
+            return Spawn::Exec;
+        }
+        Spawn::Fork(Zygotes::new(choice == SpawnChoice::Fork))
     }
 
     pub(crate) fn crew(&self) -> Crew {

@@ -456,12 +456,20 @@ impl Server {
         })
     }
 
-    /// Processes that the server started and that live.
+    /// Processes that the server started and that live, without those that they are forked from.
     pub fn workers(&self) -> Vec<u32> {
-        marked(&self.mark, self.site.folder())
-            .into_iter()
-            .filter(|pid| *pid != self.pid())
-            .collect()
+        self.children(false)
+    }
+
+    /// Those that workers are forked from.
+    pub fn zygotes(&self) -> Vec<u32> {
+        self.children(true)
+    }
+
+    fn children(&self, zygotes: bool) -> Vec<u32> {
+        let mut pids = marked(&self.mark, self.site.folder());
+        pids.retain(|pid| *pid != self.pid() && is_zygote(*pid) == zygotes);
+        pids
     }
 
     pub fn signal(&self, signal: Signal) {
@@ -528,6 +536,11 @@ impl Drop for Server {
             );
         }
     }
+}
+
+fn is_zygote(pid: u32) -> bool {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+    name.is_ok_and(|name| name.trim() == "php-zygote")
 }
 
 fn pid_of(number: u32) -> Pid {

@@ -47,3 +47,4 @@ mod supervision;
 mod tls;
 mod upgrade;
 mod user;
+mod zygote;

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use pronghorn_process::{Exit, SpawnError};
 
+use super::NotForked;
+
 /// A worker that was started, or was to be, and is not up.
 #[derive(Debug)]
 pub struct BootError {
@@ -37,6 +39,8 @@ pub enum BootCause {
     Protocol(String),
     /// The application's: it failed a call of `pool.warmup`, and how.
     WarmUp(String),
+    /// The zygote's that its workers are forked from.
+    NotForked(NotForked),
     /// Nobody's: the pool was stopped meanwhile.
     Stopped,
     /// The server's: no descriptors, no memory.
@@ -58,6 +62,7 @@ impl fmt::Display for BootCause {
             }
             Self::Protocol(what) => write!(f, "worker cannot be used: {what}"),
             Self::WarmUp(how) => write!(f, "worker failed its warm-up: {how}"),
+            Self::NotForked(why) => write!(f, "the zygote gave no worker: {why}"),
             Self::Stopped => f.write_str("it is stopping"),
             Self::System(error) => write!(f, "worker cannot be connected: {error}"),
         }
@@ -164,6 +169,9 @@ impl BootError {
                 "a worker script announces itself when it calls `Pronghorn\\serve(…)` or a RoadRunner worker; a slow start \
                  can be given more time with `pool.boot_timeout`"
                     .into()
+            }
+            BootCause::NotForked(_) => {
+                "`spawn: exec` of the pool does without a zygote: each worker is a PHP started anew, with an OPcache of its own".into()
             }
             BootCause::WarmUp(_) => {
                 "every new worker answers the requests of `pool.warmup` before it gets those of clients".into()

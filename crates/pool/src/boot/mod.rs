@@ -27,19 +27,21 @@ use crate::relay::{self, Dialect, Relay};
 use crate::roster::Via;
 use crate::settings::{Fence, TransportChoice};
 use crate::spool::Spool;
-use crate::supervisor::{Connect, Launched, Launcher, Watched};
+use crate::supervisor::{BoxFuture, Connect, Launched, Launcher, Watched};
 
 mod error;
 mod handshake;
 mod listener;
 pub(crate) mod output;
 pub(crate) mod warmup;
+mod zygote;
 
 pub use error::{BootCause, BootError};
 pub use listener::{RelayAddress, RelayListener};
 pub use output::WORKER_OUTPUT;
 pub use warmup::Warmup;
 use warmup::until_warm;
+pub use zygote::{NotForked, Spawn, Zygotes};
 
 use handshake::{Announcement, Refusal};
 pub(crate) use output::{Output, Readers};
@@ -74,6 +76,7 @@ pub struct CommandLauncher {
     pub php: Php,
     /// Whether it was said already that shared memory is not used.
     pub told: AtomicBool,
+    pub spawn: Spawn,
 }
 
 impl Launcher for CommandLauncher {
@@ -82,6 +85,33 @@ impl Launcher for CommandLauncher {
         slot: SlotId,
     ) -> Pin<Box<dyn Future<Output = Result<Launched, BootError>> + Send + '_>> {
         Box::pin(self.launch_worker(slot))
+    }
+
+    fn begin_generation(&self) {
+        if let Spawn::Fork(zygotes) = &self.spawn {
+            zygotes.begin_generation();
+        }
+    }
+
+    fn finish(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            if let Spawn::Fork(zygotes) = &self.spawn {
+                zygotes.finish().await;
+            }
+        })
+    }
+
+    fn died(&self, exit: Exit) -> bool {
+        matches!(&self.spawn, Spawn::Fork(zygotes) if zygotes.died(exit))
+    }
+
+    fn own_memory(&self, pid: u32, at_least: u64) -> Option<u64> {
+        match &self.spawn {
+            Spawn::Fork(zygotes) if zygotes.fork() => {
+                pronghorn_process::own_memory_of_forked(pid, at_least)
+            }
+            Spawn::Fork(_) | Spawn::Exec => pronghorn_process::own_memory(pid, at_least),
+        }
     }
 }
 
@@ -127,12 +157,22 @@ impl CommandLauncher {
             passed.extend(offer);
             memory
         });
-        let besides = self.php.variables(self).await;
-        let child = self
-            .spawner
-            .spawn(self.command_line(passed, besides))
-            .await
-            .map_err(|error| self.failed(BootCause::Spawn(error), None))?;
+        let child = match &self.spawn {
+            // Scripts have no other way than shared memory: without, the worker says so itself.
+            Spawn::Fork(zygotes) if zygotes.fork() && memory.is_some() => {
+                match zygotes.worker(self, passed).await? {
+                    Some(child) => child,
+                    // From now on in the other way.
+                    None => return Box::pin(self.launch_worker(slot)).await,
+                }
+            }
+            Spawn::Fork(_) | Spawn::Exec => {
+                let besides = self.php.variables(self).await;
+                let spawned = self.spawner.spawn(self.command_line(passed, besides));
+                let failed = |error| self.failed(BootCause::Spawn(error), None);
+                spawned.await.map_err(failed)?
+            }
+        };
         let mut worker = RunningWorker {
             output: Output::new(&self.pool, child.process.pid()),
             process: child.process,

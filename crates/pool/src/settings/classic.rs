@@ -1,6 +1,6 @@
 //! The keys of pools that run scripts in PHP processes with the extension.
 
-use pronghorn_config::{Command, Table};
+use pronghorn_config::{Choice, Command, Table};
 
 use super::Mode;
 
@@ -9,6 +9,25 @@ use super::Mode;
 pub struct ClassicSettings {
     /// None is the one of `server.command`, or `php`.
     pub php: Option<Command>,
+}
+
+/// How the workers of a pool come to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpawnChoice {
+    /// Forked in a pool that runs scripts, unless something speaks against it.
+    Auto,
+    /// Each is a start of its command.
+    Exec,
+    /// From one process that has started PHP.
+    Fork,
+}
+
+impl Choice for SpawnChoice {
+    const CHOICES: &'static [(&'static str, Self)] = &[
+        ("auto", Self::Auto),
+        ("exec", Self::Exec),
+        ("fork", Self::Fork),
+    ];
 }
 
 const KEYS: [&str; 1] = ["php"];
@@ -26,6 +45,24 @@ pub(super) fn read(t: &mut Table<'_>, mode: Mode) -> Option<ClassicSettings> {
             .ours()
             .optional(),
     })
+}
+
+pub(super) fn read_spawn(t: &mut Table<'_>, mode: Mode) -> SpawnChoice {
+    let spawn = t
+        .key(
+            "spawn",
+            "How workers come to be. `fork`: from one PHP that has started its engine, so that they share one OPcache; in `mode: classic`. `exec`: each is a start of its command. `auto`: `fork` in `mode: classic` if OPcache's JIT is off, else `exec`.",
+        )
+        .ours()
+        .default(SpawnChoice::Auto);
+    if spawn == SpawnChoice::Fork && mode != Mode::Classic {
+        t.error(
+            "spawn",
+            "is `fork`, which is for scripts in `mode: classic`, and this pool is in another",
+            "remove it: workers of this pool are started one by one",
+        );
+    }
+    spawn
 }
 
 /// Whether scripts see no more of the environment than what is named for them.

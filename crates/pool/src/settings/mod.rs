@@ -12,7 +12,7 @@ mod classic;
 mod fastcgi;
 mod scripts;
 
-pub use classic::ClassicSettings;
+pub use classic::{ClassicSettings, SpawnChoice};
 pub use fastcgi::FastCgiSettings;
 pub use scripts::{SiteSettings, Symlinks};
 
@@ -82,6 +82,7 @@ pub struct PoolSettings {
     pub site: Option<SiteSettings>,
     /// Of [`Mode::Classic`].
     pub classic: Option<ClassicSettings>,
+    pub spawn: SpawnChoice,
     /// Scripts see no more of the environment than what is named for them.
     pub clear_env: bool,
     /// Of [`Mode::FastCgi`].
@@ -317,6 +318,7 @@ impl Section for PoolSettings {
             .default(Mode::Worker);
         let site = scripts::read(t, mode);
         let classic = classic::read(t, mode);
+        let spawn = classic::read_spawn(t, mode);
         let clear_env = classic::read_clear_env(t, mode);
         let fastcgi = fastcgi::read(t, mode);
         let command = t
@@ -331,6 +333,7 @@ impl Section for PoolSettings {
             mode,
             site,
             classic,
+            spawn,
             clear_env,
             fastcgi,
             command,
@@ -722,6 +725,5 @@ impl Section for Supervisor {
 
 /// What later work brings; each line moves up into a key of its own then.
 fn not_yet(t: &mut Table<'_>) {
-    t.not_yet("spawn", "workers forked from a booted one");
     t.not_yet("fork", "workers forked from a booted one");
 }

@@ -13,7 +13,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use super::backoff::Backoff;
-use super::keeper::{Keeper, MemberId, News, Phase};
+use super::keeper::{Keeper, MemberId, News, Phase, Renewal};
 use super::wear::{Life, Wear};
 use super::{Launcher, NotResized, Plan, scaling};
 use crate::boot::BootError;
@@ -242,7 +242,7 @@ impl Crew {
             if looks.period() != self.looks_every() {
                 looks = self::looks(self.looks_every());
             }
-            if self.is_over() {
+            if self.is_over().await {
                 return;
             }
             let due = self.next_due();
@@ -347,9 +347,9 @@ impl Crew {
             }
             News::Worn if planted(Bug::WornStays) => {}
             News::Worn => _ = member.worn.get_or_insert(Wear::Calls),
-            News::AsksForRenewal { full } => {
+            News::AsksForRenewal(why) => {
                 let generation = member.generation;
-                self.renewal_asked_for(generation, full);
+                self.renewal_asked_for(generation, why);
             }
             News::Drained => member.stage = Stage::Drained,
             News::Ended => {
@@ -364,15 +364,19 @@ impl Crew {
     }
 
     /// Once for each generation: its other workers would say the same.
-    fn renewal_asked_for(&mut self, generation: u64, full: bool) {
+    fn renewal_asked_for(&mut self, generation: u64, why: Renewal) {
         if generation != self.generation || generation == self.renewal_asked_by {
             return;
         }
         self.renewal_asked_by = generation;
-        let why = if full {
-            "the OPcache of a worker is full (`opcache.memory_consumption`, `opcache.max_accelerated_files`)"
-        } else {
-            "`opcache_reset()` was called"
+        let why = match why {
+            Renewal::Full => {
+                "the OPcache of a worker is full (`opcache.memory_consumption`, `opcache.max_accelerated_files`)"
+            }
+            Renewal::Reset => "`opcache_reset()` was called",
+            Renewal::Crashes => {
+                "three have died by signals within a minute, and what is broken may be the OPcache that they share: the new ones come from a new zygote"
+            }
         };
         tracing::info!(target: "server", pool = self.pool.name(), "new workers are wanted: {why}");
         self.renewals.notify_one();
@@ -813,11 +817,12 @@ impl Crew {
     }
 
     /// True once there is nothing left to do: all have ended after a stop, or the start has failed.
-    fn is_over(&mut self) -> bool {
+    async fn is_over(&mut self) -> bool {
         if !self.members.is_empty() {
             return false;
         }
         if let Some(stop) = self.stop.take() {
+            self.launcher.finish().await;
             _ = stop.done.send(self.killed);
             return true;
         }

@@ -46,13 +46,24 @@ pub(super) enum News {
     /// It has had its calls.
     Worn,
     /// It would do better as a new process.
-    AsksForRenewal { full: bool },
+    AsksForRenewal(Renewal),
     /// It gets no more calls.
     Drained,
     /// Its process has ended.
     Ended,
     /// It did not come up. For the first time, the keeper gives up; later it tries again.
     Failed(BootError),
+}
+
+/// Why all workers should be new ones.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Renewal {
+    /// The OPcache of one was emptied.
+    Reset,
+    /// That of one is full.
+    Full,
+    /// Too many have died that share one.
+    Crashes,
 }
 
 pub(super) struct Keeper {
@@ -152,7 +163,8 @@ impl Keeper {
                         Report::Entered => self.tell(News::Entered { pid }).await,
                         Report::Worn => self.tell(News::Worn).await,
                         Report::AsksForRenewal { full } => {
-                            self.tell(News::AsksForRenewal { full: *full }).await;
+                            let why = if *full { Renewal::Full } else { Renewal::Reset };
+                            self.tell(News::AsksForRenewal(why)).await;
                         }
                         // Else it waits for its end.
                         Report::Recovered { .. } if is_ended => {}
@@ -230,6 +242,9 @@ impl Keeper {
         let expected = expected && died_with.is_none();
         if !expected {
             self.report_crash(exit, process.as_ref(), died_with);
+            if self.launcher.died(exit) {
+                self.tell(News::AsksForRenewal(Renewal::Crashes)).await;
+            }
         }
         expected
     }

@@ -44,6 +44,16 @@ pub(crate) trait Launcher: Send + Sync + 'static {
     /// What is launched from now on belongs to a new generation.
     fn begin_generation(&self) {}
 
+    /// After the last worker: what it has beside them ends.
+    fn finish(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
+    /// How a worker ended that nobody had asked to. True when the others should be replaced.
+    fn died(&self, _: Exit) -> bool {
+        false
+    }
+
     /// Bytes that a worker shares with no other process, if they are `at_least` so many.
     fn own_memory(&self, pid: u32, at_least: u64) -> Option<u64> {
         pronghorn_process::own_memory(pid, at_least)

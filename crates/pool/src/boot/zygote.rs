@@ -1,0 +1,421 @@
+//! The zygote of a pool: a PHP that has started its engine, and from which each worker is forked. So they share one OPcache.
+//!
+//! Each generation has its own, started with its first worker, since `php.ini` may have changed. What forbids a fork is found
+//! before the first one; then the workers of that generation are started one by one.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use pronghorn_process::{Child, Command, Exit, Facts, ForkError, Process, Stream, Zygote};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{BootCause, BootError, CommandLauncher, Output, Readers, RunningWorker};
+
+/// Names the descriptor by which it takes orders, the first one that it is passed.
+const VARIABLE: (&str, &str) = ("PRONGHORN_ZYGOTE", "3");
+/// What a worker finds in its place.
+const PIPES: &str = "PRONGHORN_PIPES";
+/// Orders that wait. Each is a worker that boots, and few do at a time.
+const ORDERS: usize = 16;
+/// What it gets to end when it is not needed any more: PHP ends its modules.
+const TO_END: Duration = Duration::from_secs(5);
+/// A process that closes its connection is about to end, and says more by that.
+const LAST_MOMENT: Duration = Duration::from_millis(500);
+/// So many workers that died by their own fault within that time: what they share may be broken. One that has a bug of its own
+/// seldom does so three times in a minute.
+const CRASHES: usize = 3;
+const WITHIN: Duration = Duration::from_mins(1);
+
+/// How the workers of a pool come to be.
+#[derive(Debug, Default)]
+pub enum Spawn {
+    /// Each is a start of its command.
+    #[default]
+    Exec,
+    /// Forked from a zygote.
+    Fork(Zygotes),
+}
+
+/// The zygotes of a pool, one for each generation.
+#[derive(Debug)]
+pub struct Zygotes {
+    /// Somebody counts on it.
+    is_wanted: bool,
+    running: tokio::sync::Mutex<Running>,
+    /// The next worker begins a new generation.
+    is_old: AtomicBool,
+    /// Something forbids to fork the workers of this generation.
+    is_forbidden: AtomicBool,
+    crashes: Mutex<VecDeque<Instant>>,
+}
+
+#[derive(Debug, Default)]
+struct Running {
+    /// To that of this generation.
+    orders: Option<mpsc::Sender<Order>>,
+    /// The tasks that own them, also those that are about to end. What is dropped is killed: it has nothing to lose.
+    owners: JoinSet<()>,
+}
+
+/// A wish for a worker with these descriptors.
+struct Order {
+    passed: Vec<OwnedFd>,
+    answer: oneshot::Sender<Result<Process, NotForked>>,
+}
+
+/// Why a zygote gave no worker.
+#[derive(Debug)]
+pub enum NotForked {
+    TimedOut(Duration),
+    Ended(Exit),
+    Failed(ForkError),
+}
+
+impl fmt::Display for NotForked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TimedOut(after) => write!(f, "it did not answer within {after:?}"),
+            Self::Ended(exit) => write!(f, "it has ended ({exit})"),
+            Self::Failed(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl Zygotes {
+    /// `is_wanted`: the configuration says so, so that what forbids it is worth a warning.
+    pub fn new(is_wanted: bool) -> Self {
+        Self {
+            is_wanted,
+            running: tokio::sync::Mutex::default(),
+            is_old: AtomicBool::new(false),
+            is_forbidden: AtomicBool::new(false),
+            crashes: Mutex::default(),
+        }
+    }
+
+    /// Whether workers are forked, as far as is known.
+    pub(super) fn fork(&self) -> bool {
+        !self.is_forbidden.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn begin_generation(&self) {
+        self.is_forbidden.store(false, Ordering::Relaxed);
+        self.is_old.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends all that run.
+    pub(super) async fn finish(&self) {
+        let mut running = self.running.lock().await;
+        running.orders = None;
+        while running.owners.join_next().await.is_some() {}
+    }
+
+    /// Whether too many workers died of late for what they share to be trusted. Then the next worker has a new zygote.
+    pub(super) fn died(&self, exit: Exit) -> bool {
+        /// Those of a process's own making: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV.
+        const FAULTS: [i32; 6] = [4, 5, 6, 7, 8, 11];
+        if !matches!(exit, Exit::Signal(number) if FAULTS.contains(&number)) || !self.fork() {
+            return false;
+        }
+        let now = Instant::now();
+        let mut crashes = self.crashes.lock().unwrap_or_else(PoisonError::into_inner);
+        crashes.push_back(now);
+        crashes.retain(|then| now.duration_since(*then) < WITHIN);
+        let too_many = crashes.len() >= CRASHES;
+        if too_many {
+            crashes.clear();
+            self.begin_generation();
+        }
+        too_many
+    }
+
+    /// A worker with these descriptors. None: it has to be started in the other way.
+    pub(super) async fn worker(
+        &self,
+        of: &CommandLauncher,
+        passed: Vec<OwnedFd>,
+    ) -> Result<Option<Child>, BootError> {
+        let system = |error| of.failed(BootCause::System(error), None);
+        let Some(orders) = self.orders(of).await? else {
+            return Ok(None);
+        };
+        let (stdout, their_stdout) = io::pipe().map_err(system)?;
+        let (stderr, their_stderr) = io::pipe().map_err(system)?;
+        let mut all = vec![their_stdout.into(), their_stderr.into()];
+        all.extend(passed);
+        let (answer, forked) = oneshot::channel();
+        let order = Order {
+            passed: all,
+            answer,
+        };
+        // Its owner answers, or ends with it; in both cases at once or within its own limit.
+        _ = orders.send(order).await;
+        let ended = || NotForked::Failed(ForkError::Closed);
+        match forked.await.unwrap_or_else(|_| Err(ended())) {
+            Ok(process) => Ok(Some(Child {
+                process,
+                stdin: None,
+                stdout: Some(stdout.into()),
+                stderr: Some(stderr.into()),
+            })),
+            Err(NotForked::Failed(error @ ForkError::NotOurs(_))) => {
+                self.forbid(of, &error.to_string(), "");
+                Ok(None)
+            }
+            Err(why) => Err(of.failed(BootCause::NotForked(why), None)),
+        }
+    }
+
+    /// How to order from the zygote of this generation, which is started with its first worker, and again after its end.
+    async fn orders(&self, of: &CommandLauncher) -> Result<Option<mpsc::Sender<Order>>, BootError> {
+        let mut running = self.running.lock().await;
+        if self.is_old.swap(false, Ordering::Relaxed) {
+            // Its owner sees that nobody needs it, and ends it.
+            running.orders = None;
+        }
+        if !self.fork() {
+            return Ok(None);
+        }
+        if let Some(orders) = running.orders.as_ref().filter(|it| !it.is_closed()) {
+            return Ok(Some(orders.clone()));
+        }
+        while running.owners.try_join_next().is_some() {}
+        let (owner, facts) = Owner::start(of).await?;
+        let (orders, inbox) = mpsc::channel(ORDERS);
+        // Where nobody orders it ends, as one that is not needed any more.
+        running.owners.spawn(owner.run(inbox));
+        if facts.threads > 1 {
+            let why = format!(
+                "PHP has {} threads as soon as it has started, one of them `{}`, and a forked process would have one",
+                facts.threads, facts.thread
+            );
+            self.forbid(of, &why, "an extension starts them");
+            return Ok(None);
+        }
+        if facts.has_jit && !self.is_wanted {
+            let hint = "`ini: {opcache.jit: disable}` for a shared OPcache, `spawn: exec` if this is meant";
+            self.forbid(
+                of,
+                "OPcache's JIT is on, which is not safe in a cache that processes share",
+                hint,
+            );
+            return Ok(None);
+        }
+        if facts.has_jit {
+            tracing::warn!(
+                target: "server", pool = of.pool,
+                "workers are forked (`spawn: fork`) with OPcache's JIT, which is known to crash in a cache that processes share: `ini: {{opcache.jit: disable}}`"
+            );
+        }
+        running.orders = Some(orders.clone());
+        Ok(Some(orders))
+    }
+
+    /// Once for each generation.
+    fn forbid(&self, of: &CommandLauncher, why: &str, hint: &str) {
+        self.is_forbidden.store(true, Ordering::Relaxed);
+        let pool = &of.pool;
+        let what = "each worker starts PHP anew and has an OPcache of its own";
+        let hint = if hint.is_empty() {
+            String::new()
+        } else {
+            format!(" ({hint})")
+        };
+        if self.is_wanted {
+            tracing::warn!(target: "server", pool, "{what}, in spite of `spawn: fork`: {why}{hint}");
+        } else {
+            tracing::info!(target: "server", pool, "{what}: {why}{hint}");
+        }
+    }
+}
+
+async fn command_line(of: &CommandLauncher, control: OwnedFd) -> Command {
+    let besides = of.php.variables(of).await;
+    let mut command = of.command_line(vec![control], besides);
+    command.env.retain(|(name, _)| name != PIPES);
+    command.env.push((VARIABLE.0.into(), VARIABLE.1.into()));
+    command.stdin = Stream::Null;
+    command
+}
+
+async fn bring_up(
+    zygote: &mut RunningWorker,
+    link: &Zygote,
+    output: [Option<OwnedFd>; 2],
+    limit: Duration,
+) -> Result<Facts, BootCause> {
+    for pipe in output.into_iter().flatten() {
+        let read = zygote.readers.read(pipe, zygote.output.clone());
+        read.map_err(BootCause::System)?;
+    }
+    let facts = tokio::select! {
+        biased;
+        exit = zygote.end() => return Err(BootCause::Exited(exit)),
+        facts = link.facts() => facts,
+        () = sleep(limit) => return Err(BootCause::NotForked(NotForked::TimedOut(limit))),
+    };
+    match facts {
+        Err(ForkError::Closed) => match timeout(LAST_MOMENT, zygote.end()).await {
+            Ok(exit) => Err(BootCause::Exited(exit)),
+            Err(_) => Err(BootCause::NotForked(NotForked::Failed(ForkError::Closed))),
+        },
+        facts => facts.map_err(|error| BootCause::NotForked(NotForked::Failed(error))),
+    }
+}
+
+/// Owns a zygote from its first word to its end. What is dropped with it is killed.
+struct Owner {
+    pool: String,
+    zygote: RunningWorker,
+    link: Zygote,
+    /// For each fork.
+    patience: Duration,
+}
+
+/// Why an owner has no more to do.
+enum Over {
+    /// Nobody orders any more.
+    Unneeded,
+    Ended(Exit),
+    /// It can't be relied on.
+    Broken,
+}
+
+impl Owner {
+    async fn start(of: &CommandLauncher) -> Result<(Self, Facts), BootError> {
+        let system = |error| of.failed(BootCause::System(error), None);
+        let (link, theirs) = Zygote::pair().map_err(system)?;
+        let child = of.spawner.spawn(command_line(of, theirs).await).await;
+        let child = child.map_err(|error| of.failed(BootCause::Spawn(error), None))?;
+        let mut zygote = RunningWorker {
+            output: Output::new(&of.pool, child.process.pid()),
+            process: child.process,
+            deadline_signal: None,
+            readers: Readers::default(),
+            exit: None,
+        };
+        let facts = bring_up(
+            &mut zygote,
+            &link,
+            [child.stdout, child.stderr],
+            of.boot_timeout,
+        );
+        let facts = match facts.await {
+            Ok(facts) => facts,
+            Err(cause) => {
+                if zygote.exit.is_none() {
+                    zygote.process.kill_group();
+                }
+                zygote.readers.finish().await;
+                return Err(of.failed(cause, Some(&zygote.output)));
+            }
+        };
+        zygote.output.up();
+        let owner = Self {
+            pool: of.pool.clone(),
+            zygote,
+            link,
+            patience: of.boot_timeout,
+        };
+        Ok((owner, facts))
+    }
+
+    async fn run(mut self, mut orders: mpsc::Receiver<Order>) {
+        let over = loop {
+            let order = tokio::select! {
+                biased;
+                exit = self.zygote.end() => break Over::Ended(exit),
+                order = orders.recv() => order,
+            };
+            let Some(Order { passed, answer }) = order else {
+                break Over::Unneeded;
+            };
+            let forked = self.fork(&passed).await;
+            drop(passed);
+            let over = match &forked {
+                Ok(_) | Err(NotForked::Failed(ForkError::Refused(_) | ForkError::NotOurs(_))) => {
+                    None
+                }
+                Err(NotForked::Ended(exit)) => Some(Over::Ended(*exit)),
+                Err(NotForked::TimedOut(_) | NotForked::Failed(_)) => Some(Over::Broken),
+            };
+            if over.is_some() {
+                orders.close(); // before whoever is told asks for another one
+            }
+            _ = answer.send(forked); // nobody may wait any more: then the process is killed with the answer
+            if let Some(over) = over {
+                break over;
+            }
+        };
+        drop(orders);
+        self.end(over).await;
+    }
+
+    async fn fork(&mut self, passed: &[OwnedFd]) -> Result<Process, NotForked> {
+        let passed: Vec<_> = passed.iter().map(AsFd::as_fd).collect();
+        tokio::select! {
+            biased;
+            forked = self.link.fork(&passed) => forked.map_err(NotForked::Failed),
+            exit = self.zygote.end() => Err(NotForked::Ended(exit)),
+            () = sleep(self.patience) => Err(NotForked::TimedOut(self.patience)),
+        }
+    }
+
+    async fn end(self, over: Over) {
+        let Self {
+            pool,
+            mut zygote,
+            link,
+            ..
+        } = self;
+        drop(link);
+        let pid = zygote.process.pid();
+        match over {
+            Over::Ended(exit) => {
+                zygote.readers.finish().await;
+                let stderr = zygote.output.last_words().join("\n");
+                tracing::error!(
+                    target: "server", pool, pid, stderr,
+                    "the zygote has ended with {exit}: its workers go on, and the next one has a new zygote"
+                );
+                return;
+            }
+            Over::Broken => zygote.process.kill_group(),
+            Over::Unneeded => {
+                if timeout(TO_END, zygote.end()).await.is_err() {
+                    tracing::warn!(target: "server", pool, pid, "the zygote is killed: it did not end within {TO_END:?}");
+                    zygote.process.kill_group();
+                }
+            }
+        }
+        zygote.end().await;
+        zygote.readers.finish().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn three_crashes_in_a_minute_are_too_many() {
+        let zygotes = Zygotes::new(true);
+        let crash = Exit::Signal(11);
+        assert!(!zygotes.died(crash) && !zygotes.died(crash));
+        tokio::time::advance(WITHIN).await;
+        assert!(!zygotes.died(crash) && !zygotes.died(Exit::Signal(6)));
+        // What somebody else does to it is no fault of what it shares.
+        for exit in [Exit::Signal(9), Exit::Signal(15), Exit::Code(255)] {
+            assert!(!zygotes.died(exit));
+        }
+        assert!(zygotes.died(Exit::Signal(7)) && zygotes.is_old.swap(false, Ordering::Relaxed));
+        assert!(!zygotes.died(crash), "it begins anew");
+    }
+}

@@ -1,0 +1,119 @@
+//! A process that forks others on request, and what the two say to each other.
+//!
+//! A worker that it has forked is no child of it but of this process, which has to be told of orphans
+//! ([`adopt_orphans`](crate::adopt_orphans)): so its end, its signals and its exit code are those of any child. The other half is
+//! `ext/pronghorn/zygote.c`; what it says is looked at as bytes of a stranger.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::process::Pid;
+use thiserror::Error;
+
+use crate::link::{Link, WatchedLink};
+use crate::process::Process;
+use crate::reap;
+
+/// What is shown of an answer that makes no sense.
+const SHOWN: usize = 100;
+
+/// This process's end of the socket to a zygote. Closed, the zygote ends.
+#[derive(Debug)]
+pub struct Zygote(WatchedLink);
+
+/// What a zygote says of itself before its first fork.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// A process that is forked has one, whatever the others were at.
+    pub threads: usize,
+    /// The name of one of the others; empty where there is none.
+    pub thread: String,
+    /// OPcache's JIT is on.
+    pub has_jit: bool,
+}
+
+/// Why there is no new process.
+#[derive(Debug, Error)]
+pub enum ForkError {
+    /// It has ended, or is about to.
+    #[error("it has closed its connection")]
+    Closed,
+    /// It is none, or one of another release.
+    #[error("it said `{0}`, which makes no sense")]
+    Nonsense(String),
+    /// Out of memory or of processes, in words of the system.
+    #[error("it could not fork: {0}")]
+    Refused(String),
+    #[error("process {0}, which it has forked, is no child of this server")]
+    NotOurs(u32),
+    #[error("its connection failed")]
+    Io(#[from] io::Error),
+}
+
+impl ForkError {
+    fn nonsense(said: &str) -> Self {
+        let start: String = said.chars().take(SHOWN).collect();
+        Self::Nonsense(start.escape_debug().to_string())
+    }
+}
+
+impl Zygote {
+    /// Both ends; the second one is for the zygote. To be called on a tokio runtime with I/O.
+    pub fn pair() -> io::Result<(Self, OwnedFd)> {
+        let (ours, theirs) = Link::pair()?;
+        Ok((Self(ours.watch()?), theirs.into_descriptor()))
+    }
+
+    /// The first thing that it says. Cancel safe.
+    pub async fn facts(&self) -> Result<Facts, ForkError> {
+        let said = self.receive().await?;
+        Facts::parse(&said).ok_or_else(|| ForkError::nonsense(&said))
+    }
+
+    /// Has it fork a process which gets these descriptors, in an order that it knows. Whoever gives this up can't ask again.
+    pub async fn fork(&self, passed: &[BorrowedFd<'_>]) -> Result<Process, ForkError> {
+        let adoption = reap::adopting();
+        let order = format!("fork {}", std::process::id());
+        self.0.send_with(&order, passed)?;
+        let said = self.receive().await?;
+        if let Some(why) = said.strip_prefix("failed ") {
+            return Err(ForkError::Refused(why.to_owned()));
+        }
+        let number = said.strip_prefix("forked ");
+        let number = number.and_then(|number| number.parse().ok());
+        let pid = number.filter(|number| *number > 1).and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| ForkError::nonsense(&said))?;
+        let not_ours = |_| ForkError::NotOurs(pid.as_raw_nonzero().get().unsigned_abs());
+        adoption.adopt(pid).map_err(not_ours)?;
+        let end = Process::watch(pid).inspect_err(|_| {
+            // Nobody would learn of its end.
+            _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            reap::forget(pid);
+        })?;
+        Ok(Process::adopt(pid, end)?)
+    }
+
+    async fn receive(&self) -> Result<String, ForkError> {
+        self.0.receive().await?.ok_or(ForkError::Closed)
+    }
+}
+
+impl Facts {
+    fn parse(said: &str) -> Option<Self> {
+        let rest = said.strip_prefix("zygote 1 threads ")?;
+        let (threads, rest) = rest.split_once(" jit ")?;
+        let (jit, thread) = rest.split_once(' ')?;
+        Some(Self {
+            threads: threads.parse().ok()?,
+            thread: thread.chars().filter(|c| !c.is_control()).collect(),
+            has_jit: match jit {
+                "0" => false,
+                "1" => true,
+                _ => return None,
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

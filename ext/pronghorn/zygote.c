@@ -1,0 +1,246 @@
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "zygote.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "php.h"
+#if PHP_VERSION_ID < 80200
+#include "ext/standard/basic_functions.h"
+#include "ext/standard/php_lcg.h"
+#endif
+
+/* With an order come stdout, stderr, both pipes, and the three of the ring. */
+#define DESCRIPTORS 7
+/* `fork`, a space, and the server's number. */
+#define LONGEST_ORDER 32
+/* A name of a thread, as the kernel keeps it. */
+#define THREAD_NAME 16
+/* For `ps` and `top`, in which a zygote looks like its workers otherwise. */
+#define NAME "php-zygote"
+
+static void leave(const char *why)
+{
+	fprintf(stderr, "pronghorn: this zygote ends: %s\n", why);
+	_exit(1);
+}
+
+/* ---- What it says of itself ---- */
+
+/* Of which a forked child has one, whatever the others held at that moment. `name` becomes that of another one. */
+static unsigned count_threads(char *name)
+{
+	DIR *threads = opendir("/proc/self/task");
+	unsigned count = 0;
+	const struct dirent *thread;
+	while (threads != NULL && (thread = readdir(threads)) != NULL) {
+		if (thread->d_name[0] == '.') {
+			continue;
+		}
+		count++;
+		if (atoi(thread->d_name) != getpid()) {
+			char path[64];
+			snprintf(path, sizeof path, "/proc/self/task/%.20s/comm", thread->d_name);
+			FILE *comm = fopen(path, "r");
+			if (comm != NULL) {
+				if (fgets(name, THREAD_NAME, comm) == NULL) {
+					name[0] = '\0';
+				}
+				fclose(comm);
+			}
+		}
+	}
+	if (threads != NULL) {
+		closedir(threads);
+	}
+	/* Without /proc nobody can tell. */
+	return MAX(count, 1);
+}
+
+/* As php.ini has it: OPcache itself tells only scripts. */
+static bool has_jit(void)
+{
+	static const char *const off[] = {"", "0", "off", "no", "disable"};
+	const char *jit = zend_ini_string(ZEND_STRL("opcache.jit"), false);
+	if (jit == NULL || zend_ini_long(ZEND_STRL("opcache.jit_buffer_size"), false) == 0
+		|| zend_ini_long(ZEND_STRL("opcache.enable"), false) == 0) {
+		return false;
+	}
+	for (size_t i = 0; i < sizeof off / sizeof *off; i++) {
+		if (strcasecmp(jit, off[i]) == 0) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* False: the server is gone. */
+static bool say(int control, const char *text)
+{
+	return send(control, text, strlen(text), MSG_NOSIGNAL) >= 0;
+}
+
+static bool introduce(int control)
+{
+	char name[THREAD_NAME] = "", said[128];
+	unsigned threads = count_threads(name);
+	name[strcspn(name, "\n")] = '\0';
+	snprintf(said, sizeof said, "zygote 1 threads %u jit %d %s", threads, has_jit(), name);
+	return say(control, said);
+}
+
+/* ---- Orders ---- */
+
+/* False: there are none any more. */
+static bool take_order(int control, int *descriptors, pid_t *server)
+{
+	char text[LONGEST_ORDER + 1];
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(DESCRIPTORS * sizeof(int))];
+	} passed;
+	struct iovec place = {text, LONGEST_ORDER};
+	struct msghdr message = {
+		.msg_iov = &place, .msg_iovlen = 1, .msg_control = &passed, .msg_controllen = sizeof passed,
+	};
+	ssize_t length;
+	while ((length = recvmsg(control, &message, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR) {
+	}
+	if (length <= 0) {
+		return false;
+	}
+	text[length] = '\0';
+	const struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+	char *end;
+	long number = strncmp(text, "fork ", 5) == 0 ? strtol(text + 5, &end, 10) : 0;
+	bool is_whole = (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0 && head != NULL && head->cmsg_level == SOL_SOCKET
+		&& head->cmsg_type == SCM_RIGHTS && head->cmsg_len == CMSG_LEN(DESCRIPTORS * sizeof(int));
+	if (number <= 0 || *end != '\0' || !is_whole) {
+		leave("the server sent an order that this extension does not know: install the same release of both");
+	}
+	*server = (pid_t) number;
+	memcpy(descriptors, CMSG_DATA(head), DESCRIPTORS * sizeof(int));
+	return true;
+}
+
+/* ---- Forking ---- */
+
+/* A process that would be the zygote's child becomes the server's, which is to be told of its end, when its parent ends: that is
+ * one between the two, which does nothing else. 0 in the worker, else its number, or less than that with `errno` set. */
+static pid_t fork_worker(void)
+{
+	int report[2], number = -EIO;
+	if (pipe2(report, O_CLOEXEC) != 0) {
+		return -1;
+	}
+	pid_t between = fork();
+	if (between == 0) {
+		pid_t worker = fork();
+		if (worker == 0) {
+			close(report[0]);
+			close(report[1]);
+			return 0;
+		}
+		number = worker < 0 ? -errno : worker;
+		if (worker > 0) {
+			setpgid(worker, worker);
+		}
+		ssize_t written = write(report[1], &number, sizeof number);
+		_exit(written == sizeof number ? 0 : 1);
+	}
+	if (between < 0) {
+		number = -errno;
+	}
+	close(report[1]);
+	if (between > 0) {
+		ssize_t got;
+		while ((got = read(report[0], &number, sizeof number)) < 0 && errno == EINTR) {
+		}
+		if (got != sizeof number) {
+			number = -EIO;
+		}
+		/* With its end the worker has become the server's child. */
+		while (waitpid(between, NULL, 0) < 0 && errno == EINTR) {
+		}
+	}
+	close(report[0]);
+	if (number < 0) {
+		errno = -number;
+		return -1;
+	}
+	return number;
+}
+
+/* What processes must not have in common. php-fpm's children do the same, and their requests the rest of it. */
+static void renew(void)
+{
+	/* Not in all releases that this is built for. */
+	void (*init)(void) = (void (*)(void)) dlsym(RTLD_DEFAULT, "php_child_init");
+	if (init != NULL) {
+		init();
+	}
+#if PHP_VERSION_ID < 80200
+	/* Seeded by a script that was preloaded. Later releases seed with each request. */
+	BG(mt_rand_is_seeded) = 0;
+	LCG(seeded) = 0;
+#endif
+}
+
+static void become_worker(const int *descriptors, zygote_order *order)
+{
+	prctl(PR_SET_NAME, "php");
+	dup2(descriptors[0], STDOUT_FILENO);
+	dup2(descriptors[1], STDERR_FILENO);
+	close(descriptors[0]);
+	close(descriptors[1]);
+	memcpy(order->offer.pipes, descriptors + 2, sizeof order->offer.pipes);
+	memcpy(order->offer.box, descriptors + 4, sizeof order->offer.box);
+	renew();
+}
+
+bool zygote_serve(int control, zygote_order *order)
+{
+	int descriptors[DESCRIPTORS];
+	fcntl(control, F_SETFD, FD_CLOEXEC);
+	/* The server's end does not block, and this one was made with it. */
+	fcntl(control, F_SETFL, 0);
+	prctl(PR_SET_NAME, NAME);
+	bool goes_on = introduce(control);
+	while (goes_on && take_order(control, descriptors, &order->server)) {
+		char answer[128];
+		pid_t worker = fork_worker();
+		if (worker == 0) {
+			close(control);
+			become_worker(descriptors, order);
+			return true;
+		}
+		if (worker > 0) {
+			snprintf(answer, sizeof answer, "forked %ld", (long) worker);
+		} else {
+			snprintf(answer, sizeof answer, "failed %.100s", strerror(errno));
+		}
+		for (size_t i = 0; i < DESCRIPTORS; i++) {
+			close(descriptors[i]);
+		}
+		goes_on = say(control, answer);
+	}
+	return false;
+}
+
+bool zygote_is_adopted(const zygote_order *order)
+{
+	/* Set before, it would have come at the end of the process between. */
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	return getppid() == order->server;
+}
