@@ -213,8 +213,6 @@ bool zygote_serve(int control, zygote_order *order)
 {
 	int descriptors[DESCRIPTORS];
 	fcntl(control, F_SETFD, FD_CLOEXEC);
-	/* The server's end does not block, and this one was made with it. */
-	fcntl(control, F_SETFL, 0);
 	prctl(PR_SET_NAME, NAME);
 	bool goes_on = introduce(control);
 	while (goes_on && take_order(control, descriptors, &order->server)) {

@@ -166,6 +166,7 @@ impl Zygotes {
                 stderr: Some(stderr.into()),
             })),
             Err(NotForked::Failed(error @ ForkError::NotOurs(_))) => {
+                self.running.lock().await.orders = None;
                 self.forbid(of, &error.to_string(), "");
                 Ok(None)
             }

@@ -61,7 +61,10 @@ impl Zygote {
     /// Both ends; the second one is for the zygote. To be called on a tokio runtime with I/O.
     pub fn pair() -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) = Link::pair()?;
-        Ok((Self(ours.watch()?), theirs.into_descriptor()))
+        let theirs = theirs.into_descriptor();
+        // It has nothing else to do than to wait there.
+        rustix::io::ioctl_fionbio(&theirs, false)?;
+        Ok((Self(ours.watch()?), theirs))
     }
 
     /// The first thing that it says. Cancel safe.
