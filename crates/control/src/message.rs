@@ -165,6 +165,9 @@ pub struct Worker {
     /// How calls reach it: `ring`, `relay`, `fastcgi` or `cgi`. Older servers don't say.
     #[serde(default)]
     pub transport: Option<String>,
+    /// The number of the process that forked it.
+    #[serde(default)]
+    pub forked_by: Option<u32>,
     /// Milliseconds since 1970.
     pub started: u64,
     pub executions: u64,

@@ -27,6 +27,8 @@ pub struct WorkerInfo {
     pub generation: u64,
     pub state: SlotState,
     pub via: Via,
+    /// The number of the zygote that it came from; None: it was started by itself.
+    pub forked_by: Option<u32>,
     /// When it had announced itself.
     pub started: SystemTime,
     /// Calls that it was given.
@@ -111,6 +113,7 @@ pub(crate) struct Entry {
     pub(crate) slot: SlotId,
     pub(crate) generation: u64,
     pub(crate) pid: u32,
+    pub(crate) forked_by: Option<u32>,
     pub(crate) started: SystemTime,
     pub(crate) via: Via,
     pub(crate) worker: Arc<dyn Transport>,
@@ -176,6 +179,7 @@ impl Roster {
                 generation: entry.generation,
                 state: state(entry.slot),
                 via: entry.via,
+                forked_by: entry.forked_by,
                 started: entry.started,
                 executions: entry.worker.executions(),
                 request,

@@ -304,6 +304,7 @@ fn shown(info: WorkerInfo) -> Worker {
         generation: info.generation,
         state: state_name(info.state).to_owned(),
         transport: Some(info.via.name().to_owned()),
+        forked_by: info.forked_by,
         started: since_1970.map(millis).unwrap_or_default(),
         executions: info.executions,
         memory: usage.map_or(0, |usage| usage.memory),

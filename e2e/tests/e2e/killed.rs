@@ -56,7 +56,7 @@ fn site(kind: Kind, environment: &str) -> Site {
     );
     let (server, pool) = match kind {
         Kind::Worker => (format!("command: {php} worker.php"), String::new()),
-        Kind::Classic => (
+        Kind::Classic | Kind::ClassicByExec => (
             String::new(),
             format!(", mode: classic, root: public, php: '{php}'"),
         ),
@@ -105,7 +105,7 @@ impl Victim {
     fn worker(&self) -> u32 {
         let of_its_command = match self.kind {
             Kind::Worker => "worker.php",
-            Kind::Classic => "PHP_SAPI",
+            Kind::Classic | Kind::ClassicByExec => "PHP_SAPI",
         };
         worker_of(&self.server, of_its_command)
     }

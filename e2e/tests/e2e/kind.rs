@@ -8,16 +8,19 @@ use crate::ring::extension;
 pub(crate) enum Kind {
     Worker,
     Classic,
+    /// The same without a zygote, where it differs.
+    ClassicByExec,
 }
 
 pub(crate) const KINDS: [Kind; 2] = [Kind::Worker, Kind::Classic];
+pub(crate) const ALL_KINDS: [Kind; 3] = [Kind::Worker, Kind::Classic, Kind::ClassicByExec];
 
 impl Kind {
     /// The file with the application.
     pub(crate) fn file(self) -> &'static str {
         match self {
             Self::Worker => "worker.php",
-            Self::Classic => "public/index.php",
+            Self::Classic | Self::ClassicByExec => "public/index.php",
         }
     }
 
@@ -25,7 +28,7 @@ impl Kind {
     pub(crate) fn code(self, handler: &str) -> String {
         match self {
             Self::Worker => Site::sdk_worker(handler),
-            Self::Classic => format!(
+            Self::Classic | Self::ClassicByExec => format!(
                 "<?php
                 chdir(dirname(__DIR__));
                 $request = new class {{
@@ -44,7 +47,7 @@ impl Kind {
     pub(crate) fn server(self) -> &'static str {
         match self {
             Self::Worker => "command: php worker.php",
-            Self::Classic => "",
+            Self::Classic | Self::ClassicByExec => "",
         }
     }
 
@@ -56,6 +59,7 @@ impl Kind {
                 let extension = extension().display().to_string();
                 format!("mode: classic, root: public, php: 'php -d extension={extension}'")
             }
+            Self::ClassicByExec => format!("{}, spawn: exec", Self::Classic.pool()),
         }
     }
 }

@@ -3,7 +3,7 @@
 use pronghorn_testkit::{Load, Server, Site, wait_for};
 use rustix::process::Signal;
 
-use crate::kind::{KINDS, Kind};
+use crate::kind::{ALL_KINDS, Kind};
 
 /// Replies with the number that was asked for, after the name of its release.
 pub(crate) fn release(name: &str) -> String {
@@ -31,7 +31,7 @@ fn answer(server: &Server) -> String {
 
 #[test]
 fn new_code_is_served_after_sighup_and_no_request_is_lost() {
-    for kind in KINDS {
+    for kind in ALL_KINDS {
         let server = Server::start(site_of(kind));
         let load = Load::start(server.address());
         load.go_on(50);

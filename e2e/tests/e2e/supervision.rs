@@ -250,6 +250,7 @@ fn a_worker_that_passed_the_deadline_is_replaced() {
     for (kind, hangs, transport) in [
         (Kind::Worker, sleeps, "transport: relay"),
         (Kind::Classic, stops, "transport: ring"),
+        (Kind::ClassicByExec, stops, "transport: ring"),
     ] {
         let server = Server::start(site_of(
             kind,

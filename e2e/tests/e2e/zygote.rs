@@ -95,6 +95,9 @@ fn workers_share_one_opcache() {
     for (pid, cache) in &before {
         assert_eq!(cache, "[1,1]", "worker {pid}");
     }
+    let shown = server.steer(&["workers"]).stdout;
+    let summary = format!("default: 3 workers, 0 busy, 0 calls waiting, forked by {zygote}");
+    assert!(shown.contains(&summary), "{shown}");
     // A killed one takes nothing of it along, and its successor finds it.
     let killed = before[0].0;
     replace(&server, killed);

@@ -78,6 +78,7 @@ fn row(process: Process) -> Row {
         pid: process.pid,
         state: process.status_str,
         transport: process.transport,
+        forked_by: None,
         generation: None,
         executions: process.num_execs,
         memory: process.memory_usage,

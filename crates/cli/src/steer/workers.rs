@@ -65,6 +65,7 @@ fn row(worker: Worker) -> Row {
         pid: worker.pid,
         state: worker.state,
         transport: worker.transport,
+        forked_by: worker.forked_by,
         generation: Some(worker.generation),
         executions: worker.executions,
         memory: worker.memory,

@@ -157,11 +157,11 @@ impl CommandLauncher {
             passed.extend(offer);
             memory
         });
-        let child = match &self.spawn {
+        let (child, forked_by) = match &self.spawn {
             // Scripts have no other way than shared memory: without, the worker says so itself.
             Spawn::Fork(zygotes) if zygotes.fork() && memory.is_some() => {
                 match zygotes.worker(self, passed).await? {
-                    Some(child) => child,
+                    Some((child, zygote)) => (child, Some(zygote)),
                     // From now on in the other way.
                     None => return Box::pin(self.launch_worker(slot)).await,
                 }
@@ -170,13 +170,14 @@ impl CommandLauncher {
                 let besides = self.php.variables(self).await;
                 let spawned = self.spawner.spawn(self.command_line(passed, besides));
                 let failed = |error| self.failed(BootCause::Spawn(error), None);
-                spawned.await.map_err(failed)?
+                (spawned.await.map_err(failed)?, None)
             }
         };
         let mut worker = RunningWorker {
             output: Output::new(&self.pool, child.process.pid()),
             process: child.process,
             deadline_signal: None,
+            forked_by,
             readers: Readers::default(),
             exit: None,
         };
@@ -529,6 +530,8 @@ fn start_relay(
 pub(crate) struct RunningWorker {
     pub(crate) process: Process,
     pub(crate) deadline_signal: Option<i32>,
+    /// The number of its zygote.
+    pub(crate) forked_by: Option<u32>,
     pub(crate) output: Output,
     pub(crate) readers: Readers,
     pub(crate) exit: Option<Exit>,
@@ -568,6 +571,10 @@ impl Watched for RunningWorker {
         if let Some(signal) = self.deadline_signal {
             self.process.signal_with(signal, call);
         }
+    }
+
+    fn forked_by(&self) -> Option<u32> {
+        self.forked_by
     }
 
     fn last_words(&self) -> Vec<String> {

@@ -58,8 +58,8 @@ pub struct Zygotes {
 
 #[derive(Debug, Default)]
 struct Running {
-    /// To that of this generation.
-    orders: Option<mpsc::Sender<Order>>,
+    /// That of this generation, and its number.
+    current: Option<(mpsc::Sender<Order>, u32)>,
     /// The tasks that own them, also those that are about to end. What is dropped is killed: it has nothing to lose.
     owners: JoinSet<()>,
 }
@@ -113,7 +113,7 @@ impl Zygotes {
     /// Ends all that run.
     pub(super) async fn finish(&self) {
         let mut running = self.running.lock().await;
-        running.orders = None;
+        running.current = None;
         while running.owners.join_next().await.is_some() {}
     }
 
@@ -136,14 +136,14 @@ impl Zygotes {
         too_many
     }
 
-    /// A worker with these descriptors. None: it has to be started in the other way.
+    /// A worker with these descriptors, and who forked it. None: it has to be started in the other way.
     pub(super) async fn worker(
         &self,
         of: &CommandLauncher,
         passed: Vec<OwnedFd>,
-    ) -> Result<Option<Child>, BootError> {
+    ) -> Result<Option<(Child, u32)>, BootError> {
         let system = |error| of.failed(BootCause::System(error), None);
-        let Some(orders) = self.orders(of).await? else {
+        let Some((orders, zygote)) = self.zygote(of).await? else {
             return Ok(None);
         };
         let (stdout, their_stdout) = io::pipe().map_err(system)?;
@@ -159,14 +159,17 @@ impl Zygotes {
         _ = orders.send(order).await;
         let ended = || NotForked::Failed(ForkError::Closed);
         match forked.await.unwrap_or_else(|_| Err(ended())) {
-            Ok(process) => Ok(Some(Child {
-                process,
-                stdin: None,
-                stdout: Some(stdout.into()),
-                stderr: Some(stderr.into()),
-            })),
+            Ok(process) => {
+                let child = Child {
+                    process,
+                    stdin: None,
+                    stdout: Some(stdout.into()),
+                    stderr: Some(stderr.into()),
+                };
+                Ok(Some((child, zygote)))
+            }
             Err(NotForked::Failed(error @ ForkError::NotOurs(_))) => {
-                self.running.lock().await.orders = None;
+                self.running.lock().await.current = None;
                 self.forbid(of, &error.to_string(), "");
                 Ok(None)
             }
@@ -174,22 +177,28 @@ impl Zygotes {
         }
     }
 
-    /// How to order from the zygote of this generation, which is started with its first worker, and again after its end.
-    async fn orders(&self, of: &CommandLauncher) -> Result<Option<mpsc::Sender<Order>>, BootError> {
+    /// The zygote of this generation: how to order from it, and its number. It is started with the first worker, and again after
+    /// its end.
+    async fn zygote(
+        &self,
+        of: &CommandLauncher,
+    ) -> Result<Option<(mpsc::Sender<Order>, u32)>, BootError> {
         let mut running = self.running.lock().await;
         if self.is_old.swap(false, Ordering::Relaxed) {
             // Its owner sees that nobody needs it, and ends it.
-            running.orders = None;
+            running.current = None;
         }
         if !self.fork() {
             return Ok(None);
         }
-        if let Some(orders) = running.orders.as_ref().filter(|it| !it.is_closed()) {
-            return Ok(Some(orders.clone()));
+        let current = running.current.as_ref();
+        if let Some(current) = current.filter(|(orders, _)| !orders.is_closed()) {
+            return Ok(Some(current.clone()));
         }
         while running.owners.try_join_next().is_some() {}
         let (owner, facts) = Owner::start(of).await?;
         let (orders, inbox) = mpsc::channel(ORDERS);
+        let current = (orders, owner.zygote.process.pid());
         // Where nobody orders it ends, as one that is not needed any more.
         running.owners.spawn(owner.run(inbox));
         if facts.threads > 1 {
@@ -215,8 +224,8 @@ impl Zygotes {
                 "workers are forked (`spawn: fork`) with OPcache's JIT, which is known to crash in a cache that processes share: `ini: {{opcache.jit: disable}}`"
             );
         }
-        running.orders = Some(orders.clone());
-        Ok(Some(orders))
+        running.current = Some(current.clone());
+        Ok(Some(current))
     }
 
     /// Once for each generation.
@@ -299,6 +308,7 @@ impl Owner {
             output: Output::new(&of.pool, child.process.pid()),
             process: child.process,
             deadline_signal: None,
+            forked_by: None,
             readers: Readers::default(),
             exit: None,
         };

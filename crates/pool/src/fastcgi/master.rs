@@ -125,6 +125,7 @@ impl Master {
             readers: Readers::default(),
             exit: None,
             deadline_signal: None,
+            forked_by: None,
         };
         let up = bring_up(of, &mut worker, &socket, [child.stdout, child.stderr]).await;
         if let Err(cause) = up {

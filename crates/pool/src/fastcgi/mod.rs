@@ -245,6 +245,7 @@ impl FastCgiLauncher {
             output: Output::new(&self.pool, child.process.pid()),
             process: child.process,
             deadline_signal: None,
+            forked_by: None,
             readers: Readers::default(),
             exit: None,
         };

@@ -148,7 +148,7 @@ impl Keeper {
         let pid = process.pid();
         let (seat, mut reports) = self.pool.seat(self.slot);
         let worker = connect(seat);
-        let connection = Connection::new(self, pid, via, worker);
+        let connection = Connection::new(self, process.as_ref(), via, worker);
         let mut ladder = Ladder::default();
         let mut expected = false;
         let (mut stopped, mut killed) = (self.phases.clone(), self.phases.clone());
@@ -333,11 +333,12 @@ struct Connection {
 }
 
 impl Connection {
-    fn new(keeper: &Keeper, pid: u32, via: Via, worker: Arc<dyn Transport>) -> Self {
+    fn new(keeper: &Keeper, process: &dyn Watched, via: Via, worker: Arc<dyn Transport>) -> Self {
         keeper.pool.roster().add(Entry {
             slot: keeper.slot,
             generation: keeper.generation,
-            pid,
+            pid: process.pid(),
+            forked_by: process.forked_by(),
             started: SystemTime::now(),
             via,
             worker: worker.clone(),

@@ -77,6 +77,10 @@ pub(crate) trait Watched: Send {
     fn signal(&self, signal: Signal);
     /// Has this call end with an exception, where its worker has said that it can.
     fn interrupt(&self, call: u32);
+    /// The number of the zygote that it came from.
+    fn forked_by(&self) -> Option<u32> {
+        None
+    }
     /// What it said last on stderr.
     fn last_words(&self) -> Vec<String>;
     /// After its end: the most memory that it ever held, in bytes; None when nobody could tell.

@@ -23,6 +23,8 @@ pub(super) struct Row {
     pub(super) state: String,
     /// How calls reach it.
     pub(super) transport: Option<String>,
+    /// RPC does not say.
+    pub(super) forked_by: Option<u32>,
     pub(super) generation: Option<u64>,
     pub(super) executions: u64,
     pub(super) memory: u64,
@@ -173,6 +175,10 @@ fn summary(view: &View) -> String {
     }
     if let Some(waiting) = view.waiting {
         _ = write!(out, ", {} waiting", counted(waiting, "call"));
+    }
+    // Those of the last reload, which come last.
+    if let Some(zygote) = view.rows.last().and_then(|row| row.forked_by) {
+        _ = write!(out, ", forked by {zygote}");
     }
     out
 }

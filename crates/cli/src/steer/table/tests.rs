@@ -44,7 +44,13 @@ fn it_is_readable_at_eighty_columns() {
             "default",
             vec![busy(4_194_304, &long, 61_000), worker(712, "ready")],
         ),
-        pool("api", vec![worker(713, "draining")]),
+        pool(
+            "api",
+            vec![Row {
+                forked_by: Some(710),
+                ..worker(713, "draining")
+            }],
+        ),
     ];
     let shown = table(&views, SCREEN);
     assert_eq!(
@@ -53,7 +59,7 @@ fn it_is_readable_at_eighty_columns() {
          default: 2 workers, 1 busy, 0 calls waiting\n\
          4194304  busy      ring     1    1,204   24.1 MB   12.3%   12m  1m 1s GET /repo…\n\
          \u{20}   712  ready     ring     1    1,204   24.1 MB   12.3%   12m\n\
-         api: 0 workers, 0 busy, 1 leaving, 0 calls waiting\n\
+         api: 0 workers, 0 busy, 1 leaving, 0 calls waiting, forked by 710\n\
          \u{20}   713  draining  ring     1    1,204   24.1 MB   12.3%   12m\n"
     );
     assert!(shown.lines().all(|line| line.chars().count() <= 80));
