@@ -214,6 +214,8 @@ bool zygote_serve(int control, zygote_order *order)
 	int descriptors[DESCRIPTORS];
 	fcntl(control, F_SETFD, FD_CLOEXEC);
 	prctl(PR_SET_NAME, NAME);
+	/* What waits to be written would be written by each of them. */
+	fflush(NULL);
 	bool goes_on = introduce(control);
 	while (goes_on && take_order(control, descriptors, &order->server)) {
 		char answer[128];
