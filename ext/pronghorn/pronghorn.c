@@ -688,6 +688,7 @@ static PHP_MINIT_FUNCTION(pronghorn)
 	register_pronghorn_symbols(module_number);
 	deadline_startup(register_class_Pronghorn_DeadlineExceeded(zend_ce_error));
 	native_startup();
+	ring_startup();
 	exit_startup();
 	/* The box is not mapped in a child; what knows of it is forgotten there. */
 	pthread_atfork(NULL, NULL, in_child);
