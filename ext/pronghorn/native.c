@@ -175,7 +175,7 @@ bool native_read_envelope(const unsigned char *frame, size_t length, native_enve
 	return true;
 }
 
-static bool find(uint32_t *offset, const zend_class_entry *class, const char *name)
+bool native_find_slot(uint32_t *offset, const zend_class_entry *class, const char *name)
 {
 	const zend_property_info *property = zend_hash_str_find_ptr(&class->properties_info, name, strlen(name));
 	if (property == NULL || property->flags & ZEND_ACC_STATIC) {
@@ -200,7 +200,7 @@ const char *native_find_slots(native_slots *slots, const zend_class_entry *excha
 		{&slots->payload, request, "payload"},
 	};
 	for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-		if (!find(wanted[i].offset, wanted[i].class, wanted[i].name)) {
+		if (!native_find_slot(wanted[i].offset, wanted[i].class, wanted[i].name)) {
 			return wanted[i].name;
 		}
 	}

@@ -47,6 +47,9 @@ typedef struct {
 /* Once for the process. */
 void native_startup(void);
 
+/* False: there is no such property, or it is a static one. */
+bool native_find_slot(uint32_t *offset, const zend_class_entry *class, const char *name);
+
 /* NULL, or the name of the property that is missing. */
 const char *native_find_slots(native_slots *slots, const zend_class_entry *exchange, const zend_class_entry *request);
 

@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "php.h"
+#include "php_output.h"
 #include "ext/standard/info.h"
 #include "zend_exceptions.h"
 #include "zend_interfaces.h"
@@ -20,7 +21,7 @@
 
 #define PRONGHORN_VERSION "0.1.0"
 /* Changes whenever a function of ours does. */
-#define PRONGHORN_API 2
+#define PRONGHORN_API 3
 
 #include "pronghorn_arginfo.h"
 
@@ -34,6 +35,18 @@ static pthread_t owner;
 /* What calls are clones of, and where everything is in it. */
 static zend_object *empty;
 static native_slots slots;
+/* What is looked at of a call when its handler has returned, in objects of the package's classes. */
+static struct {
+	uint32_t state, deferred, body, face;
+	uint32_t open, spilled, level;
+	uint32_t text, status, headers;
+	const zend_class_entry *response;
+	/* The static property that holds the call under way. */
+	zval *current;
+} places;
+/* Of an exchange: no byte of its reply was sent, or all. */
+#define FRESH 0
+#define DONE 2
 
 static bool is_attached(void)
 {
@@ -233,6 +246,37 @@ static bool next(zval *into)
 	return done && begin(into, call);
 }
 
+/* NULL, or the name of the property that is missing. */
+static const char *find_places(zend_class_entry *exchange, const zend_class_entry *output, const zend_class_entry *response)
+{
+	const struct {
+		uint32_t *offset;
+		const zend_class_entry *class;
+		const char *name;
+	} wanted[] = {
+		{&places.state, exchange, "state"}, {&places.deferred, exchange, "deferred"}, {&places.body, exchange, "body"},
+		{&places.face, exchange, "call"}, {&places.open, output, "open"}, {&places.spilled, output, "spilled"},
+		{&places.level, output, "level"}, {&places.text, response, "body"}, {&places.status, response, "status"},
+		{&places.headers, response, "headers"},
+	};
+	if (places.response == response) {
+		return NULL;
+	}
+	for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+		if (!native_find_slot(wanted[i].offset, wanted[i].class, wanted[i].name)) {
+			return wanted[i].name;
+		}
+	}
+	zend_string *name = zend_string_init(ZEND_STRL("current"), false);
+	places.current = zend_std_get_static_property(exchange, name, BP_VAR_IS);
+	zend_string_release(name);
+	if (places.current == NULL) {
+		return "current";
+	}
+	places.response = response;
+	return NULL;
+}
+
 /* A descriptor that programs started by this one don't get. */
 static void hide(zend_long descriptor)
 {
@@ -287,6 +331,18 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_attach)
 	RETURN_NULL();
 }
 
+/* Waits for a call, or another frame. NULL: the server is gone, or an exception was thrown. */
+static void wait_for_next(zval *into)
+{
+	ZVAL_NULL(into);
+	enum opcache_wish wish = opcache_wish();
+	if (wish != OPCACHE_NOTHING) {
+		send_empty((native_envelope) {.kind = NATIVE_RENEW, .flags = NATIVE_IGNORABLE, .small = (uint16_t) wish, .call = 1});
+	}
+	while (!next(into)) {
+	}
+}
+
 ZEND_FUNCTION(Pronghorn_Internal_ring_next)
 {
 	ZEND_PARSE_PARAMETERS_NONE();
@@ -294,13 +350,7 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_next)
 	if (!is_attached()) {
 		RETURN_THROWS();
 	}
-	ZVAL_NULL(return_value);
-	enum opcache_wish wish = opcache_wish();
-	if (wish != OPCACHE_NOTHING) {
-		send_empty((native_envelope) {.kind = NATIVE_RENEW, .flags = NATIVE_IGNORABLE, .small = (uint16_t) wish, .call = 1});
-	}
-	while (!next(return_value)) {
-	}
+	wait_for_next(return_value);
 }
 
 ZEND_FUNCTION(Pronghorn_Internal_ring_peek)
@@ -339,6 +389,18 @@ static void end_deadline(const native_envelope *reply)
 	deadline_ends(reply->flags & NATIVE_BUSY ? reply->call : 0);
 }
 
+static bool send_reply(native_envelope envelope, zend_array *headers, zend_string *body, bool more)
+{
+	envelope.kind = NATIVE_REPLY;
+	if (!more) {
+		end_deadline(&envelope);
+	}
+	native_fields fields;
+	bool sent = native_collect_fields(&fields, headers) && send_message(&envelope, &fields, NULL, body, more);
+	native_release_fields(&fields);
+	return sent;
+}
+
 ZEND_FUNCTION(Pronghorn_Internal_ring_reply)
 {
 	zend_long call, status, flags;
@@ -358,16 +420,172 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_reply)
 	if (!is_attached()) {
 		RETURN_THROWS();
 	}
-	const native_envelope envelope = {
-		.kind = NATIVE_REPLY, .flags = (uint8_t) flags, .small = (uint16_t) status, .call = (uint32_t) call,
-	};
-	if (!more) {
-		end_deadline(&envelope);
+	const native_envelope envelope = {.flags = (uint8_t) flags, .small = (uint16_t) status, .call = (uint32_t) call};
+	RETURN_BOOL(send_reply(envelope, headers, body, more));
+}
+
+/* How a call ended, as far as the handler is concerned: Pronghorn\Internal\Ring has the same numbers. */
+enum how { ANSWERED, RETURNED, THREW, EXITED };
+
+static bool is_text(const zval *value)
+{
+	return Z_TYPE_P(value) == IS_STRING || Z_TYPE_P(value) == IS_LONG;
+}
+
+/* Whether writing them runs nobody's code. */
+static bool are_plain(zend_array *headers)
+{
+	zval *value, *one;
+	ZEND_HASH_FOREACH_VAL(headers, value) {
+		if (Z_TYPE_P(value) == IS_ARRAY) {
+			ZEND_HASH_FOREACH_VAL(Z_ARRVAL_P(value), one) {
+				if (!is_text(one)) {
+					return false;
+				}
+			} ZEND_HASH_FOREACH_END();
+		} else if (!is_text(value)) {
+			return false;
+		}
+	} ZEND_HASH_FOREACH_END();
+	return true;
+}
+
+/* Sends what a handler returned, where that takes no more than sending. */
+static bool answers(zend_object *exchange, const zval *result)
+{
+	const zval *deferred = OBJ_PROP(exchange, places.deferred);
+	if (Z_TYPE_P(deferred) != IS_ARRAY || zend_hash_num_elements(Z_ARRVAL_P(deferred)) > 0
+		|| Z_LVAL_P(OBJ_PROP(exchange, places.state)) != FRESH || Z_TYPE_P(OBJ_PROP(exchange, places.body)) != IS_NULL) {
+		return false;
 	}
-	native_fields fields;
-	bool sent = native_collect_fields(&fields, headers) && send_message(&envelope, &fields, NULL, body, more);
-	native_release_fields(&fields);
-	RETURN_BOOL(sent);
+	zend_long status = 200;
+	zend_array *headers = (zend_array *) &zend_empty_array;
+	const zval *text = result;
+	if (Z_TYPE_P(result) == IS_OBJECT && Z_OBJCE_P(result) == places.response) {
+		text = OBJ_PROP(Z_OBJ_P(result), places.text);
+		status = Z_LVAL_P(OBJ_PROP(Z_OBJ_P(result), places.status));
+		headers = Z_ARRVAL_P(OBJ_PROP(Z_OBJ_P(result), places.headers));
+	}
+	if (Z_TYPE_P(text) != IS_STRING || !are_plain(headers)) {
+		return false;
+	}
+	const native_envelope envelope = {
+		.small = (uint16_t) status, .call = (uint32_t) Z_LVAL_P(OBJ_PROP(exchange, slots.id)),
+	};
+	if (!send_reply(envelope, headers, Z_STR_P(text), false)) {
+		/* PHP comes to the same end, and has the words for it. */
+		zend_clear_exception();
+		return false;
+	}
+	ZVAL_LONG(OBJ_PROP(exchange, places.state), DONE);
+	return true;
+}
+
+/* Calls the handler, and answers if that is simple. `value` is what is left to do something with. */
+static enum how call_handler(zend_fcall_info *call, zend_fcall_info_cache *cache, zend_object *exchange, zval *value)
+{
+	zval argument;
+	ZVAL_COPY(&argument, OBJ_PROP(exchange, slots.request));
+	if (ARG_SHOULD_BE_SENT_BY_REF(cache->function_handler, 1)) {
+		ZVAL_MAKE_REF(&argument);
+	}
+	call->retval = value;
+	call->params = &argument;
+	call->param_count = 1;
+	exit_forget();
+	zend_call_function(call, cache);
+	zval_ptr_dtor(&argument);
+	if (EG(exception) == NULL) {
+		/* Not in a forked child, which has no server. */
+		if (ring.map == NULL || !answers(exchange, value)) {
+			return RETURNED;
+		}
+		zval_ptr_dtor(value);
+		ZVAL_NULL(value);
+		if (EG(exception) == NULL) {
+			return ANSWERED;
+		}
+	}
+	zval_ptr_dtor(value);
+	ZVAL_NULL(value);
+	if (!zend_is_unwind_exit(EG(exception))) {
+		ZVAL_OBJ_COPY(value, EG(exception));
+		zend_clear_exception();
+		return THREW;
+	}
+	/* A forked child that exits has to end, and not to serve its parent's calls. */
+	if (ring.map != NULL && exit_place(value)) {
+		zend_clear_exception();
+		EG(exit_status) = 0;
+	}
+	return EXITED;
+}
+
+/* Whether nothing was echoed, and the buffers are as they were. */
+static bool is_silent(zend_object *output)
+{
+	zval length;
+	return Z_TYPE_P(OBJ_PROP(output, places.open)) == IS_TRUE && Z_TYPE_P(OBJ_PROP(output, places.spilled)) == IS_FALSE
+		&& php_output_get_level() == Z_LVAL_P(OBJ_PROP(output, places.level))
+		&& php_output_get_length(&length) == SUCCESS && Z_LVAL(length) == 0;
+}
+
+static void set(zval *place, zend_object *object)
+{
+	zval before;
+	ZVAL_COPY_VALUE(&before, place);
+	if (object == NULL) {
+		ZVAL_NULL(place);
+	} else {
+		ZVAL_OBJ_COPY(place, object);
+	}
+	zval_ptr_dtor(&before);
+}
+
+ZEND_FUNCTION(Pronghorn_Internal_ring_serve)
+{
+	zend_fcall_info call;
+	zend_fcall_info_cache cache;
+	zval *output, *response;
+
+	ZEND_PARSE_PARAMETERS_START(3, 3)
+		Z_PARAM_FUNC(call, cache)
+		Z_PARAM_OBJECT(output)
+		Z_PARAM_OBJECT(response)
+	ZEND_PARSE_PARAMETERS_END();
+
+	if (!is_attached()) {
+		RETURN_THROWS();
+	}
+	const char *missing = find_places(empty->ce, Z_OBJCE_P(output), Z_OBJCE_P(response));
+	if (missing != NULL) {
+		zend_value_error("The classes of the package have no property $%s", missing);
+		RETURN_THROWS();
+	}
+	for (;;) {
+		zval next, value;
+		wait_for_next(&next);
+		if (Z_TYPE(next) != IS_OBJECT) {
+			RETURN_COPY_VALUE(&next);
+		}
+		set(places.current, Z_OBJ(next));
+		enum how how = call_handler(&call, &cache, Z_OBJ(next), &value);
+		if (EG(exception) != NULL) {
+			zval_ptr_dtor(&next);
+			RETURN_THROWS();
+		}
+		if (how != ANSWERED || !is_silent(Z_OBJ_P(output))) {
+			array_init_size(return_value, 3);
+			add_next_index_zval(return_value, &next);
+			add_next_index_long(return_value, how);
+			add_next_index_zval(return_value, &value);
+			return;
+		}
+		/* What belongs to a call is gone before the wait for the next one begins. */
+		set(places.current, NULL);
+		set(OBJ_PROP(Z_OBJ(next), places.face), NULL);
+		zval_ptr_dtor(&next);
+	}
 }
 
 ZEND_FUNCTION(Pronghorn_Internal_ring_message)
@@ -470,6 +688,7 @@ static PHP_MINIT_FUNCTION(pronghorn)
 	register_pronghorn_symbols(module_number);
 	deadline_startup(register_class_Pronghorn_DeadlineExceeded(zend_ce_error));
 	native_startup();
+	ring_startup();
 	exit_startup();
 	/* The box is not mapped in a child; what knows of it is forgotten there. */
 	pthread_atfork(NULL, NULL, in_child);
@@ -488,6 +707,7 @@ static PHP_RSHUTDOWN_FUNCTION(pronghorn)
 		OBJ_RELEASE(empty);
 		empty = NULL;
 	}
+	places.response = NULL;
 	exit_forget();
 	classic_script_ended();
 	return SUCCESS;

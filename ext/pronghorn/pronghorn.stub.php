@@ -55,6 +55,18 @@ namespace Pronghorn\Internal {
     {
     }
 
+    /**
+     * Calls the function with the request of one call after another, and sends what it returns, as long as that takes no more
+     * than sending: a string, or a response whose body is one, and nothing echoed or left to do.
+     *
+     * @param object $output where what was echoed is kept
+     * @param object $response of the class that responses have
+     * @return array|string|null the exchange of a call that is not over, how its handler ended, and with what; or as ring_next
+     */
+    function ring_serve(callable $function, object $output, object $response): array|string|null
+    {
+    }
+
     /** The next frame if one is there and it is no request, without waiting. */
     function ring_peek(): ?string
     {

@@ -1,5 +1,5 @@
 /* This is a generated file, edit the .stub.php file instead.
- * Stub hash: c751792387ecd0b426766ddea71b81657e4970f9 */
+ * Stub hash: 6ba93c6a1ccd20296509729b6182c13b5c5f1a98 */
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_attach, 0, 7, IS_STRING, 1)
 	ZEND_ARG_TYPE_INFO(0, memory, IS_LONG, 0)
@@ -12,6 +12,12 @@ ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_attach, 
 ZEND_END_ARG_INFO()
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_MASK_EX(arginfo_Pronghorn_Internal_ring_next, 0, 0, MAY_BE_OBJECT|MAY_BE_STRING|MAY_BE_NULL)
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_MASK_EX(arginfo_Pronghorn_Internal_ring_serve, 0, 3, MAY_BE_ARRAY|MAY_BE_STRING|MAY_BE_NULL)
+	ZEND_ARG_TYPE_INFO(0, function, IS_CALLABLE, 0)
+	ZEND_ARG_TYPE_INFO(0, output, IS_OBJECT, 0)
+	ZEND_ARG_TYPE_INFO(0, response, IS_OBJECT, 0)
 ZEND_END_ARG_INFO()
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_peek, 0, 0, IS_STRING, 1)
@@ -54,6 +60,7 @@ ZEND_END_ARG_INFO()
 
 ZEND_FUNCTION(Pronghorn_Internal_ring_attach);
 ZEND_FUNCTION(Pronghorn_Internal_ring_next);
+ZEND_FUNCTION(Pronghorn_Internal_ring_serve);
 ZEND_FUNCTION(Pronghorn_Internal_ring_peek);
 ZEND_FUNCTION(Pronghorn_Internal_ring_reply);
 ZEND_FUNCTION(Pronghorn_Internal_ring_message);
@@ -65,6 +72,7 @@ ZEND_FUNCTION(Pronghorn_Internal_until_exit);
 static const zend_function_entry ext_functions[] = {
 	ZEND_NS_FALIAS("Pronghorn\\Internal", ring_attach, Pronghorn_Internal_ring_attach, arginfo_Pronghorn_Internal_ring_attach)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", ring_next, Pronghorn_Internal_ring_next, arginfo_Pronghorn_Internal_ring_next)
+	ZEND_NS_FALIAS("Pronghorn\\Internal", ring_serve, Pronghorn_Internal_ring_serve, arginfo_Pronghorn_Internal_ring_serve)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", ring_peek, Pronghorn_Internal_ring_peek, arginfo_Pronghorn_Internal_ring_peek)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", ring_reply, Pronghorn_Internal_ring_reply, arginfo_Pronghorn_Internal_ring_reply)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", ring_message, Pronghorn_Internal_ring_message, arginfo_Pronghorn_Internal_ring_message)

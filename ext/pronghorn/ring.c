@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -17,8 +18,6 @@
 #include <unistd.h>
 
 #ifdef PRONGHORN_MARKS
-#include <stdlib.h>
-
 #define MARK_NAME(name) #name,
 
 /* The handler of a test names the mark, with putenv. */
@@ -34,6 +33,22 @@ void ring_mark(ring_mark_number mark)
 
 /* Addresses: the page, the stream down twice, the stream up twice. */
 #define MAPPED (RING_PAGE + 2 * (size_t) RING_DOWN + 2 * (size_t) RING_UP)
+
+/* By it the server says for how many microseconds a worker looks for its next call before it sleeps. */
+#define SPIN "PRONGHORN_SPIN"
+/* Nobody wants more, and a mistake must not keep a processor busy. */
+#define LONGEST_SPIN 1000
+/* Looks between two at the clock. */
+#define LOOKS 64
+
+static int64_t spin;
+
+void ring_startup(void)
+{
+	const char *asked = getenv(SPIN);
+	long microseconds = asked == NULL ? 0 : strtol(asked, NULL, 10);
+	spin = 1000 * (microseconds < 0 ? 0 : microseconds > LONGEST_SPIN ? LONGEST_SPIN : microseconds);
+}
 
 static _Atomic uint32_t *word(const ring_t *ring, size_t at)
 {
@@ -160,6 +175,40 @@ static bool server_is_gone(const ring_t *ring)
 	return poll(&end, 1, 0) > 0 && (end.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
 }
 
+static int64_t nanoseconds(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t) now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void pause_processor(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+/* Whether so many bytes come while we look for them, for as long as that was asked for. */
+static bool come_soon(const ring_t *ring, size_t bytes)
+{
+	if (spin == 0) {
+		return false;
+	}
+	const int64_t until = nanoseconds() + spin;
+	do {
+		for (int i = 0; i < LOOKS; i++) {
+			if (ring_there(ring) >= bytes) {
+				return true;
+			}
+			pause_processor();
+		}
+	} while (nanoseconds() < until);
+	return false;
+}
+
 /* Sleeps until somebody wakes us, for whatever reason, unless the count has become enough. The caller has looked before,
  * and looks again. */
 static ring_outcome sleep_below(ring_t *ring, uint32_t why, size_t (*count)(const ring_t *), size_t enough)
@@ -188,6 +237,9 @@ static ring_outcome wait_for(ring_t *ring, uint32_t why, size_t (*count)(const r
 {
 	size_t now;
 	while ((now = count(ring)) < enough) {
+		if (why == RING_FOR_BYTES && come_soon(ring, enough)) {
+			continue;
+		}
 		ring_outcome outcome = sleep_below(ring, why, count, enough);
 		if (outcome != RING_OK && count(ring) < enough) {
 			return outcome;

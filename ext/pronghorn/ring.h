@@ -51,6 +51,9 @@ typedef enum {
 	RING_GONE,        /* the server, or its counts make no sense */
 } ring_outcome;
 
+/* Once for the process. */
+void ring_startup(void);
+
 /* Maps what the server handed over and closes the first two descriptors. NULL, or what is wrong. */
 const char *ring_attach(ring_t *ring, int memory, int page, int bell, int server, unsigned look_after);
 

@@ -37,6 +37,37 @@ pub struct Response {
     broken: bool,
 }
 
+/// What a reply's fields say about how it is framed.
+#[derive(Debug, Default)]
+struct Said {
+    /// By the first `Content-Length`.
+    announced: Option<u64>,
+    asks_to_close: bool,
+    trailers: bool,
+}
+
+impl Said {
+    fn of(fields: &Fields) -> Self {
+        let (mut said, mut has_length) = (Self::default(), false);
+        for (name, value) in fields.iter() {
+            // By length first: most fields are none of these.
+            match name.len() {
+                7 if name.eq_ignore_ascii_case(b"trailer") => said.trailers = true,
+                10 if name.eq_ignore_ascii_case(b"connection") => {
+                    let mut options = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+                    said.asks_to_close |= options.any(|one| one.eq_ignore_ascii_case(b"close"));
+                }
+                14 if !has_length && name.eq_ignore_ascii_case(b"content-length") => {
+                    has_length = true;
+                    said.announced = announced_length(value);
+                }
+                _ => {}
+            }
+        }
+        said
+    }
+}
+
 /// What surrounds a piece of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PieceFrame {
@@ -132,7 +163,7 @@ impl Response {
     pub fn new(request: &RequestHead, keep_alive: bool) -> Self {
         Self {
             version: request.version(),
-            to_head: request.method() == "HEAD",
+            to_head: request.has_method("HEAD"),
             keep_alive: keep_alive && request.keep_alive(),
             framing: Framing::None,
             trailers: false,
@@ -194,15 +225,14 @@ impl Response {
     /// Decides how the body is framed, as [`head`](Self::head) does, for a protocol that writes heads in its own way. Returns
     /// the length to announce.
     pub fn frame(&mut self, status: u16, fields: &Fields, size: BodySize) -> Option<u64> {
-        let announced = fields.get("content-length").and_then(announced_length);
-        let asks_to_close = fields.all("connection").any(|value| {
-            value
-                .split(|&byte| byte == b',')
-                .any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
-        });
+        let Said {
+            announced,
+            asks_to_close,
+            trailers,
+        } = Said::of(fields);
         self.keep_alive &= !asks_to_close;
         let bodiless = matches!(status, 100..=199 | 204 | 304);
-        self.trailers = fields.get("trailer").is_some();
+        self.trailers = trailers;
         let length = match size {
             // A reply to HEAD may announce the length of the body it leaves out.
             BodySize::Known(0) if self.to_head => announced,

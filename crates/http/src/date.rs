@@ -3,21 +3,39 @@
 use std::cell::RefCell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use tokio::time::Instant;
+
 thread_local! {
-    static NOW: RefCell<(u64, String)> = const { RefCell::new((0, String::new())) };
+    static DATE: RefCell<Option<Date>> = const { RefCell::new(None) };
 }
 
-/// Calls `with` with the current date, as RFC 9110, section 5.6.7, writes it.
-pub(crate) fn with_now<R>(with: impl FnOnce(&[u8]) -> R) -> R {
-    let second = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs();
-    NOW.with_borrow_mut(|(known, text)| {
-        if *known != second {
-            *known = second;
-            *text = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second));
+struct Date {
+    text: String,
+    /// When the second that it names is over.
+    until: Instant,
+}
+
+impl Date {
+    fn of(now: Instant) -> Self {
+        const SECOND: u32 = 1_000_000_000;
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let left = Duration::from_nanos((SECOND - since.subsec_nanos()).into());
+        Self {
+            text: httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(since.as_secs())),
+            until: now + left,
         }
-        with(text.as_bytes())
+    }
+}
+
+/// Calls `with` with the date, as RFC 9110, section 5.6.7, writes it. `now` is now: looking at the clock costs as much as the
+/// rest. A clock that is set counts within a second.
+pub(crate) fn with_now<R>(now: Instant, with: impl FnOnce(&[u8]) -> R) -> R {
+    DATE.with_borrow_mut(|known| {
+        if known.as_ref().is_none_or(|date| now >= date.until) {
+            *known = None;
+        }
+        with(known.get_or_insert_with(|| Date::of(now)).text.as_bytes())
     })
 }

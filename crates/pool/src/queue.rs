@@ -113,9 +113,14 @@ impl<T> Queue<T> {
             }
         }
         let level = self.levels.entry(ticket.priority).or_default();
-        let place = level
-            .entries
-            .partition_point(|waiting| waiting.seq < ticket.seq);
+        let is_last = |last: &Waiting<T>| last.seq < ticket.seq;
+        let place = if level.entries.back().is_none_or(is_last) {
+            level.entries.len()
+        } else {
+            level
+                .entries
+                .partition_point(|waiting| waiting.seq < ticket.seq)
+        };
         let waiting = Waiting {
             seq: ticket.seq,
             since: ticket.since,

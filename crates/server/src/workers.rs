@@ -386,6 +386,9 @@ impl Start<'_> {
         set("RR_MODE", "http");
         set("PRONGHORN_VERSION", VERSION);
         set("PRONGHORN_PIPES", "3,4");
+        if let Some(spin) = self.settings.spin {
+            set("PRONGHORN_SPIN", &spin.as_micros().to_string());
+        }
         if self.settings.mode == Mode::Classic {
             self.for_scripts(&mut environment);
         }

@@ -73,9 +73,11 @@ impl Fields {
     ///
     /// When all fields together pass 4 GiB, which every caller's own limit excludes.
     pub fn push(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
+        let (name, value) = (name.as_ref(), value.as_ref());
+        self.added.reserve(name.len().saturating_add(value.len()));
         let entry = Entry {
-            name: self.append(name.as_ref()),
-            value: self.append(value.as_ref()),
+            name: self.append(name),
+            value: self.append(value),
         };
         self.entries.push(entry);
     }
@@ -106,16 +108,24 @@ impl Fields {
 
     /// The value of the first field of this name, compared without case.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
-        self.iter()
-            .find(|(field, _)| field.eq_ignore_ascii_case(name.as_bytes()))
-            .map(|(_, value)| value)
+        self.named(name).next()
     }
 
     /// The values of all fields of this name, in order.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
-        self.iter()
-            .filter(move |(field, _)| field.eq_ignore_ascii_case(name.as_bytes()))
-            .map(|(_, value)| value)
+        self.named(name)
+    }
+
+    /// Most names are told apart by their length, without a look at their text.
+    fn named<'a, 'n>(&'a self, name: &'n str) -> impl Iterator<Item = &'a [u8]> + use<'a, 'n> {
+        let is_named = move |entry: &&Entry| {
+            entry.name.len as usize == name.len()
+                && self.text(entry.name).eq_ignore_ascii_case(name.as_bytes())
+        };
+        self.entries
+            .iter()
+            .filter(is_named)
+            .map(|entry| self.text(entry.value))
     }
 
     /// Names and values in order.

@@ -133,32 +133,28 @@ impl<'a> Request<'a> {
         );
         uri.push_str(self.scheme());
         uri.push_str(self.authority);
-        uri.push_str(&ascii(self.path));
+        uri.push_str(&String::from_utf8_lossy(&ascii(self.path)));
         if let Some(query) = self.query {
             uri.push('?');
-            uri.push_str(&ascii(query));
+            uri.push_str(&String::from_utf8_lossy(&ascii(query)));
         }
         uri
     }
 }
 
 /// Bytes beyond ASCII are percent-encoded: clients send raw UTF-8 in targets, and a URI is ASCII (RFC 3986).
-pub(crate) fn ascii(target: &[u8]) -> Cow<'_, str> {
-    if let Ok(text) = std::str::from_utf8(target)
-        && text.is_ascii()
-    {
-        return Cow::Borrowed(text);
+pub(crate) fn ascii(target: &[u8]) -> Cow<'_, [u8]> {
+    if target.is_ascii() {
+        return Cow::Borrowed(target);
     }
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let digit = |half: u8| HEX.get(usize::from(half)).copied().unwrap_or_default();
-    let mut out = String::with_capacity(target.len().saturating_mul(3));
+    let mut out = Vec::with_capacity(target.len().saturating_mul(3));
     for &byte in target {
         if byte.is_ascii() {
-            out.push(char::from(byte));
+            out.push(byte);
         } else {
-            out.push('%');
-            out.push(char::from(digit(byte >> 4)));
-            out.push(char::from(digit(byte & 0xf)));
+            out.extend([b'%', digit(byte >> 4), digit(byte & 0xf)]);
         }
     }
     Cow::Owned(out)
@@ -310,7 +306,7 @@ mod tests {
 
     #[test]
     fn raw_utf8_in_a_target_is_percent_encoded() {
-        assert_eq!(ascii("/caf\u{e9}".as_bytes()), "/caf%c3%a9");
-        assert_eq!(ascii(b"/a%20b/\xff"), "/a%20b/%ff");
+        assert_eq!(*ascii("/caf\u{e9}".as_bytes()), *b"/caf%c3%a9");
+        assert_eq!(*ascii(b"/a%20b/\xff"), *b"/a%20b/%ff");
     }
 }

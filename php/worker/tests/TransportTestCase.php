@@ -29,7 +29,7 @@ abstract class TransportTestCase extends TestCase
     protected Transport $transport;
     protected Server $server;
     /** @var resource what the application's output goes to */
-    private $log;
+    protected $log;
 
     /** @return array{Transport, Server} two ends that are connected; the handshake is done */
     abstract protected function connect(): array;

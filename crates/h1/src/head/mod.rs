@@ -91,6 +91,14 @@ impl RequestHead {
         std::str::from_utf8(self.text(&self.method)).unwrap_or_default()
     }
 
+    /// Whether the method is this one.
+    pub fn has_method(&self, method: &str) -> bool {
+        match &self.replaced {
+            Some(replaced) if replaced.is_get => method == "GET",
+            _ => self.text(&self.method) == method.as_bytes(),
+        }
+    }
+
     /// Host and port as the client named them: from an absolute target, else from `Host`; empty where HTTP/1.0 has none.
     pub fn authority(&self) -> &str {
         if let Some(authority) = self.replaced.as_ref().and_then(|r| r.authority.as_deref()) {

@@ -65,14 +65,16 @@ pub(crate) struct Http1 {
     knows_interim: bool,
     /// Bytes of the current response's body.
     body_sent: u64,
+    /// Whether something was waited for since the current response was there.
+    waited: bool,
     /// What the handler goes on with, if it does: the protocol's name and what serves it.
     upgrade: Option<(&'static str, Upgrade)>,
 }
 
 /// How waiting for a head ended.
 enum Next {
-    /// With the moment at which it was complete.
-    Head(Box<RequestHead>, Instant),
+    /// With the moment at which it was complete, from the connection's start.
+    Head(Box<RequestHead>, Duration),
     Refused(Refusal),
     TooSlow,
     /// What came is no request but the beginning of HTTP/2.
@@ -129,6 +131,7 @@ impl Http1 {
             owes_continue: false,
             knows_interim: false,
             body_sent: 0,
+            waited: false,
             stream,
             upgrade: None,
             entered,
@@ -186,12 +189,13 @@ impl Http1 {
     }
 
     /// Answers one request.
-    async fn serve(&mut self, head: Box<RequestHead>, accepted: Instant) -> After {
+    async fn serve(&mut self, head: Box<RequestHead>, accepted: Duration) -> After {
         self.owes_continue = head.expects_continue();
         let mut framing = h1::Response::new(&head, true);
         self.knows_interim = framing.allows_interim();
         let is_for_all = head.path() == b"*";
-        let accepted_us = self.opened_us + micros(accepted - self.opened);
+        let accepted_us = self.opened_us + micros(accepted);
+        let accepted = self.opened + accepted;
         let request = Request::new(head, self.peer.clone(), accepted, accepted_us);
         let handler = self.entered.service().handler();
         let response = if is_for_all {
@@ -212,9 +216,10 @@ impl Http1 {
             framing.close();
         }
         let (status, record) = (response.status, response.record);
-        self.body_sent = 0;
+        let done = Instant::now();
+        self.waited = !matches!(response.body, Body::Empty | Body::Whole(_)) || rest.is_pending();
         let sent = self
-            .send(&mut framing, status, &response.fields, response.body)
+            .send(&mut framing, status, &response.fields, response.body, done)
             .await;
         if let Some(record) = record {
             record.write(status, self.body_sent);
@@ -236,7 +241,9 @@ impl Http1 {
         if !read {
             self.linger().await;
         }
-        if framing.keeps_alive() && self.machine.finish(self.opened.elapsed()) {
+        // Each look at the clock costs.
+        let ended = if self.waited { Instant::now() } else { done };
+        if framing.keeps_alive() && self.machine.finish(ended - self.opened) {
             After::Next
         } else {
             After::Close
@@ -266,8 +273,8 @@ impl Http1 {
                     return Poll::Ready(Next::Http2);
                 }
                 if !self.input.is_empty() && !waits {
-                    let now = Instant::now();
-                    match self.machine.receive(&mut self.input, now - self.opened) {
+                    let now = self.opened.elapsed();
+                    match self.machine.receive(&mut self.input, now) {
                         Ok(Some(Received::Head(head))) => {
                             self.may_be_http2 = false;
                             return Poll::Ready(Next::Head(head, now));
@@ -402,12 +409,16 @@ impl Http1 {
         status: u16,
         fields: &Fields,
         body: Body,
+        now: Instant,
     ) -> Result<(), Gone> {
+        self.body_sent = 0;
         if self.out.capacity() == 0 {
             self.out = buffers::output();
         }
         let size = body.known_len().map_or(BodySize::Unknown, BodySize::Known);
-        date::with_now(|date| framing.head(&mut self.out, status, fields, size, date));
+        date::with_now(now, |date| {
+            framing.head(&mut self.out, status, fields, size, date);
+        });
         match body {
             _ if !framing.sends_body() => {}
             Body::Empty => {}
@@ -522,6 +533,7 @@ impl Http1 {
                         after = &after[taken - of_bytes..];
                     }
                     Poll::Pending => {
+                        self.waited = true;
                         let until = *until.get_or_insert_with(|| self.send_deadline());
                         return self.timer.poll(cx, Some(until)).map(|()| Err(Gone));
                     }
@@ -530,6 +542,7 @@ impl Http1 {
             match Pin::new(&mut self.stream).poll_flush(cx) {
                 Poll::Ready(flushed) => Poll::Ready(flushed.map_err(Gone::from)),
                 Poll::Pending => {
+                    self.waited = true;
                     let until = *until.get_or_insert_with(|| self.send_deadline());
                     self.timer.poll(cx, Some(until)).map(|()| Err(Gone))
                 }
@@ -558,9 +571,8 @@ impl Http1 {
         let record = self.entered.service().handler().unhandled(&request);
         let response = Response::plain(status, text);
         let mut framing = h1::Response::to_unreadable();
-        self.body_sent = 0;
         let sent = self
-            .send(&mut framing, status, &response.fields, response.body)
+            .send(&mut framing, status, &response.fields, response.body, now)
             .await;
         if let Some(record) = record {
             record.write(status, self.body_sent);

@@ -150,7 +150,7 @@ impl Stream {
         let length = framing.frame(status, fields, size);
         let mut map = header_map(framing.head_fields(fields));
         if !map.contains_key(http::header::DATE) {
-            date::with_now(|date| {
+            date::with_now(Instant::now(), |date| {
                 if let Ok(date) = HeaderValue::from_bytes(date) {
                     map.insert(http::header::DATE, date);
                 }

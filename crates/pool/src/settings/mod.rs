@@ -63,6 +63,8 @@ pub const WATCH_TICK: Duration = Duration::from_secs(5);
 pub const SHORTEST: Duration = Duration::from_millis(1);
 /// Longer ones are none.
 pub const LONGEST: Duration = Duration::from_hours(24);
+/// The most that `spin` may be: a worker sleeps and is woken in a twentieth of that.
+const LONGEST_SPIN: Duration = Duration::from_millis(1);
 
 /// Each is answered by every new worker: a reload with more takes too long.
 pub const MOST_WARMUPS: usize = 16;
@@ -115,6 +117,8 @@ pub struct PoolSettings {
     pub debug: bool,
     /// How workers are connected.
     pub transport: TransportChoice,
+    /// How long a worker looks for its next call before it sleeps.
+    pub spin: Option<Duration>,
     pub ini: Ini,
     /// How calls are written for foreign packages.
     pub codec: CodecChoice,
@@ -392,6 +396,15 @@ impl Section for PoolSettings {
                 .key("transport", "How workers are connected; `auto` follows what a worker announces.")
                 .ours()
                 .default(TransportChoice::Auto),
+            spin: t
+                .key(
+                    "spin",
+                    "How long a worker in shared memory looks for its next call before it sleeps. A call that comes meanwhile \
+                     finds it awake, and a processor is busy with looking.",
+                )
+                .ours()
+                .range(Duration::from_micros(1)..=LONGEST_SPIN)
+                .limit(),
             ini: ini(t),
             codec: t
                 .key("codec", "How calls are written for foreign packages; `auto` is `json` for them.")
@@ -420,6 +433,10 @@ impl Section for PoolSettings {
             Mode::Classic => settings.check_classic(t),
             Mode::FastCgi => settings.check_fastcgi(t),
             Mode::Worker | Mode::Cgi => {}
+        }
+        if settings.spin.is_some() && settings.transport == TransportChoice::Relay {
+            let message = "has no effect: with `transport: relay` there is no memory to look at";
+            t.warn("spin", message, "remove one of them");
         }
         scripts::warn_of_others(t, mode);
         not_yet(t);

@@ -51,7 +51,14 @@ const fn without_effect(mode: Mode) -> &'static [&'static str] {
     match mode {
         Mode::Worker => &[],
         Mode::Classic => &["codec", "relay"],
-        Mode::FastCgi => &["transport", "codec", "relay", "ini_preset", "request_body"],
+        Mode::FastCgi => &[
+            "transport",
+            "spin",
+            "codec",
+            "relay",
+            "ini_preset",
+            "request_body",
+        ],
         Mode::Cgi => &["relay", "ini", "ini_preset", "boot_timeout"],
     }
 }
@@ -77,6 +84,7 @@ pub(super) fn refuse_keys_of_kept(t: &mut Table<'_>, settings: &PoolSettings) {
         ("max_jobs", settings.max_jobs.is_some()),
         ("debug", settings.debug),
         ("transport", settings.transport != TransportChoice::Auto),
+        ("spin", settings.spin.is_some()),
         ("codec", settings.codec != CodecChoice::Auto),
         ("request_body", settings.request_body != RequestBody::Buffer),
         ("supervisor", limits.any()),

@@ -87,14 +87,14 @@ pub fn encode_request(out: &mut Vec<u8>, request: &Request<'_>, envelope: Envelo
     put_next(out, request.remote.as_bytes());
     put_next(out, request.scheme().as_bytes());
     out.extend_from_slice(request.authority.as_bytes());
-    out.extend_from_slice(path.as_bytes());
+    out.extend_from_slice(&path);
     if let Some(query) = &query {
         out.push(b'?');
-        out.extend_from_slice(query.as_bytes());
+        out.extend_from_slice(query);
     }
     put_next(out, request.authority.as_bytes());
-    put_next(out, path.as_bytes());
-    put_next(out, query.as_deref().unwrap_or_default().as_bytes());
+    put_next(out, &path);
+    put_next(out, query.as_deref().unwrap_or_default());
     let mut headers = 0_usize;
     for (name, value) in request.worker_headers() {
         put_next(out, name);

@@ -10,6 +10,7 @@ use Psr\Http\Message\ServerRequestInterface;
 final class Loop
 {
     private readonly \Closure $answer;
+    private readonly \Closure $send;
 
     /** @param bool $survivesExit whether the extension can end a call at an `exit`, and not the process */
     public function __construct(
@@ -19,17 +20,40 @@ final class Loop
         private readonly bool $survivesExit = false,
     ) {
         $this->answer = $this->answer(...);
+        $this->send = $this->send(...);
         $output->start();
     }
 
     /** Answers calls with a handler until the server stops this worker. */
     public function run(Handler $handler): void
     {
+        if ($this->transport instanceof Ring) {
+            $this->runInExtension($this->transport, $handler);
+
+            return;
+        }
         while (($exchange = $this->transport->next()) !== null) {
             $exchange->handler = $handler;
             $this->serve($exchange, $handler);
             // What belongs to a call is gone before the wait for the next one begins.
             unset($exchange);
+        }
+    }
+
+    /** The same, but most calls take no line of ours. */
+    private function runInExtension(Ring $ring, Handler $handler): void
+    {
+        $function = $handler->wantsPsr
+            ? fn (): mixed => ($handler->function)($this->messages->request(Exchange::$current))
+            : $handler->function;
+        while (($next = $ring->serve($function, $handler, $this->output)) !== null) {
+            if ($next instanceof Exchange) {
+                $next->handler = $handler;
+                $this->serve($next, $handler);
+            } else {
+                $this->conclude(...$next);
+            }
+            unset($next);
         }
     }
 
@@ -90,6 +114,35 @@ final class Loop
             LastWords::finish($exchange, $this->output, $place);
         }
         $this->end($exchange);
+    }
+
+    /** A handler has ended in the extension. */
+    private function conclude(Exchange $exchange, int $how, mixed $value): void
+    {
+        $place = null;
+        if ($how === Ring::RETURNED) {
+            $place = \Pronghorn\Internal\until_exit($this->send, $exchange, $value);
+        } elseif ($how === Ring::EXITED) {
+            $place = $value;
+        } elseif ($how === Ring::THREW && $exchange->state !== Exchange::DONE) {
+            $this->error($exchange, $value);
+        } elseif ($how === Ring::THREW) {
+            // By the handler of a signal, while the reply waited for room.
+            $this->output->write("pronghorn: thrown after a reply: $value");
+        }
+        if ($place !== null) {
+            LastWords::finish($exchange, $this->output, $place);
+        }
+        $this->end($exchange);
+    }
+
+    private function send(Exchange $exchange, mixed $result): void
+    {
+        try {
+            Sender::send($exchange, $result);
+        } catch (\Throwable $thrown) {
+            $this->error($exchange, $thrown);
+        }
     }
 
     private function answer(Exchange $exchange, Handler $handler): void

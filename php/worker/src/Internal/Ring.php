@@ -6,6 +6,7 @@ namespace Pronghorn\Internal;
 
 use Pronghorn\ConnectionLost;
 use Pronghorn\Request;
+use Pronghorn\Response;
 
 /**
  * Over memory that is shared with the server, by the extension: it makes calls of what lies there, and writes replies
@@ -17,12 +18,24 @@ final class Ring extends Frames
     public const OFFER = 'PRONGHORN_RING';
 
     /** Of the extension, as this package knows it. */
-    private const API = 2;
+    private const API = 3;
     /** Milliseconds after which a worker that waits looks whether the server still lives. */
     private const LOOK_AFTER = 5000;
 
+    /** How a handler ended: its answer is sent, or it returned something, threw it, or called `exit` somewhere. */
+    public const ANSWERED = 0;
+    public const RETURNED = 1;
+    public const THREW = 2;
+    public const EXITED = 3;
+
+    /** What the exchanges of calls are clones of. */
+    private readonly Exchange $empty;
+    private readonly Response $response;
+
     private function __construct()
     {
+        $this->empty = new Exchange($this, 0, 0, null, Request::blank());
+        $this->response = new Response();
     }
 
     /**
@@ -55,20 +68,35 @@ final class Ring extends Frames
             if ($next instanceof Exchange) {
                 return $next;
             }
-            if ($next === null) {
-                return null;
+            $exchange = $next === null ? null : $this->other($next);
+            if ($next === null || $exchange !== null) {
+                return $exchange;
             }
-            // What the extension makes no call of. That it is a frame, length() says.
-            Frame::length($next);
-            if (\str_starts_with($next, self::NATIVE) && \ord($next[self::FRAME] ?? '') === Native::REQUEST) {
-                // One whose body is to be asked for, or one that makes no sense.
-                $fixed = $this->request($next);
-                if ($fixed !== null && $fixed['f'] & Native::BODY_STREAM) {
-                    return $this->exchange($next, $fixed);
-                }
-                throw new ProtocolError('a request whose lengths leave its frame');
+        }
+
+        return null;
+    }
+
+    /**
+     * Lets the extension call a handler for one call after another, until one is left to do something for: one that it
+     * makes no exchange of, which nobody has answered, or one whose handler has ended, with how it did and what came of
+     * it.
+     *
+     * @param \Closure $function gets the request
+     * @return Exchange|array{Exchange, self::ANSWERED|self::RETURNED|self::THREW|self::EXITED, mixed}|null
+     */
+    public function serve(\Closure $function, Handler $handler, Output $output): Exchange|array|null
+    {
+        $this->empty->handler = $handler;
+        while (!$this->stopped) {
+            $next = \Pronghorn\Internal\ring_serve($function, $output, $this->response);
+            if (!\is_string($next)) {
+                return $next;
             }
-            $this->handle(Frame::decode($next));
+            $exchange = $this->other($next);
+            if ($exchange !== null) {
+                return $exchange;
+            }
         }
 
         return null;
@@ -131,6 +159,23 @@ final class Ring extends Frames
         }
     }
 
+    /** What the extension makes no call of. That it is a frame, length() says. */
+    private function other(string $frame): ?Exchange
+    {
+        Frame::length($frame);
+        if (!\str_starts_with($frame, self::NATIVE) || \ord($frame[self::FRAME] ?? '') !== Native::REQUEST) {
+            $this->handle(Frame::decode($frame));
+
+            return null;
+        }
+        // One whose body is to be asked for, or one that makes no sense.
+        $fixed = $this->request($frame);
+        if ($fixed !== null && $fixed['f'] & Native::BODY_STREAM) {
+            return $this->exchange($frame, $fixed);
+        }
+        throw new ProtocolError('a request whose lengths leave its frame');
+    }
+
     /** What is in the way, if something is. */
     private function attach(string $offered, string $pipes, int $lookAfter): ?string
     {
@@ -144,11 +189,9 @@ final class Ring extends Frames
         if (\preg_match('/^(\d+),(\d+),(\d+) (\d+),(\d+)$/D', "$offered $pipes", $numbers) !== 1) {
             return self::OFFER . "=$offered names no three descriptors";
         }
-        $empty = new Exchange($this, 0, 0, null, Request::blank());
-
         $descriptors = \array_map('intval', \array_slice($numbers, 1));
 
-        return \Pronghorn\Internal\ring_attach(...[...$descriptors, $lookAfter, $empty]);
+        return \Pronghorn\Internal\ring_attach(...[...$descriptors, $lookAfter, $this->empty]);
     }
 
     private static function lost(): ConnectionLost
