@@ -5,7 +5,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use super::{About, Program};
-use crate::settings::{Ini, Preset};
+use crate::settings::{Ini, Preset, wants_jit};
 
 /// A folder of one file that goes with its owner.
 #[derive(Debug)]
@@ -52,9 +52,6 @@ pub(super) fn of_pool(ini: &Ini, about: &About, program: &Program, pool: &str) -
     if preset && about.could_have_opcache {
         lines.push("zend_extension=opcache\n".to_owned());
     }
-    let wants_jit = |(name, value): &(&str, &str)| {
-        *name == "opcache.jit" && !matches!(*value, "" | "0" | "off" | "disable")
-    };
     if settings.iter().any(wants_jit) && !about.against_jit.is_empty() {
         tracing::warn!(
             target: "server", pool,

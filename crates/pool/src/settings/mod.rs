@@ -214,6 +214,11 @@ pub struct Ini {
     pub preset: Preset,
 }
 
+/// Whether a setting of PHP switches on OPcache's JIT, if that has memory.
+pub(crate) fn wants_jit((name, value): &(&str, &str)) -> bool {
+    *name == "opcache.jit" && !matches!(*value, "" | "0" | "off" | "disable")
+}
+
 impl Ini {
     /// Whether somebody counts on it.
     pub fn is_written(&self) -> bool {
@@ -478,6 +483,19 @@ impl PoolSettings {
                 "is of pools that run a worker script, and this one runs scripts below a root",
                 "`php` names the PHP of a pool in `mode: classic`",
             );
+        }
+        if self.spawn != SpawnChoice::Exec && self.ini.written.iter().any(|it| wants_jit(&it)) {
+            let (message, hint) = match self.spawn {
+                SpawnChoice::Fork => (
+                    "switches on OPcache's JIT, which is known to crash in a cache that processes share, and `spawn` is `fork`",
+                    "remove one of the two",
+                ),
+                SpawnChoice::Auto | SpawnChoice::Exec => (
+                    "switches on OPcache's JIT, so workers share no OPcache: each starts PHP anew",
+                    "`spawn: exec` says that this is meant",
+                ),
+            };
+            t.warn("ini", message, hint);
         }
         if self.transport == TransportChoice::Relay {
             let message =
