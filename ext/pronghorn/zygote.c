@@ -16,10 +16,6 @@
 #include <unistd.h>
 
 #include "php.h"
-#if PHP_VERSION_ID < 80200
-#include "ext/standard/basic_functions.h"
-#include "ext/standard/php_lcg.h"
-#endif
 
 /* With an order come stdout, stderr, both pipes, and the three of the ring. */
 #define DESCRIPTORS 7
@@ -182,7 +178,8 @@ static pid_t fork_worker(void)
 	return number;
 }
 
-/* What processes must not have in common. php-fpm's children do the same, and their requests the rest of it. */
+/* What processes must not have in common, as a child of php-fpm does it. A request has a seed of its own, and a timer of its
+ * process. */
 static void renew(void)
 {
 	/* Not in all releases that this is built for. */
@@ -190,11 +187,6 @@ static void renew(void)
 	if (init != NULL) {
 		init();
 	}
-#if PHP_VERSION_ID < 80200
-	/* Seeded by a script that was preloaded. Later releases seed with each request. */
-	BG(mt_rand_is_seeded) = 0;
-	LCG(seeded) = 0;
-#endif
 }
 
 static void become_worker(const int *descriptors, zygote_order *order)
