@@ -423,6 +423,9 @@ static const char *attach(zygote_order *order, bool is_forked)
 /* In place of the first request of php's command line, which has begun. */
 static int take_over(void)
 {
+	if (!EG(active)) {
+		return SUCCESS; /* OPcache has preloaded scripts, and there is no request yet */
+	}
 	const sapi_request_info info = SG(request_info);
 	void *context = SG(server_context);
 	sapi_module.activate = activate;

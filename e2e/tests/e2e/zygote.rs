@@ -204,6 +204,31 @@ fn a_reset_of_the_cache_is_for_all_and_does_not_switch_it_off() {
 }
 
 #[test]
+fn what_is_preloaded_is_there_also_after_a_reset() {
+    for spawn in ["fork", "exec"] {
+        let site = site(2, &format!(", spawn: {spawn}{PROMPT}"))
+            .file("preload.php", "<?php class Preloaded { const X = 42; }")
+            .file(
+                "public/index.php",
+                "<?php usleep(20_000); echo getmypid(), ' ', Preloaded::X, isset($_GET['reset']) ? (int) opcache_reset() : '';",
+            );
+        let preload = site.path("preload.php").display().to_string();
+        // Asked for where PHP starts as root.
+        let ini = format!("ini: {{opcache.preload: {preload}, opcache.preload_user: nobody, ");
+        site.change_config("ini: {", &ini);
+        let server = Server::start(site);
+        let all = |server: &Server| answers(server, 2).into_iter().map(|(_, said)| said);
+        assert!(all(&server).all(|said| said == "42"), "{spawn}");
+        assert!(server.get("/?reset").text().ends_with(" 421"));
+        for _ in 0..3 {
+            assert!(all(&server).all(|said| said == "42"), "{spawn}");
+        }
+        let ended = server.stop();
+        assert!(!ended.stderr.contains("worker died"), "{}", ended.stderr);
+    }
+}
+
+#[test]
 fn a_reload_begins_with_a_new_zygote_and_the_settings_of_now() {
     let settings = "opcache.file_update_protection=0\n";
     let site = site(1, "")
