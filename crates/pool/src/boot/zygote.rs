@@ -110,7 +110,7 @@ impl Zygotes {
         self.is_old.store(true, Ordering::Relaxed);
     }
 
-    /// Ends all that run.
+    /// Ends all that run. By then nobody orders.
     pub(super) async fn finish(&self) {
         let mut running = self.running.lock().await;
         running.current = None;
@@ -230,7 +230,9 @@ impl Zygotes {
 
     /// Once for each generation.
     fn forbid(&self, of: &CommandLauncher, why: &str, hint: &str) {
-        self.is_forbidden.store(true, Ordering::Relaxed);
+        if self.is_forbidden.swap(true, Ordering::Relaxed) {
+            return;
+        }
         let pool = &of.pool;
         let what = "each worker starts PHP anew and has an OPcache of its own";
         let hint = if hint.is_empty() {
