@@ -30,12 +30,14 @@ fn started(command: &mut Command) -> (Child, Pid) {
 /// A process that becomes this one's child at its parent's end, as a forked one does.
 fn orphan(code: u8) -> String {
     crate::adopt_orphans();
-    let script = format!("(read line <&3; exit {code}) 3<&0 >/dev/null & echo $!");
+    let script = format!("exec 3<&0; (read line <&3; exit {code}) >/dev/null & echo $!");
     let mut shell = Command::new("sh");
     let shell = shell.args(["-c", &script]).stdin(Stdio::piped());
-    let (shell, pid) = started(shell.stdout(Stdio::piped()));
-    // Its standard input is closed here, and so the one that it leaves behind ends.
+    let (mut shell, pid) = started(shell.stdout(Stdio::piped()));
+    // What it leaves behind ends when this is closed: after the shell, which would reap it.
+    let input = shell.stdin.take();
     let output = shell.wait_with_output().unwrap();
+    drop(input);
     reap::forget(pid);
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
