@@ -457,11 +457,12 @@ fn what_is_not_found_by_its_configuration_is_found_by_rpc() {
     let elsewhere = Site::new();
     let before = pids(&server.steer(&["workers"]).stdout);
     assert_done(&Server::run(&elsewhere, &["reset", "-s", "-o", &listen]));
-    let after = pids(&server.steer(&["workers"]).stdout);
-    assert!(
-        after.iter().all(|pid| !before.contains(pid)),
-        "{before:?} {after:?}"
-    );
+    // Those that were told to end may take a moment.
+    let after = wait_for("other workers", || {
+        let after = pids(&server.steer(&["workers"]).stdout);
+        let are_new = after.iter().all(|pid| !before.contains(pid));
+        are_new.then_some(after)
+    });
     let status = Server::run(&elsewhere, &["status", "-o", &listen]);
     assert_done(&status);
     assert!(
