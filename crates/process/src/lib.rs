@@ -8,7 +8,7 @@
 //! - [`Credentials`]: the user that a child runs as.
 //! - [`file`]: what only Linux can do with files.
 //!
-//! Knows nothing of pools or PHP. With `ring`, the only crate with `unsafe`: what a child does between fork and exec.
+//! Knows nothing of pools or PHP. With `ring`, and but for the allocator of the binary, the only crate with `unsafe`: what a child does between fork and exec.
 
 pub mod cpus;
 mod credentials;

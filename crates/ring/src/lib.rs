@@ -8,7 +8,7 @@
 //! - [`Peer`]: the worker's end in Rust, for tests; the one in use is C, in `ext/pronghorn`, from the same layout.
 //!
 //! What both ends do is in `docs/reference/ring.md`; [`layout`] has its numbers. With `process` the only crate with
-//! `unsafe`. Knows nothing of pools, frames or HTTP.
+//! `unsafe`, but for the allocator of the binary. Knows nothing of pools, frames or HTTP.
 
 #![warn(missing_docs)]
 
