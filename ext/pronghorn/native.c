@@ -175,7 +175,7 @@ bool native_read_envelope(const unsigned char *frame, size_t length, native_enve
 	return true;
 }
 
-bool native_find_slot(uint32_t *offset, const zend_class_entry *class, const char *name)
+static bool find(uint32_t *offset, const zend_class_entry *class, const char *name)
 {
 	const zend_property_info *property = zend_hash_str_find_ptr(&class->properties_info, name, strlen(name));
 	if (property == NULL || property->flags & ZEND_ACC_STATIC) {
@@ -185,13 +185,19 @@ bool native_find_slot(uint32_t *offset, const zend_class_entry *class, const cha
 	return true;
 }
 
+const char *native_find(const native_wanted *wanted, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (!find(wanted[i].offset, wanted[i].class, wanted[i].name)) {
+			return wanted[i].name;
+		}
+	}
+	return NULL;
+}
+
 const char *native_find_slots(native_slots *slots, const zend_class_entry *exchange, const zend_class_entry *request)
 {
-	const struct {
-		uint32_t *offset;
-		const zend_class_entry *class;
-		const char *name;
-	} wanted[] = {
+	const native_wanted wanted[] = {
 		{&slots->id, exchange, "id"}, {&slots->started_at, exchange, "startedAt"}, {&slots->deadline, exchange, "deadline"},
 		{&slots->request, exchange, "request"}, {&slots->method, request, "method"}, {&slots->remote, request, "remoteAddress"},
 		{&slots->uri, request, "uri"}, {&slots->host, request, "host"}, {&slots->path, request, "path"},
@@ -199,12 +205,7 @@ const char *native_find_slots(native_slots *slots, const zend_class_entry *excha
 		{&slots->attributes, request, "attributes"}, {&slots->flags, request, "flags"}, {&slots->count, request, "count"},
 		{&slots->payload, request, "payload"},
 	};
-	for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-		if (!native_find_slot(wanted[i].offset, wanted[i].class, wanted[i].name)) {
-			return wanted[i].name;
-		}
-	}
-	return NULL;
+	return native_find(wanted, sizeof wanted / sizeof *wanted);
 }
 
 /* The slot of a fresh clone; what the original had there is let go. */

@@ -47,8 +47,15 @@ typedef struct {
 /* Once for the process. */
 void native_startup(void);
 
-/* False: there is no such property, or it is a static one. */
-bool native_find_slot(uint32_t *offset, const zend_class_entry *class, const char *name);
+/* A property that is looked for, and where its offset is kept. */
+typedef struct {
+	uint32_t *offset;
+	const zend_class_entry *class;
+	const char *name;
+} native_wanted;
+
+/* NULL, or the name of the first one that is missing, or a static one. */
+const char *native_find(const native_wanted *wanted, size_t count);
 
 /* NULL, or the name of the property that is missing. */
 const char *native_find_slots(native_slots *slots, const zend_class_entry *exchange, const zend_class_entry *request);

@@ -249,11 +249,7 @@ static bool next(zval *into)
 /* NULL, or the name of the property that is missing. */
 static const char *find_places(zend_class_entry *exchange, const zend_class_entry *output, const zend_class_entry *response)
 {
-	const struct {
-		uint32_t *offset;
-		const zend_class_entry *class;
-		const char *name;
-	} wanted[] = {
+	const native_wanted wanted[] = {
 		{&places.state, exchange, "state"}, {&places.deferred, exchange, "deferred"}, {&places.body, exchange, "body"},
 		{&places.face, exchange, "call"}, {&places.open, output, "open"}, {&places.spilled, output, "spilled"},
 		{&places.level, output, "level"}, {&places.text, response, "body"}, {&places.status, response, "status"},
@@ -262,10 +258,9 @@ static const char *find_places(zend_class_entry *exchange, const zend_class_entr
 	if (places.response == response) {
 		return NULL;
 	}
-	for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-		if (!native_find_slot(wanted[i].offset, wanted[i].class, wanted[i].name)) {
-			return wanted[i].name;
-		}
+	const char *missing = native_find(wanted, sizeof wanted / sizeof *wanted);
+	if (missing != NULL) {
+		return missing;
 	}
 	zend_string *name = zend_string_init(ZEND_STRL("current"), false);
 	places.current = zend_std_get_static_property(exchange, name, BP_VAR_IS);
@@ -481,6 +476,15 @@ static bool answers(zend_object *exchange, const zval *result)
 	return true;
 }
 
+/* An `exit` has ended what was called: where it was. A forked child that exits has to end, and not to serve its parent's calls. */
+static void survive_exit(zval *place)
+{
+	if (ring.map != NULL && exit_place(place)) {
+		zend_clear_exception();
+		EG(exit_status) = 0;
+	}
+}
+
 /* Calls the handler, and answers if that is simple. `value` is what is left to do something with. */
 static enum how call_handler(zend_fcall_info *call, zend_fcall_info_cache *cache, zend_object *exchange, zval *value)
 {
@@ -513,11 +517,7 @@ static enum how call_handler(zend_fcall_info *call, zend_fcall_info_cache *cache
 		zend_clear_exception();
 		return THREW;
 	}
-	/* A forked child that exits has to end, and not to serve its parent's calls. */
-	if (ring.map != NULL && exit_place(value)) {
-		zend_clear_exception();
-		EG(exit_status) = 0;
-	}
+	survive_exit(value);
 	return EXITED;
 }
 
@@ -666,12 +666,9 @@ ZEND_FUNCTION(Pronghorn_Internal_until_exit)
 		deadline_ends(0);
 	}
 	zval_ptr_dtor(&result);
-	/* A forked child that exits has to end, and not to serve its parent's calls. */
-	if (EG(exception) == NULL || !zend_is_unwind_exit(EG(exception)) || ring.map == NULL || !exit_place(return_value)) {
-		return;
+	if (EG(exception) != NULL && zend_is_unwind_exit(EG(exception))) {
+		survive_exit(return_value);
 	}
-	zend_clear_exception();
-	EG(exit_status) = 0;
 }
 
 /* With threads, where the engine's state of this one is: needed before anything looks at it. */

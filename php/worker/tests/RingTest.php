@@ -8,7 +8,7 @@ use Pronghorn\Tests\Support\Box;
 use Pronghorn\Tests\Support\RingServer;
 
 /** The same over shared memory. */
-final class RingTest extends TransportTestCase
+class RingTest extends TransportTestCase
 {
     protected function connect(): array
     {

@@ -807,7 +807,7 @@ abstract class TransportTestCase extends TestCase
         return $this->server->received();
     }
 
-    private function loop(?\Closure $idle = null): Loop
+    protected function loop(?\Closure $idle = null): Loop
     {
         $transport = new UntilServed($this->transport, $this->server);
         $transport->idle = $idle;

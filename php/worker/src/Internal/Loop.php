@@ -81,11 +81,7 @@ final class Loop
     public function reply(Exchange $exchange, mixed $reply): void
     {
         $this->expectOpen($exchange);
-        try {
-            Sender::send($exchange, $reply);
-        } catch (\Throwable $thrown) {
-            $this->error($exchange, $thrown);
-        }
+        $this->send($exchange, $reply);
         $this->end($exchange);
     }
 
@@ -110,10 +106,7 @@ final class Loop
         } else {
             $this->answer($exchange, $handler);
         }
-        if ($place !== null) {
-            LastWords::finish($exchange, $this->output, $place);
-        }
-        $this->end($exchange);
+        $this->end($exchange, $place);
     }
 
     /** A handler has ended in the extension. */
@@ -130,10 +123,7 @@ final class Loop
             // By the handler of a signal, while the reply waited for room.
             $this->output->write("pronghorn: thrown after a reply: $value");
         }
-        if ($place !== null) {
-            LastWords::finish($exchange, $this->output, $place);
-        }
-        $this->end($exchange);
+        $this->end($exchange, $place);
     }
 
     private function send(Exchange $exchange, mixed $result): void
@@ -170,9 +160,16 @@ final class Loop
         $exchange->state = Exchange::DONE;
     }
 
-    /** What follows a reply: deferred work, and the output into the log. */
-    private function end(Exchange $exchange): void
+    /**
+     * What follows a reply: deferred work, and the output into the log.
+     *
+     * @param ?array{string, int} $place of the `exit` that has ended the call in its stead
+     */
+    private function end(Exchange $exchange, ?array $place = null): void
     {
+        if ($place !== null) {
+            LastWords::finish($exchange, $this->output, $place);
+        }
         if ($exchange->deferred !== []) {
             try {
                 $this->survivesExit

@@ -65,11 +65,11 @@ final class Ring extends Frames
     {
         while (!$this->stopped) {
             $next = \Pronghorn\Internal\ring_next();
-            if ($next instanceof Exchange) {
+            if (!\is_string($next)) {
                 return $next;
             }
-            $exchange = $next === null ? null : $this->other($next);
-            if ($next === null || $exchange !== null) {
+            $exchange = $this->other($next);
+            if ($exchange !== null) {
                 return $exchange;
             }
         }
