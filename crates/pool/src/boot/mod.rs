@@ -173,14 +173,8 @@ impl CommandLauncher {
                 (spawned.await.map_err(failed)?, None)
             }
         };
-        let mut worker = RunningWorker {
-            output: Output::new(&self.pool, child.process.pid()),
-            process: child.process,
-            deadline_signal: None,
-            forked_by,
-            readers: Readers::default(),
-            exit: None,
-        };
+        let mut worker = RunningWorker::new(&self.pool, child.process);
+        worker.forked_by = forked_by;
         let pipes = (child.stdin, child.stdout, child.stderr);
         match self.bring_up(&mut worker, ours, memory, pipes, &home).await {
             Ok((via, connect)) => {
@@ -538,6 +532,17 @@ pub(crate) struct RunningWorker {
 }
 
 impl RunningWorker {
+    pub(crate) fn new(pool: &str, process: Process) -> Self {
+        Self {
+            output: Output::new(pool, process.pid()),
+            process,
+            deadline_signal: None,
+            forked_by: None,
+            readers: Readers::default(),
+            exit: None,
+        }
+    }
+
     /// Waits for the end of its process, and no more.
     pub(crate) async fn end(&mut self) -> Exit {
         match self.exit {

@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{BootCause, BootError, CommandLauncher, Output, Readers, RunningWorker};
+use super::{BootCause, BootError, CommandLauncher, RunningWorker};
 
 /// Names the descriptor by which it takes orders, the first one that it is passed.
 const VARIABLE: (&str, &str) = ("PRONGHORN_ZYGOTE", "3");
@@ -306,14 +306,7 @@ impl Owner {
         let (link, theirs) = Zygote::pair().map_err(system)?;
         let child = of.spawner.spawn(command_line(of, theirs).await).await;
         let child = child.map_err(|error| of.failed(BootCause::Spawn(error), None))?;
-        let mut zygote = RunningWorker {
-            output: Output::new(&of.pool, child.process.pid()),
-            process: child.process,
-            deadline_signal: None,
-            forked_by: None,
-            readers: Readers::default(),
-            exit: None,
-        };
+        let mut zygote = RunningWorker::new(&of.pool, child.process);
         let facts = bring_up(
             &mut zygote,
             &link,

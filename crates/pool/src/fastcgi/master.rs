@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::FastCgiLauncher;
-use crate::boot::{BootCause, BootError, Output, Readers, RunningWorker};
+use crate::boot::{BootCause, BootError, Output, RunningWorker};
 use crate::supervisor::Watched;
 
 /// Between two looks at whether its socket is there.
@@ -119,14 +119,7 @@ impl Master {
         let child = of.spawner.spawn(command_line(of, &config)).await;
         let child = child.map_err(|error| of.failed(BootCause::Spawn(error), None))?;
         let pid = child.process.pid();
-        let mut worker = RunningWorker {
-            output: Output::new(&of.pool, pid),
-            process: child.process,
-            readers: Readers::default(),
-            exit: None,
-            deadline_signal: None,
-            forked_by: None,
-        };
+        let mut worker = RunningWorker::new(&of.pool, child.process);
         let up = bring_up(of, &mut worker, &socket, [child.stdout, child.stderr]).await;
         if let Err(cause) = up {
             if worker.exit.is_none() {

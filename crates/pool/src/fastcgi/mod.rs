@@ -26,7 +26,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use crate::boot::warmup::{Cold, until_warm, warm};
-use crate::boot::{BootCause, BootError, Output, Readers, RunningWorker, Warmup};
+use crate::boot::{BootCause, BootError, Output, RunningWorker, Warmup};
 use crate::core::SlotId;
 use crate::home::Home;
 use crate::pool::Transport;
@@ -241,14 +241,7 @@ impl FastCgiLauncher {
             .map_err(|error| self.failed(BootCause::System(error), None))?;
         let child = self.spawner.spawn(self.command_line(listening)).await;
         let child = child.map_err(|error| self.failed(BootCause::Spawn(error), None))?;
-        let mut worker = RunningWorker {
-            output: Output::new(&self.pool, child.process.pid()),
-            process: child.process,
-            deadline_signal: None,
-            forked_by: None,
-            readers: Readers::default(),
-            exit: None,
-        };
+        let mut worker = RunningWorker::new(&self.pool, child.process);
         let until = Instant::now() + self.boot_timeout;
         let unneeded = Arc::new(Notify::new());
         let settings = self.settings(worker.output.clone(), unneeded.clone());
