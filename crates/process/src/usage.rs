@@ -55,8 +55,7 @@ fn unshared_bytes(mappings: &str) -> Option<u64> {
         let (name, rest) = line.split_once(' ')?;
         match name {
             "Private_Clean:" | "Private_Dirty:" if counts => {
-                let kilobytes: u64 = rest.trim().strip_suffix("kB")?.trim_end().parse().ok()?;
-                bytes = bytes.checked_add(kilobytes.checked_mul(1024)?)?;
+                bytes = bytes.checked_add(kilobytes(rest)?.checked_mul(1024)?)?;
             }
             name if name.ends_with(':') => {}
             // Addresses; then `rw-s`, `r--p`.
@@ -66,10 +65,15 @@ fn unshared_bytes(mappings: &str) -> Option<u64> {
     Some(bytes)
 }
 
+/// As the kernel writes them: `   12 kB`.
+fn kilobytes(text: &str) -> Option<u64> {
+    text.trim().strip_suffix("kB")?.trim_end().parse().ok()
+}
+
 fn private_bytes(rollup: &str) -> Option<u64> {
     let own = ["Private_Clean:", "Private_Dirty:"].map(|name| {
         let line = rollup.lines().find_map(|line| line.strip_prefix(name))?;
-        line.trim().strip_suffix("kB")?.trim_end().parse().ok()
+        kilobytes(line)
     });
     let [clean, dirty]: [Option<u64>; 2] = own;
     clean?.checked_add(dirty?)?.checked_mul(1024)

@@ -108,16 +108,12 @@ impl Fields {
 
     /// The value of the first field of this name, compared without case.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
-        self.named(name).next()
+        self.all(name).next()
     }
 
     /// The values of all fields of this name, in order.
-    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
-        self.named(name)
-    }
-
-    /// Most names are told apart by their length, without a look at their text.
-    fn named<'a, 'n>(&'a self, name: &'n str) -> impl Iterator<Item = &'a [u8]> + use<'a, 'n> {
+    pub fn all<'a, 'n>(&'a self, name: &'n str) -> impl Iterator<Item = &'a [u8]> + use<'a, 'n> {
+        // Most names are told apart by their length, without a look at their text.
         let is_named = move |entry: &&Entry| {
             entry.name.len as usize == name.len()
                 && self.text(entry.name).eq_ignore_ascii_case(name.as_bytes())
