@@ -97,8 +97,8 @@ abstract class ProcessTestCase extends TestCase
         $worker = $this->start();
         $worker->request(['uri' => 'http://h/signal']);
         self::assertSame('on', $worker->reply()[0]->body);
-        // One that comes just before the wait begins is seen with the next one.
-        for ($tries = 0; $tries < 100 && !$worker->stirs(0.1); $tries++) {
+        // One that comes just before the wait begins is seen with the next one, which must not find the worker on its way out.
+        for ($tries = 0; $tries < 10 && !$worker->stirs(2); $tries++) {
             posix_kill($worker->pid(), SIGUSR1);
         }
         self::assertSame(7, $worker->wait());
