@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::half::{Nonsense, Server, there};
 use crate::layout::{DOWN, UP};
 use crate::memory::Box;
-use crate::thread::{Waiting, forget, wait, wake_later};
+use crate::thread::{Waiting, forget, wait, wake_later, wake_now};
 
 /// Reads what a worker puts into its box, and writes what it shall take out. Lives on one thread, which [serves
 /// boxes](crate::Thread).
@@ -111,6 +111,11 @@ impl Link {
         self.write_now(bytes)?;
         self.publish();
         Ok(true)
+    }
+
+    /// Wakes the worker if it sleeps, and does not wait until this thread sleeps: for what shares its wake-up with nothing.
+    pub fn wake(&self) {
+        wake_now(&self.shared);
     }
 
     /// A call is about to be written. Of its number the last five bits count: of calls in the box at a time, no two may

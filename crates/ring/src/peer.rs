@@ -9,7 +9,7 @@ use tokio::io::ReadBuf;
 use tokio::time::Instant;
 
 use crate::half::{Worker, there};
-use crate::layout::{DOWN, FOR_BYTES, FOR_ROOM, MAGIC, UP, VERSION};
+use crate::layout::{AWAKE, DOWN, FOR_BYTES, FOR_ROOM, MAGIC, UP, VERSION};
 use crate::memory::{Box, ParkingPage};
 use crate::sync::Ordering;
 
@@ -103,6 +103,18 @@ impl Peer {
     /// Begins a call that was read. False: the server has taken it back.
     pub fn claims(&self, call: u32) -> bool {
         self.half().claims(call)
+    }
+
+    /// Says that it sleeps, as it would if it did.
+    #[doc(hidden)]
+    pub fn lies_down(&self) {
+        self.half().sleeps(FOR_BYTES, || false);
+    }
+
+    /// Whether it was woken since.
+    #[doc(hidden)]
+    pub fn is_woken(&self) -> bool {
+        self.half().sleep_word().load(Ordering::Relaxed) == AWAKE
     }
 
     /// Takes a step and rings where that is asked for.

@@ -160,6 +160,12 @@ pub(crate) fn wake_later(owner: &Arc<Box>) {
     }
 }
 
+/// Wakes the worker of a box that [would be woken later](wake_later), now.
+pub(crate) fn wake_now(owner: &Arc<Box>) {
+    with_here(|here| here.to_wake.retain(|it| !Arc::ptr_eq(it, owner)));
+    wake_if_asleep(owner);
+}
+
 fn wake_all(here: &mut Here) {
     here.passes = 0;
     for owner in here.to_wake.drain(..) {

@@ -157,6 +157,13 @@ impl Channel {
             Self::Unix(_) | Self::Tcp(_) | Self::Pipes { .. } => Ok(false),
         }
     }
+
+    /// Wakes a worker that sleeps now, and not with others a little later. A socket and pipes do that with each write.
+    pub(crate) fn wake(&self) {
+        if let Self::Ring { link, .. } = self {
+            link.wake();
+        }
+    }
 }
 
 impl AsyncRead for Channel {

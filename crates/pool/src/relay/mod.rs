@@ -473,6 +473,9 @@ impl Relay {
         call.stamps.claimed = Some(self.at_hand_since);
         self.writes_ahead = body_stream.is_none();
         self.write_ahead();
+        if written.is_none() && !self.pace.is_quick() {
+            self.channel.wake();
+        }
         let (mut call, leaving) = if self.dialect.question().is_empty() {
             (call, false)
         } else {

@@ -35,11 +35,18 @@ impl Pace {
         }
     }
 
+    /// Whether so many calls are over in the time of one wake-up that several should share one. A worker with others is
+    /// woken as soon as it has one: what this thread does meanwhile, a reply to each of ten clients perhaps, would come
+    /// on top of the call.
+    pub(super) fn is_quick(self) -> bool {
+        self.all.is_below(SHORT) && self.ahead.is_below(QUICK)
+    }
+
     pub(super) fn may_have(self) -> MayHave {
         if !self.all.is_below(SHORT) {
             return MayHave::default();
         }
-        if !self.ahead.is_below(QUICK) {
+        if !self.is_quick() {
             return MayHave {
                 most: FEW,
                 rather: 0,

@@ -79,6 +79,24 @@ impl Stage {
             settle().await;
         }
     }
+
+    /// As [`warm`](Self::warm), until it knows that they are quick, too: only where the worker had them ahead can it tell.
+    async fn quicken(&mut self) {
+        self.warm().await;
+        for _ in 0..10 {
+            let mut calls: Vec<Pending> = (0..5).map(|_| self.call("/")).collect();
+            settle().await;
+            let worker = &mut self.worker;
+            for call in worker.finds_all() {
+                assert!(worker.begins(call));
+                worker.reply(call, "quick");
+            }
+            for call in &mut calls {
+                assert_eq!(body(call).await.unwrap(), "quick");
+            }
+            settle().await;
+        }
+    }
 }
 
 fn call(pool: &Pool, name: &'static str) -> Pending {
@@ -242,21 +260,8 @@ async fn a_worker_of_short_calls_has_the_next_ones_before_it_has_answered() {
 #[tokio::test(start_paused = true)]
 async fn a_worker_of_quick_calls_has_more_of_them() {
     let mut stage = Stage::new(None).await;
-    stage.warm().await;
+    stage.quicken().await;
     let worker = &mut stage.worker;
-    // Only where it had calls ahead is it known how long they take.
-    for _ in 0..10 {
-        let mut calls: Vec<Pending> = (0..5).map(|_| call(&stage.pool, "/")).collect();
-        settle().await;
-        for call in worker.finds_all() {
-            assert!(worker.begins(call));
-            worker.reply(call, "quick");
-        }
-        for call in &mut calls {
-            assert_eq!(body(call).await.unwrap(), "quick");
-        }
-        settle().await;
-    }
     let mut calls: Vec<Pending> = (0..15).map(|_| call(&stage.pool, "/")).collect();
     settle().await;
     for most in [13, 2] {
@@ -274,6 +279,26 @@ async fn a_worker_of_quick_calls_has_more_of_them() {
     }
     for call in &mut calls {
         assert_eq!(body(call).await.unwrap(), "quick");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_quick_calls_wait_for_others_to_wake_their_worker_with() {
+    let mut stage = Stage::new(None).await;
+    for quick in [false, true] {
+        stage.worker.peer.lies_down();
+        let mut pending = stage.call("/");
+        settle().await;
+        let worker = &mut stage.worker;
+        assert_ne!(worker.peer.is_woken(), quick);
+        Thread::before_park();
+        assert!(worker.peer.is_woken());
+        let found = worker.finds().unwrap();
+        assert!(worker.begins(found));
+        worker.reply(found, "done");
+        assert_eq!(body(&mut pending).await.unwrap(), "done");
+        settle().await;
+        stage.quicken().await;
     }
 }
 
