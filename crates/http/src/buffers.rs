@@ -4,29 +4,32 @@ use std::cell::RefCell;
 
 use bytes::BytesMut;
 
-/// Heads and small bodies fit; longer ones grow their buffer.
-pub(crate) const SIZE: usize = 8 << 10;
+/// To read into. Heads fit, and the bodies of most requests with them: what comes in one read is neither put together nor
+/// copied.
+pub(crate) const INPUT: usize = 16 << 10;
+/// To write from. Heads and small bodies fit; longer ones grow their buffer.
+const OUTPUT: usize = 8 << 10;
 /// More than are in use at a time on a thread that serves small requests.
 const KEPT: usize = 32;
 
 thread_local! {
-    static INPUT: RefCell<Vec<BytesMut>> = const { RefCell::new(Vec::new()) };
-    static OUTPUT: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    static INPUTS: RefCell<Vec<BytesMut>> = const { RefCell::new(Vec::new()) };
+    static OUTPUTS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// An empty buffer to read into.
 pub(crate) fn input() -> BytesMut {
-    INPUT
+    INPUTS
         .with_borrow_mut(Vec::pop)
-        .unwrap_or_else(|| BytesMut::with_capacity(SIZE))
+        .unwrap_or_else(|| BytesMut::with_capacity(INPUT))
 }
 
 /// Gives a buffer back. One that grew, or whose memory is shared with a body, is dropped instead.
 pub(crate) fn give_back_input(mut buffer: BytesMut) {
     buffer.clear();
     // A buffer that was consumed from the front gets its full room back only if nobody else holds part of it.
-    if buffer.try_reclaim(SIZE) && buffer.capacity() <= 2 * SIZE {
-        INPUT.with_borrow_mut(|kept| {
+    if buffer.try_reclaim(INPUT) && buffer.capacity() <= 2 * INPUT {
+        INPUTS.with_borrow_mut(|kept| {
             if kept.len() < KEPT {
                 kept.push(buffer);
             }
@@ -36,15 +39,15 @@ pub(crate) fn give_back_input(mut buffer: BytesMut) {
 
 /// An empty buffer to write from.
 pub(crate) fn output() -> Vec<u8> {
-    OUTPUT
+    OUTPUTS
         .with_borrow_mut(Vec::pop)
-        .unwrap_or_else(|| Vec::with_capacity(SIZE))
+        .unwrap_or_else(|| Vec::with_capacity(OUTPUT))
 }
 
 pub(crate) fn give_back_output(mut buffer: Vec<u8>) {
-    if (SIZE..=4 * SIZE).contains(&buffer.capacity()) {
+    if (OUTPUT..=4 * OUTPUT).contains(&buffer.capacity()) {
         buffer.clear();
-        OUTPUT.with_borrow_mut(|kept| {
+        OUTPUTS.with_borrow_mut(|kept| {
             if kept.len() < KEPT {
                 kept.push(buffer);
             }

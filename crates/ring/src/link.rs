@@ -1,6 +1,6 @@
 //! The server's end of a box.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -97,18 +97,19 @@ impl Link {
         Ok(written)
     }
 
-    /// Writes all of it if there is room for it now. False: nothing was written.
+    /// Writes all of the parts if there is room for them now. False: nothing was written.
     ///
     /// # Errors
     ///
     /// When the worker's count can't be.
-    pub fn write_whole(&mut self, bytes: &[u8]) -> io::Result<bool> {
+    pub fn write_whole(&mut self, parts: &[IoSlice<'_>]) -> io::Result<bool> {
         let server = Server(self.shared.words());
         let there = there(self.put, server.worker_has_taken(), DOWN).map_err(scribbled)?;
-        if bytes.len() > DOWN - there {
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        if len > DOWN - there {
             return Ok(false);
         }
-        self.write_now(bytes)?;
+        self.write_all_now(parts)?;
         self.publish();
         Ok(true)
     }
@@ -210,13 +211,13 @@ impl AsyncWrite for Link {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.poll_write_vectored(cx, &[io::IoSlice::new(buf)])
+        self.poll_write_vectored(cx, &[IoSlice::new(buf)])
     }
 
     fn poll_write_vectored(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
+        bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let link = self.get_mut();
         let wanted: usize = bufs.iter().map(|buf| buf.len()).sum();
@@ -255,7 +256,7 @@ impl AsyncWrite for Link {
 }
 
 impl Link {
-    fn write_all_now(&mut self, bufs: &[io::IoSlice<'_>]) -> io::Result<usize> {
+    fn write_all_now(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut written = 0;
         for buf in bufs {
             let now = self.write_now(buf)?;

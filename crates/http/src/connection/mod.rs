@@ -323,7 +323,7 @@ impl Http1 {
                 if self.input.is_empty() {
                     self.input = buffers::input();
                 }
-                self.input.reserve(buffers::SIZE);
+                self.input.reserve(buffers::INPUT);
             }
         }
         match poll_read_buf(Pin::new(&mut self.stream), cx, &mut self.input) {

@@ -1,6 +1,6 @@
 //! The bytes between server and worker: a socket, two pipes, or shared memory.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -151,9 +151,9 @@ impl Channel {
     }
 
     /// Writes all of it if that needs no waiting. False: nothing was written.
-    pub(crate) fn write_whole(&mut self, bytes: &[u8]) -> io::Result<bool> {
+    pub(crate) fn write_whole(&mut self, parts: &[IoSlice<'_>]) -> io::Result<bool> {
         match self {
-            Self::Ring { link, .. } => link.write_whole(bytes),
+            Self::Ring { link, .. } => link.write_whole(parts),
             Self::Unix(_) | Self::Tcp(_) | Self::Pipes { .. } => Ok(false),
         }
     }
@@ -198,7 +198,7 @@ impl AsyncWrite for Channel {
     fn poll_write_vectored(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
+        bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),

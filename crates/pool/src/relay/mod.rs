@@ -55,7 +55,9 @@ pub(crate) const WAITING_PIECES: usize = 4;
 /// Places for what must never wait: the file with the rest, and the end.
 const RESERVED_PIECES: usize = 2;
 /// A body up to this size goes out in the same buffer as its head; copying it is cheaper than a second vector.
-const JOINED_BODY: usize = 16 << 10;
+const JOINED_BODY: usize = 1 << 10;
+/// A longer one is not written ahead: a dozen of them would fill the box.
+const AHEAD_BODY: usize = 16 << 10;
 /// How long the call at hand may take before those behind it go to other workers.
 const PATIENCE: Duration = Duration::from_millis(2);
 /// Calls in the box are told apart by the last five bits of their numbers, those that were taken back included, until the
@@ -304,18 +306,19 @@ impl Relay {
         if number.wrapping_sub(self.begun) >= MOST_NUMBERS {
             return None;
         }
-        match self.encode(call, number).ok()? {
-            Body::Empty => {}
-            Body::Bytes(bytes) if bytes.len() <= JOINED_BODY => self.out.extend_from_slice(&bytes),
+        let body = match self.encode(call, number).ok()? {
+            Body::Empty => Bytes::new(),
+            Body::Bytes(bytes) if bytes.len() <= AHEAD_BODY => bytes,
             Body::Bytes(_) | Body::File(_) | Body::Stream(_) => return None,
-        }
+        };
         self.channel.offer(number);
-        if !matches!(self.channel.write_whole(&self.out), Ok(true)) {
+        let parts = [IoSlice::new(&self.out), IoSlice::new(&body)];
+        if !matches!(self.channel.write_whole(&parts), Ok(true)) {
             self.channel.take_back(number);
             return None;
         }
         let begins_at = self.written;
-        self.written += self.out.len() as u64;
+        self.written += (self.out.len() + body.len()) as u64;
         self.last_number = number;
         Some((number, begins_at))
     }
