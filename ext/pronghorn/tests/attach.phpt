@@ -29,6 +29,7 @@ foreach ([[new stdClass(), 0], [(object) ['request' => new stdClass()], 0], [$em
     }
 }
 var_dump($attach(new Box(), $empty));
+echo trim(file_get_contents('/proc/self/timerslack_ns')), " ns\n";
 echo $attach(new Box(), $empty), "\n";
 putenv('PRONGHORN_RING=1,2');
 $announced = [];
@@ -45,6 +46,7 @@ Pronghorn\Internal\ring_attach(): Argument #7 ($empty) must have a property $id,
 Pronghorn\Internal\ring_attach(): Argument #6 ($look_after) must be between 0 and 60000
 Pronghorn\Internal\ring_attach(): Argument #6 ($look_after) must be between 0 and 60000
 NULL
+1 ns
 it is in use already
 NULL
 {"ring":false,"why":"PRONGHORN_RING=1,2 names no three descriptors"} and hidden
