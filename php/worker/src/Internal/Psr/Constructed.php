@@ -16,13 +16,6 @@ use Psr\Http\Message\UriInterface;
  */
 final class Constructed implements Library
 {
-    /** URIs are immutable, most sites have some that are asked for again and again, and taking one apart is dear. */
-    private const URIS = 64;
-    private const LONGEST_URI = 256;
-
-    /** @var array<string, UriInterface> */
-    private array $uris = [];
-
     /**
      * @param class-string<ServerRequestInterface> $request
      * @param class-string<UploadedFileInterface> $file
@@ -41,20 +34,12 @@ final class Constructed implements Library
 
     public function request(
         string $method,
-        string $uri,
+        string|UriInterface $uri,
         array $headers,
         string $version,
         array $server,
     ): ServerRequestInterface {
-        $request = new $this->request($method, $this->uris[$uri] ?? $uri, $headers, null, $version, $server);
-        if (!isset($this->uris[$uri]) && \strlen($uri) <= self::LONGEST_URI) {
-            if (\count($this->uris) === self::URIS) {
-                $this->uris = [];
-            }
-            $this->uris[$uri] = $request->getUri();
-        }
-
-        return $request;
+        return new $this->request($method, $uri, $headers, null, $version, $server);
     }
 
     public function stream(string $contents): StreamInterface

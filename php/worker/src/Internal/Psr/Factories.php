@@ -11,6 +11,7 @@ use Psr\Http\Message\StreamFactoryInterface;
 use Psr\Http\Message\StreamInterface;
 use Psr\Http\Message\UploadedFileFactoryInterface;
 use Psr\Http\Message\UploadedFileInterface;
+use Psr\Http\Message\UriInterface;
 
 /** Any library, through its PSR-17 factories. */
 final class Factories implements Library
@@ -29,7 +30,7 @@ final class Factories implements Library
 
     public function request(
         string $method,
-        string $uri,
+        string|UriInterface $uri,
         array $headers,
         string $version,
         array $server,

@@ -8,6 +8,7 @@ use Pronghorn\File;
 use Psr\Http\Message\ServerRequestInterface;
 use Psr\Http\Message\StreamInterface;
 use Psr\Http\Message\UploadedFileInterface;
+use Psr\Http\Message\UriInterface;
 
 /** How requests, bodies and files are made with one PSR-7 library. */
 interface Library
@@ -21,7 +22,7 @@ interface Library
      */
     public function request(
         string $method,
-        string $uri,
+        string|UriInterface $uri,
         array $headers,
         string $version,
         array $server,

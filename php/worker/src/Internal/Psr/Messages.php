@@ -22,7 +22,13 @@ final class Messages
 {
     private const VERSIONS = ['HTTP/1.0' => '1.0', 'HTTP/1.1' => '1.1', 'HTTP/2.0' => '2', 'HTTP/3.0' => '3'];
 
+    /** URIs are immutable, most sites have some that are asked for again and again, and taking one apart is dear. */
+    private const URIS = 64;
+    private const LONGEST_URI = 256;
+
     private ?Library $library = null;
+    /** @var array<string, UriInterface> */
+    private array $uris = [];
     private bool $ofLibrary;
 
     /** @param list<object> $factories PSR-17 factories of the application; those that are missing are looked for */
@@ -51,7 +57,7 @@ final class Messages
     /** @internal for {@see ServerRequest} */
     public function uri(Request $request): UriInterface
     {
-        return $this->message($this->library(), $request, [], [])->getUri();
+        return $this->uris[$request->uri] ?? $this->message($this->library(), $request, [], [])->getUri();
     }
 
     /** @internal for {@see ServerRequest} */
@@ -123,15 +129,23 @@ final class Messages
         array $server,
     ): ServerRequestInterface {
         $version = self::VERSIONS[$request->protocol];
+        $known = $this->uris[$request->uri] ?? null;
         try {
-            return $library->request($request->method, $request->uri, $headers, $version, $server);
+            $message = $library->request($request->method, $known ?? $request->uri, $headers, $version, $server);
         } catch (\InvalidArgumentException) {
             // A URI that is right for HTTP and wrong for the library, e.g. without a host in HTTP/1.0.
             $message = $library->request($request->method, '/', $headers, $version, $server);
             $uri = $message->getUri()->withPath($request->path)->withQuery($request->queryString);
-
-            return $message->withUri($uri, true);
+            $message = $message->withUri($uri, true);
         }
+        if ($known === null && \strlen($request->uri) <= self::LONGEST_URI) {
+            if (\count($this->uris) === self::URIS) {
+                $this->uris = [];
+            }
+            $this->uris[$request->uri] = $message->getUri();
+        }
+
+        return $message;
     }
 
     private function withBody(Request $request, ServerRequestInterface $message): ServerRequestInterface

@@ -8,6 +8,7 @@ use Pronghorn\File;
 use Psr\Http\Message\ServerRequestInterface;
 use Psr\Http\Message\StreamInterface;
 use Psr\Http\Message\UploadedFileInterface;
+use Psr\Http\Message\UriInterface;
 use Slim\Psr7\Factory\UriFactory;
 use Slim\Psr7\Headers;
 use Slim\Psr7\Request;
@@ -33,7 +34,7 @@ final class Slim implements Library
 
     public function request(
         string $method,
-        string $uri,
+        string|UriInterface $uri,
         array $headers,
         string $version,
         array $server,
@@ -43,7 +44,7 @@ final class Slim implements Library
         // An empty list of globals: else it looks for an Authorization header in this process's environment.
         $request = new Request(
             $method,
-            $this->uris->createUri($uri),
+            \is_string($uri) ? $this->uris->createUri($uri) : $uri,
             new Headers($named, []),
             [],
             $server,
