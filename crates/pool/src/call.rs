@@ -14,12 +14,13 @@ use pronghorn_process::Exit;
 use pronghorn_wire::native::Thrown;
 use pronghorn_wire::{Codec, ReplyHead};
 use thiserror::Error;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::body::BodyStream;
 #[cfg(test)]
 use crate::bugs::{Bug, planted};
+use crate::pieces::Pieces;
 use crate::pool::Shared;
 use crate::spool::SpoolFile;
 
@@ -206,38 +207,6 @@ pub enum ReplyBody {
         pieces: Pieces,
         len: Option<u64>,
     },
-}
-
-/// The pieces of a body, as they come. Dropping it tells the worker that nobody reads.
-#[derive(Debug)]
-pub struct Pieces(pub(crate) mpsc::Receiver<Piece>);
-
-impl Pieces {
-    /// The next piece. `None` means that the reply broke off: no [`Piece::End`] was seen.
-    pub async fn next(&mut self) -> Option<Piece> {
-        self.0.recv().await
-    }
-
-    /// As [`next`](Self::next), for whoever waits for something else as well.
-    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Piece>> {
-        self.0.poll_recv(cx)
-    }
-}
-
-impl From<mpsc::Receiver<Piece>> for Pieces {
-    fn from(pieces: mpsc::Receiver<Piece>) -> Self {
-        Self(pieces)
-    }
-}
-
-/// A piece of a reply's body.
-#[derive(Debug)]
-pub enum Piece {
-    Bytes(Bytes),
-    /// The rest was put into a file because the client was slower than the worker.
-    Spooled(SpoolFile),
-    /// The body is complete.
-    End,
 }
 
 /// Why a call got no reply. Whose fault it is decides what the client sees (`http` maps it in one place).

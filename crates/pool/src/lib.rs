@@ -23,6 +23,7 @@ mod fastcgi;
 mod home;
 mod ladder;
 mod php;
+mod pieces;
 mod poison;
 mod pool;
 mod program;
@@ -42,13 +43,14 @@ pub use boot::{
     WORKER_OUTPUT, Warmup, Zygotes,
 };
 pub use call::{
-    Answer, Body, CallError, Dispatch, Payload, Pending, Piece, Pieces, Refused, Reply, ReplyBody,
-    Stamps, Terms, Unencodable, WorkerFault,
+    Answer, Body, CallError, Dispatch, Payload, Pending, Refused, Reply, ReplyBody, Stamps, Terms,
+    Unencodable, WorkerFault,
 };
 pub use core::{SlotId, SlotState};
 pub use fastcgi::{Addresses, Current, FastCgiLauncher, Fpm, Peers, Place};
 pub use home::{Home, collect};
 pub use php::{About, Php, classic_command, classic_variable};
+pub use pieces::{Lead, Piece, PieceSender, Pieces, pieces};
 pub use pool::{NotExtended, Options, Pool};
 pub use program::ProgramLauncher;
 pub use queue::PATIENCE;

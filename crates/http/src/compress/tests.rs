@@ -3,8 +3,7 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use pronghorn_pool::Piece;
-use tokio::sync::mpsc;
+use pronghorn_pool::{Lead, Piece, pieces};
 
 use super::encoder::testing::{LEVELS, decoded};
 use super::*;
@@ -144,17 +143,14 @@ fn head_says_what_get_would() {
 
 #[tokio::test]
 async fn a_stream_is_sent_as_it_comes() {
-    let (sender, receiver) = mpsc::channel(4);
-    let body = Body::Pieces {
-        pieces: receiver.into(),
-        len: None,
-    };
+    let (sender, pieces) = pieces();
+    let body = Body::Pieces { pieces, len: None };
     let response = sent(GZIP, html(body, &[]));
     assert_eq!(field(&response, "content-encoding"), Some("gzip"));
     let mut reader = Reader::new(response.body);
     let mut sent = Vec::new();
     for event in ["data: 1\n\n", "data: 2\n\n"] {
-        sender.send(Piece::Bytes(event.into())).await.unwrap();
+        sender.try_put(event.into(), Lead::Long).unwrap();
         // All there is comes now, and then nothing until there is more.
         loop {
             match poll_fn(|cx| Poll::Ready(reader.poll_next(cx))).await {
@@ -165,7 +161,7 @@ async fn a_stream_is_sent_as_it_comes() {
         }
         assert!(decoded(Coding::Gzip, &sent).ends_with(event.as_bytes()));
     }
-    sender.send(Piece::End).await.unwrap();
+    sender.put_last(Piece::End);
     while let Read::Bytes(bytes) = poll_fn(|cx| reader.poll_next(cx)).await {
         sent.extend_from_slice(&bytes);
     }
@@ -186,13 +182,10 @@ async fn long_pieces_and_broken_streams() {
         let coding = Coding::by_name(coding.as_bytes()).unwrap();
         assert!(decoded(coding, &sent) == text.as_bytes(), "{coding:?}");
     }
-    let (sender, receiver) = mpsc::channel(4);
-    sender.send(Piece::Bytes("begun".into())).await.unwrap();
+    let (sender, pieces) = pieces();
+    sender.try_put("begun".into(), Lead::Long).unwrap();
     drop(sender);
-    let body = Body::Pieces {
-        pieces: receiver.into(),
-        len: None,
-    };
+    let body = Body::Pieces { pieces, len: None };
     let mut reader = Reader::new(sent(GZIP, html(body, &[])).body);
     let end = loop {
         match poll_fn(|cx| reader.poll_next(cx)).await {

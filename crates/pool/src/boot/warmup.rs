@@ -11,7 +11,8 @@ use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Instant, sleep_until};
 
 use super::{BootCause, Connection};
-use crate::call::{Answer, Call, CallError, Payload, Pending, Piece, ReplyBody};
+use crate::call::{Answer, Call, CallError, Payload, Pending, ReplyBody};
+use crate::pieces::Piece;
 use crate::pool::{Options, Order, Pool, Seat, Transport as _};
 use crate::relay::channel::Channel;
 use crate::relay::inbox::Inbox;

@@ -24,6 +24,7 @@ use crate::boot::Output;
 use crate::boot::warmup::Carrier;
 use crate::call::{Call, CallError, Reply, ReplyBody, WorkerFault};
 use crate::core::{Next, SlotId};
+use crate::pieces::Lead;
 use crate::pool::{Lifetime, Report, Seat};
 use crate::relay::channel::{Channel, Detached};
 use crate::relay::inbox::{Inbox, News, Told};
@@ -39,8 +40,6 @@ const READ: usize = 16 << 10;
 const LONG_READ: usize = 256 << 10;
 /// A reply that is complete before it is longer is handed over whole.
 const WHOLE: usize = 256 << 10;
-/// Pieces of a reply that may wait for a client in memory; each is at most 64 KB long, so 1 MB.
-const WAITING_PIECES: usize = 16;
 /// What may wait for a client in a file, as with nginx: then the script has to wait.
 const MOST_SPILLED: u64 = 1 << 30;
 
@@ -592,8 +591,8 @@ impl Responder {
         }
         let streamed = Streamed::of(&call, &self.seat);
         let spool = self.settings.spool.clone();
-        let mut outlet = Outlet::begin(call, reply, None, WAITING_PIECES, spool);
-        _ = outlet.try_send(body); // there is room for the first
+        let mut outlet = Outlet::begin(call, reply, None, spool);
+        _ = outlet.try_send(body, Lead::Long); // there is room for the first
         self.pass_on(&mut outlet, streamed).await
     }
 
@@ -684,7 +683,7 @@ impl Responder {
     /// Hands a piece to the client's side. A script must not wait for a slow client, so what finds no room goes to a file; only
     /// when there is none, or a very long one, it has to.
     async fn hand_out(&self, outlet: &mut Outlet, bytes: Bytes) -> Result<(), Over> {
-        let Some(bytes) = outlet.try_send(bytes) else {
+        let Some(bytes) = outlet.try_send(bytes, Lead::Long) else {
             return Ok(());
         };
         let left = if outlet.spilled().unwrap_or(0) < MOST_SPILLED {
@@ -698,7 +697,7 @@ impl Responder {
                 outlet.drained().await;
                 outlet.pass_file();
             }
-            outlet.send(bytes).await;
+            outlet.send(bytes, Lead::Long).await;
         };
         tokio::select! {
             () = taken => Ok(()),

@@ -16,8 +16,8 @@ use super::running::{Output, Running};
 use super::start::{Program, cannot_start, stdin_of};
 use crate::call::{Body, Call, CallError, Reply, ReplyBody, Stamps, WorkerFault};
 use crate::core::Next;
+use crate::pieces::Lead;
 use crate::pool::Seat;
-use crate::relay::WAITING_PIECES;
 use crate::relay::inbox::{Inbox, News, Told};
 use crate::relay::outlet::{Outlet, Streamed};
 use crate::roster::UnderWay;
@@ -290,7 +290,7 @@ impl Station {
             }
         }
         let streamed = Streamed::of(&call, &self.seat);
-        let mut outlet = Outlet::begin(call, head, None, WAITING_PIECES, self.spool.clone());
+        let mut outlet = Outlet::begin(call, head, None, self.spool.clone());
         self.pass_on(&mut outlet, &streamed, running).await
     }
 
@@ -340,17 +340,19 @@ impl Station {
         bytes: Bytes,
         running: &Running,
     ) -> Result<(), Parting> {
-        let Some(bytes) = outlet.try_send(bytes) else {
+        let has_ended = running.exit().is_some();
+        let lead = if has_ended { Lead::Long } else { Lead::Short };
+        let Some(bytes) = outlet.try_send(bytes, lead) else {
             return Ok(());
         };
-        let left = if running.exit().is_some() {
+        let left = if has_ended {
             outlet.spill(bytes).await
         } else {
             Some(bytes)
         };
         let Some(bytes) = left else { return Ok(()) };
         tokio::select! {
-            () = outlet.send(bytes) => Ok(()),
+            () = outlet.send(bytes, lead) => Ok(()),
             _ = poll_fn(|cx| self.inbox.poll_ended(cx, self.under_way.as_ref())) => Err(Parting::Kill),
         }
     }

@@ -12,6 +12,9 @@ pub(crate) const PIECE: usize = 256 << 10;
 const READ: usize = 16 << 10;
 /// A frame up to this size is copied out, and the buffer used again; a larger one takes the buffer with it.
 const COPIED: usize = 4 << 10;
+/// A piece of a large body up to this size, too: it would take a buffer of four times that with it for as long as it waits for
+/// its client.
+const COPIED_PIECE: usize = 64 << 10;
 /// A reply's head. PHP can't build a larger one that any client would take.
 const MAX_CONTEXT: u32 = 1 << 20;
 /// How much of what is no frame is kept for people to read.
@@ -149,7 +152,13 @@ impl Incoming {
         if there == 0 {
             return None;
         }
-        let bytes = self.buffer.split_to(there.min(PIECE)).freeze();
+        let bytes = if there <= COPIED_PIECE {
+            let bytes = Bytes::copy_from_slice(&self.buffer[..there]);
+            self.buffer.advance(there);
+            bytes
+        } else {
+            self.buffer.split_to(there.min(PIECE)).freeze()
+        };
         self.large_left -= bytes.len() as u64;
         Some(Item::Piece {
             bytes,

@@ -28,6 +28,7 @@ use tokio_util::io::poll_read_buf;
 use crate::body::{BodyStream, StreamPiece};
 use crate::call::{Body, Call, CallError, Dispatch, Reply, ReplyBody, Unencodable, WorkerFault};
 use crate::core::{MayHave, Next};
+use crate::pieces::Lead;
 use crate::pool::{Lifetime, Report, Seat};
 use crate::roster::UnderWay;
 use crate::spool::{Spool, SpoolFile};
@@ -50,10 +51,6 @@ use incoming::{Garbage, Incoming, Item};
 use outlet::{Outlet, Streamed};
 use pace::Pace;
 
-/// Pieces of a reply that may wait for a slow client; each is at most `incoming::PIECE` long, so about 1 MB.
-pub(crate) const WAITING_PIECES: usize = 4;
-/// Places for what must never wait: the file with the rest, and the end.
-const RESERVED_PIECES: usize = 2;
 /// A body up to this size goes out in the same buffer as its head; copying it is cheaper than a second vector.
 const JOINED_BODY: usize = 1 << 10;
 /// A longer one is not written ahead: a dozen of them would fill the box.
@@ -980,7 +977,7 @@ impl Relay {
         self.take_back_ahead();
         let streamed = Streamed::of(&call, &self.seat);
         let spool = self.settings.spool.clone();
-        let outlet = Outlet::begin(call, head, whole, WAITING_PIECES, spool);
+        let outlet = Outlet::begin(call, head, whole, spool);
         if said.ping {
             self.say(Flags::NONE, Stream::PONG, b"").await;
         }
@@ -1146,7 +1143,8 @@ impl Relay {
         bytes: Bytes,
         finished: bool,
     ) -> Result<(), Over> {
-        let Some(bytes) = outlet.try_send(bytes) else {
+        let lead = if finished { Lead::Long } else { Lead::Short };
+        let Some(bytes) = outlet.try_send(bytes, lead) else {
             return Ok(());
         };
         let left = if finished {
@@ -1156,7 +1154,7 @@ impl Relay {
         };
         let Some(bytes) = left else { return Ok(()) };
         tokio::select! {
-            () = outlet.send(bytes) => Ok(()),
+            () = outlet.send(bytes, lead) => Ok(()),
             exit = poll_fn(|cx| self.poll_ended(cx)) => Err(Over::Ended(exit)),
         }
     }

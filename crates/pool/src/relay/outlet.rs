@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use pronghorn_wire::ReplyHead;
-use tokio::sync::mpsc;
 
-use super::RESERVED_PIECES;
-use crate::call::{Call, Piece, Pieces, Reply, ReplyBody, Stamps};
+use crate::call::{Call, Reply, ReplyBody, Stamps};
+use crate::pieces::{Lead, Piece, PieceSender, pieces};
 use crate::pool::Seat;
 use crate::spool::{Spool, SpoolError, SpoolFile};
 
@@ -31,7 +30,7 @@ impl Streamed {
 }
 
 pub(crate) struct Outlet {
-    pieces: mpsc::Sender<Piece>,
+    pieces: PieceSender,
     spool: Arc<Spool>,
     /// Once there is a file, everything that follows goes there.
     spilled: Option<SpoolFile>,
@@ -39,31 +38,21 @@ pub(crate) struct Outlet {
 }
 
 impl Outlet {
-    /// Hands the head of a reply over. Its body follows, of this length if that is known; so many pieces of
-    /// it may wait for the client.
-    pub(crate) fn begin(
-        call: Call,
-        head: ReplyHead,
-        len: Option<u64>,
-        waiting: usize,
-        spool: Arc<Spool>,
-    ) -> Self {
-        let (pieces, receiver) = mpsc::channel(waiting + RESERVED_PIECES);
+    /// Hands the head of a reply over. Its body follows, of this length if that is known.
+    pub(crate) fn begin(call: Call, head: ReplyHead, len: Option<u64>, spool: Arc<Spool>) -> Self {
+        let (sender, pieces) = pieces();
         let stamps = call.stamps;
-        let body = ReplyBody::Pieces {
-            pieces: Pieces(receiver),
-            len,
-        };
+        let body = ReplyBody::Pieces { pieces, len };
         call.deliver(Reply { head, body, stamps });
-        Self::new(pieces, spool)
+        Self::new(sender, spool)
     }
 
     /// Of a reply that nobody gets.
     pub(crate) fn closed_from_the_start(spool: Arc<Spool>) -> Self {
-        Self::new(mpsc::channel(1).0, spool)
+        Self::new(pieces().0, spool)
     }
 
-    fn new(pieces: mpsc::Sender<Piece>, spool: Arc<Spool>) -> Self {
+    fn new(pieces: PieceSender, spool: Arc<Spool>) -> Self {
         Self {
             pieces,
             spool,
@@ -83,24 +72,19 @@ impl Outlet {
     }
 
     /// Hands a piece over if there is room, and gives it back if not.
-    pub(crate) fn try_send(&self, bytes: Bytes) -> Option<Bytes> {
+    pub(crate) fn try_send(&self, bytes: Bytes, lead: Lead) -> Option<Bytes> {
         if self.is_closed() {
             return None;
         }
-        if self.spilled.is_some() || self.pieces.capacity() <= RESERVED_PIECES {
+        if self.spilled.is_some() {
             return Some(bytes);
         }
-        _ = self.pieces.try_send(Piece::Bytes(bytes)); // there was room, so it is closed or taken
-        None
+        self.pieces.try_put(bytes, lead).err()
     }
 
     /// Waits for room.
-    pub(crate) async fn send(&self, bytes: Bytes) {
-        if let Ok(mut places) = self.pieces.reserve_many(RESERVED_PIECES + 1).await
-            && let Some(place) = places.next()
-        {
-            place.send(Piece::Bytes(bytes));
-        }
+    pub(crate) async fn send(&self, bytes: Bytes, lead: Lead) {
+        self.pieces.put_in_time(bytes, lead).await;
     }
 
     /// How much is in the file; `None` when there is none.
@@ -110,14 +94,13 @@ impl Outlet {
 
     /// Waits until the client's side has taken everything that was handed over.
     pub(crate) async fn drained(&self) {
-        // It fails when nobody reads any more, which shows elsewhere.
-        _ = self.pieces.reserve_many(self.pieces.max_capacity()).await;
+        self.pieces.emptied().await;
     }
 
     /// Hands over what is in the file, and what comes next is handed over again. For after [`drained`](Self::drained).
     pub(crate) fn pass_file(&mut self) {
         if let Some(file) = self.spilled.take() {
-            self.send_file(file);
+            self.pieces.put_last(Piece::Spooled(file));
         }
     }
 
@@ -155,18 +138,13 @@ impl Outlet {
         tracing::warn!(target: "http", "a worker has to wait for a slow client: {error}");
         self.may_spill = false;
         if let Some(file) = file {
-            self.send_file(file);
+            self.pieces.put_last(Piece::Spooled(file));
         }
-    }
-
-    fn send_file(&self, file: SpoolFile) {
-        // A place is reserved for it; the only failure is a client that has left.
-        _ = self.pieces.try_send(Piece::Spooled(file));
     }
 
     /// The reply is complete.
     pub(crate) fn end(&mut self) {
         self.pass_file();
-        _ = self.pieces.try_send(Piece::End); // a place is reserved for it
+        self.pieces.put_last(Piece::End);
     }
 }

@@ -13,9 +13,10 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
 use crate::call::{
-    Answer, Body, CallError, Dispatch, Payload, Pending, Piece, Reply, ReplyBody, Terms,
-    Unencodable, WorkerFault,
+    Answer, Body, CallError, Dispatch, Payload, Pending, Reply, ReplyBody, Terms, Unencodable,
+    WorkerFault,
 };
+use crate::pieces::Piece;
 use crate::pool::{Options, Pool};
 use crate::program::ProgramLauncher;
 use crate::spool::Spool;

@@ -21,10 +21,11 @@ use crate::body::{BodyFeed, BodyStream, streamed};
 use crate::boot::Connection;
 use crate::boot::warmup::{Cold, warm_up};
 use crate::call::{
-    Answer, Body, CallError, Dispatch, Payload, Pending, Piece, Reply, ReplyBody, Terms,
-    Unencodable, WorkerFault,
+    Answer, Body, CallError, Dispatch, Payload, Pending, Reply, ReplyBody, Terms, Unencodable,
+    WorkerFault,
 };
 use crate::core::SlotState;
+use crate::pieces::{Piece, Pieces};
 use crate::pool::{Options, Order, Pool, Report, Transport};
 use crate::relay::channel::Channel;
 use crate::relay::inbox::Inbox;
@@ -865,7 +866,7 @@ async fn a_file_reply_names_its_file() {
     );
 }
 
-fn pieces(reply: Reply) -> (crate::call::Pieces, Option<u64>) {
+fn pieces(reply: Reply) -> (Pieces, Option<u64>) {
     match reply.body {
         ReplyBody::Pieces { pieces, len } => (pieces, len),
         other => panic!("{other:?}"),

@@ -1,0 +1,210 @@
+//! The pieces of a reply's body on their way to a client that may be slow: a queue that is bounded by what it holds in memory.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+use crate::spool::SpoolFile;
+
+/// Bytes that may wait in all.
+const ROOM: u32 = 1 << 20;
+/// Bytes that may wait while the worker goes on: what waits longer is no longer in the processor's cache.
+const SHORT_LEAD: u32 = 256 << 10;
+/// What a piece counts as at least: an entry of the queue is memory, too.
+const LEAST: u32 = 512;
+/// As many as have room, and what is put last: files, of which one waits at a time, and the end.
+const PLACES: usize = (ROOM / LEAST) as usize + 4;
+
+/// A piece of a reply's body.
+#[derive(Debug)]
+pub enum Piece {
+    Bytes(Bytes),
+    /// The rest was put into a file because the client was slower than the worker.
+    Spooled(SpoolFile),
+    /// The body is complete.
+    End,
+}
+
+/// The pieces of a body, as they come. Dropping it tells the worker that nobody reads.
+#[derive(Debug)]
+pub struct Pieces(mpsc::Receiver<Entry>);
+
+/// Where they are put.
+#[derive(Debug)]
+pub struct PieceSender {
+    queue: mpsc::Sender<Entry>,
+    room: Arc<Semaphore>,
+}
+
+/// A piece, and the room that it takes until it is taken.
+#[derive(Debug)]
+struct Entry {
+    piece: Piece,
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+/// How far a worker may be ahead of its client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lead {
+    /// It goes on, and may as well wait.
+    Short,
+    /// It has nothing left to do but this.
+    Long,
+}
+
+impl Lead {
+    /// What has to be left free.
+    fn spare(self) -> u32 {
+        match self {
+            Self::Short => ROOM - SHORT_LEAD,
+            Self::Long => 0,
+        }
+    }
+}
+
+/// An empty queue.
+pub fn pieces() -> (PieceSender, Pieces) {
+    let (queue, taken) = mpsc::channel(PLACES);
+    let room = Arc::new(Semaphore::new(ROOM as usize));
+    (PieceSender { queue, room }, Pieces(taken))
+}
+
+impl Pieces {
+    /// The next piece. `None` means that the reply broke off: no [`Piece::End`] was seen.
+    pub async fn next(&mut self) -> Option<Piece> {
+        self.0.recv().await.map(|entry| entry.piece)
+    }
+
+    /// As [`next`](Self::next), for whoever waits for something else as well.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Piece>> {
+        let entry = self.0.poll_recv(cx);
+        entry.map(|entry| entry.map(|entry| entry.piece))
+    }
+}
+
+impl PieceSender {
+    /// Whether nobody reads any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.queue.is_closed()
+    }
+
+    /// Waits until nobody reads any more.
+    pub(crate) async fn closed(&self) {
+        self.queue.closed().await;
+    }
+
+    /// Puts bytes if there is room for them, and gives them back if not. One piece has room, however long it is.
+    ///
+    /// # Errors
+    ///
+    /// The bytes.
+    pub fn try_put(&self, bytes: Bytes, lead: Lead) -> Result<(), Bytes> {
+        let free = free_for(&bytes, lead);
+        match self.room.clone().try_acquire_many_owned(free) {
+            Ok(room) => {
+                self.put_into(room, bytes);
+                Ok(())
+            }
+            Err(_) => Err(bytes),
+        }
+    }
+
+    /// Waits for room. Ends at once when nobody reads any more, because what was put is gone then.
+    pub(crate) async fn put_in_time(&self, bytes: Bytes, lead: Lead) {
+        let free = free_for(&bytes, lead);
+        // Nobody closes it.
+        if let Ok(room) = self.room.clone().acquire_many_owned(free).await {
+            self.put_into(room, bytes);
+        }
+    }
+
+    /// Puts the file with the rest, or the end, which have room always.
+    pub fn put_last(&self, piece: Piece) {
+        // A file that was put alone counts for `emptied`.
+        let room = self.room.clone().try_acquire_many_owned(1).ok();
+        self.put(piece, room);
+    }
+
+    /// Waits until everything was taken.
+    pub(crate) async fn emptied(&self) {
+        _ = self.room.acquire_many(ROOM).await;
+    }
+
+    /// Of what was free, the bytes keep what they take.
+    fn put_into(&self, mut free: OwnedSemaphorePermit, bytes: Bytes) {
+        let room = free.split(room_of(&bytes) as usize);
+        self.put(Piece::Bytes(bytes), room);
+    }
+
+    fn put(&self, piece: Piece, room: Option<OwnedSemaphorePermit>) {
+        // There is a place, so it fails only when nobody reads any more, which shows elsewhere.
+        _ = self.queue.try_send(Entry { piece, _room: room });
+    }
+}
+
+fn room_of(bytes: &Bytes) -> u32 {
+    u32::try_from(bytes.len())
+        .unwrap_or(ROOM)
+        .clamp(LEAST, ROOM)
+}
+
+/// How much must be free for bytes to be put: all, for one piece that is longer.
+fn free_for(bytes: &Bytes, lead: Lead) -> u32 {
+    (room_of(bytes) + lead.spare()).min(ROOM)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::Waker;
+
+    use tokio::task::unconstrained;
+
+    use super::*;
+
+    fn poll_once<T>(future: impl Future<Output = T>) -> Option<T> {
+        match pin!(unconstrained(future)).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(done) => Some(done),
+            Poll::Pending => None,
+        }
+    }
+
+    fn of(len: usize) -> Bytes {
+        vec![0; len].into()
+    }
+
+    #[tokio::test]
+    async fn so_many_bytes_may_wait_in_however_many_pieces() {
+        for (lead, most) in [(Lead::Short, SHORT_LEAD), (Lead::Long, ROOM)] {
+            for len in [1, 100, 5_000, 100_000, 3 << 20] {
+                let (sender, mut pieces) = pieces();
+                let put = std::iter::from_fn(|| sender.try_put(of(len), lead).ok()).count();
+                let counted = len.max(LEAST as usize);
+                assert_eq!(put, (most as usize / counted).max(1), "{len} {lead:?}");
+                assert!(poll_once(sender.put_in_time(of(len), lead)).is_none());
+                pieces.next().await.unwrap();
+                assert!(poll_once(sender.put_in_time(of(len), lead)).is_some());
+                // What is put last has room.
+                sender.put_last(Piece::End);
+                let waiting = std::iter::from_fn(|| poll_once(pieces.next()).flatten());
+                assert!(matches!(waiting.last(), Some(Piece::End)));
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn it_is_empty_when_all_was_taken_and_nobody_waits_for_one_who_left() {
+        let (sender, mut pieces) = pieces();
+        assert!(poll_once(sender.emptied()).is_some());
+        sender.try_put(of(10), Lead::Short).unwrap();
+        assert!(poll_once(sender.emptied()).is_none());
+        assert!(matches!(pieces.next().await, Some(Piece::Bytes(bytes)) if bytes.len() == 10));
+        assert!(poll_once(sender.emptied()).is_some());
+        sender.try_put(of(2 << 20), Lead::Short).unwrap();
+        drop(pieces);
+        assert!(sender.is_closed());
+        assert!(poll_once(sender.put_in_time(of(2 << 20), Lead::Short)).is_some());
+    }
+}
