@@ -97,7 +97,7 @@ abstract class ProcessTestCase extends TestCase
         $worker = $this->start();
         $worker->request(['uri' => 'http://h/signal']);
         self::assertSame('on', $worker->reply()[0]->body);
-        // One that comes just before the wait begins is seen with the next one, which must not find the worker on its way out.
+        // One that comes just before the wait begins is seen with the next one, which must not find a worker that ends.
         for ($tries = 0; $tries < 10 && !$worker->stirs(2); $tries++) {
             posix_kill($worker->pid(), SIGUSR1);
         }
