@@ -1,5 +1,6 @@
 //! The pieces of a reply's body on their way to a client that may be slow: a queue that is bounded by what it holds in memory.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -74,7 +75,7 @@ pub fn pieces() -> (PieceSender, Pieces) {
 impl Pieces {
     /// The next piece. `None` means that the reply broke off: no [`Piece::End`] was seen.
     pub async fn next(&mut self) -> Option<Piece> {
-        self.0.recv().await.map(|entry| entry.piece)
+        poll_fn(|cx| self.poll_next(cx)).await
     }
 
     /// As [`next`](Self::next), for whoever waits for something else as well.

@@ -342,15 +342,9 @@ impl Station {
     ) -> Result<(), Parting> {
         let has_ended = running.exit().is_some();
         let lead = if has_ended { Lead::Long } else { Lead::Short };
-        let Some(bytes) = outlet.try_send(bytes, lead) else {
+        let Some(bytes) = outlet.send_or_spill(bytes, lead).await else {
             return Ok(());
         };
-        let left = if has_ended {
-            outlet.spill(bytes).await
-        } else {
-            Some(bytes)
-        };
-        let Some(bytes) = left else { return Ok(()) };
         tokio::select! {
             () = outlet.send(bytes, lead) => Ok(()),
             _ = poll_fn(|cx| self.inbox.poll_ended(cx, self.under_way.as_ref())) => Err(Parting::Kill),

@@ -1144,15 +1144,9 @@ impl Relay {
         finished: bool,
     ) -> Result<(), Over> {
         let lead = if finished { Lead::Long } else { Lead::Short };
-        let Some(bytes) = outlet.try_send(bytes, lead) else {
+        let Some(bytes) = outlet.send_or_spill(bytes, lead).await else {
             return Ok(());
         };
-        let left = if finished {
-            outlet.spill(bytes).await
-        } else {
-            Some(bytes)
-        };
-        let Some(bytes) = left else { return Ok(()) };
         tokio::select! {
             () = outlet.send(bytes, lead) => Ok(()),
             exit = poll_fn(|cx| self.poll_ended(cx)) => Err(Over::Ended(exit)),

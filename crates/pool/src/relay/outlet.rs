@@ -82,6 +82,15 @@ impl Outlet {
         self.pieces.try_put(bytes, lead).err()
     }
 
+    /// As [`try_send`](Self::try_send), but what a worker leaves that has ended goes to a file if there is no room.
+    pub(crate) async fn send_or_spill(&mut self, bytes: Bytes, lead: Lead) -> Option<Bytes> {
+        let bytes = self.try_send(bytes, lead)?;
+        match lead {
+            Lead::Long => self.spill(bytes).await,
+            Lead::Short => Some(bytes),
+        }
+    }
+
     /// Waits for room.
     pub(crate) async fn send(&self, bytes: Bytes, lead: Lead) {
         self.pieces.put_in_time(bytes, lead).await;
