@@ -161,7 +161,7 @@ static void send_message(uint8_t kind, uint8_t flags, uint32_t number, const cha
 	if (at_once) {
 		at = copy(at, body, length);
 	}
-	ring_put(&ring, (size_t) (at - start));
+	(kind == NATIVE_FREE ? ring_put_with_next : ring_put)(&ring, (size_t) (at - start));
 	if (!at_once) {
 		put(body, length);
 	}

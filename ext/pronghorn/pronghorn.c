@@ -151,7 +151,7 @@ static bool send_message(const native_envelope *envelope, const native_fields *f
 		memcpy(at, ZSTR_VAL(body), length);
 		at += length;
 	}
-	ring_put(&ring, (size_t) (at - start));
+	(envelope->kind == NATIVE_FREE ? ring_put_with_next : ring_put)(&ring, (size_t) (at - start));
 	return at_once || put(ZSTR_VAL(body), length);
 }
 

@@ -162,6 +162,7 @@ static size_t room(const ring_t *ring)
 /* Rings when the server's thread sleeps, once for each sleep. */
 static void ring_bell(ring_t *ring)
 {
+	ring->owes_bell = false;
 	uint32_t sleep = parked(ring);
 	if (sleep % 2 == 1 && sleep != ring->rung) {
 		const uint64_t one = 1;
@@ -242,6 +243,9 @@ static ring_outcome wait_for(ring_t *ring, uint32_t why, size_t (*count)(const r
 {
 	size_t now;
 	while ((now = count(ring)) < enough) {
+		if (ring->owes_bell) {
+			ring_bell(ring);
+		}
 		if (why == RING_FOR_BYTES && come_soon(ring, enough)) {
 			continue;
 		}
@@ -308,12 +312,27 @@ unsigned char *ring_room(const ring_t *ring)
 	return ring->map + RING_PAGE + 2 * (size_t) RING_DOWN + (ring->put & (RING_UP - 1));
 }
 
-void ring_put(ring_t *ring, size_t bytes)
+static void publish(ring_t *ring, size_t bytes)
 {
 	ring->put += (uint32_t) bytes;
 	RING_MARK(written);
 	atomic_store_explicit(word(ring, RING_AT_UP_PUT), ring->put, memory_order_release);
 	RING_MARK(put);
 	atomic_thread_fence(memory_order_seq_cst);
+}
+
+void ring_put(ring_t *ring, size_t bytes)
+{
+	publish(ring, bytes);
 	ring_bell(ring);
+}
+
+void ring_put_with_next(ring_t *ring, size_t bytes)
+{
+	publish(ring, bytes);
+	if (ring_there(ring) > 0) {
+		ring->owes_bell = true;
+	} else {
+		ring_bell(ring);
+	}
 }

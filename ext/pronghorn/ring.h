@@ -43,6 +43,7 @@ typedef struct {
 	uint32_t put;            /* our own counts: what the words say could have been changed by a bug in this process */
 	uint32_t taken;
 	uint32_t rung;
+	bool owes_bell;
 } ring_t;
 
 typedef enum {
@@ -86,5 +87,9 @@ unsigned char *ring_room(const ring_t *ring);
 
 /* Hands over what was written there, no more than there was room. */
 void ring_put(ring_t *ring, size_t bytes);
+
+/* As ring_put, but where something lies there to be taken it does not ring before the next put, or a sleep: for what the server
+ * need not know sooner than the answer to that. */
+void ring_put_with_next(ring_t *ring, size_t bytes);
 
 #endif

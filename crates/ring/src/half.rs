@@ -131,6 +131,8 @@ pub(crate) struct Worker<'a> {
     pub(crate) parking: &'a Parking,
     /// The sleep of the server's thread for which the bell was rung last.
     pub(crate) rung: u32,
+    /// Whether bytes were put for which it was not rung yet.
+    pub(crate) owes_bell: bool,
 }
 
 impl Worker<'_> {
@@ -141,9 +143,26 @@ impl Worker<'_> {
 
     /// Publishes bytes. True: ring the bell.
     pub(crate) fn put(&mut self, put: u32) -> bool {
+        self.publish(put);
+        self.rings()
+    }
+
+    /// Publishes bytes that the server need not know before the answer to the call that lies there, if one does.
+    /// [`settles`](Self::settles) has to come before a sleep. True: ring the bell.
+    pub(crate) fn put_with_next(&mut self, put: u32, lies_there: bool) -> bool {
+        self.publish(put);
+        self.owes_bell = lies_there;
+        !lies_there && self.rings()
+    }
+
+    /// Before each sleep. True: ring the bell.
+    pub(crate) fn settles(&mut self) -> bool {
+        look(Step::WorkerSettles, || self.owes_bell) && self.rings()
+    }
+
+    fn publish(&self, put: u32) {
         self.words.up_put.store(put, Ordering::Release);
         barrier(Step::WorkerPutBarrier);
-        self.rings()
     }
 
     /// Gives room back. True: ring the bell.
@@ -154,6 +173,7 @@ impl Worker<'_> {
     }
 
     fn rings(&mut self) -> bool {
+        self.owes_bell = false;
         let parked = self.parking.parked.load(Ordering::Relaxed);
         let rings = parked % 2 == 1 && parked != self.rung;
         if rings {

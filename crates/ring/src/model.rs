@@ -33,6 +33,7 @@ impl Stage {
             words: &self.words,
             parking: &self.parking,
             rung: 0,
+            owes_bell: false,
         }
     }
 }
@@ -187,6 +188,47 @@ fn worker_puts(stage: &Arc<Stage>) {
     let sleeps = Sleeper(&stage.parking).sleeps(|| server.worker_has_put() == 5);
     putting.join().unwrap();
     assert!(!sleeps || stage.bell.load(Ordering::SeqCst), "for ever");
+}
+
+/// What was to be told with the answer to a call, which the server has taken back meanwhile.
+#[test]
+fn what_the_worker_put_without_a_bell_reaches_the_thread_before_the_worker_sleeps() {
+    check(worker_owes);
+    let steps = [
+        Step::WorkerPutBarrier,
+        Step::WorkerSettles,
+        Step::ThreadBarrier,
+        Step::ThreadLook,
+    ];
+    for step in steps {
+        fails_without(step, worker_owes);
+    }
+}
+
+fn worker_owes(stage: &Arc<Stage>) {
+    const CALL: u32 = 1;
+    Server(&stage.words).offer(CALL);
+    let theirs = stage.clone();
+    let putting = thread::spawn(move || {
+        let mut worker = theirs.worker();
+        let mut rings = worker.put_with_next(5, true);
+        let begins = worker.claims(CALL);
+        if !begins {
+            rings |= worker.settles();
+        }
+        if rings {
+            theirs.bell.store(true, Ordering::SeqCst);
+        }
+        begins
+    });
+    let server = Server(&stage.words);
+    server.take_back(CALL);
+    let sleeps = Sleeper(&stage.parking).sleeps(|| server.worker_has_put() == 5);
+    let begins = putting.join().unwrap();
+    assert!(
+        !sleeps || begins || stage.bell.load(Ordering::SeqCst),
+        "for ever"
+    );
 }
 
 #[test]

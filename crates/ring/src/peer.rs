@@ -22,6 +22,7 @@ pub struct Peer {
     put: u32,
     taken: u32,
     rung: u32,
+    owes_bell: bool,
 }
 
 impl Peer {
@@ -51,6 +52,7 @@ impl Peer {
             put: 0,
             taken: 0,
             rung: 0,
+            owes_bell: false,
         })
     }
 
@@ -60,6 +62,8 @@ impl Peer {
     ///
     /// When the server's count can't be.
     pub fn read(&mut self, into: &mut [u8], longest: Duration) -> io::Result<usize> {
+        let taken = self.taken;
+        self.act(|half| half.server_has_put() == taken && half.settles());
         let there = self.wait(longest, FOR_BYTES, |peer| {
             let put = peer.half().server_has_put();
             there(put, peer.taken, DOWN).map_err(|_| io::ErrorKind::InvalidData.into())
@@ -91,13 +95,26 @@ impl Peer {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             let (now, rest) = bytes.split_at(room.min(bytes.len()));
-            self.shared.write_up(self.put, now);
-            self.put = self.put.wrapping_add(number(now.len()));
-            let put = self.put;
+            let put = self.copy(now);
             self.act(|half| half.put(put));
             bytes = rest;
         }
         Ok(())
+    }
+
+    /// Writes what the server need not know before the answer to the call that lies there, if one does. There is room for it.
+    #[doc(hidden)]
+    pub fn write_with_next(&mut self, bytes: &[u8]) {
+        let put = self.copy(bytes);
+        let lies_there = self.half().server_has_put() != self.taken;
+        self.act(|half| half.put_with_next(put, lies_there));
+    }
+
+    /// What the count is with these bytes.
+    fn copy(&mut self, bytes: &[u8]) -> u32 {
+        self.shared.write_up(self.put, bytes);
+        self.put = self.put.wrapping_add(number(bytes.len()));
+        self.put
     }
 
     /// Begins a call that was read. False: the server has taken it back.
@@ -121,7 +138,7 @@ impl Peer {
     fn act(&mut self, step: impl FnOnce(&mut Worker<'_>) -> bool) {
         let mut half = self.half();
         let rings = step(&mut half);
-        self.rung = half.rung;
+        (self.rung, self.owes_bell) = (half.rung, half.owes_bell);
         if rings {
             _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes()); // full means that it rings anyway
         }
@@ -173,6 +190,7 @@ impl Peer {
             words: self.shared.words(),
             parking: self.page.words(),
             rung: self.rung,
+            owes_bell: self.owes_bell,
         }
     }
 

@@ -20,6 +20,8 @@ pub(crate) enum Step {
     /// The worker has announced that it sleeps, and then looks once more.
     WorkerBarrier,
     WorkerLook,
+    /// The worker has put something without a look whether the thread sleeps, and makes up for it.
+    WorkerSettles,
     /// That clearing a call's bit and seeing whether it was set are one step.
     ServerTakesBack,
     WorkerClaims,

@@ -159,6 +159,19 @@ final class Box
         fread($this->bell, 8);
     }
 
+    /** The thread sleeps from now on, as far as the worker can tell: another sleep than before. */
+    public function park(): void
+    {
+        $parked = self::$layout['AT_PARKED'] / 4;
+        $this->page[$parked] = $this->page[$parked] + 1 | 1;
+    }
+
+    /** Whether the worker has rung since this was asked last. */
+    public function wasRung(): bool
+    {
+        return fread($this->bell, 8) !== '';
+    }
+
     /** Makes the counts such that can't be, which a worker takes for the end of its server. */
     public function spoil(): void
     {
