@@ -1168,8 +1168,8 @@ impl Relay {
     }
 
     /// Waits for the worker's word that it is free; other frames are dropped. What it does meanwhile has a deadline of its own.
+    /// Calls stay ahead of it as they do behind a call: that, and what it leaves for later, are short or are not.
     async fn until_free(&mut self) -> Served {
-        self.take_back_ahead();
         let limit = self.seat.exec_ttl();
         let mut deadline = limit.map(|limit| Instant::now() + limit);
         let mut late = false;

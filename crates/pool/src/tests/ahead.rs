@@ -44,6 +44,26 @@ struct Found {
 
 const REQUEST: u8 = 0x01;
 const CANCEL: u8 = 0x10;
+const REPLY: u8 = 0x81;
+const FREE: u8 = 0x86;
+/// Flag of a reply.
+const BUSY: u8 = 0x02;
+
+fn reply(found: Found, flags: u8, body: &str, stream: Stream) -> Vec<u8> {
+    frame([REPLY, flags, 200, 0], found.number, &[0; 4], body, stream)
+}
+
+fn frame(kind: [u8; 4], number: u32, context: &[u8], body: &str, stream: Stream) -> Vec<u8> {
+    let mut out = Vec::new();
+    let open = OpenFrame::begin(&mut out);
+    out.extend_from_slice(&kind);
+    out.extend_from_slice(&number.to_le_bytes());
+    out.extend_from_slice(context);
+    open.finish(&mut out, Flags::NATIVE, stream, body.len())
+        .unwrap();
+    out.extend_from_slice(body.as_bytes());
+    out
+}
 
 impl Stage {
     async fn new(max_jobs: Option<u64>) -> Self {
@@ -168,21 +188,24 @@ impl Worker {
         self.peer.claims(found.number)
     }
 
-    fn send(&mut self, kind: u8, number: u32, body: &str, stream: Stream) {
-        let mut out = Vec::new();
-        let open = OpenFrame::begin(&mut out);
-        out.extend_from_slice(&[kind, 0, 200, 0]);
-        out.extend_from_slice(&number.to_le_bytes());
-        out.extend_from_slice(&[0; 4]);
-        open.finish(&mut out, Flags::NATIVE, stream, body.len())
-            .unwrap();
-        out.extend_from_slice(body.as_bytes());
-        self.peer.write(&out, Duration::ZERO).unwrap();
+    fn send(&mut self, frame: &[u8]) {
+        self.peer.write(frame, Duration::ZERO).unwrap();
         pronghorn_ring::collect();
     }
 
     fn reply(&mut self, found: Found, body: &str) {
-        self.send(0x81, found.number, body, Stream::END);
+        self.send(&reply(found, 0, body, Stream::END));
+    }
+
+    /// Answers, and is not free before it says so.
+    fn reply_and_defer(&mut self, found: Found, body: &str) {
+        self.send(&reply(found, BUSY, body, Stream::END));
+    }
+
+    fn is_free(&mut self, of: Found) {
+        self.peer
+            .write_with_next(&frame([FREE, 0, 0, 0], of.number, &[], "", Stream::END));
+        pronghorn_ring::collect();
     }
 
     async fn ends(mut self, pool: &Pool) -> Vec<Report> {
@@ -336,6 +359,49 @@ async fn calls_behind_a_long_one_go_to_other_workers() {
     assert_eq!(body(&mut late).await.unwrap(), "last");
 }
 
+/// What a call has deferred belongs to its time: those behind it stay while that is short, and go when it is not.
+#[tokio::test(start_paused = true)]
+async fn calls_stay_behind_deferred_work_as_they_do_behind_a_call() {
+    let mut stage = Stage::new(None).await;
+    stage.warm().await;
+    for long in [false, true] {
+        let mut calls: Vec<Pending> = (0..3).map(|_| stage.call("/")).collect();
+        settle().await;
+        let worker = &mut stage.worker;
+        let mut found = worker.finds_all();
+        assert_eq!(found.len(), 3);
+        assert!(worker.begins(found[0]));
+        worker.reply_and_defer(found[0], "0");
+        assert_eq!(body(&mut calls[0]).await.unwrap(), "0");
+        calls.push(call(&stage.pool, "/late"));
+        settle().await;
+        found.extend(worker.finds_all());
+        assert_eq!(found.len(), 4, "it is behind the others");
+        if long {
+            tokio::time::sleep(LONG).await;
+            for taken_back in &found[1..] {
+                assert!(!worker.begins(*taken_back));
+            }
+            assert_eq!(stage.pool.stats().waiting(), 3);
+        }
+        worker.is_free(found[0]);
+        if long {
+            settle().await;
+            found.splice(1.., worker.finds_all());
+        }
+        for (place, call) in found.into_iter().enumerate().skip(1) {
+            assert!(worker.begins(call));
+            worker.reply_and_defer(call, &place.to_string());
+            worker.is_free(call);
+        }
+        for (place, call) in calls.iter_mut().enumerate().skip(1) {
+            assert_eq!(body(call).await.unwrap(), place.to_string());
+        }
+        settle().await;
+        assert_eq!(stage.pool.states().await, [SlotState::Ready]);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn of_a_worker_that_dies_only_the_call_that_it_had_begun_fails() {
     let mut stage = Stage::new(None).await;
@@ -421,7 +487,7 @@ async fn no_call_comes_behind_a_reply_in_pieces() {
     assert!(stage.worker.begins(found[0]));
     stage
         .worker
-        .send(0x81, found[0].number, "piece", Stream::MORE);
+        .send(&reply(found[0], 0, "piece", Stream::MORE));
     assert!(matches!(first.answer().await, Ok(Answer::Reply(_))));
     settle().await;
     assert!(!stage.worker.begins(found[1]));
