@@ -35,13 +35,16 @@ struct Here {
     waiting: Vec<Waiting>,
     /// Boxes that something was put into, whose workers may sleep.
     to_wake: Vec<Arc<Box>>,
-    /// How often it came by since then.
-    passes: u32,
+    /// How often it may come by before it wakes them.
+    passes_left: u32,
 }
 
 /// How often a busy thread comes by before it wakes those it has put something for: some ten requests, a tenth of a
 /// millisecond.
 const PASSES: u32 = 32;
+/// And one that has slept: workers sleep as well then, and one that is woken now will have answered the first of the requests
+/// that came when this thread has read the last.
+const PASSES_AFTER_SLEEP: u32 = 2;
 
 /// A link that waits.
 pub(crate) struct Waiting {
@@ -83,7 +86,7 @@ impl Thread {
                     shared: here.clone(),
                     waiting: Vec::new(),
                     to_wake: Vec::new(),
-                    passes: 0,
+                    passes_left: PASSES,
                 });
             });
             if let Err(error) = listen(&here).await {
@@ -118,6 +121,7 @@ impl Thread {
     pub fn after_park() {
         with_here(|here| {
             Sleeper(here.shared.page.words()).awake();
+            here.passes_left = PASSES_AFTER_SLEEP;
         });
     }
 }
@@ -140,8 +144,8 @@ pub fn collect() {
     with_here(|here| {
         collect_in(here);
         if !here.to_wake.is_empty() {
-            here.passes += 1;
-            if here.passes >= PASSES {
+            here.passes_left -= 1;
+            if here.passes_left == 0 {
                 wake_all(here);
             }
         }
@@ -167,7 +171,7 @@ pub(crate) fn wake_now(owner: &Arc<Box>) {
 }
 
 fn wake_all(here: &mut Here) {
-    here.passes = 0;
+    here.passes_left = PASSES;
     for owner in here.to_wake.drain(..) {
         wake_if_asleep(&owner);
     }

@@ -326,6 +326,21 @@ async fn only_quick_calls_wait_for_others_to_wake_their_worker_with() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn after_a_sleep_of_the_thread_they_do_not_wait_long() {
+    let mut stage = Stage::new(None).await;
+    stage.quicken().await;
+    stage.worker.peer.lies_down();
+    Thread::after_park();
+    let _pending = stage.call("/");
+    settle().await;
+    assert!(!stage.worker.peer.is_woken());
+    for _request in 0..3 {
+        pronghorn_ring::collect();
+    }
+    assert!(stage.worker.peer.is_woken());
+}
+
+#[tokio::test(start_paused = true)]
 async fn calls_behind_a_long_one_go_to_other_workers() {
     let mut stage = Stage::new(None).await;
     stage.warm().await;
