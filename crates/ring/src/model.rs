@@ -52,20 +52,24 @@ fn check(scenario: fn(&Arc<Stage>)) {
     loom::model(move || scenario(&stage()));
 }
 
+/// As [`check`], and not without any one of the steps.
 #[track_caller]
-fn fails_without(step: Step, scenario: fn(&Arc<Stage>)) {
-    LEFT_OUT.set(Some(step));
-    let result = catch_unwind(AssertUnwindSafe(|| check(scenario)));
-    LEFT_OUT.set(None);
-    assert!(result.is_err(), "{step:?} can be left out");
+fn check_and_need(steps: &[Step], scenario: fn(&Arc<Stage>)) {
+    check(scenario);
+    for step in steps {
+        LEFT_OUT.set(Some(*step));
+        let result = catch_unwind(AssertUnwindSafe(|| check(scenario)));
+        LEFT_OUT.set(None);
+        assert!(result.is_err(), "{step:?} can be left out");
+    }
 }
 
 #[test]
 fn what_the_server_puts_reaches_a_worker_that_goes_to_sleep() {
-    check(server_puts);
-    for step in [Step::ServerBarrier, Step::WorkerBarrier, Step::WorkerLook] {
-        fails_without(step, server_puts);
-    }
+    check_and_need(
+        &[Step::ServerBarrier, Step::WorkerBarrier, Step::WorkerLook],
+        server_puts,
+    );
 }
 
 fn server_puts(stage: &Arc<Stage>) {
@@ -86,10 +90,10 @@ fn server_puts(stage: &Arc<Stage>) {
 
 #[test]
 fn room_that_the_server_makes_reaches_a_worker_that_waits_for_it() {
-    check(server_takes);
-    for step in [Step::ServerBarrier, Step::WorkerBarrier, Step::WorkerLook] {
-        fails_without(step, server_takes);
-    }
+    check_and_need(
+        &[Step::ServerBarrier, Step::WorkerBarrier, Step::WorkerLook],
+        server_takes,
+    );
 }
 
 fn server_takes(stage: &Arc<Stage>) {
@@ -113,10 +117,7 @@ fn server_takes(stage: &Arc<Stage>) {
 /// A call that the worker finds while the server takes it back: one of them has it, and a worker that has it sees it whole.
 #[test]
 fn a_call_is_begun_or_taken_back_and_never_both() {
-    check(offered);
-    for step in [Step::ServerTakesBack, Step::WorkerClaims] {
-        fails_without(step, offered);
-    }
+    check_and_need(&[Step::ServerTakesBack, Step::WorkerClaims], offered);
 }
 
 fn offered(stage: &Arc<Stage>) {
@@ -167,14 +168,14 @@ fn found(stage: &Arc<Stage>, late: bool) {
 
 #[test]
 fn what_the_worker_puts_reaches_a_thread_that_goes_to_sleep() {
-    check(worker_puts);
-    for step in [
-        Step::WorkerPutBarrier,
-        Step::ThreadBarrier,
-        Step::ThreadLook,
-    ] {
-        fails_without(step, worker_puts);
-    }
+    check_and_need(
+        &[
+            Step::WorkerPutBarrier,
+            Step::ThreadBarrier,
+            Step::ThreadLook,
+        ],
+        worker_puts,
+    );
 }
 
 fn worker_puts(stage: &Arc<Stage>) {
@@ -193,16 +194,15 @@ fn worker_puts(stage: &Arc<Stage>) {
 /// What was to be told with the answer to a call, which the server has taken back meanwhile.
 #[test]
 fn what_the_worker_put_without_a_bell_reaches_the_thread_before_the_worker_sleeps() {
-    check(worker_owes);
-    let steps = [
-        Step::WorkerPutBarrier,
-        Step::WorkerSettles,
-        Step::ThreadBarrier,
-        Step::ThreadLook,
-    ];
-    for step in steps {
-        fails_without(step, worker_owes);
-    }
+    check_and_need(
+        &[
+            Step::WorkerPutBarrier,
+            Step::WorkerSettles,
+            Step::ThreadBarrier,
+            Step::ThreadLook,
+        ],
+        worker_owes,
+    );
 }
 
 fn worker_owes(stage: &Arc<Stage>) {
@@ -233,15 +233,14 @@ fn worker_owes(stage: &Arc<Stage>) {
 
 #[test]
 fn room_that_the_worker_makes_reaches_a_thread_that_goes_to_sleep() {
-    check(worker_takes);
-    let steps = [
-        Step::WorkerTakenBarrier,
-        Step::ThreadBarrier,
-        Step::ThreadLook,
-    ];
-    for step in steps {
-        fails_without(step, worker_takes);
-    }
+    check_and_need(
+        &[
+            Step::WorkerTakenBarrier,
+            Step::ThreadBarrier,
+            Step::ThreadLook,
+        ],
+        worker_takes,
+    );
 }
 
 fn worker_takes(stage: &Arc<Stage>) {
