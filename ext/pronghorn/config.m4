@@ -4,7 +4,8 @@ PHP_ARG_ENABLE([pronghorn-werror], [whether warnings are errors],
   [AS_HELP_STRING([--enable-pronghorn-werror], [Pronghorn: make warnings errors])], [no], [no])
 
 if test "$PHP_PRONGHORN" != "no"; then
-  PRONGHORN_CFLAGS="-Wall -Wextra -Wno-unused-parameter -std=gnu11 -fvisibility=hidden -DZEND_ENABLE_STATIC_TSRMLS_CACHE=1"
+  dnl php.h asks for the functions of GNU, but system headers before it have decided by then: not every PHP passes this here.
+  PRONGHORN_CFLAGS="-D_GNU_SOURCE -Wall -Wextra -Wno-unused-parameter -std=gnu11 -fvisibility=hidden -DZEND_ENABLE_STATIC_TSRMLS_CACHE=1"
   if test "$PHP_PRONGHORN_WERROR" != "no"; then
     PRONGHORN_CFLAGS="$PRONGHORN_CFLAGS -Werror"
   fi
