@@ -1,6 +1,7 @@
 //! Workers in shared memory, for tests of every length.
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use pronghorn_testkit::{Load, Server, Site, binary, wait_for};
 
@@ -8,12 +9,26 @@ use pronghorn_testkit::{Load, Server, Site, binary, wait_for};
 pub fn extension() -> PathBuf {
     let target = binary();
     let target = target.ancestors().nth(2).expect("it lies in target/debug");
-    let built = std::fs::read_dir(target.join("extensions"));
-    let built = built.expect("`scripts/build-extension` was run");
-    let mut built = built.filter_map(|entry| Some(entry.ok()?.path()));
+    let said = Command::new("php")
+        .arg("-i")
+        .output()
+        .expect("there is a PHP");
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let (_, api) = said.split_once("PHP Extension => ").expect("it says so");
+    let threads = said.contains("Thread Safety => enabled");
+    let debug = said.contains("Debug Build => yes");
+    let built = target.join("extensions").join(format!(
+        "pronghorn-{}-{}{}.so",
+        api.lines().next().unwrap_or_default(),
+        if threads { "zts" } else { "nts" },
+        if debug { "-debug" } else { "" },
+    ));
+    assert!(
+        built.exists(),
+        "`scripts/build-extension` builds {}",
+        built.display()
+    );
     built
-        .find(|path| path.to_string_lossy().ends_with("-nts.so"))
-        .expect("`scripts/build-extension` builds it")
 }
 
 /// With a worker of a pool besides, that has nothing to do with the ones under test.
