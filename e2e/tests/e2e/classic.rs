@@ -606,7 +606,7 @@ const CHANGES: &str = "
         'mb' => function_exists('mb_internal_encoding') && mb_internal_encoding() !== 'UTF-8', 'mb language' => function_exists('mb_language') && mb_language() !== 'neutral',
         'substitute' => function_exists('mb_substitute_character') && mb_substitute_character() !== 63,
         'libxml' => function_exists('libxml_use_internal_errors') && libxml_use_internal_errors(),
-        'abort' => (bool) ignore_user_abort(), 'reporting' => error_reporting() !== E_ALL, 'level' => ob_get_level() !== 1, 'global' => isset($left_behind),
+        'abort' => (bool) ignore_user_abort(), 'reporting' => error_reporting() !== 32767, 'level' => ob_get_level() !== 1, 'global' => isset($left_behind),
         'assert' => ini_get('assert.exception') !== '1', 'time' => ini_get('max_execution_time') !== '30', 'memory' => ini_get('memory_limit') !== '128M',
         'scale' => function_exists('bcscale') && bcscale() !== 0, 'ticks' => false, 'headers' => headers_list() !== ['X-Powered-By: PHP/' . PHP_VERSION, 'Content-Type: text/html; charset=UTF-8'] && count(headers_list()) > 2,
         'status' => http_response_code() !== 200, 'session' => session_status() === PHP_SESSION_ACTIVE, 'gc' => !gc_enabled(),

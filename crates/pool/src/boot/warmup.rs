@@ -11,7 +11,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Instant, sleep_until};
 
 use super::{BootCause, Connection};
-use crate::call::{Answer, Call, CallError, Payload, Pending, ReplyBody};
+use crate::call::{Answer, Call, CallError, Payload, Pending, ReplyBody, WorkerFault};
 use crate::pieces::Piece;
 use crate::pool::{Options, Order, Pool, Seat, Transport as _};
 use crate::relay::channel::Channel;
@@ -62,7 +62,7 @@ impl Carrier for Relay {
 pub(crate) struct Cold {
     /// With the call that it happened to.
     pub(crate) why: String,
-    /// The worker said it. Else all that can be told is that no answer came.
+    /// The worker said it, and its end may have come of that. Else all that can be told is that no answer came.
     pub(crate) answered: bool,
 }
 
@@ -181,6 +181,9 @@ async fn judge(mut pending: Pending) -> Result<(), Cold> {
                 return Err(Cold::said(format!("{class}: {message} in {file}:{line}")));
             }
             Err(CallError::Reported(text)) => return Err(Cold::said(text)),
+            Err(CallError::Worker(garbage @ WorkerFault::Garbage(_))) => {
+                return Err(Cold::said(garbage.to_string()));
+            }
             Err(CallError::Refused(_)) => return Err(Cold::silent("it asked to be replaced")),
             Err(error) => return Err(Cold::silent(error.to_string())),
         }
