@@ -37,7 +37,7 @@ static bool waits_for_restart(void)
 void opcache_watch(void)
 {
 	zend_function *function = zend_hash_str_find_ptr(CG(function_table), ZEND_STRL("opcache_reset"));
-	const char *restricted = INI_STR("opcache.restrict_api");
+	const char *restricted = zend_ini_string(ZEND_STRL("opcache.restrict_api"), false);
 	/* Where asking is restricted, it warns whoever asks. */
 	if (function == NULL || function->type != ZEND_INTERNAL_FUNCTION || watching || (restricted != NULL && *restricted != '\0')) {
 		return;
