@@ -151,7 +151,8 @@ static void send_message(uint8_t kind, uint8_t flags, uint32_t number, const cha
 	if (!wait_for(ring_wait_for_room, at_once ? head + length : head)) {
 		leave_at_once("the server is gone");
 	}
-	const native_envelope envelope = {.kind = kind, .flags = flags, .small = (uint16_t) (context ? reply.status : 0), .call = number};
+	uint16_t small = kind == NATIVE_REPLY ? (uint16_t) reply.status : kind == NATIVE_FREE ? deadline_rest(number) : 0;
+	const native_envelope envelope = {.kind = kind, .flags = flags, .small = small, .call = number};
 	unsigned char *start = ring_room(&ring), *at = native_write_head(start, &envelope, context, length, more);
 	if (context > 0) {
 		at = copy(at, &reply.fields, 4);

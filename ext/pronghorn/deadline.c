@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <time.h>
 
 #include "zend_exceptions.h"
 
@@ -30,6 +31,9 @@ static uint32_t current, told;
 /* The call that has work left, until that begins. */
 static uint32_t left;
 static bool in_work_left;
+/* The last call whose reply left it work, until that is told to be done, and when it was replied to. */
+static uint32_t replied;
+static struct timespec replied_at;
 
 static void interrupt_soon(void)
 {
@@ -107,6 +111,10 @@ void deadline_ends(uint32_t with_work_left)
 {
 	current = 0;
 	left = with_work_left;
+	if (with_work_left != 0) {
+		replied = with_work_left;
+		clock_gettime(CLOCK_MONOTONIC, &replied_at);
+	}
 }
 
 bool deadline_begins_work_left(void)
@@ -117,4 +125,16 @@ bool deadline_begins_work_left(void)
 		in_work_left = true;
 	}
 	return is_left;
+}
+
+uint16_t deadline_rest(uint32_t call)
+{
+	if (call != replied) {
+		return 0;
+	}
+	replied = 0;
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	int64_t units = (int64_t) (now.tv_sec - replied_at.tv_sec) * 100000 + (now.tv_nsec - replied_at.tv_nsec) / 10000;
+	return (uint16_t) MAX(1, MIN(units, UINT16_MAX));
 }

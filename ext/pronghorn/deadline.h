@@ -22,4 +22,8 @@ void deadline_ends(uint32_t with_work_left);
  * the call may still be on its way. */
 bool deadline_begins_work_left(void);
 
+/* How long ago the call that has work left had its reply, in units of 10 microseconds, at least one; asked again, or of another
+ * call, 0. */
+uint16_t deadline_rest(uint32_t call);
+
 #endif

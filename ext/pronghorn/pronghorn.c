@@ -608,7 +608,8 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_message)
 		RETURN_THROWS();
 	}
 	const native_envelope envelope = {
-		.kind = (uint8_t) kind, .flags = (uint8_t) flags, .small = (uint16_t) small, .call = (uint32_t) call,
+		.kind = (uint8_t) kind, .flags = (uint8_t) flags, .call = (uint32_t) call,
+		.small = kind == NATIVE_FREE ? deadline_rest((uint32_t) call) : (uint16_t) small,
 	};
 	if (!more && (kind == NATIVE_REPLY || kind == NATIVE_CHUNK || kind == NATIVE_ERROR)) {
 		end_deadline(&envelope);

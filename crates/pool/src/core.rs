@@ -235,6 +235,14 @@ impl<C, T: Clone> Core<C, T> {
         }
     }
 
+    /// A worker has answered and has little left to do: until it is [freed](Self::freed) it may have so many calls ahead.
+    pub(crate) fn winds_down(&mut self, id: SlotId, now: Instant, may_have: MayHave) -> Freed<C> {
+        self.change(id, |slot| slot.may_have = may_have);
+        let mut freed = Freed::from(Next::Wait);
+        freed.ahead = self.next_ahead(id, now, &mut freed.late);
+        freed
+    }
+
     /// The next waiting call for this worker, and more if it may have them; those whose wait is over are passed over
     /// and come back.
     fn next(&mut self, id: SlotId, now: Instant) -> Freed<C> {

@@ -654,7 +654,16 @@ impl Seat {
         self.shared.settle(freed, now)
     }
 
-    /// The same for a worker that has one call at a time.
+    /// The call is answered, and what it has left is short: calls for after that. The worker may have so many until it is done.
+    pub(crate) fn winds_down(&self, now: Instant, may_have: MayHave) -> Vec<Call> {
+        let mut guarded = self.shared.lock();
+        let freed = guarded.core.winds_down(self.slot, now, may_have);
+        self.shared.publish_queue(&guarded);
+        drop(guarded);
+        self.shared.settle(freed, now).ahead
+    }
+
+    /// As [`next`](Self::next), for a worker that has one call at a time.
     pub(crate) fn next_alone(&self, now: Instant) -> Next<Call> {
         self.next(now, MayHave::default()).next
     }

@@ -47,7 +47,8 @@ pub(crate) enum Heard {
     Extend(Duration),
     /// The next piece of the request's body is asked for, of at most so many bytes.
     Want(usize),
-    Free,
+    /// It takes calls again, and says how long it was at what the call had left.
+    Free(Option<Duration>),
     Pong,
     /// The call was not handled: the worker wants to be replaced.
     Declined,
@@ -308,7 +309,7 @@ fn hear_native(
             call,
             Heard::Extend(Duration::from_millis(u64::from(left_ms))),
         ),
-        Message::Free { call } => (call, Heard::Free),
+        Message::Free { call, rest } => (call, Heard::Free(rest)),
         Message::Want { call, most } => (call, Heard::Want(most as usize)),
         // Sent before the call was.
         Message::Pong { .. } => (number, Heard::Pong),

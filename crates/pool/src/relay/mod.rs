@@ -57,6 +57,8 @@ const JOINED_BODY: usize = 1 << 10;
 const AHEAD_BODY: usize = 16 << 10;
 /// How long the call at hand may take before those behind it go to other workers.
 const PATIENCE: Duration = Duration::from_millis(2);
+/// The same of what a long call has left. Its end is told late, and to look for it wakes a thread that may sleep.
+const PATIENCE_WITH_REST: Duration = Duration::from_millis(10);
 /// Calls in the box are told apart by the last five bits of their numbers, those that were taken back included, until the
 /// worker has passed over them.
 const MOST_NUMBERS: u32 = 32;
@@ -100,6 +102,8 @@ pub(crate) struct Relay {
     at_hand_since: Instant,
     was_ahead: bool,
     impatience: Timer,
+    /// When those ahead go to other workers.
+    patient_until: Instant,
     /// Calls that the worker still gets.
     calls_left: Lifetime,
     /// Bytes that went to the worker.
@@ -185,6 +189,7 @@ impl Relay {
             at_hand_since: Instant::now(),
             was_ahead: false,
             impatience: Timer::default(),
+            patient_until: Instant::now(),
             written: 0,
             begins_at: 0,
         }
@@ -255,7 +260,8 @@ impl Relay {
         let took = since.saturating_duration_since(self.at_hand_since);
         self.pace.note(took, self.was_ahead);
         self.at_hand_since = since;
-        let turn = self.seat.next(since, self.may_have());
+        let may_have = self.may_have(self.pace.may_have());
+        let turn = self.seat.next(since, may_have);
         self.ahead.extend(turn.ahead.into_iter().map(Ahead::from));
         match turn.next {
             Next::Run(call) => Next::Run(call.into()),
@@ -264,8 +270,8 @@ impl Relay {
         }
     }
 
-    /// How many calls the worker may have beyond the next one.
-    fn may_have(&self) -> MayHave {
+    /// How many calls the worker may have beyond the next one, or behind the rest of one.
+    fn may_have(&self, by_pace: MayHave) -> MayHave {
         if !self.channel.takes_calls_ahead() {
             return MayHave::default();
         }
@@ -274,7 +280,7 @@ impl Relay {
         let left = left.map_or(usize::MAX, |left| {
             usize::try_from(left).unwrap_or(usize::MAX)
         });
-        let MayHave { most, rather } = self.pace.may_have();
+        let MayHave { most, rather } = by_pace;
         let beyond = left.saturating_sub(1);
         MayHave {
             most: most.min(beyond),
@@ -430,6 +436,7 @@ impl Relay {
         let mut body_stream = None;
         let since = call.stamps.dispatched.unwrap_or(call.stamps.queued);
         self.at_hand_since = self.at_hand_since.max(since);
+        self.patient_until = self.at_hand_since + PATIENCE;
         self.was_ahead = written.is_some();
         self.inbox.count();
         self.under_way = Some(UnderWay {
@@ -557,7 +564,7 @@ impl Relay {
                     self.seat.decline(call);
                     return Served::Leaving;
                 }
-                Ok(Heard::Chunk(_) | Heard::Free) => {
+                Ok(Heard::Chunk(_) | Heard::Free(_)) => {
                     let over = Over::Garbage("a frame at the wrong time".into());
                     return self.cut_short(over, Some(call)).await;
                 }
@@ -789,11 +796,9 @@ impl Relay {
                     }
                     Poll::Pending => {}
                 }
-                if !self.ahead.is_empty() {
-                    let until = self.at_hand_since + PATIENCE;
-                    if self.impatience.poll(cx, Some(until)).is_ready() {
-                        self.take_back_ahead();
-                    }
+                let until = (!self.ahead.is_empty()).then_some(self.patient_until);
+                if self.impatience.poll(cx, until).is_ready() {
+                    self.take_back_ahead();
                 }
                 if let Some(wanted) = wanted
                     && let Poll::Ready(piece) = wanted.poll_piece(cx)
@@ -1108,7 +1113,7 @@ impl Relay {
                 }
                 Heard::Informational(_)
                 | Heard::Reply { .. }
-                | Heard::Free
+                | Heard::Free(_)
                 | Heard::Want(_)
                 | Heard::Declined => {
                     return Err(Over::Garbage("a frame at the wrong time".into()));
@@ -1162,22 +1167,48 @@ impl Relay {
             return Served::Leaving;
         }
         if said.busy {
-            return self.until_free().await;
+            return self.until_free(done).await;
         }
         Served::Free(done)
     }
 
+    /// Takes calls for after what this one has left, if that is short.
+    fn wind_down(&mut self, since: Instant) {
+        let behind_call = self.pace.may_have();
+        let may_have = self.may_have(self.pace.may_have_behind_rest());
+        if may_have == self.may_have(behind_call) {
+            return;
+        }
+        let is_long = behind_call == MayHave::default();
+        self.patient_until = since
+            + if is_long {
+                PATIENCE_WITH_REST
+            } else {
+                PATIENCE
+            };
+        self.writes_ahead = true;
+        let ahead = self.seat.winds_down(since, may_have);
+        self.ahead.extend(ahead.into_iter().map(Ahead::from));
+        self.write_ahead();
+    }
+
     /// Waits for the worker's word that it is free; other frames are dropped. What it does meanwhile has a deadline of its own.
     /// Calls stay ahead of it as they do behind a call: that, and what it leaves for later, are short or are not.
-    async fn until_free(&mut self) -> Served {
+    async fn until_free(&mut self, since: Instant) -> Served {
+        self.wind_down(since);
         let limit = self.seat.exec_ttl();
         let mut deadline = limit.map(|limit| Instant::now() + limit);
         let mut late = false;
         loop {
             match self.event_until(None, None, deadline).await {
                 Event::Item(item) => match self.hear(&item, None) {
-                    Ok(Heard::Free) if late && !self.may_go_on().await => return Served::Broken,
-                    Ok(Heard::Free) => return Served::Free(Instant::now()),
+                    Ok(Heard::Free(_)) if late && !self.may_go_on().await => return Served::Broken,
+                    Ok(Heard::Free(rest)) => {
+                        if let Some(rest) = rest {
+                            self.pace.note_rest(rest);
+                        }
+                        return Served::Free(Instant::now());
+                    }
                     Ok(Heard::Extend(time)) => deadline = self.seat.later(deadline, time),
                     Ok(_) | Err(Garbage(_)) => {}
                 },

@@ -13,6 +13,9 @@ const UNTIL_AWAKE: Duration = Duration::from_micros(100);
 /// Calls that a worker may have beyond the one at hand, so that it need not sleep between two: short ones, and quick ones.
 const FEW: usize = 4;
 const MANY: usize = 12;
+/// What is left of a call after its reply, where it takes less, is over before another worker is at work: to wake that
+/// one, on another processor perhaps, and to fetch there what this one has in its caches.
+const SOON: Duration = Duration::from_micros(300);
 /// A longer one counts as this: some fifteen short ones make up for it. Less than a second.
 const LONGEST: Duration = Duration::from_millis(50);
 /// The last call is one of so many.
@@ -24,6 +27,8 @@ pub(super) struct Pace {
     all: Average,
     /// Of those that it had ahead.
     ahead: Average,
+    /// Of what they leave for after their reply.
+    rest: Average,
 }
 
 impl Pace {
@@ -33,6 +38,11 @@ impl Pace {
         if ahead {
             self.ahead.note(took);
         }
+    }
+
+    /// What was left of a call after its reply took so long, as the worker says: the server is not woken to see it.
+    pub(super) fn note_rest(&mut self, took: Duration) {
+        self.rest.note(took);
     }
 
     /// Whether so many calls are over in the time of one wake-up that several should share one. A worker with others is
@@ -56,6 +66,19 @@ impl Pace {
         MayHave {
             most: MANY,
             rather: (before_another as usize).min(MANY),
+        }
+    }
+
+    /// The same behind what a call has left after its reply, which may be short where the call is not.
+    pub(super) fn may_have_behind_rest(self) -> MayHave {
+        let MayHave { most, rather } = self.may_have();
+        if !self.rest.is_below(SHORT) {
+            return MayHave { most, rather };
+        }
+        let soon = usize::from(self.rest.is_below(SOON));
+        MayHave {
+            most: most.max(1),
+            rather: rather.max(soon),
         }
     }
 }

@@ -26,6 +26,7 @@ const LONG: Duration = Duration::from_millis(5);
 /// A pool with one worker, which the test plays.
 struct Stage {
     pool: Pool,
+    thread: Thread,
     worker: Worker,
 }
 
@@ -79,7 +80,11 @@ impl Stage {
         let thread = Thread::serve(&Handle::current()).unwrap();
         settle().await;
         let worker = Worker::start(&pool, &thread).await;
-        Self { pool, worker }
+        Self {
+            pool,
+            thread,
+            worker,
+        }
     }
 
     fn call(&self, name: &'static str) -> Pending {
@@ -96,6 +101,22 @@ impl Stage {
             assert!(worker.begins(found));
             worker.reply(found, "warm");
             assert_eq!(body(&mut pending).await.unwrap(), "warm");
+            settle().await;
+        }
+    }
+
+    /// Calls of 3 ms that leave something for after their reply, until the pool knows how long that takes.
+    async fn learn(&mut self, rest: Duration) {
+        for _ in 0..60 {
+            let mut pending = self.call("/learn");
+            settle().await;
+            let worker = &mut self.worker;
+            let found = worker.finds().unwrap();
+            assert!(worker.begins(found));
+            tokio::time::sleep(Duration::from_millis(3)).await;
+            worker.reply_and_defer(found, "learnt");
+            assert_eq!(body(&mut pending).await.unwrap(), "learnt");
+            worker.is_free_after(found, rest);
             settle().await;
         }
     }
@@ -127,9 +148,9 @@ fn call(pool: &Pool, name: &'static str) -> Pending {
 
 impl Worker {
     async fn start(pool: &Pool, thread: &Thread) -> Self {
-        assert_eq!(pool.add_slot().await, 0);
-        pool.booting(0).await;
-        let (seat, mut reports) = pool.seat(0);
+        let slot = pool.add_slot().await;
+        pool.booting(slot).await;
+        let (seat, mut reports) = pool.seat(slot);
         let memory = Arc::new(Box::new().unwrap());
         let copy = |descriptor: std::os::fd::BorrowedFd<'_>| {
             descriptor
@@ -203,8 +224,18 @@ impl Worker {
     }
 
     fn is_free(&mut self, of: Found) {
-        self.peer
-            .write_with_next(&frame([FREE, 0, 0, 0], of.number, &[], "", Stream::END));
+        self.is_free_after(of, Duration::ZERO);
+    }
+
+    fn is_free_after(&mut self, of: Found, rest: Duration) {
+        let [low, high] = u16::try_from(rest.as_micros() / 10).unwrap().to_le_bytes();
+        self.peer.write_with_next(&frame(
+            [FREE, 0, low, high],
+            of.number,
+            &[],
+            "",
+            Stream::END,
+        ));
         pronghorn_ring::collect();
     }
 
@@ -414,6 +445,101 @@ async fn calls_stay_behind_deferred_work_as_they_do_behind_a_call() {
         }
         settle().await;
         assert_eq!(stage.pool.states().await, [SlotState::Ready]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn behind_the_short_rest_of_a_long_call_is_the_next_one() {
+    let mut stage = Stage::new(None).await;
+    for (rest, is_behind) in [(5000, false), (100, true)] {
+        let rest = Duration::from_micros(rest);
+        stage.learn(rest).await;
+        let mut calls = [stage.call("/a"), stage.call("/b")];
+        settle().await;
+        let worker = &mut stage.worker;
+        let first = worker.finds().unwrap();
+        assert!(worker.begins(first));
+        tokio::time::sleep(LONG).await;
+        assert_eq!(worker.finds(), None, "the call itself is long");
+        worker.reply_and_defer(first, "a");
+        settle().await;
+        let behind = worker.finds();
+        assert_eq!(behind.is_some(), is_behind);
+        worker.is_free_after(first, rest);
+        settle().await;
+        let second = behind.or_else(|| worker.finds()).unwrap();
+        assert!(worker.begins(second));
+        worker.reply_and_defer(second, "b");
+        worker.is_free_after(second, rest);
+        settle().await;
+        for (call, place) in calls.iter_mut().zip(["a", "b"]) {
+            assert_eq!(body(call).await.unwrap(), place);
+        }
+        assert_eq!(stage.pool.states().await, [SlotState::Ready]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rest_that_turns_out_long_does_not_keep_it() {
+    let mut stage = Stage::new(None).await;
+    stage.learn(Duration::from_micros(100)).await;
+    let mut first = stage.call("/first");
+    settle().await;
+    let found = stage.worker.finds().unwrap();
+    assert!(stage.worker.begins(found));
+    stage.worker.reply_and_defer(found, "1");
+    assert_eq!(body(&mut first).await.unwrap(), "1");
+    let mut second = stage.call("/second");
+    settle().await;
+    let behind = stage.worker.finds().unwrap();
+    tokio::time::sleep(3 * LONG).await;
+    assert_eq!(stage.pool.stats().waiting(), 1);
+    assert!(!stage.worker.begins(behind), "it was taken back");
+    stage.worker.is_free_after(found, 3 * LONG);
+    settle().await;
+    let again = stage.worker.finds().unwrap();
+    assert!(stage.worker.begins(again));
+    stage.worker.reply(again, "2");
+    assert_eq!(body(&mut second).await.unwrap(), "2");
+}
+
+/// The other one would have to be woken, elsewhere perhaps, and that takes longer than the rest does.
+#[tokio::test(start_paused = true)]
+async fn behind_a_short_rest_a_call_is_rather_than_with_another_worker() {
+    let mut stage = Stage::new(None).await;
+    for (rest, is_behind) in [(100, true), (700, false)] {
+        let rest = Duration::from_micros(rest);
+        stage.learn(rest).await;
+        let mut other = Worker::start(&stage.pool, &stage.thread).await;
+        // That came last, and so is the first to be given one.
+        let mut calls = vec![stage.call("/other"), stage.call("/first")];
+        settle().await;
+        let (others, first) = (other.finds().unwrap(), stage.worker.finds().unwrap());
+        assert!(other.begins(others) && stage.worker.begins(first));
+        tokio::time::sleep(LONG).await;
+        stage.worker.reply_and_defer(first, "done");
+        other.reply(others, "done");
+        settle().await;
+        calls.push(stage.call("/next"));
+        settle().await;
+        let next = match stage.worker.finds() {
+            Some(next) if is_behind => next,
+            None if !is_behind => other.finds().unwrap(),
+            wrong => panic!("{rest:?}: {wrong:?}"),
+        };
+        stage.worker.is_free_after(first, rest);
+        let worker = if is_behind {
+            &mut stage.worker
+        } else {
+            &mut other
+        };
+        assert!(worker.begins(next));
+        worker.reply(next, "done");
+        for call in &mut calls {
+            assert_eq!(body(call).await.unwrap(), "done");
+        }
+        other.inbox.order(Order::Ended(Exit::Signal(9)));
+        settle().await;
     }
 }
 

@@ -20,6 +20,8 @@ enum Step {
     Call,
     /// With what the worker may have ahead from then on.
     Finish(usize, MayHave),
+    /// It has answered, and may have so many until it is done.
+    WindDown(usize, MayHave),
     TakeBack(usize),
     Die(usize),
     Boot(usize),
@@ -32,12 +34,14 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let any = any::<usize>();
+    let which_may_have = (any, 0..=MOST_AHEAD, 0..=MOST_AHEAD).prop_map(|(which, most, rather)| {
+        let rather = rather.min(most);
+        (which, MayHave { most, rather })
+    });
     let step = prop_oneof![
         8 => Just(Step::Call),
-        6 => (any, 0..=MOST_AHEAD, 0..=MOST_AHEAD).prop_map(|(which, most, rather)| {
-            let rather = rather.min(most);
-            Step::Finish(which, MayHave { most, rather })
-        }),
+        6 => which_may_have.clone().prop_map(|(which, may_have)| Step::Finish(which, may_have)),
+        2 => which_may_have.prop_map(|(which, may_have)| Step::WindDown(which, may_have)),
         1 => any.prop_map(Step::TakeBack),
         2 => any.prop_map(Step::Die),
         4 => any.prop_map(Step::Boot),
@@ -149,10 +153,7 @@ impl World {
     }
 
     fn freed(&mut self, slot: SlotId, freed: Freed<Call>) {
-        for late in freed.late {
-            assert!(self.waiting.remove(&late));
-            self.end(late);
-        }
+        self.overdue(freed.late);
         match freed.next {
             Next::Run(call) => {
                 assert!(self.waiting.remove(&call), "call {call} did not wait");
@@ -166,7 +167,18 @@ impl World {
             Next::Wait => assert_eq!(self.core.state(slot), SlotState::Ready),
             Next::Stop => assert_eq!(self.core.state(slot), SlotState::Stopping),
         }
-        for call in freed.ahead {
+        self.go_ahead(slot, freed.ahead);
+    }
+
+    fn overdue(&mut self, late: Vec<Call>) {
+        for late in late {
+            assert!(self.waiting.remove(&late));
+            self.end(late);
+        }
+    }
+
+    fn go_ahead(&mut self, slot: SlotId, calls: Vec<Call>) {
+        for call in calls {
             assert!(self.waiting.remove(&call), "call {call} did not wait");
             self.goes_ahead(slot, call);
         }
@@ -186,6 +198,15 @@ impl World {
                     self.may_have.insert(slot, may_have);
                     let freed = self.core.freed(slot, self.now, may_have);
                     self.freed(slot, freed);
+                }
+            }
+            Step::WindDown(which, may_have) => {
+                if let Some(&slot) = self.working.keys().nth(which % SLOTS) {
+                    self.may_have.insert(slot, may_have);
+                    let freed = self.core.winds_down(slot, self.now, may_have);
+                    assert_eq!(freed.next, Next::Wait);
+                    self.overdue(freed.late);
+                    self.go_ahead(slot, freed.ahead);
                 }
             }
             Step::TakeBack(which) => {

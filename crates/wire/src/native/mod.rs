@@ -1,5 +1,7 @@
 //! The `native` codec, version 1, as `docs/reference/native-codec.md` specifies it.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use crate::message::ascii;
@@ -29,6 +31,9 @@ const KIND_FREE: u8 = 0x86;
 const KIND_WANT: u8 = 0x87;
 const KIND_RENEW: u8 = 0x88;
 const KIND_PONG: u8 = 0x91;
+
+/// In which a worker tells how long it was at work after its reply.
+const REST_UNIT: Duration = Duration::from_micros(10);
 
 /// What a request's body is, beside its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -176,6 +181,8 @@ pub enum Message {
     Free {
         /// The call whose reply was busy.
         call: u32,
+        /// How long that was after its reply; `None` where it is not told.
+        rest: Option<Duration>,
     },
     /// The next piece of a streamed request is asked for.
     Want {
@@ -281,7 +288,10 @@ pub fn decode(context: &Bytes) -> Result<Message, DecodeError> {
             call,
             left_ms: input.u32()?,
         },
-        KIND_FREE => Message::Free { call },
+        KIND_FREE => Message::Free {
+            call,
+            rest: (small > 0).then(|| REST_UNIT.saturating_mul(small.into())),
+        },
         KIND_WANT => Message::Want {
             call,
             most: input.u32()?,

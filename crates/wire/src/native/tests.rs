@@ -180,7 +180,13 @@ fn replies_are_read_as_the_vectors_say() {
                 call,
                 left_ms: number(of("left")),
             },
-            "free" => Message::Free { call },
+            "free" => Message::Free {
+                call,
+                rest: vector
+                    .fields
+                    .get("rest")
+                    .map(|of| Duration::from_micros(number(of))),
+            },
             "want" => Message::Want {
                 call,
                 most: number(of("most")),
