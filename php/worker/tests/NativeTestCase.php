@@ -97,22 +97,22 @@ abstract class NativeTestCase extends TestCase
             // It waits for what it asks for.
             $server->body($fields['call'], '', true);
         }
+        if ($vector['kind'] === 'free') {
+            // The extension tells, once, how long ago the reply to this call was, which another vector has.
+            $relay->free($fields['call']);
+            $server->bytes();
+        }
         self::write($relay, $vector['kind'], $fields, hex2bin($vector['body_hex']), $vector['stream'] === 1);
 
-        $written = $server->bytes();
-        if ($vector['kind'] === 'free') {
-            // How long it is since the reply, which only the extension tells.
-            $rest = isset($fields['rest']) ? $fields['rest'] / 10 : 0;
-            $written = substr_replace($written, pack('v', $rest), -6, 2);
-        }
-        self::assertSame($vector['frame_hex'], bin2hex($written));
+        self::assertSame($vector['frame_hex'], bin2hex($server->bytes()));
     }
 
     /** @return iterable<string, array{array<string, mixed>}> */
     public static function replies(): iterable
     {
         foreach (Vectors::named('native', 'messages') as $name => [$vector]) {
-            if ($vector['direction'] === 'to server' && $vector['kind'] !== 'pong') {
+            // Nobody can ask for a certain `rest`.
+            if ($vector['direction'] === 'to server' && $vector['kind'] !== 'pong' && !isset($vector['fields']['rest'])) {
                 yield $name => [$vector];
             }
         }
