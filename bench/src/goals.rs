@@ -229,10 +229,10 @@ pub(crate) fn goals(results: &Results, scenarios: &[Scenario]) -> Vec<Goal> {
             let Some(beside) = results.rates.iter().find(beside) else {
                 continue;
             };
-            let rates = (&beside.requests_per_second, &row.requests_per_second);
+            let per_second = |rate: &Rate| rate.requests_per_second.median;
             let (what, ratio) = match compared {
                 Compared::Cpu => ("CPU", row.cpu_us.median / beside.cpu_us.median),
-                Compared::TimePerReply => ("time per reply", rates.0.median / rates.1.median),
+                Compared::TimePerReply => ("time per reply", per_second(beside) / per_second(row)),
             };
             let what = format!("{scenario}, {server}, {load} connections: {what} ×");
             goals.push(Goal::new(what, other, limit.min(1.0), limit, ratio));

@@ -7,8 +7,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <time.h>
 
+#include "clock.h"
 #include "zend_exceptions.h"
 
 #if PHP_VERSION_ID >= 80200
@@ -33,7 +33,7 @@ static uint32_t left;
 static bool in_work_left;
 /* The last call whose reply left it work, until that is told to be done, and when it was replied to. */
 static uint32_t replied;
-static struct timespec replied_at;
+static int64_t replied_at;
 
 static void interrupt_soon(void)
 {
@@ -113,7 +113,7 @@ void deadline_ends(uint32_t with_work_left)
 	left = with_work_left;
 	if (with_work_left != 0) {
 		replied = with_work_left;
-		clock_gettime(CLOCK_MONOTONIC, &replied_at);
+		replied_at = clock_nanoseconds();
 	}
 }
 
@@ -133,8 +133,6 @@ uint16_t deadline_rest(uint32_t call)
 		return 0;
 	}
 	replied = 0;
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	int64_t units = (int64_t) (now.tv_sec - replied_at.tv_sec) * 100000 + (now.tv_nsec - replied_at.tv_nsec) / 10000;
+	int64_t units = (clock_nanoseconds() - replied_at) / 10000;
 	return (uint16_t) MAX(1, MIN(units, UINT16_MAX));
 }

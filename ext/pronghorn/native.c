@@ -6,6 +6,7 @@
 
 #include "native.h"
 
+#include "clock.h"
 #include "zend_smart_str.h"
 
 #ifdef WORDS_BIGENDIAN
@@ -307,9 +308,7 @@ static bool fill_request(
 
 static zend_long deadline_after(uint32_t milliseconds)
 {
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (zend_long) now.tv_sec * 1000000000 + now.tv_nsec + (zend_long) milliseconds * 1000000;
+	return (zend_long) (clock_nanoseconds() + (int64_t) milliseconds * 1000000);
 }
 
 zend_object *native_read_request(

@@ -17,6 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
+
 #ifdef PRONGHORN_MARKS
 #define MARK_NAME(name) #name,
 
@@ -181,13 +183,6 @@ static bool server_is_gone(const ring_t *ring)
 	return poll(&end, 1, 0) > 0 && (end.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
 }
 
-static int64_t nanoseconds(void)
-{
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t) now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 static void pause_processor(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -203,7 +198,7 @@ static bool come_soon(const ring_t *ring, size_t bytes)
 	if (spin == 0) {
 		return false;
 	}
-	const int64_t until = nanoseconds() + spin;
+	const int64_t until = clock_nanoseconds() + spin;
 	do {
 		for (int i = 0; i < LOOKS; i++) {
 			if (ring_there(ring) >= bytes) {
@@ -211,7 +206,7 @@ static bool come_soon(const ring_t *ring, size_t bytes)
 			}
 			pause_processor();
 		}
-	} while (nanoseconds() < until);
+	} while (clock_nanoseconds() < until);
 	return false;
 }
 

@@ -221,11 +221,7 @@ impl<C, T: Clone> Core<C, T> {
                 self.go(id, SlotState::Stopping);
                 Next::Stop.into()
             }
-            SlotState::Busy if has_ahead => {
-                let mut freed = Freed::from(Next::Wait);
-                freed.ahead = self.next_ahead(id, now, &mut freed.late);
-                freed
-            }
+            SlotState::Busy if has_ahead => self.only_ahead(id, now),
             SlotState::Empty
             | SlotState::Booting
             | SlotState::Ready
@@ -238,6 +234,11 @@ impl<C, T: Clone> Core<C, T> {
     /// A worker has answered and has little left to do: until it is [freed](Self::freed) it may have so many calls ahead.
     pub(crate) fn winds_down(&mut self, id: SlotId, now: Instant, may_have: MayHave) -> Freed<C> {
         self.change(id, |slot| slot.may_have = may_have);
+        self.only_ahead(id, now)
+    }
+
+    /// Calls for after those that this worker has.
+    fn only_ahead(&mut self, id: SlotId, now: Instant) -> Freed<C> {
         let mut freed = Freed::from(Next::Wait);
         freed.ahead = self.next_ahead(id, now, &mut freed.late);
         freed

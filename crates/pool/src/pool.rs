@@ -637,30 +637,32 @@ impl Seat {
     /// Takes the place: from now on calls come.
     pub(crate) fn enter(&self, worker: Arc<dyn Transport>) -> Next<Call> {
         let now = Instant::now();
-        let mut guarded = self.shared.lock();
-        let freed = guarded.core.enter(self.slot, worker, now);
-        self.shared.publish_queue(&guarded);
-        drop(guarded);
+        let freed = self.takes(|core| core.enter(self.slot, worker, now));
         self.report(Report::Entered);
         self.shared.settle(freed, now).next
     }
 
     /// The call is done, or was given back. What next? `now` is now. From then on the worker may have so many calls ahead.
     pub(crate) fn next(&self, now: Instant, may_have: MayHave) -> Turn {
-        let mut guarded = self.shared.lock();
-        let freed = guarded.core.freed(self.slot, now, may_have);
-        self.shared.publish_queue(&guarded);
-        drop(guarded);
+        let freed = self.takes(|core| core.freed(self.slot, now, may_have));
         self.shared.settle(freed, now)
     }
 
     /// The call is answered, and what it has left is short: calls for after that. The worker may have so many until it is done.
     pub(crate) fn winds_down(&self, now: Instant, may_have: MayHave) -> Vec<Call> {
-        let mut guarded = self.shared.lock();
-        let freed = guarded.core.winds_down(self.slot, now, may_have);
-        self.shared.publish_queue(&guarded);
-        drop(guarded);
+        let freed = self.takes(|core| core.winds_down(self.slot, now, may_have));
         self.shared.settle(freed, now).ahead
+    }
+
+    /// A step of the worker that may take calls from the queue.
+    fn takes(
+        &self,
+        step: impl FnOnce(&mut Core<Call, Arc<dyn Transport>>) -> Freed<Call>,
+    ) -> Freed<Call> {
+        let mut guarded = self.shared.lock();
+        let freed = step(&mut guarded.core);
+        self.shared.publish_queue(&guarded);
+        freed
     }
 
     /// As [`next`](Self::next), for a worker that has one call at a time.

@@ -97,8 +97,7 @@ impl Stage {
             let mut pending = self.call("/warm");
             settle().await;
             let worker = &mut self.worker;
-            let found = worker.finds().unwrap();
-            assert!(worker.begins(found));
+            let found = worker.begins_next();
             worker.reply(found, "warm");
             assert_eq!(body(&mut pending).await.unwrap(), "warm");
             settle().await;
@@ -111,8 +110,7 @@ impl Stage {
             let mut pending = self.call("/learn");
             settle().await;
             let worker = &mut self.worker;
-            let found = worker.finds().unwrap();
-            assert!(worker.begins(found));
+            let found = worker.begins_next();
             tokio::time::sleep(Duration::from_millis(3)).await;
             worker.reply_and_defer(found, "learnt");
             assert_eq!(body(&mut pending).await.unwrap(), "learnt");
@@ -207,6 +205,13 @@ impl Worker {
     fn begins(&self, found: Found) -> bool {
         assert_eq!(found.kind, REQUEST);
         self.peer.claims(found.number)
+    }
+
+    /// The next call, which has not been taken back.
+    fn begins_next(&mut self) -> Found {
+        let found = self.finds().unwrap();
+        assert!(self.begins(found));
+        found
     }
 
     fn send(&mut self, frame: &[u8]) {
@@ -347,8 +352,7 @@ async fn only_quick_calls_wait_for_others_to_wake_their_worker_with() {
         assert_ne!(worker.peer.is_woken(), quick);
         Thread::before_park();
         assert!(worker.peer.is_woken());
-        let found = worker.finds().unwrap();
-        assert!(worker.begins(found));
+        let found = worker.begins_next();
         worker.reply(found, "done");
         assert_eq!(body(&mut pending).await.unwrap(), "done");
         settle().await;
@@ -390,11 +394,7 @@ async fn calls_behind_a_long_one_go_to_other_workers() {
     for place in ["first", "second", "third", "last"] {
         let found = match place {
             "first" => found[0],
-            _ => {
-                let found = stage.worker.finds().unwrap();
-                assert!(stage.worker.begins(found));
-                found
-            }
+            _ => stage.worker.begins_next(),
         };
         stage.worker.reply(found, place);
         settle().await;
@@ -457,8 +457,7 @@ async fn behind_the_short_rest_of_a_long_call_is_the_next_one() {
         let mut calls = [stage.call("/a"), stage.call("/b")];
         settle().await;
         let worker = &mut stage.worker;
-        let first = worker.finds().unwrap();
-        assert!(worker.begins(first));
+        let first = worker.begins_next();
         tokio::time::sleep(LONG).await;
         assert_eq!(worker.finds(), None, "the call itself is long");
         worker.reply_and_defer(first, "a");
@@ -485,8 +484,7 @@ async fn a_rest_that_turns_out_long_does_not_keep_it() {
     stage.learn(Duration::from_micros(100)).await;
     let mut first = stage.call("/first");
     settle().await;
-    let found = stage.worker.finds().unwrap();
-    assert!(stage.worker.begins(found));
+    let found = stage.worker.begins_next();
     stage.worker.reply_and_defer(found, "1");
     assert_eq!(body(&mut first).await.unwrap(), "1");
     let mut second = stage.call("/second");
@@ -497,8 +495,7 @@ async fn a_rest_that_turns_out_long_does_not_keep_it() {
     assert!(!stage.worker.begins(behind), "it was taken back");
     stage.worker.is_free_after(found, 3 * LONG);
     settle().await;
-    let again = stage.worker.finds().unwrap();
-    assert!(stage.worker.begins(again));
+    let again = stage.worker.begins_next();
     stage.worker.reply(again, "2");
     assert_eq!(body(&mut second).await.unwrap(), "2");
 }
@@ -514,8 +511,7 @@ async fn behind_a_short_rest_a_call_is_rather_than_with_another_worker() {
         // That came last, and so is the first to be given one.
         let mut calls = vec![stage.call("/other"), stage.call("/first")];
         settle().await;
-        let (others, first) = (other.finds().unwrap(), stage.worker.finds().unwrap());
-        assert!(other.begins(others) && stage.worker.begins(first));
+        let (others, first) = (other.begins_next(), stage.worker.begins_next());
         tokio::time::sleep(LONG).await;
         stage.worker.reply_and_defer(first, "done");
         other.reply(others, "done");
@@ -550,12 +546,10 @@ async fn of_a_worker_that_dies_only_the_call_that_it_had_begun_fails() {
     let mut calls: Vec<Pending> = (0..4).map(|_| stage.call("/")).collect();
     settle().await;
     let (pool, mut worker) = (stage.pool, stage.worker);
-    let first = worker.finds().unwrap();
-    assert!(worker.begins(first));
+    let first = worker.begins_next();
     // Its last words are there, but nobody has looked yet.
     worker.reply(first, "done");
-    let second = worker.finds().unwrap();
-    assert!(worker.begins(second));
+    worker.begins_next();
     let reports = worker.ends(&pool).await;
     assert!(matches!(&reports[..], [Report::DiedWith { .. }]));
     assert_eq!(body(&mut calls[0]).await.unwrap(), "done");
@@ -611,8 +605,7 @@ async fn a_cancel_does_not_stand_behind_a_call() {
     assert_eq!((cancel.kind, cancel.number), (CANCEL, found[0].number));
     stage.worker.reply(found[0], "nobody hears it");
     settle().await;
-    let again = stage.worker.finds().unwrap();
-    assert!(stage.worker.begins(again));
+    let again = stage.worker.begins_next();
     stage.worker.reply(again, "2");
     assert_eq!(body(&mut second).await.unwrap(), "2");
 }
