@@ -112,7 +112,8 @@ abstract class NativeTestCase extends TestCase
     {
         foreach (Vectors::named('native', 'messages') as $name => [$vector]) {
             // Nobody can ask for a certain `rest`.
-            if ($vector['direction'] === 'to server' && $vector['kind'] !== 'pong' && !isset($vector['fields']['rest'])) {
+            $isAskedFor = $vector['kind'] !== 'pong' && !isset($vector['fields']['rest']);
+            if ($vector['direction'] === 'to server' && $isAskedFor) {
                 yield $name => [$vector];
             }
         }
