@@ -47,6 +47,13 @@ fn read(link: &mut Link, shared: &Box, into: &mut [u8]) {
     let mut expected = vec![0; into.len().min(UP)];
     let most = expected.len();
     shared.read_up(before.taken, most, &mut ReadBuf::new(&mut expected));
+    let mut next = [0; 8];
+    shared.read_up(before.taken, next.len(), &mut ReadBuf::new(&mut next));
+    let peeked = link.peek(into.len());
+    assert!(
+        peeked.is_none_or(|peeked| peeked == next),
+        "what lies there next"
+    );
     let mut into = ReadBuf::new(into);
     let read = link.read_now(&mut into);
     let (filled, after) = (into.filled(), link.counts());

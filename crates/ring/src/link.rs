@@ -70,6 +70,19 @@ impl Link {
         Ok(true)
     }
 
+    /// The first bytes of at least so many that can be read now, without taking them.
+    pub fn peek<const N: usize>(&self, of_at_least: usize) -> Option<[u8; N]> {
+        let put = Server(self.shared.words()).worker_has_put();
+        // That a count can't be is told by a read.
+        let there = there(put, self.taken, UP).unwrap_or(0);
+        (there >= of_at_least.max(N)).then(|| {
+            let mut start = [0; N];
+            self.shared
+                .read_up(self.taken, N, &mut ReadBuf::new(&mut start));
+            start
+        })
+    }
+
     /// Writes as much as there is room for; 0 is no room.
     fn write_now(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let server = Server(self.shared.words());

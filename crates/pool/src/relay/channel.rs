@@ -158,6 +158,14 @@ impl Channel {
         }
     }
 
+    /// The start of what comes next, where at least so many bytes can be read at once.
+    pub(crate) fn peek<const N: usize>(&self, of_at_least: usize) -> Option<[u8; N]> {
+        match self {
+            Self::Ring { link, .. } => link.peek(of_at_least),
+            Self::Unix(_) | Self::Tcp(_) | Self::Pipes { .. } => None,
+        }
+    }
+
     /// Wakes a worker that sleeps now, and not with others a little later. A socket and pipes do that with each write.
     pub(crate) fn wake(&self) {
         if let Self::Ring { link, .. } = self {

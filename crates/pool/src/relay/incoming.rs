@@ -3,13 +3,15 @@
 use bytes::{Buf, Bytes, BytesMut};
 use pronghorn_wire::frame::{FrameError, Header, MAX_PAYLOAD, MIN_HEADER};
 
-/// A frame up to this size is handed over whole. A larger body comes in pieces, so that memory stays bounded and the
-/// client gets the first bytes while the last are being written.
-pub(crate) const WHOLE: usize = 1 << 20;
+/// A frame up to this size is handed over whole, and written at once: a body of a megabyte with its head. A larger one comes
+/// in pieces, so that memory stays bounded and the client gets the first bytes while the last are being written.
+pub(crate) const WHOLE: usize = (1 << 20) + (64 << 10);
 /// A piece is at most this long: what one read from a socket can give.
 pub(crate) const PIECE: usize = 256 << 10;
 /// Room for a read when nothing larger is expected. Most replies fit.
-const READ: usize = 16 << 10;
+pub(crate) const READ: usize = 16 << 10;
+/// As much of a frame as says how long it is: with one option, as the frames of workers have.
+pub(crate) const START: usize = MIN_HEADER + 4;
 /// A frame up to this size is copied out, and the buffer used again; a larger one takes the buffer with it.
 const COPIED: usize = 4 << 10;
 /// A piece of a large body up to this size, too: it would take a buffer of four times that with it for as long as it waits for
@@ -61,6 +63,20 @@ impl Incoming {
             buffer: BytesMut::from(leftover),
             large_left: 0,
             wanted: 0,
+        }
+    }
+
+    /// Whether what is read next begins a frame.
+    pub(crate) fn is_between_frames(&self) -> bool {
+        self.buffer.is_empty() && self.large_left == 0
+    }
+
+    /// Makes room for all of the frame that begins with these bytes: with room for a part of it, that part would be copied
+    /// once more.
+    pub(crate) fn expect(&mut self, start: [u8; START]) {
+        if let Ok(Some(header)) = Header::decode(&start, MAX_PAYLOAD) {
+            let whole = header.len() + header.payload as usize;
+            self.wanted = if whole > WHOLE { 0 } else { whole };
         }
     }
 

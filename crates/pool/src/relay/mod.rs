@@ -416,6 +416,11 @@ impl Relay {
 
     /// Reads what there is. 0 is the end of file.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.incoming.is_between_frames()
+            && let Some(start) = self.channel.peek(incoming::READ)
+        {
+            self.incoming.expect(start);
+        }
         poll_read_buf(Pin::new(&mut self.channel), cx, self.incoming.room())
     }
 

@@ -2,7 +2,7 @@ use bytes::Bytes;
 use pronghorn_wire::frame::{Flags, OpenFrame, Stream, encode_plain};
 use proptest::prelude::*;
 
-use crate::relay::incoming::{Incoming, Item, PIECE, WHOLE};
+use crate::relay::incoming::{Incoming, Item, PIECE, READ, START, WHOLE};
 
 fn frame(context: &[u8], body: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -54,6 +54,25 @@ fn a_long_body_comes_in_pieces_and_the_last_one_says_so() {
     }
     assert_eq!(total, body.len());
     assert!(incoming.next().unwrap().is_none());
+}
+
+#[test]
+fn there_is_room_for_all_of_a_frame_that_is_expected() {
+    let (short, whole, long) = (vec![7; 100], vec![7; 64 << 10], vec![7; WHOLE]);
+    for (body, room) in [(short, READ), (whole, 64 << 10), (long, READ)] {
+        let frame = frame(b"ctx", &body);
+        let mut incoming = Incoming::default();
+        assert!(incoming.is_between_frames());
+        incoming.expect(*frame.first_chunk().unwrap());
+        let capacity = incoming.room().capacity();
+        assert!((room..WHOLE).contains(&capacity), "{capacity}");
+        incoming.room().extend_from_slice(&frame[..50]);
+        assert!(!incoming.is_between_frames());
+    }
+    // Of what is no frame nothing is expected, and a read tells what it is.
+    let mut incoming = Incoming::default();
+    incoming.expect([0xff; START]);
+    assert!(incoming.room().capacity() < 2 * READ);
 }
 
 #[test]
