@@ -147,6 +147,47 @@ fn a_stream_is_held_to_the_length_that_it_announced() {
     server.stop();
 }
 
+/// What is there is written together, whatever the pieces.
+#[test]
+fn a_stream_of_short_and_long_pieces_arrives_as_it_was_made() {
+    let server = Server::start(Site::with_worker("app.php"));
+    let sizes = [
+        20_000, 1, 9_000, 70_000, 8_192, 8_193, 300_000, 5, 16, 262_144,
+    ]
+    .repeat(3);
+    let letters = (b'a'..=b'z').cycle();
+    let expected: Vec<u8> = sizes
+        .iter()
+        .zip(letters)
+        .flat_map(|(size, letter)| std::iter::repeat_n(letter, *size))
+        .collect();
+    let sizes: Vec<_> = sizes.iter().map(usize::to_string).collect();
+    let target = format!("/mixed?sizes={}", sizes.join(","));
+    let check = |what: &str, len: usize, complete| {
+        let mut connection = server.connect();
+        let response = connection.get(&format!("{target}{what}"));
+        assert_eq!(
+            (response.body.len(), response.complete),
+            (len, complete),
+            "{what}"
+        );
+        assert!(response.body == expected[..len], "{what}: another body");
+        if !complete || len < expected.len() {
+            assert!(connection.is_closed(), "{what}: more follows");
+        }
+    };
+    let len = expected.len();
+    check("", len, true);
+    check("&breaks=1", len, false);
+    check(&format!("&is={len}"), len, true);
+    check(&format!("&is={}", len + 1), len, false);
+    // In the middle of pieces that were there together, and at the end of one.
+    for is in [1_234_567, 20_000, 20_001, len - 1] {
+        check(&format!("&is={is}"), is, true);
+    }
+    server.stop();
+}
+
 #[test]
 fn large_replies_arrive_whole() {
     let server = Server::start(Site::with_worker("app.php"));

@@ -1,5 +1,6 @@
 //! One HTTP/1.1 connection: a task that drives the state machine over a socket.
 
+mod batch;
 mod file;
 
 use std::future::poll_fn;
@@ -26,6 +27,8 @@ use crate::service::Entered;
 use crate::stream::Stream;
 use crate::upgrade::{Upgrade, Upgraded};
 use crate::{buffers, date, http2};
+
+use batch::Batch;
 
 /// A body up to this size is sent from the same buffer as its head.
 const JOINED_BODY: usize = 8 << 10;
@@ -455,15 +458,18 @@ impl Http1 {
         framing: &mut h1::Response,
         mut reader: Reader,
     ) -> Result<(), Gone> {
+        let mut seen = None;
         loop {
-            let next = match poll_fn(|cx| Poll::Ready(reader.poll_next(cx))).await {
-                Poll::Ready(next) => next,
-                Poll::Pending => {
-                    self.flush().await?;
-                    self.wait_for(&mut reader).await?
-                }
+            let next = match seen.take() {
+                Some(next) => next,
+                None => self.next_of(&mut reader).await?,
             };
             match next {
+                Read::Bytes(bytes) if bytes.len() > JOINED_BODY => {
+                    let mut batch = Batch::from(bytes);
+                    seen = poll_fn(|cx| Poll::Ready(batch.fill(&mut reader, cx))).await;
+                    self.send_long(framing, batch).await?;
+                }
                 Read::Bytes(bytes) => self.send_piece(framing, bytes).await?,
                 Read::End => return Ok(()),
                 Read::Broken => framing.abort(),
@@ -475,7 +481,11 @@ impl Http1 {
     }
 
     /// Waits for a piece, and for the client's end: a stream may be silent for hours.
-    async fn wait_for(&mut self, reader: &mut Reader) -> Result<Read, Gone> {
+    async fn next_of(&mut self, reader: &mut Reader) -> Result<Read, Gone> {
+        if let Poll::Ready(next) = poll_fn(|cx| Poll::Ready(reader.poll_next(cx))).await {
+            return Ok(next);
+        }
+        self.flush().await?;
         poll_fn(|cx| match reader.poll_next(cx) {
             Poll::Ready(next) => Poll::Ready(Ok(next)),
             Poll::Pending => self.poll_gone(cx).map(|()| Err(Gone)),
@@ -493,10 +503,13 @@ impl Http1 {
                 Ok(())
             };
         }
-        let piece = framing.piece(bytes.len());
+        self.send_long(framing, bytes).await
+    }
+
+    async fn send_long(&mut self, framing: &mut h1::Response, bytes: impl Buf) -> Result<(), Gone> {
+        let piece = framing.piece(bytes.remaining());
         self.out.extend_from_slice(piece.before.as_ref());
-        self.write_with(bytes.slice(..piece.take), piece.after)
-            .await
+        self.write_with(bytes.take(piece.take), piece.after).await
     }
 
     /// Puts a small piece behind what is to be written already.
@@ -508,17 +521,23 @@ impl Http1 {
         self.out.extend_from_slice(piece.after);
     }
 
-    /// Writes `out`, then `bytes`, then `after`: one system call where the kernel takes that much.
-    async fn write_with(&mut self, mut bytes: Bytes, mut after: &'static [u8]) -> Result<(), Gone> {
+    /// Writes `out`, then `body`, then `after`: one system call where the kernel takes that much.
+    async fn write_with(
+        &mut self,
+        mut body: impl Buf,
+        mut after: &'static [u8],
+    ) -> Result<(), Gone> {
         let mut until = None;
         poll_fn(|cx| {
-            while self.written < self.out.len() || !bytes.is_empty() || !after.is_empty() {
+            while self.written < self.out.len() || body.has_remaining() || !after.is_empty() {
                 let (stream, out) = (Pin::new(&mut self.stream), &self.out[self.written..]);
-                let written = if bytes.is_empty() && after.is_empty() {
+                let written = if !body.has_remaining() && after.is_empty() {
                     stream.poll_write(cx, out)
                 } else {
-                    let parts = [IoSlice::new(out), IoSlice::new(&bytes), IoSlice::new(after)];
-                    stream.poll_write_vectored(cx, &parts)
+                    let mut parts = [IoSlice::new(out); Batch::MOST_PIECES + 2];
+                    let of_body = body.chunks_vectored(&mut parts[1..=Batch::MOST_PIECES]);
+                    parts[1 + of_body] = IoSlice::new(after);
+                    stream.poll_write_vectored(cx, &parts[..2 + of_body])
                 };
                 match written {
                     Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(Gone)),
@@ -527,10 +546,10 @@ impl Http1 {
                         let of_out = taken.min(self.out.len() - self.written);
                         self.written += of_out;
                         taken -= of_out;
-                        let of_bytes = taken.min(bytes.len());
-                        bytes.advance(of_bytes);
-                        self.body_sent += of_bytes as u64;
-                        after = &after[taken - of_bytes..];
+                        let of_body = taken.min(body.remaining());
+                        body.advance(of_body);
+                        self.body_sent += of_body as u64;
+                        after = &after[taken - of_body..];
                     }
                     Poll::Pending => {
                         self.waited = true;
