@@ -120,7 +120,7 @@ static void put(const char *from, size_t length)
 			leave_at_once("the server is gone");
 		}
 		memcpy(ring_room(&ring), from, piece);
-		ring_put(&ring, piece);
+		ring_put(&ring, piece, RING_NOW);
 		from += piece;
 		length -= piece;
 	}
@@ -162,7 +162,7 @@ static void send_message(uint8_t kind, uint8_t flags, uint32_t number, const cha
 	if (at_once) {
 		at = copy(at, body, length);
 	}
-	(kind == NATIVE_FREE ? ring_put_with_next : ring_put)(&ring, (size_t) (at - start));
+	ring_put(&ring, (size_t) (at - start), native_urgency(kind, at_once && !more));
 	if (!at_once) {
 		put(body, length);
 	}

@@ -455,6 +455,11 @@ void native_release_fields(native_fields *fields)
 	}
 }
 
+ring_urgency native_urgency(uint8_t kind, bool last)
+{
+	return kind == NATIVE_FREE ? RING_WITH_NEXT : kind == NATIVE_REPLY && last ? RING_WITH_REPLIES : RING_NOW;
+}
+
 size_t native_fields_length(const native_fields *fields)
 {
 	return 4 + 8 * (size_t) fields->count + fields->bytes;

@@ -5,6 +5,8 @@
 
 #include "php.h"
 
+#include "ring.h"
+
 /* A frame's header with its one option, the length of the context. */
 #define NATIVE_FRAME 16
 /* The longest payload that is taken: Pronghorn\Internal\Frame::MAX_PAYLOAD. */
@@ -36,6 +38,9 @@ typedef struct {
 	uint16_t small;
 	uint32_t call;
 } native_envelope;
+
+/* How soon the server has to know of a message; `last` is said of the last frame of a reply. */
+ring_urgency native_urgency(uint8_t kind, bool last);
 
 /* Where the package keeps what a request is made of: offsets of properties of its classes, which it may arrange as it
  * likes. */

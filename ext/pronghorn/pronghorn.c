@@ -119,7 +119,7 @@ static bool put(const char *bytes, size_t length)
 			return false;
 		}
 		memcpy(ring_room(&ring), bytes, piece);
-		ring_put(&ring, piece);
+		ring_put(&ring, piece, RING_NOW);
 		bytes += piece;
 		length -= piece;
 	}
@@ -151,7 +151,7 @@ static bool send_message(const native_envelope *envelope, const native_fields *f
 		memcpy(at, ZSTR_VAL(body), length);
 		at += length;
 	}
-	(envelope->kind == NATIVE_FREE ? ring_put_with_next : ring_put)(&ring, (size_t) (at - start));
+	ring_put(&ring, (size_t) (at - start), native_urgency(envelope->kind, at_once && !more));
 	return at_once || put(ZSTR_VAL(body), length);
 }
 

@@ -165,6 +165,7 @@ static size_t room(const ring_t *ring)
 static void ring_bell(ring_t *ring)
 {
 	ring->owes_bell = false;
+	ring->replies_unrung = 0;
 	uint32_t sleep = parked(ring);
 	if (sleep % 2 == 1 && sleep != ring->rung) {
 		const uint64_t one = 1;
@@ -316,16 +317,25 @@ static void publish(ring_t *ring, size_t bytes)
 	atomic_thread_fence(memory_order_seq_cst);
 }
 
-void ring_put(ring_t *ring, size_t bytes)
+static bool may_wait(ring_t *ring, ring_urgency urgency)
 {
-	publish(ring, bytes);
-	ring_bell(ring);
+	if (urgency == RING_NOW || ring_there(ring) == 0) {
+		return false;
+	}
+	if (urgency == RING_WITH_REPLIES) {
+		uint32_t most = atomic_load_explicit(word(ring, RING_AT_REPLIES_UNRUNG), memory_order_relaxed);
+		if (ring->replies_unrung >= most) {
+			return false;
+		}
+		ring->replies_unrung++;
+	}
+	return true;
 }
 
-void ring_put_with_next(ring_t *ring, size_t bytes)
+void ring_put(ring_t *ring, size_t bytes, ring_urgency urgency)
 {
 	publish(ring, bytes);
-	if (ring_there(ring) > 0) {
+	if (may_wait(ring, urgency)) {
 		ring->owes_bell = true;
 	} else {
 		ring_bell(ring);

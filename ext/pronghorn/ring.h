@@ -44,6 +44,7 @@ typedef struct {
 	uint32_t taken;
 	uint32_t rung;
 	bool owes_bell;
+	uint32_t replies_unrung; /* of what it is owed for */
 } ring_t;
 
 typedef enum {
@@ -85,11 +86,15 @@ ring_outcome ring_wait_for_room(ring_t *ring, size_t bytes);
 /* Where the next bytes go, in one piece. */
 unsigned char *ring_room(const ring_t *ring);
 
-/* Hands over what was written there, no more than there was room. */
-void ring_put(ring_t *ring, size_t bytes);
+/* How soon the server has to know what was put. What may wait does so only while something lies there to be taken, and never
+ * beyond a sleep. */
+typedef enum {
+	RING_NOW,
+	RING_WITH_REPLIES, /* a reply: as far as the server says that they may wait for each other */
+	RING_WITH_NEXT,    /* what need not be known sooner than the answer to what lies there */
+} ring_urgency;
 
-/* As ring_put, but where something lies there to be taken it does not ring before the next put, or a sleep: for what the server
- * need not know sooner than the answer to that. */
-void ring_put_with_next(ring_t *ring, size_t bytes);
+/* Hands over what was written there, no more than there was room. */
+void ring_put(ring_t *ring, size_t bytes, ring_urgency urgency);
 
 #endif

@@ -58,6 +58,11 @@ impl Server<'_> {
         clears(&self.0.offered, call, Step::ServerTakesBack)
     }
 
+    /// Says for how many replies in a row the worker need not ring while another call lies there.
+    pub(crate) fn leave_unrung(self, replies: u32) {
+        self.0.replies_unrung.store(replies, Ordering::Relaxed);
+    }
+
     /// Whether nobody has begun it.
     pub(crate) fn is_offered(self, call: u32) -> bool {
         self.0.offered.load(Ordering::Relaxed) & bit_of(call) != 0
@@ -129,10 +134,18 @@ impl Sleeper<'_> {
 pub(crate) struct Worker<'a> {
     pub(crate) words: &'a Words,
     pub(crate) parking: &'a Parking,
-    /// The sleep of the server's thread for which the bell was rung last.
-    pub(crate) rung: u32,
+    pub(crate) bell: Bell,
+}
+
+/// What a worker remembers of the bell of its server's thread.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Bell {
+    /// The sleep of the thread for which it was rung last.
+    rung: u32,
     /// Whether bytes were put for which it was not rung yet.
-    pub(crate) owes_bell: bool,
+    owed: bool,
+    /// How many replies in a row.
+    replies: u32,
 }
 
 impl Worker<'_> {
@@ -151,13 +164,21 @@ impl Worker<'_> {
     /// [`settles`](Self::settles) has to come before a sleep. True: ring the bell.
     pub(crate) fn put_with_next(&mut self, put: u32, lies_there: bool) -> bool {
         self.publish(put);
-        self.owes_bell = lies_there;
+        self.bell.owed = lies_there;
         !lies_there && self.rings()
+    }
+
+    /// Publishes a reply: the server need not know some of them before others, while calls lie there.
+    pub(crate) fn put_reply(&mut self, put: u32, lies_there: bool) -> bool {
+        let most = self.words.replies_unrung.load(Ordering::Relaxed);
+        let may_wait = lies_there && self.bell.replies < most;
+        self.bell.replies += u32::from(may_wait);
+        self.put_with_next(put, may_wait)
     }
 
     /// Before each sleep. True: ring the bell.
     pub(crate) fn settles(&mut self) -> bool {
-        look(Step::WorkerSettles, || self.owes_bell) && self.rings()
+        look(Step::WorkerSettles, || self.bell.owed) && self.rings()
     }
 
     fn publish(&self, put: u32) {
@@ -173,11 +194,12 @@ impl Worker<'_> {
     }
 
     fn rings(&mut self) -> bool {
-        self.owes_bell = false;
+        self.bell.owed = false;
+        self.bell.replies = 0;
         let parked = self.parking.parked.load(Ordering::Relaxed);
-        let rings = parked % 2 == 1 && parked != self.rung;
+        let rings = parked % 2 == 1 && parked != self.bell.rung;
         if rings {
-            self.rung = parked;
+            self.bell.rung = parked;
         }
         rings
     }

@@ -34,7 +34,9 @@ pub struct Words {
     pub(crate) down_put: AtomicU32,
     /// 1 while the server waits for room in the stream down.
     pub(crate) room_wanted: AtomicU32,
-    _down: [u32; 14],
+    /// For how many replies in a row the worker need not ring while another call lies there.
+    pub(crate) replies_unrung: AtomicU32,
+    _down: [u32; 13],
     /// Bytes that the worker has taken from it.
     pub(crate) down_taken: AtomicU32,
     _taken: [u32; 15],
@@ -72,7 +74,8 @@ impl Words {
             _head: [0; 12],
             down_put: zero(),
             room_wanted: zero(),
-            _down: [0; 14],
+            replies_unrung: zero(),
+            _down: [0; 13],
             down_taken: zero(),
             _taken: [0; 15],
             up_put: zero(),
@@ -114,6 +117,7 @@ pub fn c_header() -> String {
         ("AT_HEAD", offset_of!(Words, head)),
         ("AT_DOWN_PUT", offset_of!(Words, down_put)),
         ("AT_ROOM_WANTED", offset_of!(Words, room_wanted)),
+        ("AT_REPLIES_UNRUNG", offset_of!(Words, replies_unrung)),
         ("AT_DOWN_TAKEN", offset_of!(Words, down_taken)),
         ("AT_UP_PUT", offset_of!(Words, up_put)),
         ("AT_UP_TAKEN", offset_of!(Words, up_taken)),

@@ -24,6 +24,7 @@ pub struct Link {
     put: u32,
     taken: u32,
     wants_room: bool,
+    replies_unrung: u32,
 }
 
 /// How much was put and taken, ever, modulo 2³².
@@ -41,6 +42,7 @@ impl Link {
             put: 0,
             taken: 0,
             wants_room: false,
+            replies_unrung: 0,
         }
     }
 
@@ -141,6 +143,15 @@ impl Link {
     /// Takes back a call that the worker has not begun: it will pass its bytes over. False: it has begun.
     pub fn take_back(&self, call: u32) -> bool {
         Server(self.shared.words()).take_back(call)
+    }
+
+    /// For how many replies in a row the worker need not ring while another call lies there: to be woken for each costs both
+    /// sides more than it is worth where calls wait in any case. At first for none.
+    pub fn leave_unrung(&mut self, replies: u32) {
+        if self.replies_unrung != replies {
+            self.replies_unrung = replies;
+            Server(self.shared.words()).leave_unrung(replies);
+        }
     }
 
     /// Whether the worker has not begun a call. What a broken worker says is not to be trusted, here as elsewhere.

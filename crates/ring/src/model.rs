@@ -10,7 +10,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;
 
-use crate::half::{Server, Sleeper, Worker};
+use crate::half::{Bell, Server, Sleeper, Worker};
 use crate::layout::{FOR_BYTES, FOR_ROOM, Parking, Words};
 use crate::sync::Step;
 
@@ -32,8 +32,7 @@ impl Stage {
         Worker {
             words: &self.words,
             parking: &self.parking,
-            rung: 0,
-            owes_bell: false,
+            bell: Bell::default(),
         }
     }
 }
@@ -206,12 +205,30 @@ fn what_the_worker_put_without_a_bell_reaches_the_thread_before_the_worker_sleep
 }
 
 fn worker_owes(stage: &Arc<Stage>) {
+    owes(stage, |worker| worker.put_with_next(5, true));
+}
+
+/// The same of a reply that may wait for the next.
+#[test]
+fn a_reply_that_was_put_without_a_bell_reaches_the_thread_before_the_worker_sleeps() {
+    check_and_need(
+        &[Step::WorkerPutBarrier, Step::WorkerSettles],
+        worker_owes_for_a_reply,
+    );
+}
+
+fn worker_owes_for_a_reply(stage: &Arc<Stage>) {
+    Server(&stage.words).leave_unrung(1);
+    owes(stage, |worker| worker.put_reply(5, true));
+}
+
+fn owes(stage: &Arc<Stage>, put: fn(&mut Worker<'_>) -> bool) {
     const CALL: u32 = 1;
     Server(&stage.words).offer(CALL);
     let theirs = stage.clone();
     let putting = thread::spawn(move || {
         let mut worker = theirs.worker();
-        let mut rings = worker.put_with_next(5, true);
+        let mut rings = put(&mut worker);
         let begins = worker.claims(CALL);
         if !begins {
             rings |= worker.settles();

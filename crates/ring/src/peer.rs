@@ -8,7 +8,7 @@ use rustix::thread::futex;
 use tokio::io::ReadBuf;
 use tokio::time::Instant;
 
-use crate::half::{Worker, there};
+use crate::half::{Bell, Worker, there};
 use crate::layout::{AWAKE, DOWN, FOR_BYTES, FOR_ROOM, MAGIC, UP, VERSION};
 use crate::memory::{Box, ParkingPage};
 use crate::sync::Ordering;
@@ -21,8 +21,7 @@ pub struct Peer {
     bell: OwnedFd,
     put: u32,
     taken: u32,
-    rung: u32,
-    owes_bell: bool,
+    rings: Bell,
 }
 
 impl Peer {
@@ -51,8 +50,7 @@ impl Peer {
             bell,
             put: 0,
             taken: 0,
-            rung: 0,
-            owes_bell: false,
+            rings: Bell::default(),
         })
     }
 
@@ -105,9 +103,25 @@ impl Peer {
     /// Writes what the server need not know before the answer to the call that lies there, if one does. There is room for it.
     #[doc(hidden)]
     pub fn write_with_next(&mut self, bytes: &[u8]) {
-        let put = self.copy(bytes);
-        let lies_there = self.half().server_has_put() != self.taken;
+        let (put, lies_there) = (self.copy(bytes), self.lies_there());
         self.act(|half| half.put_with_next(put, lies_there));
+    }
+
+    /// Writes a reply, which may wait for others as far as the server says. There is room for it.
+    #[doc(hidden)]
+    pub fn write_reply(&mut self, bytes: &[u8]) {
+        let (put, lies_there) = (self.copy(bytes), self.lies_there());
+        self.act(|half| half.put_reply(put, lies_there));
+    }
+
+    /// For how many replies in a row it need not ring.
+    #[doc(hidden)]
+    pub fn replies_unrung(&self) -> u32 {
+        self.shared.words().replies_unrung.load(Ordering::Relaxed)
+    }
+
+    fn lies_there(&self) -> bool {
+        self.half().server_has_put() != self.taken
     }
 
     /// What the count is with these bytes.
@@ -138,7 +152,7 @@ impl Peer {
     fn act(&mut self, step: impl FnOnce(&mut Worker<'_>) -> bool) {
         let mut half = self.half();
         let rings = step(&mut half);
-        (self.rung, self.owes_bell) = (half.rung, half.owes_bell);
+        self.rings = half.bell;
         if rings {
             _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes()); // full means that it rings anyway
         }
@@ -189,8 +203,7 @@ impl Peer {
         Worker {
             words: self.shared.words(),
             parking: self.page.words(),
-            rung: self.rung,
-            owes_bell: self.owes_bell,
+            bell: self.rings,
         }
     }
 

@@ -121,6 +121,35 @@ fn no_wake_up_is_lost_in_many_short_exchanges_with_several_workers() {
 }
 
 #[test]
+fn replies_that_wait_for_each_other_arrive() {
+    const BATCHES: usize = 5_000;
+    const BATCH: usize = 5;
+    let (runtime, thread) = io_thread();
+    let (mut link, mut peer) = pair(&thread);
+    link.leave_unrung(3);
+    let worker = std::thread::spawn(move || {
+        let mut message = [0; 5];
+        for _ in 0..BATCHES * BATCH {
+            let read = peer.read(&mut message, LONGEST).unwrap();
+            assert_eq!(read, message.len(), "nothing came");
+            peer.write_reply(&message);
+        }
+    });
+    let calls = async {
+        let mut answers = [0; 5 * BATCH];
+        for _ in 0..BATCHES {
+            link.write_all(&b"hello".repeat(BATCH)).await.unwrap();
+            link.read_exact(&mut answers).await.unwrap();
+            assert_eq!(answers.chunks(5).filter(|it| it == b"hello").count(), BATCH);
+        }
+    };
+    runtime
+        .block_on(async { tokio::time::timeout(LONGEST * 3, calls).await })
+        .expect("a wake-up was lost");
+    worker.join().unwrap();
+}
+
+#[test]
 fn counts_that_can_not_be_are_an_error_and_nothing_is_read() {
     let (runtime, thread) = io_thread();
     runtime.block_on(async {

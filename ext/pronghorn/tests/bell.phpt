@@ -1,5 +1,5 @@
 --TEST--
-That a worker is free again, the server hears with its next answer or before its sleep
+What the server hears of at once, with the next answer, or before a sleep
 --EXTENSIONS--
 pronghorn
 --SKIPIF--
@@ -27,9 +27,20 @@ var_dump($ring->next()->id, $rings($reply(1)), $rings($free(1)));
 var_dump($ring->next()->id, $rings($reply(2)));
 echo "None:\n";
 var_dump($rings($free(2)));
+echo "Replies that may wait, and one too many:\n";
+$box->leaveUnrung(1);
+$box->put($call(3) . $call(4) . $call(5) . $call(6));
+foreach ([3, 4, 5, 6] as $number) {
+    var_dump($ring->next()->id === $number && $rings(static fn () => $ring->reply($number, 200, [], 'done', 0)));
+}
+echo "One whose end is to come:\n";
+$box->put($call(7) . $call(8));
+var_dump($ring->next()->id, $rings(static fn () => $ring->reply(7, 200, [], 'piece', more: true)));
+var_dump($ring->next()->id, $rings($reply(8)));
+$box->leaveUnrung(0);
 echo "One that is taken back:\n";
-$box->put($call(3) . $call(4));
-var_dump($ring->next()->id, $rings($reply(3)), $rings($free(3)), $box->takeBack(4));
+$box->put($call(13) . $call(14));
+var_dump($ring->next()->id, $rings($reply(13)), $rings($free(13)), $box->takeBack(14));
 $box->hangUp();
 var_dump($ring->next(), $box->wasRung());
 ?>
@@ -42,8 +53,18 @@ int(2)
 bool(true)
 None:
 bool(true)
+Replies that may wait, and one too many:
+bool(false)
+bool(true)
+bool(false)
+bool(true)
+One whose end is to come:
+int(7)
+bool(true)
+int(8)
+bool(true)
 One that is taken back:
-int(3)
+int(13)
 bool(true)
 bool(false)
 bool(true)

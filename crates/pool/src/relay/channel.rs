@@ -139,6 +139,13 @@ impl Channel {
         matches!(self, Self::Ring { link, .. } if link.take_back(number))
     }
 
+    /// For how many replies in a row the worker need not wake this thread while it has another call.
+    pub(crate) fn leave_unrung(&mut self, replies: u32) {
+        if let Self::Ring { link, .. } = self {
+            link.leave_unrung(replies);
+        }
+    }
+
     /// Whether the worker has not begun a call, as far as it can be told: `since` are the bytes written since its first one.
     pub(crate) fn has_not_begun(&self, number: u32, since: u64) -> bool {
         match self {

@@ -16,6 +16,11 @@ const MANY: usize = 12;
 /// What is left of a call after its reply, where it takes less, is over before another worker is at work: to wake that
 /// one, on another processor perhaps, and to fetch there what this one has in its caches.
 const SOON: Duration = Duration::from_micros(300);
+/// How long a reply may wait for the next ones, so that they wake the server together, while other calls wait for the worker
+/// anyway: shorter than a wait that anybody notices. And no more replies than that, so that the server has something to do
+/// meanwhile.
+const UNTIL_TOLD: Duration = Duration::from_micros(400);
+const MOST_UNTOLD: u32 = 3;
 /// A longer one counts as this: some fifteen short ones make up for it. Less than a second.
 const LONGEST: Duration = Duration::from_millis(50);
 /// The last call is one of so many.
@@ -50,6 +55,17 @@ impl Pace {
     /// on top of the call.
     pub(super) fn is_quick(self) -> bool {
         self.all.is_below(SHORT) && self.ahead.is_below(QUICK)
+    }
+
+    /// For how many replies in a row the worker need not wake the server while it has another call. To be woken takes a
+    /// thread away from a processor, perhaps from another worker. Quick ones find the server awake, or it has as much to do as
+    /// the worker.
+    pub(super) fn replies_unrung(self) -> u32 {
+        if !self.all.is_below(SHORT) || self.is_quick() {
+            return 0;
+        }
+        let in_time = UNTIL_TOLD.subsec_nanos() / self.all.0.max(1);
+        in_time.min(MOST_UNTOLD)
     }
 
     pub(super) fn may_have(self) -> MayHave {

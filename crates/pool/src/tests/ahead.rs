@@ -220,7 +220,8 @@ impl Worker {
     }
 
     fn reply(&mut self, found: Found, body: &str) {
-        self.send(&reply(found, 0, body, Stream::END));
+        self.peer.write_reply(&reply(found, 0, body, Stream::END));
+        pronghorn_ring::collect();
     }
 
     /// Answers, and is not free before it says so.
@@ -314,6 +315,44 @@ async fn a_worker_of_short_calls_has_the_next_ones_before_it_has_answered() {
     }
     settle().await;
     assert_eq!(stage.pool.states().await, [SlotState::Ready]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn replies_of_short_calls_may_wait_for_each_other() {
+    let mut stage = Stage::new(None).await;
+    assert_eq!(stage.worker.peer.replies_unrung(), 0, "nothing is known");
+    for (took, most) in [(150, 2), (900, 0), (350, 1), (3_000, 0), (60, 3)] {
+        for _ in 0..60 {
+            let mut pending = stage.call("/");
+            settle().await;
+            let found = stage.worker.begins_next();
+            tokio::time::advance(Duration::from_micros(took)).await;
+            stage.worker.reply(found, "done");
+            assert_eq!(body(&mut pending).await.unwrap(), "done");
+            settle().await;
+        }
+        assert_eq!(stage.worker.peer.replies_unrung(), most, "{took} µs");
+    }
+    stage.quicken().await;
+    assert_eq!(stage.worker.peer.replies_unrung(), 0, "they are quick");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_that_waits_is_looked_for_when_the_next_call_is_long() {
+    let mut stage = Stage::new(None).await;
+    stage.warm().await;
+    let (mut short, _long) = (stage.call("/short"), stage.call("/long"));
+    settle().await;
+    let worker = &mut stage.worker;
+    let found = worker.begins_next();
+    // Nobody tells the server of it.
+    worker
+        .peer
+        .write_reply(&reply(found, 0, "short", Stream::END));
+    worker.begins_next();
+    let since = Instant::now();
+    assert_eq!(body(&mut short).await.unwrap(), "short");
+    assert!(since.elapsed() < LONG, "{:?}", since.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

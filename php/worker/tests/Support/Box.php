@@ -117,6 +117,12 @@ final class Box
         return ($offered & 1 << $call % 32) !== 0;
     }
 
+    /** For how many replies in a row the worker need not ring while something lies there. */
+    public function leaveUnrung(int $replies): void
+    {
+        $this->set('AT_REPLIES_UNRUNG', $replies);
+    }
+
     /** What the worker has put. */
     public function take(): string
     {
