@@ -10,8 +10,8 @@ use crate::reader::{Read, Reader};
 
 /// Pieces of a body, in their order; none is empty.
 ///
-/// A write costs the kernel as much as copying some ten kilobytes does: it sends what it got, and wakes the client. So what is there
-/// is written at once, and so that a slow client holds little memory, no more than its worker may be ahead by.
+/// Each write makes the kernel send and wake the client, so what is there is written at once. But no more than a worker may be
+/// ahead by, so that a slow client holds little memory.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pieces: VecDeque<Bytes>,
