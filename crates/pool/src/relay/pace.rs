@@ -19,7 +19,7 @@ const SOON: Duration = Duration::from_micros(300);
 /// How long a reply may wait for the next ones, so that they wake the server together, while other calls wait for the worker
 /// anyway: shorter than a wait that anybody notices. And no more replies than that, so that the server has something to do
 /// meanwhile.
-const UNTIL_TOLD: Duration = Duration::from_micros(400);
+const UNTIL_TOLD: Duration = Duration::from_micros(600);
 const MOST_UNTOLD: u32 = 3;
 /// A longer one counts as this: some fifteen short ones make up for it. Less than a second.
 const LONGEST: Duration = Duration::from_millis(50);

@@ -321,7 +321,7 @@ async fn a_worker_of_short_calls_has_the_next_ones_before_it_has_answered() {
 async fn replies_of_short_calls_may_wait_for_each_other() {
     let mut stage = Stage::new(None).await;
     assert_eq!(stage.worker.peer.replies_unrung(), 0, "nothing is known");
-    for (took, most) in [(150, 2), (900, 0), (350, 1), (3_000, 0), (60, 3)] {
+    for (took, most) in [(150, 3), (900, 0), (250, 2), (3_000, 0), (500, 1), (60, 3)] {
         for _ in 0..60 {
             let mut pending = stage.call("/");
             settle().await;
