@@ -5,6 +5,8 @@ use std::ffi::c_void;
 
 /// A request makes a dozen small allocations; mimalloc takes a third of the time of glibc's for them. Its own wrapper for Rust
 /// asks for an alignment each time, which costs as much again as the allocation.
+///
+/// It asks for no huge pages (feature `no_thp`): with them the server takes 11 MB at rest, without 2, and answers as fast.
 pub(crate) struct Allocator;
 
 /// Whether what mimalloc gives is aligned enough by itself: to 16 bytes, blocks of less than that to 8.
