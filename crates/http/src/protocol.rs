@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use socket2::SockRef;
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::connection::Http1;
@@ -13,6 +14,9 @@ use crate::message::Peer;
 use crate::service::Entered;
 use crate::stream::Stream;
 use crate::tls::{Tls, chose_http2};
+
+/// The congestion control without timers that every kernel has and lets everybody use (tcp(7)).
+pub(crate) const UNPACED: &[u8] = b"reno";
 
 /// A connection that was accepted, with nothing read from it.
 pub(crate) enum Socket {
@@ -26,6 +30,13 @@ impl Socket {
         match self {
             Self::Tcp(stream) => stream.local_addr().ok(),
             Self::Unix(_) => None,
+        }
+    }
+
+    /// Sends as much as the client has room for, also where the host's congestion control would space it.
+    pub(crate) fn send_unpaced(&self) {
+        if let Self::Tcp(stream) = self {
+            _ = SockRef::from(stream).set_tcp_congestion(UNPACED); // with timers it is slower, not wrong
         }
     }
 
