@@ -52,7 +52,13 @@ fn system() -> String {
         .find_map(|line| line.strip_prefix("PRETTY_NAME="))
         .map_or("Linux", |name| name.trim_matches('"'));
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    format!("{name}, kernel {}", kernel.trim())
+    let control =
+        fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap_or_default();
+    format!(
+        "{name}, kernel {}, TCP by {}",
+        kernel.trim(),
+        control.trim()
+    )
 }
 
 async fn php_version(program: Option<OsString>, site: &Site) -> String {
