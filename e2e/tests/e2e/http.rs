@@ -1,6 +1,14 @@
 //! The protocol, over a real connection.
 
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
 use pronghorn_testkit::{Connection, Server, Site};
+use rustix::io::Errno;
+use rustix::net::getpeername;
+use rustix::net::sockopt::tcp_congestion;
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 #[test]
 fn a_connection_carries_many_requests() {
@@ -98,4 +106,44 @@ fn a_client_that_leaves_is_noticed() {
     server.logged(&["the client left"]);
     assert_eq!(server.get("/").text(), "Hello");
     server.stop();
+}
+
+#[test]
+fn a_client_of_the_same_machine_is_sent_to_without_timers() {
+    let usual = tcp_congestion(TcpListener::bind("127.0.0.1:0").unwrap()).unwrap();
+    let server = Server::start(Site::with_worker("app.php"));
+    let mut client = TcpStream::connect(server.address()).unwrap();
+    client
+        .write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        .unwrap();
+    client.read_exact(&mut [0; 12]).unwrap();
+    let Some(own) = congestion_of(server.pid(), client.local_addr().unwrap()) else {
+        return; // a sandbox that lets nobody look into other processes
+    };
+    let wanted = if usual.starts_with("bbr") {
+        "reno"
+    } else {
+        &usual
+    };
+    assert_eq!(own, wanted, "{usual} is usual here");
+    server.stop();
+}
+
+/// The congestion control of the server's end of a connection; none where that can't be seen.
+fn congestion_of(server: u32, client: SocketAddr) -> Option<String> {
+    let pid = Pid::from_raw(server.cast_signed())?;
+    let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+    for entry in fs::read_dir(format!("/proc/{server}/fd")).ok()?.flatten() {
+        let number = entry.file_name().to_str()?.parse().ok()?;
+        let file = match pidfd_getfd(&process, number, PidfdGetfdFlags::empty()) {
+            Ok(file) => file,
+            Err(Errno::PERM | Errno::NOSYS) => return None,
+            Err(_) => continue, // closed meanwhile
+        };
+        let peer = getpeername(&file).ok().flatten();
+        if peer.and_then(|peer| SocketAddr::try_from(peer).ok()) == Some(client) {
+            return Some(tcp_congestion(&file).expect("it is a TCP socket"));
+        }
+    }
+    unreachable!("the server has its end of it");
 }
