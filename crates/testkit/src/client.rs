@@ -58,6 +58,15 @@ impl Connection {
         }
     }
 
+    /// Where it comes from, as the server sees it.
+    ///
+    /// # Panics
+    ///
+    /// When the system doesn't tell.
+    pub fn address(&self) -> SocketAddr {
+        self.stream.local_addr().expect("it is connected")
+    }
+
     /// Sends bytes. A server that has closed the connection already is no failure: its answer may be there.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         _ = self.stream.write_all(bytes.as_ref());
