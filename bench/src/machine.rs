@@ -51,14 +51,15 @@ fn system() -> String {
         .lines()
         .find_map(|line| line.strip_prefix("PRETTY_NAME="))
         .map_or("Linux", |name| name.trim_matches('"'));
-    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let control =
-        fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap_or_default();
-    format!(
-        "{name}, kernel {}, TCP by {}",
-        kernel.trim(),
-        control.trim()
-    )
+    let kernel = setting("kernel/osrelease");
+    let control = setting("net/ipv4/tcp_congestion_control");
+    format!("{name}, kernel {kernel}, TCP by {control}")
+}
+
+/// What the kernel says of itself; nothing where it doesn't.
+fn setting(name: &str) -> String {
+    let said = fs::read_to_string(format!("/proc/sys/{name}")).unwrap_or_default();
+    said.trim().to_owned()
 }
 
 async fn php_version(program: Option<OsString>, site: &Site) -> String {
