@@ -58,6 +58,10 @@ pub(crate) struct Core<C, T> {
     room: usize,
     /// Of them, those that they are given while others are free.
     rather: usize,
+    /// Busy workers of quick calls.
+    quick: usize,
+    /// Processors that there are for workers.
+    processors: usize,
     stopping: bool,
 }
 
@@ -78,6 +82,8 @@ pub(crate) struct MayHave {
     pub(crate) most: usize,
     /// So many of them while another worker is free: to wake that one would take longer.
     pub(crate) rather: usize,
+    /// And so many while every processor has a worker of quick calls: another one would only take turns with those.
+    pub(crate) crowded: usize,
 }
 
 /// What becomes of a new call.
@@ -100,14 +106,16 @@ pub(crate) enum Next<C> {
 }
 
 impl<C, T: Clone> Core<C, T> {
-    /// At most `queue_limit` calls wait, each at most `queue_timeout`.
-    pub(crate) fn new(queue_limit: usize, queue_timeout: Duration) -> Self {
+    /// At most `queue_limit` calls wait, each at most `queue_timeout`. There are so many `processors` for the workers.
+    pub(crate) fn new(queue_limit: usize, queue_timeout: Duration, processors: usize) -> Self {
         Self {
             slots: Vec::new(),
             idle: Vec::new(),
             queue: Queue::new(queue_limit, queue_timeout),
             room: 0,
             rather: 0,
+            quick: 0,
+            processors,
             stopping: false,
         }
     }
@@ -145,15 +153,18 @@ impl<C, T: Clone> Core<C, T> {
         }
     }
 
-    /// A new call: to a worker that is awake and quick, else to a free one, else to one that may have it `ahead`, else into
+    /// A new call: to a worker that is awake and quick, also if that has some already where there is no processor for another
+    /// one; else to a free one, else to one that may have it `ahead`, else into
     /// the queue.
     pub(crate) fn admit(&mut self, call: C, ticket: Ticket, ahead: bool) -> Admitted<C, T> {
         if self.stopping {
             return Admitted::Refused(call, Refused::Stopping);
         }
         let ahead = ahead && self.queue.len() == 0;
-        let quick = ahead && self.rather > 0;
-        let worker = quick.then(|| self.take_room(Slot::rather)).flatten();
+        let rather = ahead && self.rather > 0;
+        let crowded = ahead && self.quick >= self.processors;
+        let worker = rather.then(|| self.take_room(Slot::rather)).flatten();
+        let worker = worker.or_else(|| crowded.then(|| self.take_room(Slot::crowded)).flatten());
         let worker = worker.or_else(|| self.take_idle());
         let worker = worker.or_else(|| ahead.then(|| self.take_room(Slot::room)).flatten());
         if let Some(worker) = worker {
@@ -436,10 +447,11 @@ impl<C, T: Clone> Core<C, T> {
     /// Every change that could be one of its room.
     fn change(&mut self, id: SlotId, change: impl FnOnce(&mut Slot<T>)) {
         if let Some(slot) = self.slots.get_mut(id) {
-            let (room, rather) = (slot.room(), slot.rather());
+            let (room, rather, quick) = (slot.room(), slot.rather(), slot.is_quick());
             change(slot);
             self.room = self.room - room + slot.room();
             self.rather = self.rather - rather + slot.rather();
+            self.quick = self.quick - usize::from(quick) + usize::from(slot.is_quick());
         }
     }
 }
@@ -453,6 +465,15 @@ impl<T> Slot<T> {
     /// Calls that it is rather given than a worker that is free.
     fn rather(&self) -> usize {
         self.room_of(self.may_have.rather)
+    }
+
+    /// Calls that it is rather given while there is no processor for a worker that is free.
+    fn crowded(&self) -> usize {
+        self.room_of(self.may_have.crowded)
+    }
+
+    fn is_quick(&self) -> bool {
+        self.state == SlotState::Busy && self.may_have.crowded > 0
     }
 
     fn room_of(&self, most: usize) -> usize {

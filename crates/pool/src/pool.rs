@@ -45,6 +45,8 @@ pub struct Options {
     /// After so many calls, and up to 14 % more at random, a worker is replaced. With 1 no worker gets a second call;
     /// otherwise it goes on until its successor is up.
     pub max_jobs: Option<NonZeroU64>,
+    /// Those that are left for workers, at least one: while so many are busy with quick calls, no other worker is woken for one.
+    pub processors: usize,
 }
 
 impl Options {
@@ -57,6 +59,7 @@ impl Options {
             exec_ttl: None,
             deadline_max: Duration::MAX,
             max_jobs: None,
+            processors: 1,
         }
     }
 }
@@ -272,7 +275,11 @@ pub(crate) enum Report {
 impl Pool {
     /// A pool without workers. Its steps run on `home`, the runtime of a thread that serves requests.
     pub fn new(options: Options, home: &Handle) -> Self {
-        let core = Core::new(options.queue_limit, options.queue_timeout);
+        let core = Core::new(
+            options.queue_limit,
+            options.queue_timeout,
+            options.processors,
+        );
         let shared = Arc::new(Shared {
             core: Mutex::new(Guarded {
                 core,

@@ -76,6 +76,8 @@ impl Start<'_> {
             } else {
                 settings.max_jobs
             },
+            // Each I/O thread is as busy as a worker of quick calls.
+            processors: cpus::usable().saturating_sub(self.homes.len()).max(1),
         }
     }
 

@@ -281,11 +281,11 @@ impl Relay {
         let left = left.map_or(usize::MAX, |left| {
             usize::try_from(left).unwrap_or(usize::MAX)
         });
-        let MayHave { most, rather } = by_pace;
         let beyond = left.saturating_sub(1);
         MayHave {
-            most: most.min(beyond),
-            rather: rather.min(beyond),
+            most: by_pace.most.min(beyond),
+            rather: by_pace.rather.min(beyond),
+            crowded: by_pace.crowded.min(beyond),
         }
     }
 

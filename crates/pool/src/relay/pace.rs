@@ -75,27 +75,27 @@ impl Pace {
         if !self.is_quick() {
             return MayHave {
                 most: FEW,
-                rather: 0,
+                ..MayHave::default()
             };
         }
         let before_another = UNTIL_AWAKE.subsec_nanos() / self.ahead.0.max(1);
         MayHave {
             most: MANY,
             rather: (before_another as usize).min(MANY),
+            crowded: MANY,
         }
     }
 
     /// The same behind what a call has left after its reply, which may be short where the call is not.
     pub(super) fn may_have_behind_rest(self) -> MayHave {
-        let MayHave { most, rather } = self.may_have();
-        if !self.rest.is_below(SHORT) {
-            return MayHave { most, rather };
+        let mut may_have = self.may_have();
+        if self.rest.is_below(SHORT) {
+            may_have.most = may_have.most.max(1);
         }
-        let soon = usize::from(self.rest.is_below(SOON));
-        MayHave {
-            most: most.max(1),
-            rather: rather.max(soon),
+        if self.rest.is_below(SOON) {
+            may_have.rather = may_have.rather.max(1);
         }
+        may_have
     }
 }
 
@@ -154,14 +154,14 @@ mod tests {
         let of = |took: u64, ahead: bool| {
             let mut pace = Pace::default();
             (0..100).for_each(|_| pace.note(Duration::from_micros(took), ahead));
-            let MayHave { most, rather } = pace.may_have();
-            (most, rather)
+            let may_have = pace.may_have();
+            (may_have.most, may_have.rather, may_have.crowded)
         };
-        assert_eq!(of(900, true), (4, 0));
-        assert_eq!(of(30, true), (4, 0));
-        assert_eq!(of(20, true), (12, 4));
-        assert_eq!(of(10, true), (12, 9));
-        assert_eq!(of(1, true), (12, 12));
-        assert_eq!(of(20, false), (4, 0), "it may have been asleep before");
+        assert_eq!(of(900, true), (4, 0, 0));
+        assert_eq!(of(30, true), (4, 0, 0));
+        assert_eq!(of(20, true), (12, 4, 12));
+        assert_eq!(of(10, true), (12, 9, 12));
+        assert_eq!(of(1, true), (12, 12, 12));
+        assert_eq!(of(20, false), (4, 0, 0), "it may have been asleep before");
     }
 }

@@ -75,6 +75,7 @@ impl Stage {
             exec_ttl: Some(Duration::from_secs(10)),
             deadline_max: Duration::from_secs(3600),
             max_jobs: max_jobs.and_then(std::num::NonZeroU64::new),
+            processors: 1,
         };
         let pool = Pool::new(options, &Handle::current());
         let thread = Thread::serve(&Handle::current()).unwrap();

@@ -14,6 +14,7 @@ const SLOTS: usize = 4;
 const LIMIT: usize = 5;
 const WAIT: u64 = 10;
 const MOST_AHEAD: usize = 2;
+const PROCESSORS: usize = 2;
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
@@ -34,10 +35,14 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let any = any::<usize>();
-    let which_may_have = (any, 0..=MOST_AHEAD, 0..=MOST_AHEAD).prop_map(|(which, most, rather)| {
-        let rather = rather.min(most);
-        (which, MayHave { most, rather })
-    });
+    let calls = 0..=MOST_AHEAD;
+    let may_have =
+        (calls.clone(), calls.clone(), calls).prop_map(|(most, rather, crowded)| MayHave {
+            most,
+            rather: rather.min(most),
+            crowded: crowded.min(most),
+        });
+    let which_may_have = (any, may_have);
     let step = prop_oneof![
         8 => Just(Step::Call),
         6 => which_may_have.clone().prop_map(|(which, may_have)| Step::Finish(which, may_have)),
@@ -75,7 +80,7 @@ impl World {
     fn new() -> Self {
         Self {
             core: {
-                let mut core = Core::new(LIMIT, Duration::from_secs(WAIT));
+                let mut core = Core::new(LIMIT, Duration::from_secs(WAIT), PROCESSORS);
                 assert_eq!([(); SLOTS].map(|()| core.add_slot()), [0, 1, 2, 3]);
                 core
             },
@@ -92,6 +97,16 @@ impl World {
 
     fn end(&mut self, call: Call) {
         assert!(self.ended.insert(call), "call {call} ended twice");
+    }
+
+    /// How many workers are busy with quick calls.
+    fn quick(&self) -> usize {
+        let busy = self
+            .working
+            .keys()
+            .filter(|slot| self.core.state(**slot) == SlotState::Busy);
+        busy.filter(|slot| self.may_have.get(slot).is_some_and(|it| it.crowded > 0))
+            .count()
     }
 
     fn ticket(&self, seq: u64) -> Ticket {
@@ -111,8 +126,10 @@ impl World {
                 if let Some(before) = self.working.insert(worker, call) {
                     assert!(may_be_ahead, "worker {worker} got a second call");
                     let has = self.ahead.get(&worker).map_or(0, VecDeque::len);
-                    let rather = self.may_have.get(&worker).is_some_and(|it| has < it.rather);
-                    assert!(rather || !idle, "a worker was free");
+                    let may_have = self.may_have.get(&worker).copied().unwrap_or_default();
+                    let rather = has < may_have.rather;
+                    let crowded = has < may_have.crowded && self.quick() >= PROCESSORS;
+                    assert!(rather || crowded || !idle, "a worker was free");
                     assert!(self.waiting.is_empty(), "others have waited for longer");
                     self.working.insert(worker, before);
                     self.goes_ahead(worker, call);
@@ -353,7 +370,7 @@ fn an_illegal_step_is_noticed() {
 
 #[test]
 fn places_are_used_again() {
-    let mut core: Core<Call, SlotId> = Core::new(LIMIT, Duration::from_secs(WAIT));
+    let mut core: Core<Call, SlotId> = Core::new(LIMIT, Duration::from_secs(WAIT), PROCESSORS);
     assert_eq!([(); 4].map(|()| core.add_slot()), [0, 1, 2, 3]);
     core.remove_slot(0);
     core.remove_slot(1);
@@ -370,7 +387,11 @@ fn a_worker_of_quick_calls_is_given_some_before_another_one_is_woken() {
     world.step(Step::Call);
     let (&slot, _) = world.working.first_key_value().unwrap();
     world.step(Step::Call); // the other one's
-    let may_have = MayHave { most: 3, rather: 2 };
+    let may_have = MayHave {
+        most: 3,
+        rather: 2,
+        crowded: 0,
+    };
     world.step(Step::Finish(slot, may_have));
     let other = 1 - slot;
     world.step(Step::Finish(other, may_have));
@@ -380,5 +401,41 @@ fn a_worker_of_quick_calls_is_given_some_before_another_one_is_woken() {
     for (working, has) in [(1, 1), (1, 2), (2, 2), (2, 3), (2, 4), (2, 5), (2, 6)] {
         world.step(Step::Call);
         assert_eq!((world.working.len(), ahead(&world)), (working, has));
+    }
+}
+
+#[test]
+fn no_worker_is_woken_for_a_quick_call_while_each_processor_has_one_that_runs_such() {
+    let mut world = World::new();
+    for slot in 0..=PROCESSORS {
+        world.step(Step::Boot(slot));
+    }
+    let may_have = MayHave {
+        most: 3,
+        rather: 0,
+        crowded: 2,
+    };
+    for _ in 0..=PROCESSORS {
+        world.step(Step::Call);
+    }
+    for _ in 0..=PROCESSORS {
+        world.step(Step::Finish(0, may_have));
+    }
+    let has = |world: &World| {
+        let ahead: usize = world.ahead.values().map(VecDeque::len).sum();
+        (world.working.len(), ahead)
+    };
+    for expected in [
+        (1, 0),
+        (2, 0),
+        (2, 1),
+        (2, 2),
+        (2, 3),
+        (2, 4),
+        (3, 4),
+        (3, 5),
+    ] {
+        world.step(Step::Call);
+        assert_eq!(has(&world), expected);
     }
 }

@@ -381,6 +381,7 @@ impl Relay {
         let may_have = MayHave {
             most: self.most_ahead,
             rather: fastrand::usize(..=self.most_ahead),
+            crowded: fastrand::usize(..=self.most_ahead),
         };
         let turn = self.seat.next(Instant::now(), may_have);
         let next = match turn.next {
@@ -577,6 +578,7 @@ impl Life {
             exec_ttl: Some(EXEC_TTL),
             deadline_max: Duration::from_secs(10),
             max_jobs: self.max_jobs.and_then(std::num::NonZeroU64::new),
+            processors: 1,
         }
     }
 

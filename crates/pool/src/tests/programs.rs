@@ -73,6 +73,7 @@ impl Scripts {
             exec_ttl: Some(exec_ttl),
             deadline_max: SOON,
             max_jobs: None,
+            processors: 1,
         };
         let pool = Pool::new(options, &Handle::current());
         let spool = Arc::new(Spool::open(std::env::temp_dir(), None).unwrap());

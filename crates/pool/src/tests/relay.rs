@@ -185,6 +185,7 @@ impl Stage {
             exec_ttl: Some(Duration::from_secs(10)),
             deadline_max: Duration::from_secs(3600),
             max_jobs: std::num::NonZeroU64::new(3),
+            processors: 1,
         };
         let pool = Pool::new(options, &tokio::runtime::Handle::current());
         assert_eq!(pool.add_slot().await, 0);

@@ -283,6 +283,7 @@ fn pool(queue_limit: usize) -> Pool {
         exec_ttl: None,
         deadline_max: Duration::from_secs(3600),
         max_jobs: None,
+        processors: 1,
     };
     Pool::new(options, &tokio::runtime::Handle::current())
 }
