@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 use pronghorn_cgi::Variables;
 use pronghorn_pool::settings::Retry;
 use pronghorn_pool::{
-    Answer, Body as CallBody, CallError, Dispatch, Payload, Pending, Pool, Reply, ReplyBody, Terms,
-    Unencodable, streamed,
+    Answer, Body as CallBody, CallError, Content, Dispatch, Payload, Pending, Pool, Reply,
+    ReplyBody, Terms, Unencodable, streamed,
 };
 use pronghorn_process::Credentials;
 use pronghorn_wire::native::{self, Envelope, Thrown};
@@ -259,7 +259,8 @@ impl PoolHandler {
             return bad;
         }
         let body = match body {
-            ReplyBody::Whole(bytes) if !bytes.is_empty() => Body::Whole(bytes),
+            ReplyBody::Whole(Content::Here(bytes)) if !bytes.is_empty() => Body::Whole(bytes),
+            ReplyBody::Whole(Content::Lent(loan)) => Body::Lent(loan),
             ReplyBody::Pieces { pieces, len } => Body::Pieces { pieces, len },
             ReplyBody::Whole(_) | ReplyBody::File(_) => Body::Empty,
             ReplyBody::Elsewhere(_) => {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use pronghorn_h1::{RequestHead, Version, reason};
-use pronghorn_pool::Pieces;
+use pronghorn_pool::{Loan, Pieces};
 use pronghorn_wire::{Fields, Protocol};
 use tokio::time::Instant;
 
@@ -249,6 +249,8 @@ pub enum Body {
     #[default]
     Empty,
     Whole(Bytes),
+    /// Whole as well, in the memory of the worker that wrote it.
+    Lent(Loan),
     /// A stretch of a file.
     File(OpenFile),
     /// Stretches of a file with text between them, for several ranges.
@@ -275,6 +277,7 @@ impl Body {
         match self {
             Self::Empty => Some(0),
             Self::Whole(bytes) => Some(bytes.len() as u64),
+            Self::Lent(loan) => Some(loan.len() as u64),
             Self::File(file) => Some(file.len),
             Self::Parts(parts) => Some(parts.iter().map(Part::len).sum()),
             Self::Coded(_) => None,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use pronghorn_pool::{Piece, Pieces, SpoolFile};
+use pronghorn_pool::{Content, Piece, Pieces, SpoolFile};
 use pronghorn_process::file::{Patience, read_at};
 use tokio::task::JoinHandle;
 
@@ -23,11 +23,21 @@ const FILE_PIECE: usize = 256 << 10;
 
 /// What a body holds next.
 #[derive(Debug)]
-pub(crate) enum Read {
-    Bytes(Bytes),
+pub(crate) enum Read<B = Bytes> {
+    Bytes(B),
     End,
     /// It can't be had whole: the client must not take it for that.
     Broken,
+}
+
+impl<B> Read<B> {
+    fn converted<C: From<B>>(self) -> Read<C> {
+        match self {
+            Self::Bytes(bytes) => Read::Bytes(bytes.into()),
+            Self::End => Read::End,
+            Self::Broken => Read::Broken,
+        }
+    }
 }
 
 /// Reads a body piece by piece.
@@ -49,6 +59,7 @@ impl Reader {
             }
             Body::Empty => (Vec::new(), None),
             Body::Whole(bytes) => (vec![Part::Bytes(bytes)], None),
+            Body::Lent(loan) => (vec![Part::Bytes(loan.into())], None),
             Body::File(file) => (vec![Part::File(file)], None),
             Body::Parts(parts) => (parts, None),
             Body::Pieces { pieces, .. } => (Vec::new(), Some(pieces)),
@@ -63,13 +74,18 @@ impl Reader {
 
     /// The next piece. Pending when there is none yet: what was had before should be on its way then.
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Read> {
+        self.poll_content(cx).map(Read::converted)
+    }
+
+    /// The same for who sends it from where it is.
+    pub(crate) fn poll_content(&mut self, cx: &mut Context<'_>) -> Poll<Read<Content>> {
         if let Some(coded) = &mut self.coded {
-            return coded.poll_next(cx);
+            return coded.poll_next(cx).map(Read::converted);
         }
         loop {
             if let Some(file) = &mut self.file {
                 match ready!(file.poll_next(cx)) {
-                    Ok(Some(bytes)) => return Poll::Ready(Read::Bytes(bytes)),
+                    Ok(Some(bytes)) => return Poll::Ready(Read::Bytes(bytes.into())),
                     Ok(None) => self.file = None,
                     Err(error) => {
                         tracing::warn!(target: "http", "a file can't be read to its end: {error}");
@@ -79,7 +95,7 @@ impl Reader {
             }
             match self.parts.pop_front() {
                 Some(Part::Bytes(bytes)) if bytes.is_empty() => continue,
-                Some(Part::Bytes(bytes)) => return Poll::Ready(Read::Bytes(bytes)),
+                Some(Part::Bytes(bytes)) => return Poll::Ready(Read::Bytes(bytes.into())),
                 Some(Part::File(file)) => {
                     self.file = Some(FileReader::new(file));
                     continue;
@@ -90,7 +106,7 @@ impl Reader {
                 return Poll::Ready(Read::End);
             };
             match ready!(pieces.poll_next(cx)) {
-                Some(Piece::Bytes(bytes)) => return Poll::Ready(Read::Bytes(bytes)),
+                Some(Piece::Bytes(content)) => return Poll::Ready(Read::Bytes(content)),
                 Some(Piece::Spooled(file)) => self.file = Some(FileReader::of_spool(file)),
                 Some(Piece::End) => {
                     self.pieces = None;

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use crate::body::BodyStream;
 #[cfg(test)]
 use crate::bugs::{Bug, planted};
+use crate::content::Content;
 use crate::pieces::Pieces;
 use crate::pool::Shared;
 use crate::spool::SpoolFile;
@@ -197,7 +198,7 @@ pub struct Reply {
 /// What follows the head.
 #[derive(Debug)]
 pub enum ReplyBody {
-    Whole(Bytes),
+    Whole(Content),
     /// The worker names a file for the server to send.
     File(PathBuf),
     /// The server is to answer as if this path, with its query, had been asked for by GET.

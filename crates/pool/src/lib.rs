@@ -18,6 +18,7 @@ mod body;
 mod boot;
 mod bugs;
 mod call;
+mod content;
 mod core;
 mod fastcgi;
 mod home;
@@ -46,6 +47,7 @@ pub use call::{
     Answer, Body, CallError, Dispatch, Payload, Pending, Refused, Reply, ReplyBody, Stamps, Terms,
     Unencodable, WorkerFault,
 };
+pub use content::Content;
 pub use core::{SlotId, SlotState};
 pub use fastcgi::{Addresses, Current, FastCgiLauncher, Fpm, Peers, Place};
 pub use home::{Home, collect};
@@ -53,6 +55,7 @@ pub use php::{About, Php, classic_command, classic_variable};
 pub use pieces::{Lead, Piece, PieceSender, Pieces, pieces};
 pub use pool::{NotExtended, Options, Pool};
 pub use program::ProgramLauncher;
+pub use pronghorn_ring::Loan;
 pub use queue::PATIENCE;
 pub use roster::{Request, Via, WorkerInfo};
 pub use seldom::Seldom;

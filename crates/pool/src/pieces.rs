@@ -4,9 +4,9 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
+use crate::content::Content;
 use crate::spool::SpoolFile;
 
 /// Bytes that may wait in all.
@@ -21,7 +21,7 @@ const PLACES: usize = (ROOM / LEAST) as usize + 4;
 /// A piece of a reply's body.
 #[derive(Debug)]
 pub enum Piece {
-    Bytes(Bytes),
+    Bytes(Content),
     /// The rest was put into a file because the client was slower than the worker.
     Spooled(SpoolFile),
     /// The body is complete.
@@ -101,7 +101,7 @@ impl PieceSender {
     /// # Errors
     ///
     /// The bytes.
-    pub fn try_put(&self, bytes: Bytes, lead: Lead) -> Result<(), Bytes> {
+    pub fn try_put(&self, bytes: Content, lead: Lead) -> Result<(), Content> {
         let free = free_for(&bytes, lead);
         match self.room.clone().try_acquire_many_owned(free) {
             Ok(room) => {
@@ -113,7 +113,7 @@ impl PieceSender {
     }
 
     /// Waits for room. Ends at once when nobody reads any more, because what was put is gone then.
-    pub(crate) async fn put_in_time(&self, bytes: Bytes, lead: Lead) {
+    pub(crate) async fn put_in_time(&self, bytes: Content, lead: Lead) {
         let free = free_for(&bytes, lead);
         // Nobody closes it.
         if let Ok(room) = self.room.clone().acquire_many_owned(free).await {
@@ -134,7 +134,7 @@ impl PieceSender {
     }
 
     /// Of what was free, the bytes keep what they take.
-    fn put_into(&self, mut free: OwnedSemaphorePermit, bytes: Bytes) {
+    fn put_into(&self, mut free: OwnedSemaphorePermit, bytes: Content) {
         let room = free.split(room_of(&bytes) as usize);
         self.put(Piece::Bytes(bytes), room);
     }
@@ -145,14 +145,14 @@ impl PieceSender {
     }
 }
 
-fn room_of(bytes: &Bytes) -> u32 {
+fn room_of(bytes: &Content) -> u32 {
     u32::try_from(bytes.len())
         .unwrap_or(ROOM)
         .clamp(LEAST, ROOM)
 }
 
 /// How much must be free for bytes to be put: all, for one piece that is longer.
-fn free_for(bytes: &Bytes, lead: Lead) -> u32 {
+fn free_for(bytes: &Content, lead: Lead) -> u32 {
     (room_of(bytes) + lead.spare()).min(ROOM)
 }
 
@@ -161,6 +161,7 @@ mod tests {
     use std::pin::pin;
     use std::task::Waker;
 
+    use bytes::Bytes;
     use tokio::task::unconstrained;
 
     use super::*;
@@ -172,8 +173,8 @@ mod tests {
         }
     }
 
-    fn of(len: usize) -> Bytes {
-        vec![0; len].into()
+    fn of(len: usize) -> Content {
+        Bytes::from(vec![0; len]).into()
     }
 
     #[tokio::test]

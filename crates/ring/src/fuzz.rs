@@ -26,9 +26,9 @@ pub fn fuzz_box(script: &[u8]) {
     for step in script.chunks_exact(4) {
         let [what, a, b, c] = [0, 1, 2, 3].map(|at| step[at]);
         let number = u32::from_le_bytes([a, b, c, 0]) as usize;
-        match what % 5 {
+        match what % 6 {
             // The words, of which each is four bytes long, and most numbers are wrong.
-            0 => shared.scribble(usize::from(a) * 4 % 512, &[b, c, what / 5, 0]),
+            0 => shared.scribble(usize::from(a) * 4 % 512, &[b, c, what / 6, 0]),
             // Anywhere in the streams.
             1 => shared.scribble(PAGE + number % (DOWN + UP), &[b; 4]),
             // What the worker says of a call decides nothing but whose it is.
@@ -37,6 +37,7 @@ pub fn fuzz_box(script: &[u8]) {
                 _ = (link.is_offered(u32::from(a)), link.take_back(u32::from(b)));
             }
             3 => read(&mut link, &shared, &mut buffer[..number % LONGEST]),
+            4 => borrow(&mut link, &shared, usize::from(a), number % LONGEST),
             _ => write(&mut link, &buffer[..number % LONGEST]),
         }
     }
@@ -71,6 +72,29 @@ fn read(link: &mut Link, shared: &Box, into: &mut [u8]) {
         filled == &expected[..filled.len()],
         "what lies in the stream at its place"
     );
+}
+
+/// In one thread nobody changes the bytes between the loan and its end.
+fn borrow(link: &mut Link, shared: &Box, head: usize, most: usize) {
+    let before = link.counts();
+    let Some((head_bytes, loan)) = link.borrow(head, 1..=most) else {
+        assert_eq!(link.counts(), before, "nothing was lent, nothing taken");
+        return;
+    };
+    let len = loan.len();
+    assert!(
+        (1..=most).contains(&len) && head + len <= UP,
+        "{len} are lent"
+    );
+    let after = before.taken.wrapping_add(length(&head_bytes));
+    let expected = shared.copy_up(after, len);
+    let rest = loan.send(|bytes| {
+        assert!(*bytes == *expected, "what lies in the stream at its place");
+        len / 2
+    });
+    assert!(rest == expected[len / 2..], "what was not sent");
+    let taken = u32::try_from(len).expect("streams are short");
+    assert_eq!(link.counts().taken, after.wrapping_add(taken));
 }
 
 fn write(link: &mut Link, bytes: &[u8]) {

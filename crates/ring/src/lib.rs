@@ -4,6 +4,7 @@
 //! - [`Box`]: the memory of one worker process. Sealed, so that nobody can resize it; mapped by the server and by that
 //!   worker only.
 //! - [`Link`]: the server's end of it, an asynchronous reader and writer on one I/O thread.
+//! - [`Loan`]: bytes in a box that are sent from there, without a copy on the way.
 //! - [`Thread`]: an I/O thread as workers see it: whether it sleeps, and the bell that wakes it.
 //! - [`Peer`]: the worker's end in Rust, for tests; the one in use is C, in `ext/pronghorn`, from the same layout.
 //!
@@ -23,6 +24,8 @@ pub mod layout;
 #[cfg(not(all(test, feature = "model")))]
 mod link;
 #[cfg(not(all(test, feature = "model")))]
+mod loan;
+#[cfg(not(all(test, feature = "model")))]
 mod memory;
 #[cfg(not(all(test, feature = "model")))]
 mod peer;
@@ -35,6 +38,8 @@ mod thread;
 pub use fuzz::fuzz_box;
 #[cfg(not(all(test, feature = "model")))]
 pub use link::Link;
+#[cfg(not(all(test, feature = "model")))]
+pub use loan::Loan;
 #[cfg(not(all(test, feature = "model")))]
 pub use memory::Box;
 #[cfg(not(all(test, feature = "model")))]

@@ -1,6 +1,7 @@
 //! The server's end of a box.
 
 use std::io::{self, IoSlice};
+use std::ops::RangeInclusive;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -10,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::half::{Nonsense, Server, there};
 use crate::layout::{DOWN, UP};
+use crate::loan::{Lent, Loan};
 use crate::memory::Box;
 use crate::thread::{Waiting, forget, wait, wake_later, wake_now};
 
@@ -25,6 +27,8 @@ pub struct Link {
     taken: u32,
     wants_room: bool,
     replies_unrung: u32,
+    /// The last loan. It may have ended.
+    lent: Option<Arc<Lent>>,
 }
 
 /// How much was put and taken, ever, modulo 2³².
@@ -43,6 +47,7 @@ impl Link {
             taken: 0,
             wants_room: false,
             replies_unrung: 0,
+            lent: None,
         }
     }
 
@@ -52,21 +57,20 @@ impl Link {
         Some(there(self.put, taken, DOWN).ok()? as u64)
     }
 
-    /// Appends what is there now, if there is something, but at most as much as fits.
+    /// Appends what is there now, if there is something, but at most as much as fits. A loan before this ends.
     ///
     /// # Errors
     ///
     /// When the worker's count can't be.
     pub fn read_now(&mut self, into: &mut ReadBuf<'_>) -> io::Result<bool> {
-        let server = Server(self.shared.words());
-        let there = there(server.worker_has_put(), self.taken, UP).map_err(scribbled)?;
-        let len = there.min(into.remaining());
+        self.end_loan();
+        let len = self.there()?.min(into.remaining());
         if len == 0 {
             return Ok(false);
         }
         self.shared.read_up(self.taken, len, into);
         self.taken = self.taken.wrapping_add(count(len));
-        if server.taken(self.taken) {
+        if Server(self.shared.words()).taken(self.taken) {
             wake(&self.shared);
         }
         Ok(true)
@@ -74,15 +78,45 @@ impl Link {
 
     /// The first bytes of at least so many that can be read now, without taking them.
     pub fn peek<const N: usize>(&self, of_at_least: usize) -> Option<[u8; N]> {
-        let put = Server(self.shared.words()).worker_has_put();
         // That a count can't be is told by a read.
-        let there = there(put, self.taken, UP).unwrap_or(0);
+        let there = self.there().unwrap_or(0);
         (there >= of_at_least.max(N)).then(|| {
             let mut start = [0; N];
             self.shared
                 .read_up(self.taken, N, &mut ReadBuf::new(&mut start));
             start
         })
+    }
+
+    /// The next `head` bytes, and a loan of those behind them, so many as are there and `body` allows, which is not none. `None`
+    /// when there are fewer. A loan before this one ends.
+    pub fn borrow(&mut self, head: usize, body: RangeInclusive<usize>) -> Option<(Vec<u8>, Loan)> {
+        self.end_loan();
+        let there = self.there().unwrap_or(0);
+        let len = there.checked_sub(head)?.min(*body.end());
+        if len == 0 || len < *body.start() {
+            return None;
+        }
+        let head_bytes = self.shared.copy_up(self.taken, head);
+        let at = self.taken.wrapping_add(count(head));
+        let (loan, lent) = Loan::new(self.shared.clone(), at, len);
+        self.taken = at.wrapping_add(count(len));
+        self.lent = Some(lent);
+        Some((head_bytes, loan))
+    }
+
+    /// The link reads on: a loan that was not used by now holds the worker up, and its room is given back before that of what
+    /// follows.
+    fn end_loan(&mut self) {
+        if let Some(lent) = self.lent.take() {
+            lent.end();
+        }
+    }
+
+    /// How many bytes can be read.
+    fn there(&self) -> io::Result<usize> {
+        let put = Server(self.shared.words()).worker_has_put();
+        there(put, self.taken, UP).map_err(scribbled)
     }
 
     /// Writes as much as there is room for; 0 is no room.
@@ -198,7 +232,7 @@ fn scribbled(_: Nonsense) -> io::Error {
     )
 }
 
-fn count(len: usize) -> u32 {
+pub(crate) fn count(len: usize) -> u32 {
     u32::try_from(len).expect("streams are short")
 }
 
@@ -209,7 +243,7 @@ pub(crate) fn wake_if_asleep(shared: &Box) {
     }
 }
 
-fn wake(shared: &Box) {
+pub(crate) fn wake(shared: &Box) {
     // Refused only for an address that is none.
     _ = futex::wake(&shared.words().sleep, futex::Flags::empty(), 1);
 }

@@ -5,7 +5,7 @@
     reason = "mapping memory, and copying into and out of what another process may write"
 )]
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
@@ -96,6 +96,29 @@ impl Box {
         self.read(PAGE + 2 * DOWN + place(taken, UP), len, UP, into);
     }
 
+    /// The same in a buffer of its own.
+    pub(crate) fn copy_up(&self, taken: u32, len: usize) -> Vec<u8> {
+        let mut copy = Vec::with_capacity(len);
+        self.read_up(taken, len, &mut ReadBuf::uninit(copy.spare_capacity_mut()));
+        // SAFETY: `read_up` has filled so many.
+        unsafe { copy.set_len(len) };
+        copy
+    }
+
+    /// Lends `len` bytes of the stream up, at most [`UP`], to a system call that `send` makes.
+    pub(crate) fn lend_up<R>(
+        &self,
+        taken: u32,
+        len: usize,
+        send: impl FnOnce(IoSlice<'_>) -> R,
+    ) -> R {
+        assert!(len <= UP, "more than a stream holds");
+        let at = self.map.at(PAGE + 2 * DOWN + place(taken, UP));
+        // SAFETY: as in `read`. That the other process may write there meanwhile concerns who reads it, and that is the kernel,
+        // which copies what it finds.
+        send(IoSlice::new(unsafe { std::slice::from_raw_parts(at, len) }))
+    }
+
     /// Anywhere, for tests.
     pub(crate) fn scribble(&self, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= MAPPED, "outside of the box");
@@ -106,7 +129,7 @@ impl Box {
     fn write(&self, at: usize, bytes: &[u8], most: usize) {
         assert!(bytes.len() <= most, "more than a stream holds");
         // SAFETY: `at` is inside of the first of two mappings of a stream, and `bytes` is no longer than one, so all of it is
-        // mapped. The other process may read or scribble meanwhile; nothing is ever borrowed from this memory.
+        // mapped. The other process may read or scribble meanwhile; nothing but `lend_up` borrows from this memory.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.map.at(at), bytes.len()) };
     }
 

@@ -114,6 +114,12 @@ impl Peer {
         self.act(|half| half.put_reply(put, lies_there));
     }
 
+    /// How much can be written now.
+    #[doc(hidden)]
+    pub fn room(&self) -> usize {
+        UP - there(self.put, self.half().server_has_taken(), UP).unwrap_or(UP)
+    }
+
     /// For how many replies in a row it need not ring.
     #[doc(hidden)]
     pub fn replies_unrung(&self) -> u32 {

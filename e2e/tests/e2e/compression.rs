@@ -30,7 +30,7 @@ const TAKES_GZIP: &str = "Accept-Encoding: gzip, deflate\r\n";
 
 #[test]
 fn static_files_and_replies_come_gzipped() {
-    let body = "return new Pronghorn\\Response(str_repeat('hello ', 1000), 200, ['Content-Type' => 'text/plain', 'ETag' => '\"a\"']);";
+    let body = "return new Pronghorn\\Response(str_repeat('hello ', 1000 * ($request->query()['times'] ?? 1)), 200, ['Content-Type' => 'text/plain', 'ETag' => '\"a\"']);";
     let server = Server::start(site("[static, gzip]", body));
     let mut connection = server.connect();
     let mut get = |path: &str, headers: &str| {
@@ -48,7 +48,10 @@ fn static_files_and_replies_come_gzipped() {
     );
     assert_eq!((known.status, known.header("etag")), (304, Some(etag)));
     assert_eq!(gunzip(&get("/large.txt", TAKES_GZIP)).len(), 1_600_000);
-    assert_eq!(gunzip(&get("/", TAKES_GZIP)), "hello ".repeat(1000));
+    for times in [1, 3, 20, 200] {
+        let reply = get(&format!("/?times={times}"), TAKES_GZIP);
+        assert_eq!(gunzip(&reply), "hello ".repeat(1000 * times));
+    }
     assert_eq!(get("/", TAKES_GZIP).header("etag"), Some("W/\"a\""));
     for (path, headers) in [
         ("/short.html", TAKES_GZIP),

@@ -114,6 +114,7 @@ impl Compressor {
     fn encode(&self, body: Body, coding: Coding, to_head: bool) -> Result<Body, Body> {
         match body {
             Body::Empty => Err(body),
+            Body::Lent(loan) => self.encode(Body::Whole(loan.into()), coding, to_head),
             Body::Whole(bytes) if bytes.len() <= INLINE && !to_head => {
                 let encoder = Encoder::new(coding, self.levels);
                 match encoder.and_then(|mut encoder| encoder.encode(&bytes, Then::End)) {

@@ -150,7 +150,9 @@ async fn a_stream_is_sent_as_it_comes() {
     let mut reader = Reader::new(response.body);
     let mut sent = Vec::new();
     for event in ["data: 1\n\n", "data: 2\n\n"] {
-        sender.try_put(event.into(), Lead::Long).unwrap();
+        sender
+            .try_put(Bytes::from(event).into(), Lead::Long)
+            .unwrap();
         // All there is comes now, and then nothing until there is more.
         loop {
             match poll_fn(|cx| Poll::Ready(reader.poll_next(cx))).await {
@@ -183,7 +185,9 @@ async fn long_pieces_and_broken_streams() {
         assert!(decoded(coding, &sent) == text.as_bytes(), "{coding:?}");
     }
     let (sender, pieces) = pieces();
-    sender.try_put("begun".into(), Lead::Long).unwrap();
+    sender
+        .try_put(Bytes::from("begun").into(), Lead::Long)
+        .unwrap();
     drop(sender);
     let body = Body::Pieces { pieces, len: None };
     let mut reader = Reader::new(sent(GZIP, html(body, &[])).body);

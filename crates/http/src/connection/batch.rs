@@ -5,6 +5,7 @@ use std::io::IoSlice;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
+use pronghorn_pool::Content;
 
 use crate::reader::{Read, Reader};
 
@@ -24,12 +25,17 @@ impl Batch {
     /// Taken when fewer bytes are there.
     const ENOUGH: usize = 256 << 10;
 
-    /// Adds what a body holds now. What is there instead of more bytes is given back.
-    pub(super) fn fill(&mut self, reader: &mut Reader, cx: &mut Context<'_>) -> Option<Read> {
+    /// Adds what a body holds now. What is there instead of more bytes is given back: its end, or a piece that must be sent by
+    /// itself.
+    pub(super) fn fill(
+        &mut self,
+        reader: &mut Reader,
+        cx: &mut Context<'_>,
+    ) -> Option<Read<Content>> {
         while self.len < Self::ENOUGH && self.pieces.len() < Self::MOST_PIECES {
-            match reader.poll_next(cx) {
-                Poll::Ready(Read::Bytes(bytes)) => self.push(bytes),
-                Poll::Ready(end) => return Some(end),
+            match reader.poll_content(cx) {
+                Poll::Ready(Read::Bytes(Content::Here(bytes))) => self.push(bytes),
+                Poll::Ready(other) => return Some(other),
                 Poll::Pending => return None,
             }
         }
@@ -93,7 +99,7 @@ mod tests {
     use super::*;
     use crate::message::Body;
 
-    fn fill(batch: &mut Batch, reader: &mut Reader) -> Option<Read> {
+    fn fill(batch: &mut Batch, reader: &mut Reader) -> Option<Read<Content>> {
         batch.fill(reader, &mut Context::from_waker(Waker::noop()))
     }
 
@@ -101,7 +107,11 @@ mod tests {
     fn it_takes_what_is_there_until_that_is_enough() {
         let (sender, pieces) = pieces();
         let mut reader = Reader::new(Body::Pieces { pieces, len: None });
-        let put = |len: usize| sender.try_put(vec![0; len].into(), Lead::Long).unwrap();
+        let put = |len: usize| {
+            sender
+                .try_put(Bytes::from(vec![0; len]).into(), Lead::Long)
+                .unwrap();
+        };
         let mut filled = |end| {
             let mut batch = Batch::default();
             assert_eq!(fill(&mut batch, &mut reader).is_some(), end);
@@ -124,7 +134,9 @@ mod tests {
     fn it_gives_back_that_a_body_broke_off() {
         let (sender, pieces) = pieces();
         let mut reader = Reader::new(Body::Pieces { pieces, len: None });
-        sender.try_put("half".into(), Lead::Short).unwrap();
+        sender
+            .try_put(Bytes::from("half").into(), Lead::Short)
+            .unwrap();
         drop(sender);
         let mut batch = Batch::default();
         assert!(matches!(fill(&mut batch, &mut reader), Some(Read::Broken)));

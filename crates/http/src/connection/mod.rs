@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use pronghorn_h1::{self as h1, BodySize, Expiry, Received, Refusal, RequestHead};
-use pronghorn_pool::Timer;
+use pronghorn_pool::{Content, Loan, Timer};
 use pronghorn_wire::Fields;
 use tokio::io::AsyncWrite;
 use tokio::time::Instant;
@@ -220,7 +220,8 @@ impl Http1 {
         }
         let (status, record) = (response.status, response.record);
         let done = Instant::now();
-        self.waited = !matches!(response.body, Body::Empty | Body::Whole(_)) || rest.is_pending();
+        self.waited = !matches!(response.body, Body::Empty | Body::Whole(_) | Body::Lent(_))
+            || rest.is_pending();
         let sent = self
             .send(&mut framing, status, &response.fields, response.body, done)
             .await;
@@ -427,6 +428,7 @@ impl Http1 {
             Body::Empty => {}
             Body::Whole(bytes) if bytes.len() <= JOINED_BODY => self.join(framing, &bytes),
             Body::Whole(bytes) => self.send_piece(framing, bytes).await?,
+            Body::Lent(loan) => self.send_lent(framing, loan).await?,
             // These wait in places of their own: here they would make every idle connection larger.
             Body::File(file) => Box::pin(self.send_file(framing, file)).await?,
             Body::Parts(parts) => Box::pin(self.send_parts(framing, parts)).await?,
@@ -465,12 +467,13 @@ impl Http1 {
                 None => self.next_of(&mut reader).await?,
             };
             match next {
-                Read::Bytes(bytes) if bytes.len() > JOINED_BODY => {
+                Read::Bytes(Content::Lent(loan)) => self.send_lent(framing, loan).await?,
+                Read::Bytes(Content::Here(bytes)) if bytes.len() > JOINED_BODY => {
                     let mut batch = Batch::from(bytes);
                     seen = poll_fn(|cx| Poll::Ready(batch.fill(&mut reader, cx))).await;
                     self.send_long(framing, batch).await?;
                 }
-                Read::Bytes(bytes) => self.send_piece(framing, bytes).await?,
+                Read::Bytes(Content::Here(bytes)) => self.send_piece(framing, bytes).await?,
                 Read::End => return Ok(()),
                 Read::Broken => framing.abort(),
             }
@@ -481,12 +484,12 @@ impl Http1 {
     }
 
     /// Waits for a piece, and for the client's end: a stream may be silent for hours.
-    async fn next_of(&mut self, reader: &mut Reader) -> Result<Read, Gone> {
-        if let Poll::Ready(next) = poll_fn(|cx| Poll::Ready(reader.poll_next(cx))).await {
+    async fn next_of(&mut self, reader: &mut Reader) -> Result<Read<Content>, Gone> {
+        if let Poll::Ready(next) = poll_fn(|cx| Poll::Ready(reader.poll_content(cx))).await {
             return Ok(next);
         }
         self.flush().await?;
-        poll_fn(|cx| match reader.poll_next(cx) {
+        poll_fn(|cx| match reader.poll_content(cx) {
             Poll::Ready(next) => Poll::Ready(Ok(next)),
             Poll::Pending => self.poll_gone(cx).map(|()| Err(Gone)),
         })
@@ -510,6 +513,37 @@ impl Http1 {
         let piece = framing.piece(bytes.remaining());
         self.out.extend_from_slice(piece.before.as_ref());
         self.write_with(bytes.take(piece.take), piece.after).await
+    }
+
+    /// Sends a worker's bytes from where they lie, as many as can be sent at once. For the others the worker does not wait.
+    async fn send_lent(&mut self, framing: &mut h1::Response, loan: Loan) -> Result<(), Gone> {
+        let piece = framing.piece(loan.len());
+        self.out.extend_from_slice(piece.before.as_ref());
+        let mut after = piece.after;
+        // What encrypts the bytes would look at them more than once.
+        if self.stream.plain().is_none() || piece.take < loan.len() {
+            let bytes = Bytes::from(loan).slice(..piece.take);
+            return self.write_with(bytes, after).await;
+        }
+        let mut loan = Some(loan);
+        let rest = poll_fn(|cx| {
+            let loan = loan.take().expect("it is ready at once");
+            let len = loan.len();
+            Poll::Ready(loan.send(|bytes| {
+                let parts = [
+                    IoSlice::new(&self.out[self.written..]),
+                    bytes,
+                    IoSlice::new(after),
+                ];
+                match Pin::new(&mut self.stream).poll_write_vectored(cx, &parts) {
+                    Poll::Ready(Ok(taken)) => self.wrote(taken, len, &mut after),
+                    // The next write will see it.
+                    Poll::Ready(Err(_)) | Poll::Pending => 0,
+                }
+            }))
+        })
+        .await;
+        self.write_with(rest, after).await
     }
 
     /// Puts a small piece behind what is to be written already.
@@ -541,15 +575,10 @@ impl Http1 {
                 };
                 match written {
                     Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(Gone)),
-                    Poll::Ready(Ok(mut taken)) => {
+                    Poll::Ready(Ok(taken)) => {
                         until = None;
-                        let of_out = taken.min(self.out.len() - self.written);
-                        self.written += of_out;
-                        taken -= of_out;
-                        let of_body = taken.min(body.remaining());
+                        let of_body = self.wrote(taken, body.remaining(), &mut after);
                         body.advance(of_body);
-                        self.body_sent += of_body as u64;
-                        after = &after[taken - of_body..];
                     }
                     Poll::Pending => {
                         self.waited = true;
@@ -571,6 +600,16 @@ impl Http1 {
         self.out.clear();
         self.written = 0;
         Ok(())
+    }
+
+    /// So much was written of `out`, a body of `body` bytes and `after`. How much was it of the body?
+    fn wrote(&mut self, taken: usize, body: usize, after: &mut &'static [u8]) -> usize {
+        let of_out = taken.min(self.out.len() - self.written);
+        self.written += of_out;
+        let of_body = (taken - of_out).min(body);
+        self.body_sent += of_body as u64;
+        *after = &after[taken - of_out - of_body..];
+        of_body
     }
 
     /// Writes what is in `out`.

@@ -3,6 +3,7 @@
 use std::io;
 use std::pin::Pin;
 
+use bytes::Bytes;
 use pronghorn_wire::frame::{Flags, Stream, encode_plain};
 use pronghorn_wire::native;
 use serde_json::Value;
@@ -76,7 +77,7 @@ pub(crate) async fn listen<R: AsyncRead + Unpin>(
     loop {
         match incoming.next() {
             Ok(Some(Item::Frame { header, body, .. })) if header.flags.has(Flags::CONTROL) => {
-                let mut announcement = read_announcement(&body)?;
+                let mut announcement = read_announcement(&Bytes::from(body))?;
                 announcement.leftover = incoming.into_rest();
                 return Ok(announcement);
             }

@@ -584,7 +584,7 @@ impl Responder {
             stamps.complete = Some(now);
             call.deliver(Reply {
                 head: reply,
-                body: ReplyBody::Whole(body),
+                body: ReplyBody::Whole(body.into()),
                 stamps,
             });
             return self.done_at(now);
@@ -592,7 +592,7 @@ impl Responder {
         let streamed = Streamed::of(&call, &self.seat);
         let spool = self.settings.spool.clone();
         let mut outlet = Outlet::begin(call, reply, None, spool);
-        _ = outlet.try_send(body, Lead::Long); // there is room for the first
+        _ = outlet.try_send(body.into(), Lead::Long); // there is room for the first
         self.pass_on(&mut outlet, streamed).await
     }
 
@@ -683,7 +683,7 @@ impl Responder {
     /// Hands a piece to the client's side. A script must not wait for a slow client, so what finds no room goes to a file; only
     /// when there is none, or a very long one, it has to.
     async fn hand_out(&self, outlet: &mut Outlet, bytes: Bytes) -> Result<(), Over> {
-        let Some(bytes) = outlet.try_send(bytes, Lead::Long) else {
+        let Some(bytes) = outlet.try_send(bytes.into(), Lead::Long) else {
             return Ok(());
         };
         let left = if outlet.spilled().unwrap_or(0) < MOST_SPILLED {

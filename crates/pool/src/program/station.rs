@@ -283,7 +283,7 @@ impl Station {
                         return Parting::Terminate;
                     }
                     stamps.complete = Some(Instant::now());
-                    let body = ReplyBody::Whole(running.received.split().freeze());
+                    let body = ReplyBody::Whole(running.received.split().freeze().into());
                     call.deliver(Reply { head, body, stamps });
                     return Parting::Finish(self.limit_from_now());
                 }
@@ -342,7 +342,7 @@ impl Station {
     ) -> Result<(), Parting> {
         let has_ended = running.exit().is_some();
         let lead = if has_ended { Lead::Long } else { Lead::Short };
-        let Some(bytes) = outlet.send_or_spill(bytes, lead).await else {
+        let Some(bytes) = outlet.send_or_spill(bytes.into(), lead).await else {
             return Ok(());
         };
         tokio::select! {

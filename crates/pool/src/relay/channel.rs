@@ -1,15 +1,19 @@
 //! The bytes between server and worker: a socket, two pipes, or shared memory.
 
 use std::io::{self, IoSlice};
+use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use pronghorn_ring::Link;
+use pronghorn_ring::layout::UP;
+use pronghorn_ring::{Link, Loan};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::unix::pipe;
 use tokio::net::{TcpStream, UnixStream};
+
+use super::incoming::WHOLE;
 
 /// A connection to a worker, on the runtime it was made on.
 #[derive(Debug)]
@@ -170,6 +174,26 @@ impl Channel {
         match self {
             Self::Ring { link, .. } => link.peek(of_at_least),
             Self::Unix(_) | Self::Tcp(_) | Self::Pipes { .. } => None,
+        }
+    }
+
+    /// The next bytes, copied, and a loan of those behind them, where that can be had.
+    pub(crate) fn borrow(
+        &mut self,
+        head: usize,
+        body: RangeInclusive<usize>,
+    ) -> Option<(Vec<u8>, Loan)> {
+        match self {
+            Self::Ring { link, .. } => link.borrow(head, body),
+            Self::Unix(_) | Self::Tcp(_) | Self::Pipes { .. } => None,
+        }
+    }
+
+    /// The longest frame that is worth waiting for: of one that shared memory can't hold, parts can be borrowed.
+    pub(crate) fn most_whole(&self) -> usize {
+        match self {
+            Self::Ring { .. } => UP,
+            Self::Unix(_) | Self::Tcp(_) | Self::Pipes { .. } => WHOLE,
         }
     }
 

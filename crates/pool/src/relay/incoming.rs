@@ -1,17 +1,23 @@
 //! Frames out of a worker's bytes. No I/O: the relay reads into the buffer, this takes frames out of it.
 
-use bytes::{Buf, Bytes, BytesMut};
-use pronghorn_wire::frame::{FrameError, Header, MAX_PAYLOAD, MIN_HEADER};
+use std::ops::RangeInclusive;
 
-/// A frame up to this size is handed over whole, and written at once: a body of a megabyte with its head. A larger one comes
-/// in pieces, so that memory stays bounded and the client gets the first bytes while the last are being written.
+use bytes::{Buf, Bytes, BytesMut};
+use pronghorn_ring::Loan;
+use pronghorn_wire::frame::{FrameError, Header, MAX_PAYLOAD, MIN_HEADER, Stream};
+
+use crate::content::Content;
+
+/// A frame up to this size is read whole, and written at once: a body of a megabyte with its head. A larger one comes in pieces, so that memory stays bounded and the client gets the first bytes while the last are being written.
 pub(crate) const WHOLE: usize = (1 << 20) + (64 << 10);
-/// A piece is at most this long: what one read from a socket can give.
+/// A piece that is read is at most this long: what one read from a socket can give.
 pub(crate) const PIECE: usize = 256 << 10;
 /// Room for a read when nothing larger is expected. Most replies fit.
 pub(crate) const READ: usize = 16 << 10;
 /// As much of a frame as says how long it is: with one option, as the frames of workers have.
 pub(crate) const START: usize = MIN_HEADER + 4;
+/// Of shared memory, a body of this length is sent from where it lies: a copy costs more than what the others need for that.
+const LENT: usize = READ;
 /// A frame up to this size is copied out, and the buffer used again; a larger one takes the buffer with it.
 const COPIED: usize = 4 << 10;
 /// A piece of a large body up to this size, too: it would take a buffer of four times that with it for as long as it waits for
@@ -31,7 +37,7 @@ pub(crate) enum Item {
     Frame {
         header: Header,
         context: Bytes,
-        body: Bytes,
+        body: Content,
     },
     /// A frame whose body of `len` bytes follows in pieces.
     Large {
@@ -40,7 +46,7 @@ pub(crate) enum Item {
         len: u64,
     },
     /// A piece of it; `last` after the last one.
-    Piece { bytes: Bytes, last: bool },
+    Piece { bytes: Content, last: bool },
 }
 
 /// The worker's bytes make no sense.
@@ -48,19 +54,43 @@ pub(crate) enum Item {
 pub(crate) struct Garbage(pub(crate) String);
 
 /// Bytes that were read and not yet taken.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Incoming {
     buffer: BytesMut,
+    /// Behind the bytes in the buffer: the rest of a frame, or a piece of a large one.
+    lent: Option<Loan>,
+    /// A frame that is longer comes in pieces.
+    most_whole: usize,
     /// Bytes of a large body that have not come yet.
     large_left: u64,
     /// How many bytes the frame that has begun still needs.
     wanted: usize,
 }
 
+/// Bytes that are in shared memory, and are rather sent from there.
+#[derive(Debug)]
+pub(crate) struct Wish {
+    /// How they began when the lengths were read from them: the worker can have changed that since.
+    start: Option<[u8; START]>,
+    /// The first ones, which are not for that.
+    pub(crate) head: usize,
+    /// The least and the most of what follows.
+    pub(crate) body: RangeInclusive<usize>,
+}
+
+impl Default for Incoming {
+    fn default() -> Self {
+        Self::starting_with(b"", WHOLE)
+    }
+}
+
 impl Incoming {
-    pub(crate) fn starting_with(leftover: &[u8]) -> Self {
+    /// A frame of at most `most_whole` bytes is handed over whole.
+    pub(crate) fn starting_with(leftover: &[u8], most_whole: usize) -> Self {
         Self {
             buffer: BytesMut::from(leftover),
+            lent: None,
+            most_whole,
             large_left: 0,
             wanted: 0,
         }
@@ -76,8 +106,45 @@ impl Incoming {
     pub(crate) fn expect(&mut self, start: [u8; START]) {
         if let Ok(Some(header)) = Header::decode(&start, MAX_PAYLOAD) {
             let whole = header.len() + header.payload as usize;
-            self.wanted = if whole > WHOLE { 0 } else { whole };
+            self.wanted = if whole > self.most_whole { 0 } else { whole };
         }
+    }
+
+    /// What it takes [lent](Self::put_lent) rather than [read](Self::room). `start` is how the next frame begins, as far as that
+    /// is there.
+    ///
+    /// The pieces of a stream are not for that: they come faster than they are sent one by one.
+    pub(crate) fn wish(&self, start: Option<[u8; START]>) -> Option<Wish> {
+        if !self.buffer.is_empty() {
+            return None;
+        }
+        if self.large_left > 0 {
+            let left = usize::try_from(self.large_left).unwrap_or(usize::MAX);
+            let body = left.min(LENT)..=left;
+            return Some(Wish {
+                start: None,
+                head: 0,
+                body,
+            });
+        }
+        let header = Header::decode(&start?, MAX_PAYLOAD).ok()??;
+        let context = Self::context_len(&header).ok()?;
+        let (head, body) = (header.len() + context, header.payload as usize - context);
+        if body < LENT || header.stream != Stream::END {
+            return None;
+        }
+        let is_large = head + body > self.most_whole;
+        let body = if is_large { LENT } else { body }..=body;
+        Some(Wish { start, head, body })
+    }
+
+    /// Takes what it [wished](Self::wish) for.
+    pub(crate) fn put_lent(&mut self, wish: &Wish, mut head: Vec<u8>, body: Loan) {
+        for (byte, seen) in head.iter_mut().zip(wish.start.into_iter().flatten()) {
+            *byte = seen;
+        }
+        self.buffer.extend_from_slice(&head);
+        self.lent = Some(body);
     }
 
     /// Where to read to. Never empty.
@@ -109,14 +176,20 @@ impl Incoming {
         let context = Self::context_len(&header)?;
         let payload = header.payload as usize;
         let whole = header.len() + payload;
-        if whole > WHOLE && payload > context {
+        if whole > self.most_whole && payload > context {
             return Ok(self.large(header, context));
         }
-        if self.buffer.len() < whole {
+        let (context, body) = if let Some(body) = self.lent.take() {
+            let head = header.len() + context;
+            let (context, _) = self.take(header.len(), context, head);
+            (context, Content::Lent(body))
+        } else if self.buffer.len() < whole {
             self.wanted = whole - self.buffer.len();
             return Ok(None);
-        }
-        let (context, body) = self.take(header.len(), context, whole);
+        } else {
+            let (context, body) = self.take(header.len(), context, whole);
+            (context, body.into())
+        };
         Ok(Some(Item::Frame {
             header,
             context,
@@ -162,6 +235,18 @@ impl Incoming {
     }
 
     fn piece(&mut self) -> Option<Item> {
+        let bytes = self.next_piece()?;
+        self.large_left -= bytes.len() as u64;
+        Some(Item::Piece {
+            bytes,
+            last: self.large_left == 0,
+        })
+    }
+
+    fn next_piece(&mut self) -> Option<Content> {
+        if let Some(piece) = self.lent.take() {
+            return Some(Content::Lent(piece));
+        }
         let there = usize::try_from(self.large_left)
             .unwrap_or(usize::MAX)
             .min(self.buffer.len());
@@ -175,11 +260,7 @@ impl Incoming {
         } else {
             self.buffer.split_to(there.min(PIECE)).freeze()
         };
-        self.large_left -= bytes.len() as u64;
-        Some(Item::Piece {
-            bytes,
-            last: self.large_left == 0,
-        })
+        Some(bytes.into())
     }
 
     /// The `context` bytes from `start` on, and those from there to `end`; everything up to `end` is gone afterwards.

@@ -27,6 +27,7 @@ use tokio_util::io::poll_read_buf;
 
 use crate::body::{BodyStream, StreamPiece};
 use crate::call::{Body, Call, CallError, Dispatch, Reply, ReplyBody, Unencodable, WorkerFault};
+use crate::content::Content;
 use crate::core::{MayHave, Next};
 use crate::pieces::Lead;
 use crate::pool::{Lifetime, Report, Seat};
@@ -170,8 +171,8 @@ impl Relay {
         inbox: Arc<Inbox>,
     ) -> Self {
         Self {
+            incoming: Incoming::starting_with(leftover, channel.most_whole()),
             channel,
-            incoming: Incoming::starting_with(leftover),
             out: Vec::with_capacity(1024),
             dialect,
             settings,
@@ -417,9 +418,16 @@ impl Relay {
 
     /// Reads what there is. 0 is the end of file.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        if self.incoming.is_between_frames()
-            && let Some(start) = self.channel.peek(incoming::READ)
+        let between = self.incoming.is_between_frames();
+        let start = between.then(|| self.channel.peek(incoming::READ)).flatten();
+        if let Some(wish) = self.incoming.wish(start)
+            && let Some((head, body)) = self.channel.borrow(wish.head, wish.body.clone())
         {
+            let taken = head.len() + body.len();
+            self.incoming.put_lent(&wish, head, body);
+            return Poll::Ready(Ok(taken));
+        }
+        if let Some(start) = start {
             self.incoming.expect(start);
         }
         poll_read_buf(Pin::new(&mut self.channel), cx, self.incoming.room())
@@ -651,9 +659,13 @@ impl Relay {
             Item::Frame {
                 header,
                 context,
-                body,
+                body: Content::Here(body),
             } => self.dialect.hear(header, context, body, self.number, begun),
-            Item::Large {
+            // Only of native workers, who say everything in the context.
+            Item::Frame {
+                header, context, ..
+            }
+            | Item::Large {
                 header, context, ..
             } => self
                 .dialect
@@ -971,12 +983,16 @@ impl Relay {
             Item::Frame { body, .. } if !said.more => {
                 // All of it came with its first byte, as far as anybody can tell.
                 stamps.complete = stamps.first_byte;
+                let is_lent = body.is_lent();
                 let body = if file {
-                    ReplyBody::File(path_of(&body))
+                    ReplyBody::File(path_of(&Bytes::from(body)))
                 } else {
                     ReplyBody::Whole(body)
                 };
                 call.deliver(Reply { head, body, stamps });
+                if is_lent {
+                    others_turn().await;
+                }
                 return self
                     .after(said, stamps.complete.unwrap_or_else(Instant::now))
                     .await;
@@ -999,7 +1015,7 @@ impl Relay {
     async fn pass_on(
         &mut self,
         mut outlet: Outlet,
-        first: Option<Bytes>,
+        first: Option<Content>,
         said: Said,
         streamed: Streamed,
     ) -> Served {
@@ -1042,7 +1058,7 @@ impl Relay {
     async fn pass_pieces(
         &mut self,
         outlet: &mut Outlet,
-        first: Option<Bytes>,
+        first: Option<Content>,
         mut said: Said,
         Streamed { request, limit, .. }: &Streamed,
     ) -> Result<Said, Over> {
@@ -1054,7 +1070,11 @@ impl Relay {
         let mut next = first;
         loop {
             if let Some(bytes) = next.take().filter(|bytes| !bytes.is_empty()) {
+                let is_lent = bytes.is_lent();
                 self.hand_out(outlet, bytes, !said.more).await?;
+                if is_lent {
+                    others_turn().await;
+                }
             }
             if !inside && !said.more {
                 outlet.end();
@@ -1151,7 +1171,7 @@ impl Relay {
     async fn hand_out(
         &self,
         outlet: &mut Outlet,
-        bytes: Bytes,
+        bytes: Content,
         finished: bool,
     ) -> Result<(), Over> {
         let lead = if finished { Lead::Long } else { Lead::Short };
@@ -1333,4 +1353,18 @@ async fn read_piece(file: Arc<SpoolFile>, at: u64) -> io::Result<Bytes> {
 enum Idle {
     Told(Told),
     Unusable(Report),
+}
+
+/// Lets each task that is ready run once: the client's, which was just woken, and will send from where they lie the bytes that
+/// it was lent. If it does not, they are copied when the relay reads on.
+async fn others_turn() {
+    let mut over = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut over, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }

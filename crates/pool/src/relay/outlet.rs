@@ -7,6 +7,7 @@ use bytes::Bytes;
 use pronghorn_wire::ReplyHead;
 
 use crate::call::{Call, Reply, ReplyBody, Stamps};
+use crate::content::Content;
 use crate::pieces::{Lead, Piece, PieceSender, pieces};
 use crate::pool::Seat;
 use crate::spool::{Spool, SpoolError, SpoolFile};
@@ -72,7 +73,7 @@ impl Outlet {
     }
 
     /// Hands a piece over if there is room, and gives it back if not.
-    pub(crate) fn try_send(&self, bytes: Bytes, lead: Lead) -> Option<Bytes> {
+    pub(crate) fn try_send(&self, bytes: Content, lead: Lead) -> Option<Content> {
         if self.is_closed() {
             return None;
         }
@@ -83,7 +84,7 @@ impl Outlet {
     }
 
     /// As [`try_send`](Self::try_send), but what a worker leaves that has ended goes to a file if there is no room.
-    pub(crate) async fn send_or_spill(&mut self, bytes: Bytes, lead: Lead) -> Option<Bytes> {
+    pub(crate) async fn send_or_spill(&mut self, bytes: Content, lead: Lead) -> Option<Content> {
         let bytes = self.try_send(bytes, lead)?;
         match lead {
             Lead::Long => self.spill(bytes).await,
@@ -92,7 +93,7 @@ impl Outlet {
     }
 
     /// Waits for room.
-    pub(crate) async fn send(&self, bytes: Bytes, lead: Lead) {
+    pub(crate) async fn send(&self, bytes: Content, lead: Lead) {
         self.pieces.put_in_time(bytes, lead).await;
     }
 
@@ -114,11 +115,12 @@ impl Outlet {
     }
 
     /// Puts a piece into the file. Gives it back when there can be none: then the worker has to wait for the client.
-    pub(crate) async fn spill(&mut self, bytes: Bytes) -> Option<Bytes> {
+    pub(crate) async fn spill(&mut self, bytes: Content) -> Option<Content> {
         if !self.may_spill {
             return Some(bytes);
         }
         let (spool, file) = (self.spool.clone(), self.spilled.take());
+        let bytes = Bytes::from(bytes);
         let piece = bytes.clone();
         let append = move || {
             let mut file = match file {
@@ -137,7 +139,7 @@ impl Outlet {
             }
             Ok(Err((file, error))) => {
                 self.give_up(file, &error);
-                Some(bytes)
+                Some(bytes.into())
             }
             Err(_) => None, // the runtime ends, and so does the client's connection
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use pronghorn_process::Exit;
 use pronghorn_ring::{Box, Peer, Thread};
 use pronghorn_wire::Codec;
@@ -24,21 +25,21 @@ use crate::spool::Spool;
 const LONG: Duration = Duration::from_millis(5);
 
 /// A pool with one worker, which the test plays.
-struct Stage {
-    pool: Pool,
+pub(super) struct Stage {
+    pub(super) pool: Pool,
     thread: Thread,
-    worker: Worker,
+    pub(super) worker: Worker,
 }
 
-struct Worker {
+pub(super) struct Worker {
     inbox: Arc<Inbox>,
     reports: mpsc::Receiver<Report>,
-    peer: Peer,
+    pub(super) peer: Peer,
 }
 
 /// A call as a worker finds it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Found {
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Found {
     kind: u8,
     number: u32,
 }
@@ -50,11 +51,17 @@ const FREE: u8 = 0x86;
 /// Flag of a reply.
 const BUSY: u8 = 0x02;
 
-fn reply(found: Found, flags: u8, body: &str, stream: Stream) -> Vec<u8> {
+pub(super) fn reply(found: Found, flags: u8, body: &str, stream: Stream) -> Vec<u8> {
     frame([REPLY, flags, 200, 0], found.number, &[0; 4], body, stream)
 }
 
-fn frame(kind: [u8; 4], number: u32, context: &[u8], body: &str, stream: Stream) -> Vec<u8> {
+pub(super) fn frame(
+    kind: [u8; 4],
+    number: u32,
+    context: &[u8],
+    body: &str,
+    stream: Stream,
+) -> Vec<u8> {
     let mut out = Vec::new();
     let open = OpenFrame::begin(&mut out);
     out.extend_from_slice(&kind);
@@ -67,7 +74,7 @@ fn frame(kind: [u8; 4], number: u32, context: &[u8], body: &str, stream: Stream)
 }
 
 impl Stage {
-    async fn new(max_jobs: Option<u64>) -> Self {
+    pub(super) async fn new(max_jobs: Option<u64>) -> Self {
         let options = Options {
             name: "test".into(),
             queue_limit: 10,
@@ -88,7 +95,7 @@ impl Stage {
         }
     }
 
-    fn call(&self, name: &'static str) -> Pending {
+    pub(super) fn call(&self, name: &'static str) -> Pending {
         call(&self.pool, name)
     }
 
@@ -209,13 +216,13 @@ impl Worker {
     }
 
     /// The next call, which has not been taken back.
-    fn begins_next(&mut self) -> Found {
+    pub(super) fn begins_next(&mut self) -> Found {
         let found = self.finds().unwrap();
         assert!(self.begins(found));
         found
     }
 
-    fn send(&mut self, frame: &[u8]) {
+    pub(super) fn send(&mut self, frame: &[u8]) {
         self.peer.write(frame, Duration::ZERO).unwrap();
         pronghorn_ring::collect();
     }
@@ -246,7 +253,7 @@ impl Worker {
         pronghorn_ring::collect();
     }
 
-    async fn ends(mut self, pool: &Pool) -> Vec<Report> {
+    pub(super) async fn ends(mut self, pool: &Pool) -> Vec<Report> {
         self.inbox.order(Order::Ended(Exit::Signal(9)));
         let mut reports = Vec::new();
         while let Some(report) = self.reports.recv().await {
@@ -261,7 +268,7 @@ impl Worker {
 }
 
 /// Until nobody has anything to do at this moment.
-async fn settle() {
+pub(super) async fn settle() {
     for _ in 0..10 {
         tokio::task::yield_now().await;
     }
@@ -271,7 +278,7 @@ async fn body(pending: &mut Pending) -> Result<String, CallError> {
     let answer = tokio::time::timeout(Duration::from_secs(60), pending.answer());
     match answer.await.expect("it is answered")? {
         Answer::Reply(reply) => match reply.body {
-            ReplyBody::Whole(bytes) => Ok(String::from_utf8(bytes.to_vec()).unwrap()),
+            ReplyBody::Whole(bytes) => Ok(String::from_utf8(Bytes::from(bytes).to_vec()).unwrap()),
             other => panic!("{other:?}"),
         },
         Answer::Informational(head) => panic!("{head:?}"),

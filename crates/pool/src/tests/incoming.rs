@@ -22,11 +22,17 @@ fn read(bytes: &[u8], piece: usize) -> Vec<(Bytes, Vec<u8>)> {
         incoming.room().extend_from_slice(part);
         while let Some(item) = incoming.next().unwrap() {
             match item {
-                Item::Frame { context, body, .. } => frames.push((context, body.to_vec())),
+                Item::Frame { context, body, .. } => {
+                    frames.push((context, Bytes::from(body).to_vec()));
+                }
                 Item::Large { context, .. } => frames.push((context, Vec::new())),
                 Item::Piece { bytes, .. } => {
                     assert!(bytes.len() <= PIECE);
-                    frames.last_mut().unwrap().1.extend_from_slice(&bytes);
+                    frames
+                        .last_mut()
+                        .unwrap()
+                        .1
+                        .extend_from_slice(&Bytes::from(bytes));
                 }
             }
         }
@@ -37,7 +43,7 @@ fn read(bytes: &[u8], piece: usize) -> Vec<(Bytes, Vec<u8>)> {
 #[test]
 fn a_long_body_comes_in_pieces_and_the_last_one_says_so() {
     let body = vec![7; WHOLE + 100];
-    let mut incoming = Incoming::starting_with(&frame(b"ctx", &body));
+    let mut incoming = Incoming::starting_with(&frame(b"ctx", &body), WHOLE);
     let Some(Item::Large { context, len, .. }) = incoming.next().unwrap() else {
         panic!()
     };
@@ -77,7 +83,7 @@ fn there_is_room_for_all_of_a_frame_that_is_expected() {
 
 #[test]
 fn text_is_told_from_frames_at_its_first_byte() {
-    let mut incoming = Incoming::starting_with(b"W");
+    let mut incoming = Incoming::starting_with(b"W", WHOLE);
     let garbage = incoming.next().unwrap_err();
     assert_eq!(garbage.0, "no frame but text: W");
 }
@@ -86,7 +92,7 @@ fn text_is_told_from_frames_at_its_first_byte() {
 fn bytes_that_nobody_can_read_are_shown_as_numbers() {
     let mut frame = frame(b"context", b"body");
     frame[6] ^= 1; // of the check sum
-    let garbage = Incoming::starting_with(&frame).next().unwrap_err();
+    let garbage = Incoming::starting_with(&frame, WHOLE).next().unwrap_err();
     assert!(
         garbage
             .0
@@ -101,7 +107,7 @@ fn text_before_a_frame_can_be_skipped() {
     let mut bytes = b"PHP Warning: one\n\x13 two\n".to_vec();
     let text = bytes.clone();
     encode_plain(&mut bytes, Flags::CONTROL, Stream::END, b"{}");
-    let mut incoming = Incoming::starting_with(&bytes);
+    let mut incoming = Incoming::starting_with(&bytes, WHOLE);
     assert!(incoming.next().is_err());
     assert_eq!(incoming.skip_text().as_bytes(), text);
     assert!(matches!(incoming.next(), Ok(Some(Item::Frame { .. }))));
@@ -111,7 +117,7 @@ fn text_before_a_frame_can_be_skipped() {
 fn lengths_that_contradict_each_other_are_garbage() {
     let mut bytes = frame(b"context", b"body");
     bytes[12] = 200; // the context's length, beyond the payload's
-    assert!(Incoming::starting_with(&bytes).next().is_err());
+    assert!(Incoming::starting_with(&bytes, WHOLE).next().is_err());
 }
 
 proptest! {
@@ -127,7 +133,7 @@ proptest! {
 
     #[test]
     fn no_bytes_make_it_panic_or_stand_still(data in prop::collection::vec(any::<u8>(), 0..200)) {
-        let mut incoming = Incoming::starting_with(&data);
+        let mut incoming = Incoming::starting_with(&data, WHOLE);
         for _ in 0..10 {
             if incoming.next().is_err() && incoming.holds_text() {
                 prop_assert!(!incoming.skip_text().is_empty());

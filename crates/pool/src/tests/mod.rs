@@ -3,6 +3,7 @@
 mod ahead;
 mod core_model;
 mod incoming;
+mod lent;
 mod model;
 mod programs;
 mod relay;

@@ -23,6 +23,7 @@ use crate::call::{
     Answer, Body, Call, CallError, Dispatch, Payload, Pending, Refused, Reply, ReplyBody, Terms,
     Unencodable, WorkerFault,
 };
+use crate::content::Content;
 use crate::core::{MayHave, Next, SlotId, SlotState};
 use crate::pool::{Lifetime, Options, Order, Pool, Report, Seat, Transport};
 use crate::roster::{UnderWay, Via};
@@ -485,7 +486,7 @@ impl Relay {
                         status: 200,
                         headers: Fields::new(),
                     };
-                    let body = ReplyBody::Whole(Bytes::from(number.to_string()));
+                    let body = ReplyBody::Whole(Bytes::from(number.to_string()).into());
                     call.deliver(Reply { head, body, stamps });
                     return if leave { Served::Leaving } else { Served::Free };
                 }
@@ -880,7 +881,7 @@ impl Model {
                     return Err("nobody said that".into());
                 }
                 Poll::Ready(Ok(Answer::Reply(reply))) => {
-                    let ReplyBody::Whole(body) = reply.body else {
+                    let ReplyBody::Whole(Content::Here(body)) = reply.body else {
                         return Err("a reply in pieces".into());
                     };
                     ensure!(

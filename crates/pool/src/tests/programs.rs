@@ -158,10 +158,10 @@ async fn answer(pending: &mut Pending) -> Result<Reply, CallError> {
 async fn read(body: ReplyBody) -> Option<String> {
     let mut text = Vec::new();
     match body {
-        ReplyBody::Whole(bytes) => text.extend_from_slice(&bytes),
+        ReplyBody::Whole(bytes) => text.extend_from_slice(&Bytes::from(bytes)),
         ReplyBody::Pieces { mut pieces, .. } => loop {
             match timeout(SOON, pieces.next()).await.expect("in time")? {
-                Piece::Bytes(bytes) => text.extend_from_slice(&bytes),
+                Piece::Bytes(bytes) => text.extend_from_slice(&Bytes::from(bytes)),
                 Piece::Spooled(file) => {
                     use std::os::unix::fs::FileExt;
                     let mut rest = vec![0; usize::try_from(file.len()).unwrap()];

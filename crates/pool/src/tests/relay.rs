@@ -24,6 +24,7 @@ use crate::call::{
     Answer, Body, CallError, Dispatch, Payload, Pending, Reply, ReplyBody, Terms, Unencodable,
     WorkerFault,
 };
+use crate::content::Content;
 use crate::core::SlotState;
 use crate::pieces::{Piece, Pieces};
 use crate::pool::{Options, Order, Pool, Report, Transport};
@@ -284,7 +285,7 @@ async fn reply(pending: &mut Pending) -> Result<Reply, CallError> {
 
 async fn body(pending: &mut Pending) -> Result<String, CallError> {
     match reply(pending).await?.body {
-        ReplyBody::Whole(bytes) => Ok(String::from_utf8(bytes.to_vec()).unwrap()),
+        ReplyBody::Whole(bytes) => Ok(String::from_utf8(Bytes::from(bytes).to_vec()).unwrap()),
         other => panic!("{other:?}"),
     }
 }
@@ -884,7 +885,9 @@ async fn a_stream_arrives_piece_by_piece_and_a_slow_client_slows_the_worker_down
         .await;
     let (mut pieces, len) = pieces(reply(&mut pending).await.unwrap());
     assert_eq!(len, None);
-    assert!(matches!(pieces.next().await, Some(Piece::Bytes(bytes)) if bytes == "first"));
+    assert!(
+        matches!(pieces.next().await, Some(Piece::Bytes(Content::Here(bytes))) if bytes == "first")
+    );
     // Nobody takes anything: after a few pieces the worker's writes don't go through any more.
     let chunk = native(0x82, 0, 0, call, b"", &vec![b'c'; 200_000], Stream::MORE);
     let mut sent = 0;
@@ -921,8 +924,8 @@ async fn the_end_of_a_stream_can_be_told_from_its_breaking_off() {
         .send(&native(0x82, 0, 0, call, b"", b"b", Stream::END))
         .await;
     let (mut whole, _) = pieces(reply(&mut pending).await.unwrap());
-    assert!(matches!(whole.next().await, Some(Piece::Bytes(bytes)) if bytes == "a"));
-    assert!(matches!(whole.next().await, Some(Piece::Bytes(bytes)) if bytes == "b"));
+    assert!(matches!(whole.next().await, Some(Piece::Bytes(Content::Here(bytes))) if bytes == "a"));
+    assert!(matches!(whole.next().await, Some(Piece::Bytes(Content::Here(bytes))) if bytes == "b"));
     assert!(matches!(whole.next().await, Some(Piece::End)));
 
     let (mut pending, call) = stage.running("/").await;
@@ -973,7 +976,7 @@ async fn a_long_finished_reply_frees_its_worker_whatever_the_client_does() {
     let mut got = Vec::new();
     loop {
         match pieces.next().await.unwrap() {
-            Piece::Bytes(bytes) => got.extend_from_slice(&bytes),
+            Piece::Bytes(bytes) => got.extend_from_slice(&Bytes::from(bytes)),
             Piece::Spooled(file) => {
                 use std::os::unix::fs::FileExt;
                 let mut rest = vec![0; usize::try_from(file.len()).unwrap()];

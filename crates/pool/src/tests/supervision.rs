@@ -269,7 +269,7 @@ fn answer(seat: &Seat, call: Call) -> Next<Call> {
     };
     call.deliver(Reply {
         head,
-        body: ReplyBody::Whole(body),
+        body: ReplyBody::Whole(body.into()),
         stamps,
     });
     seat.next_alone(Instant::now())
@@ -318,7 +318,7 @@ fn call(pool: &Pool, payload: Arc<dyn Payload>) -> Pending {
 async fn body(pending: &mut Pending) -> Result<String, CallError> {
     match pending.answer().await? {
         Answer::Reply(reply) => match reply.body {
-            ReplyBody::Whole(bytes) => Ok(String::from_utf8(bytes.to_vec()).unwrap()),
+            ReplyBody::Whole(bytes) => Ok(String::from_utf8(Bytes::from(bytes).to_vec()).unwrap()),
             other => panic!("{other:?}"),
         },
         Answer::Informational(head) => panic!("{head:?}"),

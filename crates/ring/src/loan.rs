@@ -1,0 +1,103 @@
+//! Bytes of a worker that are used where they lie.
+
+use std::io::IoSlice;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+use crate::half::Server;
+use crate::link::{count, wake};
+use crate::memory::Box;
+
+/// Bytes that lie in a box until they are sent from there or copied, at most once.
+///
+/// Meanwhile their room is not the worker's. So a loan is for whoever uses it soon; the [`Link`](crate::Link) that gave it
+/// copies the bytes when it reads on, and then the loan is of the copy.
+#[derive(Debug)]
+pub struct Loan(Arc<Lent>);
+
+/// A loan as its link sees it.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    len: usize,
+    place: Mutex<Place>,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// The first one's place in the stream up.
+    Box(Arc<Box>, u32),
+    Copy(Bytes),
+    Nowhere,
+}
+
+impl Loan {
+    /// The next `len` bytes of a stream, which are there.
+    pub(crate) fn new(owner: Arc<Box>, at: u32, len: usize) -> (Self, Arc<Lent>) {
+        let place = Mutex::new(Place::Box(owner, at));
+        let lent = Arc::new(Lent { len, place });
+        (Self(lent.clone()), lent)
+    }
+
+    /// How many bytes it is of.
+    #[expect(clippy::len_without_is_empty, reason = "no loan is of nothing")]
+    pub fn len(&self) -> usize {
+        self.0.len
+    }
+
+    /// `send` says how many of the bytes it has sent; the others are copied. It must leave it to the kernel to look at them:
+    /// the worker can change them at any time.
+    pub fn send(self, send: impl FnOnce(IoSlice<'_>) -> usize) -> Bytes {
+        let len = self.0.len;
+        match std::mem::replace(&mut *self.0.lock(), Place::Nowhere) {
+            Place::Box(owner, at) => {
+                let sent = owner.lend_up(at, len, send).min(len);
+                let rest = owner.copy_up(at.wrapping_add(count(sent)), len - sent);
+                give_back(&owner, at, len);
+                rest.into()
+            }
+            Place::Copy(mut bytes) => {
+                let sent = send(IoSlice::new(&bytes)).min(len);
+                bytes.split_off(sent)
+            }
+            Place::Nowhere => unreachable!("a loan is used once"),
+        }
+    }
+}
+
+impl From<Loan> for Bytes {
+    fn from(loan: Loan) -> Self {
+        loan.send(|_| 0)
+    }
+}
+
+/// Nobody wants the bytes.
+impl Drop for Loan {
+    fn drop(&mut self) {
+        if let Place::Box(owner, at) = std::mem::replace(&mut *self.0.lock(), Place::Nowhere) {
+            give_back(&owner, at, self.0.len);
+        }
+    }
+}
+
+impl Lent {
+    /// After this, the room is the worker's.
+    pub(crate) fn end(&self) {
+        let mut place = self.lock();
+        if let Place::Box(owner, at) = &*place {
+            let bytes = owner.copy_up(*at, self.len);
+            give_back(owner, *at, self.len);
+            *place = Place::Copy(bytes.into());
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Place> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn give_back(owner: &Box, at: u32, len: usize) {
+    if Server(owner.words()).taken(at.wrapping_add(count(len))) {
+        wake(owner);
+    }
+}
