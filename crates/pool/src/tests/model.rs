@@ -959,12 +959,9 @@ impl Model {
         );
         ensure!(states.len() <= self.fewest + extra, "{states:?}");
         let world = self.world.lock();
-        ensure!(
-            world.workers.len() == states.len(),
-            "{} processes",
-            world.workers.len()
-        );
         ensure!(world.booting <= extra, "{} boots", world.booting);
+        let processes = world.workers.len() + world.booting;
+        ensure!(processes == states.len(), "{processes} processes");
         let oldest = world.workers.keys().next();
         ensure!(
             oldest.is_some_and(|oldest| *oldest > self.replaced),
