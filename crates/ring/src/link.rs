@@ -70,9 +70,7 @@ impl Link {
         }
         self.shared.read_up(self.taken, len, into);
         self.taken = self.taken.wrapping_add(count(len));
-        if Server(self.shared.words()).taken(self.taken) {
-            wake(&self.shared);
-        }
+        give_back(&self.shared, self.taken);
         Ok(true)
     }
 
@@ -243,7 +241,14 @@ pub(crate) fn wake_if_asleep(shared: &Box) {
     }
 }
 
-pub(crate) fn wake(shared: &Box) {
+/// Gives the worker the room of what was taken, and wakes it if it waits for that.
+pub(crate) fn give_back(shared: &Box, taken: u32) {
+    if Server(shared.words()).taken(taken) {
+        wake(shared);
+    }
+}
+
+fn wake(shared: &Box) {
     // Refused only for an address that is none.
     _ = futex::wake(&shared.words().sleep, futex::Flags::empty(), 1);
 }

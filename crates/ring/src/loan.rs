@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use crate::half::Server;
-use crate::link::{count, wake};
+use crate::link::{count, give_back};
 use crate::memory::Box;
 
 /// Bytes that lie in a box until they are sent from there or copied, at most once.
@@ -49,11 +48,13 @@ impl Loan {
     /// the worker can change them at any time.
     pub fn send(self, send: impl FnOnce(IoSlice<'_>) -> usize) -> Bytes {
         let len = self.0.len;
-        match std::mem::replace(&mut *self.0.lock(), Place::Nowhere) {
+        // Held until the end, so that the link does not give later room back before this.
+        let mut place = self.0.lock();
+        match std::mem::replace(&mut *place, Place::Nowhere) {
             Place::Box(owner, at) => {
                 let sent = owner.lend_up(at, len, send).min(len);
                 let rest = owner.copy_up(at.wrapping_add(count(sent)), len - sent);
-                give_back(&owner, at, len);
+                give_back(&owner, at.wrapping_add(count(len)));
                 rest.into()
             }
             Place::Copy(mut bytes) => {
@@ -74,8 +75,9 @@ impl From<Loan> for Bytes {
 /// Nobody wants the bytes.
 impl Drop for Loan {
     fn drop(&mut self) {
-        if let Place::Box(owner, at) = std::mem::replace(&mut *self.0.lock(), Place::Nowhere) {
-            give_back(&owner, at, self.0.len);
+        let mut place = self.0.lock();
+        if let Place::Box(owner, at) = std::mem::replace(&mut *place, Place::Nowhere) {
+            give_back(&owner, at.wrapping_add(count(self.0.len)));
         }
     }
 }
@@ -86,18 +88,12 @@ impl Lent {
         let mut place = self.lock();
         if let Place::Box(owner, at) = &*place {
             let bytes = owner.copy_up(*at, self.len);
-            give_back(owner, *at, self.len);
+            give_back(owner, at.wrapping_add(count(self.len)));
             *place = Place::Copy(bytes.into());
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Place> {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn give_back(owner: &Box, at: u32, len: usize) {
-    if Server(owner.words()).taken(at.wrapping_add(count(len))) {
-        wake(owner);
     }
 }

@@ -8,7 +8,8 @@ use pronghorn_wire::frame::{FrameError, Header, MAX_PAYLOAD, MIN_HEADER, Stream}
 
 use crate::content::Content;
 
-/// A frame up to this size is read whole, and written at once: a body of a megabyte with its head. A larger one comes in pieces, so that memory stays bounded and the client gets the first bytes while the last are being written.
+/// A frame up to this size is read whole, and written at once: a body of a megabyte with its head. A larger one comes in
+/// pieces, so that memory stays bounded and the client gets the first bytes while the last are being written.
 pub(crate) const WHOLE: usize = (1 << 20) + (64 << 10);
 /// A piece that is read is at most this long: what one read from a socket can give.
 pub(crate) const PIECE: usize = 256 << 10;

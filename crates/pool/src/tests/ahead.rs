@@ -152,19 +152,20 @@ fn call(pool: &Pool, name: &'static str) -> Pending {
     pool.call(payload, Terms::default(), now, now)
 }
 
+/// The worker's end of a box.
+pub(super) fn peer(memory: &Box, thread: &Thread) -> Peer {
+    let [memory, page, bell] = [memory.memory(), thread.page(), thread.bell()]
+        .map(|descriptor| descriptor.try_clone_to_owned().unwrap());
+    Peer::attach(memory, page, bell).unwrap()
+}
+
 impl Worker {
     async fn start(pool: &Pool, thread: &Thread) -> Self {
         let slot = pool.add_slot().await;
         pool.booting(slot).await;
         let (seat, mut reports) = pool.seat(slot);
         let memory = Arc::new(Box::new().unwrap());
-        let copy = |descriptor: std::os::fd::BorrowedFd<'_>| {
-            descriptor
-                .try_clone_to_owned()
-                .expect("descriptors are left")
-        };
-        let (page, bell) = (copy(thread.page()), copy(thread.bell()));
-        let peer = Peer::attach(copy(memory.memory()), page, bell).unwrap();
+        let peer = peer(&memory, thread);
         let (read, write) = rustix::pipe::pipe().unwrap();
         let channel = Channel::attach(Detached::Ring {
             memory,

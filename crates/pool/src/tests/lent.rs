@@ -1,17 +1,16 @@
 //! Long replies in shared memory, which are sent from there.
 
 use std::collections::VecDeque;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use pronghorn_ring::layout::{DOWN, PAGE, UP};
-use pronghorn_ring::{Box, Link, Loan, Peer, Thread};
+use pronghorn_ring::{Box, Link, Loan, Thread};
 use pronghorn_wire::frame::Stream;
 use tokio::runtime::Handle;
 
-use super::ahead::{Found, Stage, frame, reply, settle};
+use super::ahead::{Found, Stage, frame, peer, reply, settle};
 use crate::call::{Answer, Pending, Reply, ReplyBody};
 use crate::content::Content;
 use crate::pieces::{Piece, Pieces};
@@ -95,12 +94,10 @@ async fn a_client_that_comes_later_finds_a_copy_and_keeps_no_room() {
 #[tokio::test(start_paused = true)]
 async fn a_head_that_the_worker_changes_is_what_it_was_when_it_was_looked_at() {
     let thread = Thread::serve(&Handle::current()).unwrap();
-    let copy = |descriptor: BorrowedFd<'_>| descriptor.try_clone_to_owned().unwrap();
     let found = Found::default();
     for len in [LONG, 2 * UP / 10 * 10] {
         let shared = Arc::new(Box::new().unwrap());
-        let (page, bell) = (copy(thread.page()), copy(thread.bell()));
-        let mut peer = Peer::attach(copy(shared.memory()), page, bell).unwrap();
+        let mut peer = peer(&shared, &thread);
         let mut link = Link::new(shared);
         let whole = reply(found, 0, &text(len), Stream::END);
         let there = whole.len().min(UP);
