@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -211,17 +212,60 @@ static bool come_soon(const ring_t *ring, size_t bytes)
 	return false;
 }
 
+/* The kernel wakes a worker where it slept, unless a processor idles, and on a small machine that is mostly beside the client or the
+ * proxy. Beside the server's thread, which sleeps while quick calls run, neither wakes the other across processors. One sleep there
+ * now and then is enough: where that place is a bad one, the kernel moves the worker away again. */
+#define VISITS_APART 100000000 /* nanoseconds */
+/* It ends soon even if no call comes: an idle worker is to be found with the processors that it may use. */
+#define VISIT 10000000
+
+/* Allows this worker no other processor than that of the server's thread, for its next sleep: what PHP runs or starts is never
+ * held there. */
+static bool begin_visit(ring_t *ring, cpu_set_t *thread, cpu_set_t *usual)
+{
+	/* One that looks for its calls would look at the expense of that thread. */
+	if (spin != 0 || atomic_load_explicit(word(ring, RING_AT_QUICK), memory_order_relaxed) == 0) {
+		return false;
+	}
+	const int64_t now = clock_nanoseconds();
+	if (now < ring->next_visit) {
+		return false;
+	}
+	ring->next_visit = now + VISITS_APART;
+	uint32_t processor =
+		atomic_load_explicit((const _Atomic uint32_t *) (ring->page + RING_AT_PROCESSOR), memory_order_relaxed);
+	/* Fails where there are more processors than a set has room for. */
+	if (sched_getaffinity(0, sizeof *usual, usual) != 0 || processor >= CPU_SETSIZE || !CPU_ISSET(processor, usual)) {
+		return false;
+	}
+	CPU_ZERO(thread);
+	CPU_SET(processor, thread);
+	return sched_setaffinity(0, sizeof *thread, thread) == 0;
+}
+
+/* Unless somebody else has said meanwhile where it may run. */
+static void end_visit(const cpu_set_t *thread, const cpu_set_t *usual)
+{
+	cpu_set_t now;
+	if (sched_getaffinity(0, sizeof now, &now) == 0 && CPU_EQUAL(&now, thread)) {
+		sched_setaffinity(0, sizeof *usual, usual);
+	}
+}
+
 /* Sleeps until somebody wakes us, for whatever reason, unless the count has become enough. The caller has looked before,
  * and looks again. */
 static ring_outcome sleep_below(ring_t *ring, uint32_t why, size_t (*count)(const ring_t *), size_t enough)
 {
 	ring_outcome outcome = RING_OK;
+	cpu_set_t thread, usual;
+	const bool visits = why == RING_FOR_BYTES && begin_visit(ring, &thread, &usual);
 	_Atomic uint32_t *sleep = word(ring, RING_AT_SLEEP);
 	atomic_store_explicit(sleep, why, memory_order_relaxed);
 	RING_MARK(sleeping);
 	atomic_thread_fence(memory_order_seq_cst);
 	if (count(ring) < enough) {
-		const struct timespec longest = {.tv_sec = ring->look_after / 1000, .tv_nsec = ring->look_after % 1000 * 1000000};
+		const struct timespec look_after = {.tv_sec = ring->look_after / 1000, .tv_nsec = ring->look_after % 1000 * 1000000};
+		const struct timespec longest = visits ? (struct timespec) {.tv_nsec = VISIT} : look_after;
 		if (syscall(SYS_futex, sleep, FUTEX_WAIT, why, &longest, NULL, 0) != 0) {
 			if (errno == ETIMEDOUT && server_is_gone(ring)) {
 				outcome = RING_GONE;
@@ -231,6 +275,9 @@ static ring_outcome sleep_below(ring_t *ring, uint32_t why, size_t (*count)(cons
 		}
 	}
 	RING_MARK(woken);
+	if (visits) {
+		end_visit(&thread, &usual);
+	}
 	atomic_store_explicit(sleep, RING_AWAKE, memory_order_relaxed);
 	return outcome;
 }

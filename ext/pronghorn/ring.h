@@ -45,6 +45,7 @@ typedef struct {
 	uint32_t rung;
 	bool owes_bell;
 	uint32_t replies_unrung; /* of what it is owed for */
+	int64_t next_visit;      /* when it may sleep at the processor of the server's thread again, by the clock */
 } ring_t;
 
 typedef enum {

@@ -63,6 +63,11 @@ impl Server<'_> {
         self.0.replies_unrung.store(replies, Ordering::Relaxed);
     }
 
+    /// Says whether the worker's calls are quick.
+    pub(crate) fn are_quick(self, quick: bool) {
+        self.0.quick.store(u32::from(quick), Ordering::Relaxed);
+    }
+
     /// Whether nobody has begun it.
     pub(crate) fn is_offered(self, call: u32) -> bool {
         self.0.offered.load(Ordering::Relaxed) & bit_of(call) != 0
@@ -116,6 +121,11 @@ impl Sleeper<'_> {
 
     pub(crate) fn awake(self) {
         self.step(0);
+    }
+
+    /// Says on which processor it goes to sleep.
+    pub(crate) fn is_on(self, processor: u32) {
+        self.0.processor.store(processor, Ordering::Relaxed);
     }
 
     /// To the next number that is odd, or even, unless it is that already.

@@ -36,7 +36,9 @@ pub struct Words {
     pub(crate) room_wanted: AtomicU32,
     /// For how many replies in a row the worker need not ring while another call lies there.
     pub(crate) replies_unrung: AtomicU32,
-    _down: [u32; 13],
+    /// 1 while the worker's calls are quick: it does well at the processor of its thread.
+    pub(crate) quick: AtomicU32,
+    _down: [u32; 12],
     /// Bytes that the worker has taken from it.
     pub(crate) down_taken: AtomicU32,
     _taken: [u32; 15],
@@ -62,7 +64,9 @@ pub struct Words {
 pub struct Parking {
     /// Odd while the thread sleeps or is about to. Another number for each sleep, so that a worker rings once for each.
     pub(crate) parked: AtomicU32,
-    _parked: [u32; 15],
+    /// The processor on which it went to sleep last.
+    pub(crate) processor: AtomicU32,
+    _parked: [u32; 14],
 }
 
 #[cfg(all(test, feature = "model"))]
@@ -75,7 +79,8 @@ impl Words {
             down_put: zero(),
             room_wanted: zero(),
             replies_unrung: zero(),
-            _down: [0; 13],
+            quick: zero(),
+            _down: [0; 12],
             down_taken: zero(),
             _taken: [0; 15],
             up_put: zero(),
@@ -95,7 +100,8 @@ impl Parking {
     pub(crate) fn new() -> Self {
         Self {
             parked: AtomicU32::new(0),
-            _parked: [0; 15],
+            processor: AtomicU32::new(0),
+            _parked: [0; 14],
         }
     }
 }
@@ -118,12 +124,14 @@ pub fn c_header() -> String {
         ("AT_DOWN_PUT", offset_of!(Words, down_put)),
         ("AT_ROOM_WANTED", offset_of!(Words, room_wanted)),
         ("AT_REPLIES_UNRUNG", offset_of!(Words, replies_unrung)),
+        ("AT_QUICK", offset_of!(Words, quick)),
         ("AT_DOWN_TAKEN", offset_of!(Words, down_taken)),
         ("AT_UP_PUT", offset_of!(Words, up_put)),
         ("AT_UP_TAKEN", offset_of!(Words, up_taken)),
         ("AT_SLEEP", offset_of!(Words, sleep)),
         ("AT_OFFERED", offset_of!(Words, offered)),
         ("AT_PARKED", offset_of!(Parking, parked)),
+        ("AT_PROCESSOR", offset_of!(Parking, processor)),
     ];
     let mut text = String::from(
         "/* Made by crates/ring from its layout; a test compares. docs/reference/ring.md says what it means. */\n\n",

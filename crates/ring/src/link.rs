@@ -27,6 +27,7 @@ pub struct Link {
     taken: u32,
     wants_room: bool,
     replies_unrung: u32,
+    quick: bool,
     /// The last loan. It may have ended.
     lent: Option<Arc<Lent>>,
 }
@@ -47,6 +48,7 @@ impl Link {
             taken: 0,
             wants_room: false,
             replies_unrung: 0,
+            quick: false,
             lent: None,
         }
     }
@@ -183,6 +185,14 @@ impl Link {
         if self.replies_unrung != replies {
             self.replies_unrung = replies;
             Server(self.shared.words()).leave_unrung(replies);
+        }
+    }
+
+    /// Says whether the worker's calls are so quick that it does well at the processor of this thread. At first they are not.
+    pub fn are_quick(&mut self, quick: bool) {
+        if self.quick != quick {
+            self.quick = quick;
+            Server(self.shared.words()).are_quick(quick);
         }
     }
 

@@ -148,6 +148,18 @@ impl Peer {
         self.half().sleeps(FOR_BYTES, || false);
     }
 
+    /// Whether its calls are said to be quick.
+    #[doc(hidden)]
+    pub fn is_quick(&self) -> bool {
+        self.shared.words().quick.load(Ordering::Relaxed) == 1
+    }
+
+    /// On which processor the thread of its server went to sleep last.
+    #[doc(hidden)]
+    pub fn threads_processor(&self) -> u32 {
+        self.page.words().processor.load(Ordering::Relaxed)
+    }
+
     /// Whether it was woken since.
     #[doc(hidden)]
     pub fn is_woken(&self) -> bool {

@@ -94,6 +94,22 @@ fn messages_of_all_sizes_come_back_as_they_were() {
     worker.join().unwrap();
 }
 
+#[test]
+fn a_thread_says_where_it_sleeps() {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    let (runtime, thread) = io_thread();
+    let (_link, peer) = pair(&thread);
+    let usual = sched_getaffinity(None).unwrap();
+    let may_run = (0..CpuSet::MAX_CPU).filter(|processor| usual.is_set(*processor));
+    for processor in may_run.take(4) {
+        let mut only = CpuSet::new();
+        only.set(processor);
+        sched_setaffinity(None, &only).unwrap();
+        runtime.block_on(async { tokio::time::sleep(Duration::from_millis(1)).await });
+        assert_eq!(peer.threads_processor() as usize, processor);
+    }
+}
+
 /// However a loan ends, before the link reads on or because it does; also where the worker waits for its room.
 #[test]
 fn what_is_lent_is_what_was_put_there() {

@@ -112,6 +112,7 @@ impl Thread {
         with_here(|here| {
             wake_all(here);
             let shared = here.shared.clone();
+            Sleeper(shared.page.words()).is_on(processor());
             // A task that was woken keeps the thread from sleeping.
             Sleeper(shared.page.words()).sleeps(|| collect_in(here));
         });
@@ -211,6 +212,10 @@ pub(crate) fn forget(owner: &Arc<Box>) {
         here.waiting
             .retain(|waiting| !Arc::ptr_eq(&waiting.owner, owner));
     });
+}
+
+fn processor() -> u32 {
+    u32::try_from(rustix::thread::sched_getcpu()).unwrap_or(u32::MAX)
 }
 
 fn with_here<R>(act: impl FnOnce(&mut Here) -> R) -> Option<R> {

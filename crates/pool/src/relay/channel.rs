@@ -150,6 +150,13 @@ impl Channel {
         }
     }
 
+    /// Says whether the worker's calls are so quick that it does well at the processor of this thread.
+    pub(crate) fn are_quick(&mut self, quick: bool) {
+        if let Self::Ring { link, .. } = self {
+            link.are_quick(quick);
+        }
+    }
+
     /// Whether the worker has not begun a call, as far as it can be told: `since` are the bytes written since its first one.
     pub(crate) fn has_not_begun(&self, number: u32, since: u64) -> bool {
         match self {

@@ -261,6 +261,7 @@ impl Relay {
         let took = since.saturating_duration_since(self.at_hand_since);
         self.pace.note(took, self.was_ahead);
         self.channel.leave_unrung(self.pace.replies_unrung());
+        self.channel.are_quick(self.pace.is_quick());
         self.at_hand_since = since;
         let may_have = self.may_have(self.pace.may_have());
         let turn = self.seat.next(since, may_have);

@@ -347,6 +347,16 @@ async fn replies_of_short_calls_may_wait_for_each_other() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_worker_is_told_whether_its_calls_are_quick() {
+    let mut stage = Stage::new(None).await;
+    assert!(!stage.worker.peer.is_quick(), "nothing is known");
+    stage.quicken().await;
+    assert!(stage.worker.peer.is_quick());
+    stage.learn(Duration::ZERO).await;
+    assert!(!stage.worker.peer.is_quick(), "they take 3 ms");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_reply_that_waits_is_looked_for_when_the_next_call_is_long() {
     let mut stage = Stage::new(None).await;
     stage.warm().await;

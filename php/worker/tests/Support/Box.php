@@ -123,6 +123,13 @@ final class Box
         $this->set('AT_REPLIES_UNRUNG', $replies);
     }
 
+    /** Whether the worker's calls are quick, and on which processor the server's thread is. */
+    public function quicken(bool $quick, int $processor): void
+    {
+        $this->page[self::$layout['AT_PROCESSOR'] / 4] = $processor;
+        $this->set('AT_QUICK', (int) $quick);
+    }
+
     /** What the worker has put. */
     public function take(): string
     {

@@ -1,0 +1,74 @@
+--TEST--
+A worker of quick calls sleeps at the processor of the server's thread now and then, and runs where it may
+--EXTENSIONS--
+pronghorn
+pcntl
+posix
+--SKIPIF--
+<?php
+if (!extension_loaded('ffi')) die('skip needs FFI');
+if (!preg_match('~^Cpus_allowed_list:\s+\d+[-,]~m', file_get_contents('/proc/self/status'))) die('skip needs two processors');
+?>
+--FILE--
+<?php
+require __DIR__ . '/common.inc';
+
+use Pronghorn\Tests\Support\Codec;
+
+function processors(int $pid): string
+{
+    preg_match('~^Cpus_allowed_list:\s+(\S+)~m', file_get_contents("/proc/$pid/status"), $found);
+
+    return $found[1];
+}
+
+[$box, $ring] = attached(20);
+$usual = processors(getmypid());
+$last = (int) preg_replace('~.*\D~', '', $usual);
+/** Where the worker may run while it waits for its next call, which comes when that is seen, or after a while. */
+$waits = static function (int $number) use ($box, $ring, &$usual, $last): void {
+    $observer = pcntl_fork();
+    if ($observer === 0) {
+        $until = microtime(true) + 1;
+        while (($seen = processors(posix_getppid())) === $usual && microtime(true) < $until);
+        echo match ($seen) {
+            $usual => 'anywhere',
+            (string) $last => 'there',
+            default => $seen,
+        }, "\n";
+        $box->put(Codec::frame(Codec::request(['call' => $number])));
+        posix_kill(getmypid(), SIGKILL);
+    }
+    var_dump($ring->next()->id === $number, processors(getmypid()) === $usual);
+    pcntl_waitpid($observer, $status);
+    // The child alone knows what it has put.
+    $box->reset();
+};
+
+echo "Its calls are not quick:\n";
+$waits(1);
+echo "They are:\n";
+$box->quicken(true, $last);
+$waits(2);
+$waits(3);
+echo "The thread is where this worker may not run:\n";
+exec('taskset -cp ' . (int) $usual . ' ' . getmypid());
+$usual = processors(getmypid());
+$waits(4);
+?>
+--EXPECT--
+Its calls are not quick:
+anywhere
+bool(true)
+bool(true)
+They are:
+there
+bool(true)
+bool(true)
+there
+bool(true)
+bool(true)
+The thread is where this worker may not run:
+anywhere
+bool(true)
+bool(true)
