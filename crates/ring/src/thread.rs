@@ -214,8 +214,12 @@ pub(crate) fn forget(owner: &Arc<Box>) {
     });
 }
 
+/// No processor's number where the kernel does not tell it.
 fn processor() -> u32 {
-    u32::try_from(rustix::thread::sched_getcpu()).unwrap_or(u32::MAX)
+    #[expect(unsafe_code, reason = "a system call's wrapper")]
+    // SAFETY: takes nothing and changes nothing.
+    let processor = unsafe { libc::sched_getcpu() };
+    u32::try_from(processor).unwrap_or(u32::MAX)
 }
 
 fn with_here<R>(act: impl FnOnce(&mut Here) -> R) -> Option<R> {
