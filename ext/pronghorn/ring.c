@@ -58,9 +58,10 @@ static _Atomic uint32_t *word(const ring_t *ring, size_t at)
 	return (_Atomic uint32_t *) (ring->map + at);
 }
 
-static uint32_t parked(const ring_t *ring)
+/* What the server's thread says of itself. */
+static uint32_t of_thread(const ring_t *ring, size_t at)
 {
-	return atomic_load_explicit((const _Atomic uint32_t *) (ring->page + RING_AT_PARKED), memory_order_relaxed);
+	return atomic_load_explicit((const _Atomic uint32_t *) (ring->page + at), memory_order_relaxed);
 }
 
 static bool place(unsigned char *at, int memory, size_t offset, size_t length)
@@ -167,7 +168,7 @@ static void ring_bell(ring_t *ring)
 {
 	ring->owes_bell = false;
 	ring->replies_unrung = 0;
-	uint32_t sleep = parked(ring);
+	uint32_t sleep = of_thread(ring, RING_AT_PARKED);
 	if (sleep % 2 == 1 && sleep != ring->rung) {
 		const uint64_t one = 1;
 		ring->rung = sleep;
@@ -232,8 +233,7 @@ static bool begin_visit(ring_t *ring, cpu_set_t *thread, cpu_set_t *usual)
 		return false;
 	}
 	ring->next_visit = now + VISITS_APART;
-	uint32_t processor =
-		atomic_load_explicit((const _Atomic uint32_t *) (ring->page + RING_AT_PROCESSOR), memory_order_relaxed);
+	const uint32_t processor = of_thread(ring, RING_AT_PROCESSOR);
 	/* Fails where there are more processors than a set has room for. */
 	if (sched_getaffinity(0, sizeof *usual, usual) != 0 || processor >= CPU_SETSIZE || !CPU_ISSET(processor, usual)) {
 		return false;

@@ -48,7 +48,7 @@ $waits = static function (int $number) use ($box, $ring, &$usual, $last): void {
 echo "Its calls are not quick:\n";
 $waits(1);
 echo "They are:\n";
-$box->quicken(true, $last);
+$box->quicken($last);
 $waits(2);
 $waits(3);
 echo "The thread is where this worker may not run:\n";

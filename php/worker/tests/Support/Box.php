@@ -123,11 +123,11 @@ final class Box
         $this->set('AT_REPLIES_UNRUNG', $replies);
     }
 
-    /** Whether the worker's calls are quick, and on which processor the server's thread is. */
-    public function quicken(bool $quick, int $processor): void
+    /** The worker's calls are quick, and the server's thread is on this processor. */
+    public function quicken(int $processor): void
     {
         $this->page[self::$layout['AT_PROCESSOR'] / 4] = $processor;
-        $this->set('AT_QUICK', (int) $quick);
+        $this->set('AT_QUICK', 1);
     }
 
     /** What the worker has put. */
