@@ -12,6 +12,7 @@
 #include "zend_exceptions.h"
 #include "zend_interfaces.h"
 
+#include "chunks.h"
 #include "classic.h"
 #include "deadline.h"
 #include "exit.h"
@@ -85,7 +86,9 @@ static bool run_pending(void)
 static bool wait_for(size_t bytes)
 {
 	ring_outcome outcome;
+	chunks_look();
 	while ((outcome = ring_wait(&ring, bytes)) == RING_INTERRUPTED) {
+		chunks_look();
 		/* A handler may have forked, and its child has no box. */
 		if (!run_pending() || ring.map == NULL) {
 			return false;
@@ -320,6 +323,7 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_attach)
 	hide(server);
 	hide(output);
 	opcache_watch();
+	chunks_keep((unsigned) look_after);
 	owner = pthread_self();
 	empty = Z_OBJ_P(exchange);
 	GC_ADDREF(empty);
@@ -704,6 +708,7 @@ static PHP_RSHUTDOWN_FUNCTION(pronghorn)
 	if (empty != NULL && pthread_equal(owner, pthread_self())) {
 		OBJ_RELEASE(empty);
 		empty = NULL;
+		chunks_let_go();
 	}
 	places.response = NULL;
 	exit_forget();
