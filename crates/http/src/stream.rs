@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
@@ -45,6 +46,28 @@ impl Stream {
     /// Whether the client must be told before the end that nothing was cut off.
     pub(crate) fn owes_goodbye(&self) -> bool {
         matches!(self, Self::Tls(_))
+    }
+
+    /// Writes to a [plain](Self::plain) connection, and no other, what it has room for. 0 where it has none, or is gone: the next
+    /// write will see that. Where `more_follows` at once, the kernel may wait for it rather than send a short segment.
+    pub(crate) fn write_now(&self, parts: &[IoSlice<'_>], more_follows: bool) -> usize {
+        pronghorn_pool::collect();
+        let mut flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        flags.set(SendFlags::MORE, more_follows);
+        let send = |fd: BorrowedFd<'_>| {
+            Ok(sendmsg(
+                fd,
+                parts,
+                &mut SendAncillaryBuffer::default(),
+                flags,
+            )?)
+        };
+        let written = match self {
+            Self::Tcp(stream) => stream.try_io(Interest::WRITABLE, || send(stream.as_fd())),
+            Self::Unix(stream) => stream.try_io(Interest::WRITABLE, || send(stream.as_fd())),
+            Self::Tls(_) => Ok(0),
+        };
+        written.unwrap_or(0)
     }
 
     /// Writes to a [plain](Self::plain) connection, and no other, by a system call of the caller's, such as sendfile(2). `write` is called
@@ -141,9 +164,33 @@ impl AsyncWrite for Stream {
 mod tests {
     use std::future::poll_fn;
 
+    use rustix::net::{RecvFlags, recv};
     use tokio::io::AsyncReadExt;
+    use tokio::net::TcpListener;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_short_segment_waits_for_what_follows_at_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap());
+        let (theirs, ours) = tokio::join!(client, listener.accept());
+        let (theirs, ours) = (theirs.unwrap(), Stream::Tcp(ours.unwrap().0));
+        poll_fn(|cx| ours.poll_write_by(cx, |_| Ok(0)))
+            .await
+            .unwrap(); // it has room
+        let receive = || {
+            let mut received = [0; 8];
+            recv(&theirs, &mut received, RecvFlags::DONTWAIT)
+                .map(|(len, _)| received[..len].to_vec())
+        };
+        // What was sent is there at once: it is one machine.
+        assert_eq!(ours.write_now(&[IoSlice::new(b"ab")], true), 2);
+        assert!(receive().is_err(), "it did not wait");
+        assert_eq!(ours.write_now(&[IoSlice::new(b"cd")], false), 2);
+        theirs.readable().await.unwrap();
+        assert_eq!(receive().unwrap(), b"abcd");
+    }
 
     /// More than the kernel holds for a socket that nobody reads from.
     const LONG: usize = 4 << 20;

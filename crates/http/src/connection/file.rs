@@ -41,7 +41,9 @@ impl Http1 {
             return self.send_piece(framing, bytes).await;
         }
         if self.stream.plain().is_none() || framing.has_chunks() {
-            return self.send_read(framing, Reader::new(Body::File(file))).await;
+            return self
+                .send_read(framing, Reader::new(Body::File(file)), true)
+                .await;
         }
         self.flush_before_more().await?;
         while file.len > 0 {

@@ -428,12 +428,13 @@ impl Http1 {
             Body::Empty => {}
             Body::Whole(bytes) if bytes.len() <= JOINED_BODY => self.join(framing, &bytes),
             Body::Whole(bytes) => self.send_piece(framing, bytes).await?,
-            Body::Lent(loan) => self.send_lent(framing, loan).await?,
+            Body::Lent(loan) => self.send_lent(framing, loan, true).await?,
             // These wait in places of their own: here they would make every idle connection larger.
             Body::File(file) => Box::pin(self.send_file(framing, file)).await?,
             Body::Parts(parts) => Box::pin(self.send_parts(framing, parts)).await?,
             body @ (Body::Pieces { .. } | Body::Coded(_)) => {
-                Box::pin(self.send_read(framing, Reader::new(body))).await?;
+                let is_announced = body.known_len().is_some();
+                Box::pin(self.send_read(framing, Reader::new(body), is_announced)).await?;
             }
         }
         framing.end(&mut self.out, fields);
@@ -454,11 +455,13 @@ impl Http1 {
         Ok(())
     }
 
-    /// Passes pieces on as they come: what is there goes out together, and nothing waits for more.
+    /// Passes pieces on as they come: what is there goes out together, and nothing waits for more, but for what was announced,
+    /// which is written already.
     async fn send_read(
         &mut self,
         framing: &mut h1::Response,
         mut reader: Reader,
+        is_announced: bool,
     ) -> Result<(), Gone> {
         let mut seen = None;
         loop {
@@ -467,7 +470,9 @@ impl Http1 {
                 None => self.next_of(&mut reader).await?,
             };
             match next {
-                Read::Bytes(Content::Lent(loan)) => self.send_lent(framing, loan).await?,
+                Read::Bytes(Content::Lent(loan)) => {
+                    self.send_lent(framing, loan, is_announced).await?;
+                }
                 Read::Bytes(Content::Here(bytes)) if bytes.len() > JOINED_BODY => {
                     let mut batch = Batch::from(bytes);
                     seen = poll_fn(|cx| Poll::Ready(batch.fill(&mut reader, cx))).await;
@@ -516,7 +521,12 @@ impl Http1 {
     }
 
     /// Sends a worker's bytes from where they lie, as many as can be sent at once. For the others the worker does not wait.
-    async fn send_lent(&mut self, framing: &mut h1::Response, loan: Loan) -> Result<(), Gone> {
+    async fn send_lent(
+        &mut self,
+        framing: &mut h1::Response,
+        loan: Loan,
+        is_announced: bool,
+    ) -> Result<(), Gone> {
         let piece = framing.piece(loan.len());
         self.out.extend_from_slice(piece.before.as_ref());
         let mut after = piece.after;
@@ -525,24 +535,14 @@ impl Http1 {
             let bytes = Bytes::from(loan).slice(..piece.take);
             return self.write_with(bytes, after).await;
         }
-        let mut loan = Some(loan);
-        let rest = poll_fn(|cx| {
-            let loan = loan.take().expect("it is ready at once");
-            let len = loan.len();
-            Poll::Ready(loan.send(|bytes| {
-                let parts = [
-                    IoSlice::new(&self.out[self.written..]),
-                    bytes,
-                    IoSlice::new(after),
-                ];
-                match Pin::new(&mut self.stream).poll_write_vectored(cx, &parts) {
-                    Poll::Ready(Ok(taken)) => self.wrote(taken, len, &mut after),
-                    // The next write will see it.
-                    Poll::Ready(Err(_)) | Poll::Pending => 0,
-                }
-            }))
-        })
-        .await;
+        let more_follows = is_announced && !framing.is_complete();
+        let len = loan.len();
+        let rest = loan.send(|bytes| {
+            let out = IoSlice::new(&self.out[self.written..]);
+            let parts = [out, bytes, IoSlice::new(after)];
+            let taken = self.stream.write_now(&parts, more_follows);
+            self.wrote(taken, len, &mut after)
+        });
         self.write_with(rest, after).await
     }
 
