@@ -78,7 +78,11 @@ final class Sender
         }
         $size = $body->getSize();
         if ($size !== null && $size <= self::WHOLE) {
-            self::whole($exchange, $status, $headers, $begun . $body->getContents());
+            if ($begun !== '') {
+                // To read these again is cheaper than to copy all of it behind them.
+                $body->rewind();
+            }
+            self::whole($exchange, $status, $headers, $body->getContents());
 
             return;
         }
