@@ -192,6 +192,7 @@ impl Logs {
     /// # Errors
     ///
     /// One for each file that cannot be opened.
+    #[inline(never)] // `make instructions` cuts its profiles here
     pub fn reopen(&self) -> Result<(), Vec<LogError>> {
         let mut errors = Vec::new();
         for output in &self.outlets().0 {
