@@ -22,7 +22,7 @@
 
 #define PRONGHORN_VERSION "0.1.0"
 /* Changes whenever a function of ours does. */
-#define PRONGHORN_API 3
+#define PRONGHORN_API 4
 
 #include "pronghorn_arginfo.h"
 
@@ -449,12 +449,21 @@ static bool are_plain(zend_array *headers)
 	return true;
 }
 
+static uint32_t number_of(zend_object *exchange)
+{
+	return (uint32_t) Z_LVAL_P(OBJ_PROP(exchange, slots.id));
+}
+
+static bool has_deferred(zend_object *exchange)
+{
+	const zval *deferred = OBJ_PROP(exchange, places.deferred);
+	return Z_TYPE_P(deferred) == IS_ARRAY && zend_hash_num_elements(Z_ARRVAL_P(deferred)) > 0;
+}
+
 /* Sends what a handler returned, where that takes no more than sending. */
 static bool answers(zend_object *exchange, const zval *result)
 {
-	const zval *deferred = OBJ_PROP(exchange, places.deferred);
-	if (Z_TYPE_P(deferred) != IS_ARRAY || zend_hash_num_elements(Z_ARRVAL_P(deferred)) > 0
-		|| Z_LVAL_P(OBJ_PROP(exchange, places.state)) != FRESH || Z_TYPE_P(OBJ_PROP(exchange, places.body)) != IS_NULL) {
+	if (Z_LVAL_P(OBJ_PROP(exchange, places.state)) != FRESH || Z_TYPE_P(OBJ_PROP(exchange, places.body)) != IS_NULL) {
 		return false;
 	}
 	zend_long status = 200;
@@ -469,7 +478,7 @@ static bool answers(zend_object *exchange, const zval *result)
 		return false;
 	}
 	const native_envelope envelope = {
-		.small = (uint16_t) status, .call = (uint32_t) Z_LVAL_P(OBJ_PROP(exchange, slots.id)),
+		.flags = has_deferred(exchange) ? NATIVE_BUSY : 0, .small = (uint16_t) status, .call = number_of(exchange),
 	};
 	if (!send_reply(envelope, headers, Z_STR_P(text), false)) {
 		/* PHP comes to the same end, and has the words for it. */
@@ -489,19 +498,25 @@ static void survive_exit(zval *place)
 	}
 }
 
+/* A function of PHP that was handed over to be called. */
+typedef struct {
+	zend_fcall_info call;
+	zend_fcall_info_cache cache;
+} callback;
+
 /* Calls the handler, and answers if that is simple. `value` is what is left to do something with. */
-static enum how call_handler(zend_fcall_info *call, zend_fcall_info_cache *cache, zend_object *exchange, zval *value)
+static enum how call_handler(callback *handler, zend_object *exchange, zval *value)
 {
 	zval argument;
 	ZVAL_COPY(&argument, OBJ_PROP(exchange, slots.request));
-	if (ARG_SHOULD_BE_SENT_BY_REF(cache->function_handler, 1)) {
+	if (ARG_SHOULD_BE_SENT_BY_REF(handler->cache.function_handler, 1)) {
 		ZVAL_MAKE_REF(&argument);
 	}
-	call->retval = value;
-	call->params = &argument;
-	call->param_count = 1;
+	handler->call.retval = value;
+	handler->call.params = &argument;
+	handler->call.param_count = 1;
 	exit_forget();
-	zend_call_function(call, cache);
+	zend_call_function(&handler->call, &handler->cache);
 	zval_ptr_dtor(&argument);
 	if (EG(exception) == NULL) {
 		/* Not in a forked child, which has no server. */
@@ -523,6 +538,102 @@ static enum how call_handler(zend_fcall_info *call, zend_fcall_info_cache *cache
 	}
 	survive_exit(value);
 	return EXITED;
+}
+
+/* Calls one function that a call has deferred. What it throws is there afterwards, an `exit` too. */
+static void call_deferred(zval *work)
+{
+	zend_fcall_info call;
+	zend_fcall_info_cache cache;
+	char *wrong = NULL;
+	zval result;
+
+	if (zend_fcall_info_init(work, 0, &call, &cache, NULL, &wrong) != SUCCESS) {
+		zend_throw_error(NULL, "What was deferred can't be called: %s", wrong == NULL ? "nothing says why" : wrong);
+	} else {
+		call.retval = &result;
+		ZVAL_UNDEF(&result);
+		zend_call_function(&call, &cache);
+		zval_ptr_dtor(&result);
+	}
+	if (wrong != NULL) {
+		efree(wrong);
+	}
+}
+
+/* Hands over what was thrown, to be logged. */
+static void tell_failed(const callback *failed, zend_object *exchange)
+{
+	zend_fcall_info call = failed->call;
+	zend_fcall_info_cache cache = failed->cache;
+	zval arguments[2], result;
+
+	ZVAL_OBJ_COPY(&arguments[0], exchange);
+	ZVAL_OBJ_COPY(&arguments[1], EG(exception));
+	zend_clear_exception();
+	call.retval = &result;
+	call.params = arguments;
+	call.param_count = 2;
+	ZVAL_UNDEF(&result);
+	zend_call_function(&call, &cache);
+	zval_ptr_dtor(&result);
+	zval_ptr_dtor(&arguments[1]);
+	zval_ptr_dtor(&arguments[0]);
+}
+
+/* False: no more of it is done, because of an `exit`, or because the call is over in another way. */
+static bool goes_on(const callback *failed, zend_object *exchange)
+{
+	if (EG(exception) == NULL) {
+		return true;
+	}
+	if (zend_is_unwind_exit(EG(exception))) {
+		zval place;
+		ZVAL_UNDEF(&place);
+		survive_exit(&place);
+		zval_ptr_dtor(&place);
+		return false;
+	}
+	tell_failed(failed, exchange);
+	if (EG(exception) != NULL && !zend_is_unwind_exit(EG(exception))) {
+		/* The deadline, while that one was told. */
+		tell_failed(failed, exchange);
+		return false;
+	}
+	return EG(exception) == NULL;
+}
+
+/* Does what a call has deferred, and what that defers, one after another; then says that this worker is free. */
+static void do_deferred(const callback *failed, zend_object *exchange)
+{
+	zval *place = OBJ_PROP(exchange, places.deferred);
+	bool more = true;
+
+	exit_forget();
+	bool has_deadline = deadline_begins_work_left();
+	while (more && has_deferred(exchange)) {
+		zval all, *work;
+		ZVAL_COPY_VALUE(&all, place);
+		ZVAL_EMPTY_ARRAY(place);
+		ZEND_HASH_FOREACH_VAL(Z_ARRVAL(all), work) {
+			call_deferred(work);
+			more = goes_on(failed, exchange);
+			if (!more) {
+				break;
+			}
+		} ZEND_HASH_FOREACH_END();
+		zval_ptr_dtor(&all);
+	}
+	if (has_deadline) {
+		deadline_ends(0);
+	}
+	zval_ptr_dtor(place);
+	ZVAL_EMPTY_ARRAY(place);
+	/* A forked child that comes to here has no server. */
+	if (EG(exception) == NULL && is_attached()) {
+		const uint32_t number = number_of(exchange);
+		send_empty((native_envelope) {.kind = NATIVE_FREE, .small = deadline_rest(number), .call = number});
+	}
 }
 
 /* Whether nothing was echoed, and the buffers are as they were. */
@@ -548,12 +659,12 @@ static void set(zval *place, zend_object *object)
 
 ZEND_FUNCTION(Pronghorn_Internal_ring_serve)
 {
-	zend_fcall_info call;
-	zend_fcall_info_cache cache;
+	callback handler, failed;
 	zval *output, *response;
 
-	ZEND_PARSE_PARAMETERS_START(3, 3)
-		Z_PARAM_FUNC(call, cache)
+	ZEND_PARSE_PARAMETERS_START(4, 4)
+		Z_PARAM_FUNC(handler.call, handler.cache)
+		Z_PARAM_FUNC(failed.call, failed.cache)
 		Z_PARAM_OBJECT(output)
 		Z_PARAM_OBJECT(response)
 	ZEND_PARSE_PARAMETERS_END();
@@ -573,7 +684,10 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_serve)
 			RETURN_COPY_VALUE(&next);
 		}
 		set(places.current, Z_OBJ(next));
-		enum how how = call_handler(&call, &cache, Z_OBJ(next), &value);
+		enum how how = call_handler(&handler, Z_OBJ(next), &value);
+		if (how == ANSWERED && has_deferred(Z_OBJ(next))) {
+			do_deferred(&failed, Z_OBJ(next));
+		}
 		if (EG(exception) != NULL) {
 			zval_ptr_dtor(&next);
 			RETURN_THROWS();

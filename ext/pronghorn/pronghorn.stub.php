@@ -56,14 +56,15 @@ namespace Pronghorn\Internal {
     }
 
     /**
-     * Calls the function with the request of one call after another, and sends what it returns, as long as that takes no more
-     * than sending: a string, or a response whose body is one, and nothing echoed or left to do.
+     * Calls the function with the request of one call after another, sends what it returns, and does what it has deferred, as
+     * long as that takes no more: a string, or a response whose body is one, and nothing echoed.
      *
+     * @param callable $failed gets the exchange and what was thrown by something that its call has deferred
      * @param object $output where what was echoed is kept
      * @param object $response of the class that responses have
      * @return array|string|null the exchange of a call that is not over, how its handler ended, and with what; or as ring_next
      */
-    function ring_serve(callable $function, object $output, object $response): array|string|null
+    function ring_serve(callable $function, callable $failed, object $output, object $response): array|string|null
     {
     }
 

@@ -1,5 +1,5 @@
 /* This is a generated file, edit the .stub.php file instead.
- * Stub hash: 6ba93c6a1ccd20296509729b6182c13b5c5f1a98 */
+ * Stub hash: 9f47f84fb403983700877d46091c6dd2ad2b09a9 */
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_attach, 0, 7, IS_STRING, 1)
 	ZEND_ARG_TYPE_INFO(0, memory, IS_LONG, 0)
@@ -14,8 +14,9 @@ ZEND_END_ARG_INFO()
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_MASK_EX(arginfo_Pronghorn_Internal_ring_next, 0, 0, MAY_BE_OBJECT|MAY_BE_STRING|MAY_BE_NULL)
 ZEND_END_ARG_INFO()
 
-ZEND_BEGIN_ARG_WITH_RETURN_TYPE_MASK_EX(arginfo_Pronghorn_Internal_ring_serve, 0, 3, MAY_BE_ARRAY|MAY_BE_STRING|MAY_BE_NULL)
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_MASK_EX(arginfo_Pronghorn_Internal_ring_serve, 0, 4, MAY_BE_ARRAY|MAY_BE_STRING|MAY_BE_NULL)
 	ZEND_ARG_TYPE_INFO(0, function, IS_CALLABLE, 0)
+	ZEND_ARG_TYPE_INFO(0, failed, IS_CALLABLE, 0)
 	ZEND_ARG_TYPE_INFO(0, output, IS_OBJECT, 0)
 	ZEND_ARG_TYPE_INFO(0, response, IS_OBJECT, 0)
 ZEND_END_ARG_INFO()

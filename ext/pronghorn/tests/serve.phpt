@@ -43,6 +43,11 @@ $answers = [
 
         return 'text';
     },
+    '/deferred-array' => function () {
+        Exchange::$current->deferred[] = fn () => 1;
+
+        return ['a' => 1];
+    },
     '/throw' => fn () => throw new LogicException('thrown'),
     '/exit' => function () {
         (fn () => exit(3))();
@@ -72,7 +77,7 @@ foreach ($answers as $path => $answer) {
     };
     $ended = [];
     do {
-        [$exchange, $what, $value] = $ring->serve($function, $handler, $output);
+        [$exchange, $what, $value] = $ring->serve($function, fn () => print 'failed', $handler, $output);
         $ended[] = "$how[$what] " . (is_object($value) ? get_debug_type($value) : json_encode($value));
         $output->take();
         $output->start();
@@ -90,7 +95,7 @@ foreach ($answers as $path => $answer) {
 }
 $output->stop();
 try {
-    Pronghorn\Internal\ring_serve(fn () => 1, $output, new stdClass());
+    Pronghorn\Internal\ring_serve(fn () => 1, fn () => 1, $output, new stdClass());
 } catch (Error $error) {
     fwrite(STDOUT, $error->getMessage() . "\n");
 }
@@ -104,8 +109,9 @@ try {
 /array: returned {"a":1}
 /echo: answered null; reply 200 [] text
 /buffer: answered null; reply 200 [] text
-/deferred: returned "text"
+/deferred: reply 200 [] text; free 0 [] 
+/deferred-array: returned {"a":1}
 /throw: threw LogicException
-/exit: exited ["serve.php",41]
-/call: reply 200 [] Pronghorn\Internal\Handler 12
+/exit: exited ["serve.php",46]
+/call: reply 200 [] Pronghorn\Internal\Handler 13
 The classes of the package have no property $body

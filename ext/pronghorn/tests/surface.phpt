@@ -21,13 +21,13 @@ echo $line[0], "\n";
 --EXPECT--
 Pronghorn\Internal\ring_attach(int $memory, int $page, int $bell, int $server, int $output, int $look_after, object $empty): ?string
 Pronghorn\Internal\ring_next(): object|string|null
-Pronghorn\Internal\ring_serve(callable $function, object $output, object $response): array|string|null
+Pronghorn\Internal\ring_serve(callable $function, callable $failed, object $output, object $response): array|string|null
 Pronghorn\Internal\ring_peek(): ?string
 Pronghorn\Internal\ring_reply(int $call, int $status, array $headers, string $body, int $flags, bool $more): bool
 Pronghorn\Internal\ring_message(int $kind, int $call, int $flags, int $small, string $context, string $body, bool $more): bool
 Pronghorn\Internal\ring_write(string $bytes): bool
 Pronghorn\Internal\native_headers(?string $fields, string $host, int $count): ?array
 Pronghorn\Internal\until_exit(callable $function, mixed ...$arguments): ?array
-int(3)
+int(4)
 bool(true)
 Shared memory => not attached

@@ -46,7 +46,8 @@ final class Loop
         $function = $handler->wantsPsr
             ? fn (): mixed => ($handler->function)($this->messages->request(Exchange::$current))
             : $handler->function;
-        while (($next = $ring->serve($function, $handler, $this->output)) !== null) {
+        $failed = $this->tellFailed(...);
+        while (($next = $ring->serve($function, $failed, $handler, $this->output)) !== null) {
             if ($next instanceof Exchange) {
                 $next->handler = $handler;
                 $this->serve($next, $handler);

@@ -18,7 +18,7 @@ final class Ring extends Frames
     public const OFFER = 'PRONGHORN_RING';
 
     /** Of the extension, as this package knows it. */
-    private const API = 3;
+    private const API = 4;
     /** Milliseconds after which a worker that waits looks whether the server still lives. */
     private const LOOK_AFTER = 5000;
 
@@ -83,13 +83,14 @@ final class Ring extends Frames
      * it.
      *
      * @param \Closure $function gets the request
+     * @param \Closure $failed gets the exchange and what was thrown by something that its call has deferred
      * @return Exchange|array{Exchange, self::ANSWERED|self::RETURNED|self::THREW|self::EXITED, mixed}|null
      */
-    public function serve(\Closure $function, Handler $handler, Output $output): Exchange|array|null
+    public function serve(\Closure $function, \Closure $failed, Handler $handler, Output $output): Exchange|array|null
     {
         $this->empty->handler = $handler;
         while (!$this->stopped) {
-            $next = \Pronghorn\Internal\ring_serve($function, $output, $this->response);
+            $next = \Pronghorn\Internal\ring_serve($function, $failed, $output, $this->response);
             if (!\is_string($next)) {
                 return $next;
             }
