@@ -15,6 +15,11 @@ const WARM_UP: u64 = 50;
 /// Requests that are counted.
 const REQUESTS: u64 = 300;
 
+/// Kinds of the native codec, and a flag of the first.
+const REPLY: u8 = 0x81;
+const BUSY: u8 = 0x02;
+const FREE: u8 = 0x86;
+
 /// The two rows that say what supervision costs.
 pub(crate) const BARE: &str = "no-limits";
 pub(crate) const LIMITED: &str = "limits";
@@ -29,6 +34,9 @@ pub(crate) struct Row {
     request: Request,
     /// Bytes of the reply's body.
     reply: usize,
+    /// Whether the worker has something left to do then, and says in a word of its own that it is free. That comes with the
+    /// reply, as it does from one that had another call to go on with.
+    defers: bool,
     steps: Steps,
 }
 
@@ -57,10 +65,11 @@ const PLAIN: Row = Row {
     codec: Codec::Native,
     request: Request::Get,
     reply: 12,
+    defers: false,
     steps: Steps::Answered,
 };
 
-pub(crate) const ROWS: [Row; 10] = [
+pub(crate) const ROWS: [Row; 11] = [
     Row {
         name: "native",
         ..PLAIN
@@ -84,6 +93,11 @@ pub(crate) const ROWS: [Row; 10] = [
     Row {
         name: "reply-64k",
         reply: 64 << 10,
+        ..PLAIN
+    },
+    Row {
+        name: "deferred",
+        defers: true,
         ..PLAIN
     },
     Row {
@@ -224,7 +238,7 @@ impl Stage<'_> {
         let (name, value) = ("Content-Type", "text/plain");
         let (flags, context) = match self.row.codec {
             Codec::Native => {
-                let mut context = vec![0x81, 0, 200, 0];
+                let mut context = vec![REPLY, if self.row.defers { BUSY } else { 0 }, 200, 0];
                 // The number of the call, as the envelope had it.
                 context.extend_from_slice(call.get(4..8).unwrap_or_default());
                 for number in [1, short(name), short(value)] {
@@ -246,7 +260,14 @@ impl Stage<'_> {
                 (Flags::PROTO, head)
             }
         };
-        self.worker.reply(&mut self.server, flags, &context, &body)
+        let reply = (flags, context.as_slice(), body.as_slice());
+        let free = [&[FREE, 0, 1, 0], call.get(4..8).unwrap_or_default()].concat();
+        if self.row.defers {
+            let free = (Flags::NATIVE, free.as_slice(), b"".as_slice());
+            self.worker.reply(&mut self.server, &[reply, free])
+        } else {
+            self.worker.reply(&mut self.server, &[reply])
+        }
     }
 
     fn request(&self) -> Vec<u8> {

@@ -82,7 +82,7 @@ impl Worker {
                 && header.flags == Flags::NATIVE
             {
                 let pong = [&[PONG, 0, 0, 0], number].concat();
-                self.reply(server, Flags::NATIVE, &pong, b"")?;
+                self.reply(server, &[(Flags::NATIVE, &pong, b"")])?;
                 continue;
             }
             if !header.flags.has(Flags::CONTROL) {
@@ -93,21 +93,21 @@ impl Worker {
         }
     }
 
-    /// Sends a reply, and lets the server do all it can with it.
+    /// Sends the frames of a reply at once, each with its context and its body, and lets the server do all it can with them.
     pub(crate) fn reply(
         &mut self,
         server: &mut Server<'_>,
-        flags: Flags,
-        context: &[u8],
-        body: &[u8],
+        frames: &[(Flags, &[u8], &[u8])],
     ) -> Result<(), Error> {
         let mut bytes = Vec::new();
-        let frame = OpenFrame::begin(&mut bytes);
-        bytes.extend_from_slice(context);
-        frame
-            .finish(&mut bytes, flags, Stream::END, body.len())
-            .map_err(|error| server.wrong(error.to_string()))?;
-        bytes.extend_from_slice(body);
+        for &(flags, context, body) in frames {
+            let frame = OpenFrame::begin(&mut bytes);
+            bytes.extend_from_slice(context);
+            frame
+                .finish(&mut bytes, flags, Stream::END, body.len())
+                .map_err(|error| server.wrong(error.to_string()))?;
+            bytes.extend_from_slice(body);
+        }
         self.write(server, &bytes)
     }
 

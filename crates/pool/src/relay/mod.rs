@@ -843,6 +843,17 @@ impl Relay {
         self.inbox.poll_ended(cx, self.under_way.as_ref())
     }
 
+    /// An item that was read already. What is none is found again by who waits for one.
+    fn item_here(&mut self) -> Option<Item> {
+        loop {
+            match self.incoming.next() {
+                Ok(Some(item)) if self.asks_for_renewal(&item) => {}
+                Ok(item) => return item,
+                Err(Garbage(_)) => return None,
+            }
+        }
+    }
+
     fn last_item(&mut self) -> Option<Item> {
         let mut buffer = [0; 4096];
         while let Ok(read @ 1..) = self.channel.read_now(&mut buffer) {
@@ -1222,12 +1233,21 @@ impl Relay {
     /// Waits for the worker's word that it is free; other frames are dropped. What it does meanwhile has a deadline of its own.
     /// Calls stay ahead of it as they do behind a call: that, and what it leaves for later, are short or are not.
     async fn until_free(&mut self, since: Instant) -> Served {
-        self.wind_down(since);
         let limit = self.seat.exec_ttl();
-        let mut deadline = limit.map(|limit| Instant::now() + limit);
+        let mut deadline = limit.map(|limit| since + limit);
         let mut late = false;
+        let mut waits = false;
         loop {
-            match self.event_until(None, None, deadline).await {
+            // Its word often came with the reply: it does not wake this thread for it while it has another call.
+            let event = if let Some(item) = self.item_here() {
+                Event::Item(item)
+            } else {
+                if !std::mem::replace(&mut waits, true) {
+                    self.wind_down(since);
+                }
+                self.event_until(None, None, deadline).await
+            };
+            match event {
                 Event::Item(item) => match self.hear(&item, None) {
                     Ok(Heard::Free(_)) if late && !self.may_go_on().await => return Served::Broken,
                     Ok(Heard::Free(rest)) => {
