@@ -22,7 +22,6 @@ static unsigned count;
 static unsigned least;
 static int64_t since, patience;
 
-
 /* ---- What the heap calls, in place of mmap and munmap ---- */
 
 static void *map(size_t size)
@@ -138,8 +137,9 @@ static void release(unsigned how_many)
 void chunks_keep(unsigned milliseconds)
 {
 	const char *huge = getenv("USE_ZEND_ALLOC_HUGE_PAGES");
-	/* Another allocator; or one that asks the kernel for more than memory. */
-	if (heap != NULL || !is_zend_mm() || (huge != NULL && atoi(huge) != 0)) {
+	/* A debug build, which asserts of a chunk from a storage what is true of no address, (chunk + 2 MB - 1) % 2 MB == chunk; another
+	 * allocator; or one that asks the kernel for more than memory. */
+	if (ZEND_DEBUG || heap != NULL || !is_zend_mm() || (huge != NULL && atoi(huge) != 0)) {
 		return;
 	}
 	zend_mm_heap *mine = zend_mm_get_heap();

@@ -6,6 +6,7 @@ pronghorn
 <?php
 if (!extension_loaded('ffi')) die('skip needs FFI');
 if (getenv('USE_ZEND_ALLOC') === '0') die('skip needs the heap of PHP');
+if (PHP_DEBUG) die('skip debug builds of PHP have no heap with a storage');
 ?>
 --INI--
 memory_limit=128M
