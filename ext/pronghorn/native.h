@@ -11,6 +11,8 @@
 #define NATIVE_FRAME 16
 /* The longest payload that is taken: Pronghorn\Internal\Frame::MAX_PAYLOAD. */
 #define NATIVE_MAX_PAYLOAD (64u << 20)
+/* The longest context that the server takes. */
+#define NATIVE_MAX_CONTEXT (1u << 20)
 /* What every context begins with. */
 #define NATIVE_ENVELOPE 8
 /* A flag of any kind: who does not know the kind passes over it. */

@@ -134,7 +134,7 @@ static bool send_message(const native_envelope *envelope, const native_fields *f
 {
 	size_t rest = fields != NULL ? native_fields_length(fields) : context != NULL ? ZSTR_LEN(context) : 0;
 	size_t head = NATIVE_FRAME + NATIVE_ENVELOPE + rest, length = ZSTR_LEN(body);
-	if (length > UINT32_MAX - NATIVE_ENVELOPE - rest || head > RING_UP) {
+	if (rest > NATIVE_MAX_CONTEXT - NATIVE_ENVELOPE || length > UINT32_MAX - NATIVE_ENVELOPE - rest) {
 		zend_value_error("A message to the server is too long");
 		return false;
 	}

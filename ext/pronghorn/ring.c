@@ -58,6 +58,12 @@ static _Atomic uint32_t *word(const ring_t *ring, size_t at)
 	return (_Atomic uint32_t *) (ring->map + at);
 }
 
+/* How much was put into a stream or taken from it, ever. */
+static _Atomic uint64_t *counter(const ring_t *ring, size_t at)
+{
+	return (_Atomic uint64_t *) (ring->map + at);
+}
+
 /* What the server's thread says of itself. */
 static uint32_t of_thread(const ring_t *ring, size_t at)
 {
@@ -144,21 +150,21 @@ void ring_forget(ring_t *ring)
 }
 
 /* Bytes in a stream, or more than it holds where the counts make no sense. */
-static size_t difference(uint32_t put, uint32_t taken)
+static size_t difference(uint64_t put, uint64_t taken)
 {
-	return (uint32_t) (put - taken);
+	return put - taken;
 }
 
 size_t ring_there(const ring_t *ring)
 {
-	uint32_t put = atomic_load_explicit(word(ring, RING_AT_DOWN_PUT), memory_order_acquire);
+	uint64_t put = atomic_load_explicit(counter(ring, RING_AT_DOWN_PUT), memory_order_acquire);
 	return difference(put, ring->taken);
 }
 
 /* Room in the stream up, or SIZE_MAX where the counts make no sense. */
 static size_t room(const ring_t *ring)
 {
-	uint32_t taken = atomic_load_explicit(word(ring, RING_AT_UP_TAKEN), memory_order_acquire);
+	uint64_t taken = atomic_load_explicit(counter(ring, RING_AT_UP_TAKEN), memory_order_acquire);
 	size_t there = difference(ring->put, taken);
 	return there > RING_UP ? SIZE_MAX : RING_UP - there;
 }
@@ -309,7 +315,7 @@ ring_outcome ring_wait(ring_t *ring, size_t bytes)
 
 const unsigned char *ring_peek(const ring_t *ring)
 {
-	return ring->map + RING_PAGE + (ring->taken & (RING_DOWN - 1));
+	return ring->map + RING_PAGE + ring->taken % RING_DOWN;
 }
 
 /* A call's place among those that are offered. */
@@ -335,9 +341,9 @@ bool ring_is_taken_back(const ring_t *ring, uint32_t call)
 
 void ring_take(ring_t *ring, size_t bytes)
 {
-	ring->taken += (uint32_t) bytes;
+	ring->taken += bytes;
 	RING_MARK(taking);
-	atomic_store_explicit(word(ring, RING_AT_DOWN_TAKEN), ring->taken, memory_order_release);
+	atomic_store_explicit(counter(ring, RING_AT_DOWN_TAKEN), ring->taken, memory_order_release);
 	RING_MARK(taken);
 	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load_explicit(word(ring, RING_AT_ROOM_WANTED), memory_order_relaxed) == 1) {
@@ -352,14 +358,14 @@ ring_outcome ring_wait_for_room(ring_t *ring, size_t bytes)
 
 unsigned char *ring_room(const ring_t *ring)
 {
-	return ring->map + RING_PAGE + 2 * (size_t) RING_DOWN + (ring->put & (RING_UP - 1));
+	return ring->map + RING_PAGE + 2 * (size_t) RING_DOWN + ring->put % RING_UP;
 }
 
 static void publish(ring_t *ring, size_t bytes)
 {
-	ring->put += (uint32_t) bytes;
+	ring->put += bytes;
 	RING_MARK(written);
-	atomic_store_explicit(word(ring, RING_AT_UP_PUT), ring->put, memory_order_release);
+	atomic_store_explicit(counter(ring, RING_AT_UP_PUT), ring->put, memory_order_release);
 	RING_MARK(put);
 	atomic_thread_fence(memory_order_seq_cst);
 }

@@ -40,8 +40,8 @@ typedef struct {
 	int bell;                /* an eventfd */
 	int server;              /* the pipe that the server holds the other end of: hung up means that it is gone */
 	unsigned look_after;     /* milliseconds after which a sleeper looks whether the server still lives */
-	uint32_t put;            /* our own counts: what the words say could have been changed by a bug in this process */
-	uint32_t taken;
+	uint64_t put;            /* our own counts: what the words say could have been changed by a bug in this process */
+	uint64_t taken;
 	uint32_t rung;
 	bool owes_bell;
 	uint32_t replies_unrung; /* of what it is owed for */

@@ -6,6 +6,7 @@ use tokio::io::ReadBuf;
 
 use crate::Link;
 use crate::layout::{DOWN, PAGE, UP};
+use crate::link::count;
 use crate::memory::Box;
 
 /// The most that a step reads or writes: more than a stream holds.
@@ -93,19 +94,18 @@ fn borrow(link: &mut Link, shared: &Box, head: usize, most: usize) {
         len / 2
     });
     assert!(rest == expected[len / 2..], "what was not sent");
-    let taken = u32::try_from(len).expect("streams are short");
-    assert_eq!(link.counts().taken, after.wrapping_add(taken));
+    assert_eq!(link.counts().taken, after.wrapping_add(count(len)));
 }
 
 fn write(link: &mut Link, bytes: &[u8]) {
     let before = link.counts();
     let written = link.write_some(bytes);
     let put = length(&bytes[..written.unwrap_or(0)]);
-    assert!(put as usize <= DOWN, "more than the stream holds");
+    assert!(put <= count(DOWN), "more than the stream holds");
     assert_eq!(link.counts().put, before.put.wrapping_add(put));
     _ = link.unread(); // any number; the relay compares it with one of its own
 }
 
-fn length(bytes: &[u8]) -> u32 {
-    u32::try_from(bytes.len()).expect("streams are short")
+fn length(bytes: &[u8]) -> u64 {
+    count(bytes.len())
 }

@@ -13,8 +13,8 @@ use crate::sync::{AtomicU32, Ordering, Step, barrier, look, take_away};
 pub(crate) struct Nonsense;
 
 /// How many bytes lie in a stream. `size` is its room; both counts are of one side's trust, so the difference is checked.
-pub(crate) fn there(put: u32, taken: u32, size: usize) -> Result<usize, Nonsense> {
-    let there = put.wrapping_sub(taken) as usize;
+pub(crate) fn there(put: u64, taken: u64, size: usize) -> Result<usize, Nonsense> {
+    let there = usize::try_from(put.wrapping_sub(taken)).map_err(|_| Nonsense)?;
     if there > size {
         return Err(Nonsense);
     }
@@ -39,7 +39,7 @@ pub(crate) struct Server<'a>(pub(crate) &'a Words);
 impl Server<'_> {
     /// Publishes bytes that were written behind `put`. A worker that is awake finds them; [`wakes`](Self::wakes) says
     /// whether one has to be woken, and must be asked before this thread sleeps.
-    pub(crate) fn put(self, put: u32) {
+    pub(crate) fn put(self, put: u64) {
         self.0.down_put.store(put, Ordering::Release);
     }
 
@@ -74,7 +74,7 @@ impl Server<'_> {
     }
 
     /// Gives room back. True as above.
-    pub(crate) fn taken(self, taken: u32) -> bool {
+    pub(crate) fn taken(self, taken: u64) -> bool {
         self.0.up_taken.store(taken, Ordering::Release);
         self.wakes_from(FOR_ROOM)
     }
@@ -87,11 +87,11 @@ impl Server<'_> {
         self.0.sleep.load(Ordering::Relaxed) == sleeper && exchange(&self.0.sleep).is_ok()
     }
 
-    pub(crate) fn worker_has_put(self) -> u32 {
+    pub(crate) fn worker_has_put(self) -> u64 {
         self.0.up_put.load(Ordering::Acquire)
     }
 
-    pub(crate) fn worker_has_taken(self) -> u32 {
+    pub(crate) fn worker_has_taken(self) -> u64 {
         self.0.down_taken.load(Ordering::Acquire)
     }
 
@@ -165,21 +165,21 @@ impl Worker<'_> {
     }
 
     /// Publishes bytes. True: ring the bell.
-    pub(crate) fn put(&mut self, put: u32) -> bool {
+    pub(crate) fn put(&mut self, put: u64) -> bool {
         self.publish(put);
         self.rings()
     }
 
     /// Publishes bytes that the server need not know before the answer to the call that lies there, if one does.
     /// [`settles`](Self::settles) has to come before a sleep. True: ring the bell.
-    pub(crate) fn put_with_next(&mut self, put: u32, lies_there: bool) -> bool {
+    pub(crate) fn put_with_next(&mut self, put: u64, lies_there: bool) -> bool {
         self.publish(put);
         self.bell.owed = lies_there;
         !lies_there && self.rings()
     }
 
     /// Publishes a reply: the server need not know some of them before others, while calls lie there.
-    pub(crate) fn put_reply(&mut self, put: u32, lies_there: bool) -> bool {
+    pub(crate) fn put_reply(&mut self, put: u64, lies_there: bool) -> bool {
         let most = self.words.replies_unrung.load(Ordering::Relaxed);
         let may_wait = lies_there && self.bell.replies < most;
         self.bell.replies += u32::from(may_wait);
@@ -191,13 +191,13 @@ impl Worker<'_> {
         look(Step::WorkerSettles, || self.bell.owed) && self.rings()
     }
 
-    fn publish(&self, put: u32) {
+    fn publish(&self, put: u64) {
         self.words.up_put.store(put, Ordering::Release);
         barrier(Step::WorkerPutBarrier);
     }
 
     /// Gives room back. True: ring the bell.
-    pub(crate) fn taken(&mut self, taken: u32) -> bool {
+    pub(crate) fn taken(&mut self, taken: u64) -> bool {
         self.words.down_taken.store(taken, Ordering::Release);
         barrier(Step::WorkerTakenBarrier);
         self.words.room_wanted.load(Ordering::Relaxed) == 1 && self.rings()
@@ -229,11 +229,11 @@ impl Worker<'_> {
         &self.words.sleep
     }
 
-    pub(crate) fn server_has_put(&self) -> u32 {
+    pub(crate) fn server_has_put(&self) -> u64 {
         self.words.down_put.load(Ordering::Acquire)
     }
 
-    pub(crate) fn server_has_taken(&self) -> u32 {
+    pub(crate) fn server_has_taken(&self) -> u64 {
         self.words.up_taken.load(Ordering::Acquire)
     }
 }

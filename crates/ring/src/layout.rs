@@ -1,17 +1,17 @@
 //! Where everything lies in a box, byte by byte: the one source of the numbers in Rust, in C and in the reference.
 
-use crate::sync::AtomicU32;
+use crate::sync::{AtomicU32, AtomicU64};
 
 /// The first four bytes of a box: `PHRB`.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"PHRB");
 /// Counts up with each change that an older end would get wrong.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// The words; the streams begin behind this page.
 pub const PAGE: usize = 4096;
-/// Bytes on their way to the worker. A power of two, and of pages. Any head and most bodies fit.
+/// Bytes on their way to the worker, whole pages. Any head and most bodies fit.
 pub const DOWN: usize = 256 << 10;
-/// Bytes on their way to the server. A reply of 256 KB goes out without waiting.
-pub const UP: usize = 512 << 10;
+/// Bytes on their way to the server. A reply of a megabyte goes out without waiting.
+pub const UP: usize = 1152 << 10;
 /// All of a box.
 pub const SIZE: usize = PAGE + DOWN + UP;
 
@@ -30,24 +30,24 @@ pub struct Words {
     /// [`MAGIC`], [`VERSION`], [`DOWN`], [`UP`], written before the worker starts.
     pub(crate) head: [AtomicU32; 4],
     _head: [u32; 12],
-    /// Bytes that the server has put into the stream down, ever, modulo 2³².
-    pub(crate) down_put: AtomicU32,
+    /// Bytes that the server has put into the stream down, ever.
+    pub(crate) down_put: AtomicU64,
     /// 1 while the server waits for room in the stream down.
     pub(crate) room_wanted: AtomicU32,
     /// For how many replies in a row the worker need not ring while another call lies there.
     pub(crate) replies_unrung: AtomicU32,
     /// 1 while the worker's calls are quick: it does well at the processor of its thread.
     pub(crate) quick: AtomicU32,
-    _down: [u32; 12],
+    _down: [u32; 11],
     /// Bytes that the worker has taken from it.
-    pub(crate) down_taken: AtomicU32,
-    _taken: [u32; 15],
+    pub(crate) down_taken: AtomicU64,
+    _taken: [u32; 14],
     /// Bytes that the worker has put into the stream up.
-    pub(crate) up_put: AtomicU32,
-    _put: [u32; 15],
+    pub(crate) up_put: AtomicU64,
+    _put: [u32; 14],
     /// Bytes that the server has taken from it.
-    pub(crate) up_taken: AtomicU32,
-    _up: [u32; 15],
+    pub(crate) up_taken: AtomicU64,
+    _up: [u32; 14],
     /// The futex on which the worker sleeps, or is about to: [`FOR_BYTES`] or [`FOR_ROOM`]. Who wakes it makes it
     /// [`AWAKE`].
     pub(crate) sleep: AtomicU32,
@@ -73,20 +73,21 @@ pub struct Parking {
 impl Words {
     pub(crate) fn new() -> Self {
         let zero = || AtomicU32::new(0);
+        let none = || AtomicU64::new(0);
         Self {
             head: [zero(), zero(), zero(), zero()],
             _head: [0; 12],
-            down_put: zero(),
+            down_put: none(),
             room_wanted: zero(),
             replies_unrung: zero(),
             quick: zero(),
-            _down: [0; 12],
-            down_taken: zero(),
-            _taken: [0; 15],
-            up_put: zero(),
-            _put: [0; 15],
-            up_taken: zero(),
-            _up: [0; 15],
+            _down: [0; 11],
+            down_taken: none(),
+            _taken: [0; 14],
+            up_put: none(),
+            _put: [0; 14],
+            up_taken: none(),
+            _up: [0; 14],
             sleep: zero(),
             _sleep: [0; 15],
             offered: zero(),
@@ -143,7 +144,6 @@ pub fn c_header() -> String {
 }
 
 const _: () = {
-    assert!(DOWN.is_power_of_two() && UP.is_power_of_two());
     assert!(DOWN.is_multiple_of(PAGE) && UP.is_multiple_of(PAGE));
     assert!(cfg!(all(test, feature = "model")) || size_of::<Words>() <= PAGE);
 };

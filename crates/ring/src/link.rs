@@ -23,8 +23,8 @@ use crate::thread::{Waiting, forget, wait, wake_later, wake_now};
 pub struct Link {
     shared: Arc<Box>,
     /// The server's own counts: what stands in the box could have been changed by the worker.
-    put: u32,
-    taken: u32,
+    put: u64,
+    taken: u64,
     wants_room: bool,
     replies_unrung: u32,
     quick: bool,
@@ -32,11 +32,11 @@ pub struct Link {
     lent: Option<Arc<Lent>>,
 }
 
-/// How much was put and taken, ever, modulo 2³².
+/// How much was put and taken, ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Counts {
-    pub(crate) put: u32,
-    pub(crate) taken: u32,
+    pub(crate) put: u64,
+    pub(crate) taken: u64,
 }
 
 impl Link {
@@ -210,7 +210,7 @@ impl Link {
 
     /// Both counts as they were when they were looked at: had one changed since, waiting for the next change would be too
     /// long.
-    fn wait(&self, seen_put: u32, seen_taken: Option<u32>, cx: &Context<'_>) {
+    fn wait(&self, seen_put: u64, seen_taken: Option<u64>, cx: &Context<'_>) {
         wait(Waiting {
             owner: self.shared.clone(),
             seen_put,
@@ -240,8 +240,8 @@ fn scribbled(_: Nonsense) -> io::Error {
     )
 }
 
-pub(crate) fn count(len: usize) -> u32 {
-    u32::try_from(len).expect("streams are short")
+pub(crate) fn count(len: usize) -> u64 {
+    u64::try_from(len).expect("streams are short")
 }
 
 /// Wakes the worker if it sleeps for want of bytes.
@@ -252,7 +252,7 @@ pub(crate) fn wake_if_asleep(shared: &Box) {
 }
 
 /// Gives the worker the room of what was taken, and wakes it if it waits for that.
-pub(crate) fn give_back(shared: &Box, taken: u32) {
+pub(crate) fn give_back(shared: &Box, taken: u64) {
     if Server(shared.words()).taken(taken) {
         wake(shared);
     }

@@ -25,14 +25,14 @@ pub(crate) struct Lent {
 #[derive(Debug)]
 enum Place {
     /// The first one's place in the stream up.
-    Box(Arc<Box>, u32),
+    Box(Arc<Box>, u64),
     Copy(Bytes),
     Nowhere,
 }
 
 impl Loan {
     /// The next `len` bytes of a stream, which are there.
-    pub(crate) fn new(owner: Arc<Box>, at: u32, len: usize) -> (Self, Arc<Lent>) {
+    pub(crate) fn new(owner: Arc<Box>, at: u64, len: usize) -> (Self, Arc<Lent>) {
         let place = Mutex::new(Place::Box(owner, at));
         let lent = Arc::new(Lent { len, place });
         (Self(lent.clone()), lent)

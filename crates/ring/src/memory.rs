@@ -79,25 +79,25 @@ impl Box {
     }
 
     /// Copies into the stream down, at most [`DOWN`] bytes.
-    pub(crate) fn write_down(&self, put: u32, bytes: &[u8]) {
+    pub(crate) fn write_down(&self, put: u64, bytes: &[u8]) {
         self.write(PAGE + place(put, DOWN), bytes, DOWN);
     }
 
-    pub(crate) fn read_down(&self, taken: u32, len: usize, into: &mut ReadBuf<'_>) {
+    pub(crate) fn read_down(&self, taken: u64, len: usize, into: &mut ReadBuf<'_>) {
         self.read(PAGE + place(taken, DOWN), len, DOWN, into);
     }
 
-    pub(crate) fn write_up(&self, put: u32, bytes: &[u8]) {
+    pub(crate) fn write_up(&self, put: u64, bytes: &[u8]) {
         self.write(PAGE + 2 * DOWN + place(put, UP), bytes, UP);
     }
 
     /// Appends `len` bytes of the stream up, at most [`UP`] and what `into` has room for.
-    pub(crate) fn read_up(&self, taken: u32, len: usize, into: &mut ReadBuf<'_>) {
+    pub(crate) fn read_up(&self, taken: u64, len: usize, into: &mut ReadBuf<'_>) {
         self.read(PAGE + 2 * DOWN + place(taken, UP), len, UP, into);
     }
 
     /// The same in a buffer of its own.
-    pub(crate) fn copy_up(&self, taken: u32, len: usize) -> Vec<u8> {
+    pub(crate) fn copy_up(&self, taken: u64, len: usize) -> Vec<u8> {
         let mut copy = Vec::with_capacity(len);
         self.read_up(taken, len, &mut ReadBuf::uninit(copy.spare_capacity_mut()));
         // SAFETY: `read_up` has filled so many.
@@ -108,7 +108,7 @@ impl Box {
     /// Lends `len` bytes of the stream up, at most [`UP`], to a system call that `send` makes.
     pub(crate) fn lend_up<R>(
         &self,
-        taken: u32,
+        taken: u64,
         len: usize,
         send: impl FnOnce(IoSlice<'_>) -> R,
     ) -> R {
@@ -146,8 +146,8 @@ impl Box {
     }
 }
 
-fn place(count: u32, size: usize) -> usize {
-    count as usize & (size - 1)
+fn place(count: u64, size: usize) -> usize {
+    usize::try_from(count % size as u64).expect("a stream is short")
 }
 
 fn number(size: usize) -> u32 {

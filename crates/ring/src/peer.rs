@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::half::{Bell, Worker, there};
 use crate::layout::{AWAKE, DOWN, FOR_BYTES, FOR_ROOM, MAGIC, UP, VERSION};
+use crate::link::count;
 use crate::memory::{Box, ParkingPage};
 use crate::sync::Ordering;
 
@@ -19,8 +20,8 @@ pub struct Peer {
     shared: Box,
     page: ParkingPage,
     bell: OwnedFd,
-    put: u32,
-    taken: u32,
+    put: u64,
+    taken: u64,
     rings: Bell,
 }
 
@@ -69,7 +70,7 @@ impl Peer {
         let len = there.min(into.len());
         self.shared
             .read_down(self.taken, len, &mut ReadBuf::new(into));
-        self.taken = self.taken.wrapping_add(number(len));
+        self.taken = self.taken.wrapping_add(count(len));
         let taken = self.taken;
         self.act(|half| half.taken(taken));
         Ok(len)
@@ -131,9 +132,9 @@ impl Peer {
     }
 
     /// What the count is with these bytes.
-    fn copy(&mut self, bytes: &[u8]) -> u32 {
+    fn copy(&mut self, bytes: &[u8]) -> u64 {
         self.shared.write_up(self.put, bytes);
-        self.put = self.put.wrapping_add(number(bytes.len()));
+        self.put = self.put.wrapping_add(count(bytes.len()));
         self.put
     }
 
@@ -227,7 +228,7 @@ impl Peer {
 
     /// Puts other counts where the worker's are: what a broken one may do.
     #[doc(hidden)]
-    pub fn scribble(&self, put: u32, taken: u32) {
+    pub fn scribble(&self, put: u64, taken: u64) {
         let words = self.shared.words();
         words.up_put.store(put, Ordering::Relaxed);
         words.down_taken.store(taken, Ordering::Relaxed);
@@ -238,8 +239,4 @@ impl Peer {
     pub fn scribble_over(&self, at: usize, bytes: &[u8]) {
         self.shared.scribble(at, bytes);
     }
-}
-
-fn number(len: usize) -> u32 {
-    u32::try_from(len).expect("streams are short")
 }

@@ -1,9 +1,9 @@
 //! Atomics and barriers, or what the model checker has in their place.
 
 #[cfg(all(test, feature = "model"))]
-pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
+pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 #[cfg(not(all(test, feature = "model")))]
-pub(crate) use std::sync::atomic::{AtomicU32, Ordering};
+pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The steps that look superfluous and are not: the model runs without each of them, and has to fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -236,10 +236,10 @@ fn counts_that_can_not_be_are_an_error_and_nothing_is_read() {
     let (runtime, thread) = io_thread();
     runtime.block_on(async {
         for (put, taken) in [
-            (u32::try_from(UP).unwrap() + 1, 0),
-            (u32::MAX, 0),
+            (u64::try_from(UP).unwrap() + 1, 0),
+            (u64::MAX, 0),
             (0, 1),
-            (0, u32::MAX / 2),
+            (0, u64::MAX / 2),
         ] {
             let (mut link, peer) = pair(&thread);
             peer.scribble(put, taken);

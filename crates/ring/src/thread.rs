@@ -50,9 +50,9 @@ const PASSES_AFTER_SLEEP: u32 = 2;
 pub(crate) struct Waiting {
     pub(crate) owner: Arc<Box>,
     /// What the link has seen: another number is news.
-    pub(crate) seen_put: u32,
+    pub(crate) seen_put: u64,
     /// When it waits for room: what it has seen of that.
-    pub(crate) seen_taken: Option<u32>,
+    pub(crate) seen_taken: Option<u64>,
     pub(crate) waker: Waker,
 }
 

@@ -39,6 +39,7 @@ final class Box
     public readonly int $pipe;
     private ?int $end = null;
     private \FFI\CData $words;
+    private \FFI\CData $counts;
     private \FFI\CData $bytes;
     private \FFI\CData $page;
     /** @var resource */
@@ -65,6 +66,7 @@ final class Box
         $memory = self::memory(self::$layout['SIZE'], $map);
         $this->bytes = self::$c->cast('uint8_t *', $map);
         $this->words = self::$c->cast('uint32_t *', $map);
+        $this->counts = self::$c->cast('uint64_t *', $map);
         $head = $changed + array_intersect_key(self::$layout, ['MAGIC' => 0, 'VERSION' => 0, 'DOWN' => 0, 'UP' => 0]);
         foreach (['MAGIC', 'VERSION', 'DOWN', 'UP'] as $i => $name) {
             $this->words[self::$layout['AT_HEAD'] / 4 + $i] = $head[$name];
@@ -81,13 +83,13 @@ final class Box
     /** How much the worker has not taken yet, at most. */
     public function room(): int
     {
-        return self::$layout['DOWN'] - ($this->put - $this->word('AT_DOWN_TAKEN') & 0xFFFFFFFF);
+        return self::$layout['DOWN'] - ($this->put - $this->count('AT_DOWN_TAKEN'));
     }
 
     /** Whether there is something to take. */
     public function hasMore(): bool
     {
-        return $this->word('AT_UP_PUT') !== $this->taken;
+        return $this->count('AT_UP_PUT') !== $this->taken;
     }
 
     /** Puts as much as there is room for, and wakes the worker. Every call in it is offered. */
@@ -101,8 +103,8 @@ final class Box
             $piece = min($now - $done, self::$layout['DOWN'] - $at);
             \FFI::memcpy($this->bytes + ($start + $at), substr($bytes, $done, $piece), $piece);
         }
-        $this->put = $this->put + $now & 0xFFFFFFFF;
-        $this->set('AT_DOWN_PUT', $this->put);
+        $this->put += $now;
+        $this->setCount('AT_DOWN_PUT', $this->put);
         $this->wake();
 
         return $now;
@@ -133,7 +135,7 @@ final class Box
     /** What the worker has put. */
     public function take(): string
     {
-        $length = $this->word('AT_UP_PUT') - $this->taken & 0xFFFFFFFF;
+        $length = $this->count('AT_UP_PUT') - $this->taken;
         if ($length === 0) {
             return '';
         }
@@ -144,8 +146,8 @@ final class Box
             $piece = min($length - strlen($taken), self::$layout['UP'] - $at);
             $taken .= \FFI::string($this->bytes + ($start + $at), $piece);
         }
-        $this->taken = $this->taken + $length & 0xFFFFFFFF;
-        $this->set('AT_UP_TAKEN', $this->taken);
+        $this->taken += $length;
+        $this->setCount('AT_UP_TAKEN', $this->taken);
         $this->wake();
 
         return $taken;
@@ -188,7 +190,7 @@ final class Box
     /** Makes the counts such that can't be, which a worker takes for the end of its server. */
     public function spoil(): void
     {
-        $this->set('AT_UP_TAKEN', $this->taken + 2 * self::$layout['UP'] & 0xFFFFFFFF);
+        $this->setCount('AT_UP_TAKEN', $this->taken + 2 * self::$layout['UP']);
     }
 
     /** The pipe that a worker looks at is hung up. */
@@ -203,9 +205,9 @@ final class Box
     /** Forgets what was not taken, makes the counts good again and the pipe a new one. */
     public function reset(): void
     {
-        $this->put = $this->word('AT_DOWN_TAKEN');
-        $this->set('AT_DOWN_PUT', $this->put);
-        $this->set('AT_UP_TAKEN', $this->taken);
+        $this->put = $this->count('AT_DOWN_TAKEN');
+        $this->setCount('AT_DOWN_PUT', $this->put);
+        $this->setCount('AT_UP_TAKEN', $this->taken);
         $this->take();
         $this->hangUp();
         $ends = self::$c->new('int[2]');
@@ -241,6 +243,16 @@ final class Box
     private function set(string $name, int $value): void
     {
         $this->words[self::$layout[$name] / 4] = $value;
+    }
+
+    private function count(string $name): int
+    {
+        return $this->counts[self::$layout[$name] / 8];
+    }
+
+    private function setCount(string $name, int $value): void
+    {
+        $this->counts[self::$layout[$name] / 8] = $value;
     }
 
     private static function memory(int $size, ?\FFI\CData &$map): int
