@@ -230,7 +230,9 @@ final class Request
         match ($name) {
             'headers' => $this->readHeaders(),
             'attributes' => $this->readAttributes(),
-            'cookies' => $this->cookies = Cookies::parse(\implode('; ', $this->headers['cookie'] ?? [])),
+            'cookies' => $this->cookies = isset($this->headers['cookie'])
+                ? Cookies::parse(\implode('; ', $this->headers['cookie']))
+                : [],
             'method', 'uri', 'path', 'queryString', 'protocol', 'remoteAddress' => $this->readLine(),
             default => throw new \Error('Undefined property: ' . self::class . "::\$$name"),
         };
