@@ -463,7 +463,9 @@ static bool has_deferred(zend_object *exchange)
 /* Sends what a handler returned, where that takes no more than sending. */
 static bool answers(zend_object *exchange, const zval *result)
 {
-	if (Z_LVAL_P(OBJ_PROP(exchange, places.state)) != FRESH || Z_TYPE_P(OBJ_PROP(exchange, places.body)) != IS_NULL) {
+	/* A reference to what was deferred is followed by PHP. */
+	if (Z_TYPE_P(OBJ_PROP(exchange, places.deferred)) != IS_ARRAY
+		|| Z_LVAL_P(OBJ_PROP(exchange, places.state)) != FRESH || Z_TYPE_P(OBJ_PROP(exchange, places.body)) != IS_NULL) {
 		return false;
 	}
 	zend_long status = 200;

@@ -48,6 +48,13 @@ $answers = [
 
         return ['a' => 1];
     },
+    '/deferred-reference' => function () {
+        $deferred = &Exchange::$current->deferred;
+        $deferred[] = fn () => 1;
+        $GLOBALS['kept'] = &$deferred;
+
+        return 'text';
+    },
     '/throw' => fn () => throw new LogicException('thrown'),
     '/exit' => function () {
         (fn () => exit(3))();
@@ -111,7 +118,8 @@ try {
 /buffer: answered null; reply 200 [] text
 /deferred: reply 200 [] text; free 0 [] 
 /deferred-array: returned {"a":1}
+/deferred-reference: returned "text"
 /throw: threw LogicException
-/exit: exited ["serve.php",46]
-/call: reply 200 [] Pronghorn\Internal\Handler 13
+/exit: exited ["serve.php",53]
+/call: reply 200 [] Pronghorn\Internal\Handler 14
 The classes of the package have no property $body
