@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Pronghorn\Tests;
 
+use Nyholm\Psr7\Response as Psr7Response;
 use PHPUnit\Framework\TestCase;
 use Pronghorn\Call;
 use Pronghorn\ClientGone;
@@ -18,10 +19,15 @@ use Pronghorn\Internal\Transport;
 use Pronghorn\NotAWorker;
 use Pronghorn\Request;
 use Pronghorn\Response;
+use Pronghorn\StreamBody;
 use Pronghorn\Tests\Support\Message;
 use Pronghorn\Tests\Support\Server;
+use Pronghorn\Tests\Support\StringStream;
 use Pronghorn\Tests\Support\Text;
 use Pronghorn\Tests\Support\UntilServed;
+use Psr\Http\Message\ResponseInterface;
+use Psr\Http\Message\ServerRequestInterface;
+use Psr\Http\Message\StreamInterface;
 
 /** What a worker does with its calls, the same over every transport. */
 abstract class TransportTestCase extends TestCase
@@ -103,6 +109,74 @@ abstract class TransportTestCase extends TestCase
         ];
         yield 'empty stream' => [new \ArrayIterator([]), 200, [], ''];
         yield 'response with an empty list' => [new Response([], 204), 204, [], ''];
+    }
+
+    /**
+     * @dataProvider psr
+     * @param list<string> $bodies
+     */
+    public function testWhatAHandlerOfPsr7MayReturn(ResponseInterface $returned, int $status, array $bodies): void
+    {
+        $this->server->request();
+        $received = $this->serve(fn (ServerRequestInterface $request) => $returned);
+
+        self::assertSame([$status, [['X-Many', 'a'], ['X-Many', 'b']]], [$received[0]->number, $received[0]->headers]);
+        self::assertSame($bodies, array_column($received, 'body'));
+        self::assertSame([...array_fill(0, count($bodies) - 1, true), false], array_column($received, 'more'));
+    }
+
+    /** @return iterable<string, array<mixed>> */
+    public static function psr(): iterable
+    {
+        $of = fn (string|StreamInterface $body, int $status = 200) => new Psr7Response(
+            $status,
+            ['X-Many' => ['a', 'b']],
+            $body,
+        );
+        $unknown = new class ('piece') extends StringStream {
+            public function getSize(): ?int
+            {
+                return null;
+            }
+        };
+        yield 'text' => [$of('text'), 200, ['text']];
+        yield 'nothing' => [$of('', 204), 204, ['']];
+        yield 'read once only' => [$of(new StringStream('once'), 404), 404, ['once']];
+        yield 'longer than a piece' => [$of($long = str_repeat('long', 20_000)), 200, [$long]];
+        yield 'of unknown length' => [$of($unknown), 200, ['piece', '']];
+        yield 'in pieces' => [$of(StreamBody::from(['a', 'b'])), 200, ['a', 'b', '']];
+        yield 'a status that is the server\'s to refuse' => [$of('x', 199), 199, ['x']];
+    }
+
+    public function testDeferredWorkRunsAfterAReplyOfPsr7(): void
+    {
+        $this->server->request();
+        $seen = null;
+        $received = $this->serve(function (ServerRequestInterface $request) use (&$seen): ResponseInterface {
+            Call::current()->defer(function () use (&$seen): void {
+                $seen = $this->server->received();
+            });
+
+            return new Psr7Response(body: 'done');
+        });
+
+        self::assertEquals([new Message('reply', 1, Native::BUSY, number: 200, body: 'done')], $seen);
+        self::assertEquals([new Message('free', 1)], $received);
+    }
+
+    public function testABodyOfPsr7ThatCannotBeReadIsAnError(): void
+    {
+        $body = new class ('') extends StringStream {
+            public function eof(): bool
+            {
+                throw new \DomainException('the disk is gone');
+            }
+        };
+        $this->server->request();
+        [$error] = $this->serve(fn (ServerRequestInterface $request) => new Psr7Response(body: $body));
+
+        self::assertSame('error', $error->kind);
+        self::assertSame('the disk is gone', $error->error['message']);
     }
 
     /**

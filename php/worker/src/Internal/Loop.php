@@ -44,7 +44,7 @@ final class Loop
     private function runInExtension(Ring $ring, Handler $handler): void
     {
         $function = $handler->wantsPsr
-            ? fn (): mixed => ($handler->function)($this->messages->request(Exchange::$current))
+            ? fn (): mixed => Sender::ready(($handler->function)($this->messages->request(Exchange::$current)))
             : $handler->function;
         $failed = $this->tellFailed(...);
         while (($next = $ring->serve($function, $failed, $handler, $this->output)) !== null) {

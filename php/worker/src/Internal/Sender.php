@@ -41,6 +41,19 @@ final class Sender
         }
     }
 
+    /** One of PSR-7 with a short body as one of ours, which the extension sends by itself; any other as it is. */
+    public static function ready(mixed $result): mixed
+    {
+        if (!$result instanceof ResponseInterface) {
+            return $result;
+        }
+        $status = $result->getStatusCode();
+        // The server has the words for a status out of the range of ours.
+        $text = $status < 200 || $status > 599 ? null : self::text($result->getBody());
+
+        return $text === null ? $result : new Response($text, $status, $result->getHeaders());
+    }
+
     private static function response(Exchange $exchange, Response $response): void
     {
         $body = $response->body;
@@ -63,8 +76,29 @@ final class Sender
 
             return;
         }
+        $text = self::text($body);
+        if ($text !== null) {
+            self::whole($exchange, $status, $headers, $text);
+
+            return;
+        }
+        $size = $body->getSize();
+        if ($size !== null && !$response->hasHeader('Content-Length')) {
+            $headers['Content-Length'] = [(string) $size];
+        }
+        self::stream($exchange, $status, $headers, self::read($body));
+    }
+
+    /** All of a body that is to be sent at once; null for another one, which is at its start then. */
+    private static function text(StreamInterface $body): ?string
+    {
+        // Middleware may have read it; it is meant from its start all the same.
+        $isSeekable = $body->isSeekable();
+        if ($isSeekable) {
+            $body->rewind();
+        }
         // Most bodies are short. Reading one is cheaper than asking it for its size, which costs a stat.
-        $begun = $body->isSeekable() ? self::begin($body) : '';
+        $begun = $isSeekable ? $body->read(self::PIECE) : '';
         $isWhole = $body->eof();
         if (!$isWhole && $begun !== '' && \strlen($begun) < self::PIECE) {
             // Some know that they are at their end when they were asked for more.
@@ -72,40 +106,20 @@ final class Sender
             $isWhole = $body->eof();
         }
         if ($isWhole) {
-            self::whole($exchange, $status, $headers, $begun);
-
-            return;
+            return $begun;
+        }
+        if ($isSeekable) {
+            // To read these again is cheaper than to copy all of it behind them.
+            $body->rewind();
         }
         $size = $body->getSize();
-        if ($size !== null && $size <= self::WHOLE) {
-            if ($begun !== '') {
-                // To read these again is cheaper than to copy all of it behind them.
-                $body->rewind();
-            }
-            self::whole($exchange, $status, $headers, $body->getContents());
 
-            return;
-        }
-        if ($size !== null && !$response->hasHeader('Content-Length')) {
-            $headers['Content-Length'] = [(string) $size];
-        }
-        self::stream($exchange, $status, $headers, self::read($body, $begun));
-    }
-
-    /** Middleware may have read the body; it is meant from its start all the same. */
-    private static function begin(StreamInterface $body): string
-    {
-        $body->rewind();
-
-        return $body->read(self::PIECE);
+        return $size !== null && $size <= self::WHOLE ? $body->getContents() : null;
     }
 
     /** @return \Generator<string> */
-    private static function read(StreamInterface $body, string $begun): \Generator
+    private static function read(StreamInterface $body): \Generator
     {
-        if ($begun !== '') {
-            yield $begun;
-        }
         for ($empty = 0; !$body->eof(); $empty++) {
             $piece = $body->read(self::PIECE);
             if ($piece !== '') {
