@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use pronghorn_form::multipart::{Event, Kind, Parser, Part};
 use pronghorn_form::{
-    ContentType, Entry, Form, Limits as FormLimits, UploadError, tree, urlencoded,
+    Boundary, ContentType, Entry, Form, Limits as FormLimits, UploadError, tree, urlencoded,
 };
 use pronghorn_pool::{Body as CallBody, BodyStream, Spool, SpoolError, SpoolFile, Unencodable};
 use pronghorn_wire::Form as ForeignForm;
@@ -150,12 +150,8 @@ pub(crate) async fn collect(
     };
     let body = match form_kind(request, settings)? {
         ContentType::Multipart(boundary) => {
-            form_body(
-                &mut source,
-                Parser::new(&boundary, settings.forms),
-                settings,
-            )
-            .await?
+            // In a place of its own: it would make the future of each body several times as long.
+            Box::pin(form_body(&mut source, &boundary, settings)).await?
         }
         ContentType::Urlencoded => urlencoded_body(&mut source, settings).await?,
         ContentType::Other => raw_body(&mut source, settings).await?,
@@ -240,9 +236,18 @@ async fn raw_body(
             None => return Ok(RequestBody::Bytes(body.freeze())),
         }
     }
+    Box::pin(spooled_body(source, body, settings)).await
+}
+
+/// A body that is too long for memory, and what there is of it.
+async fn spooled_body(
+    source: &mut Source<'_>,
+    begun: BytesMut,
+    settings: &BodySettings,
+) -> Result<RequestBody, NotTaken> {
     let mut file = SpoolWriter::create(&settings.spool, "body").await?;
-    file.write(&body).await?;
-    drop(body);
+    file.write(&begun).await?;
+    drop(begun);
     while let Some(piece) = source.next().await? {
         file.write(&piece).await?;
     }
@@ -272,9 +277,10 @@ async fn urlencoded_body(
 
 async fn form_body(
     source: &mut Source<'_>,
-    mut parser: Parser,
+    boundary: &Boundary,
     settings: &BodySettings,
 ) -> Result<RequestBody, NotTaken> {
+    let mut parser = Parser::new(boundary, settings.forms);
     let malformed =
         |error: pronghorn_form::multipart::Error| NotTaken::refused(400, error.to_string());
     let (mut form, mut files) = (Form::default(), Vec::new());

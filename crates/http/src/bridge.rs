@@ -28,7 +28,7 @@ use crate::files::Asked;
 use crate::message::{Body, Handled, Handler, Request, Response};
 use crate::record::{Record, request_id};
 use crate::scripts::{Answerer, ScriptCall, Scripts};
-use crate::{file, page};
+use crate::{buffers, file, page};
 
 /// PHP's default for a body without a Content-Type (`default_mimetype` and `default_charset` of php.ini).
 const DEFAULT_CONTENT_TYPE: &str = "text/html; charset=UTF-8";
@@ -164,7 +164,15 @@ impl PoolHandler {
         {
             return Box::pin(self.follow(&call.request, target, exchange)).await;
         }
-        self.conclude(&call.request, outcome, record).await
+        let mut response = match outcome {
+            // Seldom, and its future would make this one longer.
+            Ok(Ok(reply)) if matches!(reply.body, ReplyBody::File(_)) => {
+                Box::pin(self.send_file(&call.request, reply)).await
+            }
+            outcome => self.conclude(&call.request, outcome),
+        };
+        response.record = record;
+        response
     }
 
     /// Answers a request by what another path of this server answers.
@@ -205,7 +213,15 @@ impl PoolHandler {
         if let Some(record) = &mut record {
             record.set_read_bytes(feeder.read());
         }
-        self.conclude(&call.request, outcome, record).await
+        let mut response = match outcome {
+            // Seldom, and its future would make this one longer.
+            Ok(Ok(reply)) if matches!(reply.body, ReplyBody::File(_)) => {
+                Box::pin(self.send_file(&call.request, reply)).await
+            }
+            outcome => self.conclude(&call.request, outcome),
+        };
+        response.record = record;
+        response
     }
 
     fn call(
@@ -222,23 +238,17 @@ impl PoolHandler {
         })
     }
 
-    async fn conclude(
+    /// The response that ends a call, but for one whose reply names a file.
+    fn conclude(
         &self,
         request: &Request,
         outcome: Result<Result<Box<Reply>, CallError>, NotTaken>,
-        record: Option<Box<Record>>,
     ) -> Response {
-        let mut response = match outcome {
-            Ok(Ok(reply)) if matches!(reply.body, ReplyBody::File(_)) => {
-                // Seldom, and its future would make all others longer.
-                Box::pin(self.send_file(request, reply)).await
-            }
+        match outcome {
             Ok(Ok(reply)) => self.respond(request, *reply),
             Ok(Err(error)) => self.refuse(request, &error),
             Err(why) => not_taken(request, why),
-        };
-        response.record = record;
-        response
+        }
     }
 
     /// Why a reply's head can't be sent, if so.
@@ -502,6 +512,14 @@ impl Payload for HttpCall {
         head.fields().get("cookie").hash(&mut hasher);
         self.body.identify(&mut hasher);
         Some(hasher.finish())
+    }
+}
+
+impl Drop for HttpCall {
+    fn drop(&mut self) {
+        if let RequestBody::Bytes(body) = std::mem::take(&mut self.body) {
+            buffers::give_back_body(body);
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 
 /// To read into. Heads fit, and the bodies of most requests with them: what comes in one read is neither put together nor
 /// copied.
@@ -37,6 +37,13 @@ pub(crate) fn give_back_input(mut buffer: BytesMut) {
     }
 }
 
+/// Gives the buffer back in which a body lies that came in one read, if nobody else holds part of it.
+pub(crate) fn give_back_body(body: Bytes) {
+    if let Ok(buffer) = body.try_into_mut() {
+        give_back_input(buffer);
+    }
+}
+
 /// An empty buffer to write from.
 pub(crate) fn output() -> Vec<u8> {
     OUTPUTS
@@ -52,5 +59,27 @@ pub(crate) fn give_back_output(mut buffer: Vec<u8>) {
                 kept.push(buffer);
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_buffer_of_a_body_is_the_next_one_to_read_into() {
+        let mut buffer = input();
+        buffer.extend_from_slice(&[b'x'; 8200]);
+        let start = buffer.as_ptr();
+        _ = buffer.split_to(100); // the head
+        let body = buffer.split_to(8100).freeze();
+        give_back_input(buffer);
+        assert_ne!(input().as_ptr(), start, "the body is in use");
+        give_back_body(body);
+        // Takes the memory, if it went back to the allocator.
+        let _other = BytesMut::with_capacity(INPUT);
+        let next = input();
+        assert_eq!((next.as_ptr(), next.len()), (start, 0));
+        assert!(next.capacity() >= INPUT);
     }
 }
