@@ -64,6 +64,39 @@ fn a_pools_own_settings_win() {
 }
 
 #[test]
+fn a_jit_of_php_ini_that_workers_run_without_is_told() {
+    let told = "php.ini switches OPcache's JIT on";
+    for (pool, command, runs, is_told) in [
+        ("", "php", false, true),
+        (", ini: {opcache.jit: tracing}", "php", true, false),
+        (", ini: {opcache.jit: disable}", "php", false, false),
+        (
+            ", ini_preset: off",
+            "php -d opcache.enable_cli=1",
+            true,
+            false,
+        ),
+        ("", "php -d opcache.jit=tracing", true, false),
+    ] {
+        let site = Site::new()
+            .file("conf/jit.ini", "opcache.jit = tracing\nopcache.jit_buffer_size = 8M\n")
+            .file(
+                "worker.php",
+                &Site::sdk_worker("return json_encode(opcache_get_status(false)['jit']['on']);"),
+            )
+            .config(&format!(
+                "version: '3'\nserver: {{command: {command} worker.php, env: [{{PHP_INI_SCAN_DIR: ':conf'}}]}}\n\
+                 http: {{address: '127.0.0.1:0', pool: {{num_workers: 1{pool}}}}}\nlogs: {{level: info}}\n"
+            ));
+        let server = Server::start(site);
+        assert_eq!(server.get("/").text(), runs.to_string(), "{pool} {command}");
+        // It is told before the first worker is there.
+        assert_eq!(server.log().contains(told), is_told, "{pool} {command}");
+        server.stop();
+    }
+}
+
+#[test]
 fn relay_and_off_mean_what_they_say() {
     let site = site(", transport: relay, ini_preset: off");
     let server = Server::start(site);

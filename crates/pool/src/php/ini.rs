@@ -1,5 +1,6 @@
 //! Settings of PHP as lines of a file, in a folder that only this server writes.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -60,8 +61,26 @@ pub(super) fn of_pool(ini: &Ini, about: &About, program: &Program, pool: &str) -
         settings.retain(|setting| !wants_jit(setting));
         settings.push(("opcache.jit", "disable"));
     }
+    if drops_jit(&settings, ini, about, program) {
+        let mode = &about.jit;
+        tracing::info!(
+            target: "server", pool,
+            "php.ini switches OPcache's JIT on, and these workers run without it (`ini: {{opcache.jit: {mode}}}` to have it, `ini: {{opcache.jit: disable}}` if this is meant)"
+        );
+    }
     lines.extend(settings.iter().map(|(name, value)| line(name, value)));
     lines
+}
+
+/// Whether the preset, and nothing that was written, takes away a JIT that PHP would have.
+fn drops_jit(settings: &[(&str, &str)], ini: &Ini, about: &About, program: &Program) -> bool {
+    let names = |(name, _): &(&str, &str)| *name == "opcache.jit";
+    // An option of the command goes before all files.
+    let is_option = |option: &OsString| option.to_string_lossy().contains("opcache.jit");
+    settings.iter().any(names)
+        && !ini.written.iter().any(|it| names(&it))
+        && wants_jit(&("opcache.jit", &about.jit))
+        && !program.options.iter().any(is_option)
 }
 
 /// Constants of PHP must stand as they are; all else is a text.

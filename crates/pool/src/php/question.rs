@@ -29,6 +29,7 @@ echo "\n", implode("\t", [
     (int) extension_loaded('pronghorn'), (int) extension_loaded('Zend OPcache'),
     (int) is_file(ini_get('extension_dir') . '/opcache.so'),
     implode(' ', array_filter($jit, 'extension_loaded')), ini_get('memory_limit'), php_ini_loaded_file(),
+    (int) ini_get('opcache.jit_buffer_size') > 0 ? ini_get('opcache.jit') : '',
 ]), "\n";
 "#;
 
@@ -48,6 +49,8 @@ pub struct About {
     pub memory_limit: String,
     /// Its `php.ini`; empty where it has none.
     pub ini_file: PathBuf,
+    /// Its `opcache.jit`; empty where that has no memory.
+    pub jit: String,
 }
 
 impl About {
@@ -66,6 +69,7 @@ impl About {
             jit,
             memory,
             ini,
+            mode,
         ] = parts[..]
         else {
             return None;
@@ -83,6 +87,7 @@ impl About {
             against_jit: jit.to_owned(),
             memory_limit: memory.to_owned(),
             ini_file: ini.into(),
+            jit: mode.to_owned(),
         })
     }
 }
@@ -178,7 +183,7 @@ mod tests {
     #[test]
     fn the_line_is_found_whatever_is_printed_around_it() {
         let answer = "\nWarning: Module \"x\" is already loaded in Unknown on line 0\n\n\
-            pronghorn-asks\t8.2.36\t20220829-nts\t0\t1\t1\txdebug\t-1\t/etc/php.ini\nbye\n";
+            pronghorn-asks\t8.2.36\t20220829-nts\t0\t1\t1\txdebug\t-1\t/etc/php.ini\ttracing\nbye\n";
         let about = About::parse(answer).unwrap();
         assert_eq!(
             (&*about.version, &*about.identity),
@@ -190,6 +195,7 @@ mod tests {
             ("xdebug", "-1")
         );
         assert_eq!(about.ini_file, PathBuf::from("/etc/php.ini"));
+        assert_eq!(about.jit, "tracing");
     }
 
     #[test]
@@ -198,8 +204,8 @@ mod tests {
             "",
             "hello\n",
             "pronghorn-asks\t8.2\n",
-            "pronghorn-asks\t8.2.36\t../x\t0\t1\t1\t\t-1\t\n",
-            "pronghorn-asks\t8.2.36\t\t0\t1\t1\t\t-1\t\n",
+            "pronghorn-asks\t8.2.36\t../x\t0\t1\t1\t\t-1\t\t\n",
+            "pronghorn-asks\t8.2.36\t\t0\t1\t1\t\t-1\t\t\n",
         ] {
             assert_eq!(About::parse(answer), None, "{answer:?}");
         }
