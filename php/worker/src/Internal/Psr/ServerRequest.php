@@ -93,7 +93,9 @@ final class ServerRequest implements ServerRequestInterface
 
     public function getHeaderLine($name): string
     {
-        return \implode(', ', $this->getHeader($name));
+        $values = ($this->headers ?? $this->request->headers)[\strtolower($name)] ?? [];
+
+        return isset($values[1]) ? \implode(', ', $values) : $values[0] ?? '';
     }
 
     public function withHeader($name, $value): static
@@ -266,7 +268,7 @@ final class ServerRequest implements ServerRequestInterface
     public function getAttribute($name, $default = null): mixed
     {
         // Frameworks set null, and mean it.
-        $attributes = $this->getAttributes();
+        $attributes = $this->attributes ?? $this->getAttributes();
 
         return \array_key_exists($name, $attributes) ? $attributes[$name] : $default;
     }
@@ -274,7 +276,7 @@ final class ServerRequest implements ServerRequestInterface
     public function withAttribute($name, $value): static
     {
         $new = clone $this;
-        $new->attributes = $this->getAttributes();
+        $new->attributes = $this->attributes ?? $this->getAttributes();
         $new->attributes[$name] = $value;
 
         return $new;
