@@ -106,7 +106,7 @@ impl PoolHandler {
             // Nothing to wait for, so the call begins here: what is made now need not be carried into a future.
             let body = empty(&request, &self.bodies);
             let begun = self.begin(request, body, 0, script);
-            Box::pin(self.finish(begun, exchange))
+            Box::pin(self.finish(begun, exchange, until_gone))
         } else if script.is_none() && is_streamed(&request, &self.bodies) {
             Box::pin(self.answer_streamed(request, exchange))
         } else {
@@ -123,7 +123,7 @@ impl PoolHandler {
         match collect(&request, exchange, &self.bodies).await {
             Ok((body, read)) => {
                 let begun = self.begin(request, body, read, script);
-                self.finish(begun, exchange).await
+                self.finish(begun, exchange, until_gone).await
             }
             Err(why) => not_taken(&request, why),
         }
@@ -149,23 +149,26 @@ impl PoolHandler {
         }
     }
 
-    async fn finish(&self, begun: Begun, exchange: &mut dyn Exchange) -> Response {
+    /// Waits for the reply; `meanwhile` says when there is nobody to wait for.
+    async fn finish(
+        &self,
+        begun: Begun,
+        exchange: &mut dyn Exchange,
+        meanwhile: impl FnMut(&mut Context<'_>, &mut dyn Exchange) -> Poll<NotTaken>,
+    ) -> Response {
         let Begun {
             call,
             mut pending,
             record,
         } = begun;
-        let gone = |cx: &mut Context<'_>, exchange: &mut dyn Exchange| {
-            exchange.poll_gone(cx).map(|()| NotTaken::Gone)
-        };
-        let outcome = wait(&mut pending, exchange, gone).await;
+        let outcome = wait(&mut pending, exchange, meanwhile).await;
+        // What is seldom waits in places of its own: it would make this future longer.
         if let Ok(Ok(reply)) = &outcome
             && let ReplyBody::Elsewhere(target) = &reply.body
         {
             return Box::pin(self.follow(&call.request, target, exchange)).await;
         }
         let mut response = match outcome {
-            // Seldom, and its future would make this one longer.
             Ok(Ok(reply)) if matches!(reply.body, ReplyBody::File(_)) => {
                 Box::pin(self.send_file(&call.request, reply)).await
             }
@@ -203,24 +206,17 @@ impl PoolHandler {
         let accepted = request.accepted;
         let (feed, stream) = streamed();
         let call = self.call(request, RequestBody::Stream(stream), None);
-        let mut record = Record::of(&call, 0);
-        let mut pending = self.pool.call(call.clone(), self.terms, accepted, accepted);
+        let begun = Begun {
+            record: Record::of(&call, 0),
+            pending: self.pool.call(call.clone(), self.terms, accepted, accepted),
+            call,
+        };
         let mut feeder = Feeder::new(feed, self.bodies.max_size);
-        let outcome = wait(&mut pending, exchange, |cx, exchange| {
-            feeder.poll(cx, exchange)
-        })
-        .await;
-        if let Some(record) = &mut record {
+        let feed = |cx: &mut Context<'_>, exchange: &mut dyn Exchange| feeder.poll(cx, exchange);
+        let mut response = self.finish(begun, exchange, feed).await;
+        if let Some(record) = &mut response.record {
             record.set_read_bytes(feeder.read());
         }
-        let mut response = match outcome {
-            // Seldom, and its future would make this one longer.
-            Ok(Ok(reply)) if matches!(reply.body, ReplyBody::File(_)) => {
-                Box::pin(self.send_file(&call.request, reply)).await
-            }
-            outcome => self.conclude(&call.request, outcome),
-        };
-        response.record = record;
         response
     }
 
@@ -398,6 +394,11 @@ fn for_developer(response: Response) -> Response {
         from_application: true,
         ..response
     }
+}
+
+/// Ready when the client has left.
+fn until_gone(cx: &mut Context<'_>, exchange: &mut dyn Exchange) -> Poll<NotTaken> {
+    exchange.poll_gone(cx).map(|()| NotTaken::Gone)
 }
 
 /// Waits for the reply and passes 1xx replies on; `meanwhile` says when there is nobody to wait for.
