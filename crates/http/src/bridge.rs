@@ -129,7 +129,7 @@ impl PoolHandler {
         }
     }
 
-    /// Hands a request in whose body is here.
+    /// Hands a request in whose body is here, or is to be asked for.
     fn begin(
         self: &Arc<Self>,
         request: Request,
@@ -203,14 +203,8 @@ impl PoolHandler {
         if let Err(why) = check_announced(&request, &self.bodies) {
             return not_taken(&request, why);
         }
-        let accepted = request.accepted;
         let (feed, stream) = streamed();
-        let call = self.call(request, RequestBody::Stream(stream), None);
-        let begun = Begun {
-            record: Record::of(&call, 0),
-            pending: self.pool.call(call.clone(), self.terms, accepted, accepted),
-            call,
-        };
+        let begun = self.begin(request, RequestBody::Stream(stream), 0, None);
         let mut feeder = Feeder::new(feed, self.bodies.max_size);
         let feed = |cx: &mut Context<'_>, exchange: &mut dyn Exchange| feeder.poll(cx, exchange);
         let mut response = self.finish(begun, exchange, feed).await;
