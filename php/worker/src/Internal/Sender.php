@@ -41,17 +41,20 @@ final class Sender
         }
     }
 
-    /** One of PSR-7 with a short body as one of ours, which the extension sends by itself; any other as it is. */
+    /** A reply of PSR-7 as one of ours, which the extension sends by itself if its body is short; any other as it is. */
     public static function ready(mixed $result): mixed
     {
         if (!$result instanceof ResponseInterface) {
             return $result;
         }
         $status = $result->getStatusCode();
-        // The server has the words for a status out of the range of ours.
-        $text = $status < 200 || $status > 599 ? null : self::text($result->getBody());
+        if ($status < 200 || $status > 599) {
+            // Ours has none of these, and the server has the words for them.
+            return $result;
+        }
+        [$headers, $body] = self::read($result);
 
-        return $text === null ? $result : new Response($text, $status, $result->getHeaders());
+        return new Response($body, $status, $headers);
     }
 
     private static function response(Exchange $exchange, Response $response): void
@@ -68,37 +71,28 @@ final class Sender
 
     private static function psr(Exchange $exchange, ResponseInterface $response): void
     {
-        $status = $response->getStatusCode();
+        [$headers, $body] = self::read($response);
+        if (\is_string($body)) {
+            self::whole($exchange, $response->getStatusCode(), $headers, $body);
+        } else {
+            self::stream($exchange, $response->getStatusCode(), $headers, $body);
+        }
+    }
+
+    /**
+     * Headers and body of a reply of PSR-7.
+     *
+     * @return array{array<array-key, list<string>>, string|iterable<mixed>} a string is sent at once
+     */
+    private static function read(ResponseInterface $response): array
+    {
         $headers = $response->getHeaders();
         $body = $response->getBody();
         if ($body instanceof StreamBody && ($pieces = $body->untouched()) !== null) {
-            self::stream($exchange, $status, $headers, $pieces);
-
-            return;
-        }
-        $text = self::text($body);
-        if ($text !== null) {
-            self::whole($exchange, $status, $headers, $text);
-
-            return;
-        }
-        $size = $body->getSize();
-        if ($size !== null && !$response->hasHeader('Content-Length')) {
-            $headers['Content-Length'] = [(string) $size];
-        }
-        self::stream($exchange, $status, $headers, self::read($body));
-    }
-
-    /** All of a body that is to be sent at once; null for another one, which is at its start then. */
-    private static function text(StreamInterface $body): ?string
-    {
-        // Middleware may have read it; it is meant from its start all the same.
-        $isSeekable = $body->isSeekable();
-        if ($isSeekable) {
-            $body->rewind();
+            return [$headers, $pieces];
         }
         // Most bodies are short. Reading one is cheaper than asking it for its size, which costs a stat.
-        $begun = $isSeekable ? $body->read(self::PIECE) : '';
+        $begun = $body->isSeekable() ? self::begin($body) : '';
         $isWhole = $body->eof();
         if (!$isWhole && $begun !== '' && \strlen($begun) < self::PIECE) {
             // Some know that they are at their end when they were asked for more.
@@ -106,20 +100,38 @@ final class Sender
             $isWhole = $body->eof();
         }
         if ($isWhole) {
-            return $begun;
-        }
-        if ($isSeekable) {
-            // To read these again is cheaper than to copy all of it behind them.
-            $body->rewind();
+            return [$headers, $begun];
         }
         $size = $body->getSize();
+        if ($size !== null && $size <= self::WHOLE) {
+            if ($begun !== '') {
+                // To read these again is cheaper than to copy all of it behind them.
+                $body->rewind();
+            }
 
-        return $size !== null && $size <= self::WHOLE ? $body->getContents() : null;
+            return [$headers, $body->getContents()];
+        }
+        if ($size !== null && !$response->hasHeader('Content-Length')) {
+            $headers['Content-Length'] = [(string) $size];
+        }
+
+        return [$headers, self::pieces($body, $begun)];
+    }
+
+    /** Middleware may have read the body; it is meant from its start all the same. */
+    private static function begin(StreamInterface $body): string
+    {
+        $body->rewind();
+
+        return $body->read(self::PIECE);
     }
 
     /** @return \Generator<string> */
-    private static function read(StreamInterface $body): \Generator
+    private static function pieces(StreamInterface $body, string $begun): \Generator
     {
+        if ($begun !== '') {
+            yield $begun;
+        }
         for ($empty = 0; !$body->eof(); $empty++) {
             $piece = $body->read(self::PIECE);
             if ($piece !== '') {

@@ -93,7 +93,7 @@ final class ServerRequest implements ServerRequestInterface
 
     public function getHeaderLine($name): string
     {
-        $values = ($this->headers ?? $this->request->headers)[\strtolower($name)] ?? [];
+        $values = $this->getHeader($name);
 
         return isset($values[1]) ? \implode(', ', $values) : $values[0] ?? '';
     }
