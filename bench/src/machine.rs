@@ -24,6 +24,7 @@ pub(crate) async fn describe(site: &Site) -> Vec<(String, String)> {
     let all = [
         ("CPU", cpu()),
         ("system", system()),
+        ("idle CPUs", idle()),
         ("pronghorn", first_line(pronghorn, "version", site).await),
         ("nginx", first_line(nginx, "-v", site).await),
         ("php", php_version(php, site).await),
@@ -51,14 +52,26 @@ fn system() -> String {
         .lines()
         .find_map(|line| line.strip_prefix("PRETTY_NAME="))
         .map_or("Linux", |name| name.trim_matches('"'));
-    let kernel = setting("kernel/osrelease");
-    let control = setting("net/ipv4/tcp_congestion_control");
+    let kernel = setting("/proc/sys/kernel/osrelease");
+    let control = setting("/proc/sys/net/ipv4/tcp_congestion_control");
     format!("{name}, kernel {kernel}, TCP by {control}")
 }
 
+/// What a processor does that has nothing to do: to wake one that halted costs a virtual machine tens of microseconds.
+fn idle() -> String {
+    let driver = setting("/sys/devices/system/cpu/cpuidle/current_driver");
+    let polls_ns = setting("/sys/module/haltpoll/parameters/guest_halt_poll_ns");
+    match (driver.as_str(), polls_ns.as_str()) {
+        ("" | "none", _) => "halt at once".to_owned(),
+        ("haltpoll", "0") => "by haltpoll, halt at once (guest_halt_poll_ns=0)".to_owned(),
+        ("haltpoll", polls_ns) => format!("by haltpoll, guest_halt_poll_ns={polls_ns}"),
+        (driver, _) => format!("by {driver}"),
+    }
+}
+
 /// What the kernel says of itself; nothing where it doesn't.
-fn setting(name: &str) -> String {
-    let said = fs::read_to_string(format!("/proc/sys/{name}")).unwrap_or_default();
+fn setting(path: &str) -> String {
+    let said = fs::read_to_string(path).unwrap_or_default();
     said.trim().to_owned()
 }
 
