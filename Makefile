@@ -1,9 +1,10 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint test-clean compat bench bench-full bench-micro instructions browser soak
+.PHONY: help build tuned run test lint test-clean compat bench bench-full bench-micro instructions browser soak
 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY := $(TARGET)/release/pronghorn
+TUNED := $(TARGET)/tuned/pronghorn
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -12,6 +13,11 @@ build: ## Build the release binary, target/release/pronghorn, and the extension 
 	@scripts/need build
 	cargo build --release --bin pronghorn
 	scripts/build-extension
+
+tuned: ## Build the binary for production, target/tuned/pronghorn: compiled by a profile of itself under load, in ten minutes
+	@scripts/need build php extension tuned
+	scripts/build-extension
+	scripts/build-tuned
 
 run: build ## Serve examples/hello on 127.0.0.1:8080
 	@scripts/need php
@@ -42,15 +48,15 @@ compat: ## Run RoadRunner's PHP packages in DIR=… behind this server (docs/ref
 	cargo build --bin pronghorn
 	PRONGHORN_COMPAT_DIR=$(abspath $(DIR)) cargo test -p pronghorn-e2e --test compat
 
-bench: build ## Measure beside nginx, php-fpm and Apache in ten minutes; BENCH="--rounds 5" passes options
+bench: tuned ## Measure beside nginx, php-fpm and Apache in ten minutes; BENCH="--rounds 5" passes options
 	@scripts/need php apps bench
 	cargo build --release --bin pronghorn-bench
-	$(BINARY)-bench --json $(dir $(BINARY))bench.json $(BENCH)
+	$(BINARY)-bench --pronghorn $(TUNED) --json $(dir $(BINARY))bench.json $(BENCH)
 
-bench-full: build ## All scenarios, servers and loads: about an hour and three quarters
+bench-full: tuned ## All scenarios, servers and loads: about an hour and three quarters
 	@scripts/need php apps bench
 	cargo build --release --bin pronghorn-bench
-	$(BINARY)-bench --full --syscalls --json $(dir $(BINARY))bench-full.json $(BENCH)
+	$(BINARY)-bench --pronghorn $(TUNED) --full --syscalls --json $(dir $(BINARY))bench-full.json $(BENCH)
 
 bench-micro: ## Measure codecs, heads, the queue and routes by themselves; BENCH="head" picks by name
 	@scripts/need build
@@ -65,8 +71,7 @@ browser: ## Load a site with TLS and HTTP/2 in headless Chromium
 	cargo build --bin pronghorn
 	cargo test -p pronghorn-e2e --test browser
 
-soak: build ## Kill, reload, upgrade and soak under load, for about half an hour; SOAK_SCALE=0.1 for a tenth
-	@scripts/need php extension tests
-	scripts/build-extension
+soak: tuned ## Kill, reload, upgrade and soak under load, for about half an hour; SOAK_SCALE=0.1 for a tenth
+	@scripts/need tests
 	PRONGHORN_MODEL_STEPS=100000 cargo test -p pronghorn-pool --lib model
-	PRONGHORN_BIN=$(abspath $(BINARY)) cargo test -p pronghorn-e2e --test soak
+	PRONGHORN_BIN=$(TUNED) cargo test -p pronghorn-e2e --test soak
