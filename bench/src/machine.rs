@@ -15,7 +15,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Names and what is to be said about them, in order.
 pub(crate) async fn describe(site: &Site) -> Vec<(String, String)> {
-    let pronghorn = Some(site.pronghorn.clone().into());
     let nginx = find("nginx", "nginx").ok();
     let php = find("php", "php-cli").ok();
     let apache = find_any(&["apache2", "httpd"], "apache2-bin").ok();
@@ -25,7 +24,7 @@ pub(crate) async fn describe(site: &Site) -> Vec<(String, String)> {
         ("CPU", cpu()),
         ("system", system()),
         ("idle CPUs", idle()),
-        ("pronghorn", first_line(pronghorn, "version", site).await),
+        ("pronghorn", ours(site).await),
         ("nginx", first_line(nginx, "-v", site).await),
         ("php", php_version(php, site).await),
         ("php-fpm", php_version(find_fpm().ok(), site).await),
@@ -84,6 +83,12 @@ async fn php_version(program: Option<OsString>, site: &Site) -> String {
         return format!("{first}, without OPcache: this distorts the comparison");
     }
     first.to_owned()
+}
+
+/// With its path: of the two binaries that the sources make, one is compiled for the load.
+async fn ours(site: &Site) -> String {
+    let version = first_line(Some(site.pronghorn.clone().into()), "version", site).await;
+    format!("{version}, {}", site.pronghorn.display())
 }
 
 async fn first_line(program: Option<OsString>, argument: &str, site: &Site) -> String {
