@@ -94,6 +94,8 @@ pub enum Expiry {
 pub struct Connection {
     limits: Limits,
     phase: Phase,
+    /// How many empty lines were skipped before the head.
+    empty_lines: usize,
     /// How far the head's end was looked for.
     scanned: usize,
     /// When the phase began.
@@ -124,6 +126,7 @@ impl Connection {
         Self {
             limits,
             phase: Phase::Idle { first: true },
+            empty_lines: 0,
             scanned: 0,
             since: now,
             heard: now,
@@ -162,18 +165,19 @@ impl Connection {
         input: &mut BytesMut,
         now: Duration,
     ) -> Result<Option<Received>, Refusal> {
-        if self.scanned == 0 {
-            for _ in 0..LEADING_EMPTY_LINES {
-                if input.starts_with(b"\r\n") {
-                    input.advance(2);
-                }
+        while input.starts_with(b"\r\n") {
+            if self.empty_lines == LEADING_EMPTY_LINES {
+                return Err(Refusal::Syntax("empty lines before the request line"));
             }
+            self.empty_lines = self.empty_lines.saturating_add(1);
+            input.advance(2);
         }
         let Some(end) = head::find_end(input, &mut self.scanned, self.limits.head)? else {
             return Ok(None);
         };
         let head = head::parse(input.get(..end).unwrap_or_default(), self.limits.fields)?;
         input.advance(end);
+        self.empty_lines = 0;
         self.scanned = 0;
         self.body_bytes = 0;
         self.heard = now;

@@ -610,6 +610,21 @@ proptest! {
     }
 }
 
+#[test]
+fn two_empty_lines_before_a_request_are_skipped_however_they_come() {
+    let request = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+    for lines in 0..5 {
+        let input = [b"\r\n".repeat(lines), request.to_vec()].concat();
+        fuzz_connection(&input);
+        // Those before an earlier request are not counted.
+        let later = [&b"\r\n\r\n"[..], request, &input].concat();
+        fuzz_connection(&later);
+        let most = lines <= 2;
+        assert_eq!(bodies(&input).is_ok(), most, "{lines}");
+        assert_eq!(bodies(&later).is_ok(), most, "{lines}, later");
+    }
+}
+
 /// What comes of each row is looked at end to end; here, that it is the same however it arrives.
 #[test]
 fn malformed_requests_are_the_same_in_any_pieces() {
