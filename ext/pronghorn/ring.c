@@ -173,7 +173,6 @@ static size_t room(const ring_t *ring)
 static void ring_bell(ring_t *ring)
 {
 	ring->owes_bell = false;
-	ring->replies_unrung = 0;
 	uint32_t sleep = of_thread(ring, RING_AT_PARKED);
 	if (sleep % 2 == 1 && sleep != ring->rung) {
 		const uint64_t one = 1;
@@ -370,19 +369,21 @@ static void publish(ring_t *ring, size_t bytes)
 	atomic_thread_fence(memory_order_seq_cst);
 }
 
+static uint32_t calls_not_begun(const ring_t *ring)
+{
+	return (uint32_t) __builtin_popcount(atomic_load_explicit(word(ring, RING_AT_OFFERED), memory_order_relaxed));
+}
+
 static bool may_wait(ring_t *ring, ring_urgency urgency)
 {
 	if (urgency == RING_NOW || ring_there(ring) == 0) {
 		return false;
 	}
-	if (urgency == RING_WITH_REPLIES) {
-		uint32_t most = atomic_load_explicit(word(ring, RING_AT_REPLIES_UNRUNG), memory_order_relaxed);
-		if (ring->replies_unrung >= most) {
-			return false;
-		}
-		ring->replies_unrung++;
+	if (urgency == RING_WITH_NEXT) {
+		return true;
 	}
-	return true;
+	uint32_t enough = atomic_load_explicit(word(ring, RING_AT_ENOUGH_CALLS), memory_order_relaxed);
+	return enough != 0 && calls_not_begun(ring) >= enough;
 }
 
 void ring_put(ring_t *ring, size_t bytes, ring_urgency urgency)

@@ -44,7 +44,6 @@ typedef struct {
 	uint64_t taken;
 	uint32_t rung;
 	bool owes_bell;
-	uint32_t replies_unrung; /* of what it is owed for */
 	int64_t next_visit;      /* when it may sleep at the processor of the server's thread again, by the clock */
 } ring_t;
 
@@ -91,7 +90,7 @@ unsigned char *ring_room(const ring_t *ring);
  * beyond a sleep. */
 typedef enum {
 	RING_NOW,
-	RING_WITH_REPLIES, /* a reply: as far as the server says that they may wait for each other */
+	RING_WITH_REPLIES, /* a reply: it may wait while as many calls lie there as the server says */
 	RING_WITH_NEXT,    /* what need not be known sooner than the answer to what lies there */
 } ring_urgency;
 

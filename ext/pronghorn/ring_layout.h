@@ -1,7 +1,7 @@
 /* Made by crates/ring from its layout; a test compares. docs/reference/ring.md says what it means. */
 
 #define RING_MAGIC 1112688720u
-#define RING_VERSION 3u
+#define RING_VERSION 4u
 #define RING_PAGE 4096u
 #define RING_DOWN 262144u
 #define RING_UP 1179648u
@@ -12,7 +12,7 @@
 #define RING_AT_HEAD 0u
 #define RING_AT_DOWN_PUT 64u
 #define RING_AT_ROOM_WANTED 72u
-#define RING_AT_REPLIES_UNRUNG 76u
+#define RING_AT_ENOUGH_CALLS 76u
 #define RING_AT_QUICK 80u
 #define RING_AT_DOWN_TAKEN 128u
 #define RING_AT_UP_PUT 192u

@@ -58,9 +58,9 @@ impl Server<'_> {
         clears(&self.0.offered, call, Step::ServerTakesBack)
     }
 
-    /// Says for how many replies in a row the worker need not ring while another call lies there.
-    pub(crate) fn leave_unrung(self, replies: u32) {
-        self.0.replies_unrung.store(replies, Ordering::Relaxed);
+    /// Says with how many calls that nobody has begun the worker need not ring for a reply; 0: it rings for each.
+    pub(crate) fn are_enough(self, calls: u32) {
+        self.0.enough_calls.store(calls, Ordering::Relaxed);
     }
 
     /// Says whether the worker's calls are quick.
@@ -154,8 +154,6 @@ pub(crate) struct Bell {
     rung: u32,
     /// Whether bytes were put for which it was not rung yet.
     owed: bool,
-    /// How many replies in a row.
-    replies: u32,
 }
 
 impl Worker<'_> {
@@ -178,12 +176,11 @@ impl Worker<'_> {
         !lies_there && self.rings()
     }
 
-    /// Publishes a reply: the server need not know some of them before others, while calls lie there.
+    /// Publishes a reply: the server need not know of it yet while enough calls lie there.
     pub(crate) fn put_reply(&mut self, put: u64, lies_there: bool) -> bool {
-        let most = self.words.replies_unrung.load(Ordering::Relaxed);
-        let may_wait = lies_there && self.bell.replies < most;
-        self.bell.replies += u32::from(may_wait);
-        self.put_with_next(put, may_wait)
+        let enough = self.words.enough_calls.load(Ordering::Relaxed);
+        let not_begun = self.words.offered.load(Ordering::Relaxed).count_ones();
+        self.put_with_next(put, lies_there && enough != 0 && not_begun >= enough)
     }
 
     /// Before each sleep. True: ring the bell.
@@ -205,7 +202,6 @@ impl Worker<'_> {
 
     fn rings(&mut self) -> bool {
         self.bell.owed = false;
-        self.bell.replies = 0;
         let parked = self.parking.parked.load(Ordering::Relaxed);
         let rings = parked % 2 == 1 && parked != self.bell.rung;
         if rings {

@@ -5,7 +5,7 @@ use crate::sync::{AtomicU32, AtomicU64};
 /// The first four bytes of a box: `PHRB`.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"PHRB");
 /// Counts up with each change that an older end would get wrong.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// The words; the streams begin behind this page.
 pub const PAGE: usize = 4096;
 /// Bytes on their way to the worker, whole pages. Any head and most bodies fit.
@@ -34,8 +34,8 @@ pub struct Words {
     pub(crate) down_put: AtomicU64,
     /// 1 while the server waits for room in the stream down.
     pub(crate) room_wanted: AtomicU32,
-    /// For how many replies in a row the worker need not ring while another call lies there.
-    pub(crate) replies_unrung: AtomicU32,
+    /// With so many calls that nobody has begun the worker need not ring for a reply; 0: it rings for each.
+    pub(crate) enough_calls: AtomicU32,
     /// 1 while the worker's calls are quick: it does well at the processor of its thread.
     pub(crate) quick: AtomicU32,
     _down: [u32; 11],
@@ -79,7 +79,7 @@ impl Words {
             _head: [0; 12],
             down_put: none(),
             room_wanted: zero(),
-            replies_unrung: zero(),
+            enough_calls: zero(),
             quick: zero(),
             _down: [0; 11],
             down_taken: none(),
@@ -124,7 +124,7 @@ pub fn c_header() -> String {
         ("AT_HEAD", offset_of!(Words, head)),
         ("AT_DOWN_PUT", offset_of!(Words, down_put)),
         ("AT_ROOM_WANTED", offset_of!(Words, room_wanted)),
-        ("AT_REPLIES_UNRUNG", offset_of!(Words, replies_unrung)),
+        ("AT_ENOUGH_CALLS", offset_of!(Words, enough_calls)),
         ("AT_QUICK", offset_of!(Words, quick)),
         ("AT_DOWN_TAKEN", offset_of!(Words, down_taken)),
         ("AT_UP_PUT", offset_of!(Words, up_put)),

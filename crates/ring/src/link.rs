@@ -26,7 +26,7 @@ pub struct Link {
     put: u64,
     taken: u64,
     wants_room: bool,
-    replies_unrung: u32,
+    enough_calls: u32,
     quick: bool,
     /// The last loan. It may have ended.
     lent: Option<Arc<Lent>>,
@@ -47,7 +47,7 @@ impl Link {
             put: 0,
             taken: 0,
             wants_room: false,
-            replies_unrung: 0,
+            enough_calls: 0,
             quick: false,
             lent: None,
         }
@@ -179,12 +179,12 @@ impl Link {
         Server(self.shared.words()).take_back(call)
     }
 
-    /// For how many replies in a row the worker need not ring while another call lies there: to be woken for each costs both
-    /// sides more than it is worth where calls wait in any case. At first for none.
-    pub fn leave_unrung(&mut self, replies: u32) {
-        if self.replies_unrung != replies {
-            self.replies_unrung = replies;
-            Server(self.shared.words()).leave_unrung(replies);
+    /// With so many calls that it has not begun the worker need not ring for a reply: to be woken for each costs both sides
+    /// more than it is worth where calls wait in any case. 0, as at first: it rings for each.
+    pub fn are_enough(&mut self, calls: u32) {
+        if self.enough_calls != calls {
+            self.enough_calls = calls;
+            Server(self.shared.words()).are_enough(calls);
         }
     }
 

@@ -121,10 +121,10 @@ impl Peer {
         UP - there(self.put, self.half().server_has_taken(), UP).unwrap_or(UP)
     }
 
-    /// For how many replies in a row it need not ring.
+    /// With how many calls that it has not begun it need not ring for a reply.
     #[doc(hidden)]
-    pub fn replies_unrung(&self) -> u32 {
-        self.shared.words().replies_unrung.load(Ordering::Relaxed)
+    pub fn enough_calls(&self) -> u32 {
+        self.shared.words().enough_calls.load(Ordering::Relaxed)
     }
 
     fn lies_there(&self) -> bool {

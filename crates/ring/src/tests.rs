@@ -6,13 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use rustix::fs::{SealFlags, fcntl_get_seals, ftruncate};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_get_seals, ftruncate, memfd_create};
+use rustix::io::{pwrite, read};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
-use crate::layout::{DOWN, UP, c_header};
+use crate::layout::{DOWN, PAGE, UP, c_header};
 use crate::{Box, Link, Peer, Thread};
 
 const LONGEST: Duration = Duration::from_secs(20);
@@ -203,23 +205,58 @@ fn no_wake_up_is_lost_in_many_short_exchanges_with_several_workers() {
 }
 
 #[test]
+fn a_reply_waits_while_enough_calls_lie_there() {
+    let (_runtime, thread) = io_thread();
+    let page = memfd_create("page", MemfdFlags::CLOEXEC).unwrap();
+    ftruncate(&page, PAGE as u64).unwrap();
+    let bell = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
+    let shared = Arc::new(Box::new().unwrap());
+    let mut peer = Peer::attach(copy(shared.memory()), copy(&page), copy(&bell)).unwrap();
+    let mut link = Link::new(shared);
+    // Another sleep of the thread each time: a worker rings once for each.
+    let mut sleeps = (1_u32..).step_by(2);
+    let mut rings = |peer: &mut Peer| {
+        pwrite(&page, &sleeps.next().unwrap().to_ne_bytes(), 0).unwrap();
+        peer.write_reply(b"done");
+        read(&bell, &mut [0; 8]).is_ok()
+    };
+    let mut rings_for = |enough| -> Vec<bool> {
+        link.are_enough(enough);
+        (0..4).for_each(|call| link.offer(call));
+        assert_eq!(link.write_some(b"calls").unwrap(), 5);
+        let replies = (0..4).map(|call| peer.claims(call) && rings(&mut peer));
+        let rung = replies.collect();
+        peer.read(&mut [0; 5], LONGEST).unwrap();
+        rung
+    };
+    assert_eq!(rings_for(1), [false, false, false, true]);
+    assert_eq!(rings_for(3), [false, true, true, true]);
+    assert_eq!(rings_for(4), [true; 4]);
+    assert_eq!(rings_for(0), [true; 4], "nothing is enough");
+    drop(thread);
+}
+
+#[test]
 fn replies_that_wait_for_each_other_arrive() {
     const BATCHES: usize = 5_000;
     const BATCH: usize = 5;
+    const NUMBERS: Range<u32> = 0..5;
     let (runtime, thread) = io_thread();
     let (mut link, mut peer) = pair(&thread);
-    link.leave_unrung(3);
+    link.are_enough(2);
     let worker = std::thread::spawn(move || {
         let mut message = [0; 5];
-        for _ in 0..BATCHES * BATCH {
+        for call in NUMBERS.cycle().take(BATCHES * BATCH) {
             let read = peer.read(&mut message, LONGEST).unwrap();
             assert_eq!(read, message.len(), "nothing came");
+            assert!(peer.claims(call));
             peer.write_reply(&message);
         }
     });
     let calls = async {
         let mut answers = [0; 5 * BATCH];
         for _ in 0..BATCHES {
+            NUMBERS.for_each(|call| link.offer(call));
             link.write_all(&b"hello".repeat(BATCH)).await.unwrap();
             link.read_exact(&mut answers).await.unwrap();
             assert_eq!(answers.chunks(5).filter(|it| it == b"hello").count(), BATCH);

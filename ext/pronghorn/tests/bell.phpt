@@ -27,17 +27,20 @@ var_dump($ring->next()->id, $rings($reply(1)), $rings($free(1)));
 var_dump($ring->next()->id, $rings($reply(2)));
 echo "None:\n";
 var_dump($rings($free(2)));
-echo "Replies that may wait, and one too many:\n";
-$box->leaveUnrung(1);
+echo "While two calls are enough:\n";
+$box->areEnough(2);
 $box->put($call(3) . $call(4) . $call(5) . $call(6));
+$box->offer(3, 4, 5, 6);
 foreach ([3, 4, 5, 6] as $number) {
     var_dump($ring->next()->id === $number && $rings(static fn () => $ring->reply($number, 200, [], 'done', 0)));
 }
 echo "One whose end is to come:\n";
-$box->put($call(7) . $call(8));
+$box->put($call(7) . $call(8) . $call(9));
+$box->offer(7, 8, 9);
 var_dump($ring->next()->id, $rings(static fn () => $ring->reply(7, 200, [], 'piece', more: true)));
 var_dump($ring->next()->id, $rings($reply(8)));
-$box->leaveUnrung(0);
+var_dump($ring->next()->id, $rings($reply(9)));
+$box->areEnough(0);
 echo "One that is taken back:\n";
 $box->put($call(13) . $call(14));
 var_dump($ring->next()->id, $rings($reply(13)), $rings($free(13)), $box->takeBack(14));
@@ -53,15 +56,17 @@ int(2)
 bool(true)
 None:
 bool(true)
-Replies that may wait, and one too many:
+While two calls are enough:
+bool(false)
 bool(false)
 bool(true)
-bool(false)
 bool(true)
 One whose end is to come:
 int(7)
 bool(true)
 int(8)
+bool(true)
+int(9)
 bool(true)
 One that is taken back:
 int(13)

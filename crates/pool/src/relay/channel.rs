@@ -143,10 +143,10 @@ impl Channel {
         matches!(self, Self::Ring { link, .. } if link.take_back(number))
     }
 
-    /// For how many replies in a row the worker need not wake this thread while it has another call.
-    pub(crate) fn leave_unrung(&mut self, replies: u32) {
+    /// With how many calls that it has not begun the worker need not wake this thread for a reply; 0: it does for each.
+    pub(crate) fn are_enough(&mut self, calls: u32) {
         if let Self::Ring { link, .. } = self {
-            link.leave_unrung(replies);
+            link.are_enough(calls);
         }
     }
 

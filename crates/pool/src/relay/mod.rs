@@ -260,7 +260,7 @@ impl Relay {
     fn next(&mut self, since: Instant) -> Next<Ahead> {
         let took = since.saturating_duration_since(self.at_hand_since);
         self.pace.note(took, self.was_ahead);
-        self.channel.leave_unrung(self.pace.replies_unrung());
+        self.channel.are_enough(self.pace.enough_calls());
         self.channel.are_quick(self.pace.is_quick());
         self.at_hand_since = since;
         let may_have = self.may_have(self.pace.may_have());

@@ -11,16 +11,17 @@ const QUICK: Duration = Duration::from_micros(25);
 /// Those that take so long in all.
 const UNTIL_AWAKE: Duration = Duration::from_micros(100);
 /// Calls that a worker may have beyond the one at hand, so that it need not sleep between two: short ones, and quick ones.
-const FEW: usize = 4;
+const FEW: u32 = 4;
 const MANY: usize = 12;
 /// What is left of a call after its reply, where it takes less, is over before another worker is at work: to wake that
 /// one, on another processor perhaps, and to fetch there what this one has in its caches.
 const SOON: Duration = Duration::from_micros(300);
 /// How long a reply may wait for the next ones, so that they wake the server together, while other calls wait for the worker
-/// anyway: shorter than a wait that anybody notices. And no more replies than that, so that the server has something to do
-/// meanwhile.
+/// anyway: shorter than a wait that anybody notices.
 const UNTIL_TOLD: Duration = Duration::from_micros(600);
-const MOST_UNTOLD: u32 = 3;
+/// How long it may take until the worker has new calls: the server is woken and sends, a client answers. What the worker still
+/// has when it wakes the server takes as long, or it would sleep in between.
+const UNTIL_NEXT: Duration = Duration::from_micros(150);
 /// A longer one counts as this: some fifteen short ones make up for it. Less than a second.
 const LONGEST: Duration = Duration::from_millis(50);
 /// The last call is one of so many.
@@ -57,15 +58,18 @@ impl Pace {
         self.all.is_below(SHORT) && self.ahead.is_below(QUICK)
     }
 
-    /// For how many replies in a row the worker need not wake the server while it has another call. To be woken takes a
-    /// thread away from a processor, perhaps from another worker. Quick ones find the server awake, or it has as much to do as
-    /// the worker.
-    pub(super) fn replies_unrung(self) -> u32 {
+    /// With how many calls that it has not begun a worker need not wake the server for a reply; 0: it always does. To be woken
+    /// takes a thread away from a processor, perhaps from another worker. Quick ones find the server awake, or it has as much
+    /// to do as the worker.
+    pub(super) fn enough_calls(self) -> u32 {
         if !self.all.is_below(SHORT) || self.is_quick() {
             return 0;
         }
-        let in_time = UNTIL_TOLD.subsec_nanos() / self.all.0.max(1);
-        in_time.min(MOST_UNTOLD)
+        let took = self.all.0.max(1);
+        let replies_untold = UNTIL_TOLD.subsec_nanos() / took;
+        let to_go_on = UNTIL_NEXT.subsec_nanos().div_ceil(took);
+        // Of those behind the call that is answered: with each reply there is one fewer.
+        to_go_on.max((FEW + 1).saturating_sub(replies_untold))
     }
 
     pub(super) fn may_have(self) -> MayHave {
@@ -74,7 +78,7 @@ impl Pace {
         }
         if !self.is_quick() {
             return MayHave {
-                most: FEW,
+                most: FEW as usize,
                 ..MayHave::default()
             };
         }

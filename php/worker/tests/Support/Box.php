@@ -110,6 +110,13 @@ final class Box
         return $now;
     }
 
+    /** Offers these calls alone. */
+    public function offer(int ...$calls): void
+    {
+        $bits = array_map(static fn (int $call): int => 1 << $call % 32, $calls);
+        $this->set('AT_OFFERED', array_sum($bits));
+    }
+
     /** Takes a call back that was put; false, the worker has begun it. */
     public function takeBack(int $call): bool
     {
@@ -119,10 +126,10 @@ final class Box
         return ($offered & 1 << $call % 32) !== 0;
     }
 
-    /** For how many replies in a row the worker need not ring while something lies there. */
-    public function leaveUnrung(int $replies): void
+    /** With how many calls that it has not begun the worker need not ring for a reply; 0: it rings for each. */
+    public function areEnough(int $calls): void
     {
-        $this->set('AT_REPLIES_UNRUNG', $replies);
+        $this->set('AT_ENOUGH_CALLS', $calls);
     }
 
     /** The worker's calls are quick, and the server's thread is on this processor. */
