@@ -7,7 +7,7 @@ use crate::core::MayHave;
 /// Calls that take less, smoothed, are short: what a worker loses between two of them is worth a place in the queue.
 const SHORT: Duration = Duration::from_millis(1);
 /// Those that take less, with no sleep before them, are quick: several of them are done before another worker is awake.
-const QUICK: Duration = Duration::from_micros(25);
+const QUICK: Duration = Duration::from_micros(32);
 /// Those that take so long in all.
 const UNTIL_AWAKE: Duration = Duration::from_micros(100);
 /// Calls that a worker may have beyond the one at hand, so that it need not sleep between two: short ones, and quick ones.
@@ -162,7 +162,8 @@ mod tests {
             (may_have.most, may_have.rather, may_have.crowded)
         };
         assert_eq!(of(900, true), (4, 0, 0));
-        assert_eq!(of(30, true), (4, 0, 0));
+        assert_eq!(of(35, true), (4, 0, 0));
+        assert_eq!(of(30, true), (12, 3, 12));
         assert_eq!(of(20, true), (12, 4, 12));
         assert_eq!(of(10, true), (12, 9, 12));
         assert_eq!(of(1, true), (12, 12, 12));
