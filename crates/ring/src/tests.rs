@@ -206,7 +206,7 @@ fn no_wake_up_is_lost_in_many_short_exchanges_with_several_workers() {
 
 #[test]
 fn a_reply_waits_while_enough_calls_lie_there() {
-    let (_runtime, thread) = io_thread();
+    let _thread = io_thread();
     let page = memfd_create("page", MemfdFlags::CLOEXEC).unwrap();
     ftruncate(&page, PAGE as u64).unwrap();
     let bell = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
@@ -233,14 +233,13 @@ fn a_reply_waits_while_enough_calls_lie_there() {
     assert_eq!(rings_for(3), [false, true, true, true]);
     assert_eq!(rings_for(4), [true; 4]);
     assert_eq!(rings_for(0), [true; 4], "nothing is enough");
-    drop(thread);
 }
 
 #[test]
 fn replies_that_wait_for_each_other_arrive() {
     const BATCHES: usize = 5_000;
-    const BATCH: usize = 5;
     const NUMBERS: Range<u32> = 0..5;
+    const BATCH: usize = NUMBERS.end as usize;
     let (runtime, thread) = io_thread();
     let (mut link, mut peer) = pair(&thread);
     link.are_enough(2);

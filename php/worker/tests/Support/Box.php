@@ -113,17 +113,22 @@ final class Box
     /** Offers these calls alone. */
     public function offer(int ...$calls): void
     {
-        $bits = array_map(static fn (int $call): int => 1 << $call % 32, $calls);
-        $this->set('AT_OFFERED', array_sum($bits));
+        $this->set('AT_OFFERED', array_sum(array_map(self::bit(...), $calls)));
     }
 
     /** Takes a call back that was put; false, the worker has begun it. */
     public function takeBack(int $call): bool
     {
         $offered = $this->word('AT_OFFERED');
-        $this->set('AT_OFFERED', $offered & ~(1 << $call % 32));
+        $this->set('AT_OFFERED', $offered & ~self::bit($call));
 
-        return ($offered & 1 << $call % 32) !== 0;
+        return ($offered & self::bit($call)) !== 0;
+    }
+
+    /** A call's place among those that are offered. */
+    private static function bit(int $call): int
+    {
+        return 1 << $call % 32;
     }
 
     /** With how many calls that it has not begun the worker need not ring for a reply; 0: it rings for each. */
