@@ -4,7 +4,6 @@
 
 declare(strict_types=1);
 
-use Pronghorn\Call;
 use Pronghorn\File;
 use Symfony\Component\HttpFoundation\BinaryFileResponse;
 use Symfony\Component\HttpFoundation\File\UploadedFile;
@@ -24,7 +23,7 @@ function foundation_request(Pronghorn\Request $request, string $file = UploadedF
         [],
         $request->cookies,
         foundation_files($request->files(), $file),
-        foundation_server($request),
+        $request->server(),
         $request->body(),
     );
 }
@@ -63,34 +62,4 @@ function foundation_files(array $files, string $class): array
         $file->error === \UPLOAD_ERR_OK => new $class($file->path(), $file->name, $file->type, $file->error, true),
         default => new $class('', $file->name, $file->type, $file->error, true),
     }, $files);
-}
-
-/**
- * What $_SERVER would be.
- *
- * @return array<string, string|int|float>
- */
-function foundation_server(Pronghorn\Request $request): array
-{
-    $started = Call::current()->startedAt;
-    $uri = \parse_url($request->uri);
-    $secure = $uri['scheme'] === 'https';
-    $server = [
-        'REQUEST_METHOD' => $request->method,
-        'REQUEST_URI' => $request->path . ($request->queryString === '' ? '' : "?$request->queryString"),
-        'QUERY_STRING' => $request->queryString,
-        'SERVER_PROTOCOL' => $request->protocol,
-        'SERVER_NAME' => $uri['host'] ?? '',
-        'SERVER_PORT' => $uri['port'] ?? ($secure ? 443 : 80),
-        'HTTPS' => $secure ? 'on' : '',
-        'REMOTE_ADDR' => $request->remoteAddress,
-        'REQUEST_TIME' => (int) $started,
-        'REQUEST_TIME_FLOAT' => $started,
-    ];
-    foreach ($request->headers as $name => $values) {
-        $key = \strtoupper(\strtr((string) $name, '-', '_'));
-        $server[$key === 'CONTENT_TYPE' || $key === 'CONTENT_LENGTH' ? $key : "HTTP_$key"] = \implode(', ', $values);
-    }
-
-    return $server;
 }

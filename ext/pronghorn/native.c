@@ -199,7 +199,7 @@ const char *native_find(const native_wanted *wanted, size_t count)
 const char *native_find_slots(native_slots *slots, const zend_class_entry *exchange, const zend_class_entry *request)
 {
 	const native_wanted wanted[] = {
-		{&slots->id, exchange, "id"}, {&slots->started_at, exchange, "startedAt"}, {&slots->deadline, exchange, "deadline"},
+		{&slots->id, exchange, "id"}, {&slots->started_at, request, "startedAt"}, {&slots->deadline, exchange, "deadline"},
 		{&slots->request, exchange, "request"}, {&slots->method, request, "method"}, {&slots->remote, request, "remoteAddress"},
 		{&slots->uri, request, "uri"}, {&slots->host, request, "host"}, {&slots->path, request, "path"},
 		{&slots->query, request, "queryString"}, {&slots->protocol, request, "protocol"}, {&slots->fields, request, "fields"},
@@ -329,7 +329,7 @@ zend_object *native_read_request(
 	zend_object *request = zend_objects_clone_obj(Z_OBJ_P(OBJ_PROP(empty, slots->request)));
 	ZVAL_OBJ(slot(exchange, slots->request), request);
 	ZVAL_LONG(slot(exchange, slots->id), envelope->call);
-	ZVAL_LONG(slot(exchange, slots->started_at), (zend_long) read_u64(context + 8));
+	ZVAL_LONG(slot(request, slots->started_at), (zend_long) read_u64(context + 8));
 	uint32_t left = read_u32(context + 16);
 	zval *deadline = slot(exchange, slots->deadline);
 	if (left == NO_LIMIT) {

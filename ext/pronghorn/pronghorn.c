@@ -22,7 +22,7 @@
 
 #define PRONGHORN_VERSION "0.1.0"
 /* Changes whenever a function of ours does. */
-#define PRONGHORN_API 4
+#define PRONGHORN_API 5
 
 #include "pronghorn_arginfo.h"
 

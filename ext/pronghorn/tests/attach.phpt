@@ -14,7 +14,7 @@ use Pronghorn\Tests\Support\Box;
 use function Pronghorn\Internal\ring_attach;
 
 $transport = (new ReflectionClass(Relay::class))->newInstanceWithoutConstructor();
-$empty = new Exchange($transport, 0, 0, null, Request::blank());
+$empty = new Exchange($transport, 0, null, Request::blank());
 $attach = fn (Box $box, object $empty, int $look = 0) => ring_attach(...[...$box->descriptors, $box->pipe, $box->pipe, $look, $empty]);
 
 echo $attach(new Box(['VERSION' => 1]), $empty), "\n";

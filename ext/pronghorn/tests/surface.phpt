@@ -28,6 +28,6 @@ Pronghorn\Internal\ring_message(int $kind, int $call, int $flags, int $small, st
 Pronghorn\Internal\ring_write(string $bytes): bool
 Pronghorn\Internal\native_headers(?string $fields, string $host, int $count): ?array
 Pronghorn\Internal\until_exit(callable $function, mixed ...$arguments): ?array
-int(4)
+int(5)
 bool(true)
 Shared memory => not attached

@@ -25,7 +25,7 @@ final class Call
     public function __construct(private readonly Exchange $exchange)
     {
         $this->id = $exchange->id;
-        $this->startedAt = $exchange->startedAt / 1e6;
+        $this->startedAt = $exchange->request->startedAt() / 1e6;
     }
 
     /** @throws NotAWorker when no call is under way in this process */

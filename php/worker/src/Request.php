@@ -12,6 +12,7 @@ use Pronghorn\Internal\Cookies;
 use Pronghorn\Internal\Form;
 use Pronghorn\Internal\Native;
 use Pronghorn\Internal\ProtocolError;
+use Pronghorn\Internal\ServerVariables;
 use Pronghorn\Internal\Variables;
 
 /** A request, decoded piece by piece as it is asked: a handler that looks at the path pays for the path. */
@@ -46,6 +47,8 @@ final class Request
     private string $frame;
     /** @var array<string, int> its numbers, named by {@see Native::FIXED} */
     private array $fixed;
+    /** When the server accepted it: microseconds since the Unix epoch. */
+    private int $startedAt;
     /** Of the request, as in {@see Native}. */
     private int $flags;
     /** Of headers. */
@@ -93,6 +96,7 @@ final class Request
         $request = clone self::blank();
         $request->frame = $frame;
         $request->fixed = $fixed;
+        $request->startedAt = $fixed['t'];
         $request->flags = $fixed['f'];
         $request->count = $fixed['h'];
         $request->reader = $reader;
@@ -110,6 +114,18 @@ final class Request
     public function header(string $name): ?string
     {
         return $this->headers[\strtolower($name)][0] ?? null;
+    }
+
+    /**
+     * What a script behind nginx and php-fpm finds of its request in `$_SERVER`: method, target, protocol, names and
+     * addresses, times, and the headers as `HTTP_…`. Of headers whose names have other characters than letters, digits
+     * and hyphens, and of `Proxy`, nothing.
+     *
+     * @return array<string, string|int|float>
+     */
+    public function server(): array
+    {
+        return ServerVariables::of($this, $this->startedAt);
     }
 
     /** @return array<array-key, string|array<mixed>> what PHP would put into `$_GET` */
@@ -191,6 +207,12 @@ final class Request
     public function json(): mixed
     {
         return \json_decode($this->body(), true, 512, \JSON_THROW_ON_ERROR);
+    }
+
+    /** @internal microseconds since the Unix epoch */
+    public function startedAt(): int
+    {
+        return $this->startedAt;
     }
 
     /** @internal path and query as the request line had them */

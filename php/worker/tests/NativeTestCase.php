@@ -34,7 +34,7 @@ abstract class NativeTestCase extends TestCase
         $fields = self::latin1($vector['fields']);
 
         self::assertSame($fields['call'], $exchange->id);
-        self::assertSame($fields['started'], $exchange->startedAt);
+        self::assertSame($fields['started'], $exchange->request->startedAt());
         self::assertSame($fields['left'] === null, $exchange->deadline === null);
         $request = $exchange->request;
         self::assertSame($fields['method'], $request->method);

@@ -29,6 +29,36 @@ final class RequestTest extends TestCase
         self::assertSame([], self::request(['uri' => 'http:///'])->headers);
     }
 
+    public function testServerIsWhatScriptsFindInTheirVariables(): void
+    {
+        $headers = [
+            ['x-many', '1'], ['cookie', 'a=1'], ['x-many', '2'], ['cookie', 'b=2'], ['content-type', 'text/plain'],
+            ['proxy', 'http://evil'], ['x_real_ip', '6.6.6.6'], ['x.real.ip', '6.6.6.6'], ['7', 'n'],
+        ];
+        $uri = 'https://h:81/a%20b?c';
+        $request = self::request(['uri' => $uri, 'started' => 1_795_297_449_250_000, 'headers' => $headers]);
+
+        self::assertSame([
+            'REQUEST_METHOD' => 'GET',
+            'REQUEST_URI' => '/a%20b?c',
+            'QUERY_STRING' => 'c',
+            'SERVER_PROTOCOL' => 'HTTP/1.1',
+            'SERVER_NAME' => 'h',
+            'SERVER_PORT' => '81',
+            'REQUEST_SCHEME' => 'https',
+            'REMOTE_ADDR' => '127.0.0.1',
+            'REQUEST_TIME' => 1_795_297_449,
+            'REQUEST_TIME_FLOAT' => 1_795_297_449.25,
+            'HTTPS' => 'on',
+            'HTTP_HOST' => 'h:81',
+            'HTTP_X_MANY' => '1, 2',
+            'HTTP_COOKIE' => 'a=1; b=2',
+            'CONTENT_TYPE' => 'text/plain',
+            'HTTP_7' => 'n',
+        ], $request->server());
+        self::assertSame($request->server(), $request->server(), 'names that were seen before');
+    }
+
     public function testLazyPropertiesLookLikeOthers(): void
     {
         $request = self::request(['headers' => [['cookie', 'a=1']]]);

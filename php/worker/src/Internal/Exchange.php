@@ -44,13 +44,11 @@ final class Exchange
     private ?Call $call = null;
 
     /**
-     * @param int $startedAt microseconds since the Unix epoch
      * @param ?int $deadline on the clock of `hrtime`, in nanoseconds; null: no limit
      */
     public function __construct(
         public readonly Transport $transport,
         public readonly int $id,
-        public readonly int $startedAt,
         public ?int $deadline,
         public readonly Request $request,
         /** What is asked for while it is read; null when the request came with its body. */

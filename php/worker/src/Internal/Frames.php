@@ -117,7 +117,7 @@ abstract class Frames implements Transport
         $body = $fixed['f'] & Native::BODY_STREAM ? new BodyReader($this, $fixed['c']) : null;
         $request = Request::decode($frame, $fixed, $body);
 
-        return new Exchange($this, $fixed['c'], $fixed['t'], $deadline, $request, $body);
+        return new Exchange($this, $fixed['c'], $deadline, $request, $body);
     }
 
     /**

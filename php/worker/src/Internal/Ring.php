@@ -18,7 +18,7 @@ final class Ring extends Frames
     public const OFFER = 'PRONGHORN_RING';
 
     /** Of the extension, as this package knows it. */
-    private const API = 4;
+    private const API = 5;
     /** Milliseconds after which a worker that waits looks whether the server still lives. */
     private const LOOK_AFTER = 5000;
 
@@ -34,7 +34,7 @@ final class Ring extends Frames
 
     private function __construct()
     {
-        $this->empty = new Exchange($this, 0, 0, null, Request::blank());
+        $this->empty = new Exchange($this, 0, null, Request::blank());
         $this->response = new Response();
     }
 

@@ -100,7 +100,7 @@ final class Messages
     {
         $library = $this->library();
         $request = $exchange->request;
-        $server = ServerParams::of($request, $exchange->startedAt);
+        $server = $request->server();
         $message = $this->message($library, $request, $request->headers, $server);
         if ($request->queryString !== '') {
             $message = $message->withQueryParams($request->query());

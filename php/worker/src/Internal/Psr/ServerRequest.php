@@ -196,7 +196,7 @@ final class ServerRequest implements ServerRequestInterface
 
     public function getServerParams(): array
     {
-        return $this->server ??= ServerParams::of($this->request, $this->exchange->startedAt);
+        return $this->server ??= $this->request->server();
     }
 
     public function getCookieParams(): array

@@ -2,12 +2,12 @@
 
 declare(strict_types=1);
 
-namespace Pronghorn\Internal\Psr;
+namespace Pronghorn\Internal;
 
 use Pronghorn\Request;
 
-/** What `$_SERVER` says about a request under php-fpm, as far as a worker can know it. */
-final class ServerParams
+/** What a script finds in `$_SERVER` of its request under nginx and php-fpm, as far as a worker can know it. */
+final class ServerVariables
 {
     /** As many names as a client can fill are enough: browsers send the same twenty again and again. */
     private const KEYS = 200;
@@ -38,14 +38,25 @@ final class ServerParams
         if ($secure) {
             $server['HTTPS'] = 'on';
         }
-        foreach ($request->headers as $name => $values) {
-            $key = self::$keys[$name] ?? self::key((string) $name);
-            $server[$key] = isset($values[1]) ? \implode($name === 'cookie' ? '; ' : ', ', $values) : $values[0];
-        }
-        // Programs take this one for their own proxy (CVE-2016-5385).
-        unset($server['HTTP_PROXY']);
 
-        return $server;
+        return $server + self::fields($request->headers);
+    }
+
+    /**
+     * @param array<array-key, list<string>> $headers
+     * @return array<string, string>
+     */
+    private static function fields(array $headers): array
+    {
+        $fields = [];
+        foreach ($headers as $name => $values) {
+            $key = self::$keys[$name] ?? self::key((string) $name);
+            if ($key !== null) {
+                $fields[$key] = isset($values[1]) ? \implode($name === 'cookie' ? '; ' : ', ', $values) : $values[0];
+            }
+        }
+
+        return $fields;
     }
 
     /** @return array{string, string} host and port of a `Host` header, the port may be empty */
@@ -58,8 +69,12 @@ final class ServerParams
             : [\substr($host, 0, $colon), \substr($host, $colon + 1)];
     }
 
-    private static function key(string $name): string
+    /** Null: nginx passes no others on, and programs take `HTTP_PROXY` for a proxy of their own (CVE-2016-5385). */
+    private static function key(string $name): ?string
     {
+        if ($name === 'proxy' || \preg_match('/^[0-9a-z-]+$/D', $name) !== 1) {
+            return null;
+        }
         $key = 'HTTP_' . \strtoupper(\strtr($name, '-', '_'));
         if (\count(self::$keys) < self::KEYS) {
             self::$keys[$name] = $key;
