@@ -73,6 +73,11 @@ impl Server<'_> {
         self.0.offered.load(Ordering::Relaxed) & bit_of(call) != 0
     }
 
+    /// Whether the worker is awake and has calls that it has not begun.
+    pub(crate) fn worker_has_calls(self) -> bool {
+        self.0.sleep.load(Ordering::Relaxed) == AWAKE && self.0.offered.load(Ordering::Relaxed) != 0
+    }
+
     /// Gives room back. True as above.
     pub(crate) fn taken(self, taken: u64) -> bool {
         self.0.up_taken.store(taken, Ordering::Release);

@@ -32,6 +32,8 @@ mod peer;
 mod sync;
 #[cfg(not(all(test, feature = "model")))]
 mod thread;
+#[cfg(not(all(test, feature = "model")))]
+mod turn;
 
 #[cfg(not(all(test, feature = "model")))]
 #[doc(hidden)]

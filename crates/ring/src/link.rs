@@ -215,6 +215,7 @@ impl Link {
             owner: self.shared.clone(),
             seen_put,
             seen_taken,
+            quick: self.quick,
             waker: cx.waker().clone(),
         });
     }

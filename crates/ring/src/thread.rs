@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::thread::sched_yield;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::Handle;
 
 use crate::half::{Server, Sleeper};
 use crate::link::wake_if_asleep;
 use crate::memory::{Box, ParkingPage};
+use crate::turn::Turn;
 
 /// What workers of an I/O thread need of it. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -37,6 +39,7 @@ struct Here {
     to_wake: Vec<Arc<Box>>,
     /// How often it may come by before it wakes them.
     passes_left: u32,
+    turn: Turn,
 }
 
 /// How often a busy thread comes by before it wakes those it has put something for: some ten requests, a tenth of a
@@ -53,6 +56,8 @@ pub(crate) struct Waiting {
     pub(crate) seen_put: u64,
     /// When it waits for room: what it has seen of that.
     pub(crate) seen_taken: Option<u64>,
+    /// Whether the calls of its worker are quick.
+    pub(crate) quick: bool,
     pub(crate) waker: Waker,
 }
 
@@ -63,6 +68,11 @@ impl Waiting {
             || self
                 .seen_taken
                 .is_some_and(|seen| server.worker_has_taken() != seen)
+    }
+
+    /// Whether its worker goes from one quick call to the next.
+    fn runs_quick_calls(&self) -> bool {
+        self.quick && Server(self.owner.words()).worker_has_calls()
     }
 }
 
@@ -87,6 +97,7 @@ impl Thread {
                     waiting: Vec::new(),
                     to_wake: Vec::new(),
                     passes_left: PASSES,
+                    turn: Turn::default(),
                 });
             });
             if let Err(error) = listen(&here).await {
@@ -111,6 +122,12 @@ impl Thread {
     pub fn before_park() {
         with_here(|here| {
             wake_all(here);
+            if collect_in(here) {
+                return;
+            }
+            if here.waiting.iter().any(Waiting::runs_quick_calls) {
+                here.turn.give(sched_yield);
+            }
             let shared = here.shared.clone();
             Sleeper(shared.page.words()).is_on(processor());
             // A task that was woken keeps the thread from sleeping.
