@@ -18,6 +18,7 @@
 #include "exit.h"
 #include "native.h"
 #include "opcache.h"
+#include "properties.h"
 #include "ring.h"
 
 #define PRONGHORN_VERSION "0.1.0"
@@ -808,6 +809,7 @@ static PHP_MINIT_FUNCTION(pronghorn)
 	native_startup();
 	ring_startup();
 	exit_startup();
+	properties_startup(register_class_Pronghorn_Internal_NativeProperties());
 	/* The box is not mapped in a child; what knows of it is forgotten there. */
 	pthread_atfork(NULL, NULL, in_child);
 	return SUCCESS;

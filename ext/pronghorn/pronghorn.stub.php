@@ -105,4 +105,22 @@ namespace Pronghorn\Internal {
     function until_exit(callable $function, mixed ...$arguments): ?array
     {
     }
+
+    /**
+     * What {@see Properties} is without this extension.
+     *
+     * @not-serializable
+     * @strict-properties
+     */
+    final class NativeProperties
+    {
+        /** @param list<object> $objects */
+        public function __construct(array $objects)
+        {
+        }
+
+        public function restore(): void
+        {
+        }
+    }
 }

@@ -1,5 +1,5 @@
 /* This is a generated file, edit the .stub.php file instead.
- * Stub hash: 9f47f84fb403983700877d46091c6dd2ad2b09a9 */
+ * Stub hash: ad2bcc94aa08d42b435c1d7fbe1cb377239abee6 */
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_attach, 0, 7, IS_STRING, 1)
 	ZEND_ARG_TYPE_INFO(0, memory, IS_LONG, 0)
@@ -58,6 +58,13 @@ ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_until_exit, 0
 	ZEND_ARG_VARIADIC_TYPE_INFO(0, arguments, IS_MIXED, 0)
 ZEND_END_ARG_INFO()
 
+ZEND_BEGIN_ARG_INFO_EX(arginfo_class_Pronghorn_Internal_NativeProperties___construct, 0, 0, 1)
+	ZEND_ARG_TYPE_INFO(0, objects, IS_ARRAY, 0)
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_class_Pronghorn_Internal_NativeProperties_restore, 0, 0, IS_VOID, 0)
+ZEND_END_ARG_INFO()
+
 
 ZEND_FUNCTION(Pronghorn_Internal_ring_attach);
 ZEND_FUNCTION(Pronghorn_Internal_ring_next);
@@ -68,6 +75,8 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_message);
 ZEND_FUNCTION(Pronghorn_Internal_ring_write);
 ZEND_FUNCTION(Pronghorn_Internal_native_headers);
 ZEND_FUNCTION(Pronghorn_Internal_until_exit);
+ZEND_METHOD(Pronghorn_Internal_NativeProperties, __construct);
+ZEND_METHOD(Pronghorn_Internal_NativeProperties, restore);
 
 
 static const zend_function_entry ext_functions[] = {
@@ -88,6 +97,13 @@ static const zend_function_entry class_Pronghorn_DeadlineExceeded_methods[] = {
 	ZEND_FE_END
 };
 
+
+static const zend_function_entry class_Pronghorn_Internal_NativeProperties_methods[] = {
+	ZEND_ME(Pronghorn_Internal_NativeProperties, __construct, arginfo_class_Pronghorn_Internal_NativeProperties___construct, ZEND_ACC_PUBLIC)
+	ZEND_ME(Pronghorn_Internal_NativeProperties, restore, arginfo_class_Pronghorn_Internal_NativeProperties_restore, ZEND_ACC_PUBLIC)
+	ZEND_FE_END
+};
+
 static void register_pronghorn_symbols(int module_number)
 {
 	REGISTER_LONG_CONSTANT("Pronghorn\\Internal\\EXTENSION_API", PRONGHORN_API, CONST_PERSISTENT);
@@ -100,6 +116,17 @@ static zend_class_entry *register_class_Pronghorn_DeadlineExceeded(zend_class_en
 
 	INIT_NS_CLASS_ENTRY(ce, "Pronghorn", "DeadlineExceeded", class_Pronghorn_DeadlineExceeded_methods);
 	class_entry = zend_register_internal_class_ex(&ce, class_entry_Error);
+
+	return class_entry;
+}
+
+static zend_class_entry *register_class_Pronghorn_Internal_NativeProperties(void)
+{
+	zend_class_entry ce, *class_entry;
+
+	INIT_NS_CLASS_ENTRY(ce, "Pronghorn\\Internal", "NativeProperties", class_Pronghorn_Internal_NativeProperties_methods);
+	class_entry = zend_register_internal_class_ex(&ce, NULL);
+	class_entry->ce_flags |= ZEND_ACC_FINAL|ZEND_ACC_NO_DYNAMIC_PROPERTIES|ZEND_ACC_NOT_SERIALIZABLE;
 
 	return class_entry;
 }

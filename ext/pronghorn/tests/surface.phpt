@@ -11,6 +11,9 @@ foreach (get_extension_funcs('pronghorn') as $name) {
         $function->getParameters(),
     )), '): ', $function->getReturnType(), "\n";
 }
+foreach ((new ReflectionClass(Pronghorn\Internal\NativeProperties::class))->getMethods() as $method) {
+    echo $method->class, '::', $method->name, '(', implode(', ', $method->getParameters()), "): {$method->getReturnType()}\n";
+}
 var_dump(Pronghorn\Internal\EXTENSION_API);
 var_dump(is_subclass_of(Pronghorn\DeadlineExceeded::class, Error::class));
 ob_start();
@@ -18,7 +21,7 @@ phpinfo(INFO_MODULES);
 preg_match('/^Shared memory => .*$/m', ob_get_clean(), $line);
 echo $line[0], "\n";
 ?>
---EXPECT--
+--EXPECTF--
 Pronghorn\Internal\ring_attach(int $memory, int $page, int $bell, int $server, int $output, int $look_after, object $empty): ?string
 Pronghorn\Internal\ring_next(): object|string|null
 Pronghorn\Internal\ring_serve(callable $function, callable $failed, object $output, object $response): array|string|null
@@ -28,6 +31,8 @@ Pronghorn\Internal\ring_message(int $kind, int $call, int $flags, int $small, st
 Pronghorn\Internal\ring_write(string $bytes): bool
 Pronghorn\Internal\native_headers(?string $fields, string $host, int $count): ?array
 Pronghorn\Internal\until_exit(callable $function, mixed ...$arguments): ?array
+Pronghorn\Internal\NativeProperties::__construct(Parameter #0 [ <required> array $objects ]):%w
+Pronghorn\Internal\NativeProperties::restore(): void
 int(5)
 bool(true)
 Shared memory => not attached

@@ -6,6 +6,7 @@ namespace App;
 
 use Illuminate\Foundation\Application;
 use Illuminate\Support\Facades\Facade;
+use Pronghorn\Snapshot;
 
 /**
  * Takes an application that has answered a request back to where it was when it had booted: what the request resolved,
@@ -17,17 +18,14 @@ use Illuminate\Support\Facades\Facade;
  */
 final class Rewind
 {
-    /** @var list<\Closure(): void> */
-    private array $steps = [];
+    private readonly Snapshot $booted;
 
     public function __construct(private readonly Application $app)
     {
-        $this->keep($app);
-        foreach ((fn (): array => $this->instances)->call($app) as $object) {
-            if (\is_object($object) && \preg_match('/^(Illuminate|App)\\\\/', $object::class) && $object !== $app) {
-                $this->keep($object);
-            }
-        }
+        $this->booted = Snapshot::of($app, ...\array_filter(
+            (fn (): array => $this->instances)->call($app),
+            static fn (mixed $it): bool => \is_object($it) && \preg_match('/^(Illuminate|App)\\\\/', $it::class) === 1,
+        ));
     }
 
     public function __invoke(): void
@@ -38,23 +36,11 @@ final class Rewind
             foreach ($this->app->make('db')->getConnections() as $connection) {
                 $connection->rollBack(0); // a transaction that was left open
             }
-            foreach ($this->steps as $step) {
-                $step();
-            }
+            $this->booted->restore();
             Facade::clearResolvedInstances();
         } catch (\Throwable $failed) {
             \error_log("The application can't be taken back, so this process ends: $failed");
             exit(1);
         }
-    }
-
-    private function keep(object $object): void
-    {
-        $properties = \Closure::bind(fn (): array => \get_object_vars($this), $object, $object::class)();
-        $this->steps[] = \Closure::bind(function () use ($properties): void {
-            foreach ($properties as $name => $value) {
-                $this->$name = $value;
-            }
-        }, $object, $object::class);
     }
 }

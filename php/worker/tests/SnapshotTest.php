@@ -1,0 +1,182 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Tests;
+
+use PHPUnit\Framework\TestCase;
+use Pronghorn\Snapshot;
+use Pronghorn\Tests\Support\Kept\Ancestor;
+use Pronghorn\Tests\Support\Kept\Descendant;
+use Pronghorn\Tests\Support\Kept\Lazy;
+use Pronghorn\Tests\Support\Kept\Open;
+
+final class SnapshotTest extends TestCase
+{
+    public function testTakesPropertiesOfAllClassesBack(): void
+    {
+        $object = new Descendant();
+        $before = $object->look();
+        $snapshot = Snapshot::of($object, $object);
+        $count = Ancestor::$count;
+        foreach ([1, 2] as $time) {
+            if ($time === 1) {
+                $object->change(new \stdClass());
+            } else {
+                $object->plain = $object->typed = 5;
+                $object->list = [];
+            }
+            $snapshot->restore();
+            self::assertSame($before, $object->look());
+        }
+        self::assertSame(1, $object->once, 'one that is readonly is left alone');
+        self::assertSame($count + 1, Ancestor::$count, 'one that is static is left alone');
+        $snapshot->restore();
+        self::assertSame($before, $object->look());
+    }
+
+    public function testKeepsUnsetAndDeclaredPropertiesApart(): void
+    {
+        $object = new Descendant();
+        unset($object->plain);
+        $snapshot = Snapshot::of($object);
+        $object->plain = 1;
+        $snapshot->restore();
+        self::assertFalse(isset($object->plain));
+        $object->plain = 2;
+        self::assertSame(2, $object->plain);
+    }
+
+    public function testAnotherObjectInAPropertyIsAsItIsByThen(): void
+    {
+        $inner = new \ArrayObject([1]);
+        $outer = (object) ['inner' => $inner];
+        $snapshot = Snapshot::of($outer);
+        $inner[] = 2;
+        $outer->inner = null;
+        $snapshot->restore();
+        self::assertSame($inner, $outer->inner);
+        self::assertCount(2, $inner);
+    }
+
+    public function testUndeclaredPropertiesComeAndGo(): void
+    {
+        $kept = new \stdClass();
+        $objects = [
+            (object) ['a' => 1, '5' => [1], 'kept' => $kept],
+            new \stdClass(),
+            new Open(),
+            new class extends Open {
+            },
+        ];
+        $objects[3]->extra = 'here';
+        $before = \array_map('get_object_vars', $objects);
+        $snapshot = Snapshot::of(...$objects);
+        foreach ($objects as $object) {
+            $object->added = 1;
+            $object->{'7'} = 1;
+            unset($object->a, $object->extra);
+            $object->{'5'} = 'other';
+        }
+        $objects[2]->declared = 2;
+        $snapshot->restore();
+        self::assertEquals($before, \array_map('get_object_vars', $objects));
+        self::assertSame($kept, $objects[0]->kept);
+        $snapshot->restore();
+        self::assertEquals($before, \array_map('get_object_vars', $objects));
+    }
+
+    public function testAPropertyThatIsBoundToAReferenceGetsItsValueThroughIt(): void
+    {
+        $object = new Descendant();
+        $object->typed = 1;
+        $snapshot = Snapshot::of($object);
+        $plain = &$object->plain;
+        $typed = &$object->typed;
+        $list = &$object->list;
+        $bare = &$object->bare;
+        foreach ([$snapshot, Snapshot::of($object)] as $snapshot) {
+            [$plain, $typed, $list, $bare] = ['other', 2, [], null];
+            $snapshot->restore();
+            self::assertSame([1.5, 1, ['redeclared'], 'bare'], [$plain, $typed, $list, $bare]);
+        }
+
+        $object = new Descendant();
+        $snapshot = Snapshot::of($object);
+        $object->typed = 1;
+        $typed = &$object->typed;
+        $snapshot->restore();
+        self::assertFalse(isset($object->typed));
+        $typed = 'no number, and nobody minds';
+        self::assertFalse(isset($object->typed));
+    }
+
+    public function testPropertiesThatAreMadeWhenTheyAreReadAreMadeAgain(): void
+    {
+        $object = new Lazy();
+        $snapshot = Snapshot::of($object);
+        self::assertSame('made, made', $object->made);
+        $snapshot->restore();
+        self::assertSame('made, made', $object->made);
+        self::assertSame(1, $object->calls, 'which was taken back as well');
+        // PHP asks __get() for what was unset, not for what never was there.
+        $this->expectExceptionMessage('must not be accessed before initialization');
+        $object->never;
+    }
+
+    public function testLetsGoOfWhatCameSince(): void
+    {
+        $object = new Descendant();
+        $snapshot = Snapshot::of($object);
+        $service = new \stdClass();
+        $gone = \WeakReference::create($service);
+        $object->change($service);
+        $object->plain = $service;
+        unset($service);
+        $snapshot->restore();
+        self::assertNull($gone->get());
+    }
+
+    public function testNothingIsNothing(): void
+    {
+        Snapshot::of()->restore();
+        Snapshot::of(new \Exception(), static fn () => 1, new \ArrayObject())->restore();
+        self::assertTrue(true);
+    }
+
+    /** @requires PHP 8.4 */
+    public function testLooksBehindHooksAndIntoLazyObjects(): void
+    {
+        $object = eval('return new class {
+            public int $writes = 0;
+            public string $hooked = "a" { get => "got $this->hooked"; set { $this->writes++; $this->hooked = $value; } }
+            public string $virtual { get => "v"; set => 1; }
+        };');
+        $snapshot = Snapshot::of($object);
+        $object->hooked = 'b';
+        $snapshot->restore();
+        self::assertSame(['got a', 0], [$object->hooked, $object->writes]);
+
+        $object = eval('return new class extends ' . Open::class . ' {
+            public int $declared = 1 { set => $value + 1; }
+        };');
+        $snapshot = Snapshot::of($object);
+        $object->declared = 5;
+        $snapshot->restore();
+        self::assertSame(1, $object->declared);
+
+        foreach (['newLazyGhost', 'newLazyProxy'] as $kind) {
+            $lazy = (new \ReflectionClass(Open::class))->$kind($kind === 'newLazyGhost'
+                ? static fn (Open $open) => $open->declared = 5
+                : static fn () => \array_reduce([5], static function (Open $open, int $value): Open {
+                    $open->declared = $value;
+
+                    return $open;
+                }, new Open()));
+            $snapshot = Snapshot::of($lazy);
+            $lazy->declared = 6;
+            $snapshot->restore();
+            self::assertSame(5, $lazy->declared);
+        }
+    }
+}
