@@ -131,6 +131,16 @@ ZEND_METHOD(Pronghorn_Internal_NativeProperties, __construct)
 
 /* ---- And back ---- */
 
+static zend_property_info *info_of(zend_object *object, uint32_t number)
+{
+#if PHP_VERSION_ID >= 80400
+	/* A property that gets hooks in a subclass has another slot there, which the table does not know. */
+	return zend_get_property_info_for_slot_self(object, &object->properties_table[number]);
+#else
+	return object->ce->properties_info_table[number];
+#endif
+}
+
 static bool is_same(const zval *a, const zval *b)
 {
 	return Z_TYPE_INFO_P(a) == Z_TYPE_INFO_P(b) && (Z_TYPE_P(a) <= IS_TRUE || Z_LVAL_P(a) == Z_LVAL_P(b));
@@ -154,7 +164,7 @@ static void restore_slot(zend_object *object, uint32_t number, const zval *value
 	if (is_same(slot, value) || (Z_ISREF_P(slot) && is_same(Z_REFVAL_P(slot), value))) {
 		return;
 	}
-	zend_property_info *info = object->ce->properties_info_table[number];
+	zend_property_info *info = info_of(object, number);
 	if (!is_ours(info)) {
 		return;
 	}

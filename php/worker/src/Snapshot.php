@@ -15,7 +15,8 @@ use Pronghorn\Internal\Properties;
  * not initialised. Those that no class declares where the class allows them (`stdClass`, `#[AllowDynamicProperties]`),
  * or where the object has some now. Not static ones, and nothing deeper: an object in a property is the same object
  * again, as it is by then, unless it was given as well. Nor what objects of PHP itself hold inside, such as
- * `ArrayObject`. A property that is bound to a reference gets its value through it.
+ * `ArrayObject`. A property that is bound to a reference gets its value through it. One with hooks is set behind them;
+ * where it was not initialised, only the extension can take it back.
  */
 final class Snapshot
 {

@@ -167,7 +167,9 @@ final class SnapshotTest extends TestCase
 
         foreach (['newLazyGhost', 'newLazyProxy'] as $kind) {
             $lazy = (new \ReflectionClass(Open::class))->$kind($kind === 'newLazyGhost'
-                ? static fn (Open $open) => $open->declared = 5
+                ? static function (Open $open): void {
+                    $open->declared = 5;
+                }
                 : static fn () => \array_reduce([5], static function (Open $open, int $value): Open {
                     $open->declared = $value;
 
