@@ -221,9 +221,22 @@ static bool come_soon(const ring_t *ring, size_t bytes)
 /* The kernel wakes a worker where it slept, unless a processor idles, and on a small machine that is mostly beside the client or the
  * proxy. Beside the server's thread, which sleeps while quick calls run, neither wakes the other across processors. One sleep there
  * now and then is enough: where that place is a bad one, the kernel moves the worker away again. */
-#define VISITS_APART 100000000 /* nanoseconds */
+#define SELDOM 100000000 /* nanoseconds */
+/* Long requests and replies are worth more of them: what that thread has written, or is to read, is in the caches of that processor.
+ * Ever fewer where it does not stay, until it is tried anew. */
+#define OFTEN 1000000
+#define LONG 4096 /* bytes of a request and its reply */
 /* It ends soon even if no call comes: an idle worker is to be found with the processors that it may use. */
 #define VISIT 10000000
+
+static int64_t until_next_visit(const ring_t *ring, bool is_there)
+{
+	const uint64_t moved = ring->put + ring->taken - ring->moved_before;
+	if (ring->calls == 0 || moved / ring->calls < LONG) {
+		return SELDOM;
+	}
+	return is_there || ring->visits_apart >= SELDOM ? OFTEN : ring->visits_apart + OFTEN;
+}
 
 /* Allows this worker no other processor than that of the server's thread, for its next sleep: what PHP runs or starts is never
  * held there. */
@@ -234,11 +247,14 @@ static bool begin_visit(ring_t *ring, cpu_set_t *thread, cpu_set_t *usual)
 		return false;
 	}
 	const int64_t now = clock_nanoseconds();
-	if (now < ring->next_visit) {
+	if (now < ring->visited + ring->visits_apart) {
 		return false;
 	}
-	ring->next_visit = now + VISITS_APART;
 	const uint32_t processor = of_thread(ring, RING_AT_PROCESSOR);
+	ring->visits_apart = until_next_visit(ring, (uint32_t) sched_getcpu() == processor);
+	ring->visited = now;
+	ring->calls = 0;
+	ring->moved_before = ring->put + ring->taken;
 	/* Fails where there are more processors than a set has room for. */
 	if (sched_getaffinity(0, sizeof *usual, usual) != 0 || processor >= CPU_SETSIZE || !CPU_ISSET(processor, usual)) {
 		return false;
@@ -328,6 +344,7 @@ bool ring_claim(ring_t *ring, uint32_t call)
 	uint32_t bit = bit_of(call);
 	bool ours = (atomic_fetch_and_explicit(word(ring, RING_AT_OFFERED), ~bit, memory_order_acq_rel) & bit) != 0;
 	if (ours) {
+		ring->calls++;
 		RING_MARK(claimed);
 	}
 	return ours;

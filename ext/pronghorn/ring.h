@@ -44,7 +44,10 @@ typedef struct {
 	uint64_t taken;
 	uint32_t rung;
 	bool owes_bell;
-	int64_t next_visit;      /* when it may sleep at the processor of the server's thread again, by the clock */
+	int64_t visited;         /* when it last slept at the processor of the server's thread, by the clock */
+	int64_t visits_apart;    /* nanoseconds to the next time */
+	uint32_t calls;          /* since then */
+	uint64_t moved_before;   /* bytes in both directions */
 } ring_t;
 
 typedef enum {

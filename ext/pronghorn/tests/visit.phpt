@@ -51,10 +51,37 @@ echo "They are:\n";
 $box->quicken($last);
 $waits(2);
 $waits(3);
+/** Whether two visits are less than 100 milliseconds apart, with so long calls. */
+$soonAgain = static function (int $length) use ($box, $ring, $usual): bool {
+    $before = -INF;
+    for ($number = 4; $number < 40; $number++) {
+        $observer = pcntl_fork();
+        if ($observer === 0) {
+            $until = microtime(true) + 0.01;
+            while (($seen = processors(posix_getppid())) === $usual && microtime(true) < $until);
+            $box->put(Codec::frame(Codec::request(['call' => $number]), str_repeat('x', $length)));
+            posix_kill(getmypid(), $seen === $usual ? SIGTERM : SIGKILL);
+        }
+        $now = microtime(true);
+        $ring->next();
+        pcntl_waitpid($observer, $status);
+        $box->reset();
+        if (pcntl_wtermsig($status) === SIGKILL) {
+            if ($now - $before < 0.09) {
+                return true;
+            }
+            $before = $now;
+        }
+    }
+
+    return false;
+};
+echo "They are short, or long:\n";
+var_dump($soonAgain(10), $soonAgain(8000));
 echo "The thread is where this worker may not run:\n";
 exec('taskset -cp ' . (int) $usual . ' ' . getmypid());
 $usual = processors(getmypid());
-$waits(4);
+$waits(40);
 ?>
 --EXPECT--
 Its calls are not quick:
@@ -67,6 +94,9 @@ bool(true)
 bool(true)
 there
 bool(true)
+bool(true)
+They are short, or long:
+bool(false)
 bool(true)
 The thread is where this worker may not run:
 anywhere
