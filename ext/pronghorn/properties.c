@@ -209,13 +209,9 @@ static void restore_others(zend_object *object, const zval *others, zval *droppe
 		drop(dropped, &gone);
 		name != NULL ? zend_hash_del(now, name) : zend_hash_index_del(now, number);
 	} ZEND_HASH_FOREACH_END();
-	if (Z_TYPE_P(others) == IS_NULL) {
-		return;
+	if (Z_TYPE_P(others) == IS_ARRAY) {
+		zend_hash_copy(now, Z_ARRVAL_P(others), zval_add_ref);
 	}
-	ZEND_HASH_FOREACH_KEY_VAL(Z_ARRVAL_P(others), number, name, property) {
-		Z_TRY_ADDREF_P(property);
-		name != NULL ? zend_hash_update(now, name, property) : zend_hash_index_update(now, number, property);
-	} ZEND_HASH_FOREACH_END();
 }
 
 ZEND_METHOD(Pronghorn_Internal_NativeProperties, restore)

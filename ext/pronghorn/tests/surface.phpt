@@ -4,15 +4,22 @@ Functions, classes and constants
 pronghorn
 --FILE--
 <?php
-foreach (get_extension_funcs('pronghorn') as $name) {
-    $function = new ReflectionFunction($name);
-    echo $function->getName(), '(', implode(', ', array_map(
+function signature(ReflectionFunctionAbstract $function): string
+{
+    $parameters = array_map(
         fn (ReflectionParameter $p) => $p->getType() . ($p->isVariadic() ? ' ...$' : ' $') . $p->getName(),
         $function->getParameters(),
-    )), '): ', $function->getReturnType(), "\n";
+    );
+
+    return $function->getName() . '(' . implode(', ', $parameters) . ')'
+        . ($function->hasReturnType() ? ": {$function->getReturnType()}" : '') . "\n";
+}
+
+foreach (get_extension_funcs('pronghorn') as $name) {
+    echo signature(new ReflectionFunction($name));
 }
 foreach ((new ReflectionClass(Pronghorn\Internal\NativeProperties::class))->getMethods() as $method) {
-    echo $method->class, '::', $method->name, '(', implode(', ', $method->getParameters()), "): {$method->getReturnType()}\n";
+    echo $method->class, '::', signature($method);
 }
 var_dump(Pronghorn\Internal\EXTENSION_API);
 var_dump(is_subclass_of(Pronghorn\DeadlineExceeded::class, Error::class));
@@ -21,7 +28,7 @@ phpinfo(INFO_MODULES);
 preg_match('/^Shared memory => .*$/m', ob_get_clean(), $line);
 echo $line[0], "\n";
 ?>
---EXPECTF--
+--EXPECT--
 Pronghorn\Internal\ring_attach(int $memory, int $page, int $bell, int $server, int $output, int $look_after, object $empty): ?string
 Pronghorn\Internal\ring_next(): object|string|null
 Pronghorn\Internal\ring_serve(callable $function, callable $failed, object $output, object $response): array|string|null
@@ -31,7 +38,7 @@ Pronghorn\Internal\ring_message(int $kind, int $call, int $flags, int $small, st
 Pronghorn\Internal\ring_write(string $bytes): bool
 Pronghorn\Internal\native_headers(?string $fields, string $host, int $count): ?array
 Pronghorn\Internal\until_exit(callable $function, mixed ...$arguments): ?array
-Pronghorn\Internal\NativeProperties::__construct(Parameter #0 [ <required> array $objects ]):%w
+Pronghorn\Internal\NativeProperties::__construct(array $objects)
 Pronghorn\Internal\NativeProperties::restore(): void
 int(5)
 bool(true)

@@ -22,6 +22,15 @@ function processors(int $pid): string
     return $found[1];
 }
 
+/** Where the parent may run: the first that is not as usual, if there is one in so many seconds. */
+function seen(string $usual, float $seconds): string
+{
+    $until = microtime(true) + $seconds;
+    while (($seen = processors(posix_getppid())) === $usual && microtime(true) < $until);
+
+    return $seen;
+}
+
 [$box, $ring] = attached(20);
 $usual = processors(getmypid());
 $last = (int) preg_replace('~.*\D~', '', $usual);
@@ -29,8 +38,7 @@ $last = (int) preg_replace('~.*\D~', '', $usual);
 $waits = static function (int $number) use ($box, $ring, &$usual, $last): void {
     $observer = pcntl_fork();
     if ($observer === 0) {
-        $until = microtime(true) + 1;
-        while (($seen = processors(posix_getppid())) === $usual && microtime(true) < $until);
+        $seen = seen($usual, 1);
         echo match ($seen) {
             $usual => 'anywhere',
             (string) $last => 'there',
@@ -62,8 +70,7 @@ $soonAgain = static function (int $length) use ($box, $ring, $usual): ?bool {
         }
         $observer = pcntl_fork();
         if ($observer === 0) {
-            $until = microtime(true) + 0.01;
-            while (($seen = processors(posix_getppid())) === $usual && microtime(true) < $until);
+            $seen = seen($usual, 0.01);
             $box->put(Codec::frame(Codec::request(['call' => $number]), str_repeat('x', $length)));
             posix_kill(getmypid(), $seen === $usual ? SIGTERM : SIGKILL);
         }

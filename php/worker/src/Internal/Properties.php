@@ -14,14 +14,12 @@ final class Properties
     public function __construct(array $objects)
     {
         foreach ($objects as $object) {
-            $class = new \ReflectionClass($object);
             if (\PHP_VERSION_ID >= 80400) {
-                $object = $class->initializeLazyObject($object);
-                $class = new \ReflectionClass($object);
+                $object = (new \ReflectionClass($object))->initializeLazyObject($object);
             }
             $this->keepUndeclared($object);
             $known = [];
-            for (; $class !== false && !$class->isInternal(); $class = $class->getParentClass()) {
+            for ($class = new \ReflectionClass($object); $class !== false && !$class->isInternal(); $class = $class->getParentClass()) {
                 $this->keepDeclared($object, $class, $known);
             }
         }
