@@ -19,8 +19,10 @@ final class Properties
             }
             $this->keepUndeclared($object);
             $known = [];
-            for ($class = new \ReflectionClass($object); $class !== false && !$class->isInternal(); $class = $class->getParentClass()) {
+            $class = new \ReflectionClass($object);
+            while ($class !== false && !$class->isInternal()) {
                 $this->keepDeclared($object, $class, $known);
+                $class = $class->getParentClass();
             }
         }
     }
