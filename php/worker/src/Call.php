@@ -54,7 +54,8 @@ final class Call
     public function extend(float $seconds): void
     {
         if (!($seconds > 0 && $seconds < 0xFFFFFFFF / 1000)) {
-            throw new BadCall("A call cannot be extended by $seconds seconds.");
+            $given = \is_nan($seconds) ? 'NAN' : $seconds; // PHP 8.5 warns where NAN becomes a string
+            throw new BadCall("A call cannot be extended by $given seconds.");
         }
         if ($this->exchange->state === Exchange::DONE) {
             throw new BadCall('This call has been answered, and has no time limit any more.');

@@ -20,6 +20,8 @@ final class Rpc
     private const ADDRESS = 'tcp://127.0.0.1:6001';
     /** Seconds. The server is on this machine, or next door. */
     private const CONNECT_TIMEOUT = 5.0;
+    /** Seconds; twelve days. What PHP waits for on a socket is a 32-bit number of milliseconds. */
+    private const LONGEST_TIMEOUT = 1_000_000;
 
     /** @var ?resource */
     private $socket = null;
@@ -32,11 +34,17 @@ final class Rpc
 
     /**
      * @param ?string $address `tcp://host:port` or `unix:///path`; by default what the server put into RR_RPC
-     * @param float $timeout seconds that one call may take
+     * @param float $timeout seconds that one call may take, above 0
      * @throws ConnectionLost when nobody listens there
+     * @throws \ValueError when the time-out makes no sense
      */
     public static function connect(?string $address = null, float $timeout = 60.0): self
     {
+        if (!($timeout > 0 && $timeout < self::LONGEST_TIMEOUT)) {
+            $given = \is_nan($timeout) ? 'NAN' : $timeout; // PHP 8.5 warns where NAN becomes a string
+            $longest = self::LONGEST_TIMEOUT;
+            throw new \ValueError("A call's time-out is above 0 and below $longest seconds, this is $given.");
+        }
         $rpc = new self($address ?? (\getenv('RR_RPC') ?: self::ADDRESS), $timeout);
         $rpc->open();
 

@@ -123,6 +123,22 @@ final class RpcTest extends TestCase
         self::assertSame(2, $rpc->call('test.Accepted'), 'a late reply must not meet the next call');
     }
 
+    /**
+     * @dataProvider senseless
+     */
+    public function testATimeOutThatMakesNoSense(float $timeout): void
+    {
+        $this->expectException(\ValueError::class);
+        $this->expectExceptionMessage("A call's time-out is above 0 and below 1000000 seconds, this is ");
+        Rpc::connect($this->address, $timeout);
+    }
+
+    /** @return iterable<array{float}> */
+    public static function senseless(): iterable
+    {
+        return [[0.0], [-1.0], [NAN], [INF], [1e6]];
+    }
+
     public function testAnArgumentThatIsNoJson(): void
     {
         $rpc = Rpc::connect($this->address);
