@@ -123,9 +123,7 @@ final class RpcTest extends TestCase
         self::assertSame(2, $rpc->call('test.Accepted'), 'a late reply must not meet the next call');
     }
 
-    /**
-     * @dataProvider senseless
-     */
+    /** @dataProvider senseless */
     public function testATimeOutThatMakesNoSense(float $timeout): void
     {
         $this->expectException(\ValueError::class);
