@@ -2,7 +2,8 @@
 //!
 //! A case is a sentence, then blocks that begin with `--- ` and a title: `file NAME` (the first is
 //! the main one), `overrides` and `environment` (one a line), `dotenv NAME` (a file of variables);
-//! then what is expected of `check` and, where the values matter, of `show`.
+//! then what is expected of `check` and, where the values matter, of `config show`: `show` has the
+//! values that are no default, `show SECTION` one section with its defaults, `show all` everything.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,20 @@ fn every_case_gives_what_it_says() {
         wrong.is_empty(),
         "{}\n{UPDATE} rewrites them",
         wrong.join("\n")
+    );
+}
+
+/// A new key of a pool changes each case that prints the whole configuration.
+#[test]
+fn two_cases_show_the_whole_configuration() {
+    let whole = files("tests/configuration").into_iter().filter(|path| {
+        let text = fs::read_to_string(path).expect("a case");
+        text.contains("\n--- show all\n")
+    });
+    assert_eq!(
+        whole.count(),
+        2,
+        "`show` and `show SECTION` are for the others"
     );
 }
 
@@ -136,8 +151,12 @@ impl Case {
         for (title, body) in &mut self.blocks {
             *body = match title.as_str() {
                 "check" => check(&input, |_, _| Vec::new()).out,
-                "show" => config_show(&input).out,
-                _ => continue,
+                "show" => written(&config_show(&input).out),
+                "show all" => config_show(&input).out,
+                _ => match title.strip_prefix("show ") {
+                    Some(section) => section_of(&config_show(&input).out, section),
+                    None => continue,
+                },
             };
             *body = body
                 .lines()
@@ -145,6 +164,53 @@ impl Case {
                 .collect();
         }
     }
+}
+
+/// The lines whose value is no default, below the sections they are in, without the alignment that
+/// other keys give them.
+fn written(shown: &str) -> String {
+    let mut out = Vec::new();
+    let mut above: Vec<&str> = Vec::new();
+    for line in shown.lines() {
+        above.retain(|section| indent(section) < indent(line));
+        if is_section(line) {
+            above.push(line);
+        } else if !is_unset(line) {
+            out.extend(above.drain(..).map(ToOwned::to_owned));
+            out.push(match line.split_once("  # ") {
+                Some((value, origin)) => format!("{}  # {origin}", value.trim_end()),
+                None => line.to_owned(),
+            });
+        }
+    }
+    out.join("\n") + "\n"
+}
+
+/// The lines of the section with this dotted name, without those around it.
+fn section_of(shown: &str, name: &str) -> String {
+    let mut lines = shown.lines().skip(1).peekable();
+    for part in name.split('.') {
+        lines
+            .find(|line| line.trim() == format!("{part}:"))
+            .expect("a section of this name");
+    }
+    let depth = indent(lines.peek().expect("a section has lines"));
+    let section: Vec<&str> = lines.take_while(|line| indent(line) >= depth).collect();
+    section.join("\n") + "\n"
+}
+
+fn is_unset(line: &str) -> bool {
+    line.contains("  # default")
+        || line.contains("  # not set")
+        || (line.trim_start().starts_with('#') && line.ends_with(':'))
+}
+
+fn is_section(line: &str) -> bool {
+    line.ends_with(':') && !line.trim_start().starts_with('#')
+}
+
+fn indent(line: &str) -> usize {
+    line.len() - line.trim_start().len()
 }
 
 /// What depends on the machine is left out.
