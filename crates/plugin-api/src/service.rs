@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::pin::Pin;
 
+use pronghorn_metrics::Registry;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -72,7 +73,7 @@ pub enum Handover {
     Done,
 }
 
-/// What a service is started with. Metrics will join.
+/// What a service is started with.
 #[derive(Clone, Debug, Default)]
 pub struct Context {
     /// Cancelled when the server begins to stop, for all services at once, before the first one's
@@ -81,6 +82,8 @@ pub struct Context {
     pub shutdown: CancellationToken,
     /// Where the service adds its methods, as it starts.
     pub rpc: Methods,
+    /// This service's own: its names begin with `pronghorn_`, and it registers at its start.
+    pub metrics: Registry,
     /// This service's own.
     pub readiness: Readiness,
     /// Those to take and those to leave for the next process.

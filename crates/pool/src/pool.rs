@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use pronghorn_metrics::Registry;
 use pronghorn_process::Exit;
 use thiserror::Error;
 use tokio::runtime::Handle;
@@ -274,7 +275,7 @@ pub(crate) enum Report {
 
 impl Pool {
     /// A pool without workers. Its steps run on `home`, the runtime of a thread that serves requests.
-    pub fn new(options: Options, home: &Handle) -> Self {
+    pub fn new(options: Options, home: &Handle, metrics: &Registry) -> Self {
         let core = Core::new(
             options.queue_limit,
             options.queue_timeout,
@@ -293,7 +294,7 @@ impl Pool {
             roster: Roster::default(),
             poison: Poison::default(),
             generations: AtomicU64::new(0),
-            stats: Stats::new(),
+            stats: Stats::new(metrics, &options.name),
             limits: Limits::new(&options),
             name: options.name,
         });

@@ -1,8 +1,10 @@
 //! What a pool counts. Written on the data path and by the supervisor, read by anyone, never locked.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use pronghorn_metrics::Registry;
 use tokio::time::Instant;
 
 use crate::call::Refused;
@@ -10,88 +12,86 @@ use crate::call::Refused;
 /// The queue as it is now, and counters since the start.
 #[derive(Debug)]
 pub struct Stats {
+    queue: Arc<QueueStats>,
+    replaced_text: AtomicU64,
+    /// In the order of [`Counter::ALL`].
+    counters: Vec<pronghorn_metrics::Counter>,
+}
+
+/// Shared with the registry, which reads it.
+#[derive(Debug)]
+struct QueueStats {
     waiting: AtomicUsize,
     /// Since when the oldest call waits: microseconds after `start`, and one; 0 when none does.
     oldest: AtomicU64,
     start: Instant,
-    replaced_text: AtomicU64,
-    counters: [AtomicU64; Counter::ALL.len()],
 }
 
-/// What is counted; none of it happens on the way of a call that goes well.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Counter {
-    /// Calls refused: the queue was full.
-    QueueFull,
-    /// Calls refused: no worker became free in time.
-    WaitedTooLong,
-    /// Calls refused: no worker could be started.
-    NoWorker,
-    /// Calls refused: the pool was stopping.
-    Stopping,
-    /// Calls refused: workers had died of the same request.
-    Poisoned,
-    /// Calls dropped from the queue because their client had left.
-    ClientGone,
-    /// Calls that passed their deadline.
-    Overdue,
-    /// Calls given to a second worker because the first one died.
-    Retried,
-    /// Workers that ended without being asked to.
-    Crashed,
-    /// Workers replaced after `max_jobs` calls.
-    WornByCalls,
-    /// Workers replaced for their age, `ttl`.
-    WornByAge,
-    /// Workers replaced because they had nothing to do, `idle_ttl`.
-    WornByIdling,
-    /// Workers replaced for their memory, `max_worker_memory`.
-    WornByMemory,
-    /// Workers that did not come up.
-    BootFailed,
-    /// Calls that waited while a worker was free, which is a bug; the watchdog brought them together.
-    Healed,
-}
-
-impl Counter {
-    pub const ALL: [Self; 15] = [
-        Self::QueueFull,
-        Self::WaitedTooLong,
-        Self::NoWorker,
-        Self::Stopping,
-        Self::Poisoned,
-        Self::ClientGone,
-        Self::Overdue,
-        Self::Retried,
-        Self::Crashed,
-        Self::WornByCalls,
-        Self::WornByAge,
-        Self::WornByIdling,
-        Self::WornByMemory,
-        Self::BootFailed,
-        Self::Healed,
-    ];
-
-    /// As metrics and `status` call it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::QueueFull => "queue_full",
-            Self::WaitedTooLong => "waited_too_long",
-            Self::NoWorker => "no_worker",
-            Self::Stopping => "stopping",
-            Self::Poisoned => "poisoned",
-            Self::ClientGone => "client_gone",
-            Self::Overdue => "overdue",
-            Self::Retried => "retried",
-            Self::Crashed => "crashed",
-            Self::WornByCalls => "worn_by_calls",
-            Self::WornByAge => "worn_by_age",
-            Self::WornByIdling => "worn_by_idling",
-            Self::WornByMemory => "worn_by_memory",
-            Self::BootFailed => "boot_failed",
-            Self::Healed => "healed",
+/// Declares what is counted: its name in `status`, then the metric, and the `reason` where several share one.
+macro_rules! counters {
+    ($($(#[$doc:meta])* $variant:ident $name:literal => $metric:literal $($reason:literal)?, $help:expr;)*) => {
+        /// What is counted; none of it happens on the way of a call that goes well.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Counter {
+            $($(#[$doc])* $variant,)*
         }
-    }
+
+        impl Counter {
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// As `status` calls it.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+
+            fn register(self, metrics: &Registry) -> pronghorn_metrics::Counter {
+                match self {
+                    $(Self::$variant => {
+                        $(let metrics = &metrics.labelled("reason", $reason);)?
+                        metrics.counter($metric, $help)
+                    })*
+                }
+            }
+        }
+    };
+}
+
+const REFUSED: &str = "Calls that no worker got.";
+const RECYCLED: &str = "Workers that were replaced at a limit.";
+
+counters! {
+    /// Calls refused: the queue was full.
+    QueueFull "queue_full" => "calls_refused_total" "queue_full", REFUSED;
+    /// Calls refused: no worker became free in time.
+    WaitedTooLong "waited_too_long" => "calls_refused_total" "waited_too_long", REFUSED;
+    /// Calls refused: no worker could be started.
+    NoWorker "no_worker" => "calls_refused_total" "no_worker", REFUSED;
+    /// Calls refused: the pool was stopping.
+    Stopping "stopping" => "calls_refused_total" "stopping", REFUSED;
+    /// Calls refused: workers had died of the same request.
+    Poisoned "poisoned" => "calls_refused_total" "poisoned", REFUSED;
+    /// Calls dropped from the queue because their client had left.
+    ClientGone "client_gone" => "calls_refused_total" "client_gone", REFUSED;
+    /// Calls that passed their deadline.
+    Overdue "overdue" => "calls_overdue_total", "Calls that passed their deadline.";
+    /// Calls given to a second worker because the first one died.
+    Retried "retried" => "calls_retried_total", "Calls that a second worker got because the first one died.";
+    /// Workers that ended without being asked to.
+    Crashed "crashed" => "workers_crashed_total", "Workers that ended without being asked to.";
+    /// Workers replaced after `max_jobs` calls.
+    WornByCalls "worn_by_calls" => "workers_recycled_total" "max_jobs", RECYCLED;
+    /// Workers replaced for their age, `ttl`.
+    WornByAge "worn_by_age" => "workers_recycled_total" "ttl", RECYCLED;
+    /// Workers replaced because they had nothing to do, `idle_ttl`.
+    WornByIdling "worn_by_idling" => "workers_recycled_total" "idle_ttl", RECYCLED;
+    /// Workers replaced for their memory, `max_worker_memory`.
+    WornByMemory "worn_by_memory" => "workers_recycled_total" "max_worker_memory", RECYCLED;
+    /// Workers that did not come up.
+    BootFailed "boot_failed" => "boots_failed_total", "Workers that did not come up.";
+    /// Calls that waited while a worker was free, which is a bug; the watchdog brought them together.
+    Healed "healed" => "queue_healed_total", "Calls that waited while a worker was free, which is a bug.";
 }
 
 impl From<Refused> for Counter {
@@ -106,29 +106,72 @@ impl From<Refused> for Counter {
 }
 
 impl Stats {
-    pub(crate) fn new() -> Self {
-        Self {
+    /// Registered as a pool's own.
+    pub(crate) fn new(metrics: &Registry, pool: &str) -> Self {
+        let metrics = metrics.named("pool").labelled("pool", pool);
+        let queue = Arc::new(QueueStats {
             waiting: AtomicUsize::new(0),
             oldest: AtomicU64::new(0),
             start: Instant::now(),
+        });
+        let (waiting, oldest) = (queue.clone(), queue.clone());
+        metrics.computed("queue_calls", "Calls that wait for a worker.", move || {
+            // `max_queue_size` is far below.
+            u32::try_from(waiting.waiting()).map_or(f64::INFINITY, f64::from)
+        });
+        let help = "How long the oldest waiting call has waited; 0 when none waits.";
+        metrics.computed("queue_oldest_wait_seconds", help, move || {
+            oldest.oldest_wait().unwrap_or_default().as_secs_f64()
+        });
+        let counters = Counter::ALL.iter();
+        Self {
+            queue,
             replaced_text: AtomicU64::new(0),
-            counters: Default::default(),
+            counters: counters.map(|counter| counter.register(&metrics)).collect(),
         }
     }
 
     /// Calls that wait for a worker.
     pub fn waiting(&self) -> usize {
-        self.waiting.load(Relaxed)
+        self.queue.waiting()
     }
 
     /// How long the oldest of them has waited by now.
     pub fn oldest_wait(&self) -> Option<Duration> {
+        self.queue.oldest_wait()
+    }
+
+    pub(crate) fn set_waiting(&self, waiting: usize, oldest: Option<Instant>) {
+        self.queue.set(waiting, oldest);
+    }
+
+    /// How often it happened.
+    pub fn get(&self, counter: Counter) -> u64 {
+        self.counters[counter as usize].get()
+    }
+
+    pub(crate) fn count(&self, counter: Counter) {
+        self.counters[counter as usize].increment();
+    }
+
+    /// Text that the json codec couldn't carry. True the first time.
+    pub fn replaced_text(&self) -> bool {
+        self.replaced_text.fetch_add(1, Relaxed) == 0
+    }
+}
+
+impl QueueStats {
+    fn waiting(&self) -> usize {
+        self.waiting.load(Relaxed)
+    }
+
+    fn oldest_wait(&self) -> Option<Duration> {
         let since = self.oldest.load(Relaxed).checked_sub(1)?;
         let since = self.start + Duration::from_micros(since);
         Some(since.elapsed())
     }
 
-    pub(crate) fn set_waiting(&self, waiting: usize, oldest: Option<Instant>) {
+    fn set(&self, waiting: usize, oldest: Option<Instant>) {
         self.waiting.store(waiting, Relaxed);
         let oldest = oldest.map_or(0, |oldest| {
             let since = oldest.saturating_duration_since(self.start);
@@ -138,30 +181,51 @@ impl Stats {
         });
         self.oldest.store(oldest, Relaxed);
     }
-
-    /// How often it happened.
-    pub fn get(&self, counter: Counter) -> u64 {
-        self.counters[counter as usize].load(Relaxed)
-    }
-
-    pub(crate) fn count(&self, counter: Counter) {
-        self.counters[counter as usize].fetch_add(1, Relaxed);
-    }
-
-    /// Text that the json codec couldn't carry. True the first time.
-    pub fn replaced_text(&self) -> bool {
-        self.replaced_text.fetch_add(1, Relaxed) == 0
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use pronghorn_metrics::Reading;
+
     use super::*;
 
-    #[test]
-    fn each_counter_has_its_own_place() {
-        for (place, counter) in Counter::ALL.into_iter().enumerate() {
-            assert_eq!(counter as usize, place, "{}", counter.name());
+    #[tokio::test(start_paused = true)]
+    async fn what_a_pool_counts_is_read_from_the_registry() {
+        let metrics = Registry::default();
+        let stats = Stats::new(&metrics, "api");
+        for &counter in Counter::ALL {
+            stats.count(counter);
         }
+        stats.count(Counter::Poisoned);
+        stats.set_waiting(3, Some(Instant::now()));
+        tokio::time::advance(Duration::from_millis(1500)).await;
+
+        assert!(Counter::ALL.iter().all(|counter| stats.get(*counter) >= 1));
+        let families = metrics.families();
+        let of = |name: &str| {
+            let family = families.iter().find(|family| family.name == name);
+            &family.expect(name).series
+        };
+        let refused = of("pool_calls_refused_total");
+        let poisoned = [
+            ("pool", "api".to_owned()),
+            ("reason", "poisoned".to_owned()),
+        ];
+        let poisoned = refused.iter().find(|series| series.labels == poisoned);
+        assert_eq!(
+            poisoned.map(|series| &series.reading),
+            Some(&Reading::Count(2))
+        );
+        assert_eq!(refused.len(), 6);
+        assert_eq!(of("pool_workers_recycled_total").len(), 4);
+        assert_eq!(
+            of("pool_workers_crashed_total")[0].reading,
+            Reading::Count(1)
+        );
+        assert_eq!(of("pool_queue_calls")[0].reading, Reading::Value(3.0));
+        assert_eq!(
+            of("pool_queue_oldest_wait_seconds")[0].reading,
+            Reading::Value(1.5)
+        );
     }
 }

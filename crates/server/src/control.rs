@@ -263,7 +263,7 @@ async fn pool_status(workers: &Workers) -> PoolStatus {
         Standing::Down(why) => Some(why.to_string()),
     };
     let stats = workers.stats();
-    let counters = pool::Counter::ALL.into_iter().map(|counter| Counter {
+    let counters = pool::Counter::ALL.iter().map(|&counter| Counter {
         name: counter.name().to_owned(),
         count: stats.get(counter),
     });

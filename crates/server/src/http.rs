@@ -16,6 +16,7 @@ use pronghorn_http::{
     Accepting, Addresses, BodySettings, Elsewhere, Handler, IoThreads, Limits, Listener, Place,
     PoolHandler, Router, Scripts, Service,
 };
+use pronghorn_metrics::Registry;
 use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, NotReady, Running, Stopped};
 use pronghorn_pool::settings::RequestBody;
 use pronghorn_pool::{About, CommandLauncher, Home, RelayListener, Spool, Terms};
@@ -84,6 +85,7 @@ struct Ground {
     spool: Arc<Spool>,
     uploads: Arc<Spool>,
     homes: Vec<Home>,
+    metrics: Registry,
     relay: Option<Arc<RelayListener>>,
     /// Where requests without TLS are sent, if they are.
     https_port: Option<u16>,
@@ -191,6 +193,7 @@ impl HttpService {
             spool,
             uploads,
             homes: io.homes(),
+            metrics: context.metrics.clone(),
             relay: relay.clone(),
             https_port: listening::https_port(&listeners),
             addresses: Arc::default(),
@@ -319,6 +322,7 @@ impl Ground {
             spawner: self.spawner.clone(),
             spool: self.spool.clone(),
             homes: self.homes.clone(),
+            metrics: self.metrics.clone(),
             listener: self.relay.clone(),
             development: self.development,
         };

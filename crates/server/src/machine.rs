@@ -85,6 +85,7 @@ async fn look_at_pools(
             spawner: spawner.clone(),
             spool: spool.clone(),
             homes: Vec::new(),
+            metrics: pronghorn_metrics::Registry::default(),
             listener: None,
             development: false,
         };

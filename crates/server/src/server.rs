@@ -9,6 +9,7 @@ use pronghorn_config::Endpoint;
 use pronghorn_http::Handler;
 use pronghorn_http::settings::HttpSettings;
 use pronghorn_lock::Lock;
+use pronghorn_metrics::Registry;
 use pronghorn_plugin_api::rpc::Methods;
 use pronghorn_plugin_api::{Context, Handover, Readiness, Running, Service, Sockets, Stopped};
 use pronghorn_process::{Credentials, Spawner, open_files};
@@ -175,6 +176,7 @@ impl Server {
         let status = plan.settings.status.as_ref();
         let unavailable = status.map_or(UNAVAILABLE, |status| status.unavailable_status_code);
         let methods = Methods::default();
+        let metrics = Registry::default().named("pronghorn");
         rpc::add(&methods, &self.health, &self.site, unavailable);
         let mut on_init = plan.settings.server.on_init.clone();
         let (folder, environment) = (plan.folder.clone(), plan.environment.clone());
@@ -199,6 +201,7 @@ impl Server {
             let context = Context {
                 shutdown: self.shutdown.clone(),
                 rpc: methods.clone(),
+                metrics: metrics.clone(),
                 readiness,
                 sockets: self.sockets.clone(),
             };

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use pronghorn_config::{Address, Command, Listen};
+use pronghorn_metrics::Registry;
 use pronghorn_plugin_api::{NotReady, Sockets};
 use pronghorn_pool::settings::{
     CodecChoice, FastCgiSettings, MAX_WORKERS, Mode, PoolSettings, SpawnChoice, TransportChoice,
@@ -56,6 +57,7 @@ pub(crate) struct Start<'a> {
     pub(crate) spawner: Spawner,
     pub(crate) spool: Arc<Spool>,
     pub(crate) homes: Vec<Home>,
+    pub(crate) metrics: Registry,
     /// Where foreign workers of all pools connect.
     pub(crate) listener: Option<Arc<RelayListener>>,
     pub(crate) development: bool,
@@ -319,7 +321,7 @@ impl Start<'_> {
 
     pub(crate) fn crew(&self) -> Crew {
         Crew {
-            pool: Pool::new(self.options(), &self.homes[0].runtime),
+            pool: Pool::new(self.options(), &self.homes[0].runtime, &self.metrics),
             setup: self.setup(),
         }
     }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pronghorn_metrics::Registry;
 use pronghorn_process::Exit;
 use tokio::runtime::Handle;
 use tokio::task::{JoinSet, spawn_blocking};
@@ -113,7 +114,7 @@ pub(crate) async fn warm<C: Carrier>(
     home: &Handle,
 ) -> Result<C, Cold> {
     // Of its own: nothing here is counted, waits for another worker or is tried again.
-    let pool = Pool::new(Options::aside(name), home);
+    let pool = Pool::new(Options::aside(name), home, &Registry::default());
     let (seat, _reports) = pool.seat(pool.add_slot().await);
     let mut carrier = make(seat)?;
     for payload in calls {

@@ -84,7 +84,11 @@ impl Stage {
             max_jobs: max_jobs.and_then(std::num::NonZeroU64::new),
             processors: 1,
         };
-        let pool = Pool::new(options, &Handle::current());
+        let pool = Pool::new(
+            options,
+            &Handle::current(),
+            &pronghorn_metrics::Registry::default(),
+        );
         let thread = Thread::serve(&Handle::current()).unwrap();
         settle().await;
         let worker = Worker::start(&pool, &thread).await;

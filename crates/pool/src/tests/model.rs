@@ -626,7 +626,11 @@ impl Model {
         let world = Shared(Arc::default());
         world.lock().boot = Some(Duration::from_millis(20));
         world.lock().obeys = true;
-        let pool = Pool::new(life.options(), &tokio::runtime::Handle::current());
+        let pool = Pool::new(
+            life.options(),
+            &tokio::runtime::Handle::current(),
+            &pronghorn_metrics::Registry::default(),
+        );
         let launcher = Arc::new(world.clone());
         let supervised = Supervised::start_with(pool.clone(), launcher, life.plan());
         Self {

@@ -75,7 +75,11 @@ impl Scripts {
             max_jobs: None,
             processors: 1,
         };
-        let pool = Pool::new(options, &Handle::current());
+        let pool = Pool::new(
+            options,
+            &Handle::current(),
+            &pronghorn_metrics::Registry::default(),
+        );
         let spool = Arc::new(Spool::open(std::env::temp_dir(), None).unwrap());
         let launcher = ProgramLauncher {
             spawner: Spawner::start().unwrap(),

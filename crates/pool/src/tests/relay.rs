@@ -188,7 +188,11 @@ impl Stage {
             max_jobs: std::num::NonZeroU64::new(3),
             processors: 1,
         };
-        let pool = Pool::new(options, &tokio::runtime::Handle::current());
+        let pool = Pool::new(
+            options,
+            &tokio::runtime::Handle::current(),
+            &pronghorn_metrics::Registry::default(),
+        );
         assert_eq!(pool.add_slot().await, 0);
         pool.booting(0).await;
         let (seat, mut reports) = pool.seat(0);

@@ -285,7 +285,11 @@ fn pool(queue_limit: usize) -> Pool {
         max_jobs: None,
         processors: 1,
     };
-    Pool::new(options, &tokio::runtime::Handle::current())
+    Pool::new(
+        options,
+        &tokio::runtime::Handle::current(),
+        &pronghorn_metrics::Registry::default(),
+    )
 }
 
 fn plan(workers: usize, at_once: usize) -> Plan {
