@@ -233,3 +233,71 @@ fn each(app: &str, conversation: fn(&mut Browser)) {
         server.stop();
     }
 }
+
+/// Scripts that read their paths as a blog (REST below `wp-json`) and a wiki (`rest.php`) of many do.
+#[test]
+fn paths_with_encoded_slashes_and_long_ones_are_the_applications() {
+    let front = "<?php $path = explode('?', $_SERVER['REQUEST_URI'])[0]; \
+                 echo json_encode(['front', rawurldecode($path), $_SERVER['REQUEST_URI'], $_SERVER['PATH_INFO'] ?? '']);";
+    let rest = "<?php [$path] = explode('?', $_SERVER['REQUEST_URI']); \
+                echo json_encode(['rest', array_map('rawurldecode', explode('/', $path)), $_SERVER['PATH_INFO']]);";
+    for mode in modes("") {
+        let site = Site::new()
+            .file("site/index.php", front)
+            .file("site/rest.php", rest)
+            .file("site/wp-cron.php", "<?php echo 'cron';")
+            .file("site/wp-admin/index.php", "<?php echo 'admin';")
+            .file("site/wp-content/a.css", "css");
+        let root = site.path("site").display().to_string();
+        let server = serve(site, &mode, &root, "");
+        let json = |target: &str| -> serde_json::Value {
+            let response = server.get(target);
+            assert_eq!(response.status, 200, "{target}");
+            serde_json::from_str(&response.text()).expect("JSON")
+        };
+        for target in [
+            "/wp-json/wp/v2/templates/x%2F%2Findex",
+            "/wp-json/wp/v2/templates/x%2F%2Findex?context=edit",
+            "/wp-admin%2Findex.php",
+            "/wp-admin%2f",
+            "/wp-content%2Fa.css",
+            "/wp-content/a.css%2F",
+            "/wp-content%5Ca.css",
+            "/wp-cron.php%2F",
+            "/a/b%5Cc",
+            "/a\\b",
+        ] {
+            let path = target.split('?').next().unwrap_or_default();
+            let path = path
+                .replace("%2F", "/")
+                .replace("%2f", "/")
+                .replace("%5C", "\\");
+            assert_eq!(json(target), serde_json::json!(["front", path, target, ""]));
+        }
+        assert_eq!(
+            json("/rest.php/v1/page/Main%2FSub%2F%2Fx?a=%2F"),
+            serde_json::json!([
+                "rest",
+                ["", "rest.php", "v1", "page", "Main/Sub//x"],
+                "/v1/page/Main/Sub/x"
+            ])
+        );
+        assert_eq!(
+            server.get("/wp-cron.php?doing_wp_cron=1%2F2").text(),
+            "cron"
+        );
+        for bad in ["/a%00b", "/rest.php/%00", "/a%2Fb%", "/100%"] {
+            assert_eq!(server.get(bad).status, 400, "{bad}");
+        }
+        // Longer than any file's path, in one segment and in many.
+        for long in ["a".repeat(6000), "%E4%B8%AD".repeat(500), "a/".repeat(3500)] {
+            let target = format!("/{long}");
+            assert_eq!(json(&target)[2], target, "{}", target.len());
+            let behind = format!("/rest.php/{long}");
+            let info = json(&behind)[2].as_str().map(str::len);
+            let decoded = long.replace("%E4%B8%AD", "\u{4e2d}").len() + 1;
+            assert_eq!(info, Some(decoded), "{}", behind.len());
+        }
+        server.stop();
+    }
+}

@@ -271,6 +271,16 @@ pub(crate) fn laravel_conversation(browser: &mut Browser) {
         r#"{"got":{"b":[2],"a":"1"}}"#
     );
     browser.post("/api/echo", "a%5B%5D=+1+&b=");
+    for (target, rest) in [
+        ("/enc/a%2Fb", "a/b"),
+        ("/enc/a%2Fb%5Cc.php", "a/b\\c.php"),
+        ("/enc/%2f%2Fx", "//x"),
+    ] {
+        let expected = serde_json::json!([rest, target]);
+        let response = browser.get(target);
+        let got: serde_json::Value = serde_json::from_str(&response.text()).expect("JSON");
+        assert_eq!(got, expected, "{target}");
+    }
 
     assert!(browser.get("/").text().contains("Visit 1 of a guest"));
     assert!(browser.get("/").text().contains("Visit 2 of a guest"));

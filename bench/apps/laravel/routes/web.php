@@ -12,3 +12,4 @@ Route::post('/logout', [SiteController::class, 'logout']);
 Route::get('/me', [SiteController::class, 'me'])->middleware('auth');
 Route::get('/litter', [SiteController::class, 'litter']);
 Route::get('/found', [SiteController::class, 'found']);
+Route::get('/enc/{rest}', fn (string $rest) => [$rest, \request()->getRequestUri()])->where('rest', '.*');

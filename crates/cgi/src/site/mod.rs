@@ -42,7 +42,7 @@ pub enum Target {
     NotFound,
     /// 403: the path climbs.
     Forbidden,
-    /// 400: the path could be read in two ways.
+    /// 400: it can't be a path.
     BadRequest,
 }
 
@@ -135,7 +135,9 @@ impl Site {
         segments(path.bytes()).any(is_script)
     }
 
-    /// What answers for a path as it was received, after it turned out to be no file that may be sent.
+    /// What answers for a path as it was received, after it turned out to be no file that may be sent. Where an encoded slash or
+    /// a backslash begins to make it doubtful, nothing is looked for: it is the application's, as a page of its own or as what
+    /// follows a script.
     ///
     /// `look` says what is at a path below the root, which begins with no slash; it must not follow links out of it.
     ///
@@ -151,13 +153,13 @@ impl Site {
             Ok(path) => path,
             Err(bad) => return Ok(bad.into()),
         };
-        let Some(path) = self.within(&path) else {
+        let Some((path, certain)) = self.within(&path) else {
             return Ok(Target::NotFound);
         };
         let mut end = 0_usize;
         for (number, segment) in segments(path).enumerate() {
             end = end.saturating_add(1).saturating_add(segment.len());
-            if is_hidden(segment, number == 0) {
+            if end.min(path.len()) > certain || is_hidden(segment, number == 0) {
                 return self.otherwise(&mut look);
             }
             if !is_script(segment) {
@@ -212,13 +214,13 @@ impl Site {
             Ok(path) => path,
             Err(bad) => return Ok(bad.into()),
         };
-        let Some(path) = self.within(&path) else {
+        let Some((path, certain)) = self.within(&path) else {
             return Ok(Target::NotFound);
         };
         let mut end = 0_usize;
         for (number, segment) in segments(path).enumerate() {
             end = end.saturating_add(1).saturating_add(segment.len());
-            if segment.is_empty() || is_hidden(segment, number == 0) {
+            if end > certain || segment.is_empty() || is_hidden(segment, number == 0) {
                 break;
             }
             match look(below(path.get(..end).unwrap_or_default()))? {
@@ -239,10 +241,11 @@ impl Site {
         !self.without_scripts.iter().any(|folder| is_in(folder))
     }
 
-    /// A path without the prefix; empty for the prefix itself.
-    fn within<'a>(&self, path: &'a Path<'_>) -> Option<&'a [u8]> {
+    /// A path without the prefix, which is empty for the prefix itself; and where its certain part ends.
+    fn within<'a>(&self, path: &'a Path<'_>) -> Option<(&'a [u8], usize)> {
+        let certain = path.certain().checked_sub(self.prefix.len())?;
         let path = path.bytes().strip_prefix(&*self.prefix)?;
-        matches!(path, [] | [b'/', ..]).then_some(path)
+        matches!(path, [] | [b'/', ..]).then_some((path, certain))
     }
 
     /// Nothing is at the path.
@@ -294,6 +297,13 @@ pub fn fuzz_site(received: &[u8]) {
             _ => Found::Nothing,
         })
     };
+    // Segments in front of the first that may be read as two.
+    let is_one = |segment: &&[u8]| {
+        let lower = segment.to_ascii_lowercase();
+        let has = |code: &[u8]| lower.windows(code.len()).any(|it| it == code);
+        !(has(b"\\") || has(b"%2f") || has(b"%5c"))
+    };
+    let certain = segments(received).take_while(is_one).count();
     for prefix in ["", "/shop"] {
         let site = site.clone().at(prefix);
         let Ok(target) = site.resolve(received, look);
@@ -305,10 +315,15 @@ pub fn fuzz_site(received: &[u8]) {
                 !name.starts_with(b"/up/load/"),
                 "`{shown}` runs, where nothing does"
             );
+            let depth = segments(name).count();
             let mut segments = segments(name).enumerate();
             let is_seen = |(number, it): (usize, &[u8])| !is_hidden(it, number == 0);
             assert!(segments.all(is_seen), "`{shown}` runs, and is hidden");
             assert!(matches!(script.info(), [] | [b'/', ..]), "`{shown}` is cut");
+            assert!(
+                name == b"/in/front.php" || depth <= certain,
+                "`{shown}` is reached through an encoded slash"
+            );
         }
         let Ok(target) = site.resolve_program(received, look);
         assert!(

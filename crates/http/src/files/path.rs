@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use pronghorn_cgi::path::{WELL_KNOWN, decode};
+use pronghorn_cgi::path::{Decoded, WELL_KNOWN, decode};
 
 /// What is longer than the kernel takes names no file.
 const LONGEST: usize = 4095;
@@ -32,7 +32,11 @@ impl<'a> Named<'a> {
         if received.len() > LONGEST {
             return Self::Nothing;
         }
-        let Some(decoded) = decode(received) else {
+        let Some(Decoded {
+            text: decoded,
+            doubt: None,
+        }) = decode(received)
+        else {
             return Self::Nothing;
         };
         let mut is_clean = true;
