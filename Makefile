@@ -1,6 +1,6 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build tuned run test lint test-clean compat bench bench-full bench-micro instructions browser soak
+.PHONY: help build tuned run test lint test-clean compat bench bench-full bench-micro instructions browser extensions soak
 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY := $(TARGET)/release/pronghorn
@@ -25,6 +25,7 @@ run: build ## Serve examples/hello on 127.0.0.1:8080
 
 test: ## Run every test
 	@scripts/need build php extension tests apps h2spec
+	scripts/php-extensions
 	TESTS=1 scripts/build-extension
 	TESTS=valgrind scripts/build-extension
 	cargo build --bin pronghorn --bin own-server
@@ -70,6 +71,13 @@ browser: ## Load a site with TLS and HTTP/2 in headless Chromium
 	@scripts/need build php browser
 	cargo build --bin pronghorn
 	cargo test -p pronghorn-e2e --test browser
+
+extensions: ## Start workers with each of Debian's PHP extensions
+	@scripts/need build php extension
+	scripts/build-extension
+	scripts/php-extensions --all
+	cargo build --bin pronghorn
+	cargo test -p pronghorn-e2e --test extensions
 
 soak: tuned ## Kill, reload, upgrade and soak under load, for about half an hour; SOAK_SCALE=0.1 for a tenth
 	@scripts/need tests

@@ -1,5 +1,5 @@
 /* The process is php's command line until its first request begins. Then this takes over: it serves calls, each as a whole
- * request, and gives the command line its request back when the server wants the process to end. */
+ * request, and ends the process when the server wants that. */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
@@ -395,17 +395,34 @@ static void close_input(void)
 	}
 }
 
-/* Begins the command line's request anew, up to where it was. It has nothing to do, and then modules end as they would like to:
- * connections that were kept are closed, and what observes PHP sends what it has. */
-static void give_back(const sapi_request_info *info, void *context)
+/* Takes back, in reverse, what php_request_startup() has done before it came to take_over(). php_request_shutdown() does more: it
+ * also calls what modules have for the time after a request, and those that never saw one begin free there what was never made. */
+static void undo_startup(void)
 {
-	zend_interned_strings_activate();
-	php_output_activate();
-	zend_activate();
-	SG(request_info) = *info;
-	SG(server_context) = context;
-	sapi_module.activate = NULL;
-	sapi_activate();
+	php_output_deactivate();
+	zend_deactivate();
+	sapi_deactivate();
+	virtual_cwd_deactivate();
+	zend_interned_strings_deactivate();
+	/* With it goes the compiler's arena. What it would tell of leaks is just that. */
+	shutdown_memory_manager(true, false);
+}
+
+/* Ends the process as php-fpm does. Modules end as they would like to: connections that were kept are closed, and what observes
+ * PHP sends what it has. Back in the command line they would see a request that nobody made: a session, a connection to a debugger. */
+static void leave(void)
+{
+	/* Modules are unloaded, and this code is one's. */
+	Dl_info own;
+	if (dladdr(&is_on, &own) == 0 || dlopen(own.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) == NULL) {
+		_exit(0);
+	}
+	php_module_shutdown();
+	sapi_shutdown();
+#ifdef ZTS
+	tsrm_shutdown();
+#endif
+	exit(0);
 }
 
 static const char *attach(zygote_order *order, bool is_forked)
@@ -420,25 +437,22 @@ static const char *attach(zygote_order *order, bool is_forked)
 	return wrong == NULL ? call_attach(&order->offer, "0.1.0") : wrong;
 }
 
-/* In place of the first request of php's command line, which has begun. */
+/* In place of the first request of php's command line, which has begun. Does not return to it. */
 static int take_over(void)
 {
 	if (!EG(active)) {
 		return SUCCESS; /* OPcache has preloaded scripts, and there is no request yet */
 	}
-	const sapi_request_info info = SG(request_info);
-	void *context = SG(server_context);
+	undo_startup();
 	sapi_module.activate = activate;
 #ifdef ZEND_SIGNALS
 	/* A debug build of PHP would warn of what follows from that below. */
 	SIGG(check) = false;
 #endif
-	php_request_shutdown(NULL);
 	zygote_order order = {0};
 	const char *control = getenv(ZYGOTE);
 	if (control != NULL && !zygote_serve(atoi(control), &order)) {
-		give_back(&info, context);
-		return SUCCESS;
+		leave();
 	}
 	const char *wrong = attach(&order, control != NULL);
 	if (wrong != NULL) {
@@ -454,7 +468,7 @@ static int take_over(void)
 	while ((call = call_next()) != NULL) {
 		serve();
 	}
-	give_back(&info, context);
+	leave();
 	return SUCCESS;
 }
 

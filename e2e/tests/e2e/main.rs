@@ -31,6 +31,7 @@ mod migration;
 mod misbehaviour;
 mod nginx;
 mod own_server;
+mod php_extensions;
 mod php_fpm;
 mod reload;
 mod replies;
@@ -41,6 +42,8 @@ mod script_security;
 mod secure;
 mod sendfile;
 mod start;
+#[path = "../extensions/started.rs"]
+mod started;
 mod steering;
 mod superglobals;
 mod supervision;
