@@ -48,6 +48,7 @@ mod steering;
 mod superglobals;
 mod supervision;
 mod tls;
+mod trusted_proxies;
 mod upgrade;
 mod user;
 mod zygote;

@@ -240,12 +240,16 @@ fn a_trusted_proxy_tells_php_who_the_client_is() {
     assert!(shown.contains(r#""remote":"192.0.2.2""#), "{shown}");
     assert!(shown.contains(r#""uri":"http://test/show""#), "{shown}");
     // What is no host does not become one.
-    connection.request("GET", "/show", "X-Forwarded-Host: evil.example/@x\r\n");
+    connection.request(
+        "GET",
+        "/show",
+        "X-Forwarded-For: 192.0.2.3\r\nX-Forwarded-Host: evil.example/@x\r\n",
+    );
     let shown = connection.response().text();
     assert!(shown.contains(r#""uri":"http://test/show""#), "{shown}");
     server.logged(&["http log", r#""remote_address":"192.0.2.1""#]);
     let site = server.into_site();
-    let lines = "192.0.2.1 https shop.example\n192.0.2.2 http test\n127.0.0.1 http test\n";
+    let lines = "192.0.2.1 https shop.example\n192.0.2.2 http test\n192.0.2.3 http test\n";
     assert_eq!(site.read("access.log"), lines);
 }
 

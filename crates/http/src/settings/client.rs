@@ -10,7 +10,7 @@ use crate::routes::is_token;
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClientSettings {
     pub trusted: Vec<Trusted>,
-    /// The first that says something counts.
+    /// Those that name the client must not contradict each other.
     pub headers: Vec<Believed>,
 }
 
@@ -43,17 +43,15 @@ const NAMES: [(&str, Believed); 5] = [
     ("X-Forwarded-Port", Believed::XForwardedPort),
 ];
 
-/// RoadRunner's for addresses, in its order, and the scheme. Host and port are left out: most proxies pass on what clients
-/// send there, and then any client could choose what links in mails of the application begin with.
+/// What most proxies set. `X-Real-Ip` counts with nginx as many pages have it, which sets nothing else: beside it, a forged
+/// `X-Forwarded-For` is found out. `Forwarded` is left out since hardly any proxy sets it, and hardly any clears it. Host and
+/// port are, too: most proxies pass on what clients send there, and then any client could choose what links in mails of the
+/// application begin with.
 fn default_headers() -> Vec<Believed> {
-    let address = |name: &str| Believed::Address(name.to_owned());
     vec![
-        Believed::Forwarded,
         Believed::XForwardedFor,
         Believed::XForwardedProto,
-        address("x-real-ip"),
-        address("true-client-ip"),
-        address("cf-connecting-ip"),
+        Believed::Address("x-real-ip".to_owned()),
     ]
 }
 
@@ -65,9 +63,19 @@ impl ClientSettings {
         let headers: Vec<Believed> = t
             .key(
                 "trusted_headers",
-                "What is taken from them, the first that names an address; a field that is not listed is not looked at.",
+                "What is taken from them. Those that name the client must agree, else the answer is 400; a field that is not \
+                 listed is not looked at.",
+            )
+            .differs(
+                "the first of them that is there",
+                "a client can send those that its proxy does not set",
             )
             .default(default_headers());
+        let headers = if headers.is_empty() {
+            default_headers() // as in RoadRunner
+        } else {
+            headers
+        };
         if headers.len() > MOST_HEADERS {
             let message = format!(
                 "has {} names; accepted: at most {MOST_HEADERS}",
@@ -114,6 +122,21 @@ impl ClientSettings {
                 "who writes it wants it",
             );
         }
+        let clients: Vec<String> = self
+            .headers
+            .iter()
+            .filter(|header| header.names_client())
+            .map(|header| format!("`{}`", header.show()))
+            .collect();
+        if t.is_written("trusted_headers") && clients.len() > 1 && !self.trusted.is_empty() {
+            let message = format!(
+                "names {} headers that tell the client's address, {}: a request in which they differ is answered 400",
+                clients.len(),
+                clients.join(", ")
+            );
+            let hint = "name only the one that your proxy sets, for example `trusted_headers: [X-Forwarded-For, X-Forwarded-Proto]`";
+            t.warn("trusted_headers", &message, hint);
+        }
         if t.is_written("trusted_headers") && self.trusted.is_empty() {
             t.warn(
                 "trusted_headers",
@@ -123,6 +146,11 @@ impl ClientSettings {
         }
     }
 
+    /// Whether any of them tells an address.
+    pub(crate) fn names_clients(&self) -> bool {
+        self.headers.iter().any(Believed::names_client)
+    }
+
     /// Whether this one is a proxy of ours; None is the client of a unix socket.
     pub(crate) fn trusts(&self, ip: Option<IpAddr>) -> bool {
         self.trusted.iter().any(|trusted| match (trusted, ip) {
@@ -130,6 +158,15 @@ impl ClientSettings {
             (Trusted::Unix, None) => true,
             (Trusted::Net(_), None) | (Trusted::Unix, Some(_)) => false,
         })
+    }
+}
+
+impl Believed {
+    const fn names_client(&self) -> bool {
+        matches!(
+            self,
+            Self::Forwarded | Self::XForwardedFor | Self::Address(_)
+        )
     }
 }
 
