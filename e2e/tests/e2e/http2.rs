@@ -1,13 +1,18 @@
 //! HTTP/2, with TLS and without.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::process::Command;
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
 
-use pronghorn_testkit::{PATIENCE, Server, Site, binary};
+use pronghorn_testkit::{Connection, PATIENCE, Server, Site, binary, free_address, wait_for};
 
 use crate::secure::{PREFACE, curl, frame, get, port, run_curl, site};
 
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const GOAWAY: u8 = 7;
 const ENHANCE_YOUR_CALM: u32 = 11;
@@ -275,4 +280,248 @@ fn a_stop_lets_requests_finish_and_says_goodbye() {
     assert!(read.windows(4).any(|part| part == goaway), "{read:?}");
     assert!(read.windows(5).any(|part| part == b"Hello"));
     drop(ended);
+}
+
+/// A client of which each byte is known.
+struct Client {
+    reader: Box<dyn Read>,
+    writer: Box<dyn Write>,
+    /// What encrypts for it.
+    openssl: Option<Child>,
+    /// How streams ended: `None` with a reply, else the error that they were reset with.
+    ended: BTreeMap<u32, Option<u32>>,
+}
+
+impl Client {
+    fn clear(server: &Server) -> Self {
+        let stream = TcpStream::connect(server.address()).expect("it accepts");
+        stream
+            .set_read_timeout(Some(PATIENCE))
+            .expect("a time-out can be set");
+        let reader = stream.try_clone().expect("there are descriptors");
+        Self::begin(Box::new(reader), Box::new(stream), None)
+    }
+
+    fn secure(server: &Server) -> Self {
+        let mut openssl = Command::new("timeout")
+            .arg(PATIENCE.as_secs().to_string())
+            .args(["openssl", "s_client", "-quiet", "-alpn", "h2", "-connect"])
+            .arg(format!("127.0.0.1:{}", port(server)))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("openssl is installed");
+        let reader = openssl.stdout.take().expect("it is piped");
+        let writer = openssl.stdin.take().expect("it is piped");
+        Self::begin(Box::new(reader), Box::new(writer), Some(openssl))
+    }
+
+    fn begin(reader: Box<dyn Read>, writer: Box<dyn Write>, openssl: Option<Child>) -> Self {
+        let mut client = Self {
+            reader,
+            writer,
+            openssl,
+            ended: BTreeMap::new(),
+        };
+        client.send(&[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat());
+        client
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        self.writer.write_all(bytes).expect("it is open");
+        self.writer.flush().expect("it is open");
+    }
+
+    /// Reads until this stream has ended, and says how.
+    fn end_of(&mut self, stream: u32) -> Option<u32> {
+        loop {
+            if let Some(end) = self.ended.get(&stream) {
+                return *end;
+            }
+            let mut head = [0; 9];
+            self.reader.read_exact(&mut head).expect("a frame");
+            let [a, b, c, kind, flags, stream @ ..] = head;
+            let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
+            self.reader.read_exact(&mut payload).expect("it is whole");
+            let stream = u32::from_be_bytes(stream);
+            assert_ne!(kind, GOAWAY, "the connection ends: {payload:?}");
+            let end = match kind {
+                RST_STREAM => Some(payload.try_into().ok().map(u32::from_be_bytes)),
+                HEADERS | DATA if flags & 1 != 0 => Some(None),
+                _ => None,
+            };
+            if let Some(end) = end {
+                self.ended.insert(stream, end);
+            }
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        if let Some(openssl) = &mut self.openssl {
+            _ = openssl.kill(); // it may have ended
+            _ = openssl.wait(); // as above
+        }
+    }
+}
+
+/// A field that no table keeps.
+fn literal(name: &[u8], value: &[u8]) -> Vec<u8> {
+    let length = |text: &[u8]| vec![u8::try_from(text.len()).expect("it is short")];
+    [&[0], &length(name)[..], name, &length(value), value].concat()
+}
+
+fn request(path: &str, more: &[u8]) -> Vec<u8> {
+    [
+        &[0x82, 0x86][..],
+        &literal(b":path", path.as_bytes()),
+        &literal(b":authority", b"a"),
+        more,
+    ]
+    .concat()
+}
+
+const PROTOCOL_ERROR: Option<u32> = Some(1);
+
+#[test]
+fn a_malformed_request_ends_its_stream_alone() {
+    let more = "  access_log: {format: '{status} {target} {protocol}', output: access.log}\n";
+    let server = Server::start(site("app.php", "", more));
+    let kept = [&[0x40], &literal(b"x-kept", b"a\nb")[1..]].concat();
+    let bad_path = [
+        &[0x82, 0x86][..],
+        &literal(b":path", b"/caf\xe9"),
+        &literal(b":authority", b"a"),
+    ]
+    .concat();
+    let whole = |block: &[u8], stream| frame(HEADERS, 5, stream, block);
+    let cut = |block: &[u8], at: usize, stream| {
+        let (first, last) = block.split_at(at);
+        [frame(HEADERS, 1, stream, first), frame(9, 4, stream, last)].concat()
+    };
+    let with = |name: &[u8], value: &[u8]| request("/", &literal(name, value));
+    let in_trailers = |stream, trailers: &[u8]| {
+        [
+            frame(HEADERS, 4, stream, &request("/body", &[])),
+            frame(DATA, 0, stream, b"body"),
+            frame(HEADERS, 5, stream, trailers),
+        ]
+        .concat()
+    };
+    for secure in [false, true] {
+        let mut client = if secure {
+            Client::secure(&server)
+        } else {
+            Client::clear(&server)
+        };
+        client.send(&whole(&request("/wait", &[]), 1));
+        let malformed = [
+            whole(&with(b"x-a", b"a\rb"), 3),
+            whole(&with(b"x-a", b"a\x0cb"), 5),
+            whole(&with(b"x-a", b"\x7f"), 7),
+            whole(&with(b"X-A", b"b"), 9),
+            whole(&with(b"connection", b"close"), 11),
+            whole(&bad_path, 13),
+            cut(&with(b"x-a", b"a\0b"), 4, 15),
+            cut(&with(b"x-a", b"a\0b"), 30, 17),
+            cut(&with(b"connection", b"close"), 40, 19),
+            in_trailers(21, &literal(b"x-sum", b"a\nb")),
+            in_trailers(23, &literal(b"X-Sum", b"a")),
+            whole(&request("/", &kept), 25),
+            // The same one again, by its place in the table.
+            whole(&request("/", &[0xbe]), 27),
+            frame(
+                HEADERS,
+                0x25,
+                29,
+                &[&[0, 0, 0, 29, 9], &request("/", &[])[..]].concat(),
+            ),
+        ];
+        for (number, frames) in malformed.iter().enumerate() {
+            let stream = 2 * u32::try_from(number).unwrap() + 3;
+            client.send(frames);
+            assert_eq!(
+                client.end_of(stream),
+                PROTOCOL_ERROR,
+                "{stream}, TLS {secure}"
+            );
+        }
+        // More of them than the life of a connection has room for errors that `h2` counts.
+        for stream in (101..501).step_by(2) {
+            client.send(&whole(&with(b"x-a", b"a\rb"), stream));
+            assert_eq!(client.end_of(stream), PROTOCOL_ERROR);
+        }
+        // A good value by the name of the bad field in the table.
+        let named = [&[0x0f, 62 - 15, 1], &b"c"[..]].concat();
+        client.send(&whole(&request("/", &named), 501));
+        assert_eq!(client.end_of(501), None, "TLS {secure}");
+        server.site().write("go", "");
+        assert_eq!(client.end_of(1), None, "TLS {secure}");
+        std::fs::remove_file(server.site().path("go")).unwrap();
+    }
+    server.logged(&["request refused", "a field's value"]);
+    let site = server.into_site();
+    assert!(site.read("access.log").contains("400 / HTTP/2.0\n"));
+}
+
+/// A running proxy; ends with this value.
+struct Haproxy {
+    process: Child,
+    address: SocketAddr,
+}
+
+impl Haproxy {
+    /// In front of a server that it speaks HTTP/2 with, on one connection for all clients.
+    fn start(server: &Server) -> Self {
+        let address = free_address();
+        let config = format!(
+            "global\n nbthread 1\ndefaults\n mode http\n timeout connect 3s\n timeout client 30s\n timeout server 30s\n \
+             http-reuse always\n retries 0\nfrontend f\n bind {address}\n default_backend b\n\
+             backend b\n server s {} proto h2 max-reuse -1\n",
+            server.address()
+        );
+        server.site().write("haproxy.cfg", &config);
+        let process = Command::new("/usr/sbin/haproxy")
+            .args(["-db", "-f"])
+            .arg(server.site().path("haproxy.cfg"))
+            .stdin(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .expect("haproxy is installed (scripts/need tests)");
+        let haproxy = Self { process, address };
+        wait_for("HAProxy to listen", || TcpStream::connect(address).ok());
+        haproxy
+    }
+}
+
+impl Drop for Haproxy {
+    fn drop(&mut self) {
+        _ = self.process.kill(); // it may have ended
+        _ = self.process.wait(); // as above
+    }
+}
+
+#[test]
+fn behind_haproxy_a_malformed_request_hurts_nobody_else() {
+    let server = Server::start(site("app.php", "", ""));
+    let haproxy = Haproxy::start(&server);
+    let mut waiting: Vec<Connection> = Vec::new();
+    for _ in 0..2 {
+        let mut connection = Connection::open(haproxy.address);
+        connection.request("GET", "/wait", "");
+        waiting.push(connection);
+    }
+    for bytes in ["a\x0cb", "a\x01b", "a\x7fb"] {
+        let mut connection = Connection::open(haproxy.address);
+        connection.request("GET", "/", &format!("X-A: {bytes}\r\n"));
+        assert_eq!(connection.response().status, 502, "{bytes:?}");
+    }
+    server.site().write("go", "");
+    for mut connection in waiting {
+        assert_eq!(connection.response().status, 200);
+    }
+    drop(haproxy);
+    server.stop();
 }

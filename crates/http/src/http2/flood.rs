@@ -26,7 +26,7 @@ const OTHERS: u32 = 5000;
 const EMPTY: u32 = 100;
 
 /// A frame's head: length, type, flags, stream.
-const HEAD: usize = 9;
+pub(super) const HEAD: usize = 9;
 /// What a client sends before its first frame.
 pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 

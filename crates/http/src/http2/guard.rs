@@ -1,4 +1,5 @@
-//! What lies between `h2` and the socket: frames are counted on their way in, and a client that takes nothing is noticed.
+//! What lies between `h2` and the socket: frames are counted on their way in, malformed requests are marked, and a client
+//! that takes nothing is noticed.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -9,15 +10,23 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
+use tokio_util::io::poll_read_buf;
 
 use super::flood::{Flood, Frames};
+use super::inlet::{Inlet, Stop};
 use crate::stream::Stream;
+
+/// For the rest of a block of fields that did not come in one read.
+const READ: usize = 4 << 10;
 
 /// The socket, as `h2` sees it.
 pub(super) struct Guard {
     stream: Stream,
-    /// What was read before it was known that this is HTTP/2.
-    received: BytesMut,
+    /// What `h2` may have.
+    ready: BytesMut,
+    /// What can't be judged before more has come: the beginning of a block of fields.
+    held: BytesMut,
+    inlet: Inlet,
     frames: Frames,
     signs: Arc<Signs>,
 }
@@ -26,6 +35,8 @@ pub(super) struct Guard {
 #[derive(Debug, Default)]
 pub(super) struct Signs {
     flood: std::sync::OnceLock<Flood>,
+    /// Whether a request was marked as malformed.
+    marked: AtomicBool,
     /// Whether the last write found no room.
     blocked: AtomicBool,
     written: AtomicU64,
@@ -35,6 +46,11 @@ impl Signs {
     /// Too many frames of a kind. Nothing more is read then.
     pub(super) fn flood(&self) -> Option<Flood> {
         self.flood.get().copied()
+    }
+
+    /// Whether there was a malformed request. Others need not be asked for its mark before.
+    pub(super) fn marked(&self) -> bool {
+        self.marked.load(Ordering::Relaxed)
     }
 
     /// How much was written in all, if more is waiting for room.
@@ -52,15 +68,88 @@ impl Signs {
 }
 
 impl Guard {
-    pub(super) fn new(stream: Stream, received: BytesMut) -> (Self, Arc<Signs>) {
+    /// `received` was read before it was known that this is HTTP/2.
+    pub(super) fn new(
+        stream: Stream,
+        received: BytesMut,
+        longest_head: usize,
+    ) -> (Self, Arc<Signs>) {
         let signs = Arc::<Signs>::default();
-        let guard = Self {
+        let mut guard = Self {
             stream,
-            received,
+            ready: BytesMut::new(),
+            held: received,
+            inlet: Inlet::new(longest_head),
             frames: Frames::new(Instant::now()),
             signs: signs.clone(),
         };
+        guard.count(guard.held.len());
+        guard.settle();
         (guard, signs)
+    }
+
+    /// Counts the frames in the last bytes of what is held.
+    fn count(&mut self, bytes: usize) {
+        let from = self.held.len() - bytes;
+        let counted = self.frames.take(&self.held[from..]);
+        self.note_flood(counted);
+    }
+
+    fn note_flood(&self, counted: Result<(), Flood>) {
+        if let Err(flood) = counted {
+            _ = self.signs.flood.set(flood); // the first one is enough
+        }
+    }
+
+    /// Makes ready what is held and can be judged.
+    fn settle(&mut self) {
+        while !self.held.is_empty() {
+            let (passed, stop) = self.inlet.take(&self.held);
+            self.ready.extend_from_slice(&self.held[..passed]);
+            self.held.advance(passed);
+            match stop {
+                Stop::Wait => break,
+                Stop::Instead(length, instead) => {
+                    self.held.advance(length);
+                    self.put(&instead);
+                }
+            }
+        }
+        if self.held.is_empty() {
+            self.held = BytesMut::new();
+        }
+    }
+
+    fn put(&mut self, instead: &[u8]) {
+        self.signs.marked.store(true, Ordering::Relaxed);
+        self.ready.extend_from_slice(instead);
+    }
+
+    /// Reads into `h2`'s buffer what passes as it is. False where all of it was held back.
+    fn poll_straight(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<bool>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        let read = &buffer.filled()[before..];
+        let counted = self.frames.take(read);
+        self.note_flood(counted);
+        let (passed, stop) = self.inlet.take(read);
+        if passed == read.len() {
+            return Poll::Ready(Ok(true));
+        }
+        match stop {
+            Stop::Wait => self.held.extend_from_slice(&read[passed..]),
+            Stop::Instead(length, instead) => {
+                self.held.extend_from_slice(&read[passed + length..]);
+                self.put(&instead);
+                self.settle();
+            }
+        }
+        buffer.set_filled(before + passed);
+        Poll::Ready(Ok(passed > 0))
     }
 }
 
@@ -71,24 +160,35 @@ impl AsyncRead for Guard {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.signs.flood().is_some() {
-            return Poll::Pending; // the connection's task, which asks, ends it now
-        }
-        let before = buffer.filled().len();
-        if this.received.is_empty() {
-            ready!(Pin::new(&mut this.stream).poll_read(cx, buffer))?;
-        } else {
-            let taken = this.received.len().min(buffer.remaining());
-            buffer.put_slice(&this.received[..taken]);
-            this.received.advance(taken);
-            if this.received.is_empty() {
-                this.received = BytesMut::new();
+        loop {
+            if !this.ready.is_empty() {
+                let taken = this.ready.len().min(buffer.remaining());
+                buffer.put_slice(&this.ready.split_to(taken));
+                if this.ready.is_empty() {
+                    this.ready = BytesMut::new();
+                }
+                return Poll::Ready(Ok(()));
             }
+            if this.signs.flood().is_some() {
+                return Poll::Pending; // the connection's task, which asks, ends it now
+            }
+            if this.held.is_empty() {
+                if ready!(this.poll_straight(cx, buffer))? {
+                    return Poll::Ready(Ok(()));
+                }
+                continue;
+            }
+            this.held.reserve(READ);
+            match ready!(poll_read_buf(
+                Pin::new(&mut this.stream),
+                cx,
+                &mut this.held
+            ))? {
+                0 => return Poll::Ready(Ok(())),
+                read => this.count(read),
+            }
+            this.settle();
         }
-        if let Err(flood) = this.frames.take(&buffer.filled()[before..]) {
-            _ = this.signs.flood.set(flood); // the first one is enough
-        }
-        Poll::Ready(Ok(()))
     }
 }
 

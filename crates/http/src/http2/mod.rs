@@ -1,8 +1,11 @@
 //! HTTP/2: `h2` speaks the protocol on a connection's task; each request is a task of its own on the same thread, and what
 //! its handler sees is what HTTP/1.1 shows it.
 
+mod block;
 mod flood;
 mod guard;
+mod huffman;
+mod inlet;
 mod stream;
 
 use std::future::poll_fn;
@@ -79,6 +82,7 @@ struct Shared {
     opened_us: u64,
     /// Tasks of requests.
     running: AtomicUsize,
+    signs: Arc<Signs>,
 }
 
 /// Counts a request's task while it lives.
@@ -111,7 +115,6 @@ enum Event {
 struct Driver {
     runtime: Handle,
     connection: Connection<Guard, Bytes>,
-    signs: Arc<Signs>,
     shared: Arc<Shared>,
     timer: Timer,
     drain: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -130,7 +133,7 @@ pub(crate) async fn serve(stream: Stream, received: BytesMut, peer: Arc<Peer>, e
     let limits = entered.service().limits;
     let drain = entered.service().draining.clone().cancelled_owned();
     let opened = Instant::now();
-    let (guard, signs) = Guard::new(stream, received);
+    let (guard, signs) = Guard::new(stream, received, limits.receive.head * HEADS);
     let handshake = builder(&limits).handshake(guard);
     let handshake = tokio::time::timeout(limits.receive.head_time, handshake);
     let shaken = tokio::select! {
@@ -151,11 +154,11 @@ pub(crate) async fn serve(stream: Stream, received: BytesMut, peer: Arc<Peer>, e
         opened,
         opened_us: epoch_us(opened),
         running: AtomicUsize::new(0),
+        signs,
     });
     let driver = Driver {
         runtime: Handle::current(),
         connection,
-        signs,
         shared,
         timer: Timer::default(),
         drain: Box::pin(drain),
@@ -238,7 +241,7 @@ impl Driver {
             }
         }
         if self.closing.is_none() {
-            if let Some(flood) = self.signs.flood() {
+            if let Some(flood) = self.shared.signs.flood() {
                 return Poll::Ready(Event::Flood(flood.name()));
             }
             if self.drain_until.is_none() && self.drain.as_mut().poll(cx).is_ready() {
@@ -252,10 +255,14 @@ impl Driver {
     /// By when the client must have done something.
     fn deadline(&mut self) -> Option<Instant> {
         let limits = &self.shared.entered.service().limits;
-        self.blocked = self.signs.blocked_at().map(|written| match self.blocked {
-            Some(same @ (before, _)) if before == written => same,
-            _ => (written, Instant::now() + limits.send_pause),
-        });
+        self.blocked = self
+            .shared
+            .signs
+            .blocked_at()
+            .map(|written| match self.blocked {
+                Some(same @ (before, _)) if before == written => same,
+                _ => (written, Instant::now() + limits.send_pause),
+            });
         self.idle_since = if self.connection.has_streams() {
             None
         } else {

@@ -8,12 +8,13 @@ use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use pronghorn_h1::{self as h1, BodySize, Parts, RequestHead, Version};
+use pronghorn_h1::{self as h1, BodySize, Parts, Refusal, RequestHead, Version};
 use pronghorn_pool::Timer;
 use pronghorn_wire::Fields;
 use tokio::time::Instant;
 
 use super::Running;
+use super::block::{Fault, MARK};
 use crate::date;
 use crate::exchange::{BodyError, Exchange};
 use crate::message::{Body, Request, Response, Unhandled};
@@ -49,7 +50,17 @@ pub(super) async fn answer(
     let accepted = Instant::now();
     let service = running.0.entered.service().clone();
     let (parts, body) = request.into_parts();
-    let head = head(&parts, &body, &service.limits.receive);
+    let fault = running
+        .0
+        .signs
+        .marked()
+        .then(|| parts.headers.get(MARK))
+        .flatten();
+    let head = match fault {
+        Some(mark) => Err(Refusal::Syntax(Fault::of(mark.as_bytes()).name())),
+        None => head(&parts, &body, &service.limits.receive),
+    };
+    let is_malformed = fault.is_some();
     let handler = service.handler();
     let since = accepted.saturating_duration_since(running.0.opened);
     let accepted_us = running.0.opened_us + micros(since);
@@ -96,6 +107,14 @@ pub(super) async fn answer(
         }
     };
     let (status, record) = (response.status, response.record);
+    if is_malformed {
+        // An error of the stream (RFC 9113, section 8.1.1). A reply before it would have to be out first.
+        stream.respond.send_reset(Reason::PROTOCOL_ERROR);
+        if let Some(record) = record {
+            record.write(status, 0);
+        }
+        return;
+    }
     // A client that is gone is told nothing; the record says what was sent.
     _ = stream
         .send(&mut framing, status, &response.fields, response.body)
@@ -109,7 +128,7 @@ fn head(
     parts: &http::request::Parts,
     body: &RecvStream,
     limits: &h1::Limits,
-) -> Result<RequestHead, h1::Refusal> {
+) -> Result<RequestHead, Refusal> {
     let target = parts.uri.path_and_query();
     let parts = Parts {
         version: Version::Http2,

@@ -1,0 +1,480 @@
+//! Blocks of fields as they come (RFC 7541): finds what `h2` would end the whole connection for, where RFC 9113, section 8.1.1,
+//! wants the end of one stream.
+//!
+//! A block passes as it is, unless there is such a field in it. That field is then replaced by one that `h2` takes and that
+//! has the same length, because both ends keep a table of the fields they have seen, by length, and it belongs to the whole
+//! connection. Of that table no texts are kept here: what each field of it is, and how long.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::huffman;
+
+/// What the table holds at most: what we announce by announcing nothing (RFC 9113, section 6.5.2).
+const TABLE: usize = 4096;
+/// What a field takes of it beside its texts (RFC 7541, section 4.1).
+const OVERHEAD: usize = 32;
+/// Names longer than this are none for `http`.
+const LONGEST_NAME: usize = u16::MAX as usize;
+/// Of the buffer for texts, what is kept from one block to the next.
+const TEXT: usize = 1 << 10;
+/// What may take the place of fields in one block: few octets can name a long field of the table, again and again.
+const INSTEAD: usize = 256 << 10;
+/// Makes a request's block one that this server refuses: the name of a field behind all others, with a [`Fault`] for a value.
+pub(super) const MARK: &str = "~malformed";
+
+/// Why a request is malformed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    Name,
+    Value,
+    Connection,
+    Pseudo,
+    Priority,
+}
+
+impl Fault {
+    const ALL: [Self; 5] = [
+        Self::Name,
+        Self::Value,
+        Self::Connection,
+        Self::Pseudo,
+        Self::Priority,
+    ];
+
+    fn mark(self) -> u8 {
+        b'0' + self as u8
+    }
+
+    /// What the value of a mark says.
+    pub(super) fn of(mark: &[u8]) -> Self {
+        let fault = Self::ALL.into_iter().find(|fault| mark == [fault.mark()]);
+        fault.unwrap_or(Self::Name)
+    }
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Name => "a field's name",
+            Self::Value => "a field's value",
+            Self::Connection => "a field about the connection",
+            Self::Pseudo => "a field that begins with a colon",
+            Self::Priority => "a stream that depends on itself",
+        }
+    }
+}
+
+/// What a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Name {
+    Method,
+    Scheme,
+    Path,
+    Authority,
+    Te,
+    Plain,
+    /// None of a request.
+    Bad(Fault),
+}
+
+impl Name {
+    fn of(name: &[u8]) -> Self {
+        match name {
+            b":method" => Self::Method,
+            b":scheme" => Self::Scheme,
+            b":path" => Self::Path,
+            b":authority" => Self::Authority,
+            // `:status` is for replies, `:protocol` for what this server does not offer.
+            [b':', ..] => Self::Bad(Fault::Pseudo),
+            b"te" => Self::Te,
+            // RFC 9113, section 8.2.2.
+            b"connection" | b"transfer-encoding" | b"upgrade" | b"keep-alive"
+            | b"proxy-connection" => Self::Bad(Fault::Connection),
+            _ if is_token(name) && name.len() <= LONGEST_NAME => Self::Plain,
+            _ => Self::Bad(Fault::Name),
+        }
+    }
+
+    /// Of the static table (RFC 7541, appendix A), which begins with 1.
+    fn of_static(index: usize) -> Self {
+        match index {
+            1 => Self::Authority,
+            2..=3 => Self::Method,
+            4..=5 => Self::Path,
+            6..=7 => Self::Scheme,
+            8..=14 => Self::Bad(Fault::Pseudo),
+            57 => Self::Bad(Fault::Connection),
+            _ => Self::Plain,
+        }
+    }
+
+    /// What is wrong with a value, if something is.
+    fn fault_of(self, value: &[u8]) -> Option<Fault> {
+        let is_good = match self {
+            Self::Bad(fault) => return Some(fault),
+            Self::Plain => value
+                .iter()
+                .all(|byte| *byte >= b' ' && *byte != 0x7f || *byte == b'\t'),
+            Self::Te if value != b"trailers" => return Some(Fault::Connection),
+            Self::Te => true,
+            Self::Method => {
+                !value.is_empty()
+                    && value
+                        .iter()
+                        .all(|byte| is_token_byte(byte.to_ascii_lowercase()))
+            }
+            Self::Scheme => is_scheme(value),
+            Self::Path => is_path(value),
+            Self::Authority => is_authority(value),
+        };
+        (!is_good).then_some(Fault::Value)
+    }
+
+    /// Takes the place of a value of which `h2` must have no more than the length.
+    fn filler(self, length: usize) -> Vec<u8> {
+        let mut value = vec![b'x'; length];
+        if let (Self::Path, Some(first)) = (self, value.first_mut()) {
+            *first = b'/';
+        }
+        value
+    }
+}
+
+/// What a token is made of (RFC 9110, section 5.6.2), without capitals.
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+fn is_token(name: &[u8]) -> bool {
+    !name.is_empty() && name.iter().all(|byte| is_token_byte(*byte))
+}
+
+fn is_scheme(value: &[u8]) -> bool {
+    matches!(value, b"https" | b"http") || http::uri::Scheme::try_from(value).is_ok()
+}
+
+/// Whether `http` takes it.
+fn is_path(value: &[u8]) -> bool {
+    let plain =
+        |byte: &u8| byte.is_ascii_alphanumeric() || b"/?&=-._~%+:,;@!$'()*[]".contains(byte);
+    matches!(value, [b'/', rest @ ..] if rest.len() < 1 << 14 && rest.iter().all(plain))
+        || matches!(value, [b'/', ..] | b"*") && http::uri::PathAndQuery::try_from(value).is_ok()
+}
+
+fn is_authority(value: &[u8]) -> bool {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
+    !value.is_empty() && value.iter().all(plain) || http::uri::Authority::try_from(value).is_ok()
+}
+
+/// A field of the table.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    name: Name,
+    name_len: u16,
+    value_len: u16,
+    /// What is wrong with it as a whole.
+    fault: Option<Fault>,
+}
+
+impl Entry {
+    fn size(self) -> usize {
+        usize::from(self.name_len) + usize::from(self.value_len) + OVERHEAD
+    }
+}
+
+/// What is to become of a block.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Judged {
+    Good,
+    /// One that `h2` takes, without a mark.
+    Mended(Fault, Vec<u8>),
+    /// Not HPACK, which is an error of the connection; or more than can be mended.
+    Broken,
+}
+
+/// Something in a block that is to be replaced.
+struct Patch {
+    place: Range<usize>,
+    by: Vec<u8>,
+}
+
+/// Not HPACK.
+struct Broken;
+
+impl From<huffman::NoCode> for Broken {
+    fn from(_: huffman::NoCode) -> Self {
+        Self
+    }
+}
+
+/// What all blocks of a connection have in common.
+#[derive(Debug, Default)]
+pub(super) struct Blocks {
+    /// The newest one first.
+    table: VecDeque<Entry>,
+    size: usize,
+    /// What the client takes away from the most that the table may have.
+    less: usize,
+    text: Vec<u8>,
+}
+
+impl Blocks {
+    /// Judges the next block of a connection, whole.
+    pub(super) fn judge(&mut self, block: &[u8]) -> Judged {
+        let mut patches = Vec::new();
+        let mut found = None;
+        let walked = self.walk(block, |fault, patch| {
+            found = found.or(Some(fault));
+            patches.extend(patch);
+        });
+        self.text.clear();
+        self.text.shrink_to(TEXT);
+        match (walked, found) {
+            (Err(Broken), _) => Judged::Broken,
+            (Ok(()), None) => Judged::Good,
+            (Ok(()), Some(fault)) => Judged::Mended(fault, spliced(block, patches)),
+        }
+    }
+
+    /// Tells what is wrong, and what is to be replaced for it, in the order of the block.
+    fn walk(
+        &mut self,
+        block: &[u8],
+        mut tell: impl FnMut(Fault, Option<Patch>),
+    ) -> Result<(), Broken> {
+        let mut input = Input { block, at: 0 };
+        let mut may_resize = true;
+        let mut room = INSTEAD;
+        while let Some(first) = input.peek() {
+            let start = input.at;
+            if first & 0xe0 == 0x20 {
+                // A new size of the table (RFC 7541, section 6.3).
+                let size = input.integer(5)?;
+                if !may_resize || size > TABLE {
+                    return Err(Broken);
+                }
+                self.less = TABLE - size;
+                self.evict(0);
+                continue;
+            }
+            may_resize = false;
+            if first & 0x80 != 0 {
+                let index = input.integer(7)?;
+                let (.., fault) = self.field(index)?;
+                if let Some(fault) = fault {
+                    // Of the table, `h2` has what took its place.
+                    let patch = (index <= STATIC.len()).then(|| Patch {
+                        place: start..input.at,
+                        by: Vec::new(),
+                    });
+                    tell(fault, patch);
+                }
+                continue;
+            }
+            let is_kept = first & 0x40 != 0;
+            let index = input.integer(if is_kept { 6 } else { 4 })?;
+            let (name, name_len) = if index == 0 {
+                let name = input.string(&mut self.text)?;
+                (Name::of(name), name.len())
+            } else {
+                let (name, length, _) = self.field(index)?;
+                (name, length)
+            };
+            let value_at = input.at;
+            let value = input.string(&mut self.text)?;
+            let (fault, value_len) = (name.fault_of(value), value.len());
+            let name = match (name, fault) {
+                // No value would make them good.
+                (Name::Te, Some(fault)) => Name::Bad(fault),
+                (Name::Method, Some(fault)) if value_len == 0 => Name::Bad(fault),
+                _ => name,
+            };
+            if is_kept {
+                self.keep(name, name_len, value_len, fault);
+            }
+            if let Some(fault) = fault {
+                let by = replacement(block, start..value_at, name, name_len, value_len, is_kept)?;
+                room = room.checked_sub(by.len()).ok_or(Broken)?;
+                let place = start..input.at;
+                tell(fault, Some(Patch { place, by }));
+            }
+        }
+        Ok(())
+    }
+
+    /// The name, its length, and what is wrong with a field that the table has.
+    fn field(&self, index: usize) -> Result<(Name, usize, Option<Fault>), Broken> {
+        let index = index.checked_sub(1).ok_or(Broken)?;
+        if let Some(length) = STATIC.get(index) {
+            let name = Name::of_static(index + 1);
+            let fault = match name {
+                Name::Bad(fault) => Some(fault),
+                _ => None,
+            };
+            return Ok((name, usize::from(*length), fault));
+        }
+        let entry = self.table.get(index - STATIC.len()).ok_or(Broken)?;
+        Ok((entry.name, entry.name_len.into(), entry.fault))
+    }
+
+    fn keep(&mut self, name: Name, name_len: usize, value_len: usize, fault: Option<Fault>) {
+        let size = name_len.saturating_add(value_len).saturating_add(OVERHEAD);
+        self.evict(size);
+        // One that does not fit only empties the table (RFC 7541, section 4.4).
+        if let (Ok(name_len), Ok(value_len)) = (u16::try_from(name_len), u16::try_from(value_len))
+            && size <= TABLE - self.less
+        {
+            let entry = Entry {
+                name,
+                name_len,
+                value_len,
+                fault,
+            };
+            self.table.push_front(entry);
+            self.size += size;
+        }
+    }
+
+    /// Makes room for so much.
+    fn evict(&mut self, room: usize) {
+        while self.size.saturating_add(room) > TABLE - self.less {
+            let Some(oldest) = self.table.pop_back() else {
+                return;
+            };
+            self.size -= oldest.size();
+        }
+    }
+}
+
+/// What `h2` gets instead of a field that it would not take. `name_at` is where the field begins, up to its value.
+fn replacement(
+    block: &[u8],
+    name_at: Range<usize>,
+    name: Name,
+    name_len: usize,
+    value_len: usize,
+    is_kept: bool,
+) -> Result<Vec<u8>, Broken> {
+    let mut by = Vec::new();
+    match name {
+        Name::Bad(_) if is_kept => {
+            // No field of `h2` is without a name.
+            let length = (name_len + value_len).checked_sub(1).ok_or(Broken)?;
+            by.extend(b"\x40\x01x");
+            // More than the table holds empties it, however much it is.
+            append_string(&mut by, &vec![b'x'; length.min(2 * TABLE)]);
+        }
+        Name::Bad(_) => {}
+        _ => {
+            by.extend_from_slice(&block[name_at]);
+            append_string(&mut by, &name.filler(value_len));
+        }
+    }
+    Ok(by)
+}
+
+/// Appends a text as it is, behind its length (RFC 7541, sections 5.1 and 5.2).
+fn append_string(to: &mut Vec<u8>, text: &[u8]) {
+    const PREFIX: usize = 0x7f;
+    let low = |number: usize| number.to_le_bytes()[0];
+    to.push(low(text.len().min(PREFIX)));
+    if let Some(mut rest) = text.len().checked_sub(PREFIX) {
+        while rest >= 0x80 {
+            to.push(low(rest) | 0x80);
+            rest >>= 7;
+        }
+        to.push(low(rest));
+    }
+    to.extend_from_slice(text);
+}
+
+fn spliced(block: &[u8], patches: Vec<Patch>) -> Vec<u8> {
+    let mut made = Vec::with_capacity(block.len());
+    let mut at = 0;
+    for patch in patches {
+        made.extend_from_slice(&block[at..patch.place.start]);
+        made.extend(patch.by);
+        at = patch.place.end;
+    }
+    made.extend_from_slice(&block[at..]);
+    made
+}
+
+/// Appends the field that makes a request malformed for this server, and for no one else.
+pub(super) fn mark(block: &mut Vec<u8>, fault: Fault) {
+    block.push(0);
+    append_string(block, MARK.as_bytes());
+    append_string(block, &[fault.mark()]);
+}
+
+/// Appends a field that makes `h2` end the stream, and the stream alone: one about the connection.
+pub(super) fn condemn(block: &mut Vec<u8>) {
+    block.push(0);
+    append_string(block, b"te");
+    append_string(block, b"");
+}
+
+struct Input<'a> {
+    block: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Input<'a> {
+    fn peek(&self) -> Option<u8> {
+        self.block.get(self.at).copied()
+    }
+
+    fn next(&mut self) -> Result<u8, Broken> {
+        let byte = self.peek().ok_or(Broken)?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    /// A number whose first octet has so many bits for it (RFC 7541, section 5.1).
+    fn integer(&mut self, prefix: u32) -> Result<usize, Broken> {
+        /// Octets behind the first one: 28 bits are more than any length here.
+        const MORE: u32 = 4;
+        let mask = (1_usize << prefix) - 1;
+        let mut number = usize::from(self.next()?) & mask;
+        if number < mask {
+            return Ok(number);
+        }
+        for nth in 0..MORE {
+            let byte = self.next()?;
+            number += usize::from(byte & 0x7f) << (7 * nth);
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(Broken)
+    }
+
+    /// A text, decoded into `text` where it must be.
+    fn string<'t>(&mut self, text: &'t mut Vec<u8>) -> Result<&'t [u8], Broken>
+    where
+        'a: 't,
+    {
+        let is_coded = self.peek().ok_or(Broken)? & 0x80 != 0;
+        let length = self.integer(7)?;
+        let end = self.at.checked_add(length).ok_or(Broken)?;
+        let bytes = self.block.get(self.at..end).ok_or(Broken)?;
+        self.at = end;
+        if !is_coded {
+            return Ok(bytes);
+        }
+        text.clear();
+        huffman::decode(bytes, text)?;
+        Ok(text)
+    }
+}
+
+/// How long the names of the static table are (RFC 7541, appendix A).
+#[rustfmt::skip]
+const STATIC: [u8; 61] = [
+    10, 7, 7, 5, 5, 7, 7, 7, 7, 7, 7, 7, 7, 7, 14, 15, 15, 13, 6, 27,
+    3, 5, 13, 13, 19, 16, 16, 14, 16, 13, 12, 6, 4, 4, 6, 7, 4, 4, 8, 17,
+    13, 8, 19, 13, 4, 8, 12, 18, 19, 5, 7, 7, 11, 6, 10, 25, 17, 10, 4, 3,
+    16,
+];
+
+#[cfg(test)]
+mod tests;
