@@ -30,6 +30,7 @@ mod pool;
 mod program;
 mod queue;
 mod relay;
+mod remarks;
 mod roster;
 mod seldom;
 pub mod settings;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use pronghorn_metrics::Registry;
 use pronghorn_process::Exit;
+use pronghorn_wire::native::Thrown;
 use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -19,6 +20,7 @@ use crate::call::{self, Call, CallError, Payload, Pending, Refused, Stamps, Term
 use crate::core::{Admitted, Core, Freed, MayHave, Next, SlotId, SlotState};
 use crate::poison::Poison;
 use crate::queue::Ticket;
+use crate::remarks::Remarks;
 use crate::roster::{self, Roster, UnderWay, WorkerInfo};
 use crate::seldom::Seldom;
 use crate::stats::{Counter, Stats};
@@ -104,6 +106,7 @@ pub(crate) struct Shared {
     /// Of the control side alone.
     roster: Roster,
     poison: Poison,
+    remarks: Remarks,
     generations: AtomicU64,
     pub(crate) stats: Stats,
 }
@@ -293,6 +296,7 @@ impl Pool {
             second_answers: Seldom::default(),
             roster: Roster::default(),
             poison: Poison::default(),
+            remarks: Remarks::default(),
             generations: AtomicU64::new(0),
             stats: Stats::new(metrics, &options.name),
             limits: Limits::new(&options),
@@ -347,6 +351,7 @@ impl Pool {
 
     /// A number for the workers of one start or reload.
     pub(crate) fn next_generation(&self) -> u64 {
+        self.shared.remarks.forget();
         self.shared.generations.fetch_add(1, Ordering::Relaxed) + 1
     }
 
@@ -783,6 +788,11 @@ impl Seat {
     /// A worker answered a call twice. When it is time for a record of that: how many did since the last.
     pub(crate) fn second_answer(&self) -> Option<u64> {
         self.shared.second_answers.event()
+    }
+
+    /// Whether nothing has been said of that place since the last reload; `true` inside, nothing more will be.
+    pub(crate) fn is_new(&self, remark: &Thrown) -> Option<bool> {
+        self.shared.remarks.add(remark)
     }
 
     pub(crate) fn report(&self, report: Report) {

@@ -155,6 +155,14 @@ impl Dialect {
         }
     }
 
+    /// What a worker says of the application, at whatever time.
+    pub(crate) fn remark(&self, item: &Item) -> Option<native::Thrown> {
+        match (self, item) {
+            (Self::Native, Item::Frame { context, .. }) => native::remark(context),
+            _ => None,
+        }
+    }
+
     /// Whether a frame answers a ping.
     pub(crate) fn is_pong(&self, item: &Item) -> bool {
         matches!((self, item), (Self::Native, Item::Frame { context, .. })

@@ -19,6 +19,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use pronghorn_process::Exit;
 use pronghorn_wire::frame::{Flags, OpenFrame, Stream, encode_plain};
+use pronghorn_wire::native::Thrown;
 use pronghorn_wire::{Codec, ReplyHead};
 use tokio::io::AsyncWrite;
 use tokio::sync::oneshot;
@@ -376,7 +377,7 @@ impl Relay {
         loop {
             match self.incoming.next() {
                 Ok(None) => {}
-                Ok(Some(item)) if self.asks_for_renewal(&item) => continue,
+                Ok(Some(item)) if self.is_aside(&item) => continue,
                 Ok(Some(item)) if self.dialect.is_pong(&item) => {
                     self.inbox.pong();
                     continue;
@@ -409,12 +410,32 @@ impl Relay {
         }
     }
 
-    fn asks_for_renewal(&self, item: &Item) -> bool {
-        let asks = self.dialect.asks_for_renewal(item);
-        if let Some(full) = asks {
+    /// Takes what belongs to no call.
+    fn is_aside(&self, item: &Item) -> bool {
+        if let Some(full) = self.dialect.asks_for_renewal(item) {
             self.seat.report(Report::AsksForRenewal { full });
+            return true;
         }
-        asks.is_some()
+        let remark = self.dialect.remark(item);
+        if let Some(remark) = &remark {
+            self.tell_remark(remark);
+        }
+        remark.is_some()
+    }
+
+    /// Once for a place: every worker of the pool would say the same, at every call.
+    fn tell_remark(&self, remark: &Thrown) {
+        let (pool, slot) = (self.seat.pool(), self.seat.slot());
+        if let Some(is_last) = self.seat.is_new(remark) {
+            let more = if is_last {
+                " (so much was found that nothing more is told until the next reload)"
+            } else {
+                ""
+            };
+            tracing::error!(
+                target: "server", pool, slot, file = remark.file, line = remark.line, "{}{more}", remark.message
+            );
+        }
     }
 
     /// Reads what there is. 0 is the end of file.
@@ -782,7 +803,7 @@ impl Relay {
             loop {
                 loop {
                     match self.incoming.next() {
-                        Ok(Some(item)) if self.asks_for_renewal(&item) => continue,
+                        Ok(Some(item)) if self.is_aside(&item) => continue,
                         Ok(Some(item)) => return Poll::Ready(Event::Item(item)),
                         Ok(None) => {}
                         Err(Garbage(what)) => return Poll::Ready(Event::Over(Over::Garbage(what))),
@@ -847,7 +868,7 @@ impl Relay {
     fn item_here(&mut self) -> Option<Item> {
         loop {
             match self.incoming.next() {
-                Ok(Some(item)) if self.asks_for_renewal(&item) => {}
+                Ok(Some(item)) if self.is_aside(&item) => {}
                 Ok(item) => return item,
                 Err(Garbage(_)) => return None,
             }
@@ -859,7 +880,7 @@ impl Relay {
         while let Ok(read @ 1..) = self.channel.read_now(&mut buffer) {
             self.incoming.room().extend_from_slice(&buffer[..read]);
         }
-        self.incoming.next().ok().flatten()
+        self.item_here()
     }
 
     /// The call can't go on. Settles it and says what that means for the worker.

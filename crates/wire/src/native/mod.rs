@@ -30,6 +30,7 @@ const KIND_EXTEND: u8 = 0x85;
 const KIND_FREE: u8 = 0x86;
 const KIND_WANT: u8 = 0x87;
 const KIND_RENEW: u8 = 0x88;
+const KIND_REMARK: u8 = 0x89;
 const KIND_PONG: u8 = 0x91;
 
 /// In which a worker tells how long it was at work after its reply.
@@ -243,6 +244,16 @@ pub fn asks_for_renewal(context: &[u8]) -> Option<bool> {
         [KIND_RENEW, _, small, 0, _, _, _, _] => Some(*small == 2),
         _ => None,
     }
+}
+
+/// What a worker found wrong with the application, and went on: `None` where a context is no such message, or makes no sense. It
+/// belongs to no call, and [`decode`] passes over it.
+pub fn remark(context: &[u8]) -> Option<Thrown> {
+    let [KIND_REMARK, _, _, _, _, _, _, _, rest @ ..] = context else {
+        return None;
+    };
+    let mut input = Reader { rest };
+    input.thrown().ok().filter(|_| input.rest.is_empty())
 }
 
 /// Reads a context that a worker sent.

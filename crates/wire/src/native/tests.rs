@@ -248,6 +248,35 @@ fn a_worker_that_wants_to_be_renewed_says_why() {
 }
 
 #[test]
+fn a_remark_has_the_shape_of_an_error() {
+    let mut context = Vec::new();
+    put_envelope(&mut context, KIND_REMARK, IGNORABLE, 0, 1);
+    for number in [7, 6, 4, 5, 0_u32] {
+        context.extend_from_slice(&number.to_le_bytes());
+    }
+    context.extend_from_slice(b"headerlosta.php");
+    let expected = Thrown {
+        class: "header".into(),
+        message: "lost".into(),
+        file: "a.php".into(),
+        line: 7,
+        trace: String::new(),
+    };
+    assert_eq!(remark(&context), Some(expected));
+    assert_eq!(
+        decode(&Bytes::from(context.clone())).unwrap(),
+        Message::Ignorable
+    );
+    let longer = [&*context, b"."].concat();
+    assert_eq!(remark(&longer), None, "bytes are left over");
+    for end in 0..context.len() {
+        assert_eq!(remark(&context[..end]), None, "cut at {end}");
+    }
+    context[0] = KIND_RENEW;
+    assert_eq!(remark(&context), None);
+}
+
+#[test]
 fn a_kind_from_the_future_may_be_ignored_when_it_says_so() {
     let mut context = Vec::new();
     put_envelope(&mut context, 0x99, IGNORABLE, 0, 1);

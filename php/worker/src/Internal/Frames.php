@@ -68,6 +68,12 @@ abstract class Frames implements Transport
         $this->message(Native::ERROR, $call, $flags, 0, Native::failure($failure));
     }
 
+    public function remark(Failure $failure): void
+    {
+        // Its number means nothing, and may not be 0.
+        $this->message(Native::REMARK, 1, Native::IGNORABLE, 0, Native::failure($failure));
+    }
+
     public function extend(int $call, int $milliseconds): void
     {
         $this->message(Native::EXTEND, $call, 0, 0, \pack('V', $milliseconds));

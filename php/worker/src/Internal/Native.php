@@ -27,6 +27,7 @@ final class Native
     public const EXTEND = 0x85;
     public const FREE = 0x86;
     public const WANT = 0x87;
+    public const REMARK = 0x89;
     public const PONG = 0x91;
 
     /** Request flags. */

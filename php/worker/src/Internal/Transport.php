@@ -42,6 +42,9 @@ interface Transport
 
     public function extend(int $call, int $milliseconds): void;
 
+    /** Tells the operator of a mistake that ended no call. At any time. */
+    public function remark(Failure $failure): void;
+
     /** Ends the deferred work of a call whose reply said BUSY. */
     public function free(int $call): void;
 

@@ -131,6 +131,7 @@ final class Codec
             Native::REPLY => new Message('reply', $call, $flags, $more, $small, self::fields($rest), $body),
             Native::CHUNK => new Message('chunk', $call, $flags, $more, body: $body),
             Native::INFORMATIONAL => new Message('informational', $call, $flags, $more, $small, self::fields($rest)),
+            Native::REMARK => new Message('remark', $call, $flags, $more, error: self::error($rest)),
             Native::ERROR => new Message('error', $call, $flags, $more, error: self::error($rest)),
             Native::EXTEND, Native::WANT
                 => new Message(self::SHORT[$kind], $call, $flags, $more, unpack('V', $rest)[1]),

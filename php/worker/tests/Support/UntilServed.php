@@ -57,6 +57,11 @@ final class UntilServed implements Transport
         $this->inner->error($call, $failure, $flags);
     }
 
+    public function remark(Failure $failure): void
+    {
+        $this->inner->remark($failure);
+    }
+
     public function extend(int $call, int $milliseconds): void
     {
         $this->inner->extend($call, $milliseconds);
