@@ -16,6 +16,7 @@
 #include "classic.h"
 #include "deadline.h"
 #include "exit.h"
+#include "leftovers.h"
 #include "native.h"
 #include "opcache.h"
 #include "properties.h"
@@ -23,7 +24,7 @@
 
 #define PRONGHORN_VERSION "0.1.0"
 /* Changes whenever a function of ours does. */
-#define PRONGHORN_API 5
+#define PRONGHORN_API 6
 
 #include "pronghorn_arginfo.h"
 
@@ -324,6 +325,7 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_attach)
 	hide(server);
 	hide(output);
 	opcache_watch();
+	leftovers_watch();
 	chunks_keep((unsigned) look_after);
 	owner = pthread_self();
 	empty = Z_OBJ_P(exchange);
@@ -680,6 +682,7 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_serve)
 		zend_value_error("The classes of the package have no property $%s", missing);
 		RETURN_THROWS();
 	}
+	leftovers_begin();
 	for (;;) {
 		zval next, value;
 		wait_for_next(&next);
@@ -695,7 +698,7 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_serve)
 			zval_ptr_dtor(&next);
 			RETURN_THROWS();
 		}
-		if (how != ANSWERED || !is_silent(Z_OBJ_P(output))) {
+		if (how != ANSWERED || !is_silent(Z_OBJ_P(output)) || leftovers_any()) {
 			array_init_size(return_value, 3);
 			add_next_index_zval(return_value, &next);
 			add_next_index_long(return_value, how);
@@ -793,6 +796,13 @@ ZEND_FUNCTION(Pronghorn_Internal_until_exit)
 	}
 }
 
+ZEND_FUNCTION(Pronghorn_Internal_places_seen)
+{
+	ZEND_PARSE_PARAMETERS_NONE();
+
+	leftovers_places(return_value);
+}
+
 /* With threads, where the engine's state of this one is: needed before anything looks at it. */
 static void find_globals(void)
 {
@@ -809,6 +819,7 @@ static PHP_MINIT_FUNCTION(pronghorn)
 	native_startup();
 	ring_startup();
 	exit_startup();
+	leftovers_startup();
 	properties_startup(register_class_Pronghorn_Internal_NativeProperties());
 	/* The box is not mapped in a child; what knows of it is forgotten there. */
 	pthread_atfork(NULL, NULL, in_child);
@@ -830,6 +841,7 @@ static PHP_RSHUTDOWN_FUNCTION(pronghorn)
 	}
 	places.response = NULL;
 	exit_forget();
+	leftovers_forget();
 	classic_script_ended();
 	return SUCCESS;
 }
@@ -842,8 +854,16 @@ static PHP_MINFO_FUNCTION(pronghorn)
 	php_info_print_table_end();
 }
 
+/* What is watched has to be there first. */
+static const zend_module_dep dependencies[] = {
+	ZEND_MOD_OPTIONAL("session")
+	ZEND_MOD_END
+};
+
 zend_module_entry pronghorn_module_entry = {
-	STANDARD_MODULE_HEADER,
+	STANDARD_MODULE_HEADER_EX,
+	NULL,
+	dependencies,
 	"pronghorn",
 	ext_functions,
 	PHP_MINIT(pronghorn),

@@ -107,6 +107,15 @@ namespace Pronghorn\Internal {
     }
 
     /**
+     * Where functions were called since the last time that have no effect in a worker, or start a session.
+     *
+     * @return list<array{string, string, int}> function, file and line
+     */
+    function places_seen(): array
+    {
+    }
+
+    /**
      * What {@see Properties} is without this extension.
      *
      * @not-serializable

@@ -1,5 +1,5 @@
 /* This is a generated file, edit the .stub.php file instead.
- * Stub hash: ad2bcc94aa08d42b435c1d7fbe1cb377239abee6 */
+ * Stub hash: 25d0a3d46c72831882e604ab2b0af0325e628615 */
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_attach, 0, 7, IS_STRING, 1)
 	ZEND_ARG_TYPE_INFO(0, memory, IS_LONG, 0)
@@ -58,6 +58,9 @@ ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_until_exit, 0
 	ZEND_ARG_VARIADIC_TYPE_INFO(0, arguments, IS_MIXED, 0)
 ZEND_END_ARG_INFO()
 
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_places_seen, 0, 0, IS_ARRAY, 0)
+ZEND_END_ARG_INFO()
+
 ZEND_BEGIN_ARG_INFO_EX(arginfo_class_Pronghorn_Internal_NativeProperties___construct, 0, 0, 1)
 	ZEND_ARG_TYPE_INFO(0, objects, IS_ARRAY, 0)
 ZEND_END_ARG_INFO()
@@ -75,6 +78,7 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_message);
 ZEND_FUNCTION(Pronghorn_Internal_ring_write);
 ZEND_FUNCTION(Pronghorn_Internal_native_headers);
 ZEND_FUNCTION(Pronghorn_Internal_until_exit);
+ZEND_FUNCTION(Pronghorn_Internal_places_seen);
 ZEND_METHOD(Pronghorn_Internal_NativeProperties, __construct);
 ZEND_METHOD(Pronghorn_Internal_NativeProperties, restore);
 
@@ -89,6 +93,7 @@ static const zend_function_entry ext_functions[] = {
 	ZEND_NS_FALIAS("Pronghorn\\Internal", ring_write, Pronghorn_Internal_ring_write, arginfo_Pronghorn_Internal_ring_write)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", native_headers, Pronghorn_Internal_native_headers, arginfo_Pronghorn_Internal_native_headers)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", until_exit, Pronghorn_Internal_until_exit, arginfo_Pronghorn_Internal_until_exit)
+	ZEND_NS_FALIAS("Pronghorn\\Internal", places_seen, Pronghorn_Internal_places_seen, arginfo_Pronghorn_Internal_places_seen)
 	ZEND_FE_END
 };
 

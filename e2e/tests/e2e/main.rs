@@ -22,6 +22,7 @@ mod guide;
 mod hostile;
 mod http;
 mod http2;
+mod kept;
 mod killed;
 mod kind;
 mod life;

@@ -38,8 +38,9 @@ Pronghorn\Internal\ring_message(int $kind, int $call, int $flags, int $small, st
 Pronghorn\Internal\ring_write(string $bytes): bool
 Pronghorn\Internal\native_headers(?string $fields, string $host, int $count): ?array
 Pronghorn\Internal\until_exit(callable $function, mixed ...$arguments): ?array
+Pronghorn\Internal\places_seen(): array
 Pronghorn\Internal\NativeProperties::__construct(array $objects)
 Pronghorn\Internal\NativeProperties::restore(): void
-int(5)
+int(6)
 bool(true)
 Shared memory => not attached

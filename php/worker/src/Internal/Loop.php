@@ -11,6 +11,7 @@ final class Loop
 {
     private readonly \Closure $answer;
     private readonly \Closure $send;
+    private readonly Leftovers $leftovers;
 
     /** @param bool $survivesExit whether the extension can end a call at an `exit`, and not the process */
     public function __construct(
@@ -22,6 +23,7 @@ final class Loop
         $this->answer = $this->answer(...);
         $this->send = $this->send(...);
         $output->start();
+        $this->leftovers = new Leftovers($transport, $output, $survivesExit);
     }
 
     /** Answers calls with a handler until the server stops this worker. */
@@ -65,6 +67,7 @@ final class Loop
         if ($last !== null) {
             $this->fail($last, new BadCall('Worker::next() was called again, and the call before has no reply.'));
         }
+        $this->leftovers->clear(null);
         $this->output->settle();
         $exchange = $this->transport->next();
         if ($exchange !== null) {
@@ -162,7 +165,7 @@ final class Loop
     }
 
     /**
-     * What follows a reply: deferred work, and the output into the log.
+     * What follows a reply: deferred work, the end of what the call left in PHP, and the output into the log.
      *
      * @param ?array{string, int} $place of the `exit` that has ended the call in its stead
      */
@@ -183,6 +186,7 @@ final class Loop
             $exchange->deferred = [];
             $exchange->transport->free($exchange->id);
         }
+        $this->leftovers->clear($exchange);
         Exchange::$current = null;
         $exchange->close();
         $this->output->settle();
