@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use pronghorn_http::{
-    Body, Exchange, Handled, Handler, IoThreads, Limits, Listener, Request, Response, Service,
+    Body, Exchange, Handled, Handler, Limits, Listener, Request, Response, Service,
 };
+use pronghorn_workers::IoThreads;
 
 use crate::error::BenchError;
 use crate::scenario::{Body as ExpectedBody, Expected};
@@ -50,7 +51,7 @@ pub(crate) async fn serve(
     let io = IoThreads::start(threads).map_err(|error| failed(&error))?;
     let service = Service::new(Arc::new(FromMemory), Limits::default(), Arc::default());
     let accepting = Listener::open(address, threads, &mut Vec::new())
-        .and_then(|listener| listener.serve(io.threads(), &service))
+        .and_then(|listener| listener.serve(io.io().threads(), &service))
         .map_err(|error| failed(&error))?;
     stop.await;
     drop(accepting);

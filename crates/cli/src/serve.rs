@@ -10,8 +10,8 @@ use pronghorn_process::{Program, reap_orphans};
 use pronghorn_server::logs::{self, Logs};
 use pronghorn_server::settings::Settings;
 use pronghorn_server::{
-    Around, Control, CrewInfo, Manager, Next, Plan, Predecessor, ROADRUNNER_VERSION, Server,
-    Source, StartError, UpgradeError, VERSION, Way,
+    Around, Control, Manager, Next, Plan, Predecessor, ROADRUNNER_VERSION, Server, Source,
+    StartError, UpgradeError, VERSION, Way,
 };
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -428,13 +428,12 @@ fn greet(name: Name, server: &Server) {
         return say(&format!("Pronghorn {VERSION} runs, without HTTP\n"));
     }
     let places = places.join(" and ");
-    let workers = match server.crews() {
-        [CrewInfo { size: 1, command }] => format!("1 worker of `{command}`"),
-        [CrewInfo { size, command }] => format!("{size} workers of `{command}`"),
-        crews => {
-            let size: usize = crews.iter().map(|crew| crew.size).sum();
-            format!("{size} workers in {} pools", crews.len())
-        }
+    let pools = server.running_pools();
+    let size: usize = pools.iter().map(|pool| pool.info().size).sum();
+    let workers = match &pools[..] {
+        [pool] if size == 1 => format!("1 worker of `{}`", pool.info().command),
+        [pool] => format!("{size} workers of `{}`", pool.info().command),
+        pools => format!("{size} workers in {} pools", pools.len()),
     };
     let stop = if io::stdout().is_terminal() {
         "; Ctrl-C stops it"

@@ -20,8 +20,8 @@ use tokio::task::JoinHandle;
 use crate::message::{Peer, PeerAddress};
 use crate::protocol::{self, Socket};
 use crate::service::{Full, Service};
-use crate::threads::{IoThread, emptier};
 use crate::tls::Tls;
+use pronghorn_workers::IoThread;
 
 /// Connections that wait in the kernel; it takes the smaller of this and `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
@@ -420,6 +420,20 @@ impl Drop for Loaded {
     fn drop(&mut self) {
         self.0.load.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// The thread with the fewest connections, if its lead over `own` is worth the move.
+fn emptier<'a>(threads: &'a [IoThread], own: &IoThread) -> Option<&'a IoThread> {
+    /// A difference of two comes and goes by itself.
+    const LEAD: usize = 2;
+    let emptiest = threads
+        .iter()
+        .min_by_key(|thread| thread.load.load(Ordering::Relaxed))?;
+    let lead = own
+        .load
+        .load(Ordering::Relaxed)
+        .saturating_sub(emptiest.load.load(Ordering::Relaxed));
+    (lead > LEAD).then_some(emptiest)
 }
 
 #[cfg(test)]

@@ -16,7 +16,9 @@ mod service;
 mod sockets;
 
 pub use readiness::{NotReady, Readiness};
-pub use service::{BoxFuture, Context, Handover, Running, Service, StartError, Stopped};
+pub use service::{
+    BoxFuture, Context, Handover, Running, Service, StartError, Stopped, WorkerContext,
+};
 pub use sockets::Sockets;
 
 /// The release of RoadRunner as which this server answers PHP packages and tools. They compare it with the least release

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::pin::Pin;
 
 use pronghorn_metrics::Registry;
+use pronghorn_workers::{Io, Pools};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -82,12 +83,23 @@ pub struct Context {
     pub shutdown: CancellationToken,
     /// Where the service adds its methods, as it starts.
     pub rpc: Methods,
+    /// None for a service that says that it has no workers.
+    pub workers: Option<WorkerContext>,
     /// This service's own: its names begin with `pronghorn_`, and it registers at its start.
     pub metrics: Registry,
     /// This service's own.
     pub readiness: Readiness,
     /// Those to take and those to leave for the next process.
     pub sockets: Sockets,
+}
+
+/// What a service needs to have workers.
+#[derive(Clone, Debug)]
+pub struct WorkerContext {
+    /// Where it starts its pools.
+    pub pools: Pools,
+    /// The threads on which connections of clients and workers live.
+    pub io: Io,
 }
 
 /// How a service came to its end.

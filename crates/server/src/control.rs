@@ -13,17 +13,15 @@ use pronghorn_control::{
 use pronghorn_http::settings::DEFAULT_POOL;
 use pronghorn_pool::{self as pool, SlotState, WorkerInfo};
 use pronghorn_process::Usage;
+use pronghorn_workers::{PoolHandle, Pools, Standing};
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::VERSION;
 use crate::health::{Health, Question};
-use crate::http::Site;
-use crate::workers::{Standing, Workers};
+use crate::http::{HTTP, Site};
 
-/// RoadRunner's name for the part of a server that all these pools belong to.
-const HTTP: &str = "http";
 /// Longer than what the signals of one stop may be apart, so that the second one counts.
 const SECOND_STOP: Duration = Duration::from_millis(200);
 /// What of a request's line is shown.
@@ -50,6 +48,8 @@ struct Shared {
 #[derive(Debug)]
 pub(crate) struct Serving {
     pub(crate) site: Arc<OnceLock<Site>>,
+    /// None where no service has workers.
+    pub(crate) pools: Option<Pools>,
     pub(crate) health: Health,
     /// Where RPC listens.
     pub(crate) rpc: Option<String>,
@@ -139,14 +139,14 @@ impl Steerable for Shared {
                 Ask::Status => answer.tell(Tell::Status(self.status().await)).await,
                 Ask::Workers { of } => {
                     let mut pools = Vec::new();
-                    for workers in self.named(&of)? {
+                    for workers in &self.named(&of)? {
                         pools.push(look_at(workers).await);
                     }
                     answer.tell(Tell::Workers(pools)).await;
                 }
                 Ask::Reset { of } => {
                     // One after the other: each boots as many workers as the machine can at once.
-                    for workers in self.named(&of)? {
+                    for workers in &self.named(&of)? {
                         let pool = workers.name().to_owned();
                         answer.tell(Tell::Resetting { pool }).await;
                         answer.tell(Tell::Reset(reset(workers).await)).await;
@@ -155,7 +155,7 @@ impl Steerable for Shared {
                 Ask::Resize { pool, by } => {
                     let pool = pool.unwrap_or_else(|| DEFAULT_POOL.to_owned());
                     let of = std::slice::from_ref(&pool);
-                    let [workers] = self.named(of)?[..] else {
+                    let [workers] = &self.named(of)?[..] else {
                         return Err(Refusal(format!(
                             "`{pool}` is several pools\nhint: name one of them"
                         )));
@@ -195,40 +195,42 @@ impl Shared {
         self.serving.get()?.site.get()
     }
 
-    /// The pools of these names, each once; all for none.
-    fn named(&self, names: &[String]) -> Result<Vec<&Workers>, Refusal> {
+    fn pools(&self) -> Option<&Pools> {
+        self.serving.get()?.pools.as_ref()
+    }
+
+    /// The pools of these names, each once; all for none. The name of a service means all of its pools.
+    fn named(&self, names: &[String]) -> Result<Vec<PoolHandle>, Refusal> {
         if self.state() == State::Starting {
             return Err(Refusal(
                 "the server is starting: its workers are not up yet".to_owned(),
             ));
         }
-        let Some(site) = self.site() else {
+        let Some(pools) = self.pools() else {
             return Err(Refusal(
                 "the server has no workers: its configuration has no section `http`".to_owned(),
             ));
         };
-        let all = || site.pools.iter();
+        let mut all = pools.all();
+        let is = |pool: &PoolHandle, name: &str| name == pool.owner() || name == pool.name();
         for name in names {
-            if name != HTTP && site.pools.get(name).is_none() {
-                let known: Vec<_> = all().map(Workers::name).collect();
+            if !all.iter().any(|pool| is(pool, name)) {
+                let known: Vec<_> = all.iter().map(PoolHandle::name).collect();
                 return Err(Refusal(format!(
                     "there is no pool `{name}`\nhint: there are `{}`; `{HTTP}` means all of them",
                     known.join("`, `")
                 )));
             }
         }
-        let wanted = |workers: &&Workers| {
-            let is = |name: &String| name == HTTP || name == workers.name();
-            names.is_empty() || names.iter().any(is)
-        };
-        Ok(all().filter(wanted).collect())
+        all.retain(|pool| names.is_empty() || names.iter().any(|name| is(pool, name)));
+        Ok(all)
     }
 
     async fn status(&self) -> Status {
         let serving = self.serving.get();
         let mut pools = Vec::new();
-        for workers in self.site().into_iter().flat_map(|site| site.pools.iter()) {
-            pools.push(pool_status(workers).await);
+        for workers in self.pools().map(Pools::all).unwrap_or_default() {
+            pools.push(pool_status(&workers).await);
         }
         let urls = self.site().map(Site::urls).unwrap_or_default();
         Status {
@@ -257,7 +259,7 @@ impl Shared {
     }
 }
 
-async fn pool_status(workers: &Workers) -> PoolStatus {
+async fn pool_status(workers: &PoolHandle) -> PoolStatus {
     let down = match &*workers.standing().borrow() {
         Standing::Up => None,
         Standing::Down(why) => Some(why.to_string()),
@@ -285,11 +287,11 @@ async fn pool_status(workers: &Workers) -> PoolStatus {
     }
 }
 
-async fn look_at(workers: &Workers) -> WorkersOf {
+async fn look_at(workers: &PoolHandle) -> WorkersOf {
     let infos = workers.inspect().await;
     WorkersOf {
         pool: workers.name().to_owned(),
-        plugin: HTTP.to_owned(),
+        plugin: workers.owner().to_owned(),
         waiting: workers.stats().waiting() as u64,
         workers: infos.into_iter().map(shown).collect(),
     }
@@ -328,7 +330,7 @@ fn state_name(state: SlotState) -> &'static str {
     }
 }
 
-async fn reset(workers: &Workers) -> Reset {
+async fn reset(workers: &PoolHandle) -> Reset {
     let start = Instant::now();
     let failed = workers.reload().await.err();
     let took = millis(start.elapsed());

@@ -7,8 +7,7 @@ use std::time::Duration;
 use pronghorn_http::{Exchange, Handled, Handler, Request, Response};
 use tokio::sync::watch;
 
-use crate::watching::Watching;
-use crate::workers::Standing;
+use pronghorn_workers::{Standing, Watching};
 
 /// Folders whose files come and go without being the application's code.
 const LEFT_OUT: [&str; 7] = [

@@ -8,7 +8,7 @@ use pronghorn_process::LookupError;
 use pronghorn_process::socket::BindError;
 use thiserror::Error;
 
-use crate::on_init::OnInitError;
+use pronghorn_workers::{OnInitError, UserError};
 
 /// A start that failed. Nothing is left running.
 #[derive(Debug, Error)]
@@ -19,12 +19,8 @@ pub enum StartError {
          hint: `-o http.address=127.0.0.1:8080` adds one"
     )]
     Nothing,
-    /// The operator's: `server.user` or `server.group`.
-    #[error("workers can't run as `server.user` says")]
-    User(#[source] LookupError),
-    /// The operator's: changing the user is root's right.
-    #[error("workers can't run as `{0}`: only root may start processes of another user")]
-    NotRoot(String),
+    #[error(transparent)]
+    User(#[from] UserError),
     /// The operator's: `http.spool_dir` or `http.uploads.dir`.
     #[error("bodies can't be kept")]
     Spool(#[source] SpoolError),
@@ -51,7 +47,7 @@ pub enum StartError {
     Boot(#[source] Box<BootError>),
     /// The application's: `server.on_init`, with `exit_on_error`.
     #[error("`server.on_init` failed")]
-    OnInit(#[source] OnInitError),
+    OnInit(#[from] OnInitError),
     /// What a service says of itself.
     #[error("{name}: {source}")]
     Service {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pronghorn_http::files::{FileServer, MOST_OPEN};
-use pronghorn_http::{Accepting, IoThreads, Limits, Listener, Service};
+use pronghorn_http::{Accepting, Limits, Listener, Service};
 use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, Running, Stopped};
+use pronghorn_workers::IoThreads;
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::StartError;
@@ -58,7 +59,7 @@ impl FileService {
         let io = IoThreads::start(settings.threads)?;
         let mut inherited = context.sockets.take(FILESERVER);
         let address = resolve(&settings.address)?;
-        let listener = Listener::open(address, io.threads().len(), &mut inherited)?;
+        let listener = Listener::open(address, io.io().threads().len(), &mut inherited)?;
         for socket in listener.sockets() {
             context.sockets.offer(FILESERVER, socket)?;
         }
@@ -81,7 +82,7 @@ impl Running for Serving {
     fn open(&mut self) -> Result<(), api::StartError> {
         if let Some(listener) = self.listener.take() {
             tracing::info!(target: "server", address = %listener.place(), "serves files");
-            self.accepting = Some(listener.serve(self.io.threads(), &self.service)?);
+            self.accepting = Some(listener.serve(self.io.io().threads(), &self.service)?);
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -13,14 +13,17 @@ use pronghorn_http::files::MOST_OPEN;
 use pronghorn_http::middleware::{self, Parts, Unusable};
 use pronghorn_http::settings::{HttpSettings, RouteSettings};
 use pronghorn_http::{
-    Accepting, Addresses, BodySettings, Elsewhere, Handler, IoThreads, Limits, Listener, Place,
-    PoolHandler, Router, Scripts, Service,
+    Accepting, Addresses, BodySettings, Elsewhere, Handler, Limits, Listener, Place, PoolHandler,
+    Router, Scripts, Service,
 };
-use pronghorn_metrics::Registry;
-use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, NotReady, Running, Stopped};
-use pronghorn_pool::settings::RequestBody;
-use pronghorn_pool::{About, CommandLauncher, Home, RelayListener, Spool, Terms};
-use pronghorn_process::{Credentials, Spawner};
+use pronghorn_plugin_api::{
+    self as api, BoxFuture, Context, Handover, NotReady, Running, Stopped, WorkerContext,
+};
+use pronghorn_pool::settings::{PoolSettings, RequestBody};
+use pronghorn_pool::{Spool, Terms, Warmup};
+use pronghorn_workers::{
+    Io, PoolHandle, PoolSet, PoolSpec, Pools, StartedPools, Watch, Watching, WorkerUser,
+};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -28,10 +31,10 @@ use crate::development::Gate;
 use crate::error::StartError;
 use crate::listening::{self, Certificates};
 use crate::server::Around;
-use crate::settings::{RelayAddress as RelaySetting, ServerSettings};
-use crate::watching::{Watch, Watching};
-use crate::workers::{Crew, Launch, Pools, Start, Workers, relay_listener, start_all};
+use crate::settings::ServerSettings;
 
+/// The name of the service.
+pub(crate) const HTTP: &str = "http";
 /// Descriptors that are kept back from connections: listeners, pipes of workers (seven each), log files, spool files.
 const KEPT_DESCRIPTORS: u64 = 256;
 const DESCRIPTORS_PER_WORKER: u64 = 8;
@@ -43,16 +46,8 @@ const STILL_WAITING: Duration = Duration::from_secs(5);
 /// HTTP before its start.
 pub(crate) struct HttpService {
     pub(crate) settings: HttpSettings,
-    pub(crate) server: ServerSettings,
-    pub(crate) user: Option<(String, Credentials)>,
-    pub(crate) folder: PathBuf,
-    pub(crate) environment: Vec<(OsString, OsString)>,
-    /// What workers find in `RR_RPC`.
-    pub(crate) rpc: Option<String>,
-    pub(crate) development: bool,
     pub(crate) watching: Option<Watching>,
     pub(crate) configuration: Vec<PathBuf>,
-    pub(crate) spawner: Spawner,
     /// What stands before the routes.
     pub(crate) around: Around,
     pub(crate) open_files: u64,
@@ -65,8 +60,8 @@ pub(crate) struct HttpService {
 pub(crate) struct Site {
     /// Where clients are taken, and whether with TLS, in the order of the configuration.
     pub(crate) places: Vec<(Place, bool)>,
-    pub(crate) crews: Vec<CrewInfo>,
-    pub(crate) pools: Pools,
+    pub(crate) pools: PoolSet,
+    all_pools: Pools,
     ground: Ground,
     service: Arc<Service>,
     tls: Option<Certificates>,
@@ -75,18 +70,12 @@ pub(crate) struct Site {
 /// What stays when a reload brings other settings.
 #[derive(Debug)]
 struct Ground {
-    relay_setting: RelaySetting,
-    user: Option<(String, Credentials)>,
+    user: Option<WorkerUser>,
     folder: PathBuf,
-    rpc: Option<String>,
-    spawner: Spawner,
     development: bool,
     around: Around,
     spool: Arc<Spool>,
     uploads: Arc<Spool>,
-    homes: Vec<Home>,
-    metrics: Registry,
-    relay: Option<Arc<RelayListener>>,
     /// Where requests without TLS are sent, if they are.
     https_port: Option<u16>,
     addresses: Arc<Addresses>,
@@ -102,30 +91,21 @@ struct Behind {
     elsewhere: Arc<Elsewhere>,
 }
 
-/// The workers of a pool as they are started.
-#[derive(Debug)]
-pub struct CrewInfo {
-    pub size: usize,
-    pub command: String,
-}
-
 /// HTTP at work.
 struct Http {
     service: Arc<Service>,
     /// Until clients are taken from them.
     listeners: Vec<Listener>,
     accepting: Vec<Accepting>,
-    pools: Pools,
-    owners: JoinSet<()>,
-    /// Of workers that are no children of ours by descriptor.
-    relay: Option<Arc<RelayListener>>,
+    pools: PoolSet,
+    tasks: JoinSet<()>,
     drain: Drain,
     reset_timeout: Duration,
     _watch: Option<Watch>,
     _certificates: JoinSet<()>,
     /// For bodies, and for uploads.
     spools: [Arc<Spool>; 2],
-    io: IoThreads,
+    io: Io,
 }
 
 /// What is left to clients and their requests when the server ends.
@@ -144,7 +124,7 @@ const IDLE_AT_HANDOVER: Duration = Duration::from_secs(5);
 
 impl api::Service for HttpService {
     fn name(&self) -> &'static str {
-        "http"
+        HTTP
     }
 
     fn has_workers(&self) -> bool {
@@ -164,61 +144,44 @@ impl HttpService {
     /// are up.
     async fn start(self, context: &Context) -> Result<Http, StartError> {
         let settings = &self.settings;
-        let owner = self.owner();
+        let workers = context.workers.as_ref();
+        let WorkerContext {
+            pools: all_pools,
+            io,
+        } = workers.expect("a service with workers").clone();
+        let resources = all_pools.resources();
+        let folder = resources.folder.clone();
+        let owner = resources.user.as_ref().map(|(_, user)| user.clone());
         let open = |others: &[&Spool], folder: &PathBuf| {
-            Spool::beside(others, self.folder.join(folder), owner.clone())
+            Spool::beside(others, resources.folder.join(folder), owner.clone())
                 .map(Arc::new)
                 .map_err(StartError::Spool)
         };
         let spool = open(&[], &settings.spool_dir)?;
         let uploads = open(&[&spool], &settings.uploads.dir)?;
-        let io = IoThreads::start(settings.threads)?;
-        let tls = Certificates::load(settings, &self.folder)?;
-        let listeners = listening::open(
-            settings,
-            &self.folder,
-            io.threads().len(),
-            tls.as_ref(),
-            context,
-        )?;
-        let relay = relay_listener(&self.server, &self.folder, owner.as_ref(), &context.sockets)?;
+        let tls = Certificates::load(settings, &folder)?;
+        let listeners =
+            listening::open(settings, &folder, io.threads().len(), tls.as_ref(), context)?;
         let ground = Ground {
-            relay_setting: self.server.relay.clone(),
-            user: self.user.clone(),
-            folder: self.folder.clone(),
-            rpc: self.rpc.clone(),
-            spawner: self.spawner.clone(),
-            development: self.development,
+            user: resources.user.clone(),
+            folder,
+            development: resources.development,
             around: self.around.clone(),
             spool,
             uploads,
-            homes: io.homes(),
-            metrics: context.metrics.clone(),
-            relay: relay.clone(),
             https_port: listening::https_port(&listeners),
             addresses: Arc::default(),
         };
         ground.addresses.set(settings);
-        let starts = ground.starts(settings, &self.server, &self.environment);
-        let crews: Vec<Crew> = starts.iter().map(Start::crew).collect();
-        let infos: Vec<CrewInfo> = crews.iter().map(Crew::info).collect();
-        let launches: Vec<_> = crews.iter().map(Crew::launch).collect();
-        let (pools, owners) = start_all(crews, self.development)
+        let specs = ground.specs(settings);
+        let StartedPools { pools, tasks } = all_pools
+            .start(HTTP, &specs)
             .await
             .map_err(StartError::Boot)?;
-        for (start, launch) in starts.iter().zip(launches) {
-            if let Launch::Command(launcher)
-            | Launch::Classic {
-                command: launcher, ..
-            } = launch
-            {
-                warn_of_unlimited_memory(start, &launcher).await;
-            }
-        }
-        let watch = self.watch(&pools);
+        let watch = self.watch(&ground.folder, &all_pools);
 
         let handler = ground.handler(settings, &pools)?;
-        let workers = infos.iter().map(|info| info.size).sum();
+        let workers = pools.iter().map(|pool| pool.info().size).sum();
         let limits = Limits {
             http2: settings.http2,
             ..settings.timeouts.limits(self.connections(workers))
@@ -231,9 +194,17 @@ impl HttpService {
                 if draining.is_cancelled() {
                     return Err(NotReady("stopping".into()));
                 }
-                asked.iter().try_for_each(Workers::ready)
+                asked
+                    .iter()
+                    .try_for_each(PoolHandle::ready)
+                    .map_err(not_ready)
             },
-            move || alive.iter().try_for_each(Workers::alive),
+            move || {
+                alive
+                    .iter()
+                    .try_for_each(PoolHandle::alive)
+                    .map_err(not_ready)
+            },
         );
         let watched = Certificates::watch(tls.as_ref());
         let places = listeners.iter();
@@ -243,21 +214,20 @@ impl HttpService {
                 .map(|listener| (listener.place().clone(), listener.has_tls()))
                 .collect(),
             tls,
-            crews: infos,
             pools: pools.clone(),
+            all_pools,
             ground,
             service: service.clone(),
         };
         _ = self.site.set(site); // a service starts once
         // Which calls under way belong to which pool is not known from outside: the slowest one counts.
-        let destroy_timeouts = starts.iter().map(|start| start.settings.destroy_timeout);
+        let destroy_timeouts = specs.iter().map(|spec| spec.settings.destroy_timeout);
         Ok(Http {
             service,
             listeners,
             accepting: Vec::new(),
             pools,
-            owners,
-            relay,
+            tasks,
             drain: Drain {
                 requests: destroy_timeouts.max().unwrap_or_default(),
                 idle: IDLE_AT_STOP,
@@ -286,16 +256,9 @@ impl HttpService {
         }
     }
 
-    /// Who workers are, when they are not the server's own user.
-    fn owner(&self) -> Option<Credentials> {
-        self.user
-            .as_ref()
-            .map(|(_, credentials)| credentials.clone())
-    }
-
-    fn watch(&self, pools: &Pools) -> Option<Watch> {
+    fn watch(&self, folder: &Path, pools: &Pools) -> Option<Watch> {
         let (watching, configuration) = (self.watching.clone()?, self.configuration.clone());
-        Watch::start(watching, &self.folder, configuration, pools.clone())
+        Watch::start(watching, folder, configuration, pools.clone())
             .inspect_err(
                 |error| tracing::warn!(target: "server", "files can't be watched: {error}"),
             )
@@ -304,36 +267,32 @@ impl HttpService {
 }
 
 impl Ground {
-    fn starts<'a>(
-        &self,
-        settings: &'a HttpSettings,
-        server: &'a ServerSettings,
-        environment: &[(OsString, OsString)],
-    ) -> Vec<Start<'a>> {
-        let start = |(name, pool)| Start {
+    fn specs<'a>(&self, settings: &'a HttpSettings) -> Vec<PoolSpec<'a>> {
+        let spec = |(name, pool)| PoolSpec {
             name,
             settings: pool,
-            server,
-            relay: self.relay_setting.clone(),
-            user: self.user.clone(),
-            folder: self.folder.clone(),
-            environment: environment.to_vec(),
-            rpc: self.rpc.clone(),
-            spawner: self.spawner.clone(),
+            warmup: self.warmup(pool),
             spool: self.spool.clone(),
-            homes: self.homes.clone(),
-            metrics: self.metrics.clone(),
-            listener: self.relay.clone(),
-            development: self.development,
         };
-        settings.running_pools().map(start).collect()
+        settings.running_pools().map(spec).collect()
+    }
+
+    fn warmup(&self, pool: &PoolSettings) -> Warmup {
+        let targets = &pool.warmup;
+        match &pool.site {
+            Some(site) => {
+                let root = self.folder.join(&site.root).components().collect();
+                pronghorn_http::warmup_of_scripts(targets, site, pool.mode, root)
+            }
+            None => pronghorn_http::warmup(targets),
+        }
     }
 
     /// What all requests go to: middleware, then the routes, then a pool.
     fn handler(
         &self,
         settings: &HttpSettings,
-        pools: &Pools,
+        pools: &PoolSet,
     ) -> Result<Arc<dyn Handler>, Unusable> {
         let bodies = BodySettings {
             max_size: settings.max_request_size.bytes(),
@@ -396,7 +355,7 @@ impl Ground {
         &self,
         route: &RouteSettings,
         settings: &HttpSettings,
-        pools: &Pools,
+        pools: &PoolSet,
         behind: &Behind,
     ) -> Arc<dyn Handler> {
         let Behind {
@@ -466,8 +425,8 @@ impl Site {
     pub(crate) async fn renew(
         &self,
         settings: &HttpSettings,
-        server: &ServerSettings,
-        environment: &[(OsString, OsString)],
+        server: ServerSettings,
+        environment: Vec<(OsString, OsString)>,
     ) -> bool {
         let handler = match self.ground.handler(settings, &self.pools) {
             Ok(handler) => handler,
@@ -477,9 +436,9 @@ impl Site {
                 return false;
             }
         };
-        let starts = self.ground.starts(settings, server, environment);
-        let changes = starts.iter().map(|start| (start.name, start.setup()));
-        if !self.pools.change(changes).await {
+        self.all_pools.configure(server, environment);
+        let specs = self.ground.specs(settings);
+        if !self.all_pools.change(HTTP, &self.pools, &specs).await {
             return false;
         }
         self.ground.addresses.set(settings);
@@ -498,17 +457,10 @@ impl Running for Http {
             accepting.set_ours(true);
             self.accepting.push(accepting);
         }
-        if let Some(relay) = &self.relay {
-            relay.set_ours(true);
-        }
         Ok(())
     }
 
     fn hand_over(&mut self, step: Handover) {
-        if let Some(relay) = &self.relay {
-            relay.lend(step != Handover::Failed);
-            relay.set_ours(step != Handover::Done);
-        }
         for accepting in &self.accepting {
             accepting.set_ours(step != Handover::Done);
         }
@@ -550,7 +502,7 @@ impl Http {
         drop(self.accepting);
         let cut = self.service.open();
         let killed = self.pools.stop(left(deadline)).await;
-        self.owners.join_all().await; // each has done its last order
+        self.tasks.join_all().await; // each has done its last order
         for spool in self.spools {
             _ = tokio::time::timeout_at(deadline, spool.settle()).await;
         }
@@ -559,6 +511,10 @@ impl Http {
         }
         Stopped::CutOff(format!("{cut} connections, {killed} workers"))
     }
+}
+
+fn not_ready(why: String) -> NotReady {
+    NotReady(why.into())
 }
 
 fn left(deadline: Instant) -> Duration {
@@ -594,19 +550,4 @@ fn cached_files(settings: &HttpSettings) -> u64 {
 pub(crate) fn connections(open_files: u64, workers: usize) -> usize {
     let kept = KEPT_DESCRIPTORS + workers as u64 * DESCRIPTORS_PER_WORKER;
     usize::try_from(open_files.saturating_sub(kept).max(FEWEST_CONNECTIONS)).unwrap_or(usize::MAX)
-}
-
-/// A leak in a worker without any limit ends with the machine's memory.
-async fn warn_of_unlimited_memory(start: &Start<'_>, launcher: &CommandLauncher) {
-    let unlimited = |about: &About| about.memory_limit == "-1";
-    let written = start.settings.ini.written.iter();
-    if start.settings.supervisor.max_worker_memory.is_none()
-        && !written.into_iter().any(|(name, _)| name == "memory_limit")
-        && launcher.php.about(launcher).await.is_some_and(unlimited)
-    {
-        tracing::info!(
-            target: "server", pool = start.name,
-            "workers have no memory limit: `memory_limit` is -1 for PHP on the command line, and the pool's `supervisor.max_worker_memory` is not set"
-        );
-    }
 }

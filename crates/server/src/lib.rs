@@ -15,27 +15,24 @@ mod listening;
 pub mod logs;
 mod machine;
 mod notify;
-mod on_init;
 mod renewal;
 mod rpc;
 mod server;
 pub mod settings;
 mod status;
 mod upgrade;
-mod watching;
-mod workers;
 
 pub use control::{Control, ControlSocket};
 pub use error::StartError;
-pub use http::CrewInfo;
 pub use machine::look;
 pub use notify::Manager;
-pub use on_init::OnInitError;
 pub use pronghorn_plugin_api::ROADRUNNER_VERSION;
+pub use pronghorn_workers::{
+    OnInitError, PoolHandle, PoolInfo, Pools, Reloaded, Resized, Standing,
+};
 pub use renewal::{Source, environment};
 pub use server::{Around, Plan, Server};
 pub use upgrade::{Next, Predecessor, UpgradeError, Way};
-pub use workers::{Pools, Reloaded, Resized, Standing, Workers};
 
 /// This release.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

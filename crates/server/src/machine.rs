@@ -6,14 +6,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pronghorn_http::settings::{DEFAULT_POOL, HttpSettings};
-use pronghorn_pool::Spool;
+use pronghorn_metrics::Registry;
 use pronghorn_pool::settings::Mode;
+use pronghorn_pool::{Spool, Warmup};
 use pronghorn_process::Spawner;
+use pronghorn_workers::{PoolResources, PoolSpec, Start, Versions, look_up_user};
 use tokio::runtime::Builder;
 
-use crate::server::worker_user;
+use crate::http::HTTP;
 use crate::settings::{Finding, Settings};
-use crate::workers::Start;
+use crate::{ROADRUNNER_VERSION, VERSION};
 
 /// What would not be as the settings say: folders that can't be used, and classic pools whose PHP is not there or has no extension.
 /// Nothing where that can't be found out, as by somebody who may not run programs as the workers' user.
@@ -68,26 +70,38 @@ async fn look_at_pools(
     environment: &[(OsString, OsString)],
 ) -> Option<Vec<Finding>> {
     let server = &settings.server;
-    let user = worker_user(server.user.as_deref(), server.group.as_deref()).ok()?;
+    let user = look_up_user(server.user.as_deref(), server.group.as_deref()).ok()?;
     let spawner = Spawner::start().ok()?;
     let spool = Arc::new(Spool::open(std::env::temp_dir(), None).ok()?);
     let mut findings = Vec::new();
+    let resources = PoolResources {
+        user,
+        folder: folder.to_owned(),
+        rpc: None,
+        spawner,
+        homes: Vec::new(),
+        metrics: Registry::default(),
+        relay: server.relay.clone(),
+        listener: None,
+        versions: Versions {
+            roadrunner: ROADRUNNER_VERSION,
+            pronghorn: VERSION,
+        },
+        development: false,
+    };
     for (name, pool) in settings.http.as_ref()?.running_pools() {
-        let start = Start {
+        let spec = PoolSpec {
             name,
             settings: pool,
-            server,
-            relay: server.relay.clone(),
-            user: user.clone(),
-            folder: folder.to_owned(),
-            environment: environment.to_vec(),
-            rpc: None,
-            spawner: spawner.clone(),
+            warmup: Warmup::default(),
             spool: spool.clone(),
-            homes: Vec::new(),
-            metrics: pronghorn_metrics::Registry::default(),
-            listener: None,
-            development: false,
+        };
+        let start = Start {
+            owner: HTTP,
+            spec: &spec,
+            server,
+            environment,
+            resources: &resources,
         };
         findings.extend(look_at_pool(&start).await);
     }
@@ -95,7 +109,7 @@ async fn look_at_pools(
 }
 
 async fn look_at_pool(start: &Start<'_>) -> Option<Finding> {
-    if start.settings.mode != Mode::Classic {
+    if start.spec.settings.mode != Mode::Classic {
         return None;
     }
     let launch = start.launch();
@@ -115,7 +129,7 @@ async fn look_at_pool(start: &Start<'_>) -> Option<Finding> {
         )
     };
     Some(Finding {
-        path: of_pool(start.name, "mode"),
+        path: of_pool(start.spec.name, "mode"),
         message: format!("is `classic`, and {what}"),
         hint,
     })

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use pronghorn_config::{Effective, Input, Loaded, Severity, load};
 use pronghorn_process::Program;
+use pronghorn_workers::PoolHandle;
 
 use crate::logs::{self, Logs};
 use crate::server::Server;
 use crate::settings::Settings;
-use crate::workers::Workers;
 
 /// Keys, and sections, that a reload applies. A change of any other is told.
 const APPLIED: &[&str] = &[
@@ -130,7 +130,7 @@ impl Server {
             return self.reload_workers().await;
         };
         let wanted: Vec<&str> = http.running_pools().map(|(name, _)| name).collect();
-        let running: Vec<&str> = site.pools.iter().map(Workers::name).collect();
+        let running: Vec<&str> = site.pools.iter().map(PoolHandle::name).collect();
         if wanted != running {
             tracing::warn!(
                 target: "server", running = running.join(", "), wanted = wanted.join(", "),
@@ -139,7 +139,7 @@ impl Server {
             return self.reload_workers().await;
         }
         let environment = environment(loaded);
-        if site.renew(http, &settings.server, &environment).await {
+        if site.renew(http, settings.server.clone(), environment).await {
             self.written.set(loaded.to_json());
             tracing::info!(target: "server", "the configuration is applied");
         }

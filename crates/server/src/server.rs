@@ -1,7 +1,7 @@
 //! From a configuration to a running server, and to its orderly end.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -11,9 +11,16 @@ use pronghorn_http::settings::HttpSettings;
 use pronghorn_lock::Lock;
 use pronghorn_metrics::Registry;
 use pronghorn_plugin_api::rpc::Methods;
-use pronghorn_plugin_api::{Context, Handover, Readiness, Running, Service, Sockets, Stopped};
-use pronghorn_process::{Credentials, Spawner, open_files};
+use pronghorn_plugin_api::{
+    Context, Handover, Readiness, Running, Service, Sockets, Stopped, WorkerContext,
+};
+use pronghorn_pool::{RelayAddress as RelaySocket, RelayListener};
+use pronghorn_process::{Spawner, open_files};
 use pronghorn_rpc::{Listener, Rpc};
+use pronghorn_workers::{
+    IoThreads, PoolHandle, PoolResources, Pools, RelayAddress, ServerSettings, Versions,
+    WorkerUser, look_up_user, run_on_init,
+};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -22,14 +29,16 @@ use crate::development;
 use crate::error::StartError;
 use crate::fileserver::FileService;
 use crate::health::Health;
-use crate::http::{CrewInfo, HttpService, Site, resolve};
-use crate::on_init;
+use crate::http::{HttpService, Site, resolve};
 use crate::renewal::Source;
 use crate::rpc;
 use crate::settings::{EndureSettings, Settings, StatusSettings, UNAVAILABLE};
 use crate::status::{STATUS, StatusService};
 use crate::upgrade::{Predecessor, Word};
-use crate::workers::Pools;
+use crate::{ROADRUNNER_VERSION, VERSION};
+
+/// The socket of `server.relay`, for the next process.
+const RELAY: &str = "relay";
 
 /// What to start.
 #[derive(Debug)]
@@ -87,6 +96,7 @@ pub struct Server {
     services: Vec<(&'static str, Box<dyn Running>)>,
     shutdown: CancellationToken,
     site: Arc<OnceLock<Site>>,
+    workers: Option<Workers>,
     endure: EndureSettings,
     /// What requests under way get when another process has taken over: to them it is a reload.
     reset_timeout: Duration,
@@ -99,6 +109,23 @@ pub struct Server {
     control: Control,
     pub(crate) source: Option<Source>,
     pub(crate) written: Written,
+}
+
+/// What the settings ask for, not started yet.
+struct Configured {
+    services: Vec<Box<dyn Service>>,
+    /// What workers find in `RR_RPC`.
+    rpc: Option<String>,
+}
+
+/// What the services with workers share.
+#[derive(Debug)]
+struct Workers {
+    pools: Pools,
+    /// Of workers that are no children of ours by descriptor.
+    relay: Option<Arc<RelayListener>>,
+    /// Last, for what is above it lives on these threads.
+    io: IoThreads,
 }
 
 /// What `rpc.Config` answers.
@@ -136,6 +163,7 @@ impl Server {
             services: Vec::new(),
             shutdown: CancellationToken::new(),
             site: Arc::default(),
+            workers: None,
             endure: plan.settings.endure.clone(),
             reset_timeout: http.map(HttpSettings::longest_reset).unwrap_or_default(),
             drain_delay: status.map_or(Duration::ZERO, |status| status.drain_delay),
@@ -164,12 +192,16 @@ impl Server {
             let opened = service.open();
             opened.map_err(|error| StartError::of_service(name, error))?;
         }
+        if let Some(relay) = server.relay() {
+            relay.set_ours(true);
+        }
         Ok(server)
     }
 
     async fn start_services(&mut self, plan: Plan) -> Result<(), StartError> {
         let mut serving = Serving {
             site: self.site.clone(),
+            pools: None,
             health: self.health.clone(),
             rpc: None,
         };
@@ -177,13 +209,42 @@ impl Server {
         let unavailable = status.map_or(UNAVAILABLE, |status| status.unavailable_status_code);
         let methods = Methods::default();
         let metrics = Registry::default().named("pronghorn");
-        rpc::add(&methods, &self.health, &self.site, unavailable);
-        let mut on_init = plan.settings.server.on_init.clone();
+        let server = plan.settings.server.clone();
+        let mut on_init = server.on_init.clone();
         let (folder, environment) = (plan.folder.clone(), plan.environment.clone());
-        let server = &plan.settings.server;
-        let user = worker_user(server.user.as_deref(), server.group.as_deref())?;
-        let services: Vec<_> = self
-            .services_of(plan, user.clone(), &mut serving)?
+        let (development, threads) = (
+            plan.development,
+            plan.settings.http.as_ref().map(|http| http.threads),
+        );
+        let user = look_up_user(server.user.as_deref(), server.group.as_deref())?;
+        let Configured { services, rpc } = self.services_of(plan, user.as_ref(), &mut serving)?;
+        if services.iter().any(|service| service.has_workers()) {
+            let io = IoThreads::start(threads.unwrap_or(1))?;
+            let listener = self.relay_listener(&server, &folder, user.as_ref())?;
+            let resources = PoolResources {
+                user: user.clone(),
+                folder: folder.clone(),
+                rpc,
+                spawner: self.spawner.clone(),
+                homes: io.io().homes(),
+                metrics: metrics.clone(),
+                relay: server.relay.clone(),
+                listener: listener.clone(),
+                versions: Versions {
+                    roadrunner: ROADRUNNER_VERSION,
+                    pronghorn: VERSION,
+                },
+                development,
+            };
+            self.workers = Some(Workers {
+                pools: Pools::new(resources, server, environment.clone()),
+                relay: listener,
+                io,
+            });
+        }
+        serving.pools = self.pools();
+        rpc::add(&methods, &self.health, serving.pools.as_ref(), unavailable);
+        let services: Vec<_> = services
             .into_iter()
             .map(|service| (service, Readiness::default()))
             .collect();
@@ -195,12 +256,17 @@ impl Server {
                 && let Some(on_init) = on_init.take()
             {
                 let user = user.as_ref().map(|(_, user)| user);
-                on_init::run(&on_init, &self.spawner, &folder, &environment, user).await?;
+                run_on_init(&on_init, &self.spawner, &folder, &environment, user).await?;
             }
             let name = service.name();
+            let workers = self.workers.as_ref().filter(|_| service.has_workers());
             let context = Context {
                 shutdown: self.shutdown.clone(),
                 rpc: methods.clone(),
+                workers: workers.map(|workers| WorkerContext {
+                    pools: workers.pools.clone(),
+                    io: workers.io.io().clone(),
+                }),
                 metrics: metrics.clone(),
                 readiness,
                 sockets: self.sockets.clone(),
@@ -224,6 +290,10 @@ impl Server {
 
     pub(crate) fn hand_over(&mut self, step: Handover) {
         self.handed_over = step == Handover::Done;
+        if let Some(relay) = self.relay() {
+            relay.lend(step != Handover::Failed);
+            relay.set_ours(step != Handover::Done);
+        }
         for (_, service) in &mut self.services {
             service.hand_over(step);
         }
@@ -232,11 +302,10 @@ impl Server {
     fn services_of(
         &self,
         plan: Plan,
-        user: Option<(String, Credentials)>,
+        user: Option<&WorkerUser>,
         serving: &mut Serving,
-    ) -> Result<Vec<Box<dyn Service>>, StartError> {
+    ) -> Result<Configured, StartError> {
         let Settings {
-            server,
             http,
             rpc,
             status,
@@ -247,7 +316,7 @@ impl Server {
         let mut services: Vec<Box<dyn Service>> = Vec::new();
         let mut rpc_for_workers = None;
         if let Some(rpc) = rpc {
-            let owner = user.as_ref().map(|(_, credentials)| credentials);
+            let owner = user.map(|(_, credentials)| credentials);
             let endpoint = match rpc.listen {
                 Endpoint::Unix(path) => Endpoint::Unix(plan.folder.join(path)),
                 tcp @ Endpoint::Tcp(_) => tcp,
@@ -274,15 +343,8 @@ impl Server {
         match http {
             Some(settings) => services.push(Box::new(HttpService {
                 settings,
-                server,
-                user,
-                folder: plan.folder,
-                environment: plan.environment,
-                rpc: rpc_for_workers,
-                development: plan.development,
                 watching: reload.or_else(|| plan.development.then(development::watching)),
                 configuration: plan.configuration,
-                spawner: self.spawner.clone(),
                 around: plan.around,
                 open_files: open_files::raise(),
                 site: self.site.clone(),
@@ -292,7 +354,32 @@ impl Server {
                 tracing::warn!(target: "server", "there is no section `http`: no worker is started");
             }
         }
-        Ok(services)
+        Ok(Configured {
+            services,
+            rpc: rpc_for_workers,
+        })
+    }
+
+    /// The socket that `server.relay` names. There is one for the workers of all pools: each tells its process.
+    fn relay_listener(
+        &self,
+        server: &ServerSettings,
+        folder: &Path,
+        user: Option<&WorkerUser>,
+    ) -> Result<Option<Arc<RelayListener>>, StartError> {
+        let address = match &server.relay {
+            RelayAddress::Pipes => return Ok(None),
+            RelayAddress::Unix(path) => RelaySocket::Unix(folder.join(path)),
+            RelayAddress::Tcp(address) => RelaySocket::Tcp(*address),
+        };
+        let owner = user.map(|(_, credentials)| credentials);
+        let listener = RelayListener::open(&address, owner, self.sockets.take(RELAY))?;
+        self.sockets.offer(RELAY, listener.socket())?;
+        Ok(Some(Arc::new(listener)))
+    }
+
+    fn relay(&self) -> Option<&RelayListener> {
+        self.workers.as_ref()?.relay.as_deref()
     }
 
     fn status(&self, settings: &StatusSettings) -> Result<StatusService, StartError> {
@@ -312,14 +399,14 @@ impl Server {
         self.site.get().map(Site::urls).unwrap_or_default()
     }
 
-    /// The pools of HTTP; none without it.
+    /// The pools of all services; none where no service has workers.
     pub fn pools(&self) -> Option<Pools> {
-        Some(self.site.get()?.pools.clone())
+        Some(self.workers.as_ref()?.pools.clone())
     }
 
-    /// Who works in which pool, for the one line that greets a person.
-    pub fn crews(&self) -> &[CrewInfo] {
-        self.site.get().map_or(&[], |site| &site.crews)
+    /// The same one by one, for the line that greets a person.
+    pub fn running_pools(&self) -> Vec<PoolHandle> {
+        self.pools().map(|pools| pools.all()).unwrap_or_default()
     }
 
     pub(crate) fn site(&self) -> Option<&Site> {
@@ -327,8 +414,8 @@ impl Server {
     }
 
     pub(crate) async fn reload_workers(&self) {
-        match self.site() {
-            Some(site) => site.pools.reload().await,
+        match self.pools() {
+            Some(pools) => pools.reload().await,
             None => tracing::warn!(target: "server", "there is no pool to reload"),
         }
     }
@@ -377,19 +464,4 @@ impl std::fmt::Debug for Server {
             .field("services", &names)
             .finish_non_exhaustive()
     }
-}
-
-pub(crate) fn worker_user(
-    user: Option<&str>,
-    group: Option<&str>,
-) -> Result<Option<(String, Credentials)>, StartError> {
-    let Some(user) = user else { return Ok(None) };
-    let credentials = Credentials::look_up(user, group).map_err(StartError::User)?;
-    if credentials.is_current() {
-        return Ok(None);
-    }
-    if !Credentials::may_change() {
-        return Err(StartError::NotRoot(user.to_owned()));
-    }
-    Ok(Some((user.to_owned(), credentials)))
 }

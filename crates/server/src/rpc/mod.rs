@@ -5,27 +5,17 @@ mod pronghorn;
 mod resetter;
 mod status;
 
-use std::sync::{Arc, OnceLock};
-
 use pronghorn_plugin_api::rpc::Methods;
 
-use crate::health::Health;
-use crate::http::Site;
-use crate::workers::Workers;
+use pronghorn_workers::{PoolHandle, Pools};
 
-/// RoadRunner's name for all pools of HTTP.
-const HTTP: &str = "http";
+use crate::health::Health;
 
 /// Adds the methods. The pools are there once HTTP has started.
-pub(crate) fn add(
-    methods: &Methods,
-    health: &Health,
-    site: &Arc<OnceLock<Site>>,
-    unavailable: u16,
-) {
+pub(crate) fn add(methods: &Methods, health: &Health, pools: Option<&Pools>, unavailable: u16) {
     let operated = Operated {
         health: health.clone(),
-        site: site.clone(),
+        pools: pools.cloned(),
     };
     informer::add(methods, &operated);
     resetter::add(methods, &operated);
@@ -37,7 +27,7 @@ pub(crate) fn add(
 #[derive(Clone)]
 struct Operated {
     health: Health,
-    site: Arc<OnceLock<Site>>,
+    pools: Option<Pools>,
 }
 
 impl Operated {
@@ -46,12 +36,13 @@ impl Operated {
         self.health.names().map(ToOwned::to_owned).collect()
     }
 
-    /// The pools that a name stands for: all of HTTP, or one by its own name. None when there are no such.
-    fn pools(&self, name: &str) -> Option<Vec<Workers>> {
-        let pools = &self.site.get()?.pools;
-        if name == HTTP {
-            return Some(pools.iter().cloned().collect());
-        }
-        pools.get(name).cloned().map(|pool| vec![pool])
+    /// The pools that a name stands for: all of a service, or one by its own name. None when there are no such.
+    fn pools(&self, name: &str) -> Option<Vec<PoolHandle>> {
+        let pools = self.pools.as_ref()?.named(name);
+        (!pools.is_empty()).then_some(pools)
+    }
+
+    fn all_pools(&self) -> Vec<PoolHandle> {
+        self.pools.as_ref().map(Pools::all).unwrap_or_default()
     }
 }

@@ -6,7 +6,7 @@ use pronghorn_plugin_api::rpc::{Argument, Failure, Methods, Outcome};
 use pronghorn_pool::NotExtended;
 use serde::{Deserialize, Serialize};
 
-use super::{HTTP, Operated};
+use super::Operated;
 
 /// More time for the call that a worker is at.
 #[derive(Default, Deserialize)]
@@ -41,7 +41,7 @@ async fn extend(operated: Operated, extension: Extension) -> Result<Extended, Fa
         )));
     };
     let mut failure = NotExtended::NoWorker(pid);
-    for pool in operated.pools(HTTP).unwrap_or_default() {
+    for pool in operated.all_pools() {
         match pool.extend(pid, time).await {
             Ok(time) => {
                 let seconds = time.as_secs_f64();

@@ -2,9 +2,7 @@
 
 mod fileserver;
 mod logs;
-mod reload;
 mod say;
-mod worker;
 
 use std::time::Duration;
 
@@ -12,11 +10,11 @@ use pronghorn_config::{Address, Choice, Endpoint, Section, Table, describe};
 use pronghorn_http::settings::{DEFAULT_POOL, HttpSettings};
 use pronghorn_pool::settings::Mode;
 
-pub use crate::watching::Watching;
 pub use fileserver::FileServerSettings;
 pub use logs::{Encoding, FileLog, Level, LogMode, LogOutput, LogSettings, LogTarget};
+pub use pronghorn_workers::Watching;
+pub use pronghorn_workers::{OnInit, RelayAddress, ServerSettings};
 pub use say::{Finding, Said, check, config_show};
-pub use worker::{OnInit, RelayAddress, ServerSettings};
 
 /// What everything gets when the server stops, as RoadRunner's.
 pub const GRACE_PERIOD: Duration = Duration::from_secs(30);

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pronghorn_http::{
-    Accepting, Exchange, Handled, Handler, IoThread, Limits, Listener, Request, Response, Service,
+    Accepting, Exchange, Handled, Handler, Limits, Listener, Request, Response, Service,
 };
 use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, NotReady, Running, Stopped};
+use pronghorn_workers::IoThread;
 use serde::Serialize;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
-use crate::workers::Pools;
+use crate::pools::Pools;
 
 /// An editor writes a file in several steps, and a checkout writes many files: this long after the last change it is over.
 const QUIET: Duration = Duration::from_millis(100);
@@ -62,7 +62,7 @@ impl Watching {
 
 /// Watches an application; ends when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub struct Watch {
     task: JoinHandle<()>,
 }
 
@@ -75,7 +75,11 @@ impl Drop for Watch {
 impl Watch {
     /// Reloads the workers after each change that counts. `configuration` are files whose change needs a restart, which is
     /// said.
-    pub(crate) fn start(
+    ///
+    /// # Errors
+    ///
+    /// When the system lets nobody watch, or no more.
+    pub fn start(
         watching: Watching,
         folder: &Path,
         configuration: Vec<PathBuf>,

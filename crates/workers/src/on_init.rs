@@ -5,14 +5,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use pronghorn_config::show_duration;
-use pronghorn_process::{Command, Credentials, Exit, SpawnError, Spawner, Stream};
+use pronghorn_process::{Command, Credentials, Exit, LookupError, SpawnError, Spawner, Stream};
 use thiserror::Error;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::net::unix::pipe::Receiver;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::error::StartError;
 use crate::settings::OnInit;
 
 /// A longer line becomes several records.
@@ -23,6 +22,8 @@ const AFTER_THE_END: Duration = Duration::from_millis(100);
 /// Why the command came to nothing. The application's, mostly.
 #[derive(Debug, Error)]
 pub enum OnInitError {
+    #[error("`server.on_init.user` is nobody here")]
+    User(#[source] LookupError),
     #[error("it can't be started")]
     Spawn(#[from] SpawnError),
     #[error("it ended with {0}; what it said is in the log")]
@@ -33,20 +34,24 @@ pub enum OnInitError {
     Output(#[from] std::io::Error),
 }
 
-/// Runs it to its end. Its failure is one of the start only if it is to be.
-pub(crate) async fn run(
+/// Runs it to its end.
+///
+/// # Errors
+///
+/// Those that end the start: a user that nobody is, and with `exit_on_error` any failure.
+pub async fn run(
     on_init: &OnInit,
     spawner: &Spawner,
     folder: &Path,
     environment: &[(OsString, OsString)],
     own: Option<&Credentials>,
-) -> Result<(), StartError> {
+) -> Result<(), OnInitError> {
     let Some(command) = &on_init.command else {
         return Ok(());
     };
     let named = on_init.user.as_deref();
     let user = named.map(|user| Credentials::look_up(user, None));
-    let user = user.transpose().map_err(StartError::User)?;
+    let user = user.transpose().map_err(OnInitError::User)?;
     let mut env = environment.to_vec();
     for (name, value) in on_init.env.iter() {
         env.retain(|(known, _)| known != name);
@@ -68,7 +73,7 @@ pub(crate) async fn run(
     tracing::info!(target: "server", "running `server.on_init`");
     match finish(command, spawner, on_init).await {
         Ok(()) => Ok(()),
-        Err(error) if on_init.exit_on_error => Err(StartError::OnInit(error)),
+        Err(error) if on_init.exit_on_error => Err(error),
         Err(error) => {
             let why = std::error::Error::source(&error).map(ToString::to_string);
             tracing::error!(target: "server", why, "`server.on_init` failed, the server starts all the same: {error}");

@@ -4,35 +4,30 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pronghorn_config::{Address, Command, Listen};
 use pronghorn_metrics::Registry;
-use pronghorn_plugin_api::{NotReady, Sockets};
 use pronghorn_pool::settings::{
     CodecChoice, FastCgiSettings, MAX_WORKERS, Mode, PoolSettings, SpawnChoice, TransportChoice,
 };
 use pronghorn_pool::{
     Addresses, BootError, CommandLauncher, Current, FastCgiLauncher, Filling, Fpm, Home,
     NotExtended, NotResized, Options, PATIENCE, Peers, Php, Place, Plan, Pool, ProgramLauncher,
-    RelayAddress, RelayListener, Spawn, Spool, Stats, Supervised, Warmup, WorkerInfo, Zygotes,
-    classic_command, classic_variable,
+    RelayListener, Spawn, Spool, Stats, Supervised, Warmup, WorkerInfo, Zygotes, classic_command,
+    classic_variable,
 };
-use pronghorn_process::{Credentials, Spawner, cpus, which};
+use pronghorn_process::{Spawner, cpus, which};
 use pronghorn_wire::Codec;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
-use crate::error::StartError;
-use crate::http::CrewInfo;
-use crate::settings::{RelayAddress as RelaySetting, ServerSettings};
-use crate::{ROADRUNNER_VERSION, VERSION};
+use crate::settings::{RelayAddress, ServerSettings};
+use crate::user::WorkerUser;
 
-/// The socket of `server.relay`, for the next process.
-const RELAY: &str = "relay";
 /// Of a pool in which each call gets a fresh worker, one serves and one is ready.
 const DEBUG_WORKERS: usize = 2;
 /// How often a worker that is free is asked whether it hears.
@@ -43,35 +38,67 @@ const BETWEEN_RENEWALS: Duration = Duration::from_secs(60);
 /// Orders that wait for the workers' task. Each is a person's wish or a stop.
 const ORDERS: usize = 16;
 
-/// All that is needed to start the workers of a pool.
-#[derive(Clone)]
-pub(crate) struct Start<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) settings: &'a PoolSettings,
-    pub(crate) server: &'a ServerSettings,
-    pub(crate) relay: RelaySetting,
-    pub(crate) user: Option<(String, Credentials)>,
-    pub(crate) folder: PathBuf,
-    pub(crate) environment: Vec<(OsString, OsString)>,
-    pub(crate) rpc: Option<String>,
-    pub(crate) spawner: Spawner,
-    pub(crate) spool: Arc<Spool>,
-    pub(crate) homes: Vec<Home>,
-    pub(crate) metrics: Registry,
+/// What the pools of all services have in common, for as long as the server runs.
+#[derive(Clone, Debug)]
+pub struct PoolResources {
+    pub user: Option<WorkerUser>,
+    /// Where workers run and relative paths begin.
+    pub folder: PathBuf,
+    /// What workers find in `RR_RPC`.
+    pub rpc: Option<String>,
+    pub spawner: Spawner,
+    pub homes: Vec<Home>,
+    pub metrics: Registry,
+    /// What `server.relay` said at the start.
+    pub relay: RelayAddress,
     /// Where foreign workers of all pools connect.
-    pub(crate) listener: Option<Arc<RelayListener>>,
-    pub(crate) development: bool,
+    pub listener: Option<Arc<RelayListener>>,
+    /// What workers find in `RR_VERSION` and `PRONGHORN_VERSION`.
+    pub versions: Versions,
+    pub development: bool,
+}
+
+/// What workers are told of the server's release.
+#[derive(Clone, Copy, Debug)]
+pub struct Versions {
+    pub roadrunner: &'static str,
+    pub pronghorn: &'static str,
+}
+
+/// A pool as a service wants it.
+#[derive(Debug)]
+pub struct PoolSpec<'a> {
+    pub name: &'a str,
+    pub settings: &'a PoolSettings,
+    /// What a worker answers before it gets calls.
+    pub warmup: Warmup,
+    /// For bodies that workers leave in files.
+    pub spool: Arc<Spool>,
+}
+
+/// All that is needed to start the workers of a pool.
+#[derive(Clone, Copy, Debug)]
+pub struct Start<'a> {
+    /// The service that the pool is for.
+    pub owner: &'static str,
+    pub spec: &'a PoolSpec<'a>,
+    pub server: &'a ServerSettings,
+    pub environment: &'a [(OsString, OsString)],
+    pub resources: &'a PoolResources,
 }
 
 impl Start<'_> {
     fn options(&self) -> Options {
-        let settings = self.settings;
+        let settings = self.spec.settings;
         Options {
-            name: self.name.to_owned(),
+            name: self.spec.name.to_owned(),
             queue_limit: settings.max_queue_size,
             queue_timeout: settings.queue_timeout,
             // In development somebody may sit in a debugger.
-            exec_ttl: settings.supervisor.exec_ttl.filter(|_| !self.development),
+            exec_ttl: settings
+                .supervisor
+                .exec_ttl
+                .filter(|_| !self.resources.development),
             deadline_max: settings.deadline_max,
             max_jobs: if settings.debug {
                 NonZeroU64::new(1)
@@ -79,22 +106,24 @@ impl Start<'_> {
                 settings.max_jobs
             },
             // Each I/O thread is as busy as a worker of quick calls.
-            processors: cpus::usable().saturating_sub(self.homes.len()).max(1),
+            processors: cpus::usable()
+                .saturating_sub(self.resources.homes.len())
+                .max(1),
         }
     }
 
     /// What a pool is, or is to become.
-    pub(crate) fn setup(&self) -> Setup {
+    fn setup(&self) -> Setup {
         Setup {
             options: self.options(),
             launch: self.launch(),
             plan: self.plan(),
-            reset_timeout: self.settings.reset_timeout,
+            reset_timeout: self.spec.settings.reset_timeout,
         }
     }
 
     fn plan(&self) -> Plan {
-        let settings = self.settings;
+        let settings = self.spec.settings;
         let limits = settings.supervisor.limits();
         let (workers, scaling) = if settings.debug {
             (DEBUG_WORKERS, None)
@@ -110,8 +139,8 @@ impl Start<'_> {
         }
     }
 
-    pub(crate) fn launch(&self) -> Launch {
-        match self.settings.mode {
+    pub fn launch(&self) -> Launch {
+        match self.spec.settings.mode {
             Mode::FastCgi => Launch::FastCgi(Arc::new(self.fastcgi())),
             Mode::Cgi => Launch::Programs(Arc::new(self.programs())),
             Mode::Worker => Launch::Command(Arc::new(self.launcher())),
@@ -135,28 +164,33 @@ impl Start<'_> {
         }
         extend(&mut environment, self.server.env.iter());
         ProgramLauncher {
-            spawner: self.spawner.clone(),
+            spawner: self.resources.spawner.clone(),
             environment,
-            user: self.user.as_ref().map(|(_, user)| user.clone()),
-            spool: self.spool.clone(),
-            homes: self.homes.iter().map(|home| home.runtime.clone()).collect(),
+            user: self.resources.user.as_ref().map(|(_, user)| user.clone()),
+            spool: self.spec.spool.clone(),
+            homes: self
+                .resources
+                .homes
+                .iter()
+                .map(|home| home.runtime.clone())
+                .collect(),
         }
     }
 
     /// Addresses, the pool's own command, or the first PHP for FastCGI that is found.
     fn fastcgi(&self) -> FastCgiLauncher {
-        let FastCgiSettings { addresses, php_fpm } = &self.settings.fastcgi;
-        let is_fastcgi = self.settings.mode == Mode::FastCgi;
+        let FastCgiSettings { addresses, php_fpm } = &self.spec.settings.fastcgi;
+        let is_fastcgi = self.spec.settings.mode == Mode::FastCgi;
         let (command, argv, peers) = if !addresses.is_empty() {
             let places: Vec<Place> = addresses.iter().map(|at| self.place(at)).collect();
             let shown: Vec<String> = places.iter().map(Place::to_string).collect();
-            let addresses = Addresses::new(self.name.to_owned(), places);
+            let addresses = Addresses::new(self.spec.name.to_owned(), places);
             (
                 shown.join(", "),
                 Vec::new(),
                 Peers::Addresses(Arc::new(addresses)),
             )
-        } else if let Some(command) = self.settings.command.as_ref().filter(|_| is_fastcgi) {
+        } else if let Some(command) = self.spec.settings.command.as_ref().filter(|_| is_fastcgi) {
             (command.to_string(), words(command), Peers::Own)
         } else {
             let find = |names: &[&str]| {
@@ -173,7 +207,7 @@ impl Start<'_> {
                 .or_else(any_fpm)
                 .unwrap_or_else(|| (PHP_CGI[0].to_owned(), false));
             let mut argv = vec![OsString::from(&name)];
-            for (setting, value) in self.settings.ini.written.iter() {
+            for (setting, value) in self.spec.settings.ini.written.iter() {
                 argv.extend(["-d".into(), format!("{setting}={value}").into()]);
             }
             let peers = if is_fpm {
@@ -191,29 +225,29 @@ impl Start<'_> {
             *program = found.into();
         }
         FastCgiLauncher {
-            pool: self.name.to_owned(),
+            pool: self.spec.name.to_owned(),
             peers,
             master: Current::default(),
-            spawner: self.spawner.clone(),
+            spawner: self.resources.spawner.clone(),
             command,
             argv,
             env: self.variables(),
-            cwd: self.folder.clone(),
-            user: self.user.clone(),
-            boot_timeout: self.settings.boot_timeout,
-            warmup: if self.settings.fastcgi.addresses.is_empty() {
-                self.warmup()
+            cwd: self.resources.folder.clone(),
+            user: self.resources.user.clone(),
+            boot_timeout: self.spec.settings.boot_timeout,
+            warmup: if self.spec.settings.fastcgi.addresses.is_empty() {
+                self.spec.warmup.clone()
             } else {
                 Warmup::default()
             },
-            stream_timeout: self.settings.stream_timeout,
-            spool: self.spool.clone(),
-            homes: self.homes.clone(),
+            stream_timeout: self.spec.settings.stream_timeout,
+            spool: self.spec.spool.clone(),
+            homes: self.resources.homes.clone(),
         }
     }
 
     /// Whether what a classic pool runs is there.
-    pub(crate) fn finds_php(&self) -> bool {
+    pub fn finds_php(&self) -> bool {
         let (_, argv) = self.command();
         let program = argv.first();
         program.is_some_and(|name| self.which(name).is_some_and(|path| path.is_file()))
@@ -221,19 +255,19 @@ impl Start<'_> {
 
     fn which(&self, name: &OsStr) -> Option<PathBuf> {
         let path = self.environment.iter().rfind(|(name, _)| name == "PATH");
-        which(name, path.map(|(_, path)| path), &self.folder)
+        which(name, path.map(|(_, path)| path), &self.resources.folder)
     }
 
     /// Also where daemons are.
     fn find_program(&self, name: impl AsRef<OsStr>) -> Option<PathBuf> {
         let name = name.as_ref();
         self.which(name)
-            .or_else(|| which(name, Some(SYSTEM_PROGRAMS), &self.folder))
+            .or_else(|| which(name, Some(SYSTEM_PROGRAMS), &self.resources.folder))
     }
 
     fn place(&self, at: &Listen) -> Place {
         match at {
-            Listen::Unix(path) => Place::Unix(self.folder.join(path)),
+            Listen::Unix(path) => Place::Unix(self.resources.folder.join(path)),
             Listen::Tcp(Address { host, port }) => {
                 let host = host.clone().unwrap_or_else(|| "127.0.0.1".to_owned());
                 Place::Tcp(host, *port)
@@ -246,9 +280,9 @@ impl Start<'_> {
         let plan = self.plan();
         Fpm {
             workers: plan.scaling.map_or(plan.workers, |scaling| scaling.max),
-            max_requests: self.settings.max_jobs.map(NonZeroU64::get),
+            max_requests: self.spec.settings.max_jobs.map(NonZeroU64::get),
             // The client is told by the server; what still runs then is ended soon after.
-            drain: self.settings.reset_timeout,
+            drain: self.spec.settings.reset_timeout,
             terminate_after: self.options().exec_ttl.map(|limit| limit + FPM_GRACE),
         }
     }
@@ -256,78 +290,60 @@ impl Start<'_> {
     /// What to run, as people know it and as the system does.
     fn command(&self) -> (String, Vec<OsString>) {
         let of_server = self.server.command.as_ref();
-        if let Some(classic) = &self.settings.classic {
+        if let Some(classic) = &self.spec.settings.classic {
             let argv = classic_command(classic.php.as_ref(), of_server);
             let program = argv[0].to_string_lossy().into_owned();
             return (program, argv);
         }
-        let Some(command) = self.settings.command.as_ref().or(of_server) else {
+        let Some(command) = self.spec.settings.command.as_ref().or(of_server) else {
             return Default::default();
         };
         (command.to_string(), words(command))
     }
 
-    fn warmup(&self) -> Warmup {
-        let targets = &self.settings.warmup;
-        match &self.settings.site {
-            Some(site) => {
-                let root = self.folder.join(&site.root).components().collect();
-                pronghorn_http::warmup_of_scripts(targets, site, self.settings.mode, root)
-            }
-            None => pronghorn_http::warmup(targets),
-        }
-    }
-
     fn launcher(&self) -> CommandLauncher {
         let (command, argv) = self.command();
         let php = Php::new(
-            self.settings.transport != TransportChoice::Relay,
-            self.settings.mode == Mode::Classic,
-            self.settings.ini.clone(),
+            self.spec.settings.transport != TransportChoice::Relay,
+            self.spec.settings.mode == Mode::Classic,
+            self.spec.settings.ini.clone(),
         );
         CommandLauncher {
-            pool: self.name.to_owned(),
-            spawner: self.spawner.clone(),
+            pool: self.spec.name.to_owned(),
+            spawner: self.resources.spawner.clone(),
             command,
             argv,
             env: self.environment(),
             php,
-            cwd: self.folder.clone(),
-            user: self.user.clone(),
-            boot_timeout: self.settings.boot_timeout,
-            warmup: self.warmup(),
-            listener: self.listener.clone(),
-            foreign_codec: match self.settings.codec {
+            cwd: self.resources.folder.clone(),
+            user: self.resources.user.clone(),
+            boot_timeout: self.spec.settings.boot_timeout,
+            warmup: self.spec.warmup.clone(),
+            listener: self.resources.listener.clone(),
+            foreign_codec: match self.spec.settings.codec {
                 CodecChoice::Auto | CodecChoice::Json => Codec::Json,
                 CodecChoice::Proto => Codec::Proto,
             },
-            fence: self.settings.fence,
-            stream_timeout: self.settings.stream_timeout,
-            spool: self.spool.clone(),
-            homes: self.homes.clone(),
-            transport: self.settings.transport,
+            fence: self.spec.settings.fence,
+            stream_timeout: self.spec.settings.stream_timeout,
+            spool: self.spec.spool.clone(),
+            homes: self.resources.homes.clone(),
+            transport: self.spec.settings.transport,
             told: AtomicBool::new(false),
             spawn: self.spawn(),
         }
     }
 
     fn spawn(&self) -> Spawn {
-        let choice = self.settings.spawn;
-        if self.settings.mode != Mode::Classic || choice == SpawnChoice::Exec {
+        let choice = self.spec.settings.spawn;
+        if self.spec.settings.mode != Mode::Classic || choice == SpawnChoice::Exec {
             return Spawn::Exec;
         }
         Spawn::Fork(Zygotes::new(choice == SpawnChoice::Fork))
     }
 
-    pub(crate) fn crew(&self) -> Crew {
-        Crew {
-            pool: Pool::new(self.options(), &self.homes[0].runtime, &self.metrics),
-            setup: self.setup(),
-        }
-    }
-
     fn name_user(&self, environment: &mut Vec<(OsString, OsString)>) {
-        if let Some((_, user)) = &self.user {
+        if let Some((_, user)) = &self.resources.user {
             environment.retain(|(name, _)| name != "USER" && name != "HOME");
             environment.push(("USER".into(), user.name().into()));
             environment.push(("HOME".into(), user.home().into()));
@@ -336,7 +352,7 @@ impl Start<'_> {
 
     /// Whether a variable of the environment is for scripts.
     fn is_seen(&self, name: &str) -> bool {
-        let of_environment = !self.settings.clear_env
+        let of_environment = !self.spec.settings.clear_env
             && !OF_SCRIPTS_NEVER.contains(&name)
             && !name.starts_with("PRONGHORN_");
         let is_written = || self.server.env.iter().any(|(known, _)| known == name);
@@ -347,7 +363,7 @@ impl Start<'_> {
     fn variables(&self) -> Vec<(OsString, OsString)> {
         let mut variables = self.passed_environment();
         self.name_user(&mut variables);
-        let rpc = self.rpc.as_deref().map(|rpc| ("RR_RPC", rpc));
+        let rpc = self.resources.rpc.as_deref().map(|rpc| ("RR_RPC", rpc));
         // php-cgi ends after 500 requests where nothing is said; `max_jobs` says it.
         let ours = [("PHP_FCGI_MAX_REQUESTS", "0")].into_iter().chain(rpc);
         extend(&mut variables, ours.chain(self.server.env.iter()));
@@ -367,33 +383,33 @@ impl Start<'_> {
 
     /// The server's environment and what workers are told beside it; what comes later wins.
     fn environment(&self) -> Vec<(OsString, OsString)> {
-        let relay = match (&self.relay, &self.listener) {
-            (RelaySetting::Pipes, _) => "pipes".to_owned(),
+        let relay = match (&self.resources.relay, &self.resources.listener) {
+            (RelayAddress::Pipes, _) => "pipes".to_owned(),
             // As it was written, without the folder: packages parse it themselves.
-            (RelaySetting::Unix(path), _) => format!("unix://{}", path.display()),
-            (RelaySetting::Tcp(_), Some(listener)) => listener.address().to_string(),
-            (RelaySetting::Tcp(address), None) => format!("tcp://{address}"),
+            (RelayAddress::Unix(path), _) => format!("unix://{}", path.display()),
+            (RelayAddress::Tcp(_), Some(listener)) => listener.address().to_string(),
+            (RelayAddress::Tcp(address), None) => format!("tcp://{address}"),
         };
-        let mut environment = self.environment.clone();
+        let mut environment = self.environment.to_vec();
         let mut set = |name: &str, value: &str| {
             environment.retain(|(known, _)| known != name);
             environment.push((name.into(), value.into()));
         };
         set("RR_RELAY", &relay);
-        if let Some(rpc) = &self.rpc {
+        if let Some(rpc) = &self.resources.rpc {
             set("RR_RPC", rpc);
         }
         for (name, value) in self.server.env.iter() {
             set(name, value);
         }
-        set("RR_VERSION", ROADRUNNER_VERSION);
-        set("RR_MODE", "http");
-        set("PRONGHORN_VERSION", VERSION);
+        set("RR_VERSION", self.resources.versions.roadrunner);
+        set("RR_MODE", self.owner);
+        set("PRONGHORN_VERSION", self.resources.versions.pronghorn);
         set("PRONGHORN_PIPES", "3,4");
-        if let Some(spin) = self.settings.spin {
+        if let Some(spin) = self.spec.settings.spin {
             set("PRONGHORN_SPIN", &spin.as_micros().to_string());
         }
-        if self.settings.mode == Mode::Classic {
+        if self.spec.settings.mode == Mode::Classic {
             self.for_scripts(&mut environment);
         }
         environment
@@ -452,23 +468,6 @@ const SYSTEM_PROGRAMS: &str = "/usr/local/sbin:/usr/sbin";
 /// So long after a deadline php-fpm ends what still runs; it counts in seconds.
 const FPM_GRACE: Duration = Duration::from_secs(5);
 
-/// The socket that `server.relay` names. There is one for the workers of all pools: each tells its process.
-pub(crate) fn relay_listener(
-    server: &ServerSettings,
-    folder: &Path,
-    owner: Option<&Credentials>,
-    sockets: &Sockets,
-) -> Result<Option<Arc<RelayListener>>, StartError> {
-    let address = match &server.relay {
-        RelaySetting::Pipes => return Ok(None),
-        RelaySetting::Unix(path) => RelayAddress::Unix(folder.join(path)),
-        RelaySetting::Tcp(address) => RelayAddress::Tcp(*address),
-    };
-    let listener = RelayListener::open(&address, owner, sockets.take(RELAY))?;
-    sockets.offer(RELAY, listener.socket())?;
-    Ok(Some(Arc::new(listener)))
-}
-
 /// How many workers boot at once: more than there are CPUs, because a boot also waits for the disk; not all of a hundred,
 /// because then each takes a hundred times as long.
 fn boots_at_once() -> usize {
@@ -495,7 +494,7 @@ const LOST_BY_FPM: &str = "a call that takes too long runs on, and the death of 
 
 /// How the slots of a pool are filled.
 #[derive(Clone, Debug)]
-pub(crate) enum Launch {
+pub enum Launch {
     Command(Arc<CommandLauncher>),
     /// By the extension; by FastCGI where the PHP has none and something speaks that.
     Classic {
@@ -507,7 +506,7 @@ pub(crate) enum Launch {
 }
 
 impl Launch {
-    pub(crate) fn command(&self) -> &str {
+    pub fn command(&self) -> &str {
         match self {
             Self::Command(launcher)
             | Self::Classic {
@@ -515,6 +514,24 @@ impl Launch {
             } => &launcher.command,
             Self::FastCgi(launcher) => &launcher.command,
             Self::Programs(_) => "programs",
+        }
+    }
+
+    /// A leak in a worker without any limit ends with the machine's memory.
+    async fn warn_of_unlimited_memory(&self) {
+        let (Self::Command(launcher)
+        | Self::Classic {
+            command: launcher, ..
+        }) = self
+        else {
+            return;
+        };
+        let about = launcher.php.about(launcher).await;
+        if about.is_some_and(|about| about.memory_limit == "-1") {
+            tracing::info!(
+                target: "server", pool = launcher.pool,
+                "workers have no memory limit: `memory_limit` is -1 for PHP on the command line, and the pool's `supervisor.max_worker_memory` is not set"
+            );
         }
     }
 
@@ -536,7 +553,7 @@ impl Launch {
     }
 
     /// Of a classic pool whose PHP says that it has no extension, and gets none. Asks PHP the first time.
-    pub(crate) async fn lacks_extension(&self) -> Option<Lacking<'_>> {
+    pub async fn lacks_extension(&self) -> Option<Lacking<'_>> {
         match self {
             Self::Classic { command, otherwise } => {
                 let lacks = command.php.lacks_extension(command).await;
@@ -551,10 +568,11 @@ impl Launch {
 }
 
 /// A classic pool without the extension, in words.
-pub(crate) struct Lacking<'a> {
+#[derive(Debug)]
+pub struct Lacking<'a> {
     php: &'a str,
     /// What it becomes; None: it does not start.
-    pub(crate) otherwise: Option<&'a Arc<FastCgiLauncher>>,
+    pub otherwise: Option<&'a Arc<FastCgiLauncher>>,
 }
 
 impl fmt::Display for Lacking<'_> {
@@ -577,7 +595,7 @@ impl fmt::Display for Lacking<'_> {
 }
 
 /// What the configuration makes of a pool.
-pub(crate) struct Setup {
+struct Setup {
     options: Options,
     launch: Launch,
     plan: Plan,
@@ -601,57 +619,184 @@ enum Order {
     },
 }
 
-/// All pools of the server, by name: what people and signals act on.
-#[derive(Debug, Clone)]
-pub struct Pools(Arc<[Workers]>);
+/// The pools of all services: where a service starts its own, and what people and signals act on.
+#[derive(Clone, Debug)]
+pub struct Pools(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    resources: PoolResources,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    server: Arc<ServerSettings>,
+    environment: Arc<[(OsString, OsString)]>,
+    running: Vec<PoolHandle>,
+}
+
+/// The pools of one service, by name.
+#[derive(Clone, Debug)]
+pub struct PoolSet(Arc<[PoolHandle]>);
+
+/// The pools of a service that came up, and their tasks, which end with them.
+#[derive(Debug)]
+pub struct StartedPools {
+    pub pools: PoolSet,
+    pub tasks: JoinSet<()>,
+}
 
 impl Pools {
-    pub(crate) fn new(pools: Vec<Workers>) -> Self {
-        Self(pools.into())
+    pub fn new(
+        resources: PoolResources,
+        server: ServerSettings,
+        environment: Vec<(OsString, OsString)>,
+    ) -> Self {
+        Self(Arc::new(Shared {
+            resources,
+            state: Mutex::new(State {
+                server: Arc::new(server),
+                environment: environment.into(),
+                running: Vec::new(),
+            }),
+        }))
     }
 
-    /// In the order of the configuration; the default pool, if it runs, is the first.
-    pub fn iter(&self) -> impl Iterator<Item = &Workers> {
-        self.0.iter()
+    pub fn resources(&self) -> &PoolResources {
+        &self.0.resources
     }
 
-    pub fn get(&self, name: &str) -> Option<&Workers> {
-        self.iter().find(|workers| workers.name() == name)
+    /// What holds for workers that start from now on.
+    pub fn configure(&self, server: ServerSettings, environment: Vec<(OsString, OsString)>) {
+        let mut state = self.lock();
+        state.server = Arc::new(server);
+        state.environment = environment.into();
     }
 
-    /// Calls that wait for a worker.
-    pub(crate) fn waiting(&self) -> usize {
-        self.iter()
-            .map(|workers| workers.pool.stats().waiting())
-            .sum()
+    /// Starts the workers of all pools of a service at once. In development a failure is kept for the browser to show, and
+    /// the next reload tries again.
+    ///
+    /// # Errors
+    ///
+    /// Otherwise the first pool that does not come up ends the start, and nothing of it is left running.
+    pub async fn start(
+        &self,
+        owner: &'static str,
+        specs: &[PoolSpec<'_>],
+    ) -> Result<StartedPools, Box<BootError>> {
+        let setups = self.setups(owner, specs);
+        let setups = setups.into_iter().zip(specs);
+        let crews = setups.map(|(setup, spec)| Crew {
+            owner,
+            pool: Pool::new(
+                setup.options.clone(),
+                &self.0.resources.homes[0].runtime,
+                &self.0.resources.metrics,
+            ),
+            settings_of_memory: spec.leaves_memory_unlimited(),
+            setup,
+        });
+        let started = start_all(crews.collect(), self.0.resources.development).await?;
+        self.lock().running.extend(started.pools.0.iter().cloned());
+        Ok(started)
     }
 
-    /// Replaces the workers of all pools at once. Each tells by itself when that fails.
-    pub(crate) async fn reload(&self) {
-        let mut reloading = JoinSet::new();
-        for workers in self.iter() {
-            let workers = workers.clone();
-            reloading.spawn(async move { workers.reload().await });
-        }
-        reloading.join_all().await;
-    }
-
-    /// The same with other settings for each. False when one kept its own.
-    pub(crate) async fn change<'a>(&self, changes: impl Iterator<Item = (&'a str, Setup)>) -> bool {
+    /// Replaces the workers of a service by those of other settings. False when a pool kept what it had.
+    ///
+    /// The names are those that the service started with.
+    pub async fn change(
+        &self,
+        owner: &'static str,
+        pools: &PoolSet,
+        specs: &[PoolSpec<'_>],
+    ) -> bool {
         let mut changing = JoinSet::new();
-        for (name, change) in changes {
-            let workers = self.get(name).expect("the pools are the same").clone();
-            changing.spawn(async move { workers.change(change).await.is_ok() });
+        for (setup, spec) in self.setups(owner, specs).into_iter().zip(specs) {
+            let pool = pools
+                .get(spec.name)
+                .expect("the pools are the same")
+                .clone();
+            changing.spawn(async move { pool.change(setup).await.is_ok() });
         }
         changing.join_all().await.into_iter().all(|changed| changed)
     }
 
+    /// In the order in which they were started, and then in that of the configuration.
+    pub fn all(&self) -> Vec<PoolHandle> {
+        self.lock().running.clone()
+    }
+
+    /// All pools of a service, or the one of this name.
+    pub fn named(&self, name: &str) -> Vec<PoolHandle> {
+        let mut pools = self.all();
+        if pools.iter().any(|pool| pool.owner() == name) {
+            pools.retain(|pool| pool.owner() == name);
+        } else {
+            pools.retain(|pool| pool.name() == name);
+        }
+        pools
+    }
+
+    /// Replaces the workers of all pools at once. Each tells by itself when that fails.
+    pub async fn reload(&self) {
+        let mut reloading = JoinSet::new();
+        for pool in self.all() {
+            reloading.spawn(async move { pool.reload().await });
+        }
+        reloading.join_all().await;
+    }
+
+    fn setups(&self, owner: &'static str, specs: &[PoolSpec<'_>]) -> Vec<Setup> {
+        let (server, environment) = {
+            let state = self.lock();
+            (state.server.clone(), state.environment.clone())
+        };
+        let start = |spec| Start {
+            owner,
+            spec,
+            server: &server,
+            environment: &environment,
+            resources: &self.0.resources,
+        };
+        specs.iter().map(|spec| start(spec).setup()).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PoolSpec<'_> {
+    /// Whether nothing but PHP's own `memory_limit` could end a leak.
+    fn leaves_memory_unlimited(&self) -> bool {
+        let mut written = self.settings.ini.written.iter();
+        self.settings.supervisor.max_worker_memory.is_none()
+            && !written.any(|(name, _)| name == "memory_limit")
+    }
+}
+
+impl PoolSet {
+    /// In the order of the configuration.
+    pub fn iter(&self) -> impl Iterator<Item = &PoolHandle> {
+        self.0.iter()
+    }
+
+    pub fn get(&self, name: &str) -> Option<&PoolHandle> {
+        self.iter().find(|pool| pool.name() == name)
+    }
+
+    /// Calls that wait for a worker.
+    pub fn waiting(&self) -> usize {
+        self.iter().map(|pool| pool.stats().waiting()).sum()
+    }
+
     /// Stops the workers of all pools at once; how many had to be killed.
-    pub(crate) async fn stop(&self, grace: Duration) -> usize {
+    pub async fn stop(&self, grace: Duration) -> usize {
         let mut stopping = JoinSet::new();
-        for workers in self.iter() {
-            let workers = workers.clone();
-            stopping.spawn(async move { workers.stop(grace).await });
+        for pool in self.iter() {
+            let pool = pool.clone();
+            stopping.spawn(async move { pool.stop(grace).await });
         }
         stopping.join_all().await.into_iter().sum()
     }
@@ -659,87 +804,95 @@ impl Pools {
 
 /// The workers of one pool. They have one owner, a task; everybody else sends it orders.
 #[derive(Debug, Clone)]
-pub struct Workers {
+pub struct PoolHandle {
+    owner: &'static str,
     pool: Pool,
+    info: Arc<PoolInfo>,
     orders: mpsc::Sender<Order>,
     standing: watch::Receiver<Standing>,
 }
 
+/// The workers of a pool as they were started.
+#[derive(Debug)]
+pub struct PoolInfo {
+    pub size: usize,
+    pub command: String,
+}
+
 /// What a pool's workers are started with, for the first time and again.
-pub(crate) struct Crew {
+struct Crew {
+    owner: &'static str,
     pool: Pool,
     setup: Setup,
+    settings_of_memory: bool,
 }
 
-impl Crew {
-    /// What its workers are started by.
-    pub(crate) fn launch(&self) -> Launch {
-        self.setup.launch.clone()
-    }
-
-    pub(crate) fn info(&self) -> CrewInfo {
-        CrewInfo {
-            size: self.setup.plan.workers,
-            command: self.setup.launch.command().to_owned(),
-        }
-    }
-}
-
-/// Starts the workers of all pools at once. In development a failure is kept for the browser to show, and the next reload
-/// tries again; otherwise the first pool that does not come up ends the start, and nothing is left running.
-pub(crate) async fn start_all(
-    crews: Vec<Crew>,
-    development: bool,
-) -> Result<(Pools, JoinSet<()>), Box<BootError>> {
+async fn start_all(crews: Vec<Crew>, development: bool) -> Result<StartedPools, Box<BootError>> {
     let pools = crews.len().max(1);
     let mut starting = JoinSet::new();
-    let mut owners = JoinSet::new();
+    let mut tasks = JoinSet::new();
     for (place, mut crew) in crews.into_iter().enumerate() {
         let plan = &mut crew.setup.plan;
         plan.at_once = (plan.at_once / pools).max(1);
-        starting.spawn(async move { (place, Workers::start(crew, development).await) });
+        starting.spawn(async move { (place, PoolHandle::start(crew, development).await) });
     }
     let mut pools = Vec::new();
     while let Some(started) = starting.join_next().await {
         let (place, started) = started.expect("a start neither panics nor is cancelled");
         match started {
-            Ok((workers, owner)) => {
-                pools.push((place, workers));
-                owners.spawn(owner);
+            Ok((pool, task)) => {
+                pools.push((place, pool));
+                tasks.spawn(task);
             }
             Err(error) => {
                 starting.shutdown().await;
-                let pools: Vec<_> = pools.into_iter().map(|(_, workers)| workers).collect();
-                Pools::new(pools).stop(Duration::ZERO).await;
+                let pools: Vec<_> = pools.into_iter().map(|(_, pool)| pool).collect();
+                PoolSet(pools.into()).stop(Duration::ZERO).await;
                 return Err(error);
             }
         }
     }
     pools.sort_by_key(|(place, _)| *place);
-    let pools = pools.into_iter().map(|(_, workers)| workers).collect();
-    Ok((Pools::new(pools), owners))
+    let pools: Vec<_> = pools.into_iter().map(|(_, pool)| pool).collect();
+    Ok(StartedPools {
+        pools: PoolSet(pools.into()),
+        tasks,
+    })
 }
 
-impl Workers {
+impl PoolHandle {
     async fn start(
         crew: Crew,
         development: bool,
     ) -> Result<(Self, impl Future<Output = ()> + use<>), Box<BootError>> {
-        let Crew { pool, setup } = crew;
+        let Crew {
+            owner,
+            pool,
+            setup,
+            settings_of_memory,
+        } = crew;
         let started = setup.start(&pool).await;
         let (supervised, standing) = match started {
             Ok(supervised) => (Some(supervised), Standing::Up),
             Err(error) if development => (None, Standing::Down(report(&error))),
             Err(error) => return Err(Box::new(error)),
         };
+        if settings_of_memory {
+            setup.launch.warn_of_unlimited_memory().await;
+        }
         let (standing_sender, standing) = watch::channel(standing);
         let (orders, inbox) = mpsc::channel(ORDERS);
-        let workers = Self {
+        let handle = Self {
+            owner,
             pool: pool.clone(),
+            info: Arc::new(PoolInfo {
+                size: setup.plan.workers,
+                command: setup.launch.command().to_owned(),
+            }),
             orders,
             standing,
         };
-        let owner = Owner {
+        let task = Owner {
             pool,
             setup,
             development,
@@ -749,7 +902,16 @@ impl Workers {
             renewed: None,
             renewal_due: None,
         };
-        Ok((workers, owner.run(inbox)))
+        Ok((handle, task.run(inbox)))
+    }
+
+    /// The name of the service that it is for.
+    pub const fn owner(&self) -> &'static str {
+        self.owner
+    }
+
+    pub fn info(&self) -> &PoolInfo {
+        &self.info
     }
 
     pub fn standing(&self) -> watch::Receiver<Standing> {
@@ -761,7 +923,11 @@ impl Workers {
     }
 
     /// Whether anybody could take a call.
-    pub(crate) fn alive(&self) -> Result<(), NotReady> {
+    ///
+    /// # Errors
+    ///
+    /// Why not, for a person.
+    pub fn alive(&self) -> Result<(), String> {
         if self.pool.workers() == 0 {
             return Err(self.missing("no worker is up"));
         }
@@ -769,7 +935,11 @@ impl Workers {
     }
 
     /// Whether a further call would be taken in good time.
-    pub(crate) fn ready(&self) -> Result<(), NotReady> {
+    ///
+    /// # Errors
+    ///
+    /// Why not, for a person.
+    pub fn ready(&self) -> Result<(), String> {
         self.alive()?;
         if let Standing::Down(why) = &*self.standing.borrow() {
             return Err(self.missing(why));
@@ -783,16 +953,16 @@ impl Workers {
         }
     }
 
-    fn missing(&self, what: &str) -> NotReady {
-        NotReady(format!("pool `{}`: {what}", self.name()).into())
+    fn missing(&self, what: &str) -> String {
+        format!("pool `{}`: {what}", self.name())
     }
 
-    pub(crate) fn pool(&self) -> &Pool {
+    pub const fn pool(&self) -> &Pool {
         &self.pool
     }
 
     /// The queue as it is, and counters.
-    pub(crate) fn stats(&self) -> &Stats {
+    pub fn stats(&self) -> &Stats {
         self.pool.stats()
     }
 
@@ -807,7 +977,7 @@ impl Workers {
     }
 
     /// The same with other settings, which hold only if it succeeds.
-    pub(crate) async fn change(&self, change: Setup) -> Reloaded {
+    async fn change(&self, change: Setup) -> Reloaded {
         self.order_reload(Some(Box::new(change))).await
     }
 
@@ -839,7 +1009,7 @@ impl Workers {
     }
 
     /// Stops all workers; how many had to be killed.
-    pub(crate) async fn stop(&self, grace: Duration) -> usize {
+    pub async fn stop(&self, grace: Duration) -> usize {
         self.ask(|killed| Order::Stop { grace, killed })
             .await
             .unwrap_or(0)

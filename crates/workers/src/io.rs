@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::thread::JoinHandle;
 
 use pronghorn_pool::Home;
@@ -15,10 +15,16 @@ const FILE_THREADS: usize = 4;
 /// All I/O threads of a server.
 #[derive(Debug)]
 pub struct IoThreads {
-    threads: Vec<IoThread>,
-    homes: Vec<Home>,
+    io: Io,
     ends: CancellationToken,
     handles: Vec<JoinHandle<()>>,
+}
+
+/// The I/O threads, as services see them.
+#[derive(Clone, Debug, Default)]
+pub struct Io {
+    threads: Vec<IoThread>,
+    homes: Vec<Home>,
 }
 
 /// One I/O thread, as others see it.
@@ -26,7 +32,7 @@ pub struct IoThreads {
 pub struct IoThread {
     pub runtime: Handle,
     /// Connections that live here.
-    pub(crate) load: Arc<AtomicUsize>,
+    pub load: Arc<AtomicUsize>,
 }
 
 impl IoThread {
@@ -48,8 +54,7 @@ impl IoThreads {
     pub fn start(count: usize) -> io::Result<Self> {
         let ends = CancellationToken::new();
         let mut all = Self {
-            threads: Vec::new(),
-            homes: Vec::new(),
+            io: Io::default(),
             ends: ends.clone(),
             handles: Vec::new(),
         };
@@ -60,8 +65,8 @@ impl IoThreads {
                 .enable_time()
                 .max_blocking_threads(FILE_THREADS);
             let runtime = Home::prepare(&mut runtime).build()?;
-            all.threads.push(IoThread::of(runtime.handle().clone()));
-            all.homes.push(Home::new(runtime.handle().clone()));
+            all.io.threads.push(IoThread::of(runtime.handle().clone()));
+            all.io.homes.push(Home::new(runtime.handle().clone()));
             let ends = ends.clone();
             let thread = std::thread::Builder::new().name(format!("io-{index}"));
             all.handles.push(thread.spawn(move || {
@@ -73,6 +78,13 @@ impl IoThreads {
         Ok(all)
     }
 
+    /// Good for as long as the threads are.
+    pub const fn io(&self) -> &Io {
+        &self.io
+    }
+}
+
+impl Io {
     pub fn threads(&self) -> &[IoThread] {
         &self.threads
     }
@@ -90,18 +102,4 @@ impl Drop for IoThreads {
             _ = handle.join(); // a panic there was reported when it happened
         }
     }
-}
-
-/// The thread with the fewest connections, if its lead over `own` is worth the move.
-pub(crate) fn emptier<'a>(threads: &'a [IoThread], own: &IoThread) -> Option<&'a IoThread> {
-    /// A difference of two comes and goes by itself.
-    const LEAD: usize = 2;
-    let emptiest = threads
-        .iter()
-        .min_by_key(|thread| thread.load.load(Ordering::Relaxed))?;
-    let lead = own
-        .load
-        .load(Ordering::Relaxed)
-        .saturating_sub(emptiest.load.load(Ordering::Relaxed));
-    (lead > LEAD).then_some(emptiest)
 }

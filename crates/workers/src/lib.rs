@@ -1,0 +1,25 @@
+//! Pools of PHP workers for the services of a server.
+//!
+//! The server makes [`Pools`] and [`IoThreads`] once; a service that has workers starts its pools with them and gets a
+//! [`PoolSet`]. A command, a signal or a changed file acts on all pools, whichever service they belong to.
+//!
+//! Knows no service and no protocol: what a call carries, and what warms a worker up, comes from the service.
+
+#![forbid(unsafe_code)]
+
+mod io;
+mod on_init;
+mod pools;
+mod settings;
+mod user;
+mod watching;
+
+pub use io::{Io, IoThread, IoThreads};
+pub use on_init::{OnInitError, run as run_on_init};
+pub use pools::{
+    Lacking, Launch, PoolHandle, PoolInfo, PoolResources, PoolSet, PoolSpec, Pools, Reloaded,
+    Resized, Standing, Start, StartedPools, Versions,
+};
+pub use settings::{OnInit, RelayAddress, ServerSettings};
+pub use user::{UserError, WorkerUser, look_up as look_up_user};
+pub use watching::{Watch, Watching};
