@@ -121,6 +121,11 @@ impl Scripts {
                 });
             }
             Ok(Target::Folder) => return Answerer::Server(to_folder(head)),
+            // As nginx, which has a file there and does not ask PHP.
+            Ok(Target::Closed) if !matches!(head.method(), "GET" | "HEAD") => {
+                return Answerer::Server(not_for_files());
+            }
+            Ok(Target::Closed) => 404,
             Ok(Target::NotFound) => 404,
             Ok(Target::Forbidden) => 403,
             Ok(Target::BadRequest) => 400,

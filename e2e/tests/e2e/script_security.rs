@@ -1,6 +1,6 @@
 //! What must not happen to who serves scripts: each way to run them, the same attempts.
 
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use pronghorn_testkit::{Connection, Response, Server, Site};
 
@@ -351,4 +351,84 @@ fn nothing_of_a_request_becomes_an_argument_or_a_proxy() {
     );
     assert_eq!(client.response().text(), "ran 0 \n");
     server.stop();
+}
+
+#[test]
+fn what_is_there_and_is_not_served_is_not_the_front_controllers() {
+    let classic = format!(
+        "mode: classic, php: 'php -d extension={}'",
+        extension().display()
+    );
+    for mode in [classic.as_str(), "mode: fastcgi"] {
+        let site = Site::new()
+            .config(&format!(
+                "version: '3'\nhttp:\n  address: 127.0.0.1:0\n  pool: {{{mode}, root: public, num_workers: 1}}\n"
+            ))
+            .file("public/index.php", "<?php echo 'front';")
+            .file("public/a.css", "a")
+            .file("public/config.php.bak", SECRET)
+            .file("public/A.PHP", SECRET)
+            .file("public/.env", SECRET)
+            .file("elsewhere/jquery.js", SECRET)
+            .file("elsewhere/index.php", SECRET);
+        std::fs::create_dir(site.path("public/folder")).expect("a folder can be made");
+        for (to, link) in [
+            ("../elsewhere/jquery.js", "jquery.js"),
+            ("../elsewhere", "js"),
+            ("../elsewhere/index.php", "linked.php"),
+            ("../../elsewhere/index.php", "folder/index.php"),
+            ("nowhere", "dangling.js"),
+            // What comes with every Debian.
+            ("/usr/share/common-licenses/GPL-3", "license.txt"),
+            ("/usr/share/common-licenses", "licenses"),
+            ("/etc/shadow", "shadow"),
+        ] {
+            symlink(to, site.path("public").join(link)).expect("a link can be made");
+        }
+        let is_root = std::fs::metadata(site.path("public")).is_ok_and(|it| it.uid() == 0);
+        let server = Server::start(site);
+        for path in [
+            "/jquery.js",
+            "/js/jquery.js",
+            "/js/",
+            "/linked.php",
+            "/linked.php/x",
+            "/folder/",
+            "/folder",
+            "/config.php.bak",
+            "/A.PHP",
+            "/.env",
+            "/%2eenv",
+            "/shadow",
+        ] {
+            let response = server.get(path);
+            assert_eq!(response.status, 404, "{path}");
+            assert!(!response.text().contains("front"), "{path}");
+            is_harmless(path, &response);
+        }
+        server.logged(&[
+            "leads out of its folder",
+            "symlinks: anywhere",
+            "-o http.pool.symlinks=anywhere",
+        ]);
+        for path in ["/dangling.js", "/js/none.js", "/.git", "/a.css/", "/none"] {
+            assert_eq!(server.get(path).text(), "front", "{path}");
+        }
+        let refused = server.post("/a.css", "text/plain", "x");
+        assert_eq!(
+            (refused.status, refused.header("allow")),
+            (405, Some("GET, HEAD"))
+        );
+        if is_root {
+            for path in ["/license.txt", "/licenses/GPL-3"] {
+                let response = server.get(path);
+                assert_eq!(response.status, 200, "{path}");
+                assert!(
+                    response.text().contains("GNU GENERAL PUBLIC LICENSE"),
+                    "{path}"
+                );
+            }
+        }
+        server.stop();
+    }
 }

@@ -25,7 +25,9 @@ pub enum Found {
     File,
     /// A folder.
     Folder,
-    /// Neither, or somewhere outside of the root.
+    /// Something that must not be read: it lies outside of the root, for instance.
+    Closed,
+    /// Nothing.
     Nothing,
 }
 
@@ -38,6 +40,8 @@ pub enum Target {
     Page(Box<[u8]>),
     /// A folder with a page or script of its own, asked for without the slash at its end: 301.
     Folder,
+    /// There is something that is no script, and that may not be sent.
+    Closed,
     /// 404.
     NotFound,
     /// 403: the path climbs.
@@ -159,8 +163,11 @@ impl Site {
         let mut end = 0_usize;
         for (number, segment) in segments(path).enumerate() {
             end = end.saturating_add(1).saturating_add(segment.len());
-            if end.min(path.len()) > certain || is_hidden(segment, number == 0) {
+            if end.min(path.len()) > certain {
                 return self.otherwise(&mut look);
+            }
+            if is_hidden(segment, number == 0) {
+                return self.hidden(path, certain, &mut look);
             }
             if !is_script(segment) {
                 continue;
@@ -171,32 +178,65 @@ impl Site {
             }
             match look(below(script))? {
                 Found::File => return Ok(Target::Script(Script::new(path, end))),
-                Found::Nothing => return Ok(Target::NotFound),
+                Found::Closed | Found::Nothing => return Ok(Target::NotFound),
                 // A folder may be called so.
                 Found::Folder => {}
             }
         }
         let folder = path.strip_suffix(b"/").unwrap_or(path);
-        if look(below(folder))? == Found::Folder {
-            let may_run = self.may_run(folder);
-            for index in &self.index {
-                if is_script(index.as_bytes()) && !may_run {
-                    continue;
-                }
-                let page = [folder, b"/", index.as_bytes()].concat();
-                if look(below(&page))? != Found::File {
-                    continue;
-                }
-                return Ok(if folder.len() == path.len() {
-                    Target::Folder
-                } else if is_script(index.as_bytes()) {
-                    Target::Script(Script::new(&page, page.len()))
-                } else {
-                    Target::Page(page.into())
-                });
-            }
+        match look(below(folder))? {
+            // The handler of files has not sent it.
+            Found::File if folder.len() == path.len() => return Ok(Target::Closed),
+            Found::Closed => return Ok(Target::Closed),
+            Found::File | Found::Nothing => {}
+            Found::Folder => return self.index_of(folder, path, look),
         }
         self.otherwise(&mut look)
+    }
+
+    /// What stands for a folder, at a path with or without a slash at its end.
+    fn index_of<E>(
+        &self,
+        folder: &[u8],
+        path: &[u8],
+        mut look: impl FnMut(&[u8]) -> Result<Found, E>,
+    ) -> Result<Target, E> {
+        let may_run = self.may_run(folder);
+        for index in &self.index {
+            if is_script(index.as_bytes()) && !may_run {
+                continue;
+            }
+            let page = [folder, b"/", index.as_bytes()].concat();
+            match look(below(&page))? {
+                Found::File => {}
+                Found::Closed => return Ok(Target::Closed),
+                Found::Folder | Found::Nothing => continue,
+            }
+            return Ok(if folder.len() == path.len() {
+                Target::Folder
+            } else if is_script(index.as_bytes()) {
+                Target::Script(Script::new(&page, page.len()))
+            } else {
+                Target::Page(page.into())
+            });
+        }
+        self.otherwise(&mut look)
+    }
+
+    /// A path with a hidden name in it. What is not there is the business of the front controller.
+    fn hidden<E>(
+        &self,
+        path: &[u8],
+        certain: usize,
+        look: &mut impl FnMut(&[u8]) -> Result<Found, E>,
+    ) -> Result<Target, E> {
+        if certain == path.len()
+            && !path.ends_with(b"/")
+            && matches!(look(below(path))?, Found::File | Found::Closed)
+        {
+            return Ok(Target::Closed);
+        }
+        self.otherwise(look)
     }
 
     /// What answers for a path as it was received in a site of programs: the first file on its way, whatever it is called.
@@ -226,7 +266,7 @@ impl Site {
             match look(below(path.get(..end).unwrap_or_default()))? {
                 Found::File => return Ok(Target::Script(Script::new(path, end))),
                 Found::Folder => {}
-                Found::Nothing => break,
+                Found::Closed | Found::Nothing => break,
             }
         }
         Ok(Target::NotFound)
@@ -255,7 +295,7 @@ impl Site {
         };
         Ok(match look(below(script))? {
             Found::File => Target::Script(Script::new(script, script.len())),
-            Found::Folder | Found::Nothing => Target::NotFound,
+            Found::Folder | Found::Closed | Found::Nothing => Target::NotFound,
         })
     }
 }
@@ -327,7 +367,7 @@ pub fn fuzz_site(received: &[u8]) {
         }
         let Ok(target) = site.resolve_program(received, look);
         assert!(
-            !matches!(target, Target::Page(_) | Target::Folder),
+            !matches!(target, Target::Page(_) | Target::Folder | Target::Closed),
             "a program is sent"
         );
     }

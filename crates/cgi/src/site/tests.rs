@@ -84,11 +84,11 @@ fn what_is_no_script_is_never_run() {
     let site = site(&["index.php"], None);
     for (path, expected) in [
         ("/uploads/shell.jpg/x.php", "NotFound"),
-        ("/uploads/shell.jpg", "NotFound"),
+        ("/uploads/shell.jpg", "Closed"),
         ("/style.css/x.php", "NotFound"),
-        ("/Upper.PHP", "NotFound"),
+        ("/Upper.PHP", "Closed"),
         ("/WP-LOGIN.php", "NotFound"),
-        ("/.git/hook.php", "NotFound"),
+        ("/.git/hook.php", "Closed"),
         ("/admin/.php", "NotFound"),
         ("/missing.php", "NotFound"),
         ("/missing.php/x", "NotFound"),
@@ -118,14 +118,55 @@ fn hidden_and_missing_names_are_the_applications_business_where_there_is_one_for
     let site = site(&["index.php"], Some("index.php"));
     for path in [
         "/.env",
-        "/.git/hook.php",
-        "/Upper.PHP",
+        "/.git/",
+        "/.git",
+        "/.git/hook.php/",
+        "/Lower.PHP",
         "/uploads/shell.jpg/x",
     ] {
         assert_eq!(what(&site, path), "/index.php", "{path}");
     }
+    // But nobody asks it for what is there and is not sent: its answer would look like that of the file.
+    for path in ["/.git/hook.php", "/Upper.PHP"] {
+        assert_eq!(what(&site, path), "Closed", "{path}");
+    }
     // A name that asks for a script is no page of the application.
     assert_eq!(what(&site, "/missing.php"), "NotFound");
+}
+
+#[test]
+fn what_must_not_be_read_is_nobody_elses() {
+    let site = site(&["index.php", "index.html"], Some("front.php"));
+    let look = |path: &[u8]| {
+        Ok::<_, ()>(match path {
+            b"front.php" => Found::File,
+            b"" | b"linked" | b"own" | b"own/.git" => Found::Folder,
+            _ if path.starts_with(b"out") || path.ends_with(b"x") => Found::Closed,
+            b"linked/index.php" | b"own/.x" => Found::Closed,
+            _ => Found::Nothing,
+        })
+    };
+    for (path, expected) in [
+        ("/out.js", Target::Closed),
+        ("/out/", Target::Closed),
+        ("/out", Target::Closed),
+        ("/out.php", Target::NotFound),
+        ("/out.php/more", Target::NotFound),
+        ("/linked/", Target::Closed),
+        ("/linked", Target::Closed),
+        ("/own/.x", Target::Closed),
+    ] {
+        assert_eq!(site.resolve(path.as_bytes(), look), Ok(expected), "{path}");
+    }
+    for path in ["/own/", "/own/none", "/own/.git", "/a%2Fx", "/own/x%2F"] {
+        let Ok(Target::Script(script)) = site.resolve(path.as_bytes(), look) else {
+            panic!("{path}")
+        };
+        assert_eq!(script.name(), b"/front.php", "{path}");
+    }
+    let Ok(Target::NotFound) = site.resolve_program(b"/out", look) else {
+        panic!("a program runs")
+    };
 }
 
 #[test]
@@ -286,17 +327,11 @@ fn the_reference_tells_the_truth() {
         let is_file = || files.contains(&path.trim_start_matches('/'));
         let found = match &target {
             // The handler of files is asked before.
-            Target::Script(script)
-                if script.name() == b"/index.php"
-                    && is_file()
-                    && !path.to_lowercase().contains("php") =>
-            {
-                "file"
-            }
+            Target::Closed if is_file() && !path.to_lowercase().contains("php") => "file",
             Target::Script(_) => "script",
             Target::Page(_) => "file",
             Target::Folder => "301",
-            Target::NotFound => "404",
+            Target::NotFound | Target::Closed => "404",
             Target::Forbidden => "403",
             Target::BadRequest => "400",
         };

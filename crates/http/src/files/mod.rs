@@ -12,6 +12,7 @@ mod range;
 mod reply;
 mod root;
 mod server;
+mod trusted;
 
 use std::ffi::OsStr;
 use std::io;

@@ -19,6 +19,7 @@ use super::cache::Cache;
 use super::entry::{Entry, Identity, Representation, Style, Tag};
 use super::is_servable;
 use super::path::{Named, below, ending, is_php, name};
+use super::trusted;
 use crate::coding::Coding;
 
 /// A larger file is opened for each request, which is nothing beside sending it: a file that was removed keeps its place on
@@ -103,6 +104,8 @@ pub(super) enum Found {
 enum Opened {
     File(File, Identity),
     Folder,
+    /// Something that may not be served: it lies elsewhere, the system refuses it, or it is no regular file.
+    Closed,
     Nothing,
 }
 
@@ -307,6 +310,7 @@ impl Root {
         Ok(match self.look(path, now, patience)? {
             Opened::File(..) => pronghorn_cgi::Found::File,
             Opened::Folder => pronghorn_cgi::Found::Folder,
+            Opened::Closed => pronghorn_cgi::Found::Closed,
             Opened::Nothing => pronghorn_cgi::Found::Nothing,
         })
     }
@@ -326,6 +330,12 @@ impl Root {
         let file = match opened {
             Ok(file) => file,
             Err(error) if is_absent(&error) => return Ok(Opened::Nothing),
+            Err(error) if is_closed(&error) => {
+                if self.settings.links == Links::Never && is_link(&error) {
+                    self.tell_of_link(&self.settings.folder.join(path), None);
+                }
+                return Ok(Opened::Closed);
+            }
             Err(error) => return Err(error),
         };
         let metadata = file.metadata()?;
@@ -335,7 +345,7 @@ impl Root {
         } else if metadata.is_dir() {
             Opened::Folder
         } else {
-            Opened::Nothing
+            Opened::Closed
         })
     }
 
@@ -366,8 +376,11 @@ impl Root {
                 match real.strip_prefix(self.settings.folder.canonicalize()?) {
                     Ok(real) => real.to_owned(),
                     Err(_) => {
-                        self.tell_of_link(&whole, &real);
-                        return Err(io::ErrorKind::NotFound.into());
+                        let Some(real) = trusted::target(&self.settings.folder, path)? else {
+                            self.tell_of_link(&whole, Some(&real));
+                            return Err(Errno::XDEV.into());
+                        };
+                        return Ok(open_name(folder, &real, false)?.into());
                     }
                 }
             }
@@ -400,13 +413,22 @@ impl Root {
         }
     }
 
-    fn tell_of_link(&self, link: &Path, target: &Path) {
-        if !self.told_of_link.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
+    fn tell_of_link(&self, link: &Path, target: Option<&Path>) {
+        if self.told_of_link.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let link = link.display();
+        match target {
+            Some(target) => tracing::warn!(
                 target: "http",
-                "`{}` leads out of its folder, to `{}`, and is not served: `symlinks: anywhere` would serve it (said once)",
-                link.display(), target.display()
-            );
+                "`{link}` leads out of its folder, to `{}`, and is not served (said once); hint: `symlinks: anywhere` beside that \
+                 folder would serve it, for `serve --root` by `-o http.pool.symlinks=anywhere`",
+                target.display()
+            ),
+            None => tracing::warn!(
+                target: "http",
+                "`{link}` is, or lies behind, a symbolic link, and is not served (said once): `symlinks` is `never`"
+            ),
         }
     }
 }
@@ -426,13 +448,25 @@ fn leads_elsewhere(error: &io::Error) -> bool {
     Errno::from_io_error(error) == Some(Errno::XDEV)
 }
 
-/// Whether there is nothing that could be sent, which is no failure.
+/// Whether there is nothing, which is no failure.
 fn is_absent(error: &io::Error) -> bool {
     matches!(
         error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
     ) || matches!(
         Errno::from_io_error(error),
-        Some(Errno::LOOP | Errno::XDEV | Errno::NAMETOOLONG | Errno::NXIO | Errno::INVAL)
+        Some(Errno::NAMETOOLONG | Errno::INVAL)
     )
+}
+
+/// Whether there is something that can't be sent: a link that is not followed, what nobody lets us read, a socket.
+fn is_closed(error: &io::Error) -> bool {
+    is_link(error)
+        || error.kind() == io::ErrorKind::PermissionDenied
+        || matches!(Errno::from_io_error(error), Some(Errno::XDEV | Errno::NXIO))
+}
+
+/// Whether a link was in the way that is not followed.
+fn is_link(error: &io::Error) -> bool {
+    Errno::from_io_error(error) == Some(Errno::LOOP)
 }
