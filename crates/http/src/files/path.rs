@@ -94,31 +94,30 @@ pub(super) fn ending(name: &[u8]) -> Option<&[u8]> {
     memchr::memrchr(b'.', name).map(|dot| &name[dot..])
 }
 
-/// Whether a name is that of a PHP source, or of a copy that an editor or a backup left of one: `.php` in any case and with any
-/// version anywhere behind the first dot, or one of the other names under which PHP is kept at the end.
+/// Whether a name is that of a PHP source, or of a copy that an editor, a backup or a person left of one: behind one of its dots
+/// stands `php`, whatever follows, or another of the endings of PHP as a word. A name that ends as what browsers are made to
+/// load is not: nobody keeps a copy under such a one.
 pub(super) fn is_php(name: &[u8]) -> bool {
-    let mut parts = name.split(|&byte| byte == b'.').skip(1).peekable();
-    while let Some(part) = parts.next() {
-        let part = part.strip_suffix(b"~").unwrap_or(part);
-        let is_last = parts.peek().is_none();
-        let version = part
-            .get(..3)
-            .filter(|start| start.eq_ignore_ascii_case(b"php"))
-            .map(|_| &part[3..]);
-        let is_source = match version {
-            Some(version) => matches!(version, [] | [b'0'..=b'9' | b's' | b'S' | b't' | b'T']),
-            None => OTHER_SOURCES
-                .iter()
-                .any(|other| is_last && part.eq_ignore_ascii_case(other)),
-        };
-        if is_source {
-            return true;
-        }
-    }
-    false
+    let begins_as = |part: &[u8], word: &[u8]| {
+        part.get(..word.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(word))
+    };
+    let is_word = |part: &[u8], word: &[u8]| {
+        begins_as(part, word) && !part.get(word.len()).is_some_and(u8::is_ascii_alphabetic)
+    };
+    let mut parts = name.split(|&byte| byte == b'.').skip(1);
+    let is_source = parts.any(|part| {
+        begins_as(part, b"php") || OTHER_SOURCES.iter().any(|other| is_word(part, other))
+    });
+    is_source
+        && !ending(name)
+            .is_some_and(|last| LOADED.iter().any(|it| last[1..].eq_ignore_ascii_case(it)))
 }
 
 const OTHER_SOURCES: [&[u8]; 4] = [b"phtml", b"phar", b"pht", b"inc"];
+
+/// `book.phar.html` of PHP's manual, `jquery.php.js`, `acme.inc.pdf`.
+const LOADED: [&[u8]; 7] = [b"css", b"js", b"mjs", b"map", b"html", b"htm", b"pdf"];
 
 /// What is left of a normal path below a prefix such as `/assets`, which is empty for the whole site.
 pub(super) fn below<'a>(path: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
@@ -249,7 +248,9 @@ mod tests {
             "a.PHP",
             "a.pHp5",
             "a.php7",
+            "a.php81",
             "a.phps",
+            "a.phpt",
             "a.phtml",
             "a.PHAR",
             "a.pht",
@@ -260,6 +261,33 @@ mod tests {
             "config.inc.php",
             "a.php.gz",
             ".php",
+            "config.php_old",
+            "config.php-orig",
+            "config.php copy",
+            "config.php (1)",
+            "config.php,v",
+            "#config.php#",
+            "config.php.2024-01-02",
+            "config.php.txt",
+            "config.phpold",
+            "config.PHPBAK",
+            "config.php;1",
+            "config.php@",
+            "a.php_",
+            "a.phpx",
+            "shell.php.jpg",
+            "a.phtml.bak",
+            "a.PHTML~",
+            "a.phar.old",
+            "a.phar_",
+            "a.inc.bak",
+            "a.inc~",
+            "a.inc-old",
+            "a.Inc 2",
+            "a.inc2",
+            "a.pht.bak",
+            "a.tar.php.xz",
+            "a.js.php.orig",
         ] {
             assert!(is_php(name.as_bytes()), "{name}");
         }
@@ -267,11 +295,27 @@ mod tests {
             "a.css",
             "php",
             "php.txt",
-            "a.phpx",
+            "php.ini-development",
             "a.inc.js",
             "include",
             "a.xphp",
             "graphp.js",
+            "foo.include.js",
+            "foo.include.txt",
+            "a.incl",
+            "a.pharmacy.txt",
+            "a.phtmlx",
+            "jquery.php.js",
+            "jquery.php.min.js",
+            "app.php.JS.map",
+            "book.phar.html",
+            "function.phpversion.html",
+            "install.pecl.php-config.html",
+            "Acme.inc.pdf",
+            "phar",
+            "inc.txt",
+            "php-logo.svg",
+            "my.phx",
         ] {
             assert!(!is_php(name.as_bytes()), "{name}");
         }
