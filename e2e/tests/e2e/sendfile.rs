@@ -30,6 +30,12 @@ fn a_file_is_sent_in_place_of_the_reply() {
         ("X-Sendfile", "storage/report.txt".to_owned()),
         ("X-Accel-Redirect", "/protected/report.txt".to_owned()),
         ("X-Accel-Redirect", "/protected/%2572eport.txt?x".to_owned()),
+        // What Symfony's BinaryFileResponse sends.
+        (
+            "X-Accel-Redirect",
+            "%252Fprotected%252Freport.txt".to_owned(),
+        ),
+        ("X-Accel-Redirect", "/protected%252freport.txt".to_owned()),
     ] {
         let target = format!("/?by={by}&name={name}");
         let response = connection.get(&target);
@@ -78,6 +84,26 @@ fn what_may_not_be_sent_is_not() {
         (
             "X-Accel-Redirect",
             "/protected/../outside.txt".to_owned(),
+            404,
+        ),
+        (
+            "X-Accel-Redirect",
+            "%252Fprotected%252F..%252Foutside.txt".to_owned(),
+            404,
+        ),
+        (
+            "X-Accel-Redirect",
+            "%252Fprotected%252F.hidden".to_owned(),
+            404,
+        ),
+        (
+            "X-Accel-Redirect",
+            "%252Fprotected%252Fcode.php".to_owned(),
+            404,
+        ),
+        (
+            "X-Accel-Redirect",
+            "/protected/report.txt%2500".to_owned(),
             404,
         ),
         ("X-Accel-Redirect", "/protected/.hidden".to_owned(), 404),

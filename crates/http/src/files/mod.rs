@@ -201,10 +201,11 @@ pub(crate) fn open_named(folder: &Path, path: &Path) -> Result<(OpenFile, Identi
     Ok((OpenFile::new(file, metadata.len()), identity))
 }
 
-/// The path below a prefix that a target such as `/files/a%20b.pdf?x` names, if it may name a file.
+/// The path below a prefix that a target such as `/files/a%20b.pdf?x` names, if it may name a file. The application wrote it, and
+/// Symfony encodes its slashes, too.
 pub(crate) fn below_prefix(target: &[u8], prefix: &str) -> Option<PathBuf> {
     let end = memchr::memchr(b'?', target).unwrap_or(target.len());
-    let Named::File(path) = Named::by(&target[..end]) else {
+    let Named::File(path) = Named::by_application(&target[..end]) else {
         return None;
     };
     let rest = path::below(&path, prefix.trim_end_matches('/').as_bytes())?;

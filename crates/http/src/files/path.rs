@@ -25,20 +25,31 @@ pub(super) enum Named<'a> {
 }
 
 impl<'a> Named<'a> {
+    /// By a request's path: an encoded slash or a backslash in it names nothing.
     pub(super) fn by(received: &'a [u8]) -> Self {
-        let Some(received) = received.strip_prefix(b"/") else {
+        match received.strip_prefix(b"/").map(decode) {
+            Some(Some(Decoded { text, doubt: None })) => Self::of(text),
+            _ => Self::Nothing,
+        }
+    }
+
+    /// By a path that an application wrote, which may have encoded any of its slashes.
+    pub(super) fn by_application(written: &'a [u8]) -> Self {
+        let Some(Decoded { text, .. }) = decode(written) else {
             return Self::Nothing;
         };
-        if received.len() > LONGEST {
+        match text {
+            Cow::Borrowed([b'/', below @ ..]) => Self::of(below.into()),
+            Cow::Owned(text) if text.starts_with(b"/") => Self::of(text[1..].to_vec().into()),
+            _ => Self::Nothing,
+        }
+    }
+
+    /// By a decoded path without the slash at its start.
+    fn of(decoded: Cow<'a, [u8]>) -> Self {
+        if decoded.len() > LONGEST {
             return Self::Nothing;
         }
-        let Some(Decoded {
-            text: decoded,
-            doubt: None,
-        }) = decode(received)
-        else {
-            return Self::Nothing;
-        };
         let mut is_clean = true;
         let mut ends_in_slash = false;
         for (index, segment) in decoded.split(|&byte| byte == b'/').enumerate() {
@@ -218,6 +229,35 @@ mod tests {
         assert_eq!(Named::by(long.as_bytes()), Named::Nothing);
         let deep = "/a".repeat(2050);
         assert_eq!(Named::by(deep.as_bytes()), Named::Nothing);
+    }
+
+    #[test]
+    fn an_application_may_encode_its_slashes() {
+        let by = |written: &'static str| Named::by_application(written.as_bytes());
+        for written in [
+            "/files/a%20b.txt",
+            "%2Ffiles%2Fa%20b.txt",
+            "/files%2fa%20b.txt",
+            "/files/a b.txt",
+            "%2F%2Ffiles//a%20b.txt",
+        ] {
+            assert_eq!(by(written), file("files/a b.txt"), "{written}");
+        }
+        assert_eq!(by("/%C3%BC%5C%252F"), file("ü\\%2F"));
+        for written in ["%2F..%2Fx", "/a/%2e%2e/x", "/a%2F..", "/a/.."] {
+            assert_eq!(by(written), Named::Climbs, "{written}");
+        }
+        for written in [
+            "",
+            "a",
+            "a%2Fb",
+            "%2Fa%2F.env",
+            "/a%00",
+            "/a%",
+            "%2F.git%2Fx",
+        ] {
+            assert_eq!(by(written), Named::Nothing, "{written}");
+        }
     }
 
     #[test]
