@@ -17,6 +17,10 @@ pub(super) enum Wanted {
 }
 
 pub(super) fn asked(field: &[u8], len: u64) -> Wanted {
+    // `bytes=-5` of an empty file can be satisfied (RFC 9110, section 14.1.2), but no Content-Range can say so; nginx sends all.
+    if len == 0 {
+        return Wanted::Whole;
+    }
     let list = match field.split_at_checked(6) {
         Some((unit, list)) if unit.eq_ignore_ascii_case(b"bytes=") => list,
         _ => return Wanted::Whole,
@@ -114,7 +118,20 @@ mod tests {
         }
         let many = format!("bytes={}", "0-0,".repeat(17));
         assert_eq!(asked(many.as_bytes(), 1000), Wanted::Whole);
-        assert_eq!(asked(b"bytes=0-", 0), Wanted::Unsatisfiable);
+        for field in [
+            "bytes=0-",
+            "bytes=0-0",
+            "bytes=-5",
+            "bytes=-0",
+            "bytes=7-9",
+            "bytes=0-1,-1",
+        ] {
+            assert_eq!(
+                asked(field.as_bytes(), 0),
+                Wanted::Whole,
+                "{field} of nothing"
+            );
+        }
     }
 
     proptest! {
