@@ -208,10 +208,13 @@ impl From<Content> for Body {
     }
 }
 
-/// Text is UTF-8, as RoadRunner has it too: without a word on it, browsers guess.
+/// Text is UTF-8, as RoadRunner has it too: without a word on it, browsers guess. HTML and XML say it themselves, and a charset
+/// in the field would count more than that (WHATWG HTML, 13.2.3.2; RFC 7303, section 3).
 fn type_with_charset(path: &Path) -> String {
     let content_type = content_type(path);
-    if content_type.starts_with("text/") {
+    let says_itself =
+        matches!(content_type, "text/html" | "text/xml") || content_type.ends_with("+xml");
+    if content_type.starts_with("text/") && !says_itself {
         format!("{content_type}; charset=utf-8")
     } else {
         content_type.to_owned()

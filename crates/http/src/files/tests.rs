@@ -128,6 +128,30 @@ async fn a_file_with_what_describes_it() {
 }
 
 #[tokio::test]
+async fn html_and_xml_say_their_charset_themselves() {
+    let site = Site::new();
+    let files = site.files(|_| {});
+    for (name, expected) in [
+        ("old.html", "text/html"),
+        ("OLD.HTM", "text/html"),
+        ("old.shtml", "text/html"),
+        ("feed.xml", "text/xml"),
+        ("sheet.xsl", "text/xml"),
+        ("page.xhtml", "application/xhtml+xml"),
+        ("feed.atom", "application/atom+xml"),
+        ("picture.svg", "image/svg+xml"),
+        ("a.txt", "text/plain; charset=utf-8"),
+        ("a.csv", "text/csv; charset=utf-8"),
+        ("b.css", "text/css; charset=utf-8"),
+        ("a.js", "text/javascript; charset=utf-8"),
+    ] {
+        site.write(&format!("public/{name}"), "x");
+        let got = files.get(&format!("/{name}")).await.unwrap();
+        assert_eq!(got.field("content-type"), Some(expected), "{name}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_never_served() {
     let site = Site::new();
     for name in ["index.php", "x.PhP5", "x.phar", "x.inc", "x.php.bak"] {
