@@ -277,13 +277,41 @@ const MOST_FIELDS: usize = crate::connection::FIELDS;
 
 /// Splits and checks a whole head, from its first byte to the empty line.
 pub(crate) fn parse(head: &[u8], most_fields: usize) -> Result<RequestHead, Refusal> {
+    match split(head, head, most_fields) {
+        Err(refusal @ Refusal::Syntax(_)) => match masked(head) {
+            Some(masked) => split(head, &masked, most_fields),
+            None => Err(refusal),
+        },
+        split => split,
+    }
+}
+
+/// A copy in whose target a letter stands for each byte beyond ASCII, when that is no UTF-8, which `httparse` asks for: clients
+/// of old send Latin-1, and what they send is passed on as other bytes are.
+#[cold]
+fn masked(head: &[u8]) -> Option<Vec<u8>> {
+    let end = memchr::memchr(b'\r', head)?;
+    let line = head.get(..end)?;
+    let (start, end) = (memchr::memchr(b' ', line)?, memchr::memrchr(b' ', line)?);
+    let target = start..end;
+    std::str::from_utf8(line.get(target.clone())?).err()?;
+    let mut masked = head.to_vec();
+    let beyond = |byte: &&mut u8| !byte.is_ascii();
+    for byte in masked.get_mut(target)?.iter_mut().filter(beyond) {
+        *byte = b'~';
+    }
+    Some(masked)
+}
+
+/// `text` is `head`, or a copy whose tokens lie where those of `head` do.
+fn split(head: &[u8], text: &[u8], most_fields: usize) -> Result<RequestHead, Refusal> {
     let mut slots = [const { MaybeUninit::uninit() }; MOST_FIELDS];
     let slots = slots
         .get_mut(..most_fields.min(MOST_FIELDS))
         .unwrap_or_default();
     let mut request = httparse::Request::new(&mut []);
     let status = request
-        .parse_with_uninit_headers(head, slots)
+        .parse_with_uninit_headers(text, slots)
         .map_err(|error| match error {
             httparse::Error::HeaderName => Refusal::Syntax("a field's name"),
             httparse::Error::HeaderValue => Refusal::Syntax("a field's value"),
@@ -291,7 +319,7 @@ pub(crate) fn parse(head: &[u8], most_fields: usize) -> Result<RequestHead, Refu
             httparse::Error::Status => Refusal::Syntax("the request line"),
             httparse::Error::Token => Refusal::Syntax("the request line or a field's name"),
             httparse::Error::TooManyHeaders => Refusal::TooManyFields(most_fields),
-            httparse::Error::Version => version_or_syntax(head),
+            httparse::Error::Version => version_or_syntax(text),
         })?;
     let (httparse::Status::Complete(_), Some(method), Some(target), Some(version)) =
         (status, request.method, request.path, request.version)
@@ -306,7 +334,7 @@ pub(crate) fn parse(head: &[u8], most_fields: usize) -> Result<RequestHead, Refu
     let mut bytes = head.to_vec();
     for header in request.headers.iter() {
         bytes
-            .get_mut(place(head, header.name.as_bytes()))
+            .get_mut(place(text, header.name.as_bytes()))
             .unwrap_or_default()
             .make_ascii_lowercase();
     }
@@ -318,11 +346,11 @@ pub(crate) fn parse(head: &[u8], most_fields: usize) -> Result<RequestHead, Refu
         if memchr::memchr(b'_', name).is_some() {
             continue;
         }
-        facts.note(name, header.value, head)?;
-        fields.push_received(span(place(head, name)), span(place(head, header.value)));
+        facts.note(name, header.value, text)?;
+        fields.push_received(span(place(text, name)), span(place(text, header.value)));
     }
-    let method_place = place(head, method.as_bytes());
-    let target = split_target(head, place(head, target.as_bytes()), method)?;
+    let method_place = place(text, method.as_bytes());
+    let target = split_target(head, place(text, target.as_bytes()), method)?;
     let authority = match (target.authority, facts.host.clone()) {
         (Some(authority), _) => authority,
         (None, Some(host)) => host,

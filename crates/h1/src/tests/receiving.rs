@@ -61,6 +61,42 @@ fn a_head_is_split_into_its_parts() {
 }
 
 #[test]
+fn a_target_may_hold_bytes_of_any_encoding() {
+    for (line, path, query) in [
+        (&b"GET /\xe9"[..], &b"/\xe9"[..], None),
+        (b"GET /\xc3\xa9", b"/\xc3\xa9", None),
+        (b"GET /a?q=\xe9&\xff", b"/a", Some(&b"q=\xe9&\xff"[..])),
+        (
+            b"GET /\xc3\xa9\xe9/\x80?~",
+            b"/\xc3\xa9\xe9/\x80",
+            Some(b"~"),
+        ),
+        (b"GET http://h/\xfc#\xe9", b"/\xfc", None),
+        (b"GET /\xc3?\xa9", b"/\xc3", Some(b"\xa9")),
+    ] {
+        let whole = [line, b" HTTP/1.1\r\nHost: h\r\nX-A: \xe9\r\n\r\n"].concat();
+        let head = head(&whole).unwrap();
+        let shown = line.escape_ascii();
+        assert_eq!((head.path(), head.query()), (path, query), "{shown}");
+        assert_eq!(head.authority(), "h", "{shown}");
+        assert_eq!(head.fields().get("x-a"), Some(&b"\xe9"[..]), "{shown}");
+    }
+    for bad in [
+        &b"G\xe9T / HTTP/1.1\r\nHost: h\r\n\r\n"[..],
+        b"G\xe9T /\xe9 HTTP/1.1\r\nHost: h\r\n\r\n",
+        b"GET \xe9 HTTP/1.1\r\nHost: h\r\n\r\n",
+        b"GET /\xe9\x01 HTTP/1.1\r\nHost: h\r\n\r\n",
+        b"GET /\xe9 \xe9 HTTP/1.1\r\nHost: h\r\n\r\n",
+        b"GET /\xe9 HTTP/1.\xe9\r\nHost: h\r\n\r\n",
+        b"GET http://\xe9/ HTTP/1.1\r\nHost: h\r\n\r\n",
+        b"GET /\xe9 HTTP/1.1\r\nH\xe9st: h\r\n\r\n",
+        b"GET /\xe9 HTTP/1.1\r\n\r\n",
+    ] {
+        assert!(head(bad).is_err(), "{}", bad.escape_ascii());
+    }
+}
+
+#[test]
 fn targets_in_all_their_forms() {
     let target = |line: &str| {
         let head = head(format!("{line} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes())?;
