@@ -85,6 +85,10 @@ impl PoolHandler {
         request: Request,
         exchange: &mut dyn Exchange,
     ) -> Response {
+        let scripts = match scripts.releases() {
+            None => scripts,
+            Some(releases) => &Box::pin(releases.now()).await,
+        };
         match scripts.find(&request).await {
             Answerer::Server(response) => response,
             Answerer::Script(script) => {

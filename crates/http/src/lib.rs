@@ -32,6 +32,7 @@ mod page;
 mod protocol;
 mod reader;
 mod record;
+mod releases;
 mod router;
 pub mod routes;
 mod scripts;

@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pronghorn_cgi::path::Path;
 use pronghorn_cgi::{Found, Script, Site, Target};
-use pronghorn_pool::settings::{Mode, SiteSettings};
+use pronghorn_pool::settings::{Mode, ResolveRoot, SiteSettings};
 use pronghorn_process::file::Patience;
 use tokio::time::Instant;
 
 use crate::files::{CACHE_DURATION, Files, Looked, RootSettings, to_folder, trouble};
 use crate::message::{Request, Response};
+use crate::releases::Releases;
 
 /// Scripts and folders that are remembered; there are seldom more that are asked for in one second.
 const MOST_KNOWN: usize = 256;
@@ -28,6 +29,8 @@ pub struct Scripts {
     site: Site,
     files: Arc<Files>,
     known: Mutex<Known>,
+    /// What is there instead, when the root is looked at for each request.
+    releases: Option<Arc<Releases>>,
 }
 
 /// The script that a call runs.
@@ -57,6 +60,27 @@ impl Scripts {
         root: PathBuf,
         prefix: &str,
     ) -> io::Result<Self> {
+        let releases = match settings.resolve {
+            ResolveRoot::Never => None,
+            ResolveRoot::EachRequest => {
+                let releases = Releases::open(settings, mode, root.clone(), prefix)?;
+                Some(Arc::new(releases))
+            }
+        };
+        let scripts = Self::at(settings, mode, root, prefix)?;
+        Ok(Self {
+            releases,
+            ..scripts
+        })
+    }
+
+    /// What is at a root now.
+    pub(crate) fn at(
+        settings: &SiteSettings,
+        mode: Mode,
+        root: PathBuf,
+        prefix: &str,
+    ) -> io::Result<Self> {
         let files = RootSettings {
             links: settings.links,
             prefix: if prefix.is_empty() { "/" } else { prefix }.to_owned(),
@@ -70,7 +94,13 @@ impl Scripts {
             site: site.without_scripts_in(&settings.no_scripts).at(prefix),
             files: Arc::new(files),
             known: Mutex::default(),
+            releases: None,
         })
+    }
+
+    /// Those of a root that is looked at for each request.
+    pub(crate) fn releases(&self) -> Option<&Arc<Releases>> {
+        self.releases.as_ref()
     }
 
     pub(crate) fn site(&self) -> &Site {

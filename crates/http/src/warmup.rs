@@ -38,7 +38,11 @@ pub fn warmup_of_scripts(
     let (targets, site) = (targets.to_vec(), site.clone());
     Warmup::new(move || {
         let scripts = Scripts::open(&site, mode, root.clone(), "");
-        let scripts = scripts.map(Arc::new).map_err(|error| error.to_string());
+        let scripts = scripts.map(|scripts| match scripts.releases() {
+            Some(releases) => releases.last(),
+            None => Arc::new(scripts),
+        });
+        let scripts = scripts.map_err(|error| error.to_string());
         let call = |target: &String| -> Arc<dyn Payload> {
             let target = Get(target.clone());
             let found = scripts.clone().and_then(|scripts| target.script(scripts));

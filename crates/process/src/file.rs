@@ -6,7 +6,7 @@ use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::net::SendFlags;
 
@@ -37,6 +37,31 @@ pub enum Patience {
 pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
+/// The same for a folder that the kernel finds without waiting for a disk.
+///
+/// # Errors
+///
+/// `WouldBlock` when it does not, or can't tell.
+pub fn open_folder_at_once(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED) {
+        Err(Errno::INVAL | Errno::AGAIN | Errno::NOSYS | Errno::PERM) => {
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+        opened => Ok(opened?),
+    }
+}
+
+/// Device and inode of what is open. As long as it is, no other thing has the same.
+///
+/// # Errors
+///
+/// As `fstat(2)`.
+pub fn identity(of: impl AsFd) -> io::Result<(u64, u64)> {
+    let stat = rustix::fs::fstat(of)?;
+    Ok((stat.st_dev, stat.st_ino))
 }
 
 /// Opens for reading what a relative path without `..` names below a folder. The kernel sees to it that the path does not leave

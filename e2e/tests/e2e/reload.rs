@@ -1,5 +1,7 @@
 //! SIGHUP: new workers, and what changed of the configuration, under load.
 
+use std::time::Duration;
+
 use pronghorn_testkit::{Load, Server, Site, wait_for};
 use rustix::process::Signal;
 
@@ -236,4 +238,62 @@ fn a_start_whose_workers_fail_their_warm_up_ends() {
         "error: pool `default`: worker failed its warm-up: GET /warm: LogicException: cold in",
         "command  php worker.php",
     ]);
+}
+
+/// A deployment by a link, without a reload: each answer is of one release, scripts and files.
+#[test]
+fn a_root_that_is_a_link_is_followed_for_each_request() {
+    let classic = format!(
+        "mode: classic, php: 'php -d extension={}'",
+        crate::ring::extension().display()
+    );
+    for mode in [classic.as_str(), "mode: fastcgi"] {
+        let site = Site::new().config(&format!(
+            "version: '3'\nhttp:\n  address: 127.0.0.1:0\n  \
+             pool: {{{mode}, root: current/public, resolve_root: each_request, num_workers: 1, warmup: [/]}}\n"
+        ));
+        for release in 1..=3 {
+            let folder = format!("releases/{release}/public");
+            let script = "<?php require __DIR__ . '/code.php'; echo code(), ' ', getcwd(), ' ', $_SERVER['DOCUMENT_ROOT'], ' ', __FILE__;";
+            site.write(&format!("{folder}/index.php"), script);
+            let code = format!("<?php function code() {{ return {release}; }}");
+            site.write(&format!("{folder}/code.php"), &code);
+            site.write(&format!("{folder}/f.txt"), &format!("file {release}"));
+            // PHP looks at changed files only when they are old enough to be done.
+            for name in ["index.php", "code.php", "f.txt"] {
+                let file = std::fs::File::open(site.path(&format!("{folder}/{name}")));
+                let hour_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
+                file.and_then(|file| file.set_modified(hour_ago))
+                    .expect("it can be set");
+            }
+        }
+        site.write("releases/3/public/only.txt", "only in 3");
+        let point_at = |folder: &std::path::Path, release: u32| {
+            let new = folder.join("new");
+            std::os::unix::fs::symlink(format!("releases/{release}"), &new)
+                .expect("a link can be made");
+            std::fs::rename(new, folder.join("current")).expect("a link can be moved");
+        };
+        let folder = site.folder().canonicalize().expect("it is there");
+        point_at(&folder, 1);
+        let server = Server::start(site);
+        for release in [1, 2, 1, 3] {
+            point_at(&folder, release);
+            let public = folder.join(format!("releases/{release}/public"));
+            let public = public.display();
+            for _ in 0..3 {
+                assert_eq!(server.get("/f.txt").text(), format!("file {release}"));
+                let expected = format!("{release} {public} {public} {public}/index.php");
+                assert_eq!(server.get("/any/page").text(), expected);
+            }
+        }
+        assert_eq!(server.get("/only.txt").text(), "only in 3");
+        // In the middle of a deployment.
+        std::fs::remove_file(folder.join("current")).expect("it is there");
+        assert_eq!(server.get("/f.txt").text(), "file 3");
+        point_at(&folder, 2);
+        assert_eq!(server.get("/f.txt").text(), "file 2");
+        assert!(server.get("/only.txt").text().starts_with("2 "));
+        server.stop();
+    }
 }

@@ -14,7 +14,7 @@ mod scripts;
 
 pub use classic::{ClassicSettings, SpawnChoice};
 pub use fastcgi::FastCgiSettings;
-pub use scripts::{SiteSettings, Symlinks};
+pub use scripts::{ResolveRoot, SiteSettings, Symlinks};
 
 /// As RoadRunner's. Far more processes than that need another machine.
 pub const MAX_WORKERS: usize = 500;

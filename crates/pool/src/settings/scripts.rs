@@ -29,6 +29,7 @@ pub struct SiteSettings {
     /// Folders below the root in which nothing runs.
     pub no_scripts: Vec<String>,
     pub links: Links,
+    pub resolve: ResolveRoot,
 }
 
 /// Which symbolic links are followed below a root.
@@ -43,8 +44,29 @@ impl Choice for Symlinks {
     ];
 }
 
+/// When links in the path of the root itself are resolved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResolveRoot {
+    /// Never: scripts see the root as it was written.
+    Never,
+    /// For each request: scripts see where it really is.
+    EachRequest,
+}
+
+impl Choice for ResolveRoot {
+    const CHOICES: &'static [(&'static str, Self)] =
+        &[("never", Self::Never), ("each_request", Self::EachRequest)];
+}
+
 /// Keys of pools with a root.
-const KEYS: [&str; 5] = ["root", "index", "fallback", "no_scripts", "symlinks"];
+const KEYS: [&str; 6] = [
+    "root",
+    "index",
+    "fallback",
+    "no_scripts",
+    "symlinks",
+    "resolve_root",
+];
 
 /// Keys that are read and say nothing in a pool of this mode.
 const fn without_effect(mode: Mode) -> &'static [&'static str] {
@@ -114,7 +136,7 @@ fn read_site(t: &mut Table<'_>, mode: Mode) -> Option<SiteSettings> {
     let root: Option<PathBuf> = t
         .key(
             "root",
-            "The folder of a site: its scripts run, its other files are sent. This key and the next four are of pools in another `mode` than `worker`.",
+            "The folder of a site: its scripts run, its other files are sent. This key and the next five are of pools in another `mode` than `worker`.",
         )
         .ours()
         .optional();
@@ -135,6 +157,15 @@ fn read_site(t: &mut Table<'_>, mode: Mode) -> Option<SiteSettings> {
         )
         .ours()
         .default(Symlinks(Links::Inside));
+    // As nginx's $document_root. Whoever's root is no link that moves would pay for nothing.
+    let resolve = t
+        .key(
+            "resolve_root",
+            "When links in the path of `root` itself are resolved: `never`, scripts see it as it is written; or for `each_request`, \
+             so that a deployment which moves such a link takes effect at once, as with nginx's `$realpath_root`.",
+        )
+        .ours()
+        .default(ResolveRoot::Never);
     let Some(root) = root else {
         t.error(
             "mode",
@@ -149,6 +180,7 @@ fn read_site(t: &mut Table<'_>, mode: Mode) -> Option<SiteSettings> {
         fallback,
         no_scripts,
         links: links.0,
+        resolve,
     })
 }
 
