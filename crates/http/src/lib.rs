@@ -38,6 +38,7 @@ pub mod routes;
 mod scripts;
 mod service;
 pub mod settings;
+mod standing;
 mod stream;
 mod tls;
 mod upgrade;

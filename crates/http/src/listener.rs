@@ -15,7 +15,7 @@ use pronghorn_process::socket::{
 };
 use socket2::{Domain, Protocol, SockRef, Socket as RawSocket, Type};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, yield_now};
 
 use crate::message::{Peer, PeerAddress};
 use crate::protocol::{self, Socket};
@@ -342,7 +342,12 @@ impl Door {
                 () = self.service.draining.cancelled() => return,
             };
             match accepted {
-                Ok((socket, address)) => self.admit(socket, address),
+                Ok((socket, address)) => {
+                    if self.admit(socket, address) {
+                        // Whoever is to make room gets the time for it: else a burst is refused.
+                        yield_now().await;
+                    }
+                }
                 Err(error) if is_about_the_connection(&error) => {}
                 Err(error) => {
                     tracing::error!(target: "http", "cannot accept connections: {error}");
@@ -369,11 +374,16 @@ impl Door {
         }
     }
 
-    fn admit(&self, socket: Socket, address: PeerAddress) {
+    /// True when another connection is to make room for it.
+    fn admit(&self, socket: Socket, address: PeerAddress) -> bool {
         let entered = match self.service.enter(address) {
             Ok(entered) => entered,
-            Err(full) => return self.refuse(full, address),
+            Err(full) => {
+                self.refuse(full, address);
+                return false;
+            }
         };
+        let is_over = entered.is_over();
         let server = self.server.or_else(|| socket.server());
         if self.is_paced && is_of_this_machine(address, server) {
             // There is no network to be spared, and the timers take up to a third of the time of large replies.
@@ -387,7 +397,7 @@ impl Door {
                 protocol::serve(socket, tls, peer, entered).await;
                 drop(load);
             });
-            return;
+            return is_over;
         }
         if let Ok(detached) = socket.detach() {
             thread.runtime.spawn(async move {
@@ -397,6 +407,7 @@ impl Door {
                 drop(load);
             });
         }
+        is_over
     }
 }
 

@@ -76,7 +76,7 @@ pub(crate) async fn serve(socket: Socket, tls: Option<Tls>, peer: Arc<Peer>, ent
             let accepted = Box::pin(async {
                 tokio::select! {
                     accepted = tls.accept(stream) => accepted,
-                    () = entered.service().drained() => None,
+                    () = entered.ended() => None,
                 }
             });
             let Some(stream) = accepted.await.map(Box::new) else {

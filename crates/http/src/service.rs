@@ -1,5 +1,6 @@
 //! What all connections of a listener share.
 
+use std::future::poll_fn;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use crate::addresses::{Addresses, Seat};
 use crate::http2::Http2Limits;
 use crate::message::{Handler, PeerAddress};
+use crate::standing::{LEAVING, Place, Standings};
 
 /// Between two writes that a client takes something of: as long as a client may pause while it sends.
 pub const SEND_PAUSE: Duration = Duration::from_secs(60);
@@ -50,6 +52,8 @@ pub struct Service {
     drain_idle: OnceLock<Duration>,
     connections: TaskTracker,
     pub(crate) refusals: Seldom,
+    evictions: Seldom,
+    standings: Arc<Standings>,
     addresses: Arc<Addresses>,
 }
 
@@ -72,6 +76,8 @@ impl Service {
             drain_idle: OnceLock::new(),
             connections,
             refusals: Seldom::default(),
+            evictions: Seldom::default(),
+            standings: Arc::default(),
             addresses,
         })
     }
@@ -100,7 +106,7 @@ impl Service {
     }
 
     /// Returns when a draining service has waited long enough for a client that shakes hands.
-    pub(crate) async fn drained(&self) {
+    async fn drained(&self) {
         self.draining.cancelled().await;
         tokio::time::sleep(self.drain_idle()).await;
     }
@@ -110,23 +116,44 @@ impl Service {
         self.connections.len()
     }
 
-    /// Counts a connection while the returned value lives.
+    /// Counts a connection while the returned value lives. Where there are as many as there may be, the one that has been
+    /// without a request for the longest time is told to end.
     pub(crate) fn enter(self: &Arc<Self>, address: PeerAddress) -> Result<Entered, Full> {
-        if self.connections.len() >= self.limits.connections {
-            return Err(Full::All);
-        }
         let seat = self.addresses.connection(address.ip());
+        let seat = seat.map_err(|_| Full::Address)?;
+        let is_full = self.connections.len() >= self.limits.connections;
+        if is_full {
+            self.make_room()?;
+        }
         Ok(Entered {
             service: self.clone(),
+            place: self.standings.enter(),
+            is_over: is_full,
             _token: self.connections.token(),
-            _seat: seat.map_err(|_| Full::Address)?,
+            _seat: seat,
         })
+    }
+
+    fn make_room(&self) -> Result<(), Full> {
+        let limit = self.limits.connections;
+        if self.connections.len() >= limit + LEAVING || !self.standings.evict() {
+            return Err(Full::All);
+        }
+        if let Some(connections) = self.evictions.event() {
+            tracing::warn!(
+                target: "http", connections, limit,
+                "connections without a request closed for new ones: there are as many as there may be"
+            );
+        }
+        Ok(())
     }
 }
 
 /// One open connection.
 pub(crate) struct Entered {
     service: Arc<Service>,
+    place: Place,
+    is_over: bool,
     _token: TaskTrackerToken,
     _seat: Option<Seat>,
 }
@@ -134,6 +161,25 @@ pub(crate) struct Entered {
 impl Entered {
     pub(crate) fn service(&self) -> &Arc<Service> {
         &self.service
+    }
+
+    /// Whether another one was told to end for it, which takes its task a moment.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// To be told what the connection does.
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Returns when the connection is to make room for another one, or a draining service has waited long enough for it: for a
+    /// client that shakes hands.
+    pub(crate) async fn ended(&self) {
+        tokio::select! {
+            () = poll_fn(|cx| self.place.poll_evicted(cx)) => {}
+            () = self.service.drained() => {}
+        }
     }
 }
 

@@ -1,8 +1,10 @@
 //! What requests and responses pass between the client and PHP.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::net::TcpStream;
 
-use pronghorn_testkit::{Server, Site, wait_for};
+use pronghorn_testkit::{Connection, Server, Site, wait_for};
 use rustix::process::Signal;
 
 /// The SDK's application, with more keys for `http`.
@@ -445,18 +447,75 @@ fn error_pages_hide_what_the_server_says_and_not_what_php_says() {
 }
 
 #[test]
+fn at_the_limit_the_longest_idle_connection_makes_room() {
+    let server = Server::start(site(
+        "  max_connections: 4\n  pools: {more: {num_workers: 2}}\n  routes: [{pool: more}]\n",
+    ));
+    let served = |connection: &mut Connection| {
+        connection.request("GET", "/", "");
+        connection.response().status == 200
+    };
+    let (mut busy, mut first, mut second) = (server.connect(), server.connect(), server.connect());
+    busy.request("GET", "/wait", "");
+    let mut half_sent = server.connect();
+    half_sent.send("GET / HTTP/1.1\r\n");
+    // The first one has the later request.
+    assert!(served(&mut second) && served(&mut first));
+    let mut third = server.connect();
+    assert!(served(&mut third), "there is room for one more");
+    assert!(second.is_closed(), "that was idle for the longest time");
+    assert!(served(&mut first), "the other one stays");
+    let mut fourth = server.connect();
+    assert!(served(&mut fourth) && third.is_closed());
+    let mut fifth = server.connect();
+    assert!(served(&mut fifth) && first.is_closed());
+    server.site().write("go", "");
+    assert_eq!(busy.response().status, 200, "it has a request");
+    half_sent.send("Host: h\r\n\r\n");
+    assert_eq!(half_sent.response().status, 200, "idle ones go before it");
+    server.logged(&["connections without a request closed for new ones"]);
+    server.stop();
+}
+
+#[test]
+fn nobody_who_asks_nothing_keeps_others_out() {
+    let server = Server::start(site("  max_connections: 20\n  http2: {h2c: true}\n"));
+    let mut holds = Vec::new();
+    for start in [
+        "",
+        "GET / HT",
+        "PRI * HTTP/2.0\r\n",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0",
+    ] {
+        for _ in 0..50 {
+            let mut connection = TcpStream::connect(server.address()).expect("it is taken");
+            _ = connection.write_all(start.as_bytes()); // it may be closed for a later one
+            holds.push(connection);
+        }
+        assert_eq!(server.get("/").status, 200, "{start:?}");
+    }
+    server.stop();
+}
+
+#[test]
 fn what_clients_may_take_and_send_can_be_set() {
     let server = Server::start(site(
         "  timeouts: {head: 1s, idle: 1s, body: 1s}\n  forms: {fields: 2, files: 0, levels: 1}\n  max_connections: 2\n",
     ));
     let mut slow = server.connect();
     slow.send("GET / HT");
-    let mut slow_body = server.connect();
-    slow_body.send("POST /body HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n1");
-    assert!(server.connect().is_closed(), "there are two connections");
     assert_eq!(slow.response().status, 408);
-    assert_eq!(slow_body.response().status, 408);
-    drop((slow, slow_body));
+    let slow_body = || {
+        let mut connection = server.connect();
+        connection.send("POST /body HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n1");
+        connection
+    };
+    let mut busy = [slow_body(), slow_body()];
+    assert!(server.connect().is_closed(), "there are two requests");
+    for connection in &mut busy {
+        assert_eq!(connection.response().status, 408);
+    }
+    drop((slow, busy));
     // Both are closed a moment after their answers.
     let mut idle = wait_for("there is room for a connection", || {
         let mut connection = server.connect();

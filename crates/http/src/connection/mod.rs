@@ -193,6 +193,7 @@ impl Http1 {
 
     /// Answers one request.
     async fn serve(&mut self, head: Box<RequestHead>, accepted: Duration) -> After {
+        self.entered.place().busy();
         self.owes_continue = head.expects_continue();
         let mut framing = h1::Response::new(&head, true);
         self.knows_interim = framing.allows_interim();
@@ -248,6 +249,7 @@ impl Http1 {
         // Each look at the clock costs.
         let ended = if self.waited { Instant::now() } else { done };
         if framing.keeps_alive() && self.machine.finish(ended - self.opened) {
+            self.entered.place().idle(ended);
             After::Next
         } else {
             After::Close
@@ -305,6 +307,11 @@ impl Http1 {
                 if self.poll_drained(cx).is_ready() {
                     return Poll::Ready(Next::Closed);
                 }
+            } else {
+                self.entered.place().reading();
+            }
+            if self.entered.place().poll_evicted(cx).is_ready() {
+                return Poll::Ready(Next::Closed);
             }
             self.poll_expiry(cx).map(|expiry| match expiry {
                 Expiry::Idle => Next::Closed,

@@ -138,7 +138,7 @@ pub(crate) async fn serve(stream: Stream, received: BytesMut, peer: Arc<Peer>, e
     let handshake = tokio::time::timeout(limits.receive.head_time, handshake);
     let shaken = tokio::select! {
         shaken = handshake => shaken,
-        () = entered.service().drained() => return,
+        () = entered.ended() => return,
     };
     let connection = match shaken {
         Ok(Ok(connection)) => connection,
@@ -230,6 +230,7 @@ impl Driver {
             match accepted {
                 Some(Ok((request, respond))) => {
                     self.idle_since = None;
+                    self.shared.entered.place().busy();
                     self.begin(request, respond);
                 }
                 Some(Err(error)) => {
@@ -249,6 +250,10 @@ impl Driver {
             }
         }
         let deadline = self.deadline();
+        let is_evicted = self.shared.entered.place().poll_evicted(cx).is_ready();
+        if is_evicted && self.closing.is_none() {
+            return Poll::Ready(Event::Expired);
+        }
         self.timer.poll(cx, deadline).map(|()| Event::Expired)
     }
 
@@ -266,7 +271,12 @@ impl Driver {
         self.idle_since = if self.connection.has_streams() {
             None
         } else {
-            Some(self.idle_since.unwrap_or_else(Instant::now))
+            if self.idle_since.is_none() {
+                let now = Instant::now();
+                self.shared.entered.place().idle(now);
+                self.idle_since = Some(now);
+            }
+            self.idle_since
         };
         let idle = self.idle_since.map(|since| {
             let until = since + limits.receive.idle;

@@ -225,8 +225,9 @@ impl Section for HttpSettings {
             max_connections: t
                 .key(
                     "max_connections",
-                    "Connections at a time; more are closed at once. When not written: the process's limit of open files, less \
-                     what everything else needs.",
+                    "Connections at a time. For one more, that which has been without a request for the longest time is closed; where \
+                     all have one, the new one is. When not written: the process's limit of open files, less what everything else \
+                     needs.",
                 )
                 .ours()
                 .range(1..=10_000_000)

@@ -17,7 +17,7 @@ use crate::health::{Health, Question};
 
 /// The listening socket, for the next process.
 pub(crate) const STATUS: &str = "status";
-/// Probes of a handful of balancers; each has one connection at a time.
+/// Probes of a handful of balancers; each has one connection at a time. For more, those without a whole request are closed.
 const CONNECTIONS: usize = 256;
 
 /// Health checks before their start.

@@ -1,6 +1,7 @@
 //! RPC and health checks against a server that works.
 
-use std::net::SocketAddr;
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpStream};
 
 use pronghorn_testkit::{Connection, Response, Server, Site, wait_for};
 use pronghorn_wire::frame::Flags;
@@ -325,6 +326,22 @@ fn rpc_beyond_loopback_is_warned_about() {
     let server = started(Site::with_worker("app.php"), "rpc: {listen: 'tcp://:0'}\n");
     server.logged(&["other machines may connect"]);
     assert_eq!(server.get("/rpc").text(), "2025.1.15");
+    server.stop();
+}
+
+#[test]
+fn health_checks_are_answered_whoever_holds_connections_to_their_port() {
+    let server = started(Site::with_worker("app.php"), STATUS);
+    let address: SocketAddr = listening(&server, "status").parse().expect("an address");
+    let mut held = Vec::new();
+    for start in ["GET /health HTTP/1.1\r\n", ""] {
+        for _ in 0..300 {
+            let mut connection = TcpStream::connect(address).expect("it is taken");
+            _ = connection.write_all(start.as_bytes()); // it may be closed for a later one
+            held.push(connection);
+        }
+        assert_eq!(probe(&server, "/health").status, 200, "{start:?}");
+    }
     server.stop();
 }
 

@@ -1,0 +1,354 @@
+//! Which connection ends when a new one comes and there are as many as there may be: the one that has been without a request
+//! for the longest time, as nginx does it. Else whoever holds connections and asks nothing keeps all others out.
+//!
+//! Those that are kept after a response come first: their clients must expect it (RFC 9112, section 9.5). Then those that have
+//! not sent a whole head yet, in handshakes too. One with a request under way is never chosen.
+
+use std::cmp::Reverse;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Connections that were told to end and have not done so yet: so many more than the limit there are at most, for a moment.
+pub(crate) const LEAVING: usize = 64;
+
+/// So many are found in one look at all connections, which takes half a millisecond where there are ten thousand.
+const FOUND: usize = 256;
+
+/// After a look that found nobody, or only such as are not idle.
+const NEXT_LOOK: Duration = Duration::from_millis(10);
+
+/// A request is under way.
+const BUSY: u64 = 0;
+/// It is to end, unless a request has come meanwhile.
+const EVICTED: u64 = u64::MAX;
+/// Set while no head is complete. Below it stands since when, in microseconds.
+const READING: u64 = 1 << 62;
+
+/// All connections of a service.
+#[derive(Debug)]
+pub(crate) struct Standings {
+    started: Instant,
+    leaving: AtomicUsize,
+    ranks: Mutex<Ranks>,
+}
+
+#[derive(Debug, Default)]
+struct Ranks {
+    places: Vec<Option<Arc<Standing>>>,
+    free: Vec<usize>,
+    /// Those without a request for the longest time at the last look, the longest one last: all idle, or all with no head.
+    /// Who has changed since is passed over; others of its kind have stood for less.
+    longest: Vec<(u64, usize)>,
+    looked: Option<Instant>,
+    /// The last look found nobody.
+    was_in_vain: bool,
+}
+
+/// What a connection does.
+#[derive(Debug)]
+struct Standing {
+    state: AtomicU64,
+    hears: AtomicBool,
+    waker: Mutex<Option<Waker>>,
+}
+
+/// A connection's place among all; given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    standings: Arc<Standings>,
+    own: Arc<Standing>,
+    at: usize,
+}
+
+impl Default for Standings {
+    fn default() -> Self {
+        Self {
+            started: Instant::now(),
+            leaving: AtomicUsize::new(0),
+            ranks: Mutex::default(),
+        }
+    }
+}
+
+impl Standings {
+    pub(crate) fn enter(self: &Arc<Self>) -> Place {
+        let own = Arc::new(Standing {
+            state: AtomicU64::new(self.since(Instant::now()) | READING),
+            hears: AtomicBool::new(false),
+            waker: Mutex::default(),
+        });
+        let mut ranks = self.ranks();
+        let at = ranks.free.pop().unwrap_or_else(|| {
+            ranks.places.push(None);
+            ranks.places.len() - 1
+        });
+        if let Some(place) = ranks.places.get_mut(at) {
+            *place = Some(own.clone());
+        }
+        drop(ranks);
+        Place {
+            standings: self.clone(),
+            own,
+            at,
+        }
+    }
+
+    /// Tells one to end. False when each has a request, or enough are ending.
+    pub(crate) fn evict(&self) -> bool {
+        if self.leaving.load(Ordering::Relaxed) >= LEAVING {
+            return false;
+        }
+        let mut ranks = self.ranks();
+        let now = Instant::now();
+        let is_soon = ranks.looked.is_some_and(|at| now < at + NEXT_LOOK);
+        if !is_soon && !ranks.has_idle() {
+            ranks.longest.clear(); // others may be idle by now
+        }
+        let found = ranks.evict().or_else(|| {
+            if is_soon && ranks.was_in_vain {
+                return None;
+            }
+            ranks.looked = Some(now);
+            ranks.look();
+            let found = ranks.evict();
+            ranks.was_in_vain = found.is_none();
+            found
+        });
+        drop(ranks);
+        let Some(standing) = found else {
+            return false;
+        };
+        self.leaving.fetch_add(1, Ordering::Relaxed);
+        if let Some(waker) = standing.waker().take() {
+            waker.wake();
+        }
+        true
+    }
+
+    fn since(&self, moment: Instant) -> u64 {
+        let since = moment.saturating_duration_since(self.started).as_micros();
+        u64::try_from(since).map_or(READING - 1, |since| (since + 1).min(READING - 1))
+    }
+
+    fn ranks(&self) -> MutexGuard<'_, Ranks> {
+        self.ranks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ranks {
+    fn evict(&mut self) -> Option<Arc<Standing>> {
+        while let Some((seen, at)) = self.longest.pop() {
+            if let Some(Some(standing)) = self.places.get(at)
+                && standing.becomes(seen, EVICTED)
+            {
+                return Some(standing.clone());
+            }
+        }
+        None
+    }
+
+    fn has_idle(&self) -> bool {
+        let longest = self.longest.last();
+        longest.is_some_and(|(state, _)| state & READING == 0)
+    }
+
+    fn look(&mut self) {
+        let standing = self.places.iter().enumerate().filter_map(|(at, place)| {
+            let state = place.as_ref()?.state.load(Ordering::Relaxed);
+            (state != BUSY && state != EVICTED).then_some((state, at))
+        });
+        self.longest.extend(standing);
+        let is_idle = |(state, _): &(u64, usize)| state & READING == 0;
+        if self.longest.iter().any(is_idle) {
+            self.longest.retain(is_idle);
+        }
+        if self.longest.len() > FOUND {
+            self.longest.select_nth_unstable(FOUND);
+            self.longest.truncate(FOUND);
+        }
+        self.longest.sort_unstable_by_key(|&found| Reverse(found));
+        self.longest.shrink_to(FOUND);
+    }
+}
+
+impl Standing {
+    fn becomes(&self, from: u64, to: u64) -> bool {
+        let (set, else_read) = (Ordering::AcqRel, Ordering::Relaxed);
+        self.state
+            .compare_exchange(from, to, set, else_read)
+            .is_ok()
+    }
+
+    fn waker(&self) -> MutexGuard<'_, Option<Waker>> {
+        self.waker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    /// A request is there: the connection stays, whatever it was told before.
+    pub(crate) fn busy(&self) {
+        if self.own.state.swap(BUSY, Ordering::AcqRel) == EVICTED {
+            self.standings.leaving.fetch_sub(1, Ordering::Relaxed);
+            self.own.hears.store(false, Ordering::Relaxed); // its waker is used up
+        }
+    }
+
+    /// The last request has ended at this moment.
+    pub(crate) fn idle(&self, moment: Instant) {
+        self.own.becomes(BUSY, self.standings.since(moment));
+        let state = self.own.state.load(Ordering::Relaxed);
+        if state & READING != 0 && state != EVICTED {
+            self.own.becomes(state, self.standings.since(moment));
+        }
+    }
+
+    /// A part of the next head is there.
+    pub(crate) fn reading(&self) {
+        let state = self.own.state.load(Ordering::Relaxed);
+        if state & READING == 0 && state != BUSY {
+            let since = self.standings.since(Instant::now());
+            self.own.becomes(state, since | READING);
+        }
+    }
+
+    /// Ready when the connection is to end. It is asked by one task.
+    pub(crate) fn poll_evicted(&self, cx: &Context<'_>) -> Poll<()> {
+        if !self.own.hears.swap(true, Ordering::Relaxed) {
+            *self.own.waker() = Some(cx.waker().clone());
+        }
+        if self.own.state.load(Ordering::Acquire) == EVICTED {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.own.state.swap(BUSY, Ordering::AcqRel) == EVICTED {
+            self.standings.leaving.fetch_sub(1, Ordering::Relaxed);
+        }
+        let mut ranks = self.standings.ranks();
+        if let Some(place) = ranks.places.get_mut(self.at) {
+            *place = None;
+        }
+        ranks.free.push(self.at);
+        if ranks.free.len() == ranks.places.len() {
+            // Nobody is left: what a crowd needed is given back.
+            *ranks = Ranks::default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    fn is_evicted(place: &Place) -> bool {
+        place
+            .poll_evicted(&Context::from_waker(Waker::noop()))
+            .is_ready()
+    }
+
+    async fn later() {
+        advance(Duration::from_millis(20)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_longest_idle_one_goes_first_and_a_busy_one_never() {
+        let standings = Arc::new(Standings::default());
+        let places: Vec<Place> = (0..4).map(|_| standings.enter()).collect();
+        for place in &places[..3] {
+            later().await;
+            place.busy();
+        }
+        for at in [1, 0] {
+            later().await;
+            places[at].idle(Instant::now());
+        }
+        let gone = || places.iter().map(is_evicted).collect::<Vec<_>>();
+        assert_eq!(gone(), [false; 4]);
+        assert!(standings.evict());
+        assert_eq!(gone(), [false, true, false, false]);
+        assert!(standings.evict());
+        assert_eq!(gone(), [true, true, false, false]);
+        assert!(standings.evict());
+        assert_eq!(gone(), [true, true, false, true], "it has sent no head yet");
+        later().await;
+        assert!(!standings.evict(), "the last one has a request");
+        drop(places);
+        assert_eq!(standings.leaving.load(Ordering::Relaxed), 0);
+        assert!(standings.ranks().places.is_empty(), "nothing is kept");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_has_done_something_since_the_look_stands_behind() {
+        let standings = Arc::new(Standings::default());
+        let mut places: Vec<Place> = (0..3).map(|_| standings.enter()).collect();
+        for place in &places {
+            later().await;
+            place.busy();
+            place.idle(Instant::now());
+        }
+        assert!(standings.evict() && is_evicted(&places[0]));
+        later().await;
+        places[1].busy();
+        places[1].idle(Instant::now());
+        places[0] = standings.enter(); // in the place of the one that went
+        assert!(standings.evict() && is_evicted(&places[2]));
+        assert!(standings.evict() && is_evicted(&places[1]));
+        assert!(standings.evict() && is_evicted(&places[0]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_in_the_last_moment_is_served() {
+        let standings = Arc::new(Standings::default());
+        let place = standings.enter();
+        assert!(standings.evict());
+        place.busy();
+        assert!(!is_evicted(&place));
+        assert!(!standings.evict());
+        place.idle(Instant::now());
+        later().await;
+        assert!(standings.evict() && is_evicted(&place));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_in_pieces_stands_behind_those_that_are_idle() {
+        let standings = Arc::new(Standings::default());
+        let (slow, idle) = (standings.enter(), standings.enter());
+        slow.busy();
+        slow.idle(Instant::now());
+        later().await;
+        slow.reading();
+        idle.busy();
+        idle.idle(Instant::now());
+        assert!(standings.evict() && is_evicted(&idle) && !is_evicted(&slow));
+        later().await;
+        let (other, later_idle) = (standings.enter(), standings.enter());
+        assert!(standings.evict() && is_evicted(&slow));
+        later().await;
+        later_idle.busy();
+        later_idle.idle(Instant::now());
+        assert!(standings.evict() && is_evicted(&later_idle) && !is_evicted(&other));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_so_many_are_on_their_way_out() {
+        let standings = Arc::new(Standings::default());
+        let mut places: Vec<Place> = (0..FOUND * 2).map(|_| standings.enter()).collect();
+        for _ in 0..LEAVING {
+            assert!(standings.evict());
+        }
+        assert!(!standings.evict());
+        places.retain(|place| !is_evicted(place));
+        assert!(standings.evict());
+    }
+}
