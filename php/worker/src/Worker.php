@@ -18,10 +18,6 @@ final class Worker
     /** @var array<string, callable|RequestHandlerInterface> by the kind of call */
     private array $handlers = [];
     /** @var list<callable(): mixed> */
-    private array $beforeFork = [];
-    /** @var list<callable(): mixed> */
-    private array $afterFork = [];
-    /** @var list<callable(): mixed> */
     private array $onStop = [];
     /** @var list<object> */
     private array $factories = [];
@@ -38,32 +34,6 @@ final class Worker
     public function onRequest(callable|RequestHandlerInterface $handler): static
     {
         $this->handlers['http'] = $handler;
-
-        return $this;
-    }
-
-    /**
-     * For pools that fork their workers from one booted process (`spawn: fork`): runs once in that process, before its
-     * first fork, e.g. to close connections, which children must not share. No server forks yet, so nothing runs it
-     * yet.
-     *
-     * @param callable(): mixed $function
-     */
-    public function beforeFork(callable $function): static
-    {
-        $this->beforeFork[] = $function;
-
-        return $this;
-    }
-
-    /**
-     * The same in each child, before its first call, e.g. to connect again. Nothing runs it yet.
-     *
-     * @param callable(): mixed $function
-     */
-    public function afterFork(callable $function): static
-    {
-        $this->afterFork[] = $function;
 
         return $this;
     }
