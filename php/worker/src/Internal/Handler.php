@@ -40,8 +40,9 @@ final class Handler
         $parameters = $reflection->getParameters();
         if ($parameters === []) {
             throw new BadWorker(
-                "$where takes no parameter: this is the form with superglobals, echo and header(), which needs the"
-                    . " pronghorn extension. It is not there in this version.\n" . self::SHAPES
+                "$where takes no parameter. There is no form with superglobals, echo and header() for workers: code"
+                    . " that is written that way runs in a pool with `mode: classic`, or by"
+                    . " `pronghorn serve --root public`.\n" . self::SHAPES
             );
         }
         if ($reflection->getNumberOfRequiredParameters() > 1) {
