@@ -10,7 +10,7 @@ declare(strict_types=1);
 require __DIR__ . '/../../php/worker/autoload.php';
 
 Pronghorn\serve(function (Pronghorn\Request $request): string {
-    $name = $request->query()['name'] ?? 'world';
+    $name = htmlspecialchars($request->query()['name'] ?? 'world');
 
     return "Hello, $name!\n";
 });

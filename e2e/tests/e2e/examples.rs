@@ -16,6 +16,8 @@ fn hello() {
     let server = start("hello");
     assert_eq!(server.get("/").text(), "Hello, world!\n");
     assert_eq!(server.get("/?name=you").text(), "Hello, you!\n");
+    let typed = server.get("/?name=%3Cscript%3E");
+    assert_eq!(typed.text(), "Hello, &lt;script&gt;!\n");
     server.stop();
 }
 

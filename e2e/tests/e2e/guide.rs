@@ -77,6 +77,52 @@ fn crashes() {
     follow("docs/operations/crashes.md", Site::new());
 }
 
+/// Who copies an example copies what it forgets.
+#[test]
+fn no_worker_of_a_page_returns_what_a_visitor_typed_as_html() {
+    let mut pages = vec!["README.md".into(), "php/worker/README.md".into()];
+    for entry in std::fs::read_dir(repository().join("docs/guide")).expect("the guide") {
+        let name = entry.expect("a page").file_name();
+        pages.push(format!("docs/guide/{}", name.display()));
+    }
+    let mut seen = 0;
+    for page in pages {
+        let blocks = blocks(&read(&repository().join(&page)));
+        let workers = blocks.iter().filter(|block| {
+            block.info.first().is_some_and(|language| language == "php")
+                && block.text.contains("autoload.php")
+                && block.text.contains("Pronghorn\\serve(")
+        });
+        for worker in workers {
+            let site = Site::new()
+                .file("worker.php", &worker.text)
+                .file("vendor/autoload.php", "<?php require __DIR__ . '/../pronghorn/autoload.php';")
+                .config("version: '3'\nserver: {command: php worker.php of-a-page}\nhttp: {address: '127.0.0.1:0', pool: {num_workers: 1}}\n");
+            link(repository().join("php/worker"), site.path("pronghorn"));
+            link(repository().join("php"), site.path("php"));
+            let server = Server::start(site);
+            for target in [
+                "/<script>?name=<script>",
+                "/%3Cscript%3E?name=%3Cscript%3E&page=%3Cscript%3E",
+                "/?<script>",
+            ] {
+                let reply = server.get(target);
+                let is_html = reply
+                    .header("content-type")
+                    .is_some_and(|of| of.starts_with("text/html"));
+                assert!(
+                    !is_html || !reply.text().contains("<script>"),
+                    "{page}: {}",
+                    reply.text()
+                );
+            }
+            server.stop();
+            seen += 1;
+        }
+    }
+    assert!(seen > 7, "the workers of the pages are gone: {seen}");
+}
+
 #[test]
 fn no_page_links_to_a_file_that_is_not_there() {
     let root = repository();
