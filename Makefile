@@ -1,6 +1,6 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build tuned run test lint test-clean compat bench bench-full bench-micro instructions browser extensions soak
+.PHONY: help build tuned run test lint docs sanitize test-clean compat bench bench-full bench-micro instructions browser extensions soak
 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY := $(TARGET)/release/pronghorn
@@ -10,7 +10,7 @@ help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 build: ## Build the release binary, target/release/pronghorn, and the extension for the PHP that is here
-	@scripts/need build
+	@scripts/need build php extension
 	cargo build --release --bin pronghorn
 	scripts/build-extension
 
@@ -20,7 +20,6 @@ tuned: ## Build the binary for production, target/tuned/pronghorn: compiled by a
 	scripts/build-tuned
 
 run: build ## Serve examples/hello on 127.0.0.1:8080
-	@scripts/need php
 	$(BINARY) serve -c examples/hello/pronghorn.yaml
 
 test: ## Run every test
@@ -39,6 +38,14 @@ lint: ## Check formatting and run the linters
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	phpcs --standard=php/worker/phpcs.xml.dist
+
+docs: ## Build the documentation of the crates; a warning fails
+	@scripts/need build
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
+
+sanitize: ## Run the tests of the extension with the sanitizers of addresses and undefined behaviour
+	@scripts/need build php extension tests
+	TESTS=asan scripts/build-extension
 
 test-clean: ## Run and test on a Debian root made for it (as root; 15 to 30 minutes)
 	@scripts/test-clean

@@ -1,6 +1,6 @@
 //! Loading, merging and judging configuration files. Knows no section's meaning.
 //!
-//! Two steps. [`load`] reads files, includes, variables and `-o` overrides into one tree in which
+//! Two steps. [`load()`] reads files, includes, variables and `-o` overrides into one tree in which
 //! every value knows where it was written ([`Loaded`]). [`Loaded::resolve`] reads that tree through
 //! the caller's [`Section`]s into typed settings and collects every mistake on the way
 //! ([`Resolved`]). One statement per key, in `Section::read`, is at once its type, its default, its

@@ -1,0 +1,75 @@
+//! Crates depend downwards only: the order is the list of `Cargo.toml`, lowest first.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// They know workers and the contract of a service, and not each other.
+const SERVICES: [&str; 3] = ["http", "lock", "rpc"];
+
+#[test]
+fn no_crate_uses_one_that_stands_above_it() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let order = crates_in_order(&read(&root.join("Cargo.toml")));
+    let entries = fs::read_dir(root.join("crates")).expect("the crates");
+    let mut wrong = Vec::new();
+    let mut seen = 0;
+    for entry in entries {
+        let folder = entry.expect("a crate").path();
+        let name = folder
+            .file_name()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned();
+        let Some(&place) = order.get(&name) else {
+            // The binary is used by nobody.
+            assert_eq!(name, "cli", "`{name}` is missing in the list of Cargo.toml");
+            continue;
+        };
+        seen += 1;
+        for used in dependencies(&read(&folder.join("Cargo.toml"))) {
+            if SERVICES.contains(&&*name) && SERVICES.contains(&&*used) {
+                wrong.push(format!("the service `{name}` uses the service `{used}`"));
+            }
+            let above = order.get(&used).is_none_or(|other| *other >= place);
+            if above {
+                wrong.push(format!("`{name}` uses `{used}`, which stands above it"));
+            }
+        }
+    }
+    assert!(seen > 15, "the crates are gone: {seen}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Each crate of ours with its place in the list.
+fn crates_in_order(manifest: &str) -> BTreeMap<String, usize> {
+    let names = manifest.lines().filter_map(|line| {
+        let (name, path) = line
+            .strip_prefix("pronghorn-")?
+            .split_once(" = { path = \"crates/")?;
+        assert!(
+            path.starts_with(name),
+            "`{name}` lies in a folder of its name"
+        );
+        Some(name.to_owned())
+    });
+    names.zip(0..).collect()
+}
+
+/// Those of ours that the crate itself uses; its tests may use more.
+fn dependencies(manifest: &str) -> Vec<String> {
+    let of_crate = manifest
+        .split("\n[dependencies]")
+        .nth(1)
+        .unwrap_or_default();
+    let of_crate = of_crate.split("\n[").next().unwrap_or_default();
+    let ours = of_crate
+        .lines()
+        .filter_map(|line| line.strip_prefix("pronghorn-"));
+    ours.filter_map(|line| line.split(['.', ' ']).next().map(ToOwned::to_owned))
+        .collect()
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).expect("a manifest")
+}
