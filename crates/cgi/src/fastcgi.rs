@@ -3,6 +3,8 @@
 //! What comes back is a peer's: a record announces at most 64 KB and is read in pieces as they come, so nothing is kept that
 //! was not received.
 
+use std::num::NonZeroU16;
+
 use bytes::{Bytes, BytesMut};
 use thiserror::Error;
 
@@ -11,8 +13,6 @@ const HEADER: usize = 8;
 /// The most that one record holds.
 pub const LARGEST: usize = 0xffff;
 const VERSION: u8 = 1;
-/// The number of the one request on a connection.
-const REQUEST: u16 = 1;
 /// The length of what a begin and an end hold.
 const FIXED: usize = 8;
 
@@ -25,11 +25,31 @@ const STDERR: u8 = 7;
 const GET_VALUES: u8 = 9;
 const GET_VALUES_RESULT: u8 = 10;
 
+/// The number of a request on its connection. Records of its answer have it too, so what somebody sent for another request
+/// answers none: a peer that answered twice, or a child of a script that inherited the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestId(NonZeroU16);
+
+impl RequestId {
+    /// Any but 0, which is no request's, and but the one before on the connection. `random` is below 65,534.
+    pub fn after(before: Option<Self>, random: u16) -> Self {
+        let id = random.saturating_add(1);
+        let id = match before {
+            Some(Self(before)) if id >= before.get() => id.saturating_add(1),
+            _ => id,
+        };
+        Self(NonZeroU16::MIN.saturating_add(id.saturating_sub(1)))
+    }
+
+    /// How many there are to choose from when there is one before.
+    pub const CHOICE: u16 = u16::MAX - 1;
+}
+
 /// Appends the beginning of a request: it is answered by a responder, and the connection is kept.
-pub fn begin(out: &mut Vec<u8>) {
+pub fn begin(out: &mut Vec<u8>, id: RequestId) {
     const RESPONDER: u8 = 1;
     const KEEP: u8 = 1;
-    out.extend_from_slice(&header(BEGIN_REQUEST, FIXED));
+    out.extend_from_slice(&header(BEGIN_REQUEST, id, FIXED));
     out.extend_from_slice(&[0, RESPONDER, KEEP, 0, 0, 0, 0, 0]);
 }
 
@@ -65,33 +85,33 @@ impl OpenParams {
     }
 
     /// All of them are there: makes records of them.
-    pub fn finish(self, out: &mut Vec<u8>) {
+    pub fn finish(self, out: &mut Vec<u8>, id: RequestId) {
         let content = self.start.saturating_add(HEADER);
         let len = out.len().saturating_sub(content);
         if len > LARGEST {
             let all = out.split_off(content);
             out.truncate(self.start);
             for part in all.chunks(LARGEST) {
-                out.extend_from_slice(&header(PARAMS, part.len()));
+                out.extend_from_slice(&header(PARAMS, id, part.len()));
                 out.extend_from_slice(part);
             }
         } else if let Some(place) = out.get_mut(self.start..content) {
-            place.copy_from_slice(&header(PARAMS, len));
+            place.copy_from_slice(&header(PARAMS, id, len));
         }
         if len > 0 {
-            out.extend_from_slice(&header(PARAMS, 0));
+            out.extend_from_slice(&header(PARAMS, id, 0));
         }
     }
 }
 
 /// The header before a piece of a body, of at most [`LARGEST`] bytes; before none at all it says that the body is complete.
-pub fn stdin(len: usize) -> [u8; HEADER] {
-    header(STDIN, len)
+pub fn stdin(id: RequestId, len: usize) -> [u8; HEADER] {
+    header(STDIN, id, len)
 }
 
-fn header(kind: u8, len: usize) -> [u8; HEADER] {
+fn header(kind: u8, RequestId(id): RequestId, len: usize) -> [u8; HEADER] {
     debug_assert!(len <= LARGEST, "it fits no record");
-    let [id_high, id_low] = REQUEST.to_be_bytes();
+    let [id_high, id_low] = id.get().to_be_bytes();
     let [high, low] = u16::try_from(len).unwrap_or(u16::MAX).to_be_bytes();
     [VERSION, kind, id_high, id_low, high, low, 0, 0]
 }
@@ -126,8 +146,8 @@ pub enum BadRecord {
     /// The first byte of a record is the version.
     #[error("a record of version {0}, where FastCGI is 1")]
     Version(u8),
-    /// For another request.
-    #[error("a record for request {0}, and the request is {REQUEST}")]
+    /// For another request than the one that is under way, or in the place of none.
+    #[error("a record for request {0}, which is not under way")]
     Request(u16),
     /// A kind that a responder does not send.
     #[error("a record of kind {0}, which answers no request")]
@@ -147,6 +167,8 @@ pub enum BadRecord {
 /// Takes records apart.
 #[derive(Debug, Default)]
 pub struct Records {
+    /// The one under way.
+    request: Option<RequestId>,
     /// What is left of the record that has begun, with what pads it.
     open: Option<Open>,
 }
@@ -159,6 +181,11 @@ struct Open {
 }
 
 impl Records {
+    /// A request is under way from now on, until its end was read.
+    pub fn expect(&mut self, id: RequestId) {
+        self.request = Some(id);
+    }
+
     /// The next item in what was received; `None` when more has to come. What it takes is gone from `received`.
     ///
     /// # Errors
@@ -193,11 +220,13 @@ impl Records {
                 };
             };
             let &[version, kind, id_high, id_low, high, low, padding, _] = header;
-            let request = u16::from_be_bytes([id_high, id_low]);
+            let id = u16::from_be_bytes([id_high, id_low]);
+            let is_awaited = self.request.is_some_and(|RequestId(of)| of.get() == id);
             let content = usize::from(u16::from_be_bytes([high, low]));
             let padding = usize::from(padding);
-            match (version, request, kind) {
-                (VERSION, REQUEST, STDOUT | STDERR) => {
+            match (version, kind) {
+                (VERSION, _) if !is_awaited => return Err(BadRecord::Request(id)),
+                (VERSION, STDOUT | STDERR) => {
                     _ = received.split_to(HEADER);
                     self.open = Some(Open {
                         is_error: kind == STDERR,
@@ -205,7 +234,7 @@ impl Records {
                         padding,
                     });
                 }
-                (VERSION, REQUEST, END_REQUEST) => {
+                (VERSION, END_REQUEST) => {
                     let bad = |status| BadRecord::End {
                         len: content,
                         status,
@@ -224,6 +253,7 @@ impl Records {
                         _ => return Err(bad(status)),
                     };
                     _ = received.split_to(HEADER.saturating_add(FIXED));
+                    self.request = None;
                     self.open = (padding > 0).then_some(Open {
                         is_error: false,
                         content: 0,
@@ -231,16 +261,15 @@ impl Records {
                     });
                     return Ok(Some(Item::End(end)));
                 }
-                (VERSION, REQUEST, _) => return Err(BadRecord::Kind(kind)),
-                (VERSION, _, _) => return Err(BadRecord::Request(request)),
+                (VERSION, _) => return Err(BadRecord::Kind(kind)),
                 _ => return Err(BadRecord::Version(version)),
             }
         }
     }
 
-    /// Whether nothing was begun: the next byte is that of a new record.
-    pub fn is_between(&self) -> bool {
-        self.open.is_none()
+    /// Whether there is nothing behind the end of a request but what pads it: only then another request may follow.
+    pub fn is_clean(&mut self, received: &mut BytesMut) -> bool {
+        self.request.is_none() && matches!(self.next(received), Ok(None)) && received.is_empty()
     }
 }
 
@@ -260,6 +289,8 @@ type Read = (Vec<u8>, Vec<u8>, Vec<End>, Option<BadRecord>);
 
 fn read(bytes: &[u8], size: usize) -> Read {
     let (mut records, mut received) = (Records::default(), BytesMut::new());
+    let id = RequestId(NonZeroU16::MIN);
+    records.expect(id);
     let (mut output, mut errors, mut ends) = (Vec::new(), Vec::new(), Vec::new());
     for piece in bytes.chunks(size) {
         received.extend_from_slice(piece);
@@ -268,7 +299,10 @@ fn read(bytes: &[u8], size: usize) -> Read {
                 Ok(None) => break,
                 Ok(Some(Item::Output(bytes))) => output.extend_from_slice(&bytes),
                 Ok(Some(Item::Errors(bytes))) => errors.extend_from_slice(&bytes),
-                Ok(Some(Item::End(end))) => ends.push(end),
+                Ok(Some(Item::End(end))) => {
+                    ends.push(end);
+                    records.expect(id);
+                }
                 Err(bad) => return (output, errors, ends, Some(bad)),
             }
         }
@@ -282,8 +316,10 @@ mod tests {
 
     use super::*;
 
+    const ID: RequestId = RequestId(NonZeroU16::MIN);
+
     fn record(kind: u8, content: &[u8], padding: u8) -> Vec<u8> {
-        let mut record = header(kind, content.len()).to_vec();
+        let mut record = header(kind, ID, content.len()).to_vec();
         record[6] = padding;
         record.extend_from_slice(content);
         record.resize(record.len() + usize::from(padding), 0xee);
@@ -293,13 +329,13 @@ mod tests {
     #[test]
     fn a_request_is_a_beginning_its_variables_and_its_body() {
         let mut out = Vec::new();
-        begin(&mut out);
+        begin(&mut out, ID);
         let params = OpenParams::begin(&mut out);
         crate::variables::push(&mut out, b"A", &[b"bc"]);
-        params.finish(&mut out);
-        out.extend_from_slice(&stdin(2));
+        params.finish(&mut out, ID);
+        out.extend_from_slice(&stdin(ID, 2));
         out.extend_from_slice(b"hi");
-        out.extend_from_slice(&stdin(0));
+        out.extend_from_slice(&stdin(ID, 0));
         let expected = [
             &b"\x01\x01\x00\x01\x00\x08\x00\x00\x00\x01\x01\x00\x00\x00\x00\x00"[..],
             b"\x01\x04\x00\x01\x00\x05\x00\x00\x01\x02Abc\x01\x04\x00\x01\x00\x00\x00\x00",
@@ -316,7 +352,7 @@ mod tests {
             if len > 0 {
                 crate::variables::push(&mut out, b"N", &[&vec![b'v'; len]]);
             }
-            params.finish(&mut out);
+            params.finish(&mut out, ID);
             let (mut rest, mut block, mut last) = (&out[6..], Vec::new(), usize::MAX);
             while let Some((header, after)) = rest.split_first_chunk::<HEADER>() {
                 assert_eq!(header[..4], [1, PARAMS, 0, 1]);
@@ -369,6 +405,57 @@ mod tests {
             bad(&record(END_REQUEST, &[0, 0, 0, 0, 9, 0, 0, 0], 0)),
             end(8, 9)
         );
+    }
+
+    #[test]
+    fn each_request_has_another_number_than_the_one_before() {
+        let number = |RequestId(id)| id.get();
+        let first = |random| RequestId::after(None, random);
+        assert_eq!(number(first(0)), 1);
+        assert_eq!(number(first(RequestId::CHOICE - 1)), u16::MAX - 1);
+        let last = RequestId(NonZeroU16::MAX);
+        for before in [first(0), first(1), first(700), first(u16::MAX - 2), last] {
+            let all: std::collections::BTreeSet<_> = (0..RequestId::CHOICE)
+                .map(|random| number(RequestId::after(Some(before), random)))
+                .collect();
+            assert_eq!(all.len(), usize::from(RequestId::CHOICE), "each of them");
+            assert!(!all.contains(&number(before)) && !all.contains(&0));
+        }
+    }
+
+    #[test]
+    fn what_comes_behind_an_end_answers_no_request() {
+        let end = record(END_REQUEST, &[0; FIXED], 3);
+        for (behind, clean) in [
+            (&b""[..], true),
+            (b"\x01", false),
+            (b"x", false),
+            (&record(STDOUT, b"Status: 200\n\n", 0), false),
+            (&record(STDERR, b"late", 0), false),
+            (&end, false),
+            (&[1, GET_VALUES_RESULT, 0, 0, 0, 0, 0, 0], false),
+        ] {
+            let mut records = Records::default();
+            records.expect(ID);
+            let mut received = BytesMut::from(&[&end, behind].concat()[..]);
+            assert!(!records.is_clean(&mut received.clone()), "before its end");
+            let ended = records.next(&mut received);
+            assert_eq!(ended, Ok(Some(Item::End(End::Complete(0)))));
+            assert_eq!(records.is_clean(&mut received), clean, "{behind:?}");
+        }
+    }
+
+    #[test]
+    fn records_of_another_request_are_no_part_of_the_answer() {
+        let other = RequestId::after(Some(ID), 0x1234);
+        for kind in [STDOUT, STDERR, END_REQUEST] {
+            let mut records = Records::default();
+            records.expect(ID);
+            let mut bytes = header(kind, other, FIXED).to_vec();
+            bytes.extend_from_slice(&[0; FIXED]);
+            let read = records.next(&mut BytesMut::from(&bytes[..]));
+            assert_eq!(read, Err(BadRecord::Request(0x1236)));
+        }
     }
 
     proptest! {

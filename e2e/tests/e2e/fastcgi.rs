@@ -307,11 +307,155 @@ fn peer(serve: impl Fn(TcpStream) + Send + 'static) -> SocketAddr {
 
 /// Answers the first request on a connection with these bytes.
 fn answers(bytes: &'static [u8]) -> SocketAddr {
-    peer(move |mut stream| {
-        let mut request = [0; 4096];
-        _ = stream.read(&mut request);
-        _ = stream.write_all(bytes);
-    })
+    peer(move |mut stream| answer(&mut stream, bytes))
+}
+
+/// Records of these bytes that are for request 1 are made those of the request that comes.
+fn answer(stream: &mut TcpStream, bytes: &[u8]) {
+    let mut request = [0; 4096];
+    _ = stream.read(&mut request);
+    let mut bytes = bytes.to_vec();
+    let mut at = 0;
+    while let Some([1, _, id_high, id_low, high, low, padding, _]) = bytes.get_mut(at..at + 8) {
+        if (*id_high, *id_low) == (0, 1) {
+            (*id_high, *id_low) = (request[2], request[3]);
+        }
+        at += 8 + usize::from(u16::from_be_bytes([*high, *low])) + usize::from(*padding);
+    }
+    _ = stream.write_all(&bytes);
+}
+
+/// What a client of the next request must not get: whole answers by this number.
+fn forged(id: [u8; 2]) -> Vec<u8> {
+    whole(
+        id,
+        "Content-Type: text/plain\r\nSet-Cookie: forged=1\r\n\r\nforged",
+    )
+}
+
+fn whole([high, low]: [u8; 2], output: &str) -> Vec<u8> {
+    let len = u8::try_from(output.len()).expect("it is short");
+    let end = [1, 3, high, low, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    [
+        &[1, 6, high, low, 0, len, 0, 0],
+        output.as_bytes(),
+        &end[..],
+    ]
+    .concat()
+}
+
+/// Reads a request: its number, and its script.
+fn request(stream: &mut TcpStream) -> Option<([u8; 2], String)> {
+    let mut params = Vec::new();
+    loop {
+        let mut header = [0; 8];
+        stream.read_exact(&mut header).ok()?;
+        let [_, kind, id_high, id_low, high, low, padding, _] = header;
+        let len = usize::from(u16::from_be_bytes([high, low]));
+        let mut content = vec![0; len + usize::from(padding)];
+        stream.read_exact(&mut content).ok()?;
+        match kind {
+            4 => params.extend_from_slice(&content[..len]),
+            5 if len == 0 => {
+                let params = String::from_utf8_lossy(&params).into_owned();
+                let name = params.split("SCRIPT_NAME").nth(1).unwrap_or_default();
+                let name = name.split(".php").next().unwrap_or_default();
+                return Some(([id_high, id_low], name.to_owned()));
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn what_a_peer_sends_for_one_client_reaches_no_other() {
+    let scripts = [
+        "twice", "later", "byte", "errors", "values", "before", "begun", "padded", "mine",
+    ];
+    let peer = peer(|mut stream| {
+        std::thread::spawn(move || {
+            while let Some((id, name)) = request(&mut stream) {
+                let mine = whole(id, &format!("Content-Type: text/plain\r\n\r\n{name}"));
+                let other = [id[0] ^ 1, id[1]];
+                let bytes = match name.as_str() {
+                    "/twice" | "/later" => [mine, forged(id)].concat(),
+                    "/byte" => [&mine[..], b"\x01"].concat(),
+                    "/errors" => [&mine[..], b"\x01\x07", &id, b"\x00\x01\x00\x00x"].concat(),
+                    "/values" => [&mine[..], b"\x01\x0a\x00\x00\x00\x00\x00\x00"].concat(),
+                    "/before" => [forged(other), mine].concat(),
+                    // In the middle of the answer.
+                    "/begun" => [&mine[..mine.len() - 16], &forged(other)].concat(),
+                    "/padded" => {
+                        let mut mine = mine;
+                        let at = mine.len() - 10;
+                        mine[at] = 5;
+                        [&mine[..], b"\x01\x06pad"].concat()
+                    }
+                    _ => mine,
+                };
+                let (now, later) = match name.as_str() {
+                    "/later" => bytes.split_at(bytes.len() - forged(id).len()),
+                    _ => (&bytes[..], &b""[..]),
+                };
+                _ = stream.write_all(now);
+                if !later.is_empty() {
+                    std::thread::sleep(std::time::Duration::from_millis(50));
+                    _ = stream.write_all(later);
+                }
+            }
+        });
+    });
+    let site = scripts.iter().fold(at(&[peer]), |site, name| {
+        site.file(&format!("public/{name}.php"), "")
+    });
+    site.change_config("num_workers: 2", "num_workers: 1");
+    let server = Server::start(site);
+    for name in scripts {
+        let first = server.post(&format!("/{name}.php"), "text/plain", "x");
+        match name {
+            "before" => assert_eq!(first.status, 502),
+            "begun" => assert!(first.status == 502 || !first.text().contains("forged")),
+            _ => assert_eq!(first.text(), format!("/{name}")),
+        }
+        // At once, and when what is late has come.
+        for _ in 0..3 {
+            let next = server.get("/mine.php");
+            let got = (next.status, next.text(), next.header("set-cookie"));
+            assert_eq!(got, (200, "/mine".to_owned(), None), "after {name}");
+            std::thread::sleep(std::time::Duration::from_millis(30));
+        }
+    }
+    server.logged(&["behind the end of one", "/twice.php"]);
+    server.logged(&["which is not under way", "/before.php"]);
+    server.stop();
+}
+
+/// PHP leaves the connection of its request to the programs that a script starts.
+#[test]
+fn a_child_that_a_script_leaves_behind_answers_nobody() {
+    const CHILD: &str = r#"<?php
+        $code = 'usleep(200000); foreach (glob("/proc/self/fd/*") as $f) { $n = (int) basename($f);
+            if ($n > 2 && str_starts_with((string) @readlink($f), "socket:")) { $s = fopen("php://fd/$n", "w");
+                $b = "Content-Type: text/plain\r\nSet-Cookie: forged=1\r\n\r\nforged";
+                foreach ([1, 2, 3] as $id) { $r = fn ($t, $b) => pack("CCnnCC", 1, $t, $id, strlen($b), 0, 0) . $b;
+                    @fwrite($s, $r(6, $b) . $r(3, str_repeat("\0", 8))); } } }';
+        exec('php -r ' . escapeshellarg($code) . ' >/dev/null 2>&1 &');
+        echo 'begun';"#;
+    for by in ["", ", fastcgi: {php_fpm: php-fpm8.2}"] {
+        let site = site(by)
+            .file("public/child.php", CHILD)
+            .file("public/victim.php", "<?php usleep(500000); echo 'private';");
+        site.change_config("num_workers: 2", "num_workers: 1");
+        let server = Server::start(site);
+        assert_eq!(server.get("/child.php").text(), "begun");
+        let victim = server.get("/victim.php");
+        // It is repeated, as it may be.
+        let got = (victim.status, victim.text(), victim.header("set-cookie"));
+        assert_eq!(got, (200, "private".to_owned(), None), "{by}");
+        server.logged(&["which is not under way", "/victim.php"]);
+        assert_eq!(server.get("/victim.php").text(), "private");
+        server.stop();
+    }
 }
 
 fn at(addresses: &[SocketAddr]) -> Site {
@@ -328,7 +472,7 @@ fn peers_that_make_no_sense_cost_a_502_and_nothing_else() {
         (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "a record of version 72"),
         (b"", "closed its connection in place of an answer"),
         (b"\x01\x06\x00\x01\x00\x10\x00\x00Content-", "closed its connection in place of an answer"),
-        (b"\x01\x06\x00\x07\x00\x00\x00\x00", "a record for request 7"),
+        (b"\x01\x06\x00\x00\x00\x00\x00\x00", "a record for request 0, which is not under way"),
         (b"\x01\x0b\x00\x01\x00\x00\x00\x00", "a record of kind 11"),
         (b"\x01\x06\x00\x01\x00\x07\x00\x00<html>\n\x01\x03\x00\x01\x00\x08\x00\x00\0\0\0\0\0\0\0\0", "line 1 of its header"),
     ] {
@@ -351,12 +495,11 @@ fn a_peer_that_hangs_costs_its_deadline_and_one_that_breaks_off_cuts_the_reply()
     assert_eq!(server.get("/index.php").status, 504);
     server.stop();
     let breaks_off = peer(|mut stream| {
-        let mut request = [0; 4096];
-        _ = stream.read(&mut request);
-        _ = stream.write_all(b"\x01\x06\x00\x01\x00\x1b\x00\x00Content-type: text/a\r\n\r\nhel");
+        let begun = b"\x01\x06\x00\x01\x00\x1b\x00\x00Content-type: text/a\r\n\r\nhel";
+        answer(&mut stream, begun);
         // Long enough for the beginning to be passed on.
         _ = stream.set_read_timeout(Some(std::time::Duration::from_millis(200)));
-        _ = stream.read(&mut request);
+        _ = stream.read(&mut [0; 4096]);
     });
     let server = Server::start(at(&[breaks_off]));
     let mut client = server.connect();
@@ -388,9 +531,7 @@ fn an_address_that_does_not_answer_is_passed_over() {
     let listener = TcpListener::bind(nobody).unwrap();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
-            let mut request = [0; 4096];
-            _ = stream.read(&mut request);
-            _ = stream.write_all(ANSWER);
+            answer(&mut stream, ANSWER);
         }
     });
     wait_for("an answer", || {

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use pronghorn_cgi::fastcgi::{begin, is_answer, question};
+use pronghorn_cgi::fastcgi::{RequestId, begin, is_answer, question};
 use pronghorn_process::{Command, Credentials, Exit, Signal, Spawner, Stream};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -131,6 +131,8 @@ struct Entrance {
     listening: OwnedFd,
     first: OwnedFd,
     second: OwnedFd,
+    /// Of the request whose beginning is in the second one.
+    id: RequestId,
 }
 
 impl Entrance {
@@ -163,13 +165,15 @@ impl Entrance {
         _ = std::fs::remove_file(&short); // what can't be removed here can't be reached either
         let (first, second) = connected?;
         let mut beginning = Vec::new();
-        begin(&mut beginning);
+        let id = request::number_after(None);
+        begin(&mut beginning, id);
         // php-cgi closes a connection over which nothing comes within 5 s of its accept, and calls may be rare.
         rustix::io::write(&second, &beginning)?;
         Ok(Self {
             listening,
             first,
             second,
+            id,
         })
     }
 }
@@ -237,6 +241,7 @@ impl FastCgiLauncher {
             listening,
             first,
             second,
+            id,
         } = Entrance::open(&self.spool.path("fastcgi"))
             .map_err(|error| self.failed(BootCause::System(error), None))?;
         let child = self.spawner.spawn(self.command_line(listening)).await;
@@ -245,7 +250,7 @@ impl FastCgiLauncher {
         let until = Instant::now() + self.boot_timeout;
         let unneeded = Arc::new(Notify::new());
         let settings = self.settings(worker.output.clone(), unneeded.clone());
-        let line = responder::Line::Of(Detached::Unix(second.into()));
+        let line = responder::Line::Of(Detached::Unix(second.into()), id);
         let up = async {
             let pipes = [child.stdout, child.stderr];
             self.bring_up(&mut worker, first, pipes, until).await?;
@@ -507,7 +512,7 @@ mod tests {
         let mut beginning = [0; 16];
         second.read_exact(&mut beginning).unwrap();
         let mut expected = Vec::new();
-        begin(&mut expected);
+        begin(&mut expected, entrance.id);
         assert_eq!(beginning[..], expected);
     }
 }

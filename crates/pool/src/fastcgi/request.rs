@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
-use pronghorn_cgi::fastcgi::{LARGEST, OpenParams, begin, stdin};
+use pronghorn_cgi::fastcgi::{LARGEST, OpenParams, RequestId, begin, stdin};
 use tokio::io::AsyncWrite;
 use tokio::task::JoinHandle;
 
@@ -26,6 +26,8 @@ pub(super) struct Outgoing {
     written: usize,
     piece: Bytes,
     rest: Rest,
+    /// Of the request at hand, or of the last one.
+    id: Option<RequestId>,
     /// The beginning of the next request is out already.
     begun: bool,
 }
@@ -55,37 +57,48 @@ pub(super) enum NotWritten {
     Unreadable(io::Error),
 }
 
+/// A number for a request, which nobody knows before.
+pub(super) fn number_after(before: Option<RequestId>) -> RequestId {
+    RequestId::after(before, fastrand::u16(..RequestId::CHOICE))
+}
+
 impl Outgoing {
     /// On a connection over which the [beginning](begin) of the first request went already.
-    pub(super) fn begun() -> Self {
+    pub(super) fn begun(id: RequestId) -> Self {
         Self {
+            id: Some(id),
             begun: true,
             ..Self::default()
         }
     }
 
-    /// Puts a call in the place of the one before, of which nothing is left.
-    pub(super) fn set(&mut self, payload: &dyn Payload) -> Result<(), Unencodable> {
+    /// Puts a call in the place of the one before, of which nothing is left. Its number on the connection comes back.
+    pub(super) fn set(&mut self, payload: &dyn Payload) -> Result<RequestId, Unencodable> {
         debug_assert!(self.is_done(), "a request was cut off by the next");
         self.records.clear();
         self.written = 0;
+        let id = match self.id {
+            Some(id) if self.begun => id,
+            before => number_after(before),
+        };
+        self.id = Some(id);
         if !self.begun {
-            begin(&mut self.records);
+            begin(&mut self.records, id);
         }
         let params = OpenParams::begin(&mut self.records);
         let body = payload
             .variables(&mut self.records)
             .inspect_err(|_| self.records.clear())?;
-        params.finish(&mut self.records);
+        params.finish(&mut self.records, id);
         self.begun = false;
         match body {
-            Body::Empty => self.records.extend_from_slice(&stdin(0)),
+            Body::Empty => self.records.extend_from_slice(&stdin(id, 0)),
             Body::Bytes(bytes) if bytes.len() <= JOINED_BODY => {
                 if !bytes.is_empty() {
-                    self.records.extend_from_slice(&stdin(bytes.len()));
+                    self.records.extend_from_slice(&stdin(id, bytes.len()));
                     self.records.extend_from_slice(&bytes);
                 }
-                self.records.extend_from_slice(&stdin(0));
+                self.records.extend_from_slice(&stdin(id, 0));
             }
             Body::Bytes(bytes) => self.rest = Rest::Bytes(bytes),
             Body::File(file) => {
@@ -102,7 +115,7 @@ impl Outgoing {
                 return Err(Unencodable::Pool(why.to_owned()));
             }
         }
-        Ok(())
+        Ok(id)
     }
 
     pub(super) fn is_done(&self) -> bool {
@@ -136,8 +149,9 @@ impl Outgoing {
             }
             match ready!(self.rest.poll_next(cx))? {
                 Some(piece) => {
+                    let id = self.id.expect("a body belongs to a request that was set");
                     self.records.clear();
-                    self.records.extend_from_slice(&stdin(piece.len()));
+                    self.records.extend_from_slice(&stdin(id, piece.len()));
                     self.written = 0;
                     self.piece = piece;
                 }

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use pronghorn_cgi::fastcgi::{End, Item, Records};
+use pronghorn_cgi::fastcgi::{BadRecord, End, Item, Records, RequestId};
 use pronghorn_cgi::{BadReply, Head, HeadReader, Kind};
 use pronghorn_process::Exit;
 use tokio::sync::Notify;
@@ -40,6 +40,7 @@ const READ: usize = 16 << 10;
 const LONG_READ: usize = 256 << 10;
 /// A reply that is complete before it is longer is handed over whole.
 const WHOLE: usize = 256 << 10;
+const ANSWERS_NOTHING: &str = "it came while no request was under way, or behind the end of one";
 /// What may wait for a client in a file, as with nginx: then the script has to wait.
 const MOST_SPILLED: u64 = 1 << 30;
 
@@ -56,8 +57,8 @@ pub(super) struct Settings {
 
 /// Over what a slot's calls go.
 pub(super) enum Line {
-    /// The connection to a process of its own. Over it went no more than the beginning of a request.
-    Of(Detached),
+    /// The connection to a process of its own. Over it went no more than the beginning of a request, with this number.
+    Of(Detached, RequestId),
     To(Dial),
 }
 
@@ -71,7 +72,7 @@ pub(super) struct Responder {
     /// None while there is no connection to an address.
     channel: Option<Channel>,
     /// Of a process of its own, until this runtime watches it.
-    detached: Option<Detached>,
+    detached: Option<(Detached, RequestId)>,
     dial: Option<Dial>,
     received: BytesMut,
     room: usize,
@@ -109,10 +110,23 @@ enum Event {
 /// Why a call, or a reply, can't go on.
 enum Over {
     Garbage(String),
+    /// What came is for another request, so it says nothing about this one.
+    Stray(String),
     /// The worker closed its end.
     HungUp,
     Ended(Exit),
     Overdue,
+}
+
+impl From<BadRecord> for Over {
+    fn from(bad: BadRecord) -> Self {
+        match bad {
+            BadRecord::Request(_) => Self::Stray(bad.to_string()),
+            BadRecord::Version(_) | BadRecord::Kind(_) | BadRecord::End { .. } => {
+                Self::Garbage(bad.to_string())
+            }
+        }
+    }
 }
 
 /// What a worker did with a call that it was given.
@@ -180,7 +194,7 @@ impl Carrier for Responder {
 impl Responder {
     pub(super) fn new(line: Line, settings: Settings, seat: Seat, inbox: Arc<Inbox>) -> Self {
         let (detached, dial) = match line {
-            Line::Of(detached) => (Some(detached), None),
+            Line::Of(detached, id) => (Some((detached, id)), None),
             Line::To(dial) => (None, Some(dial)),
         };
         Self {
@@ -202,9 +216,9 @@ impl Responder {
 
     /// Has this thread's runtime watch the connection to a process of its own.
     pub(super) fn attach(&mut self) -> io::Result<()> {
-        if let Some(detached) = self.detached.take() {
+        if let Some((detached, id)) = self.detached.take() {
             self.channel = Some(Channel::attach(detached)?);
-            self.outgoing = Outgoing::begun();
+            self.outgoing = Outgoing::begun(id);
         }
         Ok(())
     }
@@ -322,30 +336,36 @@ impl Responder {
             if let Poll::Ready(told) = self.inbox.poll(cx) {
                 return Poll::Ready(Ok(told));
             }
-            loop {
-                match self.poll_fill(cx) {
-                    Poll::Pending => return Poll::Pending,
-                    // Whoever serves many may end what nobody uses.
-                    Poll::Ready(Ok(0) | Err(_)) if self.dial.is_some() => {
-                        self.hang_up();
-                        continue;
-                    }
-                    Poll::Ready(Ok(0) | Err(_)) => {
-                        return Poll::Ready(Err(hung_up("closed its connection")));
-                    }
-                    Poll::Ready(Ok(_)) => {}
-                }
-                match self.records.next(&mut self.received) {
-                    Ok(None) => {}
-                    Ok(Some(Item::Errors(text))) => self.complain(&text),
-                    Ok(Some(Item::Output(_) | Item::End(_))) => {
-                        return Poll::Ready(Err(garbage("an answer to nothing".to_owned())));
-                    }
-                    Err(bad) => return Poll::Ready(Err(garbage(bad.to_string()))),
-                }
-            }
+            self.poll_unusable(cx).map(Err)
         })
         .await
+    }
+
+    /// Looks at what came while there was no call: nothing should. Over a connection with anything on it goes no call.
+    fn poll_unusable(&mut self, cx: &mut Context<'_>) -> Poll<Report> {
+        loop {
+            match self.poll_fill(cx) {
+                Poll::Pending => return Poll::Pending,
+                // Whoever serves many may end what nobody uses.
+                Poll::Ready(Ok(0) | Err(_)) if self.dial.is_some() => self.hang_up(),
+                Poll::Ready(Ok(0) | Err(_)) => {
+                    return Poll::Ready(hung_up("closed its connection"));
+                }
+                Poll::Ready(Ok(_)) => {
+                    if self.records.is_clean(&mut self.received) {
+                        continue; // what pads the last record
+                    }
+                    if self.dial.is_none() {
+                        return Poll::Ready(garbage(ANSWERS_NOTHING.to_owned()));
+                    }
+                    self.hang_up();
+                    tracing::error!(
+                        target: "server", pool = self.seat.pool(),
+                        "what a FastCGI server sent makes no sense: {ANSWERS_NOTHING}"
+                    );
+                }
+            }
+        }
     }
 
     /// Reads what there is. 0 is the end of file.
@@ -385,13 +405,24 @@ impl Responder {
         if call.is_withdrawn() {
             return Served::Free(Instant::now());
         }
+        // What is known to be there: bytes that come later have the wrong number.
+        let unusable = poll_fn(|cx| Poll::Ready(self.poll_unusable(cx))).await;
+        if let Poll::Ready(why) = unusable {
+            self.seat.report(why);
+            self.seat.decline(call);
+            self.give_up();
+            return Served::Broken;
+        }
         if let Err(why) = self.connect(call.deadline).await {
             call.fail(WorkerFault::NotStarted(why));
             return Served::Free(Instant::now());
         }
-        if let Err(error) = self.outgoing.set(call.payload.as_ref()) {
-            call.fail(error);
-            return Served::Free(Instant::now());
+        match self.outgoing.set(call.payload.as_ref()) {
+            Ok(id) => self.records.expect(id),
+            Err(error) => {
+                call.fail(error);
+                return Served::Free(Instant::now());
+            }
         }
         self.inbox.count();
         self.under_way = Some(UnderWay {
@@ -452,7 +483,7 @@ impl Responder {
                 match self.records.next(&mut self.received) {
                     Ok(Some(item)) => return Poll::Ready(Event::Item(item)),
                     Ok(None) => {}
-                    Err(bad) => return Poll::Ready(Event::Over(Over::Garbage(bad.to_string()))),
+                    Err(bad) => return Poll::Ready(Event::Over(bad.into())),
                 }
                 match self.poll_fill(cx) {
                     Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Event::Over(Over::HungUp)),
@@ -609,7 +640,9 @@ impl Responder {
                 let ran = stamps.ran();
                 self.unusable(Trouble::Overdue { request, ran })
             }
-            Err(Over::Garbage(what)) => self.unusable(Trouble::Garbage { request, what }),
+            Err(Over::Garbage(what) | Over::Stray(what)) => {
+                self.unusable(Trouble::Garbage { request, what })
+            }
             Err(Over::HungUp) if self.dial.is_some() => {
                 let what = "it closed its connection in the middle of its answer".to_owned();
                 self.unusable(Trouble::Garbage { request, what })
@@ -712,7 +745,7 @@ impl Responder {
                 match self.records.next(&mut self.received) {
                     Ok(Some(item)) => break Some(Ok(item)),
                     Ok(None) => {}
-                    Err(bad) => break Some(Err(Over::Garbage(bad.to_string()))),
+                    Err(bad) => break Some(Err(bad.into())),
                 }
                 match self.poll_fill(cx) {
                     Poll::Ready(Ok(0) | Err(_)) => break Some(Err(Over::HungUp)),
@@ -728,8 +761,15 @@ impl Responder {
         self.done_at(Instant::now())
     }
 
-    /// The request has ended. Who did not take all of it can't be given another one: the rest would be in its way.
+    /// The request has ended. Who did not take all of it, or sent more than its answer, can't be given another one: the rest
+    /// would be in its way.
     fn done_at(&mut self, now: Instant) -> Served {
+        if !self.records.is_clean(&mut self.received) {
+            let request = self.under_way.as_ref();
+            let request = request.map_or_else(String::new, |it| it.payload.describe());
+            let what = ANSWERS_NOTHING.to_owned();
+            return self.unusable(Trouble::Garbage { request, what });
+        }
         if self.outgoing.is_done() {
             return Served::Free(now);
         }
@@ -749,6 +789,11 @@ impl Responder {
             Over::Garbage(what) => {
                 let request = call.payload.describe();
                 call.fail(WorkerFault::Garbage(what.clone()));
+                self.unusable(Trouble::Garbage { request, what })
+            }
+            Over::Stray(what) => {
+                let request = call.payload.describe();
+                self.seat.lose(call, WorkerFault::Garbage(what.clone()));
                 self.unusable(Trouble::Garbage { request, what })
             }
             Over::Overdue => {
