@@ -25,7 +25,7 @@ pub mod variables;
 pub use environment::Environment;
 #[doc(hidden)]
 pub use reply::fuzz_reply;
-pub use reply::{BadReply, FIELDS, HEAD, Head, HeadReader, Kind};
+pub use reply::{BadReply, FIELDS, HEAD, Head, HeadReader, Kind, Lines};
 #[doc(hidden)]
 pub use site::fuzz_site;
 pub use site::{Found, Script, Site, Target, is_script};

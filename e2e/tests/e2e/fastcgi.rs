@@ -115,6 +115,60 @@ fn replies_long_and_short_come_as_they_were_sent() {
     server.stop();
 }
 
+/// As with nginx and php-fpm, and in `mode: classic`.
+#[test]
+fn what_is_no_field_is_left_out_of_a_head() {
+    const NO_FIELDS: &str = "ini_set('default_mimetype', ''); ini_set('default_charset', '');";
+
+    let scripts = [
+        ("token", "header('NoColon'); echo 'page';"),
+        ("words", "header('No colon here'); echo 'page';"),
+        ("folded", "header(\"\\tfolded\"); echo 'page';"),
+        ("status", "header('Status'); echo 'page';"),
+        ("location", "header('Location'); echo 'page';"),
+        ("two", "header('One'); header('Two', false); echo 'page';"),
+        ("long", "header(str_repeat('x', 9000)); echo 'page';"),
+        ("none", "echo 'page';"),
+        ("only", "header('NoColon'); echo 'page';"),
+    ];
+    let site = scripts.iter().fold(site(""), |site, (name, code)| {
+        let first = if matches!(*name, "none" | "only") {
+            NO_FIELDS
+        } else {
+            ""
+        };
+        site.file(
+            &format!("public/{name}.php"),
+            &format!("<?php {first} header_remove('X-Powered-By'); header('X-A: 1'); header_remove('X-A'); {code}"),
+        )
+    });
+    site.change_config("num_workers: 2}", "num_workers: 1}\n  pools: {classic: {mode: classic, root: public, num_workers: 1}}\n  routes: [{host: classic.test, pool: classic}]");
+    let server = Server::start(site);
+    let mut client = server.connect();
+    for host in ["fastcgi.test", "classic.test"] {
+        for (name, _) in scripts {
+            client.send(format!("GET /{name}.php HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            let got = client.response();
+            assert_eq!(
+                (got.status, got.text().as_str()),
+                (200, "page"),
+                "{host} {name}"
+            );
+            let has = ["NoColon", "Status", "Location", "One"];
+            assert!(
+                has.iter().all(|it| got.header(it).is_none()),
+                "{host} {name}"
+            );
+        }
+    }
+    server.logged(&[
+        "is left out, because it is no `Name: value`",
+        "NoColon",
+        "/token.php",
+    ]);
+    server.stop();
+}
+
 #[test]
 fn a_slow_client_holds_no_process() {
     let site = site("").file(
@@ -399,7 +453,7 @@ fn what_a_peer_sends_for_one_client_reaches_no_other() {
                 };
                 _ = stream.write_all(now);
                 if !later.is_empty() {
-                    std::thread::sleep(std::time::Duration::from_millis(50));
+                    std::thread::park_timeout(std::time::Duration::from_millis(50));
                     _ = stream.write_all(later);
                 }
             }
@@ -422,7 +476,7 @@ fn what_a_peer_sends_for_one_client_reaches_no_other() {
             let next = server.get("/mine.php");
             let got = (next.status, next.text(), next.header("set-cookie"));
             assert_eq!(got, (200, "/mine".to_owned(), None), "after {name}");
-            std::thread::sleep(std::time::Duration::from_millis(30));
+            std::thread::park_timeout(std::time::Duration::from_millis(30));
         }
     }
     server.logged(&["behind the end of one", "/twice.php"]);
@@ -474,7 +528,7 @@ fn peers_that_make_no_sense_cost_a_502_and_nothing_else() {
         (b"\x01\x06\x00\x01\x00\x10\x00\x00Content-", "closed its connection in place of an answer"),
         (b"\x01\x06\x00\x00\x00\x00\x00\x00", "a record for request 0, which is not under way"),
         (b"\x01\x0b\x00\x01\x00\x00\x00\x00", "a record of kind 11"),
-        (b"\x01\x06\x00\x01\x00\x07\x00\x00<html>\n\x01\x03\x00\x01\x00\x08\x00\x00\0\0\0\0\0\0\0\0", "line 1 of its header"),
+        (b"\x01\x06\x00\x01\x00\x07\x00\x00<html>\n\x01\x03\x00\x01\x00\x08\x00\x00\0\0\0\0\0\0\0\0", "it ended the request without the end of a header"),
     ] {
         let server = Server::start(at(&[answers(bytes)]));
         let response = server.post("/index.php", "text/plain", "x");

@@ -18,6 +18,20 @@ pub struct Head {
     pub kind: Kind,
     /// Status and fields; those that are for the server alone are gone.
     pub reply: ReplyHead,
+    /// The first line that was left out because it is no field, escaped.
+    pub left_out: Option<String>,
+}
+
+/// What becomes of a head that RFC 3875 does not allow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Lines {
+    /// Each line is a field, and there is one at least (RFC 3875, section 6.2): the header of a program that does
+    /// otherwise is missing. Apache answers 500.
+    #[default]
+    Fields,
+    /// Lines without a colon are left out, and there need be none. PHP sends what scripts give to `header()` as it is; nginx and
+    /// `mode: classic` answer 200.
+    Some,
 }
 
 /// The kinds of answers (RFC 3875, section 6.2).
@@ -63,12 +77,30 @@ pub enum BadReply {
 /// Finds the end of a head in what has been received so far, looking at each byte once.
 #[derive(Debug, Default)]
 pub struct HeadReader {
+    lines: Lines,
     /// Where the line begins whose end is not there yet.
     line: usize,
     searched: usize,
 }
 
 impl HeadReader {
+    /// Of such lines; by [default](Lines) all of them have to be fields.
+    pub fn of(lines: Lines) -> Self {
+        Self {
+            lines,
+            ..Self::default()
+        }
+    }
+
+    /// Reads the head that was [found](Self::find): all of `head`.
+    ///
+    /// # Errors
+    ///
+    /// When a part of it makes no sense.
+    pub fn parse(&self, head: &Bytes) -> Result<Head, BadReply> {
+        Head::parse(head, self.lines)
+    }
+
     /// The length of the head with its empty line, once all of it is there. `received` is all since the first byte.
     ///
     /// # Errors
@@ -93,13 +125,13 @@ impl HeadReader {
             let is_first = self.line == 0;
             (self.line, self.searched) = (next, next);
             if line.is_empty() || line == b"\r" {
-                return if is_first {
+                return if is_first && self.lines == Lines::Fields {
                     Err(BadReply::NoHeader)
                 } else {
                     Ok(Some(next))
                 };
             }
-            if is_first {
+            if is_first && (self.lines == Lines::Fields || line.starts_with(b"HTTP/")) {
                 // A page without a head must not be read to its end first.
                 field(line, 1)?;
             }
@@ -108,13 +140,9 @@ impl HeadReader {
 }
 
 impl Head {
-    /// Reads a head that [`HeadReader`] found: all of `head`.
-    ///
-    /// # Errors
-    ///
-    /// When a part of it makes no sense.
-    pub fn parse(head: &Bytes) -> Result<Self, BadReply> {
+    fn parse(head: &Bytes, lines: Lines) -> Result<Self, BadReply> {
         let mut headers = Fields::over(head.clone(), 8);
+        let mut left_out = None;
         let (mut status, mut fields, mut start) = (None, 0_usize, 0_usize);
         for (number, line) in (1..).zip(head.split(|&byte| byte == b'\n')) {
             let begin = start;
@@ -127,6 +155,10 @@ impl Head {
             if fields > FIELDS {
                 return Err(BadReply::TooLong);
             }
+            if lines == Lines::Some && memchr::memchr(b':', line).is_none() {
+                left_out.get_or_insert_with(|| shown(line));
+                continue;
+            }
             let (name, value) = field(line, number)?;
             if name.eq_ignore_ascii_case(b"status") {
                 // A second one changes nothing, as with nginx.
@@ -138,10 +170,13 @@ impl Head {
             let value_start = begin.saturating_add(place_in(line, value));
             headers.push_received((begin, name.len()), (value_start, value.len()));
         }
-        if fields == 0 {
+        if fields == 0 && lines == Lines::Fields {
             return Err(BadReply::NoHeader);
         }
-        Ok(Self::of(status, headers))
+        Ok(Self {
+            left_out,
+            ..Self::of(status, headers)
+        })
     }
 
     fn of(status: Option<u16>, headers: Fields) -> Self {
@@ -164,8 +199,13 @@ impl Head {
                 headers,
             },
             kind,
+            left_out: None,
         }
     }
+}
+
+fn shown(line: &[u8]) -> String {
+    line.get(..SHOWN).unwrap_or(line).escape_ascii().to_string()
 }
 
 /// A part's distance from the start of the line that it lies in.
@@ -177,7 +217,7 @@ fn place_in(line: &[u8], part: &[u8]) -> usize {
 fn field(line: &[u8], number: usize) -> Result<(&[u8], &[u8]), BadReply> {
     let bad = || BadReply::Line {
         line: number,
-        text: line.get(..SHOWN).unwrap_or(line).escape_ascii().to_string(),
+        text: shown(line),
     };
     if number == 1 && line.starts_with(b"HTTP/") {
         return Err(BadReply::NonParsed);
@@ -204,21 +244,20 @@ fn status_of(value: &[u8]) -> Result<u16, BadReply> {
         {
             Ok(status)
         }
-        _ => Err(BadReply::Status(
-            value
-                .get(..SHOWN)
-                .unwrap_or(value)
-                .escape_ascii()
-                .to_string(),
-        )),
+        _ => Err(BadReply::Status(shown(value))),
     }
 }
 
 /// For fuzzing: what must hold for any bytes, in whichever pieces they come.
 #[doc(hidden)]
 pub fn fuzz_reply(bytes: &[u8]) {
-    let whole = HeadReader::default().find(bytes);
-    let mut reader = HeadReader::default();
+    fuzz_lines(bytes, Lines::Fields);
+    fuzz_lines(bytes, Lines::Some);
+}
+
+fn fuzz_lines(bytes: &[u8], lines: Lines) {
+    let whole = HeadReader::of(lines).find(bytes);
+    let mut reader = HeadReader::of(lines);
     let mut seen = Ok(None);
     for end in 0..=bytes.len() {
         seen = reader.find(bytes.get(..end).unwrap_or_default());
@@ -230,7 +269,9 @@ pub fn fuzz_reply(bytes: &[u8]) {
     let Ok(Some(len)) = whole else { return };
     assert!(len <= bytes.len() && len <= HEAD, "it ends outside");
     let head = Bytes::copy_from_slice(bytes.get(..len).unwrap_or_default());
-    let Ok(head) = Head::parse(&head) else { return };
+    let Ok(head) = reader.parse(&head) else {
+        return;
+    };
     assert!(
         (200..=599).contains(&head.reply.status),
         "a status that ends no request"

@@ -3,8 +3,13 @@ use proptest::prelude::*;
 use super::*;
 
 fn parse(text: &[u8]) -> Result<Head, BadReply> {
-    let len = HeadReader::default().find(text)?.expect("a whole head");
-    Head::parse(&Bytes::copy_from_slice(&text[..len]))
+    parse_lines(text, Lines::Fields)
+}
+
+fn parse_lines(text: &[u8], lines: Lines) -> Result<Head, BadReply> {
+    let mut reader = HeadReader::of(lines);
+    let len = reader.find(text)?.expect("a whole head");
+    reader.parse(&Bytes::copy_from_slice(&text[..len]))
 }
 
 fn fields(head: &Head) -> Vec<(String, String)> {
@@ -108,6 +113,42 @@ fn what_is_no_answer_is_refused_with_its_reason() {
             "{status}"
         );
     }
+}
+
+#[test]
+fn php_may_send_lines_that_are_no_fields_and_none_at_all() {
+    for (text, left_out, expected) in [
+        (&b"NoColon\r\nX-A: 1\r\n\r\n"[..], Some("NoColon"), 1),
+        (
+            b"X-A: 1\r\nno colon here\r\nAlso\r\n\r\n",
+            Some("no colon here"),
+            1,
+        ),
+        (b"X-A: 1\n\tfolded\n\n", Some("\\tfolded"), 1),
+        (b"Status\r\nX-A: 1\r\n\r\n", Some("Status"), 1),
+        (b"Location\r\nX-A: 1\r\n\r\n", Some("Location"), 1),
+        (b"<b>\xe9\x01\r\n\r\n", Some("<b>\\xe9\\x01"), 0),
+        (b"NoColon\n\n", Some("NoColon"), 0),
+        (b"\r\n", None, 0),
+        (b"\n", None, 0),
+    ] {
+        let head = parse_lines(text, Lines::Some).unwrap();
+        assert_eq!((head.reply.status, head.kind), (200, Kind::Document));
+        assert_eq!(head.left_out.as_deref(), left_out);
+        assert_eq!(head.reply.headers.iter().count(), expected, "{text:?}");
+        assert!(parse(text).is_err(), "{text:?}");
+    }
+    let wrong = |text: &[u8]| parse_lines(text, Lines::Some).unwrap_err();
+    assert_eq!(wrong(b"HTTP/1.1 200 OK\r\n\r\n"), BadReply::NonParsed);
+    for line in [&b": no name"[..], b"a b: c", b"Gr\xfcn: c"] {
+        let bad = wrong(&[b"A: b\n", line, b"\n\n"].concat());
+        assert!(matches!(bad, BadReply::Line { line: 2, .. }), "{line:?}");
+    }
+    let many = "no field\n".repeat(FIELDS + 1);
+    assert_eq!(wrong(format!("{many}\n").as_bytes()), BadReply::TooLong);
+    let endless = vec![b'a'; HEAD + 1];
+    let endless = HeadReader::of(Lines::Some).find(&endless);
+    assert_eq!(endless, Err(BadReply::TooLong));
 }
 
 #[test]

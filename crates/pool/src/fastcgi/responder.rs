@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use pronghorn_cgi::fastcgi::{BadRecord, End, Item, Records, RequestId};
-use pronghorn_cgi::{BadReply, Head, HeadReader, Kind};
+use pronghorn_cgi::{BadReply, Head, HeadReader, Kind, Lines};
 use pronghorn_process::Exit;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -30,6 +30,7 @@ use crate::relay::channel::{Channel, Detached};
 use crate::relay::inbox::{Inbox, News, Told};
 use crate::relay::outlet::{Outlet, Streamed};
 use crate::roster::UnderWay;
+use crate::seldom::Seldom;
 use crate::spool::Spool;
 use crate::stats::Counter;
 use crate::timer::Timer;
@@ -86,6 +87,8 @@ pub(super) struct Responder {
     timer: Timer,
     /// Calls that the worker still gets.
     calls_left: Lifetime,
+    /// Lines of heads.
+    left_out: Seldom,
 }
 
 /// How a call went, as far as the worker is concerned.
@@ -153,13 +156,19 @@ impl From<Trouble> for Report {
 }
 
 /// What has come of a reply's head.
-#[derive(Default)]
 struct Opening {
     reader: HeadReader,
     received: BytesMut,
 }
 
 impl Opening {
+    fn new() -> Self {
+        Self {
+            reader: HeadReader::of(Lines::Some),
+            received: BytesMut::new(),
+        }
+    }
+
     /// The head, and what came behind it, once all of it is there.
     fn take(&mut self, piece: &Bytes) -> Result<Option<(Head, Bytes)>, BadReply> {
         let whole = if self.received.is_empty() {
@@ -181,7 +190,7 @@ impl Opening {
         let Some((head, rest)) = whole else {
             return Ok(None);
         };
-        Ok(Some((Head::parse(&head)?, rest)))
+        Ok(Some((self.reader.parse(&head)?, rest)))
     }
 }
 
@@ -211,6 +220,7 @@ impl Responder {
             inbox,
             under_way: None,
             timer: Timer::default(),
+            left_out: Seldom::default(),
         }
     }
 
@@ -430,7 +440,7 @@ impl Responder {
             since: call.stamps.dispatched.unwrap_or(call.stamps.queued),
             pid: None,
         });
-        let mut opening = Opening::default();
+        let mut opening = Opening::new();
         let mut gone = false;
         loop {
             let deadline = call.deadline;
@@ -559,10 +569,14 @@ impl Responder {
                 self.seat.decline(call);
                 return self.done();
             }
-            End::Complete(_) => "it ended the request without an answer",
+            End::Complete(_) => "it ended the request without the end of a header",
             End::CannotMultiplex => "it refuses the request, because it takes one at a time",
             End::UnknownRole => "it is no FastCGI responder",
         };
+        tracing::error!(
+            target: "http", pool = self.seat.pool(), request = call.payload.describe(),
+            "the script's answer can't be used: {what}"
+        );
         call.fail(WorkerFault::Garbage(what.to_owned()));
         self.done()
     }
@@ -582,6 +596,14 @@ impl Responder {
     /// The head of a reply is here: hands it over, and what follows it.
     async fn reply(&mut self, call: Call, head: Head, first: Bytes) -> Served {
         let mut stamps = call.stamps;
+        if let Some(line) = &head.left_out
+            && let Some(times) = self.left_out.event()
+        {
+            tracing::warn!(
+                target: "http", pool = self.seat.pool(), request = call.payload.describe(), times,
+                "a line of the script's header is left out, because it is no `Name: value`: `{line}`"
+            );
+        }
         let mut reply = head.reply;
         if let Kind::LocalRedirect(_) = head.kind {
             // As nginx does it: the client asks again.

@@ -184,7 +184,7 @@ impl Station {
                     match reader.find(&running.received) {
                         Ok(None) => {}
                         Ok(Some(len)) => {
-                            break Head::parse(&running.received.split_to(len).freeze());
+                            break reader.parse(&running.received.split_to(len).freeze());
                         }
                         Err(bad) => break Err(bad),
                     }
@@ -208,6 +208,7 @@ impl Station {
             Ok(Head {
                 kind: Kind::LocalRedirect(path),
                 reply: head,
+                ..
             }) => {
                 let stamps = call.stamps;
                 call.deliver(Reply {
