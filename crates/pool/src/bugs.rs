@@ -39,6 +39,8 @@ pub(crate) enum Bug {
     LostAhead,
     /// They still count as that worker's.
     PhantomAhead,
+    /// A worker that asked for new ones is not known to leave.
+    LostReport,
 }
 
 #[cfg(test)]

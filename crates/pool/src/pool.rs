@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::num::NonZeroU64;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,8 +29,6 @@ use crate::stats::{Counter, Stats};
 const MOST_DECLINED: u8 = 3;
 /// Between two looks at calls whose wait may be over: a queue of thousands must not be searched for each of them.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
-/// Reports of one worker that its life has not read yet; it sends a handful in all.
-const REPORTS: usize = 16;
 
 /// What a pool needs to know to take calls.
 #[derive(Debug, Clone)]
@@ -234,7 +232,9 @@ pub(crate) enum Order {
     Ended(Exit),
 }
 
-/// What a transport tells the one that watches over its process.
+/// What a transport tells the one that watches over its process. None of it may be lost: a place whose end is not told stays
+/// taken. So they wait without a limit, and there can't be many: each comes once in the life of a worker, but for `Overdue` and
+/// `Recovered`, of which the second waits for its answer.
 #[derive(Debug)]
 pub(crate) enum Report {
     /// The worker takes calls.
@@ -360,13 +360,18 @@ impl Pool {
     }
 
     /// A worker's place, and where its reports arrive.
-    pub(crate) fn seat(&self, slot: SlotId) -> (Seat, mpsc::Receiver<Report>) {
-        let (reports, inbox) = mpsc::channel(REPORTS);
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "none may be dropped, and a worker causes no more than a handful"
+    )]
+    pub(crate) fn seat(&self, slot: SlotId) -> (Seat, mpsc::UnboundedReceiver<Report>) {
+        let (reports, inbox) = mpsc::unbounded_channel();
         (
             Seat {
                 shared: self.shared.clone(),
                 slot,
                 reports,
+                wants_renewal: AtomicBool::new(false),
             },
             inbox,
         )
@@ -643,7 +648,9 @@ impl Lifetime {
 pub(crate) struct Seat {
     shared: Arc<Shared>,
     slot: SlotId,
-    reports: mpsc::Sender<Report>,
+    reports: mpsc::UnboundedSender<Report>,
+    /// Whether that was told.
+    wants_renewal: AtomicBool,
 }
 
 impl Seat {
@@ -796,8 +803,20 @@ impl Seat {
     }
 
     pub(crate) fn report(&self, report: Report) {
-        if let Err(lost) = self.reports.try_send(report) {
-            tracing::error!(target: "pool", slot = self.slot, report = ?lost, "report of a worker lost");
+        if planted(Bug::LostReport)
+            && matches!(report, Report::Leaving)
+            && self.wants_renewal.load(Ordering::Relaxed)
+        {
+            return;
+        }
+        // Without its keeper, the process is killed and nobody needs to know.
+        _ = self.reports.send(report);
+    }
+
+    /// The worker would do better as a new process. It may say so as often as it likes.
+    pub(crate) fn asks_for_renewal(&self, full: bool) {
+        if !self.wants_renewal.swap(true, Ordering::Relaxed) {
+            self.report(Report::AsksForRenewal { full });
         }
     }
 

@@ -64,6 +64,11 @@ const PATIENCE_WITH_REST: Duration = Duration::from_millis(10);
 /// Calls in the box are told apart by the last five bits of their numbers, those that were taken back included, until the
 /// worker has passed over them.
 const MOST_NUMBERS: u32 = 32;
+/// Wishes for new workers between two calls. The extension sends one, if any, before it waits for the next call, and it waits
+/// again where one was taken back.
+const MOST_WISHES: u32 = 100;
+/// 1xx replies to one call. Each waits in memory for a client that reads slowly.
+const MOST_INFORMATIONAL: u32 = 100;
 /// Buffers that grew beyond this are given back after a call.
 const KEPT_BUFFER: usize = 64 << 10;
 
@@ -106,6 +111,10 @@ pub(crate) struct Relay {
     impatience: Timer,
     /// When those ahead go to other workers.
     patient_until: Instant,
+    /// Wishes for new workers since the last call began.
+    wishes: u32,
+    /// 1xx replies to the call at hand.
+    informed: u32,
     /// Calls that the worker still gets.
     calls_left: Lifetime,
     /// Bytes that went to the worker.
@@ -178,6 +187,8 @@ impl Relay {
             dialect,
             settings,
             calls_left: seat.lifetime(),
+            wishes: 0,
+            informed: 0,
             seat,
             inbox,
             under_way: None,
@@ -377,7 +388,13 @@ impl Relay {
         loop {
             match self.incoming.next() {
                 Ok(None) => {}
-                Ok(Some(item)) if self.is_aside(&item) => continue,
+                Ok(Some(item)) if self.is_aside(&item) => match self.too_many_wishes() {
+                    None => continue,
+                    Some(what) => {
+                        let request = None;
+                        return Idle::Unusable(Report::Garbage { what, request });
+                    }
+                },
                 Ok(Some(item)) if self.dialect.is_pong(&item) => {
                     self.inbox.pong();
                     continue;
@@ -411,9 +428,10 @@ impl Relay {
     }
 
     /// Takes what belongs to no call.
-    fn is_aside(&self, item: &Item) -> bool {
+    fn is_aside(&mut self, item: &Item) -> bool {
         if let Some(full) = self.dialect.asks_for_renewal(item) {
-            self.seat.report(Report::AsksForRenewal { full });
+            self.wishes = self.wishes.saturating_add(1);
+            self.seat.asks_for_renewal(full);
             return true;
         }
         let remark = self.dialect.remark(item);
@@ -436,6 +454,13 @@ impl Relay {
                 target: "server", pool, slot, file = remark.file, line = remark.line, "{}{more}", remark.message
             );
         }
+    }
+
+    /// What a worker did that says nothing else.
+    fn too_many_wishes(&self) -> Option<String> {
+        (self.wishes > MOST_WISHES).then(|| {
+            format!("it asked for new workers more than {MOST_WISHES} times during one call")
+        })
     }
 
     /// Reads what there is. 0 is the end of file.
@@ -470,6 +495,7 @@ impl Relay {
             return Served::Free(Instant::now());
         }
         let mut body_stream = None;
+        (self.wishes, self.informed) = (0, 0);
         let since = call.stamps.dispatched.unwrap_or(call.stamps.queued);
         self.at_hand_since = self.at_hand_since.max(since);
         self.patient_until = self.at_hand_since + PATIENCE;
@@ -694,6 +720,13 @@ impl Relay {
                 .hear(header, context, &Bytes::new(), self.number, begun),
             Item::Piece { .. } => Err(Garbage("a piece of nothing".into())),
         };
+        if matches!(heard, Ok(Heard::Informational(_))) {
+            self.informed = self.informed.saturating_add(1);
+            if self.informed > MOST_INFORMATIONAL {
+                let what = format!("more than {MOST_INFORMATIONAL} replies of 1xx to one call");
+                return Err(Garbage(what));
+            }
+        }
         // An answer to a ping was asked for before.
         if !matches!(heard, Ok(Heard::Pong | Heard::Nothing)) {
             self.begun = self.number;
@@ -803,7 +836,12 @@ impl Relay {
             loop {
                 loop {
                     match self.incoming.next() {
-                        Ok(Some(item)) if self.is_aside(&item) => continue,
+                        Ok(Some(item)) if self.is_aside(&item) => match self.too_many_wishes() {
+                            None => continue,
+                            Some(what) => {
+                                return Poll::Ready(Event::Over(Over::Garbage(what)));
+                            }
+                        },
                         Ok(Some(item)) => return Poll::Ready(Event::Item(item)),
                         Ok(None) => {}
                         Err(Garbage(what)) => return Poll::Ready(Event::Over(Over::Garbage(what))),

@@ -33,7 +33,7 @@ pub(super) struct Stage {
 
 pub(super) struct Worker {
     inbox: Arc<Inbox>,
-    reports: mpsc::Receiver<Report>,
+    reports: mpsc::UnboundedReceiver<Report>,
     pub(super) peer: Peer,
 }
 

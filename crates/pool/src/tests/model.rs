@@ -42,6 +42,8 @@ const MOST_AHEAD: usize = 2;
 /// How long a worker lets calls wait behind the one at hand.
 const PATIENCE: Duration = Duration::from_millis(2);
 const MOST: usize = 12;
+/// How often a worker asks for new ones in one go.
+const WISHES: usize = 50;
 /// Clients that wait at a time, at most; more than workers and places in the queue.
 const CLIENTS: usize = 40;
 /// Steps of one life of a pool, from start to stop.
@@ -481,6 +483,9 @@ impl Relay {
             };
             match told {
                 Tell::Reply { leave } => {
+                    if fastrand::u8(..16) == 0 {
+                        (0..WISHES).for_each(|_| self.seat.asks_for_renewal(false));
+                    }
                     let stamps = call.stamps;
                     let head = ReplyHead {
                         status: 200,
@@ -1064,6 +1069,7 @@ fn every_planted_bug_is_found() {
         Bug::WornStays,
         Bug::LostAhead,
         Bug::PhantomAhead,
+        Bug::LostReport,
     ];
     let mut missed = Vec::new();
     for bug in bugs {

@@ -38,7 +38,7 @@ use crate::spool::Spool;
 struct Stage {
     pool: Pool,
     inbox: Arc<Inbox>,
-    reports: mpsc::Receiver<Report>,
+    reports: mpsc::UnboundedReceiver<Report>,
     worker: Worker,
 }
 
@@ -479,6 +479,71 @@ async fn an_answer_to_another_call_is_never_delivered() {
     assert!(matches!(
         stage.reports.recv().await,
         Some(Report::Garbage { .. })
+    ));
+    stage.ends(Exit::Signal(9)).await;
+}
+
+fn wishes(count: usize) -> Vec<u8> {
+    native(0x88, 0x80, 1, 1, b"", b"", Stream::END).repeat(count)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_asks_for_new_ones_again_and_again_is_heard_once_and_its_end_too() {
+    let mut stage = Stage::native().await;
+    for _ in 0..2 {
+        let (mut pending, call) = stage.running("/").await;
+        stage.worker.send(&wishes(100)).await;
+        stage.worker.reply(call, b"one").await;
+        assert_eq!(body(&mut pending).await.unwrap(), "one");
+    }
+    let (mut pending, call) = stage.running("/").await;
+    let leaves = native(0x81, 4, 200, call, &[0; 4], b"bye", Stream::END);
+    stage.worker.send(&[wishes(100), leaves].concat()).await;
+    assert_eq!(body(&mut pending).await.unwrap(), "bye");
+    let next = stage.reports.recv().await;
+    assert!(matches!(next, Some(Report::AsksForRenewal { full: false })));
+    let next = stage.reports.recv().await;
+    assert!(
+        matches!(next, Some(Report::Leaving | Report::Worn)),
+        "{next:?}"
+    );
+    stage.ends(Exit::Code(0)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_floods_is_ended_and_its_end_is_known() {
+    let renewals: fn(u32) -> Vec<u8> = |_| wishes(5000);
+    let hints: fn(u32) -> Vec<u8> =
+        |call| native(0x83, 0, 103, call, &[0; 4], b"", Stream::END).repeat(200);
+    for flood in [renewals, hints] {
+        let mut stage = Stage::native().await;
+        let (mut pending, call) = stage.running("/").await;
+        let leaves = native(0x81, 4, 200, call, &[0; 4], b"bye", Stream::END);
+        stage.worker.send(&[flood(call), leaves].concat()).await;
+        let error = loop {
+            match pending.answer().await {
+                Ok(Answer::Informational(_)) => {}
+                Ok(Answer::Reply(_)) => panic!("it is taken for an answer"),
+                Err(error) => break error.to_string(),
+            }
+        };
+        assert!(error.contains("more than 100"), "{error}");
+        let reports = stage.ends(Exit::Signal(9)).await;
+        let garbage = reports
+            .iter()
+            .filter(|it| matches!(it, Report::Garbage { .. }));
+        assert_eq!(garbage.count(), 1, "{reports:?}");
+        assert!(reports.len() <= 2, "{reports:?}");
+    }
+    let mut stage = Stage::native().await;
+    stage.worker.send(&wishes(5000)).await;
+    let reports = [stage.reports.recv().await, stage.reports.recv().await];
+    assert!(matches!(
+        reports,
+        [
+            Some(Report::AsksForRenewal { .. }),
+            Some(Report::Garbage { .. })
+        ]
     ));
     stage.ends(Exit::Signal(9)).await;
 }
