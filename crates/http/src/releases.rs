@@ -72,7 +72,7 @@ impl Releases {
             if known.is(&open_folder(root)?)? {
                 return Ok(known);
             }
-            let Releases {
+            let Self {
                 settings,
                 mode,
                 prefix,
