@@ -312,6 +312,10 @@ impl Start<'_> {
             pool: self.spec.name.to_owned(),
             spawner: self.resources.spawner.clone(),
             command,
+            kind: match self.spec.settings.mode {
+                Mode::Classic => "script",
+                _ => "http",
+            },
             argv,
             env: self.environment(),
             php,

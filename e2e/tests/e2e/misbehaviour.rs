@@ -142,6 +142,18 @@ fn a_worker_that_does_not_come_up_ends_the_start_with_the_reason() {
             ],
         ),
         (
+            "scripts",
+            vec![
+                "answers calls of kind `script`",
+                "of kind `http`",
+                "`mode: classic`",
+            ],
+        ),
+        (
+            "kills",
+            vec!["a `deadline_signal` that is none", "34 to 64"],
+        ),
+        (
             "newer",
             vec![
                 "version 99 of the native codec",

@@ -12,20 +12,46 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::boot::output::Output;
 use crate::relay::incoming::{Incoming, Item};
 
-/// Of Linux: no other signal has a number with it, and none of the others may be sent because a worker says so.
-const REAL_TIME: std::ops::RangeInclusive<i32> = 32..=64;
+/// Of Linux, without the two that the C library keeps for itself: no other signal has a number with it, and none of the others may
+/// be sent because a worker says so.
+const REAL_TIME: std::ops::RangeInclusive<i64> = 34..=64;
 
 /// A worker that answered.
 #[derive(Debug)]
 pub(crate) struct Announcement {
     pub(crate) pid: u32,
     pub(crate) native: bool,
+    /// The kinds of calls that it answers.
+    kinds: Vec<String>,
     /// It goes on in shared memory, or why not although it was offered.
     pub(crate) ring: Option<Result<(), String>>,
     /// The signal by which a call of it can be ended.
     pub(crate) deadline_signal: Option<i32>,
     /// What had been read behind its answer.
     pub(crate) leftover: Vec<u8>,
+}
+
+impl Announcement {
+    /// What is in the way of giving it such calls.
+    pub(crate) fn cannot_answer(&self, kind: &str) -> Option<String> {
+        if self.kinds.iter().any(|it| it == kind) {
+            return None;
+        }
+        let kinds = self.kinds.join("`, `");
+        let hint = match kind {
+            "script" => "a worker script runs in a pool with `mode: worker`",
+            _ => "scripts below a root run in a pool with `mode: classic`",
+        };
+        Some(format!(
+            "it answers calls of kind `{kinds}`, and those of this pool are of kind `{kind}`: {hint}"
+        ))
+    }
+
+    /// The signal by which a call of it can be ended: nothing where another process announced itself than the one that
+    /// signals go to, such as one behind a shell.
+    pub(crate) fn signal_of(&self, pid: u32) -> Option<i32> {
+        self.deadline_signal.filter(|_| self.pid == pid)
+    }
 }
 
 /// Why an answer is none.
@@ -141,13 +167,93 @@ fn read_announcement(body: &[u8]) -> Result<Announcement, Refusal> {
         let why = said.get("why").and_then(Value::as_str);
         Err(why.unwrap_or("it does not say why").to_owned())
     });
-    let signal = said.get("deadline_signal").and_then(Value::as_i64);
-    let signal = signal.and_then(|signal| i32::try_from(signal).ok());
+    let kinds = match said.get("kinds") {
+        None => vec!["http".to_owned()],
+        Some(said) => kinds(said).ok_or_else(|| refuse("`kinds` that are no list of names"))?,
+    };
+    let signal = match said.get("deadline_signal") {
+        None => None,
+        Some(said) => Some(deadline_signal(said).ok_or_else(|| {
+            refuse("a `deadline_signal` that is none of the real-time signals 34 to 64")
+        })?),
+    };
     Ok(Announcement {
         pid,
         native,
+        kinds,
         ring,
-        deadline_signal: signal.filter(|signal| REAL_TIME.contains(signal)),
+        deadline_signal: signal,
         leftover: Vec::new(),
     })
+}
+
+fn kinds(said: &Value) -> Option<Vec<String>> {
+    let kinds = said.as_array()?.iter();
+    kinds.map(|kind| kind.as_str().map(str::to_owned)).collect()
+}
+
+fn deadline_signal(said: &Value) -> Option<i32> {
+    let signal = said.as_i64().filter(|it| REAL_TIME.contains(it))?;
+    i32::try_from(signal).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn announced(more: &str) -> Result<Announcement, String> {
+        let body = format!(r#"{{"pid":7,"codec":"native","version":1{more}}}"#);
+        read_announcement(&Bytes::from(body)).map_err(|refusal| format!("{refusal:?}"))
+    }
+
+    #[test]
+    fn a_worker_gets_the_calls_that_it_answers() {
+        for (more, http, script) in [
+            ("", true, false),
+            (r#","kinds":["http"]"#, true, false),
+            (r#","kinds":["script"]"#, false, true),
+            (r#","kinds":["jobs","http"]"#, true, false),
+            (r#","kinds":[]"#, false, false),
+        ] {
+            let answer = announced(more).unwrap();
+            assert_eq!(answer.cannot_answer("http").is_none(), http, "{more}");
+            assert_eq!(answer.cannot_answer("script").is_none(), script, "{more}");
+        }
+        for wrong in [r#","kinds":"http""#, r#","kinds":[1]"#, r#","kinds":null"#] {
+            assert!(announced(wrong).unwrap_err().contains("`kinds`"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn only_real_time_signals_are_sent_and_only_to_who_announced_them() {
+        for good in [34, 44, 64] {
+            let answer = announced(&format!(r#","deadline_signal":{good}"#)).unwrap();
+            assert_eq!(answer.signal_of(7), Some(good));
+            assert_eq!(answer.signal_of(8), None, "behind a shell");
+        }
+        assert_eq!(announced("").unwrap().signal_of(7), None);
+        for wrong in [
+            "9",
+            "0",
+            "-1",
+            "32",
+            "33",
+            "65",
+            "4294967340",
+            "44.5",
+            "\"44\"",
+            "null",
+        ] {
+            let refused = announced(&format!(r#","deadline_signal":{wrong}"#)).unwrap_err();
+            assert!(refused.contains("34 to 64"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_number_of_a_process_is_one() {
+        for wrong in ["0", "-1", "4294967296", "\"7\"", "null", "7.5"] {
+            let body = format!(r#"{{"pid":{wrong}}}"#);
+            assert!(read_announcement(&Bytes::from(body)).is_err(), "{wrong}");
+        }
+    }
 }

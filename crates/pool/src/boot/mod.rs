@@ -53,6 +53,8 @@ pub struct CommandLauncher {
     pub spawner: Spawner,
     /// As the operator wrote it, for messages.
     pub command: String,
+    /// What its calls are, `http` or `script`, as our own workers announce it.
+    pub kind: &'static str,
     pub argv: Vec<OsString>,
     pub env: Vec<(OsString, OsString)>,
     /// Kept as it was written and resolved anew for each worker, so that a `current` link may move.
@@ -426,6 +428,10 @@ impl CommandLauncher {
                         "only the native codec is spoken on descriptors 3 and 4".into(),
                     ));
                 }
+                if let Some(why) = answer.cannot_answer(self.kind) {
+                    return Err(BootCause::Protocol(why));
+                }
+                let deadline_signal = answer.signal_of(pid);
                 if let Some(stdout) = stdout {
                     worker
                         .readers
@@ -449,7 +455,7 @@ impl CommandLauncher {
                     leftover: answer.leftover,
                     dialect: Dialect::Native,
                     codec: Codec::Native,
-                    deadline_signal: answer.deadline_signal,
+                    deadline_signal,
                 })
             }
             Way::Pipes(answer) => {
