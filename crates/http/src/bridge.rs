@@ -272,7 +272,11 @@ impl PoolHandler {
                 return self.fail(request, why, why);
             }
         };
-        if !matches!(body, Body::Empty) && head.headers.get("content-type").is_none() {
+        // A script's PHP has a default of its own, which may be none.
+        if self.scripts.is_none()
+            && !matches!(body, Body::Empty)
+            && head.headers.get("content-type").is_none()
+        {
             head.headers.push("Content-Type", DEFAULT_CONTENT_TYPE);
         }
         Response {

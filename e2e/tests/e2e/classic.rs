@@ -758,3 +758,181 @@ fn a_large_program_leaves_no_function_for_the_next_request() {
     }
     server.stop();
 }
+
+/// Scripts, and what their replies have: the status, values of `Content-Type`, and other fields with their values.
+const REPLIES: &[(&str, u16, &[&str], &[(&str, &[&str])])] = &[
+    (
+        "http_response_code(304); header('ETag: \"v\"');",
+        304,
+        &[],
+        &[("etag", &["\"v\""])],
+    ),
+    (
+        "http_response_code(304); header('Content-Type: image/png');",
+        304,
+        &[],
+        &[],
+    ),
+    (
+        "header('Content-Type: image/png'); header('Status: 304');",
+        304,
+        &[],
+        &[],
+    ),
+    (
+        "header('HTTP/1.1 304 Not Modified'); header('Content-Length: 5');",
+        304,
+        &[],
+        &[("content-length", &[])],
+    ),
+    (
+        "http_response_code(204); header('Content-Length: 5');",
+        204,
+        &[],
+        &[("content-length", &[])],
+    ),
+    (
+        "header('Content-Type:'); echo 'x';",
+        200,
+        &[],
+        &[("content-length", &["1"])],
+    ),
+    (
+        "header('Content-Type: '); header('content-type:', false); echo 'x';",
+        200,
+        &[],
+        &[],
+    ),
+    (
+        "ini_set('default_mimetype', ''); header('X-A: 1'); echo 'x';",
+        200,
+        &[],
+        &[],
+    ),
+    (
+        "header('Content-Type: a/b'); header('Content-Type: c/d', false); echo 'x';",
+        200,
+        &["a/b"],
+        &[],
+    ),
+    (
+        "header('Date: Tue, 01 Jan 2019 00:00:00 GMT'); header('Date: x', false); echo 'x';",
+        200,
+        &[HTML],
+        &[("date", &["Tue, 01 Jan 2019 00:00:00 GMT"])],
+    ),
+    (
+        "header('Status: 404'); header('Status: 500', false); echo 'x';",
+        404,
+        &[HTML],
+        &[("status", &[])],
+    ),
+    (
+        "header('X-Empty:'); header('X-Twice: 1'); header('X-Twice: 2', false); echo 'x';",
+        200,
+        &[HTML],
+        &[("x-empty", &[""]), ("x-twice", &["1", "2"])],
+    ),
+];
+const HTML: &str = "text/html;charset=UTF-8";
+
+#[test]
+fn no_field_is_sent_twice_empty_or_against_the_status() {
+    for mode in ["classic", "fastcgi"] {
+        let php = if mode == "classic" {
+            format!(", php: 'php -d extension={}'", extension().display())
+        } else {
+            String::new()
+        };
+        let site = Site::new().config(&format!(
+            "version: '3'\nhttp:\n  address: 127.0.0.1:0\n  pool: {{mode: {mode}, root: public, num_workers: 1{php}}}\n"
+        ));
+        let add = |site: Site, (number, case): (usize, &(&str, _, _, _))| {
+            site.file(
+                &format!("public/{number}.php"),
+                &format!("<?php {}", case.0),
+            )
+        };
+        let server = Server::start(REPLIES.iter().enumerate().fold(site, add));
+        for (number, (script, status, types, others)) in REPLIES.iter().enumerate() {
+            let reply = server.get(&format!("/{number}.php"));
+            let sent: Vec<_> = reply.all("content-type");
+            let sent: Vec<_> = sent.iter().map(|value| value.replace(' ', "")).collect();
+            assert_eq!(
+                (reply.status, &sent[..]),
+                (
+                    *status,
+                    &types.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>()[..]
+                ),
+                "{mode}: {script}"
+            );
+            for (name, values) in *others {
+                assert_eq!(reply.all(name), *values, "{mode}: {script}");
+            }
+        }
+        let empty = server.site().path("public/date.php");
+        std::fs::write(empty, "<?php header('Date:'); echo 'x';").unwrap();
+        let dates = server.get("/date.php");
+        assert!(
+            matches!(dates.all("date")[..], [date] if date.ends_with("GMT")),
+            "{mode}"
+        );
+        server.stop();
+    }
+}
+
+#[test]
+fn a_callback_for_headers_that_prints_sends_each_field_once() {
+    let head = "header('X-A: 1'); header('Set-Cookie: a=1');";
+    let callback = |body: &str| {
+        format!("{head} header_register_callback(function () {{ header('X-Late: 1'); {body} }});")
+    };
+    let scripts = [
+        (
+            "prints",
+            format!("{} echo 'hello';", callback("echo 'early ';")),
+        ),
+        (
+            "flushes",
+            format!("{} echo 'hello';", callback("echo 'early '; flush();")),
+        ),
+        ("only", callback("echo 'early hello';")),
+        (
+            "finishes",
+            format!(
+                "{} echo 'hello'; fastcgi_finish_request(); echo 'lost';",
+                callback("echo 'early ';")
+            ),
+        ),
+        (
+            "changes",
+            format!(
+                "{} echo 'hello';",
+                callback("echo 'early '; @header('X-A: 2'); @header_remove('X-Late');")
+            ),
+        ),
+        (
+            "buffers",
+            format!("ob_start(); {} echo 'hello';", callback("echo 'early ';")),
+        ),
+    ];
+    let scripts: Vec<_> = scripts
+        .iter()
+        .map(|(name, script)| (*name, &**script))
+        .collect();
+    let server = serving(&scripts);
+    for (name, _) in &scripts {
+        let reply = server.get(&format!("/{name}.php"));
+        let text = reply.text();
+        assert!(
+            text.contains("early ") && text.contains("hello"),
+            "{name}: {text}"
+        );
+        assert!(!text.contains("lost"), "{name}: {text}");
+        for (field, value) in [("x-a", "1"), ("set-cookie", "a=1"), ("x-late", "1")] {
+            assert_eq!(reply.all(field), [value], "{name}: {field}");
+        }
+        assert_eq!(reply.all("content-type").len(), 1, "{name}");
+    }
+    server.stop();
+}

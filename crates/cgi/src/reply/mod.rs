@@ -144,6 +144,7 @@ impl Head {
         let mut headers = Fields::over(head.clone(), 8);
         let mut left_out = None;
         let (mut status, mut fields, mut start) = (None, 0_usize, 0_usize);
+        let (mut has_type, mut has_date) = (false, false);
         for (number, line) in (1..).zip(head.split(|&byte| byte == b'\n')) {
             let begin = start;
             start = start.saturating_add(line.len()).saturating_add(1);
@@ -167,16 +168,32 @@ impl Head {
                 }
                 continue;
             }
+            let had = match name.len() {
+                12 if name.eq_ignore_ascii_case(b"content-type") => Some(&mut has_type),
+                4 if name.eq_ignore_ascii_case(b"date") => Some(&mut has_date),
+                _ => None,
+            };
+            // Of these there is one, and an empty one is none.
+            if had.is_some_and(|had| {
+                std::mem::replace(had, *had || !value.is_empty()) || value.is_empty()
+            }) {
+                continue;
+            }
             let value_start = begin.saturating_add(place_in(line, value));
             headers.push_received((begin, name.len()), (value_start, value.len()));
         }
         if fields == 0 && lines == Lines::Fields {
             return Err(BadReply::NoHeader);
         }
-        Ok(Self {
+        let mut head = Self {
             left_out,
             ..Self::of(status, headers)
-        })
+        };
+        if matches!(head.reply.status, 204 | 304) {
+            // There is no content, and a cache would take the type over into what it has (RFC 9111, section 4.3.4).
+            head.reply.headers.remove("content-type");
+        }
+        Ok(head)
     }
 
     fn of(status: Option<u16>, headers: Fields) -> Self {

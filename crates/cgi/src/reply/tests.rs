@@ -42,6 +42,39 @@ fn a_lone_line_feed_ends_a_line_too() {
 }
 
 #[test]
+fn a_type_and_a_date_are_there_once_or_not_at_all() {
+    let names = |text: &str| {
+        let head = parse(format!("{text}\n\n").as_bytes()).unwrap();
+        let all: Vec<String> = fields(&head)
+            .into_iter()
+            .map(|(n, v)| format!("{n}={v}"))
+            .collect();
+        all.join(" ")
+    };
+    assert_eq!(names("Content-Type:\nX: 1"), "X=1");
+    assert_eq!(
+        names("Content-Type: \ncontent-type: a/b\nX:"),
+        "content-type=a/b X="
+    );
+    assert_eq!(
+        names("Content-Type: a/b\nContent-Type: c/d"),
+        "Content-Type=a/b"
+    );
+    assert_eq!(
+        names("Content-Type: a/b\nContent-Type:"),
+        "Content-Type=a/b"
+    );
+    assert_eq!(names("Date: \nX: 1\nDate: 1\ndate: 2"), "X=1 Date=1");
+    for status in ["304 Not Modified", "204"] {
+        assert_eq!(
+            names(&format!("Content-Type: a/b\nStatus: {status}\nETag: 1")),
+            "ETag=1"
+        );
+    }
+    assert_eq!(names("Content-Type: a/b\nStatus: 205"), "Content-Type=a/b");
+}
+
+#[test]
 fn a_location_without_a_status_is_a_redirect() {
     let kind = |text: &str| {
         let head = parse(format!("{text}\n\n").as_bytes()).unwrap();
