@@ -55,6 +55,11 @@ impl Credentials {
         })
     }
 
+    /// Who this process runs as; None where the system has no such account, in a container for instance.
+    pub fn current() -> Option<Self> {
+        Self::look_up(&nix::unistd::geteuid().to_string(), None).ok()
+    }
+
     /// The user's name, as the system knows it.
     pub fn name(&self) -> &str {
         &self.name
@@ -115,6 +120,14 @@ mod tests {
         let by_name = Credentials::look_up("root", None).unwrap();
         assert_eq!((by_name.uid, by_name.gid), (0, 0));
         assert_eq!(Credentials::look_up("0", Some("0")).unwrap().uid, 0);
+    }
+
+    #[test]
+    fn this_process_has_the_account_of_its_number() {
+        let uid = nix::unistd::geteuid();
+        let name = User::from_uid(uid).unwrap().map(|user| user.name);
+        let current = Credentials::current().map(|user| user.name().to_owned());
+        assert_eq!(current, name);
     }
 
     #[test]

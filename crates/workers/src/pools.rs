@@ -19,7 +19,7 @@ use pronghorn_pool::{
     RelayListener, Spawn, Spool, Stats, Supervised, Warmup, WorkerInfo, Zygotes, classic_command,
     classic_variable,
 };
-use pronghorn_process::{Spawner, cpus, which};
+use pronghorn_process::{Credentials, Spawner, cpus, which};
 use pronghorn_wire::Codec;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -346,11 +346,12 @@ impl Start<'_> {
         Spawn::Fork(Zygotes::new(choice == SpawnChoice::Fork))
     }
 
+    /// `USER` and `HOME` from the account, whatever the server was started with, as php-fpm does it.
     fn name_user(&self, environment: &mut Vec<(OsString, OsString)>) {
-        if let Some((_, user)) = &self.resources.user {
-            environment.retain(|(name, _)| name != "USER" && name != "HOME");
-            environment.push(("USER".into(), user.name().into()));
-            environment.push(("HOME".into(), user.home().into()));
+        let user = self.resources.user.as_ref().map(|(_, user)| user.clone());
+        if let Some(user) = user.or_else(Credentials::current) {
+            set(environment, "USER", user.name());
+            set(environment, "HOME", user.home());
         }
     }
 
@@ -395,10 +396,15 @@ impl Start<'_> {
             (RelayAddress::Tcp(address), None) => format!("tcp://{address}"),
         };
         let mut environment = self.environment.to_vec();
-        let mut set = |name: &str, value: &str| {
-            environment.retain(|(known, _)| known != name);
-            environment.push((name.into(), value.into()));
-        };
+        let is_there = |wanted: &str| environment.iter().any(|(name, _)| name == wanted);
+        // A worker that we only start keeps what the server was given.
+        if self.spec.settings.mode == Mode::Classic
+            || self.resources.user.is_some()
+            || !(is_there("USER") && is_there("HOME"))
+        {
+            self.name_user(&mut environment);
+        }
+        let mut set = |name: &str, value: &str| set(&mut environment, name, value);
         set("RR_RELAY", &relay);
         if let Some(rpc) = &self.resources.rpc {
             set("RR_RPC", rpc);
@@ -414,18 +420,12 @@ impl Start<'_> {
             set("PRONGHORN_SPIN", &spin.as_micros().to_string());
         }
         if self.spec.settings.mode == Mode::Classic {
-            self.for_scripts(&mut environment);
+            let is_seen = |name: &&str| self.is_seen(name);
+            let names = environment.iter().filter_map(|(name, _)| name.to_str());
+            let variable = classic_variable(names.filter(is_seen));
+            environment.push(variable);
         }
         environment
-    }
-
-    /// Says who the workers are, and which variables scripts see.
-    fn for_scripts(&self, environment: &mut Vec<(OsString, OsString)>) {
-        self.name_user(environment);
-        let is_seen = |name: &&str| self.is_seen(name);
-        let names = environment.iter().filter_map(|(name, _)| name.to_str());
-        let variable = classic_variable(names.filter(is_seen));
-        environment.push(variable);
     }
 }
 
@@ -438,9 +438,13 @@ fn extend<'a>(
     more: impl Iterator<Item = (&'a str, &'a str)>,
 ) {
     for (name, value) in more {
-        variables.retain(|(known, _)| known != name);
-        variables.push((name.into(), value.into()));
+        set(variables, name, value);
     }
+}
+
+fn set(variables: &mut Vec<(OsString, OsString)>, name: &str, value: impl Into<OsString>) {
+    variables.retain(|(known, _)| known != name);
+    variables.push((name.into(), value.into()));
 }
 
 fn words(command: &Command) -> Vec<OsString> {

@@ -100,3 +100,87 @@ fn what_the_server_makes_for_workers_is_theirs() {
     assert!(!refused.text().contains("for root"));
     server.stop();
 }
+
+/// A server whose one pool says who it is told that it is, in this mode.
+fn telling(mode: &str, server: &str) -> Site {
+    const TELLS: &str = "getenv('USER') . ' ' . getenv('HOME')";
+    let pool = match mode {
+        "worker" => "num_workers: 1".to_owned(),
+        "exec" | "fork" => {
+            format!("mode: classic, spawn: {mode}, root: public, num_workers: 1")
+        }
+        mode => format!("mode: {mode}, root: public, num_workers: 1"),
+    };
+    let command = if mode == "worker" {
+        "command: php worker.php, "
+    } else {
+        ""
+    };
+    let site = Site::new()
+        .file("worker.php", &Site::sdk_worker(&format!("return {TELLS};")))
+        .file("public/index.php", &format!("<?php echo {TELLS};"))
+        .file("public/index.cgi", "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n%s %s' \"$USER\" \"$HOME\"\n")
+        .config(&format!(
+            "version: '3'\nserver: {{{command}{server}}}\nhttp:\n  address: 127.0.0.1:0\n  pool: {{{pool}}}\n"
+        ));
+    let program = site.path("public/index.cgi");
+    set_permissions(program, Permissions::from_mode(0o755)).expect("it was just written");
+    site
+}
+
+fn told(server: Server, mode: &str) -> String {
+    let told = server
+        .get(if mode == "cgi" { "/index.cgi" } else { "/" })
+        .text();
+    server.stop();
+    told
+}
+
+#[test]
+fn user_and_home_are_those_of_the_account() {
+    let account = Command::new("sh")
+        .args(["-c", "getent passwd $(id -u)"])
+        .output()
+        .expect("a system");
+    let account = String::from_utf8(account.stdout).expect("a line of text");
+    let parts: Vec<&str> = account.split(':').collect();
+    let account = format!("{} {}", parts[0], parts[5]);
+    let without = Site::new().file("without", "#!/bin/sh\nexec env -u USER -u HOME \"$@\"\n");
+    let without_both = without.path("without");
+    set_permissions(&without_both, Permissions::from_mode(0o755)).expect("it was just written");
+    let other = [("USER", "other"), ("HOME", "/other")];
+    for mode in ["fork", "exec", "fastcgi", "cgi", "worker"] {
+        let server = Server::start_under(&without_both, telling(mode, ""));
+        assert_eq!(told(server, mode), account, "{mode}, without");
+        let server = Server::start_with_environment(telling(mode, ""), &["serve"], &other);
+        // A worker of one's own keeps what the server was started with.
+        let expected = if mode == "worker" {
+            "other /other"
+        } else {
+            &*account
+        };
+        assert_eq!(told(server, mode), expected, "{mode}, others");
+        let written = "env: {USER: written, HOME: /written}";
+        let server = Server::start_with_environment(telling(mode, written), &["serve"], &other);
+        assert_eq!(told(server, mode), "written /written", "{mode}, written");
+    }
+}
+
+#[test]
+fn user_and_home_are_those_of_the_workers_user() {
+    let home = Command::new("sh")
+        .args(["-c", "getent passwd nobody | cut -d: -f6"])
+        .output()
+        .expect("a system");
+    let expected = format!("nobody {}", String::from_utf8_lossy(&home.stdout).trim());
+    // The other modes need a root that the user can read.
+    let site = site();
+    site.write(
+        "worker.php",
+        &WORKER.replace(
+            "return 'Hello'",
+            "return getenv('USER') . ' ' . getenv('HOME')",
+        ),
+    );
+    assert_eq!(told(Server::start(site), "worker"), expected);
+}
