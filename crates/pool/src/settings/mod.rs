@@ -410,7 +410,7 @@ impl Section for PoolSettings {
                 .ours()
                 .range(Duration::from_micros(1)..=LONGEST_SPIN)
                 .limit(),
-            ini: ini(t),
+            ini: ini(t, mode),
             codec: t
                 .key("codec", "How calls are written for foreign packages; `auto` is `json` for them.")
                 .ours()
@@ -549,15 +549,7 @@ fn warmup(t: &mut Table<'_>) -> Vec<String> {
     targets
 }
 
-fn ini(t: &mut Table<'_>) -> Ini {
-    let (written, added) = t
-        .key(
-            "ini",
-            "Settings of PHP for workers, over those of its `php.ini`. What is not written is for workers that `ini_preset` \
-             means.",
-        )
-        .ours()
-        .over(INI, "settings that suit kept processes, see [PHP's settings](../operations/php-settings.md)");
+fn ini(t: &mut Table<'_>, mode: Mode) -> Ini {
     let preset = t
         .key(
             "ini_preset",
@@ -566,6 +558,19 @@ fn ini(t: &mut Table<'_>) -> Ini {
         )
         .ours()
         .default(Preset::Auto);
+    // What is shown is what they get.
+    let suits = match (mode, preset) {
+        (Mode::Worker, Preset::Auto | Preset::On) | (Mode::Classic, Preset::On) => true,
+        (Mode::Worker | Mode::Classic, _) | (Mode::FastCgi | Mode::Cgi, _) => false,
+    };
+    let (written, added) = t
+        .key(
+            "ini",
+            "Settings of PHP for workers, over those of its `php.ini`. What is not written is for workers that `ini_preset` \
+             means.",
+        )
+        .ours()
+        .over(if suits { INI } else { &[] }, "settings that suit kept processes, see [PHP's settings](../operations/php-settings.md)");
     if written.0.len() > MOST_INI {
         t.error(
             "ini",
