@@ -32,8 +32,6 @@ use crate::{buffers, file, page};
 
 /// PHP's default for a body without a Content-Type (`default_mimetype` and `default_charset` of php.ini).
 const DEFAULT_CONTENT_TYPE: &str = "text/html; charset=UTF-8";
-/// `SERVER_SOFTWARE` of scripts.
-pub(crate) const SOFTWARE: &str = concat!("pronghorn/", env!("CARGO_PKG_VERSION"));
 /// What nginx logs for a client that left; it is never sent.
 const CLIENT_LEFT: u16 = 499;
 
@@ -543,7 +541,7 @@ impl HttpCall {
             body_len: self.body.len().or_else(announced),
             remote_port: peer.address.port(),
             server: peer.server,
-            software: SOFTWARE,
+            software: script.scripts.software(),
         }
     }
 

@@ -21,6 +21,9 @@ const MOST_KNOWN: usize = 256;
 /// What was seen at a path, and when.
 type Known = HashMap<Box<[u8]>, (Found, Instant)>;
 
+/// `SERVER_SOFTWARE`, where nothing is written.
+const SOFTWARE: &str = concat!("pronghorn/", env!("CARGO_PKG_VERSION"));
+
 /// A root with scripts and files.
 #[derive(Debug)]
 pub struct Scripts {
@@ -28,6 +31,8 @@ pub struct Scripts {
     programs: bool,
     site: Site,
     files: Arc<Files>,
+    /// `SERVER_SOFTWARE`.
+    software: String,
     known: Mutex<Known>,
     /// What is there instead, when the root is looked at for each request.
     releases: Option<Arc<Releases>>,
@@ -93,6 +98,10 @@ impl Scripts {
             programs: mode == Mode::Cgi,
             site: site.without_scripts_in(&settings.no_scripts).at(prefix),
             files: Arc::new(files),
+            software: settings
+                .software
+                .clone()
+                .unwrap_or_else(|| SOFTWARE.to_owned()),
             known: Mutex::default(),
             releases: None,
         })
@@ -101,6 +110,10 @@ impl Scripts {
     /// Those of a root that is looked at for each request.
     pub(crate) fn releases(&self) -> Option<&Arc<Releases>> {
         self.releases.as_ref()
+    }
+
+    pub(crate) fn software(&self) -> &str {
+        &self.software
     }
 
     pub(crate) fn site(&self) -> &Site {

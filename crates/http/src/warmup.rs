@@ -10,7 +10,6 @@ use pronghorn_pool::{Body, Dispatch, Payload, Unencodable, Warmup};
 use pronghorn_wire::native::{self, Envelope};
 use pronghorn_wire::{Codec, Fields, Form, Protocol, Request, json, proto};
 
-use crate::bridge::SOFTWARE;
 use crate::scripts::Scripts;
 
 const HOST: &str = "localhost";
@@ -149,7 +148,7 @@ impl Run {
                 body_len: None,
                 remote_port: None,
                 server: None,
-                software: SOFTWARE,
+                software: scripts.software(),
             };
             variables.write(out);
         });

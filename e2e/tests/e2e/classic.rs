@@ -936,3 +936,32 @@ fn a_callback_for_headers_that_prints_sends_each_field_once() {
     }
     server.stop();
 }
+
+#[test]
+fn scripts_are_told_of_the_server_what_is_written() {
+    let tells = [(
+        "index",
+        "echo $_SERVER['SERVER_SOFTWARE'], '|', getenv('SERVER_SOFTWARE');",
+    )];
+    for (more, expected) in [
+        ("", format!("pronghorn/{}", env!("CARGO_PKG_VERSION"))),
+        (", server_software: nginx/1.26", "nginx/1.26".to_owned()),
+        (
+            ", warmup: [/], server_software: 'Apache (Debian)'",
+            "Apache (Debian)".to_owned(),
+        ),
+    ] {
+        let server = serving_with(more, &tells);
+        assert_eq!(server.get("/").text(), format!("{expected}|{expected}"));
+        server
+            .site()
+            .change_config("num_workers: 1", "server_software: changed, num_workers: 1");
+        if more.is_empty() {
+            server.signal(rustix::process::Signal::HUP);
+            wait_for("the reload", || {
+                (server.get("/").text() == "changed|changed").then_some(())
+            });
+        }
+        server.stop();
+    }
+}

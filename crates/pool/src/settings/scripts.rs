@@ -13,6 +13,8 @@ const INDEX: [&str; 2] = ["index.php", "index.html"];
 const MOST_INDEX: usize = 16;
 /// Each is compared with every path that names a script.
 const MOST_NO_SCRIPTS: usize = 64;
+/// Names of servers with their modules are shorter.
+const LONGEST_SOFTWARE: usize = 256;
 /// For `fallback`: there is none.
 const NONE: &str = "none";
 const SCRIPT: &str = ".php";
@@ -30,6 +32,8 @@ pub struct SiteSettings {
     pub no_scripts: Vec<String>,
     pub links: Links,
     pub resolve: ResolveRoot,
+    /// `SERVER_SOFTWARE`, if it is not our own.
+    pub software: Option<String>,
 }
 
 /// Which symbolic links are followed below a root.
@@ -59,13 +63,14 @@ impl Choice for ResolveRoot {
 }
 
 /// Keys of pools with a root.
-const KEYS: [&str; 6] = [
+const KEYS: [&str; 7] = [
     "root",
     "index",
     "fallback",
     "no_scripts",
     "symlinks",
     "resolve_root",
+    "server_software",
 ];
 
 /// Keys that are read and say nothing in a pool of this mode.
@@ -136,7 +141,7 @@ fn read_site(t: &mut Table<'_>, mode: Mode) -> Option<SiteSettings> {
     let root: Option<PathBuf> = t
         .key(
             "root",
-            "The folder of a site: its scripts run, its other files are sent. This key and the next five are of pools in another `mode` than `worker`.",
+            "The folder of a site: its scripts run, its other files are sent. This key and the next six are of pools in another `mode` than `worker`.",
         )
         .ours()
         .optional();
@@ -166,6 +171,26 @@ fn read_site(t: &mut Table<'_>, mode: Mode) -> Option<SiteSettings> {
         )
         .ours()
         .default(ResolveRoot::Never);
+    let software: Option<String> = t
+        .key(
+            "server_software",
+            "What scripts find in `SERVER_SOFTWARE`; `pronghorn/` and the version when not written. Some programs decide by it what the server can do.",
+        )
+        .ours()
+        .optional();
+    let is_shown = |text: &String| {
+        (1..=LONGEST_SOFTWARE).contains(&text.len())
+            && text.bytes().all(|b| b == b' ' || b.is_ascii_graphic())
+    };
+    if software.as_ref().is_some_and(|text| !is_shown(text)) {
+        t.error(
+            "server_software",
+            &format!(
+                "is no name of a server: 1 to {LONGEST_SOFTWARE} visible characters of ASCII are"
+            ),
+            "for example `server_software: nginx/1.26`",
+        );
+    }
     let Some(root) = root else {
         t.error(
             "mode",
@@ -181,6 +206,7 @@ fn read_site(t: &mut Table<'_>, mode: Mode) -> Option<SiteSettings> {
         no_scripts,
         links: links.0,
         resolve,
+        software,
     })
 }
 
