@@ -22,6 +22,7 @@
 
 #include "classic_call.h"
 #include "classic_ini.h"
+#include "title.h"
 #include "zygote.h"
 
 #if defined(ZTS) && defined(COMPILE_DL_PRONGHORN)
@@ -35,6 +36,9 @@ ZEND_TSRMLS_CACHE_EXTERN()
 #define RING "PRONGHORN_RING"
 /* In place of both, by which descriptor the server orders workers. */
 #define ZYGOTE "PRONGHORN_ZYGOTE"
+/* For `ps`: the pool's name, and the number of the worker's place in it. */
+#define POOL "PRONGHORN_POOL"
+#define WORKER "PRONGHORN_WORKER"
 /* What programs look for when they want to know whether they may call fastcgi_finish_request(). */
 #define NAME "fpm-fcgi"
 
@@ -419,6 +423,22 @@ static void clear_environment(const char *list)
 	free(names);
 }
 
+/* Says in `ps` what this process is. Without a worker's number it is what they are forked from. */
+static void name_process(const char *worker)
+{
+	char title[256];
+	const char *pool = getenv(POOL);
+	if (pool == NULL) {
+		return;
+	}
+	if (worker == NULL) {
+		snprintf(title, sizeof title, "pronghorn: pool %.200s zygote, classic", pool);
+	} else {
+		snprintf(title, sizeof title, "pronghorn: pool %.200s worker %.10s, classic", pool, worker);
+	}
+	title_set(title);
+}
+
 /* A script that reads it would wait for the server to write. */
 static void close_input(void)
 {
@@ -485,8 +505,14 @@ static int take_over(void)
 #endif
 	zygote_order order = {0};
 	const char *control = getenv(ZYGOTE);
+	name_process(control != NULL ? NULL : getenv(WORKER));
 	if (control != NULL && !zygote_serve(atoi(control), &order)) {
 		leave();
+	}
+	if (control != NULL) {
+		char worker[24];
+		snprintf(worker, sizeof worker, "%ld", order.worker);
+		name_process(worker);
 	}
 	const char *wrong = attach(&order, control != NULL);
 	if (wrong != NULL) {

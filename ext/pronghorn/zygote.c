@@ -19,7 +19,7 @@
 
 /* With an order come stdout, stderr, both pipes, and the three of the ring. */
 #define DESCRIPTORS 7
-/* `fork`, a space, and the server's number. */
+/* `fork`, the server's number, and that of the worker's place, with a space before each. */
 #define LONGEST_ORDER 32
 /* A name of a thread, as the kernel keeps it. */
 #define THREAD_NAME 16
@@ -99,7 +99,7 @@ static bool introduce(int control)
 /* ---- Orders ---- */
 
 /* False: there are none any more. */
-static bool take_order(int control, int *descriptors, pid_t *server)
+static bool take_order(int control, int *descriptors, zygote_order *order)
 {
 	char text[LONGEST_ORDER + 1];
 	union {
@@ -120,12 +120,17 @@ static bool take_order(int control, int *descriptors, pid_t *server)
 	const struct cmsghdr *head = CMSG_FIRSTHDR(&message);
 	char *end;
 	long number = strncmp(text, "fork ", 5) == 0 ? strtol(text + 5, &end, 10) : 0;
+	if (number > 0 && *end == ' ' && end[1] >= '0' && end[1] <= '9') {
+		order->worker = strtol(end + 1, &end, 10);
+	} else {
+		number = 0;
+	}
 	bool is_whole = (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0 && head != NULL && head->cmsg_level == SOL_SOCKET
 		&& head->cmsg_type == SCM_RIGHTS && head->cmsg_len == CMSG_LEN(DESCRIPTORS * sizeof(int));
 	if (number <= 0 || *end != '\0' || !is_whole) {
 		leave("the server sent an order that this extension does not know: install the same release of both");
 	}
-	*server = (pid_t) number;
+	order->server = (pid_t) number;
 	memcpy(descriptors, CMSG_DATA(head), DESCRIPTORS * sizeof(int));
 	return true;
 }
@@ -209,7 +214,7 @@ bool zygote_serve(int control, zygote_order *order)
 	/* What waits to be written would be written by each of them. */
 	fflush(NULL);
 	bool goes_on = introduce(control);
-	while (goes_on && take_order(control, descriptors, &order->server)) {
+	while (goes_on && take_order(control, descriptors, order)) {
 		char answer[128];
 		pid_t worker = fork_worker();
 		if (worker == 0) {

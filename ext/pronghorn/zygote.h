@@ -12,6 +12,8 @@
 typedef struct {
 	call_offer offer;
 	pid_t server;
+	/* The number of its place in the pool. */
+	long worker;
 } zygote_order;
 
 /* Forks as often as the server wants it, over this socket. True in a worker, whose order it has; false in the zygote, when the

@@ -17,7 +17,7 @@ use pronghorn_pool::{
     Addresses, BootError, CommandLauncher, Current, FastCgiLauncher, Filling, Fpm, Home,
     NotExtended, NotResized, Options, PATIENCE, Peers, Php, Place, Plan, Pool, ProgramLauncher,
     RelayListener, Spawn, Spool, Stats, Supervised, Warmup, WorkerInfo, Zygotes, classic_command,
-    classic_variable,
+    classic_variables,
 };
 use pronghorn_process::{Credentials, Spawner, cpus, which};
 use pronghorn_wire::Codec;
@@ -422,8 +422,8 @@ impl Start<'_> {
         if self.spec.settings.mode == Mode::Classic {
             let is_seen = |name: &&str| self.is_seen(name);
             let names = environment.iter().filter_map(|(name, _)| name.to_str());
-            let variable = classic_variable(names.filter(is_seen));
-            environment.push(variable);
+            let variables = classic_variables(self.spec.name, names.filter(is_seen));
+            environment.extend(variables);
         }
         environment
     }

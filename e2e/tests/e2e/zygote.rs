@@ -448,3 +448,53 @@ fn what_forbids_a_fork_is_found_in_a_real_php() {
 fn site_with(more: &str, script: &str) -> Site {
     site(1, more).file("public/index.php", script)
 }
+
+#[test]
+fn ps_shows_what_a_process_is() {
+    let command_of = |pid: u32| {
+        let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).expect("it lives");
+        let text = String::from_utf8_lossy(&bytes).replace('\0', " ");
+        text.trim_end().to_owned()
+    };
+    for spawn in ["fork", "exec"] {
+        let server = start(2, &format!(", spawn: {spawn}"));
+        wait_for("both workers", || {
+            (server.workers().len() == 2).then_some(())
+        });
+        let mut workers: Vec<_> = server.workers().into_iter().map(command_of).collect();
+        workers.sort();
+        assert_eq!(
+            workers,
+            [
+                "pronghorn: pool default worker 1, classic",
+                "pronghorn: pool default worker 2, classic"
+            ],
+            "{spawn}"
+        );
+        let zygotes: Vec<_> = server.zygotes().into_iter().map(command_of).collect();
+        let expected = ["pronghorn: pool default zygote, classic"];
+        assert_eq!(
+            zygotes,
+            if spawn == "fork" { &expected[..] } else { &[] },
+            "{spawn}"
+        );
+        // The environment, which lies behind the arguments, is as it was, and a successor has the name of its place.
+        let told = server.get("/").text();
+        assert!(told.contains(' '), "{told}");
+        replace(&server, server.workers()[0]);
+        wait_for("the successor's name", || {
+            let mut now: Vec<_> = server.workers().into_iter().map(command_of).collect();
+            now.sort();
+            (now == workers).then_some(())
+        });
+        server.stop();
+    }
+    // One that is kept goes by its command.
+    let kept = Site::new()
+        .file("worker.php", &Site::sdk_worker("return 1;"))
+        .config("version: '3'\nserver: {command: php worker.php}\nhttp: {address: '127.0.0.1:0', pool: {num_workers: 1}}\n");
+    let server = Server::start(kept);
+    let commands: Vec<_> = server.workers().into_iter().map(command_of).collect();
+    assert_eq!(commands, ["php worker.php"]);
+    server.stop();
+}

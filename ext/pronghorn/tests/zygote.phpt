@@ -10,7 +10,7 @@ require __DIR__ . '/classic.inc';
 
 $zygote = new Zygote(['precision' => 3, 'expose_php' => 0]);
 echo $zygote->said(), "\n";
-$script = script('echo json_encode([PHP_SAPI, ini_get("precision"), getenv("PRONGHORN_ZYGOTE"), file_get_contents("/proc/self/comm")]);
+$script = script('echo json_encode([PHP_SAPI, ini_get("precision"), getenv("PRONGHORN_ZYGOTE"), file_get_contents("/proc/self/comm"), rtrim(file_get_contents("/proc/self/cmdline"), "\0")]);
     define("ONCE", ini_set("precision", "5"));');
 $random = script('echo mt_rand(), lcg_value();');
 [$one, $other] = [new Scripts(of: $zygote), new Scripts(of: $zygote)];
@@ -33,7 +33,7 @@ $zygote = new Zygote();
 $zygote->said();
 $pipes = (function () {
     [$stderr, $down] = [$this->pipe(), $this->pipe()];
-    $this->order('fork 1', [$stderr[1], $stderr[1], $down[0], $stderr[1], ...(new Pronghorn\Tests\Support\Box())->descriptors]);
+    $this->order('fork 1 1', [$stderr[1], $stderr[1], $down[0], $stderr[1], ...(new Pronghorn\Tests\Support\Box())->descriptors]);
     echo preg_replace('/\d+/', 'N', $this->said()), "\n";
     $this->c->close($stderr[1]);
     $this->c->close($down[0]);
@@ -43,7 +43,7 @@ $pipes = (function () {
 fwrite($pipes[1], Pronghorn\Tests\Support\Codec::control('{"pid":1,"native":1}'));
 echo stream_get_contents($pipes[0]);
 
-foreach ([['spoon 1', [1, 1, 1, 1, 1, 1, 1]], ['fork 1', []], ['fork 1', [1, 1]], ['fork 0', [1, 1, 1, 1, 1, 1, 1]], ['fork 1x', [1, 1, 1, 1, 1, 1, 1]]] as $wrong) {
+foreach ([['spoon 1', [1, 1, 1, 1, 1, 1, 1]], ['fork 1 1', []], ['fork 1 1', [1, 1]], ['fork 0 1', [1, 1, 1, 1, 1, 1, 1]], ['fork 1 1x', [1, 1, 1, 1, 1, 1, 1]]] as $wrong) {
     $zygote = new Zygote();
     $zygote->said();
     $zygote->order(...$wrong);
@@ -53,14 +53,14 @@ foreach ([['spoon 1', [1, 1, 1, 1, 1, 1, 1]], ['fork 1', []], ['fork 1', [1, 1]]
 --EXPECTF--
 zygote 1 threads 1 jit 0 %w
 [true,true,true]
-reply 1 200 [["Content-type","text/html; charset=UTF-8"]] ["fpm-fcgi","3",false,"php\n"]
-reply 2 200 [["Content-type","text/html; charset=UTF-8"]] ["fpm-fcgi","3",false,"php\n"]
-reply 3 200 [["Content-type","text/html; charset=UTF-8"]] ["fpm-fcgi","3",false,"php\n"]
+reply 1 200 [["Content-type","text/html; charset=UTF-8"]] ["fpm-fcgi","3",false,"php\n","pronghorn: pool shop worker 3, classic"]
+reply 2 200 [["Content-type","text/html; charset=UTF-8"]] ["fpm-fcgi","3",false,"php\n","pronghorn: pool shop worker 3, classic"]
+reply 3 200 [["Content-type","text/html; charset=UTF-8"]] ["fpm-fcgi","3",false,"php\n","pronghorn: pool shop worker 3, classic"]
 bool(false)
 one: 
-reply 4 200 [["Content-type","text/html; charset=UTF-8"]] ["fpm-fcgi","3",false,"php\n"]
+reply 4 200 [["Content-type","text/html; charset=UTF-8"]] ["fpm-fcgi","3",false,"php\n","pronghorn: pool shop worker 3, classic"]
 zygote: 0
-reply 5 200 [["Content-type","text/html; charset=UTF-8"]] ["fpm-fcgi","3",false,"php\n"]
+reply 5 200 [["Content-type","text/html; charset=UTF-8"]] ["fpm-fcgi","3",false,"php\n","pronghorn: pool shop worker 3, classic"]
 other: 
 third: 
 forked N

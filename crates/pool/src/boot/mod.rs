@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use crate::core::SlotId;
 use crate::home::Home;
-use crate::php::Php;
+use crate::php::{Php, classic_worker};
 use crate::pool::{Report, Seat, Transport};
 use crate::relay::channel::{Channel, Detached};
 use crate::relay::inbox::Inbox;
@@ -159,10 +159,12 @@ impl CommandLauncher {
             passed.extend(offer);
             memory
         });
+        // People count from 1.
+        let number = slot.saturating_add(1);
         let (child, forked_by) = match &self.spawn {
             // Scripts have no other way than shared memory: without, the worker says so itself.
             Spawn::Fork(zygotes) if zygotes.fork() && memory.is_some() => {
-                match zygotes.worker(self, passed).await? {
+                match zygotes.worker(self, number, passed).await? {
                     Some((child, zygote)) => (child, Some(zygote)),
                     // From now on in the other way.
                     None => return Box::pin(self.launch_worker(slot)).await,
@@ -170,7 +172,11 @@ impl CommandLauncher {
             }
             Spawn::Fork(_) | Spawn::Exec => {
                 let besides = self.php.variables(self).await;
-                let spawned = self.spawner.spawn(self.command_line(passed, besides));
+                let mut command = self.command_line(passed, besides);
+                if self.php.runs_scripts() {
+                    command.env.push(classic_worker(number));
+                }
+                let spawned = self.spawner.spawn(command);
                 let failed = |error| self.failed(BootCause::Spawn(error), None);
                 (spawned.await.map_err(failed)?, None)
             }

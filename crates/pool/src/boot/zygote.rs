@@ -16,6 +16,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::core::SlotId;
+
 use super::{BootCause, BootError, CommandLauncher, RunningWorker};
 
 /// Names the descriptor by which it takes orders, the first one that it is passed.
@@ -66,6 +68,7 @@ struct Running {
 
 /// A wish for a worker with these descriptors.
 struct Order {
+    worker: SlotId,
     passed: Vec<OwnedFd>,
     answer: oneshot::Sender<Result<Process, NotForked>>,
 }
@@ -140,6 +143,7 @@ impl Zygotes {
     pub(super) async fn worker(
         &self,
         of: &CommandLauncher,
+        worker: SlotId,
         passed: Vec<OwnedFd>,
     ) -> Result<Option<(Child, u32)>, BootError> {
         let system = |error| of.failed(BootCause::System(error), None);
@@ -152,6 +156,7 @@ impl Zygotes {
         all.extend(passed);
         let (answer, forked) = oneshot::channel();
         let order = Order {
+            worker,
             passed: all,
             answer,
         };
@@ -340,10 +345,15 @@ impl Owner {
                 exit = self.zygote.end() => break Over::Ended(exit),
                 order = orders.recv() => order,
             };
-            let Some(Order { passed, answer }) = order else {
+            let Some(Order {
+                worker,
+                passed,
+                answer,
+            }) = order
+            else {
                 break Over::Unneeded;
             };
-            let forked = self.fork(&passed).await;
+            let forked = self.fork(worker, &passed).await;
             drop(passed);
             let over = match &forked {
                 Ok(_) | Err(NotForked::Failed(ForkError::Refused(_) | ForkError::NotOurs(_))) => {
@@ -364,11 +374,11 @@ impl Owner {
         self.end(over).await;
     }
 
-    async fn fork(&mut self, passed: &[OwnedFd]) -> Result<Process, NotForked> {
+    async fn fork(&mut self, worker: SlotId, passed: &[OwnedFd]) -> Result<Process, NotForked> {
         let passed: Vec<_> = passed.iter().map(AsFd::as_fd).collect();
         tokio::select! {
             biased;
-            forked = self.link.fork(&passed) => forked.map_err(NotForked::Failed),
+            forked = self.link.fork(worker, &passed) => forked.map_err(NotForked::Failed),
             exit = self.zygote.end() => Err(NotForked::Ended(exit)),
             () = sleep(self.patience) => Err(NotForked::TimedOut(self.patience)),
         }

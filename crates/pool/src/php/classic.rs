@@ -8,6 +8,9 @@ use super::program::is_php;
 
 /// Tells the extension to do so, and which variables scripts may see.
 const ASK: &str = "PRONGHORN_CLASSIC";
+/// For `ps`: the pool's name, and the number of a worker's place in it.
+const POOL: &str = "PRONGHORN_POOL";
+const WORKER: &str = "PRONGHORN_WORKER";
 /// Between the names of variables, in which it can't be.
 const BETWEEN: &str = "=";
 /// What php's command line runs when nothing has taken it over.
@@ -31,8 +34,19 @@ fn whole(command: &Command) -> Vec<OsString> {
         .collect()
 }
 
-/// What starts such a PHP whose scripts see the variables with these names.
-pub fn classic_variable<'a>(names: impl Iterator<Item = &'a str>) -> (OsString, OsString) {
+/// What starts such a PHP in this pool, whose scripts see the variables with these names.
+pub fn classic_variables<'a>(
+    pool: &str,
+    names: impl Iterator<Item = &'a str>,
+) -> [(OsString, OsString); 2] {
     let names: Vec<&str> = names.collect();
-    (ASK.into(), names.join(BETWEEN).into())
+    [
+        (ASK.into(), names.join(BETWEEN).into()),
+        (POOL.into(), pool.into()),
+    ]
+}
+
+/// By which number a worker that is not forked calls itself.
+pub(crate) fn classic_worker(number: usize) -> (OsString, OsString) {
+    (WORKER.into(), number.to_string().into())
 }

@@ -18,7 +18,8 @@ mod ini;
 mod program;
 mod question;
 
-pub use classic::{classic_command, classic_variable};
+pub(crate) use classic::classic_worker;
+pub use classic::{classic_command, classic_variables};
 use ini::Folder;
 pub use question::About;
 
@@ -82,6 +83,11 @@ impl Php {
     /// What its PHP says of itself; None where the command does not tell which one it is.
     pub async fn about(&self, of: &CommandLauncher) -> Option<&About> {
         self.found(of).await.about.as_deref()
+    }
+
+    /// Whether its workers run scripts.
+    pub(crate) fn runs_scripts(&self) -> bool {
+        self.scripts
     }
 
     /// Whether it says what it is, and has no extension and gets none.

@@ -73,10 +73,15 @@ impl Zygote {
         Facts::parse(&said).ok_or_else(|| ForkError::nonsense(&said))
     }
 
-    /// Has it fork a process which gets these descriptors, in an order that it knows. Whoever gives this up can't ask again.
-    pub async fn fork(&self, passed: &[BorrowedFd<'_>]) -> Result<Process, ForkError> {
+    /// Has it fork a process which gets these descriptors, in an order that it knows, and calls itself by this number. Whoever
+    /// gives this up can't ask again.
+    pub async fn fork(
+        &self,
+        worker: usize,
+        passed: &[BorrowedFd<'_>],
+    ) -> Result<Process, ForkError> {
         let adoption = reap::adopting();
-        let order = format!("fork {}", std::process::id());
+        let order = format!("fork {} {worker}", std::process::id());
         self.0.send_with(&order, passed)?;
         let said = self.receive().await?;
         if let Some(why) = said.strip_prefix("failed ") {

@@ -15,7 +15,7 @@ fn saying(answer: &str) -> (Zygote, Link) {
 
 async fn asked_for_a_fork(answer: &str) -> Result<Process, ForkError> {
     let (zygote, _theirs) = saying(answer);
-    zygote.fork(&[]).await
+    zygote.fork(3, &[]).await
 }
 
 /// A child of this process that no other test reaps.
@@ -48,10 +48,10 @@ async fn an_orphan_that_it_names_is_a_child_with_an_owner() {
     let zygote = Zygote(ours.watch().unwrap());
     let null = std::fs::File::open("/dev/null").unwrap();
     let passed = [null.as_fd()];
-    let forking = zygote.fork(&passed);
+    let forking = zygote.fork(3, &passed);
     let answering = async {
         let (order, passed) = wait_for_order(&theirs).await;
-        assert_eq!(order, format!("fork {}", std::process::id()));
+        assert_eq!(order, format!("fork {} 3", std::process::id()));
         assert_eq!(passed.len(), 1);
         // It has ended, and is not reaped by anybody before it is known.
         let pid = orphan(7);
@@ -129,7 +129,7 @@ async fn one_that_has_closed_its_end_answers_nothing() {
     let zygote = Zygote(ours.watch().unwrap());
     drop(theirs);
     assert!(matches!(zygote.facts().await, Err(ForkError::Closed)));
-    assert!(zygote.fork(&[]).await.is_err());
+    assert!(zygote.fork(3, &[]).await.is_err());
 }
 
 #[tokio::test]
