@@ -561,7 +561,7 @@ fn ini(t: &mut Table<'_>, mode: Mode) -> Ini {
     // What is shown is what they get.
     let suits = match (mode, preset) {
         (Mode::Worker, Preset::Auto | Preset::On) | (Mode::Classic, Preset::On) => true,
-        (Mode::Worker | Mode::Classic, _) | (Mode::FastCgi | Mode::Cgi, _) => false,
+        (Mode::Worker | Mode::Classic | Mode::FastCgi | Mode::Cgi, _) => false,
     };
     let (written, added) = t
         .key(
