@@ -499,6 +499,10 @@ impl Payload for HttpCall {
         }
     }
 
+    fn is_complete(&self) -> bool {
+        !matches!(self.body, RequestBody::Stream(_))
+    }
+
     fn describe(&self) -> String {
         format!("{} {}", self.request.head.method(), self.request.target())
     }

@@ -38,6 +38,7 @@ impl WaitingNumbers {
             seq: number,
             since: self.since,
             until: self.since + LONGEST,
+            has_left: false,
         };
         _ = self.queue.push(ticket, number);
         number

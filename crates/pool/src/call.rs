@@ -49,6 +49,11 @@ pub trait Payload: Send + Sync + 'static {
     /// Whether it may be given to a second worker after the first one died with it.
     fn repeatable(&self) -> bool;
 
+    /// Whether all of it is here, so that nobody has to be there while it runs.
+    fn is_complete(&self) -> bool {
+        true
+    }
+
     /// A short text for reports, `GET /path` for instance.
     fn describe(&self) -> String;
 
@@ -169,6 +174,8 @@ pub(crate) struct Inner {
     pub(crate) seq: u64,
     /// How many workers had it before.
     pub(crate) attempts: u8,
+    /// It runs also if its caller has left before.
+    pub(crate) runs_alone: bool,
     answer: oneshot::Sender<Delivery>,
 }
 
@@ -264,8 +271,8 @@ pub enum WorkerFault {
     Unwilling(u8),
 }
 
-/// The caller's side of a call. Dropping it withdraws the call: it leaves the queue, or its worker learns that the client
-/// has left.
+/// The caller's side of a call. Dropping it withdraws the call: it leaves the queue, unless it [runs](crate::pool::Options::runs_alone) all
+/// the same, or its worker learns that the client has left.
 pub struct Pending {
     answer: oneshot::Receiver<Delivery>,
     place: Option<Place>,
@@ -276,6 +283,7 @@ struct Place {
     pool: Arc<Shared>,
     priority: u8,
     seq: u64,
+    runs_alone: bool,
 }
 
 /// Connects a call and its caller.
@@ -285,6 +293,7 @@ pub(crate) fn call(
     stamps: Stamps,
     terms: Terms,
     seq: u64,
+    runs_alone: bool,
 ) -> (Call, Pending) {
     let (sender, answer) = oneshot::channel();
     let sender = misdirected(sender);
@@ -295,6 +304,7 @@ pub(crate) fn call(
         terms,
         seq,
         attempts: 0,
+        runs_alone,
         answer: sender,
     }));
     (
@@ -305,6 +315,7 @@ pub(crate) fn call(
                 pool,
                 priority: terms.priority,
                 seq,
+                runs_alone,
             }),
         },
     )
@@ -366,7 +377,9 @@ impl Drop for Pending {
     fn drop(&mut self) {
         if let Some(place) = self.place.take() {
             self.answer.close();
-            place.pool.withdraw(place.priority, place.seq);
+            place
+                .pool
+                .withdraw(place.priority, place.seq, place.runs_alone);
         }
     }
 }
@@ -403,6 +416,11 @@ impl Call {
     /// Ends the call without one.
     pub(crate) fn fail(self, error: impl Into<CallError>) {
         _ = self.0.answer.send(Delivery::End(Err(error.into())));
+    }
+
+    /// Whether nobody needs it to run.
+    pub(crate) fn is_unwanted(&self) -> bool {
+        !self.runs_alone && self.is_withdrawn()
     }
 
     /// Whether the caller has left.

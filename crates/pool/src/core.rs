@@ -357,8 +357,11 @@ impl<C, T: Clone> Core<C, T> {
         Vec::new()
     }
 
-    /// The caller of a waiting call has left.
-    pub(crate) fn withdraw(&mut self, priority: u8, seq: u64) -> Option<C> {
+    /// The caller of a waiting call has left. One that is to run all the same stays, if there is room for such calls.
+    pub(crate) fn withdraw(&mut self, priority: u8, seq: u64, runs_alone: bool) -> Option<C> {
+        if runs_alone && self.queue.leave(priority, seq) {
+            return None;
+        }
         self.queue.forget(priority, seq)
     }
 

@@ -46,6 +46,8 @@ pub struct Options {
     /// After so many calls, and up to 14 % more at random, a worker is replaced. With 1 no worker gets a second call;
     /// otherwise it goes on until its successor is up.
     pub max_jobs: Option<NonZeroU64>,
+    /// Calls run also when their clients left while they waited.
+    pub runs_alone: bool,
     /// Those that are left for workers, at least one: while so many are busy with quick calls, no other worker is woken for one.
     pub processors: usize,
 }
@@ -60,6 +62,7 @@ impl Options {
             exec_ttl: None,
             deadline_max: Duration::MAX,
             max_jobs: None,
+            runs_alone: false,
             processors: 1,
         }
     }
@@ -100,6 +103,7 @@ pub(crate) struct Shared {
     queue_has_calls: Notify,
     home: Handle,
     refusals: Seldom,
+    dropped: Seldom,
     second_answers: Seldom,
     /// Of the control side alone.
     roster: Roster,
@@ -117,6 +121,7 @@ struct Limits {
     deadline_max: AtomicU64,
     /// 0 is none.
     max_jobs: AtomicU64,
+    runs_alone: AtomicBool,
 }
 
 impl Limits {
@@ -126,6 +131,7 @@ impl Limits {
             exec_ttl: AtomicU64::new(0),
             deadline_max: AtomicU64::new(0),
             max_jobs: AtomicU64::new(0),
+            runs_alone: AtomicBool::new(false),
         };
         limits.set(options);
         limits
@@ -138,6 +144,7 @@ impl Limits {
         set(&self.queue_timeout, nanos(options.queue_timeout));
         set(&self.exec_ttl, options.exec_ttl.map_or(0, nanos));
         set(&self.deadline_max, nanos(options.deadline_max));
+        self.runs_alone.store(options.runs_alone, Ordering::Relaxed);
         set(&self.max_jobs, options.max_jobs.map_or(0, NonZeroU64::get));
     }
 
@@ -186,7 +193,7 @@ pub(crate) struct Heir(Arc<Shared>);
 
 impl Heir {
     pub(crate) fn take(&self, call: Call) {
-        if !call.is_withdrawn() {
+        if !call.is_unwanted() {
             self.0.admit(call, Instant::now(), Ahead::MayNot);
         }
     }
@@ -293,6 +300,7 @@ impl Pool {
             queue_has_calls: Notify::new(),
             home: home.clone(),
             refusals: Seldom::default(),
+            dropped: Seldom::default(),
             second_answers: Seldom::default(),
             roster: Roster::default(),
             poison: Poison::default(),
@@ -320,7 +328,10 @@ impl Pool {
     ) -> Pending {
         let seq = self.shared.seq.fetch_add(1, Ordering::Relaxed);
         let stamps = Stamps::new(accepted, now);
-        let (call, pending) = call::call(self.shared.clone(), payload, stamps, terms, seq);
+        let runs_alone =
+            self.shared.limits.runs_alone.load(Ordering::Relaxed) && payload.is_complete();
+        let pool = self.shared.clone();
+        let (call, pending) = call::call(pool, payload, stamps, terms, seq, runs_alone);
         if self.shared.poison.is_known() && self.shared.is_poison(&call, now) {
             call.fail(CallError::Poisoned);
         } else {
@@ -333,7 +344,14 @@ impl Pool {
     pub(crate) fn call_aside(&self, payload: Arc<dyn Payload>) -> (Call, Pending) {
         let now = Instant::now();
         let stamps = Stamps::new(now, now);
-        let (call, pending) = call::call(self.shared.clone(), payload, stamps, Terms::default(), 0);
+        let (call, pending) = call::call(
+            self.shared.clone(),
+            payload,
+            stamps,
+            Terms::default(),
+            0,
+            false,
+        );
         (self.shared.dispatched(call, now), pending)
     }
 
@@ -501,6 +519,8 @@ impl Shared {
             seq: call.seq,
             since,
             until,
+            // If it leaves from now on, it is found there.
+            has_left: call.is_withdrawn(),
         };
         let mut guarded = self.lock();
         let admitted = guarded.core.admit(call, ticket, ahead == Ahead::May);
@@ -544,7 +564,7 @@ impl Shared {
     }
 
     fn refuse(&self, call: Call, reason: Refused) {
-        if !call.is_withdrawn() {
+        if !call.is_unwanted() {
             call.fail(reason);
             self.stats.count(reason.into());
             // A stop is no news to whoever ordered it.
@@ -559,16 +579,22 @@ impl Shared {
         }
     }
 
-    pub(crate) fn withdraw(&self, priority: u8, seq: u64) {
+    pub(crate) fn withdraw(&self, priority: u8, seq: u64, runs_alone: bool) {
         if planted(Bug::ForgottenClient) {
             return;
         }
         let mut guarded = self.lock();
-        let call = guarded.core.withdraw(priority, seq);
+        let call = guarded.core.withdraw(priority, seq, runs_alone);
         self.publish_queue(&guarded);
         drop(guarded);
         if call.is_some() {
             self.stats.count(Counter::ClientGone);
+            if runs_alone && let Some(calls) = self.dropped.event() {
+                tracing::warn!(
+                    target: "server", pool = self.name, calls, waiting = self.stats.waiting(),
+                    "calls dropped whose clients have left: a quarter of the queue is full of those that run all the same"
+                );
+            }
         }
         drop(call); // not under the lock
     }
@@ -699,7 +725,7 @@ impl Seat {
         let now = Instant::now();
         for call in calls {
             // One whose client has left would stay in the queue.
-            if !call.is_withdrawn() && !planted(Bug::LostAhead) {
+            if !call.is_unwanted() && !planted(Bug::LostAhead) {
                 self.shared.admit(call, now, Ahead::MayNot);
             }
         }
@@ -765,7 +791,7 @@ impl Seat {
     /// The worker asked to be replaced instead of answering: another one gets the call.
     pub(crate) fn decline(&self, mut call: Call) {
         call.attempts += 1;
-        if call.is_withdrawn() {
+        if call.is_unwanted() {
             // Nobody would take it out of the queue again.
         } else if call.attempts >= MOST_DECLINED {
             let attempts = call.attempts;

@@ -32,6 +32,8 @@ pub(crate) struct Queue<T> {
 struct Level<T> {
     entries: VecDeque<Waiting<T>>,
     holes: usize,
+    /// Items whose callers have left.
+    left: usize,
 }
 
 #[derive(Debug)]
@@ -39,6 +41,7 @@ struct Waiting<T> {
     seq: u64,
     since: Instant,
     until: Instant,
+    has_left: bool,
     item: Option<T>,
 }
 
@@ -61,7 +64,13 @@ pub(crate) struct Ticket {
     pub(crate) seq: u64,
     pub(crate) since: Instant,
     pub(crate) until: Instant,
+    /// Its caller waits no more, and it comes back to its place.
+    pub(crate) has_left: bool,
 }
+
+/// Of the places in a queue, this part may be taken by items whose callers have left: those who come and go must leave
+/// room for those who wait.
+const LEFT: usize = 4;
 
 impl<T> Queue<T> {
     /// For at most `limit` items, which wait at most `timeout`.
@@ -125,8 +134,10 @@ impl<T> Queue<T> {
             seq: ticket.seq,
             since: ticket.since,
             until: ticket.until,
+            has_left: ticket.has_left,
             item: Some(item),
         };
+        level.left += usize::from(ticket.has_left);
         level.entries.insert(place, waiting);
         self.len += 1;
         pushed
@@ -184,6 +195,27 @@ impl<T> Queue<T> {
         }
     }
 
+    /// The caller of an item has left, and it stays. False: it is not here, or there are too many of its kind.
+    pub(crate) fn leave(&mut self, priority: u8, seq: u64) -> bool {
+        let left: usize = self.levels.values().map(|level| level.left).sum();
+        if left >= (self.limit / LEFT).max(1) {
+            return false;
+        }
+        let Some(level) = self.levels.get_mut(&priority) else {
+            return false;
+        };
+        let place = level
+            .entries
+            .binary_search_by_key(&seq, |waiting| waiting.seq);
+        let waiting = place.ok().and_then(|place| level.entries.get_mut(place));
+        let Some(waiting) = waiting.filter(|it| it.item.is_some() && !it.has_left) else {
+            return false;
+        };
+        waiting.has_left = true;
+        level.left += 1;
+        true
+    }
+
     /// Takes an item out of the middle, if it is still there.
     pub(crate) fn forget(&mut self, priority: u8, seq: u64) -> Option<T> {
         let level = self.levels.get_mut(&priority)?;
@@ -191,7 +223,9 @@ impl<T> Queue<T> {
             .entries
             .binary_search_by_key(&seq, |waiting| waiting.seq)
             .ok()?;
-        let item = level.entries.get_mut(place)?.item.take()?;
+        let waiting = level.entries.get_mut(place)?;
+        let item = waiting.item.take()?;
+        level.left -= usize::from(waiting.has_left);
         level.holes += 1;
         self.len -= 1;
         level.drop_holes();
@@ -203,11 +237,13 @@ impl<T> Queue<T> {
         let mut expired = Vec::new();
         for level in self.levels.values_mut() {
             let before = expired.len();
-            let over = level
-                .entries
-                .iter_mut()
-                .filter(|waiting| waiting.until <= now);
-            expired.extend(over.filter_map(|waiting| waiting.item.take()));
+            let (entries, left) = (&mut level.entries, &mut level.left);
+            let over = entries.iter_mut().filter(|waiting| waiting.until <= now);
+            expired.extend(over.filter_map(|waiting| {
+                let item = waiting.item.take()?;
+                *left -= usize::from(waiting.has_left);
+                Some(item)
+            }));
             level.holes += expired.len() - before;
             level.drop_holes();
         }
@@ -241,6 +277,7 @@ impl<T> Default for Level<T> {
         Self {
             entries: VecDeque::new(),
             holes: 0,
+            left: 0,
         }
     }
 }
@@ -260,6 +297,7 @@ impl<T> Level<T> {
     fn taken(&mut self, popped: Option<Waiting<T>>) -> Option<(Instant, T)> {
         self.drop_holes();
         let waiting = popped?;
+        self.left -= usize::from(waiting.has_left);
         Some((waiting.until, waiting.item?))
     }
 
@@ -301,6 +339,7 @@ mod tests {
             seq,
             since: after(0),
             until: after(until),
+            has_left: false,
         }
     }
 
@@ -412,9 +451,37 @@ mod tests {
         assert_eq!(order(&mut queue, 0), [0]);
     }
 
+    #[test]
+    fn those_who_left_stay_up_to_a_quarter_of_the_places() {
+        let mut queue = Queue::new(8, TIMEOUT);
+        for seq in 0..8 {
+            queue.push(ticket(10, seq, seq), seq);
+        }
+        assert!(queue.leave(10, 7) && !queue.leave(10, 7), "once");
+        assert!(queue.leave(10, 3) && !queue.leave(10, 4), "two of eight");
+        assert!(!queue.leave(9, 5) && !queue.leave(10, 99), "not there");
+        assert_eq!(queue.expire(after(3)), [0, 1, 2, 3], "one of them");
+        assert!(queue.leave(10, 4) && !queue.leave(10, 5));
+        assert_eq!(queue.pop(after(0)).map(|it| it.1), Some(4));
+        assert!(queue.leave(10, 5) && !queue.leave(10, 6));
+        assert_eq!(queue.forget(10, 5), Some(5));
+        let back = Ticket {
+            has_left: true,
+            ..ticket(10, 4, 40)
+        };
+        queue.push(back, 4);
+        assert!(!queue.leave(10, 6), "one that came back counts");
+        assert_eq!(order(&mut queue, 0), [4, 6, 7]);
+        assert!(queue.levels.values().all(|level| level.left == 0));
+        queue.set_limits(1, TIMEOUT);
+        queue.push(ticket(10, 20, 40), 20);
+        assert!(queue.leave(10, 20), "one at least");
+    }
+
     #[derive(Debug, Clone)]
     enum Step {
         Push(u8),
+        Leave(usize),
         Pop,
         Forget(usize),
         Expire(u64),
@@ -423,6 +490,7 @@ mod tests {
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let step = prop_oneof![
             3 => (0..3_u8).prop_map(Step::Push),
+            2 => any::<usize>().prop_map(Step::Leave),
             2 => Just(Step::Pop),
             2 => any::<usize>().prop_map(Step::Forget),
             1 => (0..40_u64).prop_map(Step::Expire),
@@ -436,6 +504,7 @@ mod tests {
         fn it_behaves_like_a_sorted_list(steps in steps()) {
             let mut queue = Queue::new(20, TIMEOUT);
             let mut model: Vec<(u8, u64, u64)> = Vec::new();
+            let mut left = std::collections::BTreeSet::new();
             for (seq, step) in (0_u64..).zip(steps) {
                 match step {
                     Step::Push(priority) => {
@@ -455,6 +524,12 @@ mod tests {
                         if !full || last.is_some() {
                             model.push((priority, seq, until));
                             model.sort_unstable();
+                        }
+                    }
+                    Step::Leave(at) => {
+                        if let Some(&(priority, seq, _)) = model.get(at % model.len().max(1)) {
+                            let room = left.len() < 5;
+                            prop_assert_eq!(queue.leave(priority, seq), room && left.insert(seq));
                         }
                     }
                     Step::Pop => {
@@ -478,6 +553,8 @@ mod tests {
                         model.retain(|entry| entry.2 > now);
                     }
                 }
+                left.retain(|seq| model.iter().any(|entry| entry.1 == *seq));
+                prop_assert_eq!(queue.levels.values().map(|it| it.left).sum::<usize>(), left.len());
                 prop_assert_eq!(queue.len(), model.len());
                 prop_assert_eq!(queue.next_expiry(), model.iter().map(|entry| entry.2).min().map(after));
             }

@@ -11,7 +11,8 @@ use std::time::Duration;
 use pronghorn_config::{Address, Command, Listen};
 use pronghorn_metrics::Registry;
 use pronghorn_pool::settings::{
-    CodecChoice, FastCgiSettings, MAX_WORKERS, Mode, PoolSettings, SpawnChoice, TransportChoice,
+    ClientGone, CodecChoice, FastCgiSettings, MAX_WORKERS, Mode, PoolSettings, SpawnChoice,
+    TransportChoice,
 };
 use pronghorn_pool::{
     Addresses, BootError, CommandLauncher, Current, FastCgiLauncher, Filling, Fpm, Home,
@@ -105,6 +106,7 @@ impl Start<'_> {
             } else {
                 settings.max_jobs
             },
+            runs_alone: settings.client_gone == ClientGone::Run,
             // Each I/O thread is as busy as a worker of quick calls.
             processors: cpus::usable()
                 .saturating_sub(self.resources.homes.len())

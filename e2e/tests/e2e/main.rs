@@ -7,6 +7,7 @@ mod bodies;
 mod called_as_rr;
 mod cgi;
 mod classic;
+mod client_gone;
 mod command;
 mod compression;
 mod control;

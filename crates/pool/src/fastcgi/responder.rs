@@ -412,7 +412,7 @@ impl Responder {
 
     /// Carries one call to the worker and its reply back.
     async fn serve(&mut self, mut call: Call) -> Served {
-        if call.is_withdrawn() {
+        if call.is_unwanted() {
             return Served::Free(Instant::now());
         }
         // What is known to be there: bytes that come later have the wrong number.
@@ -441,7 +441,8 @@ impl Responder {
             pid: None,
         });
         let mut opening = Opening::new();
-        let mut gone = false;
+        // It runs all the same.
+        let mut gone = call.is_withdrawn();
         loop {
             let deadline = call.deadline;
             let client = Some(&mut call).filter(|_| !gone);

@@ -96,7 +96,7 @@ impl Station {
     }
 
     async fn serve(&mut self, mut call: Call) {
-        if call.is_withdrawn() {
+        if call.is_unwanted() {
             return;
         }
         let mut block = Vec::with_capacity(BLOCK);

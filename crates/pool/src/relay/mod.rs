@@ -491,7 +491,7 @@ impl Relay {
 
     /// Carries one call to the worker and its reply back.
     async fn serve(&mut self, Ahead { mut call, written }: Ahead) -> Served {
-        if call.is_withdrawn() && written.is_none_or(|(number, _)| self.channel.take_back(number)) {
+        if call.is_unwanted() && written.is_none_or(|(number, _)| self.channel.take_back(number)) {
             return Served::Free(Instant::now());
         }
         let mut body_stream = None;
@@ -553,7 +553,8 @@ impl Relay {
                 Err(served) => return served,
             }
         };
-        let mut told_withdrawn = false;
+        // It runs all the same, and the worker is not told before it has begun a reply.
+        let mut told_withdrawn = call.is_withdrawn();
         let mut wanting = false;
         loop {
             let deadline = call.deadline;
@@ -570,10 +571,11 @@ impl Relay {
                 }
                 Event::Withdrawn | Event::Body(None) => {
                     wanting = false;
-                    if call.is_withdrawn() && self.passes_over() {
+                    if call.is_unwanted() && self.passes_over() {
                         return Served::Free(Instant::now());
                     }
-                    if !told_withdrawn && self.dialect.hears_cancel_before_its_reply() {
+                    let hears = self.dialect.hears_cancel_before_its_reply();
+                    if !told_withdrawn && hears && !self.waits_alone(&call) {
                         self.say_cancel().await;
                     }
                     told_withdrawn = true;
@@ -693,6 +695,12 @@ impl Relay {
                 Err(why) => return Err(self.not_begun(why, call)),
             }
         }
+    }
+
+    /// Whether the worker has not begun a call that runs without its client.
+    fn waits_alone(&self, call: &Call) -> bool {
+        let since = self.written - self.begins_at;
+        call.runs_alone && self.channel.has_not_begun(self.number, since)
     }
 
     /// Takes the call at hand back, if the worker has not begun it.

@@ -126,6 +126,7 @@ pub struct PoolSettings {
     pub fence: Fence,
     /// Which calls may run again after their worker died.
     pub retry: Retry,
+    pub client_gone: ClientGone,
     /// When a worker gets its request's body.
     pub request_body: RequestBody,
     /// Limits per worker.
@@ -293,6 +294,29 @@ impl Choice for Retry {
     ];
 }
 
+/// What becomes of a call whose client leaves while it waits for a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientGone {
+    /// It runs, as with php-fpm: a program may ask itself for work and not wait for it, as `WordPress` does for its cron.
+    Run,
+    /// It is dropped: a worker does nothing for nobody.
+    Drop,
+}
+
+impl Choice for ClientGone {
+    const CHOICES: &'static [(&'static str, Self)] = &[("run", Self::Run), ("drop", Self::Drop)];
+}
+
+impl ClientGone {
+    /// What programs written for php-fpm rely on, where such programs run.
+    const fn usual(mode: Mode) -> Self {
+        match mode {
+            Mode::Classic | Mode::FastCgi => Self::Run,
+            Mode::Worker | Mode::Cgi => Self::Drop,
+        }
+    }
+}
+
 /// When a worker gets its request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestBody {
@@ -424,6 +448,14 @@ impl Section for PoolSettings {
                 .key("retry", "Which calls run once more when their worker died before it replied.")
                 .ours()
                 .default(Retry::Safe),
+            client_gone: t
+                .key(
+                    "client_gone",
+                    "What becomes of a call whose client leaves while it waits: `run`, as with php-fpm, up to a quarter of the \
+                     queue, or `drop`. A program may ask itself for work and not wait for it, as WordPress does for its cron.",
+                )
+                .ours()
+                .default_as(ClientGone::usual(mode), "`run` in `mode: classic` and `fastcgi`, else `drop`"),
             request_body: t
                 .key(
                     "request_body",

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use pronghorn_config::{Choice, Table};
 use pronghorn_process::file::Links;
 
-use super::{CodecChoice, Mode, PoolSettings, RequestBody, TransportChoice};
+use super::{ClientGone, CodecChoice, Mode, PoolSettings, RequestBody, TransportChoice};
 
 /// What stands for a folder. The second is for folders of pages beside an application.
 const INDEX: [&str; 2] = ["index.php", "index.html"];
@@ -114,6 +114,7 @@ pub(super) fn refuse_keys_of_kept(t: &mut Table<'_>, settings: &PoolSettings) {
         ("spin", settings.spin.is_some()),
         ("codec", settings.codec != CodecChoice::Auto),
         ("request_body", settings.request_body != RequestBody::Buffer),
+        ("client_gone", settings.client_gone != ClientGone::Drop),
         ("supervisor", limits.any()),
     ] {
         if is_used {

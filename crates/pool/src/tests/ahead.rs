@@ -83,6 +83,7 @@ impl Stage {
             deadline_max: Duration::from_secs(3600),
             max_jobs: max_jobs.and_then(std::num::NonZeroU64::new),
             processors: 1,
+            runs_alone: false,
         };
         let pool = Pool::new(
             options,

@@ -115,6 +115,7 @@ impl World {
             seq,
             since: self.now,
             until: self.now + Duration::from_secs(WAIT),
+            has_left: false,
         }
     }
 
@@ -287,7 +288,7 @@ impl World {
             }
             Step::Withdraw(which) => {
                 if let Some(&call) = self.waiting.iter().nth(which % LIMIT) {
-                    assert_eq!(self.core.withdraw(10, call), Some(call));
+                    assert_eq!(self.core.withdraw(10, call, false), Some(call));
                     self.waiting.remove(&call);
                     self.end(call);
                 }

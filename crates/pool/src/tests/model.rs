@@ -585,6 +585,7 @@ impl Life {
             deadline_max: Duration::from_secs(10),
             max_jobs: self.max_jobs.and_then(std::num::NonZeroU64::new),
             processors: 1,
+            runs_alone: false,
         }
     }
 

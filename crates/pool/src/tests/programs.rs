@@ -74,6 +74,7 @@ impl Scripts {
             deadline_max: SOON,
             max_jobs: None,
             processors: 1,
+            runs_alone: false,
         };
         let pool = Pool::new(
             options,

@@ -187,6 +187,7 @@ impl Stage {
             deadline_max: Duration::from_secs(3600),
             max_jobs: std::num::NonZeroU64::new(3),
             processors: 1,
+            runs_alone: false,
         };
         let pool = Pool::new(
             options,

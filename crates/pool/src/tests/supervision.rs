@@ -276,7 +276,15 @@ fn answer(seat: &Seat, call: Call) -> Next<Call> {
 }
 
 fn pool(queue_limit: usize) -> Pool {
-    let options = Options {
+    Pool::new(
+        options(queue_limit),
+        &tokio::runtime::Handle::current(),
+        &pronghorn_metrics::Registry::default(),
+    )
+}
+
+fn options(queue_limit: usize) -> Options {
+    Options {
         name: "test".into(),
         queue_limit,
         queue_timeout: Duration::from_secs(30),
@@ -284,12 +292,8 @@ fn pool(queue_limit: usize) -> Pool {
         deadline_max: Duration::from_secs(3600),
         max_jobs: None,
         processors: 1,
-    };
-    Pool::new(
-        options,
-        &tokio::runtime::Handle::current(),
-        &pronghorn_metrics::Registry::default(),
-    )
+        runs_alone: false,
+    }
 }
 
 fn plan(workers: usize, at_once: usize) -> Plan {
@@ -421,6 +425,34 @@ async fn a_call_whose_client_left_gives_its_place_away() {
     let mut third = call(&pool, TestPayload::new("/third"));
     assert_eq!(body(&mut first).await.unwrap(), "/first");
     assert_eq!(body(&mut third).await.unwrap(), "/third");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_runs_alone_runs_after_its_client_left_and_few_of_them_wait() {
+    let fakes = Fakes::new(Manner::Slow(seconds(1)));
+    let options = Options {
+        runs_alone: true,
+        ..options(8)
+    };
+    let pool = Pool::new(
+        options,
+        &tokio::runtime::Handle::current(),
+        &pronghorn_metrics::Registry::default(),
+    );
+    let supervised = Supervised::start_with(pool.clone(), fakes.clone(), plan(1, 4)).await;
+    let _supervised = supervised.unwrap();
+    let mut first = call(&pool, TestPayload::new("/first"));
+    let left: Vec<_> = (0..5)
+        .map(|_| call(&pool, TestPayload::new("/left")))
+        .collect();
+    drop(left);
+    assert_eq!(pool.stats().waiting(), 2, "a quarter of eight");
+    assert_eq!(pool.stats().get(crate::stats::Counter::ClientGone), 3);
+    let mut last = call(&pool, TestPayload::new("/last"));
+    let start = Instant::now();
+    assert_eq!(body(&mut first).await.unwrap(), "/first");
+    assert_eq!(body(&mut last).await.unwrap(), "/last");
+    assert_eq!(start.elapsed().as_secs(), 4, "two ran between them");
 }
 
 #[tokio::test(start_paused = true)]
