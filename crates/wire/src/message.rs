@@ -170,8 +170,8 @@ pub struct ReplyHead {
 }
 
 impl ReplyHead {
-    /// Whether this head can be sent to a client. What fails here is a mistake of the application and costs no worker
-    /// (`design.md` section 11): otherwise any client whose input reaches a header could have workers replaced.
+    /// Whether this head can be sent to a client. What fails here is a mistake of the application and costs no worker:
+    /// otherwise any client whose input reaches a header could have workers replaced.
     ///
     /// # Errors
     ///
