@@ -1,14 +1,18 @@
 //! `docs/features.md` promises nothing that no test holds it to: each feature that is there names one, and the test exists
-//! and is not left out.
+//! and is not left out. Nor does it deny what is there: the changelog and the reference would have it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use pronghorn_server::settings::reference;
 
 const STATES: [&str; 3] = ["yes", "no", "later"];
 
 #[test]
 fn each_feature_that_is_there_names_a_test_that_runs() {
     let page = fs::read_to_string(root().join("docs/features.md")).expect("the page");
+    let changelog = fs::read_to_string(root().join("CHANGELOG.md")).expect("the changelog");
+    let news: Vec<&str> = changelog.split("\n- ").skip(1).collect();
     let mut rows = 0;
     let mut wrong = Vec::new();
     for line in page.lines().filter(|line| line.starts_with("| ")) {
@@ -28,8 +32,17 @@ fn each_feature_that_is_there_names_a_test_that_runs() {
         if state == "yes" && named.is_empty() {
             wrong.push(format!("{feature}: no test is named"));
         }
-        let missing = named.iter().filter_map(|name| find(name).err());
-        wrong.extend(missing.map(|why| format!("{feature}: {why}")));
+        let look = if state == "yes" { find } else { is_unused };
+        let problems = named.iter().filter_map(|name| look(name).err());
+        wrong.extend(problems.map(|why| format!("{feature}: {why}")));
+        if state != "yes" {
+            let told = news.iter().filter(|entry| tells(entry, feature));
+            wrong.extend(told.map(|entry| {
+                format!(
+                    "{feature}: `{state}`, but CHANGELOG.md has it, or only a part of it: {entry}"
+                )
+            }));
+        }
     }
     assert!(rows > 70, "the tables are gone: {rows} rows");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -64,6 +77,62 @@ fn a_name_without_a_test_is_noticed() {
     let skipped = "public function testA(): void\n{\n    $this->markTestSkipped();\n}\n\npublic function testB(): void\n{\n}\n";
     let judged = ["testA", "testB", "testC"].map(|name| judge_php(skipped, name));
     assert_eq!(judged, [Some(false), Some(true), None]);
+}
+
+#[test]
+fn what_is_there_is_not_denied() {
+    let entry = "Workers of classic pools are forked from one PHP, and so share one OPcache.";
+    assert!(tells(entry, "One OPcache for all workers"));
+    assert!(!tells(entry, "One OPcache for all kept workers"));
+    assert!(!tells(
+        "The proxy's `X-Forwarded-Proto` counts.",
+        "PROXY protocol"
+    ));
+    assert!(!tells("A cache. Its responses.", "A cache of responses"));
+    assert_eq!(is_unused("http.ssl.acme"), Ok(()));
+    for there in ["http.ssl.cert", "http.pool.spawn", "http.nothing"] {
+        assert!(is_unused(there).is_err(), "{there}");
+    }
+}
+
+/// Whether a sentence of the changelog has all words of a feature's name that mean something, by how they begin.
+fn tells(entry: &str, feature: &str) -> bool {
+    const SMALL: [&str; 14] = [
+        "a", "an", "all", "and", "are", "by", "for", "from", "in", "of", "on", "one", "that", "to",
+    ];
+    let begins = |text: &str| -> Vec<String> {
+        let text = text.to_lowercase();
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric());
+        let words = words.filter(|word| !word.is_empty() && !SMALL.contains(word));
+        words.map(|word| word.chars().take(6).collect()).collect()
+    };
+    let wanted = begins(feature);
+    entry.split_inclusive(". ").any(|sentence| {
+        let told = begins(sentence);
+        wanted.iter().all(|word| told.contains(word))
+    })
+}
+
+/// Err says that a key, which stands for a feature that is not there, is used or unknown.
+fn is_unused(key: &str) -> Result<(), String> {
+    let (section, name) = key.rsplit_once('.').unwrap_or(("", key));
+    let reference = reference();
+    let about = reference.split("\n## ").find(|part| {
+        let title = part.lines().next().unwrap_or_default();
+        title == format!("`{section}`") || (section.is_empty() && title == "Top level")
+    });
+    let mut lines = about.unwrap_or_default().lines();
+    let is_unused = lines.any(|line| {
+        let name = format!("`{name}`");
+        line.starts_with("Not used yet:") && line.contains(&name)
+            || line.starts_with(&format!("| {name} |")) && line.contains("**Not used yet:**")
+    });
+    if is_unused {
+        return Ok(());
+    }
+    Err(format!(
+        "the reference does not say of `{key}` that it is not used yet"
+    ))
 }
 
 fn root() -> PathBuf {

@@ -3,3 +3,4 @@
 mod configuration;
 mod features;
 mod layers;
+mod pages;
