@@ -231,9 +231,11 @@ impl Response {
             trailers,
         } = Said::of(fields);
         self.keep_alive &= !asks_to_close;
-        let bodiless = matches!(status, 100..=199 | 204 | 304);
+        let bodiless = matches!(status, 100..=199 | 204 | RESET | 304);
         self.trailers = trailers;
         let length = match size {
+            // Nothing but its length tells a client that there is no body (RFC 9110, section 15.3.6; RFC 9112, section 6.3).
+            _ if status == RESET => Some(0),
             // A reply to HEAD may announce the length of the body it leaves out.
             BodySize::Known(0) if self.to_head => announced,
             BodySize::Known(len) => Some(len),
@@ -248,7 +250,7 @@ impl Response {
             None => Framing::Close,
         };
         self.keep_alive &= self.framing != Framing::Close;
-        length.filter(|_| !bodiless && self.framing != Framing::Chunked)
+        length.filter(|_| (!bodiless || status == RESET) && self.framing != Framing::Chunked)
     }
 
     /// The reply's own fields that go into its head.
@@ -272,7 +274,7 @@ impl Response {
         all.filter(|(name, _)| is_trailer(fields, name))
     }
 
-    /// Whether a body is sent at all: not to HEAD, not with 204 and 304.
+    /// Whether a body is sent at all: not to HEAD, not with 204, 205 and 304.
     pub fn sends_body(&self) -> bool {
         self.framing != Framing::None
     }

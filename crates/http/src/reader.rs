@@ -19,7 +19,7 @@ use crate::file::OpenFile;
 use crate::message::{Body, Part};
 
 /// How much of a file is read at a time.
-const FILE_PIECE: usize = 256 << 10;
+pub(crate) const FILE_PIECE: usize = 256 << 10;
 
 /// What a body holds next.
 #[derive(Debug)]
@@ -47,6 +47,8 @@ pub(crate) struct Reader {
     parts: VecDeque<Part>,
     file: Option<FileReader>,
     coded: Option<Box<Coded>>,
+    /// Of a file, how much is read at a time.
+    most: usize,
 }
 
 impl Reader {
@@ -69,7 +71,18 @@ impl Reader {
             parts: parts.into(),
             file: None,
             coded,
+            most: FILE_PIECE,
         }
+    }
+
+    /// Whether what comes next is read from a file, so that it need not be in memory before it can be sent.
+    pub(crate) fn is_at_file(&self) -> bool {
+        self.file.is_some() || matches!(self.parts.front(), Some(Part::File(_)))
+    }
+
+    /// Reads no more than this of a file at a time from now on.
+    pub(crate) fn read_at_most(&mut self, most: usize) {
+        self.most = most.clamp(1, FILE_PIECE);
     }
 
     /// The next piece. Pending when there is none yet: what was had before should be on its way then.
@@ -84,7 +97,7 @@ impl Reader {
         }
         loop {
             if let Some(file) = &mut self.file {
-                match ready!(file.poll_next(cx)) {
+                match ready!(file.poll_next(cx, self.most)) {
                     Ok(Some(bytes)) => return Poll::Ready(Read::Bytes(bytes.into())),
                     Ok(None) => self.file = None,
                     Err(error) => {
@@ -162,16 +175,20 @@ impl FileReader {
         }
     }
 
-    /// The next bytes; `None` at the end of the stretch.
+    /// The next bytes, at most so many; `None` at the end of the stretch.
     ///
     /// # Errors
     ///
     /// When the disk fails, or the file has become shorter.
-    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
+    pub(crate) fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+        most: usize,
+    ) -> Poll<io::Result<Option<Bytes>>> {
         if self.left == 0 {
             return Poll::Ready(Ok(None));
         }
-        let (at, wanted) = (self.at, piece(self.left));
+        let (at, wanted) = (self.at, piece(self.left).min(most));
         let bytes = if let Some(reading) = &mut self.reading {
             let read = ready!(Pin::new(reading).poll(cx));
             self.reading = None;
@@ -183,7 +200,7 @@ impl FileReader {
             let reading =
                 tokio::task::spawn_blocking(move || read(&file, at, wanted, Patience::Waits));
             self.reading = Some(reading);
-            return self.poll_next(cx);
+            return self.poll_next(cx, most);
         };
         if bytes.is_empty() {
             return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));

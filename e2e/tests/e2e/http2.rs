@@ -525,3 +525,76 @@ fn behind_haproxy_a_malformed_request_hurts_nobody_else() {
     drop(haproxy);
     server.stop();
 }
+
+const INITIAL_WINDOW: [u8; 2] = [0, 4];
+
+/// The beginning of a connection on which each stream may send so much.
+fn with_window(window: u32) -> Vec<u8> {
+    let setting = [&INITIAL_WINDOW[..], &window.to_be_bytes()].concat();
+    let more = frame(8, 0, 0, &(1_u32 << 30).to_be_bytes());
+    [PREFACE, &frame(SETTINGS, 0, 0, &setting), &more].concat()
+}
+
+fn site_with_large_file(more: &str) -> Site {
+    let files = "  middleware: [static]\n  static: {dir: public}\n";
+    let site = site("app.php", "", &format!("{files}{more}"));
+    site.write("public/large.txt", &"x".repeat(1 << 20));
+    site
+}
+
+#[test]
+fn replies_that_nobody_reads_do_not_fill_the_memory() {
+    const CONNECTIONS: u64 = 10;
+    let server = Server::start(site_with_large_file(""));
+    assert_eq!(get(&server, "/large.txt", &["--http2"]).len(), 1 << 20);
+    let before = server.resident_memory();
+    for window in [0, 1 << 30] {
+        let mut connections = Vec::new();
+        for _ in 0..CONNECTIONS {
+            let mut stream = TcpStream::connect(server.address()).unwrap();
+            let requests =
+                (1..256).step_by(2).flat_map(|id| frame(1, 5, id, &request("/large.txt", &[])));
+            let bytes: Vec<u8> = with_window(window).into_iter().chain(requests).collect();
+            stream.write_all(&bytes).unwrap();
+            connections.push(stream);
+        }
+        // The server is done with all of it when another client has been served, and again.
+        for _ in 0..20 {
+            assert_eq!(get(&server, "/", &["--http2"]), "Hello");
+        }
+        let more = server.resident_memory().saturating_sub(before) / CONNECTIONS;
+        assert!(more < 4 << 20, "{more} bytes for a connection, window {window}");
+    }
+    server.stop();
+}
+
+#[test]
+fn a_reply_of_which_bytes_trickle_is_given_up() {
+    const CANCEL: u32 = 8;
+    let server = Server::start(site_with_large_file("  timeouts: {send: 1s}\n"));
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut trickle = stream.try_clone().unwrap();
+    let begin = [with_window(0), frame(1, 5, 1, &request("/large.txt", &[]))].concat();
+    stream.write_all(&begin).unwrap();
+    let trickling = std::thread::spawn(move || {
+        // Until the server closes the connection, which has no stream then.
+        while trickle.write_all(&frame(8, 0, 1, &[0, 0, 0, 1])).is_ok() {
+            std::thread::park_timeout(std::time::Duration::from_millis(100));
+        }
+    });
+    let mut head = [0; 9];
+    loop {
+        stream.read_exact(&mut head).expect("a frame");
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut payload = vec![0; length as usize];
+        stream.read_exact(&mut payload).expect("it is whole");
+        if head[3] == RST_STREAM {
+            assert_eq!(payload, CANCEL.to_be_bytes());
+            break;
+        }
+    }
+    stream.shutdown(std::net::Shutdown::Both).unwrap();
+    trickling.join().unwrap();
+    server.stop();
+}

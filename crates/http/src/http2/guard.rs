@@ -4,11 +4,12 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::io::poll_read_buf;
 
@@ -16,6 +17,8 @@ use super::flood::{Flood, Frames};
 use super::inlet::{Inlet, Stop};
 use crate::stream::Stream;
 
+/// Of all replies of a connection, what may wait for room in the socket: as much as one reply of HTTP/1.1.
+const QUEUE: usize = 256 << 10;
 /// For the rest of a block of fields that did not come in one read.
 const READ: usize = 4 << 10;
 
@@ -40,6 +43,11 @@ pub(super) struct Signs {
     /// Whether the last write found no room.
     blocked: AtomicBool,
     written: AtomicU64,
+    /// Of bodies, what `h2` has and the socket has not taken. A little less than that, since heads are written, too.
+    queued: AtomicUsize,
+    /// What is being read from files to be sent.
+    reading: AtomicUsize,
+    drained: Notify,
 }
 
 impl Signs {
@@ -59,10 +67,44 @@ impl Signs {
         blocked.then(|| self.written.load(Ordering::Relaxed))
     }
 
+    /// Waits until the replies of this connection that nobody takes are less than it may hold.
+    pub(super) async fn room(&self) {
+        while self.queued.load(Ordering::Relaxed) + self.reading.load(Ordering::Relaxed) >= QUEUE {
+            self.drained.notified().await;
+        }
+    }
+
+    pub(super) fn begin_reading(&self, bytes: usize) {
+        self.reading.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn end_reading(&self, bytes: usize) {
+        self.reading.fetch_sub(bytes, Ordering::Relaxed);
+        self.drained.notify_waiters();
+    }
+
+    /// Something was given to `h2` to be sent.
+    pub(super) fn queue(&self, bytes: usize) {
+        self.queued.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// `h2` has written all that the socket takes.
+    pub(super) fn flushed(&self) {
+        if !self.blocked.load(Ordering::Relaxed) {
+            self.queued.store(0, Ordering::Relaxed);
+        }
+        if self.queued.load(Ordering::Relaxed) < QUEUE {
+            self.drained.notify_waiters();
+        }
+    }
+
     fn note(&self, written: &Poll<io::Result<usize>>) {
         self.blocked.store(written.is_pending(), Ordering::Relaxed);
         if let Poll::Ready(Ok(bytes)) = written {
             self.written.fetch_add(*bytes as u64, Ordering::Relaxed);
+            let left = self.queued.load(Ordering::Relaxed);
+            self.queued
+                .store(left.saturating_sub(*bytes), Ordering::Relaxed);
         }
     }
 }

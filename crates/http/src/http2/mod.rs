@@ -41,6 +41,9 @@ const CONNECTION_WINDOW: u32 = 1 << 20;
 const HEADS: usize = 2;
 /// Of one reply, what may wait for room in the socket. What a worker sends beyond it waits with the worker.
 const SEND_BUFFER: usize = 256 << 10;
+/// What a client must take of a reply in a second, on average, of the time that the reply waits for it: as of a body that it
+/// sends.
+const SEND_RATE: u64 = pronghorn_h1::BODY_RATE;
 /// Streams that `h2` resets because the client broke a rule, in all the life of a connection. One that goes on after so many
 /// wants to have requests begun that are not counted as open (CVE-2025-8671).
 const ERRORS: usize = 100;
@@ -241,6 +244,7 @@ impl Driver {
                 None => return Poll::Ready(Event::Ended),
             }
         }
+        self.shared.signs.flushed();
         if self.closing.is_none() {
             if let Some(flood) = self.shared.signs.flood() {
                 return Poll::Ready(Event::Flood(flood.name()));

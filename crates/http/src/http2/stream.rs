@@ -1,6 +1,7 @@
 //! One request of HTTP/2, from its head to the end of its reply.
 
-use std::future::poll_fn;
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -13,12 +14,12 @@ use pronghorn_pool::Timer;
 use pronghorn_wire::Fields;
 use tokio::time::Instant;
 
-use super::Running;
+use super::{Running, SEND_RATE};
 use super::block::{Fault, MARK};
 use crate::date;
 use crate::exchange::{BodyError, Exchange};
 use crate::message::{Body, Request, Response, Unhandled};
-use crate::reader::{Read, Reader};
+use crate::reader::{FILE_PIECE, Read, Reader};
 use crate::record::micros;
 
 /// A request and the way back to its client.
@@ -36,6 +37,8 @@ struct Stream {
     held: usize,
     owes_continue: bool,
     sent: u64,
+    /// How long the client has let its reply wait.
+    waited: Duration,
 }
 
 /// The client is gone, or must not get more.
@@ -75,6 +78,7 @@ pub(super) async fn answer(
         held: 0,
         owes_continue: false,
         sent: 0,
+        waited: Duration::ZERO,
     };
     let (mut framing, response) = match head {
         Ok(head) => {
@@ -206,13 +210,25 @@ impl Stream {
         trailers: HeaderMap,
     ) -> Result<(), Cut> {
         let mut reader = Reader::new(body);
+        let shared = self.running.0.clone();
         loop {
+            // Of a file, only that is read for which there is room. Streams that nobody reads would fill the memory.
+            let mut reading = 0;
+            if reader.is_at_file() {
+                reading = self.room(out, FILE_PIECE).await?.min(FILE_PIECE);
+                reader.read_at_most(reading);
+                shared.signs.begin_reading(reading);
+            }
             let next = poll_fn(|cx| match reader.poll_next(cx) {
                 Poll::Ready(next) => Poll::Ready(Ok(next)),
                 // A stream may be silent for hours.
                 Poll::Pending => out.poll_reset(cx).map(|_| Err(Cut)),
             });
-            match next.await? {
+            let next = next.await;
+            if reading > 0 {
+                shared.signs.end_reading(reading);
+            }
+            match next? {
                 Read::Bytes(bytes) => {
                     let bytes = bytes.slice(..framing.piece(bytes.len()).take);
                     let is_last = framing.is_complete() && trailers.is_empty();
@@ -247,27 +263,46 @@ impl Stream {
         mut bytes: Bytes,
         is_last: bool,
     ) -> Result<(), Cut> {
-        let pause = self.running.0.entered.service().limits.send_pause;
         while !bytes.is_empty() {
-            out.reserve_capacity(bytes.len());
-            let mut until = None;
-            let room = poll_fn(|cx| match out.capacity() {
-                0 => match out.poll_capacity(cx) {
-                    Poll::Ready(Some(Ok(0))) | Poll::Pending => {
-                        let until = *until.get_or_insert_with(|| Instant::now() + pause);
-                        self.timer.poll(cx, Some(until)).map(|()| Err(Cut))
-                    }
-                    Poll::Ready(Some(Ok(room))) => Poll::Ready(Ok(room)),
-                    Poll::Ready(Some(Err(_)) | None) => Poll::Ready(Err(Cut)),
-                },
-                room => Poll::Ready(Ok(room)),
-            });
-            let room = room.await?;
+            let room = self.room(out, bytes.len()).await?;
+            if room == 0 {
+                continue; // the client has taken it back
+            }
             let piece = bytes.split_to(room.min(bytes.len()));
             self.sent += piece.len() as u64;
+            self.running.0.signs.queue(piece.len());
             out.send_data(piece, is_last && bytes.is_empty())?;
         }
         Ok(())
+    }
+
+    /// Waits until the client takes more, and the connection has written what it has. Says how much may be sent then.
+    async fn room(&mut self, out: &mut SendStream<Bytes>, wanted: usize) -> Result<usize, Cut> {
+        out.reserve_capacity(wanted);
+        if out.capacity() == 0 {
+            let since = Instant::now();
+            let pause = self.running.0.entered.service().limits.send_pause;
+            // A byte now and then does not keep a stream.
+            let earned = Duration::from_secs(self.sent / SEND_RATE);
+            let until = since + pause.min((pause + earned).saturating_sub(self.waited));
+            let waited = poll_fn(|cx| match out.poll_capacity(cx) {
+                Poll::Ready(Some(Ok(0))) | Poll::Pending => {
+                    self.timer.poll(cx, Some(until)).map(|()| Err(Cut))
+                }
+                Poll::Ready(Some(Ok(_))) => Poll::Ready(Ok(())),
+                Poll::Ready(Some(Err(_)) | None) => Poll::Ready(Err(Cut)),
+            });
+            waited.await?;
+            self.waited += since.elapsed();
+        }
+        let shared = &self.running.0;
+        let mut drained = pin!(shared.signs.room());
+        poll_fn(|cx| match drained.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(Ok(())),
+            Poll::Pending => out.poll_reset(cx).map(|_| Err(Cut)),
+        })
+        .await?;
+        Ok(out.capacity())
     }
 }
 
