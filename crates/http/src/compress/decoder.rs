@@ -19,6 +19,9 @@ const FREE: u64 = 1 << 20;
 /// 8 MB, what RFC 9659 asks decoders of zstd to have.
 const ZSTD_WINDOW: u32 = 23;
 const GZIP_WINDOW: u8 = 15;
+/// How long members of a body are on average, but for so many: programs that write many, such as `bgzip`, make them longer.
+const MEMBER: u64 = 4 << 10;
+const SHORT_MEMBERS: u64 = 100;
 
 pub(crate) struct Decoder {
     kind: Kind,
@@ -27,6 +30,8 @@ pub(crate) struct Decoder {
     given: u64,
     most: u64,
     has_ended: bool,
+    /// Members that came behind the first one.
+    members: u64,
     /// Where each piece is decoded to.
     out: Box<[u8]>,
 }
@@ -72,6 +77,7 @@ impl Decoder {
             given: 0,
             most,
             has_ended: false,
+            members: 0,
             out: vec![0; PIECE].into(),
         }
     }
@@ -87,11 +93,12 @@ impl Decoder {
             // At the end of its input it may still have something to give.
             let had = input.len();
             if self.has_ended {
-                return if input.is_empty() {
-                    Ok(Bytes::new())
-                } else {
-                    Err(broken)
-                };
+                if input.is_empty() {
+                    return Ok(Bytes::new());
+                }
+                if !self.begin_next() {
+                    return Err(broken);
+                }
             }
             let Some(step) = self.kind.step(input, &mut self.out) else {
                 return Err(broken);
@@ -113,6 +120,19 @@ impl Decoder {
                 return Ok(Bytes::new());
             }
         }
+    }
+
+    /// Goes on with another member of gzip (RFC 1952, section 2.2) or frame of zstd (RFC 8878, section 3). False where the coding
+    /// has none, and where they are so short that beginning them is all the work.
+    fn begin_next(&mut self) -> bool {
+        self.members += 1;
+        self.has_ended = false;
+        match &mut self.kind {
+            Kind::Gzip(gzip) => *gzip = Decompress::new_gzip(GZIP_WINDOW),
+            Kind::Zstd(_) => {}
+            Kind::Brotli(_) | Kind::None => return false,
+        }
+        self.members <= SHORT_MEMBERS + self.taken / MEMBER
     }
 
     /// The body has ended.
@@ -252,6 +272,41 @@ mod tests {
                     "{coding:?} {wrong:?}: {told:?}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn several_members_are_one_body() {
+        for coding in [Coding::Gzip, Coding::Zstd] {
+            let parts = [
+                encoded(coding, b"hello "),
+                encoded(coding, b""),
+                encoded(coding, b"world"),
+            ];
+            let bytes = parts.concat();
+            for size in [1, 5, bytes.len()] {
+                let pieces: Vec<&[u8]> = bytes.chunks(size).collect();
+                assert_eq!(
+                    decoded(coding, &pieces, 1000).unwrap(),
+                    b"hello world",
+                    "{coding:?}"
+                );
+            }
+            let cut = &bytes[..bytes.len() - 1];
+            assert!(matches!(
+                decoded(coding, &[cut], 1000),
+                Err(BodyError::Malformed(_))
+            ));
+            assert!(matches!(
+                decoded(coding, &[&bytes], 10),
+                Err(BodyError::TooLarge(10))
+            ));
+            let tiny = encoded(coding, b"").repeat(10_000);
+            let told = decoded(coding, &[&tiny], 1000);
+            assert!(
+                matches!(told, Err(BodyError::Malformed(_))),
+                "{coding:?}: {told:?}"
+            );
         }
     }
 
