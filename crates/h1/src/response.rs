@@ -158,6 +158,9 @@ fn is_trailer(fields: &Fields, name: &[u8]) -> bool {
     named.any(is) && !is_own(name) && !content && !ONLY_IN_HEADS.into_iter().any(is)
 }
 
+/// Reset Content: no body, and a length that says so.
+const RESET: u16 = 205;
+
 impl Response {
     /// A reply to this request. `keep_alive` is the server's own wish; the client's is in the head.
     pub fn new(request: &RequestHead, keep_alive: bool) -> Self {

@@ -223,6 +223,17 @@ fn statuses_without_body_have_no_length() {
 }
 
 #[test]
+fn a_reset_has_no_body_and_says_so() {
+    for size in [BodySize::Known(5), BodySize::Unknown] {
+        let mut response = Response::new(&get(), true);
+        let said = head(&mut response, 205, &[("Content-Length", "5")], size);
+        assert_eq!(said, "Content-Length: 0|");
+        assert_eq!((response.sends_body(), response.piece(5).take), (false, 0));
+        assert!(response.keeps_alive());
+    }
+}
+
+#[test]
 fn either_side_can_end_the_connection() {
     let ends = |request: &RequestHead, keep: bool, with: &[(&str, &str)]| {
         let mut response = Response::new(request, keep);
