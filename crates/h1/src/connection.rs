@@ -11,7 +11,7 @@ use crate::refusal::Refusal;
 /// Bytes of a head. Laravel's cookies fit, several of the 4 KB that browsers allow each.
 pub const HEAD: usize = 64 << 10;
 
-/// Fields of a head: browsers send twenty, proxies add ten.
+/// Fields of a head: browsers send twenty, proxies add ten. Cookies that come in parts are one.
 pub const FIELDS: usize = 100;
 
 /// For a head: a phone with a bad connection needs seconds; who needs more is holding the connection on purpose.
@@ -32,7 +32,7 @@ pub const IDLE: Duration = Duration::from_secs(75);
 pub struct Limits {
     /// Bytes of a head.
     pub head: usize,
-    /// Fields of a head, at most [`FIELDS`].
+    /// Fields of a head. More than [`FIELDS`] cost an allocation each time.
     pub fields: usize,
     /// From the first byte of a head (for the first one: from the connection's start) to its end.
     pub head_time: Duration,

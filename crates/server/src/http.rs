@@ -182,10 +182,11 @@ impl HttpService {
 
         let handler = ground.handler(settings, &pools)?;
         let workers = pools.iter().map(|pool| pool.info().size).sum();
-        let limits = Limits {
+        let mut limits = Limits {
             http2: settings.http2,
             ..settings.timeouts.limits(self.connections(workers))
         };
+        limits.receive.fields = settings.max_header_fields;
         let service = Service::new(handler, limits, ground.addresses.clone());
         let (asked, draining) = (pools.clone(), context.shutdown.clone());
         let alive = pools.clone();

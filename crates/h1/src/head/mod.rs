@@ -272,8 +272,8 @@ fn too_long(input: &[u8], limit: usize) -> Result<Option<usize>, Refusal> {
     }
 }
 
-/// More than any limit on fields that can be set.
-const MOST_FIELDS: usize = crate::connection::FIELDS;
+/// What the stack has room for.
+const SLOTS: usize = crate::connection::FIELDS;
 
 /// Splits and checks a whole head, from its first byte to the empty line.
 pub(crate) fn parse(head: &[u8], most_fields: usize) -> Result<RequestHead, Refusal> {
@@ -305,10 +305,15 @@ fn masked(head: &[u8]) -> Option<Vec<u8>> {
 
 /// `text` is `head`, or a copy whose tokens lie where those of `head` do.
 fn split(head: &[u8], text: &[u8], most_fields: usize) -> Result<RequestHead, Refusal> {
-    let mut slots = [const { MaybeUninit::uninit() }; MOST_FIELDS];
-    let slots = slots
-        .get_mut(..most_fields.min(MOST_FIELDS))
-        .unwrap_or_default();
+    let mut slots = [const { MaybeUninit::uninit() }; SLOTS];
+    let mut more_slots = Vec::new();
+    let slots = match slots.get_mut(..most_fields) {
+        Some(slots) => slots,
+        None => {
+            more_slots.resize_with(most_fields, MaybeUninit::uninit);
+            more_slots.as_mut_slice()
+        }
+    };
     let mut request = httparse::Request::new(&mut []);
     let status = request
         .parse_with_uninit_headers(text, slots)

@@ -35,7 +35,10 @@ where
     I: Iterator<Item = (&'a [u8], &'a [u8])>,
 {
     let fields = &parts.fields;
-    let count = fields().count();
+    // A cookie that comes in parts is one field (RFC 9113, section 8.2.3).
+    let count = fields().filter(|(name, _)| *name != b"cookie").count();
+    let has_cookie = fields().any(|(name, _)| name == b"cookie");
+    let count = count.saturating_add(usize::from(has_cookie));
     if count > limits.fields {
         return Err(Refusal::TooManyFields(limits.fields));
     }

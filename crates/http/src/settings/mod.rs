@@ -17,6 +17,7 @@ use std::env;
 use std::path::PathBuf;
 
 use pronghorn_config::{Address, Section, Size, Table};
+use pronghorn_h1::FIELDS;
 use pronghorn_pool::settings::PoolSettings;
 use pronghorn_process::cpus;
 
@@ -101,6 +102,8 @@ pub struct HttpSettings {
     pub forms: Forms,
     /// Connections in all; None is as many as there are descriptors for.
     pub max_connections: Option<usize>,
+    /// Fields of a request's head.
+    pub max_header_fields: usize,
     /// Connections of one address, and requests of one that a proxy tells of.
     pub max_per_address: Option<u32>,
     /// Whose word about clients is taken, and on what.
@@ -232,6 +235,15 @@ impl Section for HttpSettings {
                 .ours()
                 .range(1..=10_000_000)
                 .optional(),
+            max_header_fields: t
+                .key(
+                    "max_header_fields",
+                    "Fields that the head of a request may have; more are answered 431. A cookie that comes in parts, as over \
+                     HTTP/2, is one.",
+                )
+                .ours()
+                .range(20..=2000)
+                .default(FIELDS),
             max_per_address: t
                 .key(
                     "max_per_address",
