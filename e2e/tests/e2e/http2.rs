@@ -290,6 +290,8 @@ struct Client {
     openssl: Option<Child>,
     /// How streams ended: `None` with a reply, else the error that they were reset with.
     ended: BTreeMap<u32, Option<u32>>,
+    /// Blocks of fields, as they came.
+    heads: BTreeMap<u32, Vec<u8>>,
 }
 
 impl Client {
@@ -323,6 +325,7 @@ impl Client {
             writer,
             openssl,
             ended: BTreeMap::new(),
+            heads: BTreeMap::new(),
         };
         client.send(&[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat());
         client
@@ -346,6 +349,9 @@ impl Client {
             self.reader.read_exact(&mut payload).expect("it is whole");
             let stream = u32::from_be_bytes(stream);
             assert_ne!(kind, GOAWAY, "the connection ends: {payload:?}");
+            if kind == HEADERS {
+                self.heads.insert(stream, payload.clone());
+            }
             let end = match kind {
                 RST_STREAM => Some(payload.try_into().ok().map(u32::from_be_bytes)),
                 HEADERS | DATA if flags & 1 != 0 => Some(None),
@@ -552,8 +558,9 @@ fn replies_that_nobody_reads_do_not_fill_the_memory() {
         let mut connections = Vec::new();
         for _ in 0..CONNECTIONS {
             let mut stream = TcpStream::connect(server.address()).unwrap();
-            let requests =
-                (1..256).step_by(2).flat_map(|id| frame(1, 5, id, &request("/large.txt", &[])));
+            let requests = (1..256)
+                .step_by(2)
+                .flat_map(|id| frame(1, 5, id, &request("/large.txt", &[])));
             let bytes: Vec<u8> = with_window(window).into_iter().chain(requests).collect();
             stream.write_all(&bytes).unwrap();
             connections.push(stream);
@@ -563,7 +570,10 @@ fn replies_that_nobody_reads_do_not_fill_the_memory() {
             assert_eq!(get(&server, "/", &["--http2"]), "Hello");
         }
         let more = server.resident_memory().saturating_sub(before) / CONNECTIONS;
-        assert!(more < 4 << 20, "{more} bytes for a connection, window {window}");
+        assert!(
+            more < 4 << 20,
+            "{more} bytes for a connection, window {window}"
+        );
     }
     server.stop();
 }
@@ -596,5 +606,110 @@ fn a_reply_of_which_bytes_trickle_is_given_up() {
     }
     stream.shutdown(std::net::Shutdown::Both).unwrap();
     trickling.join().unwrap();
+    server.stop();
+}
+
+/// A request with so many parts of a cookie, and so many other fields, over HTTP/2.
+fn status_with(client: &mut Client, stream: u32, crumbs: usize, others: usize) -> Vec<u8> {
+    let mut more = Vec::new();
+    for number in 0..crumbs {
+        more.extend(literal(b"cookie", format!("c{number}=v").as_bytes()));
+    }
+    for number in 0..others {
+        more.extend(literal(format!("x-{number}").as_bytes(), b"v"));
+    }
+    client.send(&frame(HEADERS, 5, stream, &request("/", &more)));
+    client.end_of(stream);
+    client.heads.remove(&stream).expect("it has a head")
+}
+
+#[test]
+fn a_cookie_in_parts_is_one_field() {
+    // `:status: 200`, by the static table.
+    const OK: u8 = 0x88;
+    for (most, more) in [(100, ""), (200, "  max_header_fields: 200\n")] {
+        let server = Server::start(site("app.php", "", more));
+        let mut client = Client::clear(&server);
+        let taken = status_with(&mut client, 1, 150, most - 1);
+        assert_eq!(taken[0], OK);
+        let refused = status_with(&mut client, 3, 1, most);
+        assert_ne!(refused[0], OK);
+        let fields: Vec<String> = (0..most - 1)
+            .map(|number| format!("X-{number}: v\r\n"))
+            .collect();
+        let mut fields = fields.concat();
+        let mut connection = server.connect();
+        connection.request("GET", "/", &fields);
+        assert_eq!(connection.response().status, 200);
+        fields.push_str("X-A: v\r\n");
+        connection.request("GET", "/", &fields);
+        assert_eq!(connection.response().status, 431);
+        server.stop();
+    }
+}
+
+#[test]
+fn where_it_may_be_spoken_refused_requests_of_http1_are_answered() {
+    let more = "  access_log: {format: '{status}', output: access.log}\n";
+    let server = Server::start(site("app.php", "", more));
+    let long = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(70_000));
+    let refused = [
+        ("GET /\r\n\r\n", 400),
+        ("GET / http/1.1\r\nHost: a\r\n\r\n", 400),
+        ("GET / FTP/1.1\r\nHost: a\r\n\r\n", 400),
+        (&long, 414),
+    ];
+    for (bytes, status) in refused {
+        let mut connection = server.connect();
+        connection.send(bytes);
+        assert_eq!(connection.response().status, status, "{bytes:.30}");
+    }
+    let mut connection = server.connect();
+    connection.send("INVALID CONNECTION PREFACE\r\n\r\n");
+    assert_eq!(connection.rest(), b"", "it is neither protocol");
+    let site = server.into_site();
+    assert_eq!(site.read("access.log"), "400\n400\n400\n414\n400\n");
+}
+
+#[test]
+fn a_reset_of_the_form_has_no_content() {
+    let server = Server::start(site("app.php", "", ""));
+    for protocol in ["--http1.1", "--http2"] {
+        let said = get(&server, "/status?code=205", &[protocol, "--include"]).to_lowercase();
+        assert!(
+            said.contains(" 205") && said.contains("content-length: 0\r\n"),
+            "{said}"
+        );
+        assert!(said.ends_with("\r\n\r\n"), "{said}");
+    }
+    server.stop();
+}
+
+#[test]
+fn a_client_that_sends_nothing_more_gets_its_answer_and_no_499() {
+    let server = Server::start(site("app.php", "", ""));
+    for target in ["/", "/sleep?ms=100"] {
+        // On a busy machine this client is not always quick enough.
+        let is_answered = (0..10).any(|_| {
+            let mut connection = server.connect();
+            connection.request("GET", target, "Connection: close\r\n");
+            connection.finish_sending();
+            let said = connection.rest();
+            assert!(
+                said.is_empty() || said.starts_with(b"HTTP/1.1 200 "),
+                "{said:?}"
+            );
+            !said.is_empty()
+        });
+        assert!(is_answered, "{target}");
+    }
+    // One that leaves later, as far as can be told, is told nothing: no status is for it.
+    let mut connection = server.connect();
+    connection.request("GET", "/wait", "");
+    std::thread::park_timeout(std::time::Duration::from_millis(500));
+    connection.finish_sending();
+    assert_eq!(connection.rest(), b"");
+    server.site().write("go", "");
+    server.logged(&["http log", "\"status\":499"]);
     server.stop();
 }

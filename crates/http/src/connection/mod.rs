@@ -43,6 +43,10 @@ const UNWANTED_BODY: u64 = 256 << 10;
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 1 << 20;
 
+/// A client that closes its sending side with its request, or so soon behind it, wants the answer all the same (RFC 9112,
+/// section 9.6). Later it means that the client has left, as for nginx: the two can't be told apart.
+const HALF_CLOSE: Duration = Duration::from_millis(3);
+
 pub(crate) struct Http1 {
     stream: Stream,
     machine: h1::Connection,
@@ -70,6 +74,13 @@ pub(crate) struct Http1 {
     body_sent: u64,
     /// Whether something was waited for since the current response was there.
     waited: bool,
+    /// Whether the client has closed its sending side, and when its last request was complete.
+    half_closed: bool,
+    /// Whether reading came to an end, and to no error.
+    has_ended: bool,
+    accepted: Duration,
+    /// Whether it was seen that nobody waits for the answer.
+    is_gone: bool,
     /// What the handler goes on with, if it does: the protocol's name and what serves it.
     upgrade: Option<(&'static str, Upgrade)>,
 }
@@ -80,6 +91,8 @@ enum Next {
     Head(Box<RequestHead>, Duration),
     Refused(Refusal),
     TooSlow,
+    /// What came is of no protocol that is spoken here.
+    Neither,
     /// What came is no request but the beginning of HTTP/2.
     Http2,
     Closed,
@@ -135,6 +148,10 @@ impl Http1 {
             knows_interim: false,
             body_sent: 0,
             waited: false,
+            half_closed: false,
+            has_ended: false,
+            accepted: Duration::ZERO,
+            is_gone: false,
             stream,
             upgrade: None,
             entered,
@@ -174,6 +191,15 @@ impl Http1 {
                     return End::Closed;
                 }
                 Next::Http2 => return End::Http2,
+                Next::Neither => {
+                    let now = Instant::now();
+                    let now_us = self.opened_us + micros(now - self.opened);
+                    let request = Unhandled::unreadable(&self.peer, &self.input, now, now_us);
+                    if let Some(record) = self.entered.service().handler().unhandled(&request) {
+                        record.write(400, 0);
+                    }
+                    return End::Closed;
+                }
                 Next::Closed => {
                     self.say_goodbye().await;
                     return End::Closed;
@@ -195,6 +221,7 @@ impl Http1 {
     async fn serve(&mut self, head: Box<RequestHead>, accepted: Duration) -> After {
         self.entered.place().busy();
         self.owes_continue = head.expects_continue();
+        self.accepted = accepted;
         let mut framing = h1::Response::new(&head, true);
         self.knows_interim = framing.allows_interim();
         let is_for_all = head.path() == b"*";
@@ -207,6 +234,13 @@ impl Http1 {
         } else {
             handler.handle(request, self).await
         };
+        if self.is_gone {
+            // The status is for the record alone: none is for a client that left.
+            if let Some(record) = response.record {
+                record.write(response.status, 0);
+            }
+            return After::Cut;
+        }
         let response = match (response.status, self.upgrade.take()) {
             (101, Some(upgrade)) => return self.switch(upgrade, response).await,
             // There is nothing to switch to.
@@ -290,8 +324,8 @@ impl Http1 {
                         }
                         Ok(None) => {}
                         // Neither protocol: no answer would be understood.
-                        Err(_) if self.may_be_http2 && !names_http(&self.input) => {
-                            return Poll::Ready(Next::Closed);
+                        Err(_) if self.may_be_http2 && !is_request(&self.input) => {
+                            return Poll::Ready(Next::Neither);
                         }
                         Err(refusal) => return Poll::Ready(Next::Refused(refusal)),
                     }
@@ -321,8 +355,7 @@ impl Http1 {
         .await
     }
 
-    /// Reads what there is. A client that only closed its sending side has left, too: nobody waits for an answer on half a
-    /// connection (nginx sees it the same way).
+    /// Reads what there is.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
         if self.input.capacity() == self.input.len() {
             if self.stream.poll_read_ready(cx)?.is_pending() {
@@ -339,9 +372,19 @@ impl Http1 {
         }
         match poll_read_buf(Pin::new(&mut self.stream), cx, &mut self.input) {
             Poll::Ready(Ok(1..)) => Poll::Ready(Ok(())),
-            Poll::Ready(Ok(0) | Err(_)) => Poll::Ready(Err(Gone)),
+            Poll::Ready(read) => {
+                self.has_ended = read.is_ok();
+                Poll::Ready(Err(Gone))
+            }
             Poll::Pending => Poll::Pending,
         }
+    }
+
+    /// Whether a client that sends nothing more may still take the answer.
+    fn waits_for_answer(&mut self) -> bool {
+        let soon = self.opened.elapsed().saturating_sub(self.accepted) < HALF_CLOSE;
+        self.half_closed = self.has_ended && soon;
+        self.half_closed
     }
 
     fn poll_expiry(&mut self, cx: &mut Context<'_>) -> Poll<Expiry> {
@@ -686,10 +729,15 @@ impl Http1 {
     }
 }
 
-/// Whether the first line could be that of a request.
-fn names_http(input: &[u8]) -> bool {
-    let line = input.split(|&byte| byte == b'\n').next();
-    line.is_some_and(|line| memchr::memmem::find(line, b" HTTP/").is_some())
+/// Whether the first line begins as that of a request: with a method, and a path or a URI.
+fn is_request(input: &[u8]) -> bool {
+    let line = input.split(u8::is_ascii_control).next();
+    let mut words = line.unwrap_or_default().split(|byte| *byte == b' ');
+    let method = words
+        .next()
+        .is_some_and(|word| !word.is_empty() && word != b"PRI");
+    let is_target = |word: &[u8]| word.starts_with(b"/") || word == b"*" || word.contains(&b':');
+    method && words.next().is_some_and(is_target)
 }
 
 impl From<std::io::Error> for Gone {
@@ -722,7 +770,10 @@ impl Exchange for Http1 {
             }
             match self.poll_fill(cx) {
                 Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(Gone)) => return Poll::Ready(Err(BodyError::Gone)),
+                Poll::Ready(Err(Gone)) => {
+                    self.is_gone = true;
+                    return Poll::Ready(Err(BodyError::Gone));
+                }
                 Poll::Pending => return self.poll_expiry(cx).map(|_| Err(BodyError::TooSlow)),
             }
         }
@@ -734,13 +785,17 @@ impl Exchange for Http1 {
 
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
-            if self.input.len() >= SENT_AHEAD {
+            if self.half_closed || self.input.len() >= SENT_AHEAD {
                 // It can be read later; until then its end goes unnoticed.
                 return Poll::Pending;
             }
             match self.poll_fill(cx) {
                 Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(Gone)) => return Poll::Ready(()),
+                Poll::Ready(Err(Gone)) if self.waits_for_answer() => {}
+                Poll::Ready(Err(Gone)) => {
+                    self.is_gone = true;
+                    return Poll::Ready(());
+                }
                 Poll::Pending => {
                     self.release_input();
                     return Poll::Pending;

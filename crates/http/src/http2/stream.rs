@@ -14,8 +14,8 @@ use pronghorn_pool::Timer;
 use pronghorn_wire::Fields;
 use tokio::time::Instant;
 
-use super::{Running, SEND_RATE};
 use super::block::{Fault, MARK};
+use super::{Running, SEND_RATE};
 use crate::date;
 use crate::exchange::{BodyError, Exchange};
 use crate::message::{Body, Request, Response, Unhandled};
