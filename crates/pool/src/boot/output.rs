@@ -90,9 +90,52 @@ impl Output {
 }
 
 impl State {
-    /// Octane reads these records: `logger` server, level info, the line alone as message.
+    /// Octane reads these records: `logger` server, level info, the line alone as message. What PHP itself calls an error or
+    /// a warning has that level, so that the reason of a 500 is in a log of errors too.
     fn log(&self, line: &str) {
-        tracing::info!(name: WORKER_OUTPUT, target: "server", pool = self.pool, pid = self.pid, "{line}");
+        let Self { pool, pid, .. } = self;
+        match Severity::of(line) {
+            Severity::Error => {
+                tracing::error!(name: WORKER_OUTPUT, target: "server", pool, pid, "{line}");
+            }
+            Severity::Warning => {
+                tracing::warn!(name: WORKER_OUTPUT, target: "server", pool, pid, "{line}");
+            }
+            Severity::Other => {
+                tracing::info!(name: WORKER_OUTPUT, target: "server", pool, pid, "{line}");
+            }
+        }
+    }
+}
+
+/// How bad a line is by its beginning, where PHP names the kind of a message.
+#[derive(Debug, PartialEq, Eq)]
+enum Severity {
+    Error,
+    Warning,
+    Other,
+}
+
+impl Severity {
+    fn of(line: &str) -> Self {
+        let Some(message) = line.strip_prefix("PHP ") else {
+            return Self::Other;
+        };
+        let is = |kinds: &[&str]| {
+            let mut kinds = kinds.iter();
+            kinds.any(|kind| {
+                message
+                    .strip_prefix(kind)
+                    .is_some_and(|rest| rest.starts_with(": "))
+            })
+        };
+        if is(&["Fatal error", "Parse error", "Recoverable fatal error"]) {
+            Self::Error
+        } else if is(&["Warning"]) {
+            Self::Warning
+        } else {
+            Self::Other
+        }
     }
 }
 
@@ -175,6 +218,28 @@ impl Lines {
         if !self.buffer.is_empty() {
             let rest = std::mem::take(&mut self.buffer);
             self.output.line(&String::from_utf8_lossy(&rest));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_of_php_has_the_level_that_php_gives_it() {
+        for (line, severity) in [
+            ("PHP Fatal error:  Uncaught Error: no", Severity::Error),
+            ("PHP Parse error:  syntax error", Severity::Error),
+            ("PHP Recoverable fatal error:  x", Severity::Error),
+            ("PHP Warning:  Undefined variable", Severity::Warning),
+            ("PHP Notice:  x", Severity::Other),
+            ("PHP Deprecated:  x", Severity::Other),
+            ("PHP Fatal errors are rare", Severity::Other),
+            ("Fatal error: not by PHP's log", Severity::Other),
+            ("", Severity::Other),
+        ] {
+            assert_eq!(Severity::of(line), severity, "{line}");
         }
     }
 }
