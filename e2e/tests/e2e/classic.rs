@@ -759,8 +759,11 @@ fn a_large_program_leaves_no_function_for_the_next_request() {
     server.stop();
 }
 
+/// Names of fields with their values.
+type Others = &'static [(&'static str, &'static [&'static str])];
+
 /// Scripts, and what their replies have: the status, values of `Content-Type`, and other fields with their values.
-const REPLIES: &[(&str, u16, &[&str], &[(&str, &[&str])])] = &[
+const REPLIES: &[(&str, u16, &[&str], Others)] = &[
     (
         "http_response_code(304); header('ETag: \"v\"');",
         304,
