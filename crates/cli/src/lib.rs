@@ -9,6 +9,7 @@ mod completion;
 mod config;
 mod exit;
 mod folders;
+mod pid_file;
 mod serve;
 mod steer;
 

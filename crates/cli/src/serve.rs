@@ -19,6 +19,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::arguments::{Arguments, Name, Serve};
 use crate::exit::{Exit, failed, mention, say};
 use crate::folders;
+use crate::pid_file::PidFile;
 use crate::steer::place_of;
 
 /// Where HTTP is served when nothing says otherwise: the first run must work, and only this machine may see it.
@@ -301,11 +302,12 @@ async fn live(
         },
         () = signals.stop() => return (Exit::Done, None),
     };
-    if let Some(file) = &call.pid_file
-        && let Err(error) = std::fs::write(file, std::process::id().to_string())
-    {
-        tracing::warn!(target: "server", "cannot write `{}`: {error}", file.display());
-    }
+    let pid_file = call.pid_file.as_ref().and_then(|path| {
+        let written = PidFile::write(path).inspect_err(|error| {
+            tracing::warn!(target: "server", "cannot write `{}`: {error}", path.display());
+        });
+        written.ok()
+    });
     if takes_over {
         commands = control.take_over(&call.place);
         tracing::info!(target: "server", pid = std::process::id(), "upgrade: this process has taken over");
@@ -328,11 +330,11 @@ async fn live(
     }
     let is_elsewhere = matches!(next, Some(Next::Process(_)));
     let (exit, next) = finish(server, next, &mut signals).await;
-    if let Some(file) = &call.pid_file
+    if let Some(file) = pid_file
         && !is_elsewhere
         && next.is_none()
     {
-        _ = std::fs::remove_file(file); // it may be gone
+        file.remove();
     }
     drop(commands);
     (exit, next)

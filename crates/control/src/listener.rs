@@ -1,12 +1,19 @@
 //! The server's socket.
 
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use pronghorn_process::socket::{Access, BindError, bind_unix};
 use thiserror::Error;
+
+/// For the server's user alone.
+const OWN: Access = Access {
+    mode: 0o600,
+    uid: None,
+    gid: None,
+};
 
 /// A bound control socket. Dropped, it removes its file, unless another server's is there by then.
 #[derive(Debug)]
@@ -36,7 +43,7 @@ impl Listener {
     pub fn bind(paths: &[PathBuf]) -> Result<Self, ListenError> {
         let mut first = None;
         for path in paths {
-            match bind_unix(path, Access::only(None)) {
+            match bind_unix(path, OWN) {
                 Ok(socket) => match Self::of(socket, path) {
                     Ok(listener) => return Ok(listener),
                     Err(error) => _ = first.get_or_insert(error),
@@ -58,7 +65,7 @@ impl Listener {
         let mut beside = path.as_os_str().to_owned();
         beside.push(format!(".{}", std::process::id()));
         let beside = PathBuf::from(beside);
-        let socket = bind_unix(&beside, Access::only(None)).map_err(ListenError::Bind)?;
+        let socket = bind_unix(&beside, OWN).map_err(ListenError::Bind)?;
         let mut listener = Self::of(socket, &beside).map_err(ListenError::Bind)?;
         let moved = std::fs::rename(&beside, path);
         moved.map_err(|cause| ListenError::Bind(unix(path, cause)))?;
@@ -72,9 +79,7 @@ impl Listener {
     }
 
     fn of(socket: UnixListener, path: &Path) -> Result<Self, BindError> {
-        let prepared = std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
-            .and_then(|()| std::fs::symlink_metadata(path));
-        match prepared {
+        match std::fs::symlink_metadata(path) {
             Ok(file) => Ok(Self {
                 socket,
                 file: SocketFile {

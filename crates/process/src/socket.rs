@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
 use rustix::net::{SocketAddrUnix, getsockname};
 use thiserror::Error;
 
@@ -203,13 +204,9 @@ pub fn bind_unix(path: &Path, access: Access) -> Result<UnixListener, BindError>
             cause: source,
         },
     })?;
-    let prepared = listener.set_nonblocking(true).and_then(|()| {
-        let Access { mode, uid, gid } = access;
-        if uid.is_some() || gid.is_some() {
-            std::os::unix::fs::chown(path, uid, gid)?;
-        }
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
-    });
+    let prepared = listener
+        .set_nonblocking(true)
+        .and_then(|()| give(path, access));
     match prepared {
         Ok(()) => Ok(listener),
         Err(source) => {
@@ -220,6 +217,26 @@ pub fn bind_unix(path: &Path, access: Access) -> Result<UnixListener, BindError>
             })
         }
     }
+}
+
+/// Whoever may write in the folder can put something else under the name at any moment, a link to a file of root's for
+/// instance: it is a socket that owner and permissions are given to, whatever has the name by then.
+fn give(path: &Path, access: Access) -> io::Result<()> {
+    let Access { mode, uid, gid } = access;
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::empty())?;
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
+    if kind != FileType::Socket {
+        return Err(io::Error::other("something else has taken its name"));
+    }
+    // The mode comes last: a change of the owner may take bits of it away.
+    if uid.is_some() || gid.is_some() {
+        let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
+        rustix::fs::chownat(&file, "", uid, gid, AtFlags::EMPTY_PATH)?;
+    }
+    // What is open by its path alone can be changed by this name.
+    let itself = format!("/proc/self/fd/{}", file.as_raw_fd());
+    std::fs::set_permissions(itself, std::fs::Permissions::from_mode(mode))
 }
 
 /// A server that was killed leaves its socket behind. One that lives answers.
@@ -336,6 +353,31 @@ mod tests {
         let _listener = bind_unix(&path, access).unwrap();
         let found = std::fs::metadata(&path).unwrap();
         assert_eq!((found.mode() & 0o777, found.gid()), (0o662, gid));
+    }
+
+    #[test]
+    fn what_has_taken_a_sockets_name_is_given_to_nobody() {
+        use std::os::unix::fs::{MetadataExt, symlink};
+        let folder = Folder::new("taken");
+        let precious = folder.0.join("precious");
+        std::fs::write(&precious, "precious").unwrap();
+        let before = std::fs::metadata(&precious).unwrap().mode();
+        let access = Access {
+            mode: 0o777,
+            uid: Some(nix::unistd::geteuid().as_raw()),
+            gid: None,
+        };
+        let link = folder.0.join("link");
+        symlink(&precious, &link).unwrap();
+        give(&link, access).unwrap_err();
+        give(&precious, access).unwrap_err();
+        give(&folder.0, access).unwrap_err();
+        assert_eq!(std::fs::metadata(&precious).unwrap().mode(), before);
+        // A link is not followed to a socket either, and binding makes none where it points.
+        bind_unix(&link, access).unwrap_err();
+        symlink(folder.0.join("none"), folder.0.join("dangling")).unwrap();
+        bind_unix(&folder.0.join("dangling"), access).unwrap_err();
+        assert!(!folder.0.join("none").exists());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A php-fpm of one generation: its master is our child, its workers are that one's.
 
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, chown};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, lchown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,7 +64,8 @@ impl Folder {
         std::fs::DirBuilder::new().mode(0o700).create(&path)?;
         let folder = Self(path);
         if let Some((_, user)) = &of.user {
-            chown(&folder.0, Some(user.uid()), Some(user.gid()))?;
+            // In a folder of somebody else's its name may be a link by now.
+            lchown(&folder.0, Some(user.uid()), Some(user.gid()))?;
         }
         Ok(folder)
     }

@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use rustix::fs::OFlags;
 
 use super::complaints::Complaints;
 use super::file::FILE_MODE;
@@ -132,7 +133,7 @@ impl Backups {
                 .mode(FILE_MODE)
                 .open(&unfinished)?;
             let mut encoder = GzEncoder::new(target, Compression::default());
-            io::copy(&mut File::open(plain)?, &mut encoder)?;
+            io::copy(&mut plain_file(plain)?, &mut encoder)?;
             encoder.finish()?.sync_all()?;
             fs::rename(&unfinished, compressed)
         };
@@ -160,6 +161,18 @@ impl Backups {
             path.display()
         ));
     }
+}
+
+/// Whoever may write in the folder can give such a name to a link, whose target would be copied, or to a pipe.
+fn plain_file(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let mut options = OpenOptions::new();
+    let file = options.read(true).custom_flags(flags.bits().cast_signed());
+    let file = file.open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
+    Ok(file)
 }
 
 fn is_stamp(text: &str) -> bool {

@@ -1,13 +1,15 @@
 //! A log file: opened, appended to, and replaced by a new one when it has grown.
 
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat, readlinkat};
 use rustix::io::Errno;
 
 use super::LogError;
@@ -25,13 +27,13 @@ const FOLDER_MODE: u32 = 0o750;
 /// Opens a file at its end. Creates it, and its folder, if that alone is missing.
 pub(super) fn open(path: &Path) -> Result<File, LogError> {
     let attempt = || -> io::Result<File> {
-        let file = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(FILE_MODE)
-            // The start must not wait for a named pipe's reader, nor take a terminal as the server's own.
-            .custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed())
-            .open(path)?;
+        let file = match to_append(path, !is_of_system(path)) {
+            // What a trusted link points to is trusted, `/dev/stdout` for instance.
+            Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+                to_append(&target(path)?, false)?
+            }
+            opened => opened?,
+        };
         fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
         Ok(file)
     };
@@ -61,6 +63,44 @@ pub(super) fn open(path: &Path) -> Result<File, LogError> {
             _ => LogError::Open { path, source },
         }
     })
+}
+
+fn to_append(path: &Path, unless_link: bool) -> io::Result<File> {
+    // The start must not wait for a named pipe's reader, nor take a terminal as the server's own.
+    let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    flags.set(OFlags::NOFOLLOW, unless_link);
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(FILE_MODE)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)
+}
+
+/// Links there are the kernel's, and some of them lead to what has no name.
+fn is_of_system(path: &Path) -> bool {
+    path.starts_with("/dev") || path.starts_with("/proc")
+}
+
+/// Where a link points. Who may write in the folder of a log could let the server append to any file that it may write: a
+/// link counts if it is root's or the server's.
+fn target(link: &Path) -> io::Result<PathBuf> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let itself = rustix::fs::open(link, flags, Mode::empty())?;
+    let owner = fstat(&itself)?.st_uid;
+    if owner != 0 && owner != rustix::process::geteuid().as_raw() {
+        let text = format!(
+            "it is a symbolic link of user {owner}, and links count that are root's or the server's: `chown -h root {}` \
+             if it is meant",
+            link.display()
+        );
+        return Err(io::Error::other(text));
+    }
+    let target = readlinkat(&itself, "", Vec::new())?;
+    let target = Path::new(OsStr::from_bytes(target.as_bytes()));
+    Ok(link
+        .parent()
+        .map_or_else(|| target.to_owned(), |folder| folder.join(target)))
 }
 
 /// A file that is replaced when it grows.

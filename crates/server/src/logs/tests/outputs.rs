@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, lchown, symlink};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
@@ -168,7 +168,7 @@ fn a_file_with_two_names_has_one_writer() {
     let folder = Folder::new();
     let file = folder.path("app.log");
     fs::write(&file, "before\n").unwrap();
-    std::os::unix::fs::symlink(&file, folder.path("link.log")).unwrap();
+    symlink(&file, folder.path("link.log")).unwrap();
     let (a, b) = (file.display(), folder.path("link.log"));
     let limits = format!(
         "encoding: console, file_logger_options: {{log_output: '{}', max_size: 1KB}}",
@@ -406,6 +406,43 @@ fn a_file_is_created_with_its_folder_and_nobody_else_can_read_it() {
     );
     let error = why("new/app.log/x");
     assert!(error.contains("Not a directory"), "{error}");
+}
+
+#[test]
+fn a_link_counts_if_it_is_roots_or_the_servers() {
+    let folder = Folder::new();
+    let start = |path: &Path| {
+        let yaml = format!("{{mode: raw, output: '{}'}}", path.display());
+        Rig::new().start(&yaml)
+    };
+    // One to nothing yet, as an administrator makes them; then a chain of them.
+    symlink("real.log", folder.path("app.log")).unwrap();
+    symlink(folder.path("app.log"), folder.path("chain.log")).unwrap();
+    for name in ["app.log", "chain.log"] {
+        let (logs, router) = start(&folder.path(name)).unwrap();
+        with_default(router, || info!(target: "http", "one"));
+        drop(logs);
+    }
+    assert_eq!(folder.read("real.log"), "one\none\n");
+    // Those of containers lead to what has no name.
+    drop(start(Path::new("/dev/stderr")).unwrap());
+    symlink("/proc/self/fd/2", folder.path("error.log")).unwrap();
+    drop(start(&folder.path("error.log")).unwrap());
+
+    if !rustix::process::geteuid().is_root() {
+        return; // nobody else can make a link of another user's
+    }
+    for (name, target) in [("precious", "real.log"), ("new", "made.log")] {
+        symlink(target, folder.path(name)).unwrap();
+        lchown(folder.path(name), Some(65_534), None).unwrap();
+        let error = start(&folder.path(name)).err().unwrap().to_string();
+        assert!(
+            error.contains("link of user 65534") && error.contains("chown -h root"),
+            "{error}"
+        );
+    }
+    assert_eq!(folder.read("real.log"), "one\none\n");
+    assert!(!folder.names().contains(&"made.log".to_owned()));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flate2::read::GzDecoder;
+use rustix::fs::{Mode, mkfifoat};
 
 use super::{Folder, Rig, settings};
 use crate::logs::complaints::Complaints;
@@ -198,6 +199,28 @@ fn old_files_are_compressed() {
     let names = case.folder.names();
     assert_eq!(names.len(), 4, "compressed ones count: {names:?}");
     assert!(!names.contains(&"app-2026-11-20T00-00-00.000.log.gz".to_owned()));
+}
+
+#[test]
+fn nothing_but_a_plain_file_is_compressed() {
+    let case = Case::new("max_size: 1B, compress: true");
+    fs::write(case.folder.path("precious"), "precious").unwrap();
+    let old = |day: u32| {
+        let name = format!("app-2026-11-{day}T00-00-00.000.log");
+        case.folder.path(&name)
+    };
+    std::os::unix::fs::symlink("precious", old(10)).unwrap();
+    mkfifoat(rustix::fs::CWD, old(11), Mode::RUSR | Mode::WUSR).unwrap();
+    fs::create_dir(old(12)).unwrap();
+    case.write(&["one"]);
+    for day in 10..=12 {
+        let mut compressed = old(day).into_os_string();
+        compressed.push(".gz");
+        assert!(!Path::new(&compressed).exists(), "{compressed:?}");
+        compressed.push(".part");
+        assert!(!Path::new(&compressed).exists(), "{compressed:?}");
+    }
+    assert_eq!(case.folder.read("precious"), "precious");
 }
 
 #[test]
