@@ -53,6 +53,7 @@ impl Key<'_, '_, Pairs> {
         let added = these.iter().filter(missing).map(|(name, value)| Pair {
             name: (*name).to_owned(),
             value: (*value).to_owned(),
+            quoted: false,
             origin: Origin::of_default(),
         });
         let by_name = |a: &Pair, b: &Pair| a.name.cmp(&b.name);

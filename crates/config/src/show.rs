@@ -185,10 +185,16 @@ fn key_lines(key: &KeyRecord, lines: &mut Vec<Line>) {
             for Pair {
                 name,
                 value,
+                quoted,
                 origin,
             } in &pairs
             {
-                let text = format!("{indent}  {}: {}", plain_or_quoted(name), scalar(value));
+                let value = if *quoted && is_word(value) {
+                    in_quotes(value).into()
+                } else {
+                    scalar(value)
+                };
+                let text = format!("{indent}  {}: {value}", plain_or_quoted(name));
                 lines.push(line(text, origin.to_string()));
             }
         }
@@ -309,6 +315,18 @@ fn plain_or_quoted(text: &str) -> Cow<'_, str> {
     if starts_plain && all_plain && colons_inside && !null {
         return text.into();
     }
+    in_quotes(text).into()
+}
+
+/// What may be more than a text without quotes: the words for yes, no and nothing, and names of constants.
+fn is_word(text: &str) -> bool {
+    let words = ["on", "yes", "true", "off", "no", "false", "none", "null"];
+    let constant = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_';
+    words.iter().any(|word| text.eq_ignore_ascii_case(word))
+        || (text.contains('_') && text.bytes().all(constant))
+}
+
+fn in_quotes(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {
         match c {
@@ -323,5 +341,5 @@ fn plain_or_quoted(text: &str) -> Cow<'_, str> {
         }
     }
     quoted.push('"');
-    quoted.into()
+    quoted
 }

@@ -209,7 +209,7 @@ impl Start<'_> {
                 .or_else(any_fpm)
                 .unwrap_or_else(|| (PHP_CGI[0].to_owned(), false));
             let mut argv = vec![OsString::from(&name)];
-            for (setting, value) in self.spec.settings.ini.written.iter() {
+            for (setting, value) in self.spec.settings.ini.written_lines() {
                 argv.extend(["-d".into(), format!("{setting}={value}").into()]);
             }
             let peers = if is_fpm {

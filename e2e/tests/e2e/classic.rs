@@ -451,6 +451,85 @@ fn settings_are_those_of_php_ini_and_of_the_pool() {
     with.stop();
 }
 
+/// Settings that PHP takes as they come, and some that switch something.
+const WORDS: &[(&str, &str)] = &[
+    ("user_agent", "off"),
+    ("from", "Off"),
+    ("docref_root", "NO"),
+    ("docref_ext", "none"),
+    ("error_prepend_string", "on"),
+    ("error_append_string", "Yes"),
+    ("browscap", "False"),
+    ("arg_separator.output", "TRUE"),
+    ("highlight.comment", "null"),
+    ("highlight.default", "offen"),
+    ("highlight.html", "\"off\""),
+    ("highlight.keyword", "'on'"),
+    ("highlight.string", "\"a;b=c #d\""),
+    ("session.name", "E_ALL"),
+    ("session.save_path", "M_PI_NOT"),
+    ("error_reporting", "E_ALL & ~E_NOTICE"),
+    ("precision", "-1"),
+    ("date.default_latitude", "PHP_VERSION_ID"),
+    ("auto_prepend_file", "none"),
+    ("zlib.output_compression", "off"),
+    ("display_errors", "no"),
+];
+
+#[test]
+fn words_of_php_ini_mean_what_they_mean_there() {
+    let names: Vec<String> = WORDS.iter().map(|(name, _)| format!("'{name}'")).collect();
+    let script = format!(
+        "echo json_encode(array_map(fn ($name) => [$name, ini_get($name)], [{}]));",
+        names.join(",")
+    );
+    let written = |separator: &str, end: &str| {
+        let lines = WORDS.iter();
+        let lines = lines.map(|(name, value)| format!("{name}{separator}{value}{end}"));
+        lines.collect::<String>()
+    };
+    let site = site(1, &format!(", ini: {{{}}}", written(": ", ", ")))
+        .file("public/index.php", &format!("<?php {script}"))
+        .file("other/php.ini", &written(" = ", "\n"));
+    let asked = std::process::Command::new("php")
+        .env("PHP_INI_SCAN_DIR", "")
+        .arg("-c")
+        .arg(site.path("other/php.ini"))
+        .args(["-r", &script])
+        .output()
+        .expect("php is there");
+    let server = Server::start_with_environment(site, &["serve"], &[("PHP_INI_SCAN_DIR", "")]);
+    let found: serde_json::Value = serde_json::from_str(&server.get("/").text()).unwrap();
+    let expected: serde_json::Value = serde_json::from_slice(&asked.stdout).unwrap();
+    assert_eq!(found, expected);
+    server.stop();
+}
+
+#[test]
+fn an_empty_scan_dir_is_none() {
+    let site = |folder: &str| {
+        let site = site(1, ", ini: {precision: 5}")
+            .file(
+                "public/index.php",
+                "<?php echo ini_get('precision'), ' ', php_ini_scanned_files();",
+            )
+            .file("more/user-agent.ini", "user_agent=x\n");
+        let folder = folder.replace("SITE", &site.folder().display().to_string());
+        let server =
+            Server::start_with_environment(site, &["serve"], &[("PHP_INI_SCAN_DIR", &folder)]);
+        let said = server.get("/").text();
+        server.stop();
+        said
+    };
+    let none = site("");
+    assert!(
+        none.starts_with("5 ") && none.matches(".ini").count() == 1,
+        "the server's own file alone: {none}"
+    );
+    let one = site("SITE/more");
+    assert_eq!(one.matches(".ini").count(), 2, "{one}");
+}
+
 #[test]
 fn the_environment_is_what_is_named_for_scripts() {
     let script = "

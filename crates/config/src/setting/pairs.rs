@@ -15,6 +15,8 @@ pub struct Pair {
     pub name: String,
     /// Its text, variables expanded.
     pub value: String,
+    /// Written in quotes or as a block of YAML. A text of `-o` is not.
+    pub quoted: bool,
     /// Where the text came from.
     pub origin: Origin,
 }
@@ -65,9 +67,13 @@ impl Setting for Pairs {
 fn collect(map: &Map, prefix: &str, pairs: &mut Vec<Pair>, wrong: &mut Vec<Wrong>) {
     for entry in &map.entries {
         let name = format!("{prefix}{}", entry.name);
+        let mut quoted = false;
         let value = match &entry.node.value {
             Value::Null => String::new(),
-            Value::Text(text) => text.text.clone(),
+            Value::Text(text) => {
+                quoted = text.quoted && !entry.node.origin.place.is_override();
+                text.text.clone()
+            }
             Value::Map(inner) => {
                 collect(inner, &format!("{name}."), pairs, wrong);
                 continue;
@@ -92,6 +98,7 @@ fn collect(map: &Map, prefix: &str, pairs: &mut Vec<Pair>, wrong: &mut Vec<Wrong
         pairs.push(Pair {
             name,
             value,
+            quoted,
             origin,
         });
     }

@@ -54,8 +54,8 @@ impl Setting for bool {
 
     fn read(node: &Node) -> Result<Self, Vec<Wrong>> {
         match text(node)?.to_ascii_lowercase().as_str() {
-            "true" | "t" | "1" | "yes" | "on" => Ok(true),
-            "false" | "f" | "0" | "no" | "off" => Ok(false),
+            "true" | "t" | "1" | "yes" | "y" | "on" => Ok(true),
+            "false" | "f" | "0" | "no" | "n" | "off" => Ok(false),
             _ => Err(Wrong::value(node)),
         }
     }
@@ -65,7 +65,7 @@ impl Setting for bool {
     }
 
     fn roadrunner(text: &str) -> Option<(&'static str, &'static str)> {
-        let words = ["yes", "no", "on", "off"];
+        let words = ["yes", "no", "on", "off", "y", "n"];
         let yamls = words.iter().any(|word| text.eq_ignore_ascii_case(word));
         yamls.then_some(("refused", "YAML's older words for it"))
     }
@@ -137,10 +137,12 @@ mod tests {
 
     #[test]
     fn yes_and_no_have_roadrunners_spellings_and_yamls() {
-        for yaml in ["true", "True", "\"true\"", "1", "t", "yes", "on"] {
+        for yaml in [
+            "true", "True", "\"true\"", "1", "t", "yes", "on", "y", "On", "YES",
+        ] {
             assert_eq!(read::<bool>(yaml), Ok(true), "{yaml}");
         }
-        for yaml in ["false", "FALSE", "0", "no", "off"] {
+        for yaml in ["false", "FALSE", "0", "no", "off", "n", "Off", "NO"] {
             assert_eq!(read::<bool>(yaml), Ok(false), "{yaml}");
         }
         for yaml in ["2", "maybe", "[true]"] {

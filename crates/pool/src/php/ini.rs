@@ -6,7 +6,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use super::{About, Program};
-use crate::settings::{Ini, Preset, wants_jit};
+use crate::settings::{Ini, Preset, in_php_ini, wants_jit};
 
 /// A folder of one file that goes with its owner.
 #[derive(Debug)]
@@ -34,7 +34,10 @@ impl Drop for Folder {
 }
 
 pub(super) fn extension(path: &Path) -> String {
-    format!("extension='{}'\n", path.display())
+    format!(
+        "extension={}\n",
+        in_php_ini(&path.display().to_string(), true)
+    )
 }
 
 /// The pool's settings: what is written, and the preset where it is meant for such workers.
@@ -44,11 +47,8 @@ pub(super) fn of_pool(ini: &Ini, about: &About, program: &Program, pool: &str) -
         Preset::Off => false,
         Preset::Auto => program.uses_package(),
     };
-    let mut settings: Vec<(&str, &str)> = Vec::new();
-    if preset {
-        settings.extend(ini.added.iter());
-    }
-    settings.extend(ini.written.iter());
+    let added = ini.added.iter().filter(|_| preset);
+    let mut settings: Vec<(&str, &str)> = added.chain(ini.written.iter()).collect();
     let mut lines = Vec::new();
     if preset && about.could_have_opcache {
         lines.push("zend_extension=opcache\n".to_owned());
@@ -68,7 +68,11 @@ pub(super) fn of_pool(ini: &Ini, about: &About, program: &Program, pool: &str) -
             "php.ini switches OPcache's JIT on, and these workers run without it (`ini: {{opcache.jit: {mode}}}` to have it, `ini: {{opcache.jit: disable}}` if this is meant)"
         );
     }
-    lines.extend(settings.iter().map(|(name, value)| line(name, value)));
+    lines.extend(settings.iter().map(|(name, value)| {
+        let mut written = ini.written.0.iter();
+        let quoted = written.any(|pair| pair.name == *name && pair.quoted);
+        format!("{name}={}\n", in_php_ini(value, quoted))
+    }));
     lines
 }
 
@@ -83,38 +87,9 @@ fn drops_jit(settings: &[(&str, &str)], ini: &Ini, about: &About, program: &Prog
         && !program.options.iter().any(is_option)
 }
 
-/// Constants of PHP must stand as they are; all else is a text.
-fn line(name: &str, value: &str) -> String {
-    let constants = value.contains("E_")
-        && value
-            .bytes()
-            .all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b"_&|~^() ".contains(&b));
-    if constants {
-        format!("{name}={value}\n")
-    } else {
-        format!("{name}='{value}'\n")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn texts_are_quoted_and_constants_are_not() {
-        assert_eq!(
-            line("display_errors", "stderr"),
-            "display_errors='stderr'\n"
-        );
-        assert_eq!(
-            line("include_path", ".:/a b;c"),
-            "include_path='.:/a b;c'\n"
-        );
-        assert_eq!(
-            line("error_reporting", "E_ALL & ~E_DEPRECATED"),
-            "error_reporting=E_ALL & ~E_DEPRECATED\n"
-        );
-    }
 
     #[test]
     fn the_folder_goes_with_its_owner() {

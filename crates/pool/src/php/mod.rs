@@ -4,7 +4,7 @@
 //! Both go in through `PHP_INI_SCAN_DIR`, which reaches `php worker.php`, a script that begins with `#!` and `sh -c` alike. The PHP is
 //! asked once what it is. Where the command does not tell which PHP it runs, nothing is given.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -71,9 +71,7 @@ impl Php {
         if let Some(folder) = &found.folder {
             let known = of.env.iter().chain(&variables);
             let known = known.rev().find(|(name, _)| name == SCAN);
-            let mut scanned = known.map(|(_, value)| value.clone()).unwrap_or_default();
-            scanned.push(":");
-            scanned.push(folder.path());
+            let scanned = scanned(known.map(|(_, value)| value.as_os_str()), folder.path());
             variables.retain(|(name, _)| name != SCAN);
             variables.push((SCAN.into(), scanned));
         }
@@ -175,6 +173,17 @@ impl Php {
     }
 }
 
+/// What `PHP_INI_SCAN_DIR` becomes with one more folder. To PHP it is not the same whether it is not set, which stands for the
+/// folder that it was compiled with, or empty, which stands for none.
+fn scanned(before: Option<&OsStr>, folder: &Path) -> OsString {
+    let mut scanned = before.unwrap_or_default().to_owned();
+    if before.is_none_or(|before| !before.is_empty()) {
+        scanned.push(":");
+    }
+    scanned.push(folder);
+    scanned
+}
+
 /// Of `/etc/php/8.2/cli/php.ini`: `/etc/php/8.2/fpm`, if it is there.
 fn fpm_folder(ini_file: &Path) -> Option<PathBuf> {
     let folder = ini_file.parent()?;
@@ -246,5 +255,25 @@ impl Program {
             .as_deref()
             .and_then(|path| read(path).ok())
             .is_some_and(|text| memchr::memmem::find(&text, b"Pronghorn\\").is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_folder_is_not_the_one_that_php_was_compiled_with() {
+        for (before, after) in [
+            (None, ":/made"),
+            (Some(""), "/made"),
+            (Some("/a"), "/a:/made"),
+            (Some("/a:/b"), "/a:/b:/made"),
+            (Some(":/a"), ":/a:/made"),
+            (Some("/a:"), "/a::/made"),
+        ] {
+            let scanned = scanned(before.map(OsStr::new), Path::new("/made"));
+            assert_eq!(scanned, after, "{before:?}");
+        }
     }
 }

@@ -3,17 +3,20 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use pronghorn_config::{Choice, Command, Pairs, Section, Size, Table};
+use pronghorn_config::{Choice, Command, Section, Size, Table};
 use pronghorn_process::cpus;
 
 use crate::supervisor::{Limits, Scaling};
 
 mod classic;
 mod fastcgi;
+mod ini;
 mod scripts;
 
 pub use classic::{ClassicSettings, SpawnChoice};
 pub use fastcgi::FastCgiSettings;
+pub use ini::{INI, Ini, Preset};
+pub(crate) use ini::{in_php_ini, wants_jit};
 pub use scripts::{ResolveRoot, SiteSettings, Symlinks};
 
 /// As RoadRunner's. Far more processes than that need another machine.
@@ -187,59 +190,6 @@ impl Choice for TransportChoice {
         ("relay", Self::Relay),
         ("ring", Self::Ring),
     ];
-}
-
-/// Settings of PHP for workers that use our package, where nothing else is written. They live long and read their code once:
-/// OPcache is off on the command line, and there it takes no file that is newer than the process and sees no change of one.
-/// Messages go to stderr, once. The JIT is off: it is not without risk, and gains little where most time is spent in C.
-pub const INI: &[(&str, &str)] = &[
-    ("display_errors", "stderr"),
-    ("log_errors", "0"),
-    ("html_errors", "0"),
-    ("max_execution_time", "0"),
-    ("opcache.enable_cli", "1"),
-    ("opcache.file_update_protection", "0"),
-    ("opcache.revalidate_freq", "0"),
-    ("opcache.jit", "disable"),
-];
-/// More than PHP itself has.
-const MOST_INI: usize = 1000;
-
-/// Settings of PHP for workers, over those of its `php.ini`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ini {
-    /// For all workers of the pool.
-    pub written: Pairs,
-    /// What [`INI`] has besides, for those that it suits.
-    pub added: Pairs,
-    pub preset: Preset,
-}
-
-/// Whether a setting of PHP switches on OPcache's JIT, if that has memory.
-pub(crate) fn wants_jit((name, value): &(&str, &str)) -> bool {
-    *name == "opcache.jit" && !matches!(*value, "" | "0" | "off" | "disable")
-}
-
-impl Ini {
-    /// Whether somebody counts on it.
-    pub fn is_written(&self) -> bool {
-        !self.written.0.is_empty() || self.preset == Preset::On
-    }
-}
-
-/// Whether workers get [`INI`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Preset {
-    /// If their script uses our package.
-    #[default]
-    Auto,
-    On,
-    Off,
-}
-
-impl Choice for Preset {
-    const CHOICES: &'static [(&'static str, Self)] =
-        &[("auto", Self::Auto), ("on", Self::On), ("off", Self::Off)];
 }
 
 /// How calls are written for foreign packages.
@@ -434,7 +384,7 @@ impl Section for PoolSettings {
                 .ours()
                 .range(Duration::from_micros(1)..=LONGEST_SPIN)
                 .limit(),
-            ini: ini(t, mode),
+            ini: ini::read(t, mode),
             codec: t
                 .key("codec", "How calls are written for foreign packages; `auto` is `json` for them.")
                 .ours()
@@ -579,69 +529,6 @@ fn warmup(t: &mut Table<'_>) -> Vec<String> {
         );
     }
     targets
-}
-
-fn ini(t: &mut Table<'_>, mode: Mode) -> Ini {
-    let preset = t
-        .key(
-            "ini_preset",
-            "Whether workers get the defaults of `ini`; `auto`: if their script names `Pronghorn\\`, as those of our \
-             package do.",
-        )
-        .ours()
-        .default(Preset::Auto);
-    // What is shown is what they get.
-    let suits = match (mode, preset) {
-        (Mode::Worker, Preset::Auto | Preset::On) | (Mode::Classic, Preset::On) => true,
-        (Mode::Worker | Mode::Classic | Mode::FastCgi | Mode::Cgi, _) => false,
-    };
-    let (written, added) = t
-        .key(
-            "ini",
-            "Settings of PHP for workers, over those of its `php.ini`. What is not written is for workers that `ini_preset` \
-             means.",
-        )
-        .ours()
-        .over(if suits { INI } else { &[] }, "settings that suit kept processes, see [PHP's settings](../operations/php-settings.md)");
-    if written.0.len() > MOST_INI {
-        t.error(
-            "ini",
-            &format!(
-                "has {} settings; at most {MOST_INI} are taken",
-                written.0.len()
-            ),
-            "put them into php.ini",
-        );
-    }
-    let plain = |name: &str| {
-        !name.is_empty()
-            && name
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
-    };
-    for (name, value) in written.iter() {
-        if !plain(name) {
-            t.error(
-                "ini",
-                &format!(
-                    "has `{}`, which is no name of a setting",
-                    name.escape_debug()
-                ),
-                "write it as in php.ini, `opcache.memory_consumption: 256` for instance",
-            );
-        } else if value.contains(['\'', '\n', '\r', '\0']) {
-            t.error(
-                "ini",
-                &format!("has a value for `{name}` with a quote mark or a line end"),
-                "put this one into php.ini",
-            );
-        }
-    }
-    Ini {
-        written,
-        added,
-        preset,
-    }
 }
 
 fn num_workers(t: &mut Table<'_>) -> usize {
