@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use pronghorn_config::Address;
@@ -79,6 +79,32 @@ struct Ground {
     /// Where requests without TLS are sent, if they are.
     https_port: Option<u16>,
     addresses: Arc<Addresses>,
+    patience: Arc<Mutex<Patience>>,
+}
+
+/// What requests under way get. Which of them belong to which pool is not known from outside: the slowest one counts.
+#[derive(Debug, Clone, Copy, Default)]
+struct Patience {
+    /// When the server stops.
+    stop: Duration,
+    /// When another process has taken over: to clients it is a reload.
+    handover: Duration,
+}
+
+impl Patience {
+    fn of(settings: &HttpSettings) -> Self {
+        let pools = || settings.running_pools().map(|(_, pool)| pool);
+        let stop = pools().map(|pool| pool.destroy_timeout).max();
+        let handover = pools().map(|pool| pool.reset_timeout).max();
+        Self {
+            stop: stop.unwrap_or_default(),
+            handover: handover.unwrap_or_default(),
+        }
+    }
+}
+
+fn get(patience: &Mutex<Patience>) -> Patience {
+    *patience.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Roots by the names of their pools, and the paths below which they lie.
@@ -99,8 +125,9 @@ struct Http {
     accepting: Vec<Accepting>,
     pools: PoolSet,
     tasks: JoinSet<()>,
-    drain: Drain,
-    reset_timeout: Duration,
+    patience: Arc<Mutex<Patience>>,
+    /// Clients are another process's.
+    handed_over: bool,
     _watch: Option<Watch>,
     _certificates: JoinSet<()>,
     /// For bodies, and for uploads.
@@ -108,17 +135,10 @@ struct Http {
     io: Io,
 }
 
-/// What is left to clients and their requests when the server ends.
-#[derive(Debug, Clone, Copy)]
-struct Drain {
-    /// To requests under way.
-    requests: Duration,
-    /// To connections without one, for a request that may be on its way.
-    idle: Duration,
-}
-
-/// So short that Ctrl-C feels immediate.
+/// What is left at the end to connections without a request, for one that may be on its way. So short that Ctrl-C feels immediate.
 const IDLE_AT_STOP: Duration = Duration::from_millis(100);
+/// What workers get that have a call when its time at the end is over. Those without one need no more to end in order.
+const WORKERS_AFTER_CUT: Duration = Duration::from_secs(2);
 /// A client that asks every few seconds hears of the end in a reply, and not by a connection that is gone.
 const IDLE_AT_HANDOVER: Duration = Duration::from_secs(5);
 
@@ -171,7 +191,9 @@ impl HttpService {
             uploads,
             https_port: listening::https_port(&listeners),
             addresses: Arc::default(),
+            patience: Arc::new(Mutex::new(Patience::of(settings))),
         };
+        let patience = ground.patience.clone();
         ground.addresses.set(settings);
         let specs = ground.specs(settings);
         let StartedPools { pools, tasks } = all_pools
@@ -221,19 +243,14 @@ impl HttpService {
             service: service.clone(),
         };
         _ = self.site.set(site); // a service starts once
-        // Which calls under way belong to which pool is not known from outside: the slowest one counts.
-        let destroy_timeouts = specs.iter().map(|spec| spec.settings.destroy_timeout);
         Ok(Http {
             service,
             listeners,
             accepting: Vec::new(),
             pools,
             tasks,
-            drain: Drain {
-                requests: destroy_timeouts.max().unwrap_or_default(),
-                idle: IDLE_AT_STOP,
-            },
-            reset_timeout: settings.longest_reset(),
+            patience,
+            handed_over: false,
             _watch: watch,
             _certificates: watched,
             spools,
@@ -421,6 +438,11 @@ impl Site {
         self.places.iter().map(url).collect()
     }
 
+    /// What requests under way get when another process has taken over.
+    pub(crate) fn handover_patience(&self) -> Duration {
+        get(&self.ground.patience).handover
+    }
+
     /// Replaces all workers by those of other settings, and then handles requests by these. False when something that they
     /// name can't be used, or when a pool kept what it had: then requests are handled as before.
     pub(crate) async fn renew(
@@ -443,6 +465,8 @@ impl Site {
             return false;
         }
         self.ground.addresses.set(settings);
+        let patience = self.ground.patience.lock();
+        *patience.unwrap_or_else(PoisonError::into_inner) = Patience::of(settings);
         self.service.set_handler(handler);
         if let Some(tls) = &self.tls {
             tls.renew(settings, &self.ground.folder).await;
@@ -468,10 +492,7 @@ impl Running for Http {
         if step == Handover::Done {
             // Clients that wait in the kernel are the next process's.
             self.accepting.clear();
-            self.drain = Drain {
-                requests: self.reset_timeout,
-                idle: IDLE_AT_HANDOVER,
-            };
+            self.handed_over = true;
         }
     }
 
@@ -484,9 +505,15 @@ impl Http {
     /// No new connections, requests under way finish within the pools' `destroy_timeout`, then the workers end. After a
     /// handover it is `reset_timeout`: to the client, all that happens is a reload.
     async fn stop(self, deadline: Instant) -> Stopped {
-        let cut_at = deadline.min(Instant::now() + self.drain.requests);
+        let Patience { stop, handover } = get(&self.patience);
+        let (requests, idle) = if self.handed_over {
+            (handover, IDLE_AT_HANDOVER)
+        } else {
+            (stop, IDLE_AT_STOP)
+        };
+        let cut_at = deadline.min(Instant::now() + requests);
         let drained = async {
-            let mut drained = std::pin::pin!(self.service.drain(self.drain.idle));
+            let mut drained = std::pin::pin!(self.service.drain(idle));
             loop {
                 tokio::select! {
                     () = &mut drained => return,
@@ -499,10 +526,16 @@ impl Http {
                 }
             }
         };
-        _ = tokio::time::timeout_at(cut_at, drained).await;
+        let in_time = tokio::time::timeout_at(cut_at, drained).await.is_ok();
         drop(self.accepting);
         let cut = self.service.open();
-        let killed = self.pools.stop(left(deadline)).await;
+        // The time of the calls that still run is over.
+        let most = if in_time {
+            Duration::MAX
+        } else {
+            WORKERS_AFTER_CUT
+        };
+        let killed = self.pools.stop(left(deadline).min(most)).await;
         self.tasks.join_all().await; // each has done its last order
         for spool in self.spools {
             _ = tokio::time::timeout_at(deadline, spool.settle()).await;

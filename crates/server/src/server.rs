@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use pronghorn_config::Endpoint;
 use pronghorn_http::Handler;
-use pronghorn_http::settings::HttpSettings;
 use pronghorn_lock::Lock;
 use pronghorn_metrics::Registry;
 use pronghorn_plugin_api::rpc::Methods;
@@ -98,8 +97,6 @@ pub struct Server {
     site: Arc<OnceLock<Site>>,
     workers: Option<Workers>,
     endure: EndureSettings,
-    /// What requests under way get when another process has taken over: to them it is a reload.
-    reset_timeout: Duration,
     /// Between the moment at which nothing is ready any more and the one at which nothing new is taken.
     drain_delay: Duration,
     health: Health,
@@ -158,14 +155,13 @@ impl Server {
     ) -> Result<Self, StartError> {
         let source = plan.source.take();
         let written = std::mem::take(&mut plan.written);
-        let (http, status) = (plan.settings.http.as_ref(), plan.settings.status.as_ref());
+        let status = plan.settings.status.as_ref();
         let mut server = Self {
             services: Vec::new(),
             shutdown: CancellationToken::new(),
             site: Arc::default(),
             workers: None,
             endure: plan.settings.endure.clone(),
-            reset_timeout: http.map(HttpSettings::longest_reset).unwrap_or_default(),
             drain_delay: status.map_or(Duration::ZERO, |status| status.drain_delay),
             health: Health::default(),
             spawner: Spawner::start()?,
@@ -434,7 +430,8 @@ impl Server {
     /// has taken over, health checks say that nothing is ready, for as long as `drain_delay`.
     pub async fn stop(mut self) {
         let grace = if self.handed_over {
-            self.endure.grace_period.max(self.reset_timeout)
+            let patience = self.site().map(Site::handover_patience);
+            self.endure.grace_period.max(patience.unwrap_or_default())
         } else {
             self.sockets.close();
             self.endure.grace_period

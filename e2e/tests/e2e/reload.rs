@@ -1,8 +1,9 @@
 //! SIGHUP: new workers, and what changed of the configuration, under load.
 
+use std::path::Path;
 use std::time::Duration;
 
-use pronghorn_testkit::{Load, Server, Site, wait_for};
+use pronghorn_testkit::{Connection, Load, Server, Site, time, wait_for};
 use rustix::process::Signal;
 
 use crate::kind::{ALL_KINDS, Kind};
@@ -268,7 +269,7 @@ fn a_root_that_is_a_link_is_followed_for_each_request() {
             }
         }
         site.write("releases/3/public/only.txt", "only in 3");
-        let point_at = |folder: &std::path::Path, release: u32| {
+        let point_at = |folder: &Path, release: u32| {
             let new = folder.join("new");
             std::os::unix::fs::symlink(format!("releases/{release}"), &new)
                 .expect("a link can be made");
@@ -296,4 +297,129 @@ fn a_root_that_is_a_link_is_followed_for_each_request() {
         assert!(server.get("/only.txt").text().starts_with("2 "));
         server.stop();
     }
+}
+
+/// All that a reload applies and that is cheap to see, at once.
+#[test]
+fn each_key_that_a_reload_applies_counts_after_it() {
+    let worker = "
+        switch ($request->path) {
+            case '/fail': throw new \\RuntimeException('on purpose');
+            case '/slow': usleep(1_500_000); return 'slow';
+            case '/pid': return (string) getmypid();
+            case '/asked': return json_encode([$request->server()['HTTP_X_ASKED'] ?? null, $request->server()['REMOTE_ADDR']]);
+            case '/big': return str_repeat('a', 10_000);
+            case '/ini': return ini_get('user_agent') . ' ' . getenv('COLOUR') . ' ' . ($_SERVER['argv'][1] ?? '');
+        }
+        return 'path ' . $request->path;";
+    let http = "  address: 127.0.0.1:0\n";
+    let site = Site::new()
+        .file("worker.php", &Site::sdk_worker(worker))
+        .file("files/a.txt", "a file")
+        .file("404.html", "a page")
+        .config(&format!(
+            "version: '3'\nserver: {{command: php worker.php}}\nhttp:\n{http}  pool: {{num_workers: 1}}\n"
+        ));
+    let server = Server::start(site);
+    server.site().write(
+        ".rr.yaml",
+        &format!(
+            "version: '3'\nserver: {{command: php worker.php given, env: {{COLOUR: red}}}}\nhttp:\n{http}  \
+             middleware: [rate_limit, static, rewrite, compress, headers, error_pages]\n  \
+             internal_error_code: 555\n  max_request_size: 1MB\n  access_log: {{output: access.log}}\n  \
+             compress: {{min_size: 1KB, codings: [gzip]}}\n  error_pages: {{pages: {{413: 404.html}}}}\n  \
+             headers: {{response: {{X-Set: yes}}, request: {{X-Asked: yes}}}}\n  request_id: {{header: X-Number}}\n  \
+             rewrite: [{{path: '^/old$', to: /new}}]\n  static: {{dir: files}}\n  trusted_subnets: [127.0.0.1]\n  \
+             rate_limit: {{rate: 20/h}}\n  \
+             routes: [{{path: /short, deadline: 1s}}, {{path: /slow, deadline: 300ms}}, {{path: /*}}]\n  \
+             pool: {{num_workers: 2, ini: {{user_agent: on}}}}\n\
+             logs: {{level: debug}}\nendure: {{grace_period: 20s}}\n"
+        ),
+    );
+    server.signal(Signal::HUP);
+    server.logged(&["the configuration is applied"]);
+    assert!(
+        !server.log().contains("can't be applied"),
+        "{}",
+        server.log()
+    );
+
+    let plain = server.get("/");
+    assert_eq!(plain.text(), "path /");
+    assert_eq!(plain.header("x-set"), Some("yes"));
+    assert!(plain.header("x-number").is_some());
+    assert_eq!(server.get("/fail").status, 555);
+    assert_eq!(server.get("/slow").status, 504);
+    assert_eq!(server.get("/old").text(), "path /new");
+    assert_eq!(server.get("/a.txt").text(), "a file");
+    assert_eq!(server.get("/ini").text(), "1 red given");
+    let large = server.post("/", "text/plain", vec![b'x'; 2 << 20]);
+    assert_eq!((large.status, large.text().as_str()), (413, "a page"));
+    let ask = |target: &str, fields: &str| {
+        let mut client = server.connect();
+        client.request("GET", target, fields);
+        client.response()
+    };
+    assert_eq!(
+        ask("/asked", "X-Forwarded-For: 192.0.2.7\r\n").text(),
+        r#"["yes","192.0.2.7"]"#
+    );
+    let packed = ask("/big", "Accept-Encoding: gzip\r\n");
+    assert_eq!(packed.header("content-encoding"), Some("gzip"));
+    wait_for("the second worker", || {
+        (server.workers().len() == 2).then_some(())
+    });
+    wait_for("a line in the access log", || {
+        server
+            .site()
+            .read("access.log")
+            .contains("/old")
+            .then_some(())
+    });
+    server.logged(&["DEBUG"]);
+    let statuses = (0..30).map(|_| server.get("/").status);
+    assert!(statuses.into_iter().any(|status| status == 429));
+    server.stop();
+}
+
+/// A server with a call under way that never ends, whose configuration was changed by a reload.
+fn holding(grace: &str, from: &str, to: &str) -> (Server, Connection) {
+    let site = Site::new()
+        .file(
+            "worker.php",
+            &Site::sdk_worker("if ($request->path === '/slow') { sleep(100); } return 'x';"),
+        )
+        .config(&format!(
+            "version: '3'\nserver: {{command: php worker.php}}\n\
+             http: {{address: 127.0.0.1:0, pool: {{num_workers: 1, {from}}}}}\nendure: {{grace_period: {grace}}}\n"
+        ));
+    let server = Server::start(site);
+    server.site().change_config(from, to);
+    server.signal(Signal::HUP);
+    server.logged(&["the configuration is applied"]);
+    let mut slow = server.connect();
+    slow.request("GET", "/slow", "");
+    wait_for("the call to run", || {
+        let table = server.steer(&["workers"]).stdout;
+        table.contains("busy").then_some(())
+    });
+    (server, slow)
+}
+
+#[test]
+fn a_destroy_timeout_that_a_reload_has_changed_holds_for_the_stop() {
+    let (server, _slow) = holding("25s", "destroy_timeout: 90s", "destroy_timeout: 1s");
+    let (_, took) = time(|| server.stop());
+    assert!(took < Duration::from_secs(20), "{took:?}");
+}
+
+#[test]
+fn a_reset_timeout_that_a_reload_has_changed_holds_for_an_upgrade() {
+    let (mut server, _slow) = holding("1s", "reset_timeout: 90s", "reset_timeout: 1s");
+    let old = server.pid();
+    server.upgrade();
+    wait_for("the old process to end", || {
+        (!Path::new(&format!("/proc/{old}")).exists()).then_some(())
+    });
+    server.stop();
 }

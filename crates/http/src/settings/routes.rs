@@ -1,7 +1,5 @@
 //! `http.pools` and `http.routes`.
 
-use std::time::Duration;
-
 use pronghorn_config::{Section, Size, Table, nearest};
 use pronghorn_pool::Terms;
 use pronghorn_pool::settings::{LONGEST, Mode, PoolSettings, RequestBody, SHORTEST};
@@ -77,13 +75,6 @@ impl HttpSettings {
             .then_some((DEFAULT_POOL, &self.pool));
         let named = self.pools.iter().map(|(name, pool)| (name.as_str(), pool));
         default.into_iter().chain(named)
-    }
-
-    /// What calls get at a reload, in the pool that gives them most: which calls belong to which pool is not known from
-    /// outside.
-    pub fn longest_reset(&self) -> Duration {
-        let limits = self.running_pools().map(|(_, pool)| pool.reset_timeout);
-        limits.max().unwrap_or_default()
     }
 
     /// Whether a request can come to the default pool.
