@@ -149,6 +149,20 @@ fn prepare(
 
 /// A script on the command line: its own folder is the working folder when there is no configuration.
 fn serve_script(input: &mut Input, script: &Path) -> Result<(), Failure> {
+    if script.is_dir() {
+        return Err(Failure::misused(format!(
+            "`{0}` is a folder and no worker script\nhint: `pronghorn serve --root {0}` serves the PHP files in it",
+            script.display()
+        )));
+    }
+    if let Err(error) = std::fs::File::open(script)
+        && error.kind() == io::ErrorKind::PermissionDenied
+    {
+        return Err(Failure::misused(format!(
+            "the script `{0}` can't be read: {error}\nhint: `namei -l {0}` shows who may",
+            script.display()
+        )));
+    }
     if !script.is_file() {
         return Err(Failure::misused(format!(
             "there is no script `{}`\nhint: the path is taken from {}",
@@ -172,6 +186,17 @@ const INDEX: &str = "index.php";
 /// A folder of scripts on the command line. Says what was assumed of it.
 fn serve_root(input: &mut Input, root: &Path) -> Result<String, Failure> {
     let here = std::env::current_dir().unwrap_or_default();
+    if root.is_file() {
+        let folder = root
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
+        return Err(Failure::misused(format!(
+            "`{0}` is a file, and `--root` takes a folder\n\
+             hint: `pronghorn serve --root {1}` serves the folder that it is in, `pronghorn serve {0}` a worker script",
+            root.display(),
+            folder.unwrap_or_else(|| Path::new(".")).display()
+        )));
+    }
     if !root.is_dir() {
         return Err(Failure::misused(format!(
             "there is no folder `{}`\nhint: the path is taken from {}",

@@ -7,6 +7,8 @@ use crate::Place;
 /// Whether the settings can be used all the same. Errors first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
+    /// It is asked for and not there; the rest can be used.
+    Missing,
     /// Nothing starts with it.
     Error,
     /// What runs may not be what was meant.
@@ -30,7 +32,7 @@ pub struct Diagnostic {
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let severity = match self.severity {
-            Severity::Error => "error",
+            Severity::Missing | Severity::Error => "error",
             Severity::Warning => "warning",
         };
         write!(f, "{severity}: {}: {}", self.place, self.message)?;
@@ -67,6 +69,19 @@ impl Report {
         self.count(Severity::Error) > 0
     }
 
+    /// True when what was asked for is done, as far as anybody knows.
+    pub fn passes(&self) -> bool {
+        !self.has_errors() && self.count(Severity::Missing) == 0
+    }
+
+    /// The same, the worst first: what is not there, what is wrong, what may be.
+    #[must_use]
+    pub fn worst_first(&self) -> Self {
+        let mut sorted = self.0.clone();
+        sorted.sort_by_key(|diagnostic| diagnostic.severity);
+        Self(sorted)
+    }
+
     /// True when there is nothing to say.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -80,7 +95,10 @@ impl Report {
             n => Some(format!("{n} {word}s")),
         };
         let parts: Vec<String> = [
-            counted(self.count(Severity::Error), "error"),
+            counted(
+                self.count(Severity::Missing) + self.count(Severity::Error),
+                "error",
+            ),
             counted(self.count(Severity::Warning), "warning"),
         ]
         .into_iter()

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use crate::node::{Node, Value};
+use crate::node::{Node, Text, Value};
 use crate::place::Origin;
 use crate::resolve::{DefaultShown, KeyRecord, Record};
 use crate::secret;
@@ -18,8 +18,16 @@ enum Zero<T> {
     Means(T, &'static str),
 }
 
-/// A range, and how to tell whether a value lies in it: the type may have no order otherwise.
-type Within<T> = (RangeInclusive<T>, fn(&RangeInclusive<T>, &T) -> bool);
+/// A range, and how to tell where a value lies: the type may have no order otherwise.
+type Within<T> = (RangeInclusive<T>, fn(&RangeInclusive<T>, &T) -> Side);
+
+/// Of a range.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Below,
+    Inside,
+    Above,
+}
 
 /// A key whose statement has not ended yet.
 #[derive(Debug)]
@@ -102,7 +110,15 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
     {
         let (least, most) = (range.start().show(), range.end().show());
         self.accepts = format!("{}, from {least} to {most}", T::accepts());
-        self.within = Some((range, |range, value| range.contains(value)));
+        self.within = Some((range, |range, value| {
+            if value < range.start() {
+                Side::Below
+            } else if range.contains(value) {
+                Side::Inside
+            } else {
+                Side::Above
+            }
+        }));
         self
     }
 
@@ -255,21 +271,51 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
         let Some((read, node)) = self.given.take() else {
             return Taken::Nothing;
         };
-        let in_range = |value: &T| {
-            self.within
-                .as_ref()
-                .is_none_or(|(r, contains)| contains(r, value))
-        };
-        let wrong = match read {
+        let (wrong, end) = match read {
             Ok(value) if value.is_zero() && !matches!(self.zero, Zero::Value) => {
                 return self.take_zero(path, node);
             }
-            Ok(value) if in_range(&value) => return Taken::Value(value, node.origin.clone()),
-            Ok(_) => Wrong::value(node),
-            Err(wrong) => wrong,
+            Ok(value) => match self.end_near(&value) {
+                None => return Taken::Value(value, node.origin.clone()),
+                end => (Wrong::value(node), end),
+            },
+            Err(wrong) => (wrong, None),
         };
-        self.tell(path, wrong, default);
+        let example = self.example(default, end);
+        self.tell(path, wrong, &example);
         Taken::Wrong
+    }
+
+    /// For a value outside of the range: the end of it that lies nearer.
+    fn end_near(&self, value: &T) -> Option<String> {
+        let (range, side) = self.within.as_ref()?;
+        let end = match side(range, value) {
+            Side::Inside => return None,
+            Side::Below => range.start(),
+            Side::Above => range.end(),
+        };
+        as_written(end.show())
+    }
+
+    /// What could be written: the default, else the type's example; if that does not lie in the range, the end of it that was
+    /// meant.
+    fn example(&self, default: &DefaultShown, end: Option<String>) -> String {
+        if let DefaultShown::Value(shown @ Shown::One(_)) = default {
+            return shown.to_string();
+        }
+        let example = T::example();
+        let node = Node {
+            value: Value::Text(Text {
+                text: example.clone(),
+                quoted: false,
+            }),
+            origin: Origin::of_default(),
+        };
+        let outside = T::read(&node).ok().and_then(|value| self.end_near(&value));
+        match outside {
+            Some(other) => end.unwrap_or(other),
+            None => example,
+        }
     }
 
     fn take_zero(&mut self, path: &str, node: &Node) -> Taken<T> {
@@ -292,11 +338,7 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
         }
     }
 
-    fn tell(&mut self, path: &str, wrong: Vec<Wrong>, default: &DefaultShown) {
-        let example = match default {
-            DefaultShown::Value(shown @ Shown::One(_)) => shown.to_string(),
-            _ => T::example(),
-        };
+    fn tell(&mut self, path: &str, wrong: Vec<Wrong>, example: &str) {
         for Wrong { place, given, hint } in wrong {
             let given = if self.secret { "`***`" } else { &given };
             let message = format!("`{path}` is {given}; accepted: {}", self.accepts);
@@ -322,10 +364,7 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
         }
         if let (Some(what), Taken::Value(_, origin)) = (self.not_yet, taken) {
             let message = format!("`{path}` is not used yet: {what}");
-            self.table
-                .run()
-                .diagnostics
-                .warn(&origin.place, message, "");
+            self.table.run().tell_not_yet(&origin.place, message);
         }
         let difference = match taken {
             Taken::Wrong => None,
@@ -374,6 +413,13 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
             shown,
             origin,
         }));
+    }
+}
+
+fn as_written(shown: Shown) -> Option<String> {
+    match shown {
+        Shown::One(text) => Some(text),
+        Shown::List(_) | Shown::Map(_) => None,
     }
 }
 

@@ -8,7 +8,7 @@ use crate::load::Loaded;
 use crate::node::{Map, Node, Value};
 use crate::place::{Origin, Place};
 use crate::setting::{Shown, Wrong, shorten};
-use crate::suggest::{is_same, nearest};
+use crate::suggest::{aliases, is_same, nearest};
 use crate::table::{Section, Table};
 
 /// Settings with everything that is to be said about them.
@@ -31,11 +31,18 @@ impl<S> Resolved<S> {
         &self.report
     }
 
-    /// Adds to the report what turned out beside the text: a warning about the key at this path of names.
-    pub fn warn(&mut self, loaded: &Loaded, path: &[&str], message: &str, hint: &str) {
+    /// Adds to the report what turned out beside the text, about the key at this path of names.
+    pub fn tell(
+        &mut self,
+        loaded: &Loaded,
+        severity: Severity,
+        path: &[&str],
+        message: &str,
+        hint: &str,
+    ) {
         let message = format!("`{}` {message}", path.join("."));
         let mut found = Diagnostics::default();
-        found.warn(loaded.place(path), message, hint);
+        found.push(severity, loaded.place(path), message, hint);
         let all = self.report.iter().cloned().chain(found.0);
         self.report = Report::new(all.collect());
     }
@@ -237,6 +244,22 @@ fn read<S: Section>(run: &mut Run, map: Option<&Map>, place: &Place) -> S {
 }
 
 impl Run {
+    /// Who asks what a file is worth hears of it as of a mistake, and who serves it is warned.
+    pub(crate) fn not_yet(&self) -> (Severity, &'static str) {
+        match self.unknown_severity {
+            Severity::Warning => (Severity::Warning, ""),
+            Severity::Missing | Severity::Error => (
+                Severity::Missing,
+                "`pronghorn serve` warns and serves the rest; remove it, or leave this part to RoadRunner",
+            ),
+        }
+    }
+
+    pub(crate) fn tell_not_yet(&mut self, place: &Place, message: String) {
+        let (severity, hint) = self.not_yet();
+        self.diagnostics.push(severity, place, message, hint);
+    }
+
     fn new(unknown_severity: Severity) -> Self {
         Self {
             diagnostics: Diagnostics::default(),
@@ -256,12 +279,20 @@ impl Unknown {
 
     /// The nearest name beside it, else the section that it belongs in, else all names there.
     fn hint(&self, known: &[Record]) -> String {
-        if let Some(near) = nearest(&self.name, self.siblings.iter().map(String::as_str)) {
+        let aliases = aliases(&self.name);
+        let here = |name: &&&str| {
+            let first = name.split('.').next().unwrap_or_default();
+            self.siblings.iter().any(|sibling| sibling == first)
+        };
+        let siblings = || self.siblings.iter().map(String::as_str);
+        let meant = aliases.iter().find(here).copied();
+        if let Some(near) = meant.or_else(|| nearest(&self.name, siblings())) {
             return format!("did you mean `{near}`?");
         }
         let elsewhere = known.iter().map(Record::path).find_map(|path| {
             let (section, name) = path.rsplit_once('.').unwrap_or(("", path));
-            is_same(&self.name, name).then_some((section, name))
+            let last = |alias: &&str| alias.rsplit('.').next() == Some(name);
+            (is_same(&self.name, name) || aliases.iter().any(last)).then_some((section, name))
         });
         match elsewhere {
             Some(("", name)) => format!("`{name}` stands at the top, in no section"),

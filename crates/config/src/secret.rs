@@ -4,23 +4,91 @@ use crate::setting::Shown;
 
 const MASK: &str = "***";
 
-/// By the words in a key's or variable's name: `DB_PASSWORD`, `app_key`, `apiToken`.
+/// Anywhere in a name.
+const INSIDE: &[&str] = &[
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "token",
+    "credential",
+    "private",
+    "authorization",
+    "apikey",
+    "appkey",
+    "accesskey",
+    "authkey",
+    "masterkey",
+    "encryptionkey",
+    "signingkey",
+];
+/// A word of a name.
+const WORDS: &[&str] = &[
+    "key",
+    "keys",
+    "pass",
+    "pwd",
+    "pw",
+    "salt",
+    "pepper",
+    "jwt",
+    "stripe",
+    "bearer",
+    "hmac",
+    "signing",
+    "signature",
+    "encryption",
+    "webhook",
+];
+/// What keys and tokens of well-known services, and those in PEM, begin with.
+const SHAPES: &[&str] = &[
+    "-----BEGIN",
+    "sk_live_",
+    "sk_test_",
+    "rk_live_",
+    "rk_test_",
+    "whsec_",
+    "ghp_",
+    "gho_",
+    "ghs_",
+    "github_pat_",
+    "glpat-",
+    "xoxb-",
+    "xoxp-",
+    "xapp-",
+    "AKIA",
+    "AIza",
+    "SG.",
+];
+/// As long as a token that stands for a user in a URL, and longer than most names.
+const TOKEN: usize = 16;
+
+/// By the words in a key's or variable's name: `DB_PASSWORD`, `app_key`, `apiToken`, `JWT_TTL` too: one masked for nothing does
+/// less harm than one shown.
 pub(crate) fn is_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    let inside = [
-        "password",
-        "passwd",
-        "passphrase",
-        "secret",
-        "token",
-        "credential",
-    ];
-    if inside.iter().any(|word| name.contains(word)) {
-        return true;
+    let lower = name.to_ascii_lowercase();
+    // `authKey` and `AUTH_KEY` have the same words.
+    let mut words = String::with_capacity(name.len());
+    let mut after_lower = false;
+    for c in name.chars() {
+        if after_lower && c.is_ascii_uppercase() {
+            words.push('_');
+        }
+        after_lower = c.is_ascii_lowercase() || c.is_ascii_digit();
+        words.push(c.to_ascii_lowercase());
     }
-    let whole = ["key", "apikey", "pass", "pwd", "salt"];
-    name.split(['_', '-', '.'])
-        .any(|word| whole.contains(&word))
+    INSIDE.iter().any(|word| lower.contains(word))
+        || words
+            .split(|c: char| !c.is_ascii_alphanumeric())
+            .any(|word| WORDS.contains(&word))
+}
+
+/// A token by its own looks: a JSON web token, or what begins as those of well-known services.
+fn looks_secret(text: &str) -> bool {
+    let parts = || text.split('.');
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '=');
+    let web_token = text.starts_with("eyJ") && parts().count() >= 3 && text.chars().all(plain);
+    web_token || SHAPES.iter().any(|shape| text.starts_with(shape))
 }
 
 /// True when `value` under the name `key` is the path of a key and not the key.
@@ -29,19 +97,38 @@ pub(crate) fn is_key_file(value: &str) -> bool {
     value != ending && ["pem", "key", "crt", "cer"].contains(&ending)
 }
 
-/// A value as it may be shown: nothing of a secret, and no password inside a URL.
+/// A value as it may be shown: nothing of a secret, and no password inside a URL, a DSN or a command.
 pub(crate) fn masked(value: &str, secret: bool) -> String {
-    if secret && !value.is_empty() {
+    if (secret || looks_secret(value)) && !value.is_empty() {
         MASK.to_owned()
     } else {
-        without_password(value)
+        without_passwords(value)
     }
+}
+
+/// The words of a command as they may be shown: also without what follows an option with a secret's name.
+pub(crate) fn masked_words<'t>(words: impl IntoIterator<Item = &'t str>) -> Vec<String> {
+    let mut follows = false;
+    let words = words.into_iter().map(|word| {
+        let secret = follows && !is_key_file(word);
+        follows = is_secret_option(word);
+        masked(word, secret)
+    });
+    words.collect()
+}
+
+/// `--password`, `-token`: its value is the next word.
+fn is_secret_option(word: &str) -> bool {
+    word.starts_with('-') && !word.contains('=') && is_secret(word)
 }
 
 pub(crate) fn masked_shown(shown: Shown, secret: bool) -> Shown {
     match shown {
         Shown::One(text) => Shown::One(masked(&text, secret)),
-        Shown::List(texts) => Shown::List(texts.iter().map(|text| masked(text, secret)).collect()),
+        Shown::List(texts) if secret => {
+            Shown::List(texts.iter().map(|text| masked(text, true)).collect())
+        }
+        Shown::List(texts) => Shown::List(masked_words(texts.iter().map(String::as_str))),
         Shown::Map(mut pairs) => {
             for pair in &mut pairs {
                 pair.value = masked(&pair.value, secret || is_secret(&pair.name));
@@ -51,16 +138,111 @@ pub(crate) fn masked_shown(shown: Shown, secret: bool) -> Shown {
     }
 }
 
-/// `mysql://user:***@host/db`.
-fn without_password(value: &str) -> String {
-    let found = value.split_once("://").and_then(|(scheme, rest)| {
-        let authority = rest.split(['/', '?', '#']).next()?;
-        let (user_info, _) = authority.rsplit_once('@')?;
-        let (user, _) = user_info.split_once(':')?;
-        let after = rest.strip_prefix(user_info)?;
-        Some(format!("{scheme}://{user}:{MASK}{after}"))
+/// What separates the parts of a DSN, a command, a query or a list.
+fn ends_part(c: char) -> bool {
+    c.is_whitespace()
+        || matches!(
+            c,
+            ',' | ';' | '&' | '?' | '#' | '"' | '\'' | '|' | '<' | '>' | '(' | ')'
+        )
+}
+
+/// `mysql://user:***@host/db`, `mysql:host=db;password=***`, `worker.php --token *** -d x=y`.
+fn without_passwords(value: &str) -> String {
+    // Most values are short words.
+    if !value.contains(['=', '@', ' ']) {
+        return value.to_owned();
+    }
+    let mut shown = String::with_capacity(value.len());
+    let mut rest = value;
+    let mut follows = false;
+    while !rest.is_empty() {
+        let end = part_end(rest);
+        let (part, after) = rest.split_at(end);
+        let separator = after.len() - after.trim_start_matches(ends_part).len();
+        let (separator, after) = after.split_at(separator);
+        if follows && !part.is_empty() && !is_key_file(part) {
+            shown.push_str(MASK);
+        } else {
+            shown.push_str(&without_password(part));
+        }
+        follows = is_secret_option(part) && separator.trim().is_empty();
+        shown.push_str(separator);
+        rest = after;
+    }
+    shown
+}
+
+/// A password in a URL may hold what separates parts elsewhere, all but spaces and quotes.
+fn part_end(text: &str) -> usize {
+    let end = text.find(ends_part).unwrap_or(text.len());
+    let word = text.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\''));
+    let word = text.get(..word.unwrap_or(text.len())).unwrap_or(text);
+    let Some(scheme) = word.find("://") else {
+        return end;
+    };
+    // Of several URLs in a list, the first.
+    let authority = scheme + 3;
+    let next = word.get(authority..).and_then(|rest| rest.find("://"));
+    let limit = next.map_or(word.len(), |next| authority + next);
+    let of_user = word.get(authority..limit).and_then(|rest| rest.rfind('@'));
+    let path = word.get(authority..limit).and_then(|rest| rest.find('/'));
+    match (of_user, path) {
+        // A `@` in a path or query is no user's, unless what stands before it can't be a host.
+        (Some(at), Some(path)) if at > path && is_host(word.get(authority..authority + path)) => {
+            end
+        }
+        (Some(at), _) if authority + at >= end => {
+            let rest = text.get(authority + at..).unwrap_or_default();
+            authority + at + rest.find(ends_part).unwrap_or(rest.len())
+        }
+        _ => end,
+    }
+}
+
+/// Whether it is a host, with or without a port.
+fn is_host(text: Option<&str>) -> bool {
+    let Some(text) = text else { return false };
+    let (host, port) = text.rsplit_once(':').unwrap_or((text, ""));
+    let plain =
+        |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']');
+    host.chars().all(plain) && port.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// Of a part between separators.
+fn without_password(part: &str) -> String {
+    if looks_secret(part) {
+        return MASK.to_owned();
+    }
+    let in_url = part.split_once("://").and_then(|(scheme, rest)| {
+        let (user_info, host) = rest.rsplit_once('@')?;
+        let until = user_info.find('/').unwrap_or(user_info.len());
+        if until < user_info.len() && is_host(user_info.get(..until)) {
+            return None; // it stands in a path
+        }
+        match user_info.split_once(':') {
+            Some((user, _)) => Some(format!("{scheme}://{user}:{MASK}@{host}")),
+            None if user_info.len() >= TOKEN => Some(format!("{scheme}://{MASK}@{host}")),
+            None => None,
+        }
     });
-    found.unwrap_or_else(|| value.to_owned())
+    if let Some(shown) = in_url {
+        return shown;
+    }
+    match part.split_once('=') {
+        Some((name, value)) if !value.is_empty() && !is_key_file(value) => {
+            let name_alone = name.rsplit(':').next().unwrap_or(name);
+            if is_secret(name_alone)
+                || name_alone.eq_ignore_ascii_case("auth")
+                || looks_secret(value)
+            {
+                format!("{name}={MASK}")
+            } else {
+                part.to_owned()
+            }
+        }
+        _ => part.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -77,10 +259,37 @@ mod tests {
             "apiToken",
             "key",
             "API-KEY",
+            "JWT",
+            "JWT_SIGNING",
+            "STRIPE",
+            "STRIPE_SK",
+            "PRIVATE",
+            "APP_PRIVATE",
+            "authKey",
+            "MAILGUN_KEY",
+            "AWS_ACCESS_KEY_ID",
+            "APIKEY",
+            "smtpPwd",
+            "DB_PW",
+            "Authorization",
+            "SLACK_WEBHOOK_URL",
+            "HMAC",
+            "ENCRYPTION",
         ] {
             assert!(is_secret(name), "{name}");
         }
-        for name in ["address", "MONKEY", "keyboard", "APP_ENV", "passenger"] {
+        for name in [
+            "address",
+            "MONKEY",
+            "keyboard",
+            "APP_ENV",
+            "passenger",
+            "compress",
+            "AUTHOR",
+            "signal",
+            "bypass",
+            "spawn",
+        ] {
             assert!(!is_secret(name), "{name}");
         }
     }
@@ -96,9 +305,63 @@ mod tests {
             ("tcp://127.0.0.1:6001", "tcp://127.0.0.1:6001"),
             ("https://host/a@b:c", "https://host/a@b:c"),
             ("plain", "plain"),
+            ("redis://user:pass@host", "redis://user:***@host"),
+            (
+                "redis://u:p@a:1,redis://u:q@b:2",
+                "redis://u:***@a:1,redis://u:***@b:2",
+            ),
+            ("amqp://u:p/w?d#x,y;z@h/v", "amqp://u:***@h/v"),
+            (
+                "smtp://me%40x.org:p@h:25?a=b",
+                "smtp://me%40x.org:***@h:25?a=b",
+            ),
+            (
+                "https://0123456789abcdef@sentry.io/1",
+                "https://***@sentry.io/1",
+            ),
+            ("ssh://git@host/x", "ssh://git@host/x"),
+            ("http://host:80/a@b", "http://host:80/a@b"),
+            ("redis://h/0?auth=hush&db=1", "redis://h/0?auth=***&db=1"),
+            (
+                "mysql:host=db;dbname=a;password=hush;port=1",
+                "mysql:host=db;dbname=a;password=***;port=1",
+            ),
+            ("pgsql:password=hush", "pgsql:password=***"),
+            (
+                "host=db user=u password=hush sslmode=on",
+                "host=db user=u password=*** sslmode=on",
+            ),
+            (
+                "php worker.php --password=hush -v",
+                "php worker.php --password=*** -v",
+            ),
+            (
+                "php worker.php --password hush -v",
+                "php worker.php --password *** -v",
+            ),
+            (
+                "sh -c 'API_TOKEN=hush php w.php'",
+                "sh -c 'API_TOKEN=*** php w.php'",
+            ),
+            (
+                "serve --tls-key key.pem --port 1",
+                "serve --tls-key key.pem --port 1",
+            ),
+            ("a=b c=d", "a=b c=d"),
+            ("me@example.com", "me@example.com"),
+            ("sk_live_abc", "***"),
+            ("x --id=ghp_abc", "x --id=***"),
+            ("eyJhbGci.eyJzdWIi.sig-nature_", "***"),
+            ("-----BEGIN PRIVATE KEY-----\nx", "***"),
+            ("", ""),
+            ("ä://ö:ü@é", "ä://ö:***@é"),
         ] {
-            assert_eq!(masked(value, false), shown);
+            assert_eq!(masked(value, false), shown, "{value}");
         }
+        assert_eq!(
+            masked_words(["php", "--token", "hush", "--key", "a.pem", "x"]),
+            ["php", "--token", "***", "--key", "a.pem", "x"]
+        );
         assert_eq!(masked("hush", true), "***");
         assert_eq!(masked("", true), "");
     }

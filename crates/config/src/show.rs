@@ -105,7 +105,7 @@ fn lines(records: &[Record]) -> Vec<Line> {
                 if let Some(node) = node {
                     let (indent, name) = place(path);
                     let comment = format!("{}, {state}", node.origin);
-                    node_lines(&indent, &name, node, &comment, &mut lines);
+                    node_lines(&indent, &name, node, &comment, false, &mut lines);
                 }
             }
         }
@@ -202,8 +202,15 @@ fn key_lines(key: &KeyRecord, lines: &mut Vec<Line>) {
 }
 
 /// A part that nothing acts on, as it was written.
-fn node_lines(indent: &str, name: &str, node: &Node, comment: &str, lines: &mut Vec<Line>) {
-    let secret = secret::is_secret(name);
+fn node_lines(
+    indent: &str,
+    name: &str,
+    node: &Node,
+    comment: &str,
+    below_secret: bool,
+    lines: &mut Vec<Line>,
+) {
+    let secret = below_secret || secret::is_secret(name);
     let shown = |text: &str| {
         let secret = secret && !secret::is_key_file(text);
         scalar(&secret::masked(text, secret)).into_owned()
@@ -223,7 +230,7 @@ fn node_lines(indent: &str, name: &str, node: &Node, comment: &str, lines: &mut 
             for entry in &map.entries {
                 let comment = entry.node.origin.to_string();
                 let name = plain_or_quoted(&entry.name);
-                node_lines(&deeper, &name, &entry.node, &comment, lines);
+                node_lines(&deeper, &name, &entry.node, &comment, secret, lines);
             }
         }
         Value::List(items) => {

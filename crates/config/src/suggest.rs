@@ -19,6 +19,115 @@ pub fn nearest<'c>(text: &str, candidates: impl IntoIterator<Item = &'c str>) ->
     (mistakes <= (text.len() / 3).max(1) && mistakes < text.len()).then_some(nearest)
 }
 
+/// What a key is called here that has one of these names in php-fpm, nginx, Apache or other application servers.
+const ALIASES: &[(&[&str], &[&str])] = &[
+    (
+        &[
+            "workers",
+            "worker",
+            "worker_num",
+            "worker_processes",
+            "processes",
+            "children",
+            "max_children",
+            "pm.max_children",
+            "instances",
+            "concurrency",
+            "threads",
+        ],
+        &["num_workers"],
+    ),
+    (
+        &[
+            "timeout",
+            "exec_timeout",
+            "request_timeout",
+            "max_execution_time",
+            "request_terminate_timeout",
+            "deadline",
+        ],
+        &["supervisor.exec_ttl"],
+    ),
+    (
+        &[
+            "requests",
+            "max_requests",
+            "max_request",
+            "pm.max_requests",
+            "jobs",
+        ],
+        &["max_jobs"],
+    ),
+    (
+        &[
+            "memory",
+            "memory_limit",
+            "max_memory",
+            "max_memory_per_child",
+        ],
+        &["supervisor.max_worker_memory"],
+    ),
+    (
+        &["lifetime", "max_lifetime", "max_age"],
+        &["supervisor.ttl"],
+    ),
+    (
+        &[
+            "process_idle_timeout",
+            "idle_timeout",
+            "pm.process_idle_timeout",
+        ],
+        &["supervisor.idle_ttl"],
+    ),
+    (&["min_spare_servers", "start_servers"], &["min_workers"]),
+    (&["max_spare_servers"], &["max_workers"]),
+    (&["backlog", "queue", "queue_size"], &["max_queue_size"]),
+    (
+        &["document_root", "docroot", "webroot", "public", "folder"],
+        &["root", "dir"],
+    ),
+    (&["port", "host", "bind"], &["address", "listen"]),
+    (&["listen"], &["address"]),
+    (&["address"], &["listen"]),
+    (
+        &["php_value", "php_admin_value", "php_ini", "settings"],
+        &["ini"],
+    ),
+    (&["script", "cmd", "exec", "worker_command"], &["command"]),
+    (&["environment"], &["env"]),
+    (
+        &["certificate", "cert_file", "certfile", "ssl_certificate"],
+        &["cert"],
+    ),
+    (
+        &["private_key", "key_file", "keyfile", "ssl_certificate_key"],
+        &["key"],
+    ),
+    (&["tls", "https"], &["ssl"]),
+    (
+        &[
+            "max_body_size",
+            "client_max_body_size",
+            "body_limit",
+            "post_max_size",
+        ],
+        &["max_request_size"],
+    ),
+    (&["gzip", "brotli", "encode"], &["compress"]),
+    (&["log", "logging", "logger"], &["logs"]),
+    (&["log_level"], &["logs.level", "level"]),
+    (&["health", "healthcheck"], &["status"]),
+    (&["trusted_proxies", "proxies"], &["trusted_subnets"]),
+];
+
+/// What a name of the trade is called here, with the section below which it stands.
+pub(crate) fn aliases(name: &str) -> &'static [&'static str] {
+    let found = ALIASES
+        .iter()
+        .find(|(words, _)| words.iter().any(|word| is_same(word, name)));
+    found.map_or(&[], |(_, names)| names)
+}
+
 /// True when two names differ in case and separators only.
 pub(crate) fn is_same(a: &str, b: &str) -> bool {
     normal(a) == normal(b)
@@ -57,6 +166,26 @@ fn distance(a: &[char], b: &[char]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_the_trade_are_known() {
+        for (typed, meant) in [
+            ("workers", "num_workers"),
+            ("maxRequests", "max_jobs"),
+            ("memory-limit", "supervisor.max_worker_memory"),
+            ("timeout", "supervisor.exec_ttl"),
+            ("document_root", "root"),
+        ] {
+            assert_eq!(aliases(typed).first(), Some(&meant), "{typed}");
+        }
+        assert_eq!(aliases("num_workers"), [""; 0]);
+        let words = ALIASES.iter().flat_map(|(words, _)| *words);
+        let mut words: Vec<_> = words.collect();
+        words.sort_unstable();
+        let all = words.len();
+        words.dedup();
+        assert_eq!(words.len(), all, "a word stands twice");
+    }
 
     #[test]
     fn slips_are_found_and_other_words_are_not() {

@@ -8,6 +8,11 @@ use crate::place::Place;
 use crate::resolve::{Difference, Record, Run, Unknown};
 use crate::setting::{Setting, Wrong};
 
+/// The state of what RoadRunner has and nothing acts on.
+const NOT_YET: &str = "not used yet";
+/// Begins the names at the top that hold what aliases refer to, as in other programs' YAML. They mean nothing.
+const EXTENSION: &str = "x-";
+
 /// A part of the configuration with keys of its own.
 pub trait Section: Sized {
     /// Reads every key the section has, whether written or not: the same statements describe it.
@@ -249,7 +254,7 @@ impl<'a> Table<'a> {
 
     /// A key or section that RoadRunner has and we do not act on yet. `what` names the feature.
     pub fn not_yet(&mut self, name: &str, what: &'static str) {
-        self.unused(name, "not used yet", what);
+        self.unused(name, NOT_YET, what);
     }
 
     /// A key that is accepted and will never do anything. `why` is a sentence without its full stop.
@@ -265,7 +270,11 @@ impl<'a> Table<'a> {
         let path = join(&self.path, name);
         if let Some(entry) = entry {
             let message = format!("`{path}` is {state}: {why}");
-            self.run.diagnostics.warn(&entry.origin.place, message, "");
+            if state == NOT_YET {
+                self.run.tell_not_yet(&entry.origin.place, message);
+            } else {
+                self.run.diagnostics.warn(&entry.origin.place, message, "");
+            }
         }
         self.run.records.push(Record::Unused {
             path,
@@ -278,7 +287,9 @@ impl<'a> Table<'a> {
     /// For a section that has its statements already: says that nothing acts on it yet.
     pub fn section_not_yet(&mut self, name: &str, what: &'static str) {
         if self.is_written(name) {
-            self.warn(name, &format!("is not used yet: {what}"), "");
+            let message = format!("is not used yet: {what}");
+            let (severity, hint) = self.run.not_yet();
+            self.say(severity, name, &message, hint);
         }
     }
 
@@ -480,8 +491,10 @@ impl<'a> Table<'a> {
     /// What is left in the map has been read by nobody.
     pub(crate) fn finish(self) {
         let useful = |name: &&String| !self.unused.contains(name);
+        let at_top = self.path.is_empty();
         for entry in self.map.iter().flat_map(|map| &map.entries) {
-            if !self.is_known(&entry.name) {
+            let holder = at_top && entry.name.starts_with(EXTENSION);
+            if !holder && !self.is_known(&entry.name) {
                 self.run.unknown.push(Unknown {
                     place: entry.origin.place.clone(),
                     section: self.path.clone(),

@@ -52,7 +52,7 @@ pub use content::Content;
 pub use core::{SlotId, SlotState};
 pub use fastcgi::{Addresses, Current, FastCgiLauncher, Fpm, Peers, Place};
 pub use home::{Home, collect};
-pub use php::{About, Php, classic_command, classic_variables};
+pub use php::{About, Php, classic_command, classic_variables, script_of};
 pub use pieces::{Lead, Piece, PieceSender, Pieces, pieces};
 pub use pool::{NotExtended, Options, Pool};
 pub use program::ProgramLauncher;

@@ -95,6 +95,16 @@ impl Certificates {
         Ok(Some(Self { store, tls }))
     }
 
+    /// What is wrong with each pair that can't be used.
+    pub(crate) fn judge(settings: &HttpSettings, folder: &Path) -> Vec<CertificateError> {
+        let pairs = settings.ssl.iter().flat_map(|ssl| &ssl.pairs);
+        let errors = pairs.filter_map(|pair| {
+            let pairs = in_folder(std::slice::from_ref(pair), folder);
+            Store::load(&pairs).err()
+        });
+        errors.collect()
+    }
+
     /// Looks for changed files until the result is dropped.
     pub(crate) fn watch(certificates: Option<&Self>) -> JoinSet<()> {
         let mut tasks = JoinSet::new();

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use pronghorn_config::Endpoint;
 use pronghorn_http::Handler;
+use pronghorn_http::settings::HttpSettings;
 use pronghorn_lock::Lock;
 use pronghorn_metrics::Registry;
 use pronghorn_plugin_api::rpc::Methods;
@@ -153,6 +154,10 @@ impl Server {
         mut plan: Plan,
         mut predecessor: Option<Predecessor>,
     ) -> Result<Self, StartError> {
+        if run_as_root(&plan.settings) {
+            let (message, hint) = WORKERS_OF_ROOT;
+            tracing::warn!(target: "server", hint, "`server.user` {message}");
+        }
         let source = plan.source.take();
         let written = std::mem::take(&mut plan.written);
         let status = plan.settings.status.as_ref();
@@ -461,4 +466,20 @@ impl std::fmt::Debug for Server {
             .field("services", &names)
             .finish_non_exhaustive()
     }
+}
+
+/// What is said where [`run_as_root`] holds; the message goes on after `server.user`.
+pub(crate) const WORKERS_OF_ROOT: (&str, &str) = (
+    "is not set, and the server runs as root: so do its workers, and whoever finds a hole in the application is root",
+    "`server: {user: www-data}`, or another user without rights who can read the application; or start the server as one. \
+     `user: root` says that this is meant",
+);
+
+/// Whether workers run as root and nobody has asked for that.
+pub(crate) fn run_as_root(settings: &Settings) -> bool {
+    let mut pools = settings.http.iter().flat_map(HttpSettings::running_pools);
+    settings.server.user.is_none()
+        && rustix::process::geteuid().is_root()
+        // Those at addresses are somebody else's.
+        && pools.any(|(_, pool)| pool.fastcgi.addresses.is_empty())
 }

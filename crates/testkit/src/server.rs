@@ -63,7 +63,16 @@ impl Ended {
     ///
     /// When it ended otherwise or did not say one of them.
     pub fn assert_said(&self, parts: &[&str]) {
-        assert_eq!(self.code, Some(0), "{}", self.stdout);
+        self.assert_said_with(0, parts);
+    }
+
+    /// As [`assert_said`](Self::assert_said), with this exit code.
+    ///
+    /// # Panics
+    ///
+    /// As that.
+    pub fn assert_said_with(&self, code: i32, parts: &[&str]) {
+        assert_eq!(self.code, Some(code), "{}", self.stdout);
         for part in parts {
             assert!(self.stdout.contains(part), "{part} in\n{}", self.stdout);
         }
@@ -115,7 +124,7 @@ impl Server {
     pub fn start_with(site: Site, arguments: &[&str]) -> Self {
         let program = Command::new(binary());
         Self::start_called(program, site, arguments, Signal::TERM, |stdout, _| {
-            address_after("serves http://", stdout)
+            served_at(stdout)
         })
     }
 
@@ -128,7 +137,7 @@ impl Server {
         let mut command = Command::new(program);
         command.arg(binary());
         Self::start_called(command, site, &["serve"], Signal::TERM, |stdout, _| {
-            address_after("serves http://", stdout)
+            served_at(stdout)
         })
     }
 
@@ -140,7 +149,7 @@ impl Server {
     pub fn start_own(name: &str, site: Site, arguments: &[&str]) -> Self {
         let program = Command::new(built(name));
         Self::start_called(program, site, arguments, Signal::TERM, |stdout, _| {
-            address_after("serves http://", stdout)
+            served_at(stdout)
         })
     }
 
@@ -192,7 +201,7 @@ impl Server {
         let mut command = Command::new(binary());
         command.envs(environment.iter().copied());
         Self::start_called(command, site, arguments, Signal::TERM, |stdout, _| {
-            address_after("serves http://", stdout)
+            served_at(stdout)
         })
     }
 
@@ -633,6 +642,11 @@ fn as_rr(site: &Site) -> PathBuf {
         std::os::unix::fs::symlink(binary(), &rr).expect("a link can be made");
     }
     rr
+}
+
+/// The first address without TLS that it says it serves.
+fn served_at(said: &str) -> Option<SocketAddr> {
+    address_after("http://", said.split_once("serves ")?.1)
 }
 
 /// The address that stands behind these words.

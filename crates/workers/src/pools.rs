@@ -18,7 +18,7 @@ use pronghorn_pool::{
     Addresses, BootError, CommandLauncher, Current, FastCgiLauncher, Filling, Fpm, Home,
     NotExtended, NotResized, Options, PATIENCE, Peers, Php, Place, Plan, Pool, ProgramLauncher,
     RelayListener, Spawn, Spool, Stats, Supervised, Warmup, WorkerInfo, Zygotes, classic_command,
-    classic_variables,
+    classic_variables, script_of,
 };
 use pronghorn_process::{Credentials, Spawner, cpus, which};
 use pronghorn_wire::Codec;
@@ -253,6 +253,33 @@ impl Start<'_> {
         let (_, argv) = self.command();
         let program = argv.first();
         program.is_some_and(|name| self.which(name).is_some_and(|path| path.is_file()))
+    }
+
+    /// What the command of a worker script names and this machine has not, and what to do. A command that does not tell which
+    /// PHP it runs is believed.
+    pub fn lacks(&self) -> Option<(String, String)> {
+        let (_, argv) = self.command();
+        let program = argv.first()?;
+        if !self.finds_php() {
+            let message = format!("runs `{}`, which was not found", program.display());
+            let hint = format!(
+                "`apt install php-cli` for instance; a name is looked up in PATH, and a path is taken from {}",
+                self.resources.folder.display()
+            );
+            return Some((message, hint));
+        }
+        let script = script_of(&argv, &self.environment(), &self.resources.folder)?;
+        let what = match std::fs::File::open(&script) {
+            Ok(_) if script.is_dir() => "is a folder".to_owned(),
+            Ok(_) => return None,
+            Err(error) => format!("can't be read: {error}"),
+        };
+        let message = format!("runs `{}`, which {what}", script.display());
+        let hint = format!(
+            "the script's path is taken from {}",
+            self.resources.folder.display()
+        );
+        Some((message, hint))
     }
 
     fn which(&self, name: &OsStr) -> Option<PathBuf> {

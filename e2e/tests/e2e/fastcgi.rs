@@ -673,7 +673,6 @@ fn a_classic_pool_without_the_extension_runs_by_fastcgi_and_says_what_is_lost() 
         "warning: .rr.yaml:5:16: `http.pool.mode` is `classic`, and `bin/php` has no extension `pronghorn`, so scripts run by FastCGI (`php-cgi`)",
         "OPcache of its own",
         "hint: docs/reference/extension.md says how to get it",
-        "1 warning\n",
     ]);
     let server = Server::start(site);
     assert_eq!(server.get("/sapi.php").text(), "cgi-fcgi");
@@ -685,7 +684,10 @@ fn a_classic_pool_without_the_extension_runs_by_fastcgi_and_says_what_is_lost() 
     let site = server.into_site();
     site.change_config("php: bin/php", "php: php9");
     let checked = Server::run(&site, &["check"]);
-    checked.assert_said(&["`http.pool.mode` is `classic`, and `php9` was not found"]);
+    checked.assert_said_with(
+        2,
+        &["error: .rr.yaml:5:16: `http.pool.mode` is `classic`, and `php9` was not found"],
+    );
 }
 
 #[test]
@@ -697,10 +699,13 @@ fn check_finds_folders_that_are_not_there() {
     );
     site.change_config("root: public", "root: publik");
     let checked = Server::run(&site, &["check"]);
-    checked.assert_said(&[
-        "`http.pool.root` names `publik`, which can't be used: No such file or directory",
-        "`http.static` names `nothing`, which can't be used: No such file or directory",
-        "hint: the server does not start without it",
-        ": 2 warnings",
-    ]);
+    checked.assert_said_with(
+        2,
+        &[
+            "`http.pool.root` names `publik`, which can't be used: No such file or directory",
+            "`http.static` names `nothing`, which can't be used: No such file or directory",
+            "hint: the server does not start without it",
+            ": 2 errors",
+        ],
+    );
 }

@@ -217,3 +217,130 @@ fn a_command_runs_before_the_first_workers() {
     )
     .assert_refused(&["server.on_init.exec_timeout", "1s"]);
 }
+
+#[test]
+fn check_says_first_what_will_not_run_and_what_is_not_there() {
+    let site = Site::new().file("readable.php", "<?php").config(
+        "version: '3'\nserver: {command: php missing.php}\nhttp:\n  address: 127.0.0.1:0\n  uploads: {dir: nowhere}\n  \
+         ssl: {address: '127.0.0.1:0', cert: none.pem, key: none.key}\n  cache: {driver: memory}\n  \
+         pools:\n    a: {command: nophp worker.php}\n    b: {command: php .}\n    c: {command: php readable.php}\n    \
+         d: {mode: fastcgi, root: ., fastcgi: {address: 'unix://none.sock'}}\n  \
+         routes: [{path: /a, pool: a}, {path: /b, pool: b}, {path: /c, pool: c}, {path: /d/*, pool: d}]\n\
+         jobs: {consume: []}\ngrpc: {listen: 'tcp://127.0.0.1:9001'}\nendure: {print_graph: true}\n",
+    );
+    let checked = Server::run(&site, &["check"]);
+    checked.assert_said_with(
+        2,
+        &[
+            "`http.uploads.dir` names `nowhere`, which can't be used: No such file or directory",
+            "`http.ssl` can't be used: cannot read `",
+            "none.pem`: No such file or directory",
+            "`server.command` runs `",
+            "missing.php`, which can't be read: No such file or directory",
+            "`http.pools.a.command` runs `nophp`, which was not found",
+            "`http.pools.b.command` runs `",
+            "which is a folder",
+            "`http.pools.d.fastcgi` names the socket `none.sock`: No such file or directory",
+        ],
+    );
+    assert!(
+        !checked.stdout.contains("readable.php"),
+        "{}",
+        checked.stdout
+    );
+    let kinds: Vec<String> = checked
+        .stdout
+        .lines()
+        .filter_map(|line| {
+            line.split_once(": ")
+                .filter(|(kind, _)| ["error", "warning"].contains(kind))
+        })
+        .map(|(kind, said)| format!("{kind} {}", said.contains("is not used yet")))
+        .collect();
+    let mut sorted = kinds.clone();
+    sorted.sort_by_key(|kind| match kind.as_str() {
+        "error true" => 0,
+        "error false" => 1,
+        _ => 2,
+    });
+    assert_eq!(kinds, sorted, "{}", checked.stdout);
+    assert_eq!(kinds.iter().filter(|kind| *kind == "error true").count(), 3);
+
+    // Served, it is a warning, as before.
+    let site = Site::new()
+        .file("worker.php", &Site::sdk_worker("return 'x';"))
+        .config(
+            "version: '3'\nserver: {command: php worker.php}\nhttp: {address: 127.0.0.1:0, pool: {num_workers: 1}}\n\
+             jobs: {consume: []}\n",
+        );
+    let server = Server::start(site);
+    server.logged(&["WARN", "`jobs` is not used yet: message queues"]);
+    server.stop();
+}
+
+#[test]
+fn what_is_there_and_of_another_kind_is_told_as_that() {
+    let site = Site::new()
+        .file("public/index.php", "<?php")
+        .file("worker.php", "<?php");
+    for (arguments, said) in [
+        (
+            &["serve", "public"][..],
+            "`public` is a folder and no worker script\nhint: `pronghorn serve --root public`",
+        ),
+        (
+            &["serve", "--root", "public/index.php"],
+            "`public/index.php` is a file, and `--root` takes a folder\nhint: `pronghorn serve --root public`",
+        ),
+        (&["serve", "none.php"], "there is no script `none.php`"),
+    ] {
+        let ended = Server::run(&site, arguments);
+        assert_eq!(ended.code, Some(2));
+        assert!(ended.stderr.contains(said), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn workers_of_root_are_warned_of_once() {
+    let site = |user: &str| {
+        Site::new()
+            .file("worker.php", &Site::sdk_worker("return 'x';"))
+            .config(&format!(
+                "version: '3'\nserver: {{command: php worker.php{user}}}\n\
+                 http: {{address: 127.0.0.1:0, pool: {{num_workers: 1}}}}\n"
+            ))
+    };
+    let is_root = usize::from(rustix::process::geteuid().is_root());
+    for (user, times) in [("", is_root), (", user: root", 0)] {
+        let site = site(user);
+        let checked = Server::run(&site, &["check"]);
+        checked.assert_said(&[]);
+        let warned = |text: &str| text.matches("the server runs as root").count();
+        assert_eq!(warned(&checked.stdout), times, "{}", checked.stdout);
+        let server = Server::start(site);
+        server.signal(Signal::HUP);
+        server.logged(&["the configuration is applied"]);
+        assert_eq!(warned(&server.log()), times);
+        server.stop();
+    }
+}
+
+#[test]
+fn a_script_that_the_workers_may_not_read_is_told_as_that() {
+    if !rustix::process::geteuid().is_root() {
+        return; // nobody else can start a process as another user
+    }
+    let site = Site::new()
+        .file("worker.php", "<?php")
+        .config("version: '3'\nserver: {command: php worker.php, user: nobody}\nhttp: {address: 127.0.0.1:0}\n");
+    let hidden = Permissions::from_mode(0o600);
+    std::fs::set_permissions(site.path("worker.php"), hidden).unwrap();
+    let ended = Server::run(&site, &["serve"]);
+    assert!(
+        ended
+            .stderr
+            .contains("is there, and nobody can't read it: `chmod a+r "),
+        "{}",
+        ended.stderr
+    );
+}

@@ -45,8 +45,18 @@ impl fmt::Display for Address {
     }
 }
 
+/// RoadRunner takes addresses with this in front.
+const TCP: &str = "tcp://";
+const UNIX: &str = "unix://";
+
 /// Err is a hint, empty when there is nothing to guess.
 fn parse_address(text: &str) -> Result<Address, String> {
+    let text = text.strip_prefix(TCP).unwrap_or(text);
+    if text.starts_with(UNIX) {
+        return Err(
+            "a unix socket can't be used here: write an address, `127.0.0.1:8080`".to_owned(),
+        );
+    }
     if let Some((_, rest)) = text.split_once("://") {
         return Err(format!(
             "write it without a scheme: `{}`",
@@ -114,15 +124,15 @@ impl Setting for Endpoint {
 
     fn read(node: &Node) -> Result<Self, Vec<Wrong>> {
         let wrong = |hint: String| Wrong::hinted(node, hint);
-        match text(node)?.split_once("://") {
-            Some(("tcp", address)) => parse_address(address).map(Self::Tcp).map_err(wrong),
+        let text = text(node)?;
+        match text.split_once("://") {
             Some(("unix", "")) => Err(wrong("the socket's path is missing".to_owned())),
             Some(("unix", path)) if path.len() > LONGEST_SOCKET_PATH => Err(wrong(format!(
                 "a socket's path has at most {LONGEST_SOCKET_PATH} bytes"
             ))),
             Some(("unix", path)) => Ok(Self::Unix(PathBuf::from(path))),
-            Some(_) => Err(Wrong::value(node)),
-            None => Err(wrong("begin with `tcp://` or `unix://`".to_owned())),
+            None if text.starts_with(['/', '.']) => Err(wrong(format!("write `{UNIX}{text}`"))),
+            _ => parse_address(text).map(Self::Tcp).map_err(wrong),
         }
     }
 
@@ -159,13 +169,10 @@ impl Setting for Listen {
     }
 
     fn read(node: &Node) -> Result<Self, Vec<Wrong>> {
-        if text(node)?.starts_with("unix://") {
-            return match Endpoint::read(node)? {
-                Endpoint::Unix(path) => Ok(Self::Unix(path)),
-                Endpoint::Tcp(address) => Ok(Self::Tcp(address)),
-            };
-        }
-        Address::read(node).map(Self::Tcp)
+        Ok(match Endpoint::read(node)? {
+            Endpoint::Unix(path) => Self::Unix(path),
+            Endpoint::Tcp(address) => Self::Tcp(address),
+        })
     }
 
     fn show(&self) -> Shown {
@@ -259,6 +266,17 @@ mod tests {
             assert_eq!(read::<Address>(&quoted).expect(text).to_string(), text);
         }
         assert_eq!(read::<Address>(":8080").map(|a| a.host), Ok(None));
+        for text in ["127.0.0.1:8080", ":8080", "[::1]:443"] {
+            let with_scheme = format!("\"tcp://{text}\"");
+            assert_eq!(read::<Address>(&with_scheme).expect(text).to_string(), text);
+            assert_eq!(read::<Listen>(&with_scheme).expect(text).to_string(), text);
+            let without = format!("\"{text}\"");
+            let endpoint = read::<Endpoint>(&without).expect(text);
+            assert_eq!(endpoint.to_string(), format!("tcp://{text}"));
+        }
+        for text in ["unix:///run/a.sock", "unix://a.sock"] {
+            assert_eq!(read::<Listen>(text).expect(text).to_string(), text);
+        }
     }
 
     #[test]
@@ -277,6 +295,9 @@ mod tests {
             ("*:80", "write `:80`"),
             ("http://localhost:80/", "without a scheme: `localhost:80`"),
             ("a b:80", "`a b:80`; "),
+            ("unix:///run/a.sock", "can't be used here"),
+            ("tcp://localhost", "the port is missing: `localhost:8080`"),
+            ("tcp://tcp://a:1", "without a scheme"),
         ] {
             let said = read::<Address>(&format!("\"{text}\"")).expect_err(text);
             assert!(said.contains(hint), "{text}: {said}");
@@ -295,8 +316,8 @@ mod tests {
         }
         let long = format!("unix:///{}", "x".repeat(107));
         for text in [
-            "127.0.0.1:6001",
             "pipes",
+            "/run/rr.sock",
             "unix://",
             "tcp://host",
             "udp://a:1",

@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::{Setting, Shown, Wrong};
 use crate::node::{Node, Value};
+use crate::secret::masked_words;
 
 /// A program and its arguments. Never empty; no shell is involved.
 ///
@@ -91,11 +92,12 @@ impl Setting for Command {
     }
 }
 
-/// The parts with spaces between, quoted where they hold one: for messages.
+/// The parts with spaces between, quoted where they hold one, and without passwords: for messages.
 impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.program)?;
-        self.arguments.iter().try_for_each(|part| {
+        let arguments = masked_words(self.arguments.iter().map(String::as_str));
+        arguments.iter().try_for_each(|part| {
             if part.is_empty() || part.contains(char::is_whitespace) {
                 write!(f, " \"{part}\"")
             } else {

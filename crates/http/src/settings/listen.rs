@@ -107,15 +107,16 @@ impl HstsSettings {
 impl HttpSettings {
     /// All places to listen, in the order of the file's keys.
     pub fn listeners(&self) -> Vec<ListenSettings> {
-        let tcp = |address: &Address, tls| ListenSettings {
-            at: Some(Listen::Tcp(address.clone())),
+        let place = |at: Listen, tls| ListenSettings {
+            at: Some(at),
             tls,
             mode: SOCKET_MODE,
             user: None,
             group: None,
         };
-        let clear = self.address.iter().map(|address| tcp(address, false));
-        let ssl = self.ssl.iter().map(|ssl| tcp(&ssl.address, true));
+        let clear = self.address.iter().map(|at| place(at.clone(), false));
+        let ssl = self.ssl.iter().map(|ssl| &ssl.address);
+        let ssl = ssl.map(|address| place(Listen::Tcp(address.clone()), true));
         clear
             .chain(ssl)
             .chain(self.listen.iter().cloned())

@@ -16,7 +16,7 @@ mod sendfile;
 use std::env;
 use std::path::PathBuf;
 
-use pronghorn_config::{Address, Section, Size, Table};
+use pronghorn_config::{Listen, Section, Size, Table};
 use pronghorn_h1::FIELDS;
 use pronghorn_pool::settings::PoolSettings;
 use pronghorn_process::cpus;
@@ -59,7 +59,7 @@ pub fn default_threads() -> usize {
 #[derive(Clone, Debug)]
 pub struct HttpSettings {
     /// None: no plain listener.
-    pub address: Option<Address>,
+    pub address: Option<Listen>,
     /// More listeners.
     pub listen: Vec<ListenSettings>,
     pub ssl: Option<SslSettings>,
@@ -140,7 +140,7 @@ pub struct Uploads {
 
 impl Section for HttpSettings {
     fn read(t: &mut Table<'_>) -> Self {
-        let address: Option<Address> = t
+        let address: Option<Listen> = t
             .key(
                 "address",
                 "Where to listen for HTTP. `127.0.0.1:8080` when there is no configuration at all.",

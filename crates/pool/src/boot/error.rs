@@ -146,9 +146,7 @@ impl BootError {
                 format!("the first word of `server.command` is looked up in PATH; a path is taken from {cwd}")
             }
             BootCause::Spawn(SpawnError::NoFolder(_)) => "see `-w` and where the configuration file lies".into(),
-            BootCause::Exited(_) if said("Could not open input file") => {
-                format!("the script's path is taken from {cwd}")
-            }
+            BootCause::Exited(_) if said(NOT_OPENED) => self.about_script(),
             BootCause::Exited(_) if said("vendor/autoload.php") => {
                 format!("the application's packages are not installed: run `composer install` in {cwd}")
             }
@@ -180,6 +178,29 @@ impl BootError {
                 return None;
             }
         })
+    }
+}
+
+/// What PHP says of a script that is not there and of one that it may not read.
+const NOT_OPENED: &str = "Could not open input file: ";
+
+impl BootError {
+    fn about_script(&self) -> String {
+        let mut said = self.transcript.lines();
+        let named = said.find_map(|line| line.split_once(NOT_OPENED));
+        let path = self.cwd.join(named.map_or("", |(_, name)| name.trim()));
+        let who = self.user.as_deref().unwrap_or("the server's user");
+        match std::fs::metadata(&path) {
+            Ok(found) if found.is_file() => format!(
+                "`{0}` is there, and {who} can't read it: `chmod a+r {0}`; `namei -l {0}` shows who may enter its folders",
+                path.display()
+            ),
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => format!(
+                "{who} may not enter a folder of `{0}`: `namei -l {0}` shows which",
+                path.display()
+            ),
+            _ => format!("the script's path is taken from {}", self.cwd.display()),
+        }
     }
 }
 

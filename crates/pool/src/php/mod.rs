@@ -230,6 +230,11 @@ fn extension_folders() -> Vec<PathBuf> {
     folders
 }
 
+/// The script that a command has PHP run, where it tells.
+pub fn script_of(argv: &[OsString], env: &[(OsString, OsString)], cwd: &Path) -> Option<PathBuf> {
+    program::find(argv, env, cwd)?.script
+}
+
 /// A PHP, and what stands on the command line before its script.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Program {

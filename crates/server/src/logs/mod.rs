@@ -92,7 +92,9 @@ pub fn tell(report: &Report) {
     for told in report {
         let (place, message, hint) = (&told.place, &told.message, told.hint.as_deref());
         match told.severity {
-            Severity::Error => tracing::error!(target: "config", hint, "{place}: {message}"),
+            Severity::Missing | Severity::Error => {
+                tracing::error!(target: "config", hint, "{place}: {message}");
+            }
             Severity::Warning => tracing::warn!(target: "config", hint, "{place}: {message}"),
         }
     }

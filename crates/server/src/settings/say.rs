@@ -14,7 +14,7 @@ pub struct Said {
     pub out: String,
     /// For standard error.
     pub err: String,
-    /// False when nothing would start with this configuration: exit code 2.
+    /// False when nothing would start with this configuration, or not all that it asks for: exit code 2.
     pub passed: bool,
 }
 
@@ -29,10 +29,16 @@ pub fn check(input: &Input, look: impl FnOnce(&Loaded, &Settings) -> Vec<Finding
     if !resolved.report().has_errors() {
         for finding in look(&loaded, resolved.settings()) {
             let path: Vec<&str> = finding.path.iter().map(String::as_str).collect();
-            resolved.warn(&loaded, &path, &finding.message, finding.hint);
+            let Finding {
+                severity,
+                message,
+                hint,
+                ..
+            } = &finding;
+            resolved.tell(&loaded, *severity, &path, message, hint);
         }
     }
-    let report = resolved.report();
+    let report = resolved.report().worst_first();
     let mut out = format!("{report}{}: {}\n", file.display(), report.summary());
     if is_roadrunners(file) {
         differences(resolved.differences(), &mut out);
@@ -40,18 +46,20 @@ pub fn check(input: &Input, look: impl FnOnce(&Loaded, &Settings) -> Vec<Finding
     Said {
         out,
         err: String::new(),
-        passed: !report.has_errors(),
+        passed: report.passes(),
     }
 }
 
 /// What of this machine does not fit the text.
 #[derive(Clone, Debug)]
 pub struct Finding {
+    /// An error where the server does not start with it.
+    pub severity: Severity,
     /// The names of sections and of the key.
     pub path: Vec<String>,
     /// Goes on after the key's path.
     pub message: String,
-    pub hint: &'static str,
+    pub hint: String,
 }
 
 /// Every value that holds, as YAML. Mistakes go to standard error; the values are shown all the same.

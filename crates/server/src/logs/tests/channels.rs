@@ -101,7 +101,7 @@ fn what_is_wrong_with_the_configuration_is_told_on_its_channel() {
     assert_eq!(told.len(), report.iter().count());
     for (record, diagnostic) in told.iter().zip(&report) {
         let level = match diagnostic.severity {
-            Severity::Error => "error",
+            Severity::Missing | Severity::Error => "error",
             Severity::Warning => "warn",
         };
         let message = format!("{}: {}", diagnostic.place, diagnostic.message);
