@@ -363,6 +363,28 @@ fn a_unix_socket_has_its_mode_its_client_no_address_and_nothing_is_left_of_it() 
 }
 
 #[test]
+fn an_address_may_have_a_scheme_as_in_roadrunner() {
+    let site = |http: &str| {
+        Site::new()
+            .file("worker.php", &Site::sdk_worker("return 'Hello';"))
+            .config(&format!(
+                "version: '3'\nserver: {{command: php worker.php}}\nhttp: {{{http}, pool: {{num_workers: 1}}}}\n"
+            ))
+    };
+    let server = Server::start(site("address: 'tcp://127.0.0.1:0'"));
+    assert_eq!(server.get("/").text(), "Hello");
+    server.stop();
+    let server = Server::start(site(
+        "address: 'unix://site.sock', listen: [{address: 'tcp://127.0.0.1:0'}]",
+    ));
+    assert_eq!(
+        curl(&server, &["--unix-socket", "site.sock", "http://test/"]),
+        "Hello"
+    );
+    server.stop();
+}
+
+#[test]
 fn a_unix_socket_outlives_an_upgrade() {
     let listen = "  listen: [{address: 'unix://site.sock', mode: '0666'}]\n";
     let mut server = Server::start(site("app.php", "", listen));
@@ -383,7 +405,7 @@ fn a_unix_socket_outlives_an_upgrade() {
 
 #[test]
 fn what_is_wrong_with_a_certificate_is_said_at_the_start() {
-    let cases: [(&str, &[&str]); 4] = [
+    let cases: &[(&str, &[&str])] = &[
         (
             "rm localhost.pem",
             &[
@@ -405,6 +427,73 @@ fn what_is_wrong_with_a_certificate_is_said_at_the_start() {
             "openssl pkey -in localhost.key -aes256 -passout pass:hush -out new && mv new localhost.key",
             &["has a passphrase", "openssl pkey"],
         ),
+        (
+            "openssl genrsa -traditional -out localhost.key 1024",
+            &[
+                "localhost.key` is an RSA key of 1024 bits, and keys of less than 2048 are not taken",
+                "hint: `openssl genpkey -algorithm EC",
+            ],
+        ),
+        (
+            "openssl genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:1024 -out localhost.key",
+            &["is an RSA key of 1024 bits"],
+        ),
+        (
+            "openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:secp256k1 -out localhost.key",
+            &["is a key on secp256k1, and browsers know P-256"],
+        ),
+        (
+            "openssl ecparam -name secp256k1 -genkey -noout -out localhost.key",
+            &["is a key on secp256k1"],
+        ),
+        (
+            "openssl ecparam -name brainpoolP256r1 -genkey -out localhost.key",
+            &["is a key on brainpoolP256r1"],
+        ),
+        (
+            "openssl genpkey -algorithm ED448 -out localhost.key",
+            &["is of a kind that browsers don't know"],
+        ),
+        (
+            "openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out localhost.key",
+            &[
+                "is not that of the certificate",
+                "hint: the first certificate",
+            ],
+        ),
+        (
+            "openssl x509 -in localhost.pem -outform DER -out new && mv new localhost.pem",
+            &["it is in DER", "hint: `openssl x509 -inform DER -in "],
+        ),
+        (
+            "openssl pkey -in localhost.key -outform DER -out new && mv new localhost.key",
+            &["it is in DER", "hint: `openssl pkey -inform DER -in "],
+        ),
+        (
+            "openssl pkcs12 -export -in localhost.pem -inkey localhost.key -passout pass: -out new && mv new localhost.pem",
+            &["it is an archive (PKCS#12)", "hint: `openssl pkcs12 -in "],
+        ),
+        (
+            "openssl crl2pkcs7 -nocrl -certfile localhost.pem -out new && mv new localhost.pem",
+            &["it is an archive (PKCS#7)", "openssl pkcs7 -print_certs"],
+        ),
+        (
+            "mv localhost.pem new && mv localhost.key localhost.pem && mv new localhost.key",
+            &["it holds a private key", "exchanged?"],
+        ),
+        (
+            "cp localhost.pem localhost.key",
+            &["it holds a certificate", "exchanged?"],
+        ),
+        (
+            "openssl pkey -in localhost.key -pubout -out new && mv new localhost.key",
+            &["it holds a public key"],
+        ),
+        (": > localhost.pem", &["the file is empty", "PEM"]),
+        (
+            "head -c 200 localhost.pem > new && mv new localhost.pem",
+            &["what begins there does not end"],
+        ),
     ];
     for (spoil, words) in cases {
         let site = site("app.php", "", "");
@@ -412,8 +501,34 @@ fn what_is_wrong_with_a_certificate_is_said_at_the_start() {
             .args(["-ec", spoil])
             .current_dir(site.folder())
             .status();
-        assert!(spoilt.unwrap().success());
+        assert!(spoilt.unwrap().success(), "{spoil}");
         Server::run(&site, &["serve"]).assert_refused(words);
+        // `check` says the same.
+        let last = words
+            .iter()
+            .filter(|word| **word != "TLS needs a certificate");
+        let last: Vec<&str> = last.copied().collect();
+        Server::run(&site, &["check"]).assert_said_with(2, &last);
+    }
+}
+
+#[test]
+fn certificates_and_keys_of_other_editors_are_taken() {
+    for change in [
+        "for f in localhost.pem localhost.key; do printf '\\357\\273\\277' | cat - $f > new; mv new $f; done",
+        "sed -i 's/$/\\r/' localhost.pem localhost.key",
+        "cat localhost.key localhost.pem > new; cp new localhost.pem; mv new localhost.key",
+        "(echo 'Bag Attributes'; cat localhost.pem) > new; mv new localhost.pem",
+    ] {
+        let site = site("app.php", "", "");
+        let changed = Command::new("sh")
+            .args(["-ec", change])
+            .current_dir(site.folder())
+            .status();
+        assert!(changed.unwrap().success(), "{change}");
+        let server = Server::start(site);
+        assert_eq!(get(&server, "/", &[]), "Hello", "{change}");
+        server.stop();
     }
 }
 

@@ -12,8 +12,13 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use thiserror::Error;
 
+use super::diagnosis::{self, Wanted};
+
 /// Long chains have some ten kilobytes.
 const LONGEST_FILE: u64 = 1 << 20;
+
+/// Of UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The files of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,12 +36,20 @@ pub enum CertificateError {
     Unreadable { path: PathBuf, cause: io::Error },
     #[error("`{}` is longer than {LONGEST_FILE} bytes: it is no file of certificates", .0.display())]
     TooLong(PathBuf),
-    #[error(
-        "there is no certificate in `{}`\nhint: it is wanted in PEM, with `-----BEGIN CERTIFICATE-----`", .0.display()
-    )]
-    NoCertificate(PathBuf),
-    #[error("there is no private key in `{}`\nhint: it is wanted in PEM, with `-----BEGIN PRIVATE KEY-----`", .0.display())]
-    NoKey(PathBuf),
+    #[error("there is no {wanted} in `{}`: {what}\nhint: {hint}", .path.display())]
+    Nothing {
+        path: PathBuf,
+        wanted: &'static str,
+        /// What is there instead.
+        what: String,
+        hint: String,
+    },
+    #[error("the private key in `{}` {what}\nhint: {hint}", .path.display())]
+    Unsuitable {
+        path: PathBuf,
+        what: String,
+        hint: &'static str,
+    },
     #[error(
         "the private key in `{path}` has a passphrase, and there is nobody to ask for it\nhint: `openssl pkey -in {path} -out new.key` writes one without",
         path = .0.display()
@@ -44,7 +57,11 @@ pub enum CertificateError {
     Encrypted(PathBuf),
     #[error("`{}` is broken: {cause}", .path.display())]
     Broken { path: PathBuf, cause: rustls::Error },
-    #[error("the key in `{}` is not that of the certificate in `{}`", .0.key.display(), .0.certificate.display())]
+    #[error(
+        "the key in `{}` is not that of the certificate in `{}`\nhint: the first certificate of the file has to be the \
+         site's own, and those of authorities follow it; or one of the files is of another certificate",
+        .0.key.display(), .0.certificate.display()
+    )]
     Mismatch(Pair),
 }
 
@@ -58,17 +75,24 @@ pub(super) struct Certificate {
 
 impl Certificate {
     pub(super) fn load(pair: &Pair) -> Result<Self, CertificateError> {
-        let chain = CertificateDer::pem_slice_iter(&read(&pair.certificate)?)
+        let text = read(&pair.certificate)?;
+        let chain = CertificateDer::pem_slice_iter(&text)
             .collect::<Result<Vec<_>, _>>()
             .ok()
             .filter(|chain| !chain.is_empty())
-            .ok_or_else(|| CertificateError::NoCertificate(pair.certificate.clone()))?;
+            .ok_or_else(|| nothing(&pair.certificate, &text, Wanted::Certificate))?;
         let broken = |path: &Path| {
             let path = path.to_owned();
             move |cause| CertificateError::Broken { path, cause }
         };
-        let key = aws_lc_rs::sign::any_supported_type(&private_key(&pair.key)?)
-            .map_err(broken(&pair.key))?;
+        let key = private_key(&pair.key)?;
+        let key = aws_lc_rs::sign::any_supported_type(&key).map_err(|cause| {
+            let path = pair.key.clone();
+            match diagnosis::of_key(key.secret_der()) {
+                Some((what, hint)) => CertificateError::Unsuitable { path, what, hint },
+                None => CertificateError::Broken { path, cause },
+            }
+        })?;
         let names = names(&chain[0]).map_err(broken(&pair.certificate))?;
         let key = CertifiedKey::new(chain, key);
         match key.keys_match() {
@@ -83,13 +107,23 @@ impl Certificate {
     }
 }
 
+fn nothing(path: &Path, text: &[u8], wanted: Wanted) -> CertificateError {
+    let (what, hint) = diagnosis::of_file(path, text, wanted);
+    CertificateError::Nothing {
+        path: path.to_owned(),
+        wanted: wanted.name(),
+        what,
+        hint,
+    }
+}
+
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, CertificateError> {
     let text = read(path)?;
     PrivateKeyDer::from_pem_slice(&text).map_err(|_| {
         if memchr::memmem::find(&text, b"ENCRYPTED").is_some() {
             CertificateError::Encrypted(path.to_owned())
         } else {
-            CertificateError::NoKey(path.to_owned())
+            nothing(path, &text, Wanted::Key)
         }
     })
 }
@@ -108,7 +142,13 @@ fn read(path: &Path) -> Result<Vec<u8>, CertificateError> {
     let read = File::open(path).and_then(|file| file.take(LONGEST_FILE).read_to_end(&mut text));
     match read {
         Ok(read) if read as u64 == LONGEST_FILE => Err(CertificateError::TooLong(path.to_owned())),
-        Ok(_) => Ok(text),
+        Ok(_) => {
+            // Editors put a byte order mark there, behind which no reader of PEM finds a beginning.
+            if text.starts_with(BYTE_ORDER_MARK) {
+                text.drain(..BYTE_ORDER_MARK.len());
+            }
+            Ok(text)
+        }
         Err(cause) => Err(CertificateError::Unreadable {
             path: path.to_owned(),
             cause,

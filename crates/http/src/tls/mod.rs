@@ -3,6 +3,7 @@
 //! Keys stay in here: nothing prints them, and no secrets of sessions are written for a debugger.
 
 mod certificate;
+mod diagnosis;
 mod store;
 
 use std::sync::Arc;
