@@ -18,7 +18,9 @@ pub(crate) fn read(
     allowance: &mut Allowance,
     diagnostics: &mut Diagnostics,
 ) {
-    let mut rest = text;
+    // Lines may end as on Windows, also those of a value in quotes.
+    let unix = text.contains("\r\n").then(|| text.replace("\r\n", "\n"));
+    let mut rest = unix.as_deref().unwrap_or(text);
     let mut line = 1;
     while !rest.is_empty() {
         let place = file.at(line, 1);
@@ -75,7 +77,9 @@ fn statement(text: &str) -> Statement<'_> {
         return (line.len(), Err("no `=` in this line"));
     };
     let name = before.trim();
-    let name = name.strip_prefix("export ").map_or(name, str::trim_start);
+    let exported = name.strip_prefix("export");
+    let exported = exported.filter(|rest| rest.starts_with([' ', '\t']));
+    let name = exported.map_or(name, str::trim_start);
     if !is_name(name) {
         return (
             line.len(),
@@ -106,7 +110,14 @@ fn statement(text: &str) -> Statement<'_> {
         };
         return (taken, Ok(Some((name, inside))));
     }
-    let bare = after.split(" #").next().unwrap_or_default().trim();
+    // A comment begins behind a space.
+    let comment = after.match_indices('#').find(|(at, _)| {
+        after
+            .get(..*at)
+            .is_some_and(|before| before.ends_with([' ', '\t']))
+    });
+    let bare = comment.map_or(after, |(at, _)| after.get(..at).unwrap_or(after));
+    let bare = bare.trim();
     (line.len(), Ok(Some((name, Quoted::Bare(bare)))))
 }
 
@@ -200,6 +211,29 @@ AFTER=$APP_NAME
                 ("HASH", "a#b"),
                 ("LINES", "one\ntwo"),
                 ("SINGLE", "a $HOME \"b\" # c"),
+            ]
+        );
+    }
+
+    #[test]
+    fn files_of_other_editors_are_read_as_well() {
+        let (set, said) = read_all(
+            "A=1\r\nexport\tB = 2\t# x\r\nC=\"a\r\nb\"\r\nD='x'\r\nexport E=\r\nF=#1\r\n\r\n# c\r\nG=a\tb # c\r\nexported=1\r\nH=é #ü",
+        );
+        assert_eq!(said, [] as [&str; 0]);
+        let set: Vec<(&str, &str)> = set.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+        assert_eq!(
+            set,
+            [
+                ("A", "1"),
+                ("B", "2"),
+                ("C", "a\nb"),
+                ("D", "x"),
+                ("E", ""),
+                ("F", "#1"),
+                ("G", "a\tb"),
+                ("H", "é"),
+                ("exported", "1"),
             ]
         );
     }

@@ -254,7 +254,9 @@ impl Loader<'_> {
             return;
         };
         let diagnostics = &mut self.diagnostics;
-        match std::str::from_utf8(&bytes) {
+        // Editors put a byte order mark there.
+        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+        match std::str::from_utf8(bytes) {
             _ if bytes.len() > MAX_FILE_BYTES => {
                 let message = format!("is larger than {MAX_FILE_BYTES} bytes");
                 diagnostics.error(&file, message, "is this the right file?");

@@ -123,6 +123,28 @@ fn every_file_that_was_read_is_known() {
 }
 
 #[test]
+fn files_may_begin_and_end_their_lines_as_on_windows() {
+    let folder = Folder::new("windows");
+    let bom = "\u{feff}";
+    folder.write(
+        ".rr.yaml",
+        &format!("{bom}include: sub.yaml\r\nenvfile: .env\r\nname: $FIRST\r\n"),
+    );
+    folder.write("sub.yaml", &format!("{bom}count: 4\r\n"));
+    folder.write(".env", &format!("{bom}FIRST=Ann\r\nSECOND=\"a\r\nb\"\r\n"));
+    folder.write("dotenv", &format!("{bom}THIRD=1"));
+    let mut input = folder.input();
+    input.dotenv = Some("dotenv".into());
+    let (settings, said) = read(&input);
+    assert_eq!(said, "");
+    let settings = settings.expect("settings");
+    assert_eq!((settings.name.as_deref(), settings.count), (Some("Ann"), 4));
+    let set = [("FIRST", "Ann"), ("SECOND", "a\nb"), ("THIRD", "1")];
+    let set = set.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    assert_eq!(load(&input).dotenv, set.into());
+}
+
+#[test]
 fn settings_have_their_types() {
     let text = "\
 env: [{B: 1}, {A: 2}]
