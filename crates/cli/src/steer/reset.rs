@@ -5,7 +5,7 @@ use std::time::Duration;
 use pronghorn_control::{Ask, Client, Reset, Tell};
 use pronghorn_server::logs;
 
-use super::text::{counted, line, lines};
+use super::text::{counted, line, lines, short_time};
 use super::{Server, Task, over_rpc};
 use crate::arguments::Name;
 use crate::exit::{Exit, failed, mention, say};
@@ -44,11 +44,11 @@ async fn own(task: &Task<'_>, client: &mut Client, of: &[String]) -> Result<Exit
         Some(why) => exit = failed(&format!("{}\nThe old workers go on.", lines(why))),
         None if task.arguments.globals.silent => {}
         None => say(&format!(
-            "{}: {} of generation {} after {:.1} s\n",
+            "{}: {} of generation {} after {}\n",
             line(&reset.pool),
             counted(reset.workers, "new worker"),
             reset.generation,
-            Duration::from_millis(reset.took).as_secs_f64()
+            short_time(Duration::from_millis(reset.took))
         )),
     })
     .await?;

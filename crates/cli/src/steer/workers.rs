@@ -78,9 +78,31 @@ fn row(worker: Worker) -> Row {
     }
 }
 
-/// Of one processor, in percent.
+/// Of one processor, in percent. What a worker took while it booted is not part of its age, and the kernel counts in hundredths
+/// of a second: a worker, which has one thread, would seem to take more than there is.
 pub(super) fn load(cpu: Duration, over: Duration) -> f64 {
-    // The kernel counts in hundredths of a second: over less there is nothing to tell.
     let over = over.max(Duration::from_millis(10));
-    cpu.as_secs_f64() / over.as_secs_f64() * 100.0
+    (cpu.as_secs_f64() / over.as_secs_f64() * 100.0).min(100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_takes_no_more_than_a_processor() {
+        let ms = Duration::from_millis;
+        for (cpu, over, percent) in [
+            (ms(30), ms(0), 100.0),
+            (ms(100), ms(10), 100.0),
+            (ms(100), ms(1000), 10.0),
+            (ms(0), ms(0), 0.0),
+            (ms(5000), ms(4000), 100.0),
+        ] {
+            assert!(
+                (load(cpu, over) - percent).abs() < 0.001,
+                "{cpu:?} {over:?}"
+            );
+        }
+    }
 }
