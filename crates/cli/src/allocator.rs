@@ -14,6 +14,19 @@ const fn is_natural(align: usize, size: usize) -> bool {
     align <= 8 || (align == 16 && size >= 16)
 }
 
+/// `mi_option_purge_delay` in mimalloc's list, for which its Rust crate has no name.
+const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
+/// Milliseconds until memory that nobody uses goes back to the system. With mimalloc's second, what 5,000 connections had
+/// needed stayed (18 MB, 3 before them); with this it is gone within one second. `MIMALLOC_PURGE_DELAY` wins.
+const GIVEN_BACK_AFTER: std::ffi::c_long = 100;
+
+/// Before anything else, for what is allocated from now on.
+#[expect(unsafe_code, reason = "mimalloc's settings are behind C functions")]
+pub(crate) fn give_back_soon() {
+    // SAFETY: it writes one number of mimalloc's own, before there are other threads.
+    unsafe { libmimalloc_sys::mi_option_set_default(PURGE_DELAY, GIVEN_BACK_AFTER) }
+}
+
 #[expect(unsafe_code, reason = "an allocator is made of addresses")]
 // SAFETY: each function hands the caller's size and alignment to mimalloc, or leaves the alignment out where every block of that
 // size has it. Blocks of both kinds may be grown and freed by either of its functions. None of them unwinds.

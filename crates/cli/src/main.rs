@@ -8,5 +8,6 @@ use std::process::ExitCode;
 static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 fn main() -> ExitCode {
+    allocator::give_back_soon();
     pronghorn_cli::run()
 }

@@ -124,7 +124,11 @@ fn idle_connections_cost_little() {
     let (count, per) = (count as u64, grown / count as u64);
     assert!(per < PER_CONNECTION, "{count} connections hold {grown} KB");
     assert_eq!(server.get("/").text(), "Hello");
+    let full = server.resident_memory();
     drop((few, many));
+    wait_for("half of that memory to be given back", || {
+        (server.resident_memory() < full - grown / 2).then_some(())
+    });
     server.stop();
 }
 
