@@ -49,6 +49,10 @@ impl Handler for Https {
             response
         })
     }
+
+    fn without_tls(&self, request: &Request) -> Option<Response> {
+        self.redirect.map(|port| redirect(request, port))
+    }
 }
 
 /// 308: the method and the body stay, as RoadRunner does it.

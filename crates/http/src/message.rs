@@ -17,6 +17,9 @@ use crate::exchange::Exchange;
 use crate::file::OpenFile;
 use crate::record::Record;
 
+/// What a client reads that came to a port of TLS without it.
+pub(crate) const WITHOUT_TLS: &str = "this port speaks HTTPS, and the request came as plain HTTP: ask for https:// instead of http://\n";
+
 /// Answers requests. Middleware is a handler that holds the next one.
 pub trait Handler: Send + Sync + 'static {
     /// Answers one request. When the client leaves, the future is still carried on: whoever waits for something slow asks
@@ -28,9 +31,21 @@ pub trait Handler: Send + Sync + 'static {
     fn unhandled(&self, _request: &Unhandled<'_>) -> Option<Box<Record>> {
         None
     }
+
+    /// What a request gets that came to a port of TLS without it, if it is more than a word. Passed on likewise.
+    fn without_tls(&self, _request: &Request) -> Option<Response> {
+        None
+    }
 }
 
 impl dyn Handler {
+    pub(crate) fn answer_without_tls(&self, request: &Request) -> Response {
+        let response = self.without_tls(request);
+        let mut response = response.unwrap_or_else(|| Response::plain(400, WITHOUT_TLS));
+        response.record = self.unhandled(&Unhandled::of(request));
+        response
+    }
+
     /// What `OPTIONS *` gets, which is for the server as a whole (RFC 9110, section 9.3.7).
     pub(crate) fn answer_for_all(&self, request: &Request) -> Response {
         let mut response = Response::new(200, Body::Empty);

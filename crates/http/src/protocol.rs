@@ -13,7 +13,7 @@ use crate::http2;
 use crate::message::Peer;
 use crate::service::Entered;
 use crate::stream::Stream;
-use crate::tls::{Tls, chose_http2};
+use crate::tls::{Accepted, Tls, chose_http2};
 
 /// The congestion control without timers that every kernel has and lets everybody use (tcp(7)).
 pub(crate) const UNPACED: &[u8] = b"reno";
@@ -75,12 +75,19 @@ pub(crate) async fn serve(socket: Socket, tls: Option<Tls>, peer: Arc<Peer>, ent
         (Socket::Tcp(stream), Some(tls)) => {
             let accepted = Box::pin(async {
                 tokio::select! {
-                    accepted = tls.accept(stream) => accepted,
-                    () = entered.ended() => None,
+                    accepted = tls.accept(stream, &peer) => accepted,
+                    () = entered.ended() => Accepted::Gone,
                 }
             });
-            let Some(stream) = accepted.await.map(Box::new) else {
-                return;
+            let stream = match accepted.await {
+                Accepted::Tls(stream) => stream,
+                Accepted::Text(stream) => {
+                    let peer = Arc::new(Peer::new(peer.address, false, peer.server));
+                    let http1 = Http1::new(Stream::Tcp(stream), peer, entered).without_tls();
+                    Box::new(http1).run().await; // HTTP/2 does not begin on it
+                    return;
+                }
+                Accepted::Gone => return,
             };
             if chose_http2(&stream) {
                 let stream = Stream::Tls(stream);

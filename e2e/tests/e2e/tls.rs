@@ -532,18 +532,88 @@ fn certificates_and_keys_of_other_editors_are_taken() {
     }
 }
 
-#[test]
-fn whoever_speaks_no_tls_is_dropped_and_others_are_served() {
-    let server = Server::start(site("app.php", "", ""));
-    let mut stranger = TcpStream::connect(("127.0.0.1", port(&server))).unwrap();
+/// What a port of TLS says to a client that begins with `sent`, up to the end of the connection.
+fn said_without_tls(server: &Server, sent: &[u8]) -> String {
+    let mut stranger = TcpStream::connect(("127.0.0.1", port(server))).expect("it listens");
     stranger
-        .write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
-        .unwrap();
-    stranger.set_read_timeout(Some(PATIENCE)).unwrap();
+        .set_read_timeout(Some(PATIENCE))
+        .expect("a duration above 0");
+    _ = stranger.write_all(sent); // a long one may be refused in the middle
     let mut said = Vec::new();
-    _ = stranger.read_to_end(&mut said); // it may have been reset
-    assert!(!said.starts_with(b"HTTP"), "{said:?}");
-    server.logged(&["TLS handshake failed"]);
+    _ = stranger.read_to_end(&mut said);
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+#[test]
+fn plain_http_on_a_port_of_tls_is_told_so_and_reaches_no_worker() {
+    let more = "  trusted_subnets: [127.0.0.0/8]\n  access_log: {format: '{status} {method} {scheme}', output: access.log}\n";
+    let server = Server::start(site("app.php", "", more));
+    let long = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(100_000));
+    let requests = [
+        "GET / HTTP/1.1\r\nHost: test\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: test\r\n\r\nGET / HTTP/1.1\r\nHost: test\r\n\r\n",
+        "GET / HTTP/1.0\r\n\r\n",
+        "GET /\r\n\r\n",
+        "get / HTTP/1.1\r\nHost: test\r\n\r\n",
+        "\r\nGET / HTTP/1.1\r\nHost: test\r\n\r\n",
+        "OPTIONS * HTTP/1.1\r\nHost: test\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 4\r\n\r\nbody",
+        "POST / HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: test\r\nX-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: https\r\n\r\n",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0",
+        &long,
+    ];
+    for request in requests {
+        let said = said_without_tls(&server, request.as_bytes());
+        let start = request.get(..99).unwrap_or(request);
+        assert!(said.starts_with("HTTP/1.1 400 "), "{start:?}: {said:?}");
+        assert_eq!(said.matches("HTTP/1.1").count(), 1, "{start:?}: {said:?}");
+        assert!(said.contains("https://"), "{start:?}: {said:?}");
+    }
+    let head = said_without_tls(&server, b"HEAD / HTTP/1.1\r\nHost: test\r\n\r\n");
+    assert!(
+        head.starts_with("HTTP/1.1 400 ") && head.ends_with("\r\n\r\n"),
+        "{head:?}"
+    );
+    server.logged(&["does not speak TLS", r#""begins_with":"GET / HT""#]);
     assert_eq!(get(&server, "/", &[]), "Hello");
+    let lines = server.into_site().read("access.log");
+    assert_eq!(lines.matches("400 ").count(), requests.len() + 1, "{lines}");
+    assert_eq!(lines.matches("200 ").count(), 1, "{lines}");
+}
+
+#[test]
+fn whoever_speaks_neither_tls_nor_http_is_dropped_and_others_are_served() {
+    let server = Server::start(site("app.php", "", ""));
+    for stranger in [
+        &b"SSH-2.0-OpenSSH_9.2\r\n"[..],
+        b"PROXY TCP4 192.0.2.1 192.0.2.2 4711 443\r\n\x16\x03\x01",
+        b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c",
+        b"\0\0\0\0",
+        b"\x80\x2e\x01\x03\x01",
+        b"\x16\x03\x01\0\x05hello",
+    ] {
+        let said = said_without_tls(&server, stranger);
+        assert!(!said.contains("HTTP"), "{stranger:?}: {said:?}");
+    }
+    server.logged(&["does not speak TLS"]);
+    assert_eq!(get(&server, "/", &[]), "Hello");
+    server.stop();
+}
+
+#[test]
+fn plain_http_on_a_port_of_tls_is_redirected_where_requests_without_tls_are() {
+    let more = "  trusted_subnets: [127.0.0.0/8]\n";
+    let server = Server::start(site("app.php", "    redirect: true\n", more));
+    let expected = format!("Location: https://test:{}/a?b\r\n", port(&server));
+    for more in [
+        "",
+        "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: https\r\n",
+    ] {
+        let request = format!("GET /a?b HTTP/1.1\r\nHost: test:1\r\n{more}\r\n");
+        let said = said_without_tls(&server, request.as_bytes());
+        assert!(said.starts_with("HTTP/1.1 308 "), "{said}");
+        assert!(said.contains(&expected), "{said}");
+    }
     server.stop();
 }

@@ -20,7 +20,7 @@ use tokio_util::io::poll_read_buf;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::exchange::{BodyError, Exchange};
-use crate::message::{Body, Part, Peer, Request, Response, Unhandled};
+use crate::message::{Body, Part, Peer, Request, Response, Unhandled, WITHOUT_TLS};
 use crate::reader::{Read, Reader};
 use crate::record::{epoch_us, micros};
 use crate::service::Entered;
@@ -67,6 +67,8 @@ pub(crate) struct Http1 {
     drain_until: Option<Instant>,
     /// Whether HTTP/2 may begin instead of the first request.
     may_be_http2: bool,
+    /// Whether the client should have spoken TLS: it gets one answer, and not from a worker.
+    lacks_tls: bool,
     owes_continue: bool,
     /// Whether the client knows interim replies.
     knows_interim: bool,
@@ -144,6 +146,7 @@ impl Http1 {
             hears_drain: false,
             drain_until: None,
             may_be_http2: service.limits.http2.clear && stream.plain().is_some(),
+            lacks_tls: false,
             owes_continue: false,
             knows_interim: false,
             body_sent: 0,
@@ -155,6 +158,15 @@ impl Http1 {
             stream,
             upgrade: None,
             entered,
+        }
+    }
+
+    /// For a client that came to a port of TLS without it.
+    pub(crate) fn without_tls(self) -> Self {
+        Self {
+            may_be_http2: false,
+            lacks_tls: true,
+            ..self
         }
     }
 
@@ -179,6 +191,10 @@ impl Http1 {
         loop {
             let (head, accepted) = match self.next_head().await {
                 Next::Head(head, accepted) => (head, accepted),
+                Next::Refused(_) if self.lacks_tls => {
+                    self.answer_and_close(400, WITHOUT_TLS).await;
+                    return End::Closed;
+                }
                 Next::Refused(refusal) => {
                     tracing::debug!(target: "http", remote_address = %self.peer.address, "request refused: {refusal}");
                     let text = format!("{refusal}\n");
@@ -229,7 +245,10 @@ impl Http1 {
         let accepted = self.opened + accepted;
         let request = Request::new(head, self.peer.clone(), accepted, accepted_us);
         let handler = self.entered.service().handler();
-        let response = if is_for_all {
+        let response = if self.lacks_tls {
+            framing.close();
+            handler.answer_without_tls(&request)
+        } else if is_for_all {
             handler.answer_for_all(&request)
         } else {
             handler.handle(request, self).await
@@ -322,9 +341,15 @@ impl Http1 {
                         Ok(Some(Received::Body(_) | Received::End)) => {
                             unreachable!("no body before a head")
                         }
+                        Ok(None) if self.lacks_tls && has_foreign_line(&self.input) => {
+                            return Poll::Ready(Next::Neither);
+                        }
                         Ok(None) => {}
                         // Neither protocol: no answer would be understood.
-                        Err(_) if self.may_be_http2 && !is_request(&self.input) => {
+                        Err(_)
+                            if self.may_be_http2 && !is_request(&self.input)
+                                || self.lacks_tls && !is_http(&self.input) =>
+                        {
                             return Poll::Ready(Next::Neither);
                         }
                         Err(refusal) => return Poll::Ready(Next::Refused(refusal)),
@@ -738,6 +763,17 @@ fn is_request(input: &[u8]) -> bool {
         .is_some_and(|word| !word.is_empty() && word != b"PRI");
     let is_target = |word: &[u8]| word.starts_with(b"/") || word == b"*" || word.contains(&b':');
     method && words.next().is_some_and(is_target)
+}
+
+/// Whether what came begins as a request does, or as HTTP/2.
+fn is_http(input: &[u8]) -> bool {
+    let input = input.trim_ascii_start(); // empty lines may be in front (RFC 9112, section 2.2)
+    is_request(input) || input.starts_with(b"PRI ")
+}
+
+/// Whether there is a whole first line, and it is not of HTTP.
+fn has_foreign_line(input: &[u8]) -> bool {
+    memchr::memchr(b'\n', input.trim_ascii_start()).is_some() && !is_http(input)
 }
 
 impl From<std::io::Error> for Gone {

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::Parts;
 use crate::exchange::Exchange;
-use crate::message::{Handled, Handler, Peer, Request, Unhandled};
+use crate::message::{Handled, Handler, Peer, Request, Response, Unhandled};
 use crate::record::Record;
 use crate::settings::{LogFormat, LogPiece, Placeholder};
 
@@ -152,6 +152,10 @@ impl Handler for AccessLog {
             })
         };
         tracing::enabled!(target: "access", tracing::Level::INFO).then(record)
+    }
+
+    fn without_tls(&self, request: &Request) -> Option<Response> {
+        self.next.without_tls(request)
     }
 }
 

@@ -168,6 +168,10 @@ impl Handler for Client {
     fn unhandled(&self, request: &Unhandled<'_>) -> Option<Box<Record>> {
         self.next.unhandled(request)
     }
+
+    fn without_tls(&self, request: &Request) -> Option<Response> {
+        self.next.without_tls(request)
+    }
 }
 
 impl Client {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Parts;
 use crate::exchange::Exchange;
-use crate::message::{Handled, Handler, Request, Unhandled};
+use crate::message::{Handled, Handler, Request, Response, Unhandled};
 use crate::record::{Record, new_request_id, request_id_in};
 
 /// What PHP finds it by, besides the header.
@@ -46,5 +46,9 @@ impl Handler for RequestId {
 
     fn unhandled(&self, request: &Unhandled<'_>) -> Option<Box<Record>> {
         self.next.unhandled(request)
+    }
+
+    fn without_tls(&self, request: &Request) -> Option<Response> {
+        self.next.without_tls(request)
     }
 }

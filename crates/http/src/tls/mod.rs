@@ -9,12 +9,15 @@ mod store;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pronghorn_pool::Seldom;
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls::server::NoServerSessionStorage;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+
+use crate::message::Peer;
 
 pub use certificate::{CertificateError, Pair};
 pub use store::{Renewed, Store};
@@ -27,6 +30,20 @@ const HANDSHAKE: Duration = Duration::from_secs(15);
 const HTTP_2: &[u8] = b"h2";
 const HTTP_1_1: &[u8] = b"http/1.1";
 
+/// What a record about a handshake begins with (RFC 8446, section 5.1), and so what every client of TLS does.
+const RECORD: u8 = 22;
+/// How much is shown of what is no TLS: enough to recognize a protocol.
+const SHOWN: usize = 8;
+
+/// What a client of a port for TLS did.
+pub(crate) enum Accepted {
+    Tls(Box<TlsStream<TcpStream>>),
+    /// It speaks no TLS but began with text, as HTTP does. Nothing is read of that yet.
+    Text(TcpStream),
+    /// It can't shake hands, or won't.
+    Gone,
+}
+
 /// How a listener speaks TLS: versions 1.2 and 1.3.
 ///
 /// One for all I/O threads, so that a client that comes back on another thread resumes its session: what a session needs is
@@ -35,6 +52,7 @@ const HTTP_1_1: &[u8] = b"http/1.1";
 #[derive(Debug, Clone)]
 pub struct Tls {
     config: Arc<ServerConfig>,
+    strangers: Arc<Seldom>,
 }
 
 impl Tls {
@@ -54,22 +72,55 @@ impl Tls {
         config.session_storage = Arc::new(NoServerSessionStorage {});
         Ok(Self {
             config: Arc::new(config),
+            strangers: Arc::default(),
         })
     }
 
-    /// Shakes hands. `None` when the client can't or won't.
-    pub(crate) async fn accept(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
-        let handshake = TlsAcceptor::from(self.config.clone()).accept(stream);
-        match tokio::time::timeout(HANDSHAKE, handshake).await {
-            Ok(Ok(stream)) => Some(stream),
-            Ok(Err(error)) => {
-                tracing::debug!(target: "http", "TLS handshake failed: {error}");
-                None
-            }
+    /// Shakes hands with whoever speaks TLS.
+    pub(crate) async fn accept(&self, stream: TcpStream, peer: &Peer) -> Accepted {
+        match tokio::time::timeout(HANDSHAKE, self.shake(stream, peer)).await {
+            Ok(accepted) => accepted,
             Err(_) => {
                 tracing::debug!(target: "http", "TLS handshake took longer than {} s", HANDSHAKE.as_secs());
-                None
+                Accepted::Gone
             }
+        }
+    }
+
+    /// Looks before it reads: once the handshake has failed, an alert is on its way in front of every answer.
+    async fn shake(&self, stream: TcpStream, peer: &Peer) -> Accepted {
+        let mut begins = [0; SHOWN];
+        let begins = match stream.peek(&mut begins).await {
+            Ok(len) => &begins[..len],
+            Err(_) => &[],
+        };
+        match begins.first() {
+            None => return Accepted::Gone,
+            Some(&RECORD) => {}
+            Some(first) => {
+                self.tell_of_stranger(peer, begins);
+                if first.is_ascii_graphic() || first.is_ascii_whitespace() {
+                    return Accepted::Text(stream);
+                }
+            }
+        }
+        match TlsAcceptor::from(self.config.clone()).accept(stream).await {
+            Ok(stream) => Accepted::Tls(Box::new(stream)),
+            Err(error) => {
+                tracing::debug!(target: "http", "TLS handshake failed: {error}");
+                Accepted::Gone
+            }
+        }
+    }
+
+    fn tell_of_stranger(&self, peer: &Peer, begins: &[u8]) {
+        if let Some(connections) = self.strangers.event() {
+            tracing::warn!(
+                target: "http", connections, remote_address = %peer.address,
+                port = peer.server.map(|server| server.port()),
+                begins_with = %begins.escape_ascii(),
+                "connections refused: the client does not speak TLS, and the port is for nothing else"
+            );
         }
     }
 }
@@ -81,10 +132,12 @@ pub(crate) fn chose_http2(stream: &TlsStream<TcpStream>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
     use tokio::time::Instant;
 
     use super::*;
+    use crate::message::PeerAddress;
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_says_nothing_is_left_alone_after_a_while() {
@@ -95,7 +148,45 @@ mod tests {
             .unwrap();
         let (stream, _) = listener.accept().await.unwrap();
         let start = Instant::now();
-        assert!(tls.accept(stream).await.is_none());
+        assert!(matches!(tls.accept(stream, &peer()).await, Accepted::Gone));
         assert_eq!(start.elapsed(), HANDSHAKE);
+    }
+
+    fn peer() -> Peer {
+        let client = "192.0.2.1:4711".parse().unwrap();
+        Peer::new(PeerAddress::Ip(client), true, None)
+    }
+
+    #[tokio::test]
+    async fn text_is_left_for_who_can_answer_it_and_nothing_else_is() {
+        let tls = Tls::new(Arc::new(Store::load(&[]).unwrap())).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let texts: [&[u8]; 5] = [
+            b"GET / HTTP/1.1\r\n",
+            b"g",
+            b"\r\n\r\n\0\r\nQUIT\n",
+            b"SSH-2.0-x\r\n",
+            b"PRI * HTTP/2.0\r\n",
+        ];
+        let others: [&[u8]; 5] = [b"", b"\x16\x03\x01GET", b"\0", b"\x80\x2e\x01", b"\xff"];
+        let all = texts.into_iter().chain(others).enumerate();
+        for (case, sent) in all {
+            let mut client = TcpStream::connect(listener.local_addr().unwrap())
+                .await
+                .unwrap();
+            client.write_all(sent).await.unwrap();
+            client.shutdown().await.unwrap();
+            let (stream, _) = listener.accept().await.unwrap();
+            match tls.accept(stream, &peer()).await {
+                Accepted::Text(mut stream) => {
+                    let mut left = Vec::new();
+                    stream.read_to_end(&mut left).await.unwrap();
+                    assert_eq!(left, sent);
+                    assert!(case < texts.len(), "{sent:?}");
+                }
+                Accepted::Gone => assert!(case >= texts.len(), "{sent:?}"),
+                Accepted::Tls(_) => panic!("no hands were shaken: {sent:?}"),
+            }
+        }
     }
 }
