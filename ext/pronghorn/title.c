@@ -4,6 +4,7 @@
 
 #include "title.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -26,7 +27,11 @@ static char *find_arguments(size_t *length)
 		field = strchr(field + 1, ' ');
 	}
 	unsigned long begin, end;
-	if (field == NULL || sscanf(field + 1, "%*s %lu %lu", &begin, &end) != 2 || begin == 0 || end <= begin) {
+	if (field == NULL || sscanf(field + 1, "%*s %lu %lu", &begin, &end) != 2 || end <= begin) {
+		return NULL;
+	}
+	/* Under valgrind, and emulators, they are those of another program, and this one's lie elsewhere. */
+	if ((char *) begin != program_invocation_name) {
 		return NULL;
 	}
 	*length = (size_t) (end - begin);

@@ -10,7 +10,8 @@ require __DIR__ . '/classic.inc';
 
 $zygote = new Zygote(['precision' => 3, 'expose_php' => 0]);
 echo $zygote->said(), "\n";
-$script = script('echo json_encode([PHP_SAPI, ini_get("precision"), getenv("PRONGHORN_ZYGOTE"), file_get_contents("/proc/self/comm"), rtrim(file_get_contents("/proc/self/cmdline"), "\0")]);
+$script = script('$title = str_contains(file_get_contents("/proc/self/maps"), "vgpreload") ? "none under valgrind" : rtrim(file_get_contents("/proc/self/cmdline"), "\0");
+echo json_encode([PHP_SAPI, ini_get("precision"), getenv("PRONGHORN_ZYGOTE"), file_get_contents("/proc/self/comm"), $title]);
     define("ONCE", ini_set("precision", "5"));');
 $random = script('echo mt_rand(), lcg_value();');
 [$one, $other] = [new Scripts(of: $zygote), new Scripts(of: $zygote)];
@@ -53,14 +54,14 @@ foreach ([['spoon 1', [1, 1, 1, 1, 1, 1, 1]], ['fork 1 1', []], ['fork 1 1', [1,
 --EXPECTF--
 zygote 1 threads 1 jit 0 %w
 [true,true,true]
-reply 1 200 [["Content-type","text/html; charset=UTF-8"]] ["fpm-fcgi","3",false,"php\n","pronghorn: pool shop worker 3, classic"]
-reply 2 200 [["Content-type","text/html; charset=UTF-8"]] ["fpm-fcgi","3",false,"php\n","pronghorn: pool shop worker 3, classic"]
-reply 3 200 [["Content-type","text/html; charset=UTF-8"]] ["fpm-fcgi","3",false,"php\n","pronghorn: pool shop worker 3, classic"]
+reply 1 200 [["Content-type","text/html; charset=UTF-8"]] ["fpm-fcgi","3",false,"php\n","%r(pronghorn: pool shop worker 3, classic|none under valgrind)%r"]
+reply 2 200 [["Content-type","text/html; charset=UTF-8"]] ["fpm-fcgi","3",false,"php\n","%r(pronghorn: pool shop worker 3, classic|none under valgrind)%r"]
+reply 3 200 [["Content-type","text/html; charset=UTF-8"]] ["fpm-fcgi","3",false,"php\n","%r(pronghorn: pool shop worker 3, classic|none under valgrind)%r"]
 bool(false)
 one: 
-reply 4 200 [["Content-type","text/html; charset=UTF-8"]] ["fpm-fcgi","3",false,"php\n","pronghorn: pool shop worker 3, classic"]
+reply 4 200 [["Content-type","text/html; charset=UTF-8"]] ["fpm-fcgi","3",false,"php\n","%r(pronghorn: pool shop worker 3, classic|none under valgrind)%r"]
 zygote: 0
-reply 5 200 [["Content-type","text/html; charset=UTF-8"]] ["fpm-fcgi","3",false,"php\n","pronghorn: pool shop worker 3, classic"]
+reply 5 200 [["Content-type","text/html; charset=UTF-8"]] ["fpm-fcgi","3",false,"php\n","%r(pronghorn: pool shop worker 3, classic|none under valgrind)%r"]
 other: 
 third: 
 forked N
