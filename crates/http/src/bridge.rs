@@ -9,7 +9,7 @@ use pronghorn_cgi::Variables;
 use pronghorn_pool::settings::Retry;
 use pronghorn_pool::{
     Answer, Body as CallBody, CallError, Content, Dispatch, Payload, Pending, Pool, Reply,
-    ReplyBody, Terms, Unencodable, streamed,
+    ReplyBody, Seldom, Terms, Unencodable, streamed,
 };
 use pronghorn_process::Credentials;
 use pronghorn_wire::native::{self, Envelope, Thrown};
@@ -243,10 +243,15 @@ impl PoolHandler {
         }
     }
 
-    /// Why a reply's head can't be sent, if so.
-    fn bad_head(&self, request: &Request, head: &ReplyHead) -> Option<Response> {
+    /// Why a reply's head can't be sent, if so. One that can be has lost what no protocol has.
+    fn bad_head(&self, request: &Request, head: &mut ReplyHead) -> Option<Response> {
         let why = match head.check() {
-            Ok(()) if head.status >= 200 => return None,
+            Ok(()) if head.status >= 200 => {
+                if let Some((name, byte)) = head.leave_out_control_characters() {
+                    self.tell_of_left_out(request, &name, byte);
+                }
+                return None;
+            }
             Ok(()) => format!("status {} ends no request", head.status),
             Err(bad) => bad.to_string(),
         };
@@ -254,10 +259,20 @@ impl PoolHandler {
         Some(self.fail(request, &record, &why))
     }
 
+    fn tell_of_left_out(&self, request: &Request, name: &str, byte: u8) {
+        static LEFT_OUT: LazyLock<Seldom> = LazyLock::new(Seldom::default);
+        if let Some(replies) = LEFT_OUT.event() {
+            tracing::warn!(
+                target: "http", pool = self.pool.name(), replies, method = request.head.method(), URI = request.target(),
+                "a field of the application's reply is left out: the value of `{name}` has a control character in it (0x{byte:02x})"
+            );
+        }
+    }
+
     /// A response from a worker's reply, but for one that names a file.
     fn respond(&self, request: &Request, reply: Reply) -> Response {
         let Reply { mut head, body, .. } = reply;
-        if let Some(bad) = self.bad_head(request, &head) {
+        if let Some(bad) = self.bad_head(request, &mut head) {
             return bad;
         }
         let body = match body {
@@ -287,11 +302,11 @@ impl PoolHandler {
     }
 
     async fn send_file(&self, request: &Request, reply: Box<Reply>) -> Response {
-        let Reply { head, body, .. } = *reply;
+        let Reply { mut head, body, .. } = *reply;
         let ReplyBody::File(path) = body else {
             unreachable!("the caller has looked");
         };
-        if let Some(bad) = self.bad_head(request, &head) {
+        if let Some(bad) = self.bad_head(request, &mut head) {
             return bad;
         }
         let user = self.worker_user.clone();
@@ -414,9 +429,10 @@ async fn wait(
         });
         match answer.await? {
             Ok(Answer::Reply(reply)) => return Ok(Ok(reply)),
-            Ok(Answer::Informational(head)) => {
+            Ok(Answer::Informational(mut head)) => {
                 // One that can't be sent is no reason to fail the request: hints are hints.
                 if head.check().is_ok() {
+                    head.leave_out_control_characters();
                     exchange.inform(head.status, &head.headers);
                     exchange.flush().await;
                 }

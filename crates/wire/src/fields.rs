@@ -106,6 +106,13 @@ impl Fields {
         self.entries.len() != before
     }
 
+    /// Keeps the fields of which that is true, by name and value.
+    pub fn retain(&mut self, mut keep: impl FnMut(&[u8], &[u8]) -> bool) {
+        let mut entries = std::mem::take(&mut self.entries);
+        entries.retain(|entry| keep(self.text(entry.name), self.text(entry.value)));
+        self.entries = entries;
+    }
+
     /// The value of the first field of this name, compared without case.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         self.all(name).next()

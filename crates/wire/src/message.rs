@@ -194,6 +194,36 @@ impl ReplyHead {
         }
         Ok(())
     }
+
+    /// Removes the fields whose values have a control character in them other than the tab: no field has one (RFC 9110,
+    /// section 5.5), and not every protocol can send it. They break no framing, so the reply is sent without them.
+    ///
+    /// The name of the first one, and the character.
+    pub fn leave_out_control_characters(&mut self) -> Option<(String, u8)> {
+        // Without a way out in the middle, many bytes are looked at in one step.
+        let is_clean = |value: &[u8]| {
+            !value
+                .iter()
+                .fold(false, |has, byte| has | is_control(*byte))
+        };
+        if self.headers.iter().all(|(_, value)| is_clean(value)) {
+            return None;
+        }
+        let mut first = None;
+        self.headers.retain(|name, value| {
+            let found = value.iter().find(|byte| is_control(**byte));
+            if let (Some(byte), None) = (found, &first) {
+                first = Some((String::from_utf8_lossy(name).into_owned(), *byte));
+            }
+            found.is_none()
+        });
+        first
+    }
+}
+
+/// Whether a byte may not stand in a field's value.
+const fn is_control(byte: u8) -> bool {
+    byte.is_ascii_control() && byte != b'\t'
 }
 
 /// Part of a reply's head that cannot be sent. The application's mistake.
@@ -302,6 +332,32 @@ mod tests {
                 "{value:?}"
             );
         }
+    }
+
+    #[test]
+    fn fields_with_control_characters_are_left_out() {
+        let all: Vec<(String, Vec<u8>)> = (0..=255)
+            .map(|byte| (format!("X-{byte}"), vec![b'a', byte, b'b']))
+            .chain([("Empty".to_owned(), Vec::new())])
+            .collect();
+        let mut reply = ReplyHead {
+            status: 200,
+            headers: all.iter().cloned().collect(),
+        };
+        let first = reply.leave_out_control_characters();
+        assert_eq!(first, Some(("X-0".to_owned(), 0)));
+        let left: Vec<(Vec<u8>, Vec<u8>)> = reply
+            .headers
+            .iter()
+            .map(|(name, value)| (name.to_vec(), value.to_vec()))
+            .collect();
+        let expected: Vec<(Vec<u8>, Vec<u8>)> = all
+            .into_iter()
+            .filter(|(_, value)| !matches!(value.get(1), Some(0..=8 | 10..=31 | 127)))
+            .map(|(name, value)| (name.into_bytes(), value))
+            .collect();
+        assert_eq!(left, expected);
+        assert_eq!(reply.leave_out_control_characters(), None);
     }
 
     #[test]

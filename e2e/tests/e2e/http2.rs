@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use pronghorn_testkit::{Connection, PATIENCE, Server, Site, binary, free_address, wait_for};
 
+use crate::ring::extension;
 use crate::secure::{PREFACE, curl, frame, get, port, run_curl, site};
 
 const DATA: u8 = 0;
@@ -166,6 +167,76 @@ fn hints_and_trailers_are_passed_on() {
     let raw = String::from_utf8(connection.rest()).unwrap();
     assert!(
         raw.ends_with("4\r\nbody\r\n0\r\nX-Sum: abc\r\n\r\n"),
+        "{raw}"
+    );
+    server.stop();
+}
+
+/// What the reply to a path is without its date, with the names in lower case.
+fn fields_of(server: &Server, path: &str, protocol: &str) -> Vec<String> {
+    let said = get(server, path, &[protocol, "--include"]);
+    let (head, _) = said.split_once("\r\n\r\n").expect("a head");
+    let fields = head.split("\r\n").skip(1).filter_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        Some(format!("{}:{value}", name.to_ascii_lowercase()))
+    });
+    let mut fields: Vec<String> = fields.filter(|field| !field.starts_with("date:")).collect();
+    fields.sort();
+    fields
+}
+
+#[test]
+fn a_field_with_a_control_character_is_left_out_in_every_protocol() {
+    const FIELDS: &str = r#"header('X-One: a' . chr(1) . 'b'); header('X-Del: a' . chr(127)); header('X-Esc: ' . chr(27) . '[31m');
+        header('Set-Cookie: a=' . chr(2)); header('Set-Cookie: b=1', false); header('X-Tab: a' . chr(9) . 'b');
+        header("X-Utf8: \xc3\xa9"); header('X-Empty:'); header('X-C1: ' . chr(0x85)); echo 'x';"#;
+    const WORKER: &str = r"return new Pronghorn\Response('body', 200, ['Trailer' => 'X-Sum, X-Good', 'X-Sum' => 'a' . chr(1),
+        'X-Good' => '1', 'X-One' => chr(31), 'X-Two' => '2']);";
+    let more = format!(
+        "  pools:\n    classic: {{mode: classic, root: public, num_workers: 1, php: 'php -d extension={}'}}\n    \
+         cgi: {{mode: fastcgi, root: public, num_workers: 1}}\n    sdk: {{command: php sdk.php, num_workers: 1}}\n  \
+         routes:\n    - {{path: /classic.php, pool: classic}}\n    - {{path: /cgi.php, pool: cgi}}\n    - {{path: /sdk, pool: sdk}}\n",
+        extension().display()
+    );
+    let script = format!("<?php {FIELDS}");
+    let site = site("app.php", "", &more)
+        .file("public/classic.php", &script)
+        .file("public/cgi.php", &script)
+        .file("sdk.php", &Site::sdk_worker(WORKER));
+    let server = Server::start(site);
+    for path in ["/classic.php", "/cgi.php"] {
+        let fields = fields_of(&server, path, "--http1.1");
+        let said = fields.join("\n");
+        for left in [
+            "set-cookie: b=1",
+            "x-tab: a\tb",
+            "x-utf8: \u{e9}",
+            "x-empty:",
+            "x-c1: ",
+        ] {
+            assert!(said.contains(left), "{path}: {left}: {said:?}");
+        }
+        for gone in ["x-one", "x-del", "x-esc", "a="] {
+            assert!(!said.contains(gone), "{path}: {gone}: {said:?}");
+        }
+        for protocol in ["--http2", "--http2-prior-knowledge"] {
+            assert_eq!(fields_of(&server, path, protocol), fields, "{path}");
+        }
+    }
+    server.logged(&[
+        "WARN",
+        "is left out: the value of `X-One` has a control character in it (0x01)",
+        "/classic.php",
+    ]);
+    let mut connection = server.connect();
+    connection.send("GET /sdk HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+    let raw = String::from_utf8(connection.rest()).unwrap();
+    assert!(
+        raw.contains("X-Two: 2\r\n") && !raw.contains("X-One"),
+        "{raw}"
+    );
+    assert!(
+        raw.ends_with("4\r\nbody\r\n0\r\nX-Good: 1\r\n\r\n"),
         "{raw}"
     );
     server.stop();
