@@ -105,7 +105,7 @@ impl Victim {
     fn worker(&self) -> u32 {
         let of_its_command = match self.kind {
             Kind::Worker => "worker.php",
-            Kind::Classic | Kind::ClassicByExec => "PHP_SAPI",
+            Kind::Classic | Kind::ClassicByExec => "pool default worker",
         };
         worker_of(&self.server, of_its_command)
     }
