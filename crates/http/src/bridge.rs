@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::task::{Context, Poll};
 
 use pronghorn_cgi::Variables;
@@ -163,7 +163,7 @@ impl PoolHandler {
             mut pending,
             record,
         } = begun;
-        let outcome = wait(&mut pending, exchange, meanwhile).await;
+        let outcome = wait(&call, &mut pending, exchange, meanwhile).await;
         // What is seldom waits in places of its own: it would make this future longer.
         if let Ok(Ok(reply)) = &outcome
             && let ReplyBody::Elsewhere(target) = &reply.body
@@ -227,6 +227,7 @@ impl PoolHandler {
             body,
             script,
             handler: self.clone(),
+            can_be_told: OnceLock::new(),
         })
     }
 
@@ -418,6 +419,7 @@ fn until_gone(cx: &mut Context<'_>, exchange: &mut dyn Exchange) -> Poll<NotTake
 
 /// Waits for the reply and passes 1xx replies on; `meanwhile` says when there is nobody to wait for.
 async fn wait(
+    call: &HttpCall,
     pending: &mut Pending,
     exchange: &mut dyn Exchange,
     mut meanwhile: impl FnMut(&mut Context<'_>, &mut dyn Exchange) -> Poll<NotTaken>,
@@ -425,10 +427,16 @@ async fn wait(
     loop {
         let answer = poll_fn(|cx| match pending.poll_answer(cx) {
             Poll::Ready(answer) => Poll::Ready(Ok(answer)),
-            Poll::Pending => meanwhile(cx, exchange).map(Err),
+            Poll::Pending => {
+                call.tell_who_is_at_work(exchange);
+                meanwhile(cx, exchange).map(Err)
+            }
         });
         match answer.await? {
-            Ok(Answer::Reply(reply)) => return Ok(Ok(reply)),
+            Ok(Answer::Reply(reply)) => {
+                call.tell_who_is_at_work(exchange); // of a stream, the rest is still to come
+                return Ok(Ok(reply));
+            }
             Ok(Answer::Informational(mut head)) => {
                 // One that can't be sent is no reason to fail the request: hints are hints.
                 if head.check().is_ok() {
@@ -450,6 +458,16 @@ pub(crate) struct HttpCall {
     /// What runs, in a pool of scripts.
     script: Option<ScriptCall>,
     pub(crate) handler: Arc<PoolHandler>,
+    /// Once a worker has it: whether that can be told before its reply that the client has left.
+    can_be_told: OnceLock<bool>,
+}
+
+impl HttpCall {
+    fn tell_who_is_at_work(&self, exchange: &mut dyn Exchange) {
+        if let Some(can_be_told) = self.can_be_told.get() {
+            exchange.begun(*can_be_told);
+        }
+    }
 }
 
 impl Payload for HttpCall {
@@ -491,12 +509,18 @@ impl Payload for HttpCall {
         Ok(foreign.body)
     }
 
+    fn begun(&self, hears: bool) {
+        self.can_be_told
+            .get_or_init(|| hears && self.script.is_none());
+    }
+
     fn variables(&self, out: &mut Vec<u8>) -> Result<CallBody, Unencodable> {
         let Some(script) = &self.script else {
             return Err(Unencodable::Pool(
                 "the pool runs scripts, and the call is for none".to_owned(),
             ));
         };
+        self.can_be_told.get_or_init(|| false);
         self.script_variables(&self.wire(), script).write(out);
         for_script(&self.body)
     }

@@ -22,6 +22,10 @@ pub trait Exchange: Send {
     /// Ready when the client has left. While the body is not read to its end, that may go unnoticed.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 
+    /// Somebody is at work on the answer. Who can't be told to stop is not stopped by a client that closes its sending side: only
+    /// a reset, or what can't be written, says that it is gone.
+    fn begun(&mut self, _can_be_told: bool) {}
+
     /// Hands the connection over to `serve` once the response of this request is out, which must have status 101; `Connection`
     /// and `Upgrade` are written for it. False where nothing can be handed over, and then the handler answers something else: HTTP/2
     /// and HTTP/1.0 have no upgrades, and a body must have been read to its end.

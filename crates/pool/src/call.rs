@@ -46,6 +46,10 @@ pub trait Payload: Send + Sync + 'static {
         ))
     }
 
+    /// A worker has taken it up, and not only lies it there for later. Does such a worker hear before its reply that a client
+    /// has left?
+    fn begun(&self, _hears: bool) {}
+
     /// Whether it may be given to a second worker after the first one died with it.
     fn repeatable(&self) -> bool;
 

@@ -139,6 +139,70 @@ fn a_request_that_is_not_complete_does_not_run_nor_one_that_is_to_be_dropped() {
     server.stop();
 }
 
+/// `nc -N`, and libraries that say at once that they send nothing more.
+#[test]
+fn a_client_that_closes_its_sending_side_is_answered_by_who_can_not_be_told_that_it_left() {
+    const FLUSHES: &str =
+        r"<?php for ($i = 0; $i < 5; $i++) { echo 'x'; flush(); usleep(50_000); } echo 'end';";
+    const BODY: &str = "<?php usleep(200_000); echo strlen(file_get_contents('php://input'));";
+    const HEAD: &str = "HTTP/1.1\r\nHost: x\r\nConnection: close\r\n";
+    for pool in [
+        "mode: classic, php: 'PHP'",
+        "mode: fastcgi",
+        "mode: fastcgi, fastcgi: {php_fpm: php-fpm8.2}",
+    ] {
+        let site = site(pool)
+            .file("public/flushes.php", FLUSHES)
+            .file("public/body.php", BODY);
+        let server = Server::start(site);
+        let requests = [
+            (format!("GET /slow.php {HEAD}\r\n"), "slow"),
+            (format!("GET /flushes.php {HEAD}\r\n"), "end"),
+            (
+                format!("POST /body.php {HEAD}Content-Length: 4\r\n\r\nbody"),
+                "4",
+            ),
+            ("GET /slow.php HTTP/1.0\r\n\r\n".to_owned(), "slow"),
+            (
+                "GET /slow.php?ms=200 HTTP/1.1\r\nHost: x\r\n\r\n".to_owned(),
+                "slow",
+            ),
+        ];
+        // The first call of a process that starts waits longer than a client may close its side early.
+        assert_eq!(server.get("/slow.php?ms=1").text(), "slow");
+        for (request, end) in &requests {
+            for pause in [0, 100] {
+                let mut connection = server.connect();
+                connection.send(request);
+                std::thread::park_timeout(Duration::from_millis(pause));
+                connection.finish_sending();
+                let said = String::from_utf8(connection.rest()).unwrap();
+                assert!(
+                    said.starts_with("HTTP/1.1 200 "),
+                    "{pool} {request:?} {pause}: {said:?}"
+                );
+                let whole = said.trim_end_matches("\r\n0\r\n\r\n");
+                assert!(whole.ends_with(end), "{pool} {request:?} {pause}: {said:?}");
+            }
+        }
+        let mut slow_body = server.connect();
+        slow_body.send(format!("POST /body.php {HEAD}Content-Length: 4\r\n\r\nbo"));
+        std::thread::park_timeout(Duration::from_millis(50));
+        slow_body.send("dy");
+        slow_body.finish_sending();
+        assert!(slow_body.rest().ends_with(b"4"), "{pool}");
+        assert!(!server.log().contains("\"status\":499"), "{pool}");
+        // A reset says that nobody waits.
+        let left = TcpStream::connect(server.address()).unwrap();
+        (&left).write_all(requests[0].0.as_bytes()).unwrap();
+        std::thread::park_timeout(Duration::from_millis(100));
+        rustix::net::sockopt::set_socket_linger(&left, Some(Duration::ZERO)).unwrap();
+        drop(left);
+        server.logged(&["http log", "/slow.php", "\"status\":499"]);
+        server.stop();
+    }
+}
+
 #[test]
 fn those_who_come_and_go_leave_room_in_the_queue() {
     let server = Server::start(site("mode: classic, php: 'PHP', max_queue_size: 8"));

@@ -273,7 +273,11 @@ fn a_worker_that_passed_the_deadline_is_replaced() {
 #[test]
 fn a_client_that_leaves_the_queue_makes_room() {
     for kind in KINDS {
-        let server = Server::start(site_of(kind, HOLD, "num_workers: 1, max_queue_size: 1"));
+        let server = Server::start(site_of(
+            kind,
+            HOLD,
+            "num_workers: 1, max_queue_size: 1, client_gone: drop",
+        ));
         let waiting = |calls: &str| {
             wait_for(calls, || {
                 let status = server.steer(&["status"]).stdout;

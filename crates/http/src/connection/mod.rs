@@ -7,7 +7,7 @@ use std::future::poll_fn;
 use std::io::IoSlice;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -44,7 +44,7 @@ const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 1 << 20;
 
 /// A client that closes its sending side with its request, or so soon behind it, wants the answer all the same (RFC 9112,
-/// section 9.6). Later it means that the client has left, as for nginx: the two can't be told apart.
+/// section 9.6), if somebody is at work on it by then. Else it has left, as for nginx: the two can't be told apart.
 const HALF_CLOSE: Duration = Duration::from_millis(3);
 
 pub(crate) struct Http1 {
@@ -81,6 +81,10 @@ pub(crate) struct Http1 {
     /// Whether reading came to an end, and to no error.
     has_ended: bool,
     accepted: Duration,
+    /// When that was seen.
+    ended: Option<Duration>,
+    /// Whether somebody is at work on the answer, and can be told to stop.
+    begun: Option<bool>,
     /// Whether it was seen that nobody waits for the answer.
     is_gone: bool,
     /// What the handler goes on with, if it does: the protocol's name and what serves it.
@@ -154,6 +158,8 @@ impl Http1 {
             half_closed: false,
             has_ended: false,
             accepted: Duration::ZERO,
+            ended: None,
+            begun: None,
             is_gone: false,
             stream,
             upgrade: None,
@@ -238,6 +244,7 @@ impl Http1 {
         self.entered.place().busy();
         self.owes_continue = head.expects_continue();
         self.accepted = accepted;
+        self.begun = None;
         let mut framing = h1::Response::new(&head, true);
         self.knows_interim = framing.allows_interim();
         let is_for_all = head.path() == b"*";
@@ -405,11 +412,18 @@ impl Http1 {
         }
     }
 
-    /// Whether a client that sends nothing more may still take the answer.
-    fn waits_for_answer(&mut self) -> bool {
-        let soon = self.opened.elapsed().saturating_sub(self.accepted) < HALF_CLOSE;
-        self.half_closed = self.has_ended && soon;
-        self.half_closed
+    /// Whether a client that sends nothing more has left, or still takes the answer.
+    fn poll_left(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        let opened = self.opened;
+        let ended = *self.ended.get_or_insert_with(|| opened.elapsed());
+        let is_soon = ended < self.accepted + HALF_CLOSE;
+        match self.begun {
+            Some(can_be_told) => Poll::Ready(can_be_told && !is_soon),
+            None => {
+                let until = opened + self.accepted + HALF_CLOSE;
+                self.timer.poll(cx, Some(until)).map(|()| true)
+            }
+        }
     }
 
     fn poll_expiry(&mut self, cx: &mut Context<'_>) -> Poll<Expiry> {
@@ -785,12 +799,11 @@ impl From<std::io::Error> for Gone {
 impl Exchange for Http1 {
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>> {
         loop {
-            match self
-                .machine
-                .receive(&mut self.input, self.opened.elapsed())?
-            {
+            let now = self.opened.elapsed();
+            match self.machine.receive(&mut self.input, now)? {
                 Some(Received::Body(len)) => {
                     self.owes_continue = false;
+                    self.accepted = now;
                     return Poll::Ready(Ok(Some(self.input.split_to(len).freeze())));
                 }
                 Some(Received::End) => return Poll::Ready(Ok(None)),
@@ -827,10 +840,12 @@ impl Exchange for Http1 {
             }
             match self.poll_fill(cx) {
                 Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(Gone)) if self.waits_for_answer() => {}
                 Poll::Ready(Err(Gone)) => {
-                    self.is_gone = true;
-                    return Poll::Ready(());
+                    if !self.has_ended || ready!(self.poll_left(cx)) {
+                        self.is_gone = true;
+                        return Poll::Ready(());
+                    }
+                    self.half_closed = true;
                 }
                 Poll::Pending => {
                     self.release_input();
@@ -838,6 +853,10 @@ impl Exchange for Http1 {
                 }
             }
         }
+    }
+
+    fn begun(&mut self, can_be_told: bool) {
+        self.begun = Some(can_be_told);
     }
 
     fn upgrade(&mut self, protocol: &'static str, serve: Upgrade) -> bool {

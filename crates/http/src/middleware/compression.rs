@@ -116,6 +116,10 @@ impl Exchange for Decoded<'_> {
         self.exchange.poll_gone(cx)
     }
 
+    fn begun(&mut self, can_be_told: bool) {
+        self.exchange.begun(can_be_told);
+    }
+
     fn inform(&mut self, status: u16, fields: &Fields) {
         self.exchange.inform(status, fields);
     }

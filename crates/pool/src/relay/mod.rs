@@ -553,6 +553,8 @@ impl Relay {
                 Err(served) => return served,
             }
         };
+        call.payload
+            .begun(self.dialect.hears_cancel_before_its_reply());
         // It runs all the same, and the worker is not told before it has begun a reply.
         let mut told_withdrawn = call.is_withdrawn();
         let mut wanting = false;
