@@ -189,7 +189,7 @@ static bool has_session(void)
 bool leftovers_any(void)
 {
 	const int status = SG(sapi_headers).http_response_code;
-	if (places_count > 0 || (status != 0 && status != 200) || has_session()) {
+	if (places_count > 0 || (status != 0 && status != 200) || SG(headers_sent) || has_session()) {
 		return true;
 	}
 	for (size_t i = 0; i < GLOBALS_COUNT; i++) {
@@ -211,6 +211,9 @@ void leftovers_places(zval *list)
 		add_next_index_long(&place, places[i].line);
 		add_next_index_zval(list, &place);
 	}
+	/* A call that closes all buffers prints past them: PHP would refuse each later session. The command line sends no headers,
+	 * so that to send them once more does nothing. */
+	SG(headers_sent) = 0;
 	leftovers_forget();
 }
 

@@ -28,6 +28,14 @@ const HANDLER: &str = r"
             $n = $_SESSION['n'];
             session_write_close();
             return new Pronghorn\Response((string) $n, 200, ['Set-Cookie' => 'PHPSESSID=' . session_id()]);
+        case '/printed':
+            session_start(); $_SESSION['n'] = 100; $id = session_id(); session_write_close();
+            while (ob_get_level()) { ob_end_flush(); }
+            echo 'past the buffers'; flush();
+            return $id;
+        case '/late':
+            $_COOKIE['late'] = new class { public function __destruct() { session_start(); $_SESSION['n'] = 50; } };
+            return 'late';
         case '/superglobals':
             $_GET['a'] = $_POST['b'] = $_COOKIE['PHPSESSID'] = $_REQUEST['d'] = $_FILES['e'] = 'alice';
             $_SERVER['HTTP_COOKIE'] = $_SERVER['REMOTE_USER'] = $_SERVER['PHP_AUTH_PW'] = 'alice';
@@ -164,6 +172,36 @@ fn each_visitor_has_a_session_of_their_own() {
 #[test]
 fn each_visitor_has_a_session_of_their_own_with_the_extension() {
     each_visitor_has_a_session("ring");
+}
+
+/// PHP lets nobody change the number of a session after output, which the command line counts as headers that are sent.
+fn what_is_printed_past_the_buffers_keeps_no_session(transport: &str) {
+    let server = Server::start(site(transport));
+    let printed = server.get("/printed").text().to_owned();
+    assert!(printed.len() > 20, "{printed}");
+    wait_for("the worker, or its successor", || {
+        let reply = server.connect().get("/cured");
+        (reply.status == 200).then_some(())
+    });
+    for n in ["1", "1"] {
+        let reply = server.get("/cured");
+        let cookie = reply.header("set-cookie").expect("a cookie").to_owned();
+        assert_eq!(reply.text(), n, "{transport}");
+        assert!(!cookie.contains(&printed) && cookie.len() > 20, "{cookie}");
+    }
+    assert_eq!(server.get("/late").text(), "late");
+    assert_eq!(server.get("/").text(), CLEAN, "{transport}");
+    server.stop();
+}
+
+#[test]
+fn what_is_printed_past_the_buffers_keeps_no_session_of_a_visitor() {
+    what_is_printed_past_the_buffers_keeps_no_session("relay");
+}
+
+#[test]
+fn what_is_printed_past_the_buffers_keeps_no_session_with_the_extension() {
+    what_is_printed_past_the_buffers_keeps_no_session("ring");
 }
 
 #[test]

@@ -24,6 +24,7 @@ final class Leftovers
         . ' $headers), or a PSR-7 response; or run the application in a pool with `mode: classic`';
 
     private readonly bool $hasSessions;
+    private readonly bool $hadPrinted;
     private readonly Superglobals $superglobals;
     /** @var array<string, true> by function and place */
     private array $told = [];
@@ -37,20 +38,43 @@ final class Leftovers
         $this->hasSessions = \function_exists('session_id');
         $this->superglobals = new Superglobals();
         $this->clear(null);
+        $this->hadPrinted = \headers_sent();
     }
 
-    /** Costs a look where a call left nothing. */
-    public function clear(?Exchange $exchange): void
+    /**
+     * Costs a look where a call left nothing.
+     *
+     * @return bool false: this process can't serve another visitor
+     */
+    public function clear(?Exchange $exchange): bool
     {
         $places = $this->native ? \Pronghorn\Internal\places_seen() : [];
-        if ($this->hasSessions && (isset($_SESSION) || \session_id() !== '')) {
+        // First, because destructors may run, and open a session; those of the session's own values may open another.
+        $this->superglobals->reset();
+        for ($times = 0; $times < 2 && $this->hasSessions && (isset($_SESSION) || \session_id() !== ''); $times++) {
             $this->endSession($exchange, $places);
         }
         $status = \http_response_code();
         if ($status !== false && $status !== 200 || $places !== []) {
             $this->tellReply($exchange, $places, $status);
         }
-        $this->superglobals->reset();
+
+        return !($this->hasSessions && \headers_sent($file, $line)) || $this->isOfBoot($file, $line);
+    }
+
+    /**
+     * Without the extension nothing takes it back that a call has printed past the worker's buffer: PHP lets nobody
+     * change the number of a session any more, so the last visitor's would stay.
+     */
+    private function isOfBoot(string $file, int $line): bool
+    {
+        if ($this->hadPrinted ?? true) {
+            return true;
+        }
+        $this->tell('output', $file, $line, 'A call has closed the output buffers of its worker and printed: no session'
+            . ' works in this process any more, so it is replaced. hint: close only buffers that you have opened');
+
+        return false;
     }
 
     /**

@@ -14,6 +14,9 @@ final class Loop
     private readonly Leftovers $leftovers;
 
     /** @param bool $survivesExit whether the extension can end a call at an `exit`, and not the process */
+    /** What a call has left in PHP can't be taken back, so this process gets no other one. */
+    private bool $isSpoiled = false;
+
     public function __construct(
         private readonly Transport $transport,
         private readonly Output $output,
@@ -34,7 +37,7 @@ final class Loop
 
             return;
         }
-        while (($exchange = $this->transport->next()) !== null) {
+        while (!$this->isSpoiled && ($exchange = $this->transport->next()) !== null) {
             $exchange->handler = $handler;
             $this->serve($exchange, $handler);
             // What belongs to a call is gone before the wait for the next one begins.
@@ -49,7 +52,7 @@ final class Loop
             ? fn (): mixed => Sender::ready(($handler->function)($this->messages->request(Exchange::$current)))
             : $handler->function;
         $failed = $this->tellFailed(...);
-        while (($next = $ring->serve($function, $failed, $handler, $this->output)) !== null) {
+        while (!$this->isSpoiled && ($next = $ring->serve($function, $failed, $handler, $this->output)) !== null) {
             if ($next instanceof Exchange) {
                 $next->handler = $handler;
                 $this->serve($next, $handler);
@@ -67,9 +70,8 @@ final class Loop
         if ($last !== null) {
             $this->fail($last, new BadCall('Worker::next() was called again, and the call before has no reply.'));
         }
-        $this->leftovers->clear(null);
-        $this->output->settle();
-        $exchange = $this->transport->next();
+        $this->settle(null);
+        $exchange = $this->isSpoiled ? null : $this->transport->next();
         if ($exchange !== null) {
             $exchange->loop = $this;
         }
@@ -186,9 +188,16 @@ final class Loop
             $exchange->deferred = [];
             $exchange->transport->free($exchange->id);
         }
-        $this->leftovers->clear($exchange);
+        $this->settle($exchange);
         Exchange::$current = null;
         $exchange->close();
+    }
+
+    private function settle(?Exchange $exchange): void
+    {
+        // Also before, because what a call has left in buffers may be printed now.
+        $this->output->settle();
+        $this->isSpoiled = !$this->leftovers->clear($exchange);
         $this->output->settle();
     }
 
