@@ -38,7 +38,7 @@ pub struct Addresses {
 
 /// One of the places that an address may take; free again when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct ConnectionPermit {
     addresses: Arc<Addresses>,
     household: Household,
 }
@@ -58,7 +58,10 @@ impl Addresses {
     }
 
     /// A place for a new connection; none is needed without a limit, for a trusted proxy and for a client without an address.
-    pub(crate) fn connection(self: &Arc<Self>, ip: Option<IpAddr>) -> Result<Option<Seat>, NoSeat> {
+    pub(crate) fn connection(
+        self: &Arc<Self>,
+        ip: Option<IpAddr>,
+    ) -> Result<Option<ConnectionPermit>, NoSeat> {
         let is_proxy = |ip| {
             let proxies = self.proxies.load();
             proxies
@@ -66,17 +69,20 @@ impl Addresses {
                 .is_some_and(|proxies| proxies.trusts(Some(ip)))
         };
         match ip {
-            Some(ip) if self.limit() > 0 && !is_proxy(ip) => self.seat(ip),
+            Some(ip) if self.limit() > 0 && !is_proxy(ip) => self.permit(ip),
             _ => Ok(None),
         }
     }
 
     /// A place for a request of a client that a trusted proxy tells of.
-    pub(crate) fn request(self: &Arc<Self>, ip: IpAddr) -> Result<Option<Seat>, NoSeat> {
+    pub(crate) fn request(
+        self: &Arc<Self>,
+        ip: IpAddr,
+    ) -> Result<Option<ConnectionPermit>, NoSeat> {
         if self.limit() == 0 {
             Ok(None)
         } else {
-            self.seat(ip)
+            self.permit(ip)
         }
     }
 
@@ -84,7 +90,7 @@ impl Addresses {
         self.limit.load(Ordering::Relaxed)
     }
 
-    fn seat(self: &Arc<Self>, ip: IpAddr) -> Result<Option<Seat>, NoSeat> {
+    fn permit(self: &Arc<Self>, ip: IpAddr) -> Result<Option<ConnectionPermit>, NoSeat> {
         let household = Household::of(ip);
         let mut taken = self.taken();
         let count = taken.entry(household).or_default();
@@ -92,7 +98,7 @@ impl Addresses {
             return Err(NoSeat);
         }
         *count += 1;
-        Ok(Some(Seat {
+        Ok(Some(ConnectionPermit {
             addresses: self.clone(),
             household,
         }))
@@ -103,7 +109,7 @@ impl Addresses {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut taken = self.addresses.taken();
         if let Some(count) = taken.get_mut(&self.household) {

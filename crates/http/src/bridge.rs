@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 use pronghorn_cgi::Variables;
 use pronghorn_pool::settings::Retry;
 use pronghorn_pool::{
-    Answer, Body as CallBody, CallError, Content, Dispatch, Payload, Pending, Pool, Reply,
-    ReplyBody, Seldom, Terms, Unencodable, streamed,
+    Answer, Body as CallBody, CallError, Content, Dispatch, LogThrottle, Payload, Pending, Pool,
+    Reply, ReplyBody, Terms, Unencodable, streamed,
 };
 use pronghorn_process::Credentials;
 use pronghorn_wire::native::{self, Envelope, Thrown};
@@ -20,11 +20,11 @@ use crate::body::{
     BodySettings, NotTaken, RequestBody, check_announced, collect, empty, for_foreign, for_native,
     for_script, is_streamed,
 };
-use crate::elsewhere::Elsewhere;
 use crate::error;
 use crate::exchange::Exchange;
 use crate::feeder::Feeder;
 use crate::files::Asked;
+use crate::local_redirects::LocalRedirects;
 use crate::message::{Body, Handled, Handler, Request, Response};
 use crate::record::{Record, request_id};
 use crate::scripts::{Answerer, ScriptCall, Scripts};
@@ -56,7 +56,7 @@ pub struct PoolHandler {
     /// Of a pool that runs scripts.
     pub scripts: Option<Arc<Scripts>>,
     /// For answers that lead to another path of this server.
-    pub elsewhere: Arc<Elsewhere>,
+    pub local_redirects: Arc<LocalRedirects>,
 }
 
 impl Handler for Arc<PoolHandler> {
@@ -166,7 +166,7 @@ impl PoolHandler {
         let outcome = wait(&call, &mut pending, exchange, meanwhile).await;
         // What is seldom waits in places of its own: it would make this future longer.
         if let Ok(Ok(reply)) = &outcome
-            && let ReplyBody::Elsewhere(target) = &reply.body
+            && let ReplyBody::LocalRedirect(target) = &reply.body
         {
             return Box::pin(self.follow(&call.request, target, exchange)).await;
         }
@@ -187,7 +187,7 @@ impl PoolHandler {
         target: &[u8],
         exchange: &mut dyn Exchange,
     ) -> Response {
-        match self.elsewhere.follow(request, target) {
+        match self.local_redirects.follow(request, target) {
             Ok((next, first)) => first.handle(next, exchange).await,
             Err(why) => {
                 let why = format!("the reply's `Location: {}` {why}", target.escape_ascii());
@@ -261,8 +261,8 @@ impl PoolHandler {
     }
 
     fn tell_of_left_out(&self, request: &Request, name: &str, byte: u8) {
-        static LEFT_OUT: LazyLock<Seldom> = LazyLock::new(Seldom::default);
-        if let Some(replies) = LEFT_OUT.event() {
+        static LEFT_OUT: LazyLock<LogThrottle> = LazyLock::new(LogThrottle::default);
+        if let Some(replies) = LEFT_OUT.should_log() {
             tracing::warn!(
                 target: "http", pool = self.pool.name(), replies, method = request.head.method(), URI = request.target(),
                 "a field of the application's reply is left out: the value of `{name}` has a control character in it (0x{byte:02x})"
@@ -281,7 +281,7 @@ impl PoolHandler {
             ReplyBody::Whole(Content::Lent(loan)) => Body::Lent(loan),
             ReplyBody::Pieces { pieces, len } => Body::Pieces { pieces, len },
             ReplyBody::Whole(_) | ReplyBody::File(_) => Body::Empty,
-            ReplyBody::Elsewhere(_) => {
+            ReplyBody::LocalRedirect(_) => {
                 let why = "the reply leads to another path of this server";
                 return self.fail(request, why, why);
             }

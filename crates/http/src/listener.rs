@@ -359,7 +359,7 @@ impl Door {
 
     /// It is closed without a word: an answer would cost more than the connection.
     fn refuse(&self, full: Full, address: PeerAddress) {
-        let Some(connections) = self.service.refusals.event() else {
+        let Some(connections) = self.service.refusals.should_log() else {
             return;
         };
         match full {

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use crate::addresses::Seat;
+use crate::addresses::ConnectionPermit;
 use crate::bridge::HttpCall;
 use crate::message::Request;
 use crate::middleware::Entry;
@@ -17,7 +17,7 @@ pub struct Record {
     pub(crate) call: Option<CallRecord>,
     pub(crate) access: Option<Entry>,
     /// What the client holds until its response is out.
-    pub(crate) seat: Option<Seat>,
+    pub(crate) permit: Option<ConnectionPermit>,
 }
 
 /// The log record of a request that reached PHP.

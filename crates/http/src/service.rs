@@ -5,12 +5,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use pronghorn_pool::Seldom;
+use pronghorn_pool::LogThrottle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::addresses::{Addresses, Seat};
+use crate::addresses::{Addresses, ConnectionPermit};
 use crate::http2::Http2Limits;
 use crate::message::{Handler, PeerAddress};
 use crate::standing::{LEAVING, Place, Standings};
@@ -51,8 +51,8 @@ pub struct Service {
     pub(crate) draining: CancellationToken,
     drain_idle: OnceLock<Duration>,
     connections: TaskTracker,
-    pub(crate) refusals: Seldom,
-    evictions: Seldom,
+    pub(crate) refusals: LogThrottle,
+    evictions: LogThrottle,
     standings: Arc<Standings>,
     addresses: Arc<Addresses>,
 }
@@ -75,8 +75,8 @@ impl Service {
             draining,
             drain_idle: OnceLock::new(),
             connections,
-            refusals: Seldom::default(),
-            evictions: Seldom::default(),
+            refusals: LogThrottle::default(),
+            evictions: LogThrottle::default(),
             standings: Arc::default(),
             addresses,
         })
@@ -119,8 +119,8 @@ impl Service {
     /// Counts a connection while the returned value lives. Where there are as many as there may be, the one that has been
     /// without a request for the longest time is told to end.
     pub(crate) fn enter(self: &Arc<Self>, address: PeerAddress) -> Result<Entered, Full> {
-        let seat = self.addresses.connection(address.ip());
-        let seat = seat.map_err(|_| Full::Address)?;
+        let permit = self.addresses.connection(address.ip());
+        let permit = permit.map_err(|_| Full::Address)?;
         let is_full = self.connections.len() >= self.limits.connections;
         if is_full {
             self.make_room()?;
@@ -130,7 +130,7 @@ impl Service {
             place: self.standings.enter(),
             is_over: is_full,
             _token: self.connections.token(),
-            _seat: seat,
+            _seat: permit,
         })
     }
 
@@ -139,7 +139,7 @@ impl Service {
         if self.connections.len() >= limit + LEAVING || !self.standings.evict() {
             return Err(Full::All);
         }
-        if let Some(connections) = self.evictions.event() {
+        if let Some(connections) = self.evictions.should_log() {
             tracing::warn!(
                 target: "http", connections, limit,
                 "connections without a request closed for new ones: there are as many as there may be"
@@ -155,7 +155,7 @@ pub(crate) struct Entered {
     place: Place,
     is_over: bool,
     _token: TaskTrackerToken,
-    _seat: Option<Seat>,
+    _seat: Option<ConnectionPermit>,
 }
 
 impl Entered {

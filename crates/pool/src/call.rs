@@ -213,7 +213,7 @@ pub enum ReplyBody {
     /// The worker names a file for the server to send.
     File(PathBuf),
     /// The server is to answer as if this path, with its query, had been asked for by GET.
-    Elsewhere(Vec<u8>),
+    LocalRedirect(Vec<u8>),
     /// It arrives in pieces; the length is known when the worker has already announced all of it.
     Pieces {
         pieces: Pieces,

@@ -57,7 +57,7 @@ pub(crate) struct Core<C, T> {
     /// Calls that busy workers could be given ahead, in all.
     room: usize,
     /// Of them, those that they are given while others are free.
-    rather: usize,
+    before_waking_idle: usize,
     /// Busy workers of quick calls.
     quick: usize,
     /// Processors that there are for workers.
@@ -71,19 +71,19 @@ struct Slot<T> {
     worker: Option<T>,
     /// Calls that its worker has beyond the one at hand.
     ahead: usize,
-    may_have: MayHave,
-    /// Whether a member of the crew uses it.
+    prefetch: PrefetchLimits,
+    /// Whether a member of the pool supervisor uses it.
     taken: bool,
 }
 
 /// How many calls a worker may have beyond the one at hand.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct MayHave {
+pub(crate) struct PrefetchLimits {
     pub(crate) most: usize,
     /// So many of them while another worker is free: to wake that one would take longer.
-    pub(crate) rather: usize,
+    pub(crate) before_waking_idle: usize,
     /// And so many while every processor has a worker of quick calls: another one would only take turns with those.
-    pub(crate) crowded: usize,
+    pub(crate) when_cpus_busy: usize,
 }
 
 /// What becomes of a new call.
@@ -113,7 +113,7 @@ impl<C, T: Clone> Core<C, T> {
             idle: Vec::new(),
             queue: Queue::new(queue_limit, queue_timeout),
             room: 0,
-            rather: 0,
+            before_waking_idle: 0,
             quick: 0,
             processors,
             stopping: false,
@@ -132,7 +132,7 @@ impl<C, T: Clone> Core<C, T> {
                 state: SlotState::Empty,
                 worker: None,
                 ahead: 0,
-                may_have: MayHave::default(),
+                prefetch: PrefetchLimits::default(),
                 taken: false,
             });
             self.slots.len() - 1
@@ -161,10 +161,16 @@ impl<C, T: Clone> Core<C, T> {
             return Admitted::Refused(call, Refused::Stopping);
         }
         let ahead = ahead && self.queue.len() == 0;
-        let rather = ahead && self.rather > 0;
-        let crowded = ahead && self.quick >= self.processors;
-        let worker = rather.then(|| self.take_room(Slot::rather)).flatten();
-        let worker = worker.or_else(|| crowded.then(|| self.take_room(Slot::crowded)).flatten());
+        let before_waking_idle = ahead && self.before_waking_idle > 0;
+        let when_cpus_busy = ahead && self.quick >= self.processors;
+        let worker = before_waking_idle
+            .then(|| self.take_room(Slot::before_waking_idle))
+            .flatten();
+        let worker = worker.or_else(|| {
+            when_cpus_busy
+                .then(|| self.take_room(Slot::when_cpus_busy))
+                .flatten()
+        });
         let worker = worker.or_else(|| self.take_idle());
         let worker = worker.or_else(|| ahead.then(|| self.take_room(Slot::room)).flatten());
         if let Some(worker) = worker {
@@ -219,11 +225,11 @@ impl<C, T: Clone> Core<C, T> {
     }
 
     /// A worker has finished its call and asks what to do next; of calls ahead it may have so many from now on.
-    pub(crate) fn freed(&mut self, id: SlotId, now: Instant, may_have: MayHave) -> Freed<C> {
+    pub(crate) fn freed(&mut self, id: SlotId, now: Instant, prefetch: PrefetchLimits) -> Freed<C> {
         let has_ahead = self.slots.get(id).is_some_and(|slot| slot.ahead > 0);
         self.change(id, |slot| {
             slot.ahead = slot.ahead.saturating_sub(1);
-            slot.may_have = may_have;
+            slot.prefetch = prefetch;
         });
         match self.state(id) {
             // It goes on with those: they are as good as begun.
@@ -243,8 +249,13 @@ impl<C, T: Clone> Core<C, T> {
     }
 
     /// A worker has answered and has little left to do: until it is [freed](Self::freed) it may have so many calls ahead.
-    pub(crate) fn winds_down(&mut self, id: SlotId, now: Instant, may_have: MayHave) -> Freed<C> {
-        self.change(id, |slot| slot.may_have = may_have);
+    pub(crate) fn winds_down(
+        &mut self,
+        id: SlotId,
+        now: Instant,
+        prefetch: PrefetchLimits,
+    ) -> Freed<C> {
+        self.change(id, |slot| slot.prefetch = prefetch);
         self.only_ahead(id, now)
     }
 
@@ -306,7 +317,7 @@ impl<C, T: Clone> Core<C, T> {
         let calls = if planted(Bug::PhantomAhead) { 0 } else { calls };
         self.change(id, |slot| {
             slot.ahead = slot.ahead.saturating_sub(calls);
-            slot.may_have = MayHave::default();
+            slot.prefetch = PrefetchLimits::default();
         });
     }
 
@@ -336,7 +347,7 @@ impl<C, T: Clone> Core<C, T> {
         self.change(id, |slot| {
             slot.worker = None;
             slot.ahead = 0;
-            slot.may_have = MayHave::default();
+            slot.prefetch = PrefetchLimits::default();
         });
         if self.state(id) != SlotState::Empty {
             self.go(id, SlotState::Empty);
@@ -450,10 +461,12 @@ impl<C, T: Clone> Core<C, T> {
     /// Every change that could be one of its room.
     fn change(&mut self, id: SlotId, change: impl FnOnce(&mut Slot<T>)) {
         if let Some(slot) = self.slots.get_mut(id) {
-            let (room, rather, quick) = (slot.room(), slot.rather(), slot.is_quick());
+            let (room, before_waking_idle, quick) =
+                (slot.room(), slot.before_waking_idle(), slot.is_quick());
             change(slot);
             self.room = self.room - room + slot.room();
-            self.rather = self.rather - rather + slot.rather();
+            self.before_waking_idle =
+                self.before_waking_idle - before_waking_idle + slot.before_waking_idle();
             self.quick = self.quick - usize::from(quick) + usize::from(slot.is_quick());
         }
     }
@@ -462,21 +475,21 @@ impl<C, T: Clone> Core<C, T> {
 impl<T> Slot<T> {
     /// Calls that it could be given ahead.
     fn room(&self) -> usize {
-        self.room_of(self.may_have.most)
+        self.room_of(self.prefetch.most)
     }
 
     /// Calls that it is rather given than a worker that is free.
-    fn rather(&self) -> usize {
-        self.room_of(self.may_have.rather)
+    fn before_waking_idle(&self) -> usize {
+        self.room_of(self.prefetch.before_waking_idle)
     }
 
     /// Calls that it is rather given while there is no processor for a worker that is free.
-    fn crowded(&self) -> usize {
-        self.room_of(self.may_have.crowded)
+    fn when_cpus_busy(&self) -> usize {
+        self.room_of(self.prefetch.when_cpus_busy)
     }
 
     fn is_quick(&self) -> bool {
-        self.state == SlotState::Busy && self.may_have.crowded > 0
+        self.state == SlotState::Busy && self.prefetch.when_cpus_busy > 0
     }
 
     fn room_of(&self, most: usize) -> usize {

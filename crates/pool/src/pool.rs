@@ -17,12 +17,12 @@ use tokio::time::Instant;
 
 use crate::bugs::{Bug, planted};
 use crate::call::{self, Call, CallError, Payload, Pending, Refused, Stamps, Terms, WorkerFault};
-use crate::core::{Admitted, Core, Freed, MayHave, Next, SlotId, SlotState};
+use crate::core::{Admitted, Core, Freed, Next, PrefetchLimits, SlotId, SlotState};
+use crate::log_throttle::LogThrottle;
 use crate::poison::Poison;
 use crate::queue::Ticket;
 use crate::remarks::Remarks;
 use crate::roster::{self, Roster, UnderWay, WorkerInfo};
-use crate::seldom::Seldom;
 use crate::stats::{Counter, Stats};
 
 /// How often a call is given to another worker because the one that got it asked to be replaced.
@@ -102,9 +102,9 @@ pub(crate) struct Shared {
     seq: AtomicU64,
     queue_has_calls: Notify,
     home: Handle,
-    refusals: Seldom,
-    dropped: Seldom,
-    second_answers: Seldom,
+    refusals: LogThrottle,
+    dropped: LogThrottle,
+    second_answers: LogThrottle,
     /// Of the control side alone.
     roster: Roster,
     poison: Poison,
@@ -189,9 +189,9 @@ pub(crate) struct Turn {
 
 /// Takes the calls that are on their way to a worker in the moment in which it leaves.
 #[derive(Clone)]
-pub(crate) struct Heir(Arc<Shared>);
+pub(crate) struct Requeue(Arc<Shared>);
 
-impl Heir {
+impl Requeue {
     pub(crate) fn take(&self, call: Call) {
         if !call.is_unwanted() {
             self.0.admit(call, Instant::now(), Ahead::MayNot);
@@ -199,9 +199,9 @@ impl Heir {
     }
 }
 
-impl fmt::Debug for Heir {
+impl fmt::Debug for Requeue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Heir").field(&self.0.name).finish()
+        f.debug_tuple("Requeue").field(&self.0.name).finish()
     }
 }
 
@@ -299,9 +299,9 @@ impl Pool {
             seq: AtomicU64::new(1),
             queue_has_calls: Notify::new(),
             home: home.clone(),
-            refusals: Seldom::default(),
-            dropped: Seldom::default(),
-            second_answers: Seldom::default(),
+            refusals: LogThrottle::default(),
+            dropped: LogThrottle::default(),
+            second_answers: LogThrottle::default(),
             roster: Roster::default(),
             poison: Poison::default(),
             remarks: Remarks::default(),
@@ -382,10 +382,13 @@ impl Pool {
         clippy::disallowed_methods,
         reason = "none may be dropped, and a worker causes no more than a handful"
     )]
-    pub(crate) fn seat(&self, slot: SlotId) -> (Seat, mpsc::UnboundedReceiver<Report>) {
+    pub(crate) fn slot_handle(
+        &self,
+        slot: SlotId,
+    ) -> (SlotHandle, mpsc::UnboundedReceiver<Report>) {
         let (reports, inbox) = mpsc::unbounded_channel();
         (
-            Seat {
+            SlotHandle {
                 shared: self.shared.clone(),
                 slot,
                 reports,
@@ -569,7 +572,7 @@ impl Shared {
             self.stats.count(reason.into());
             // A stop is no news to whoever ordered it.
             if reason != Refused::Stopping
-                && let Some(calls) = self.refusals.event()
+                && let Some(calls) = self.refusals.should_log()
             {
                 tracing::warn!(
                     target: "server", pool = self.name, calls, waiting = self.stats.waiting(),
@@ -589,7 +592,7 @@ impl Shared {
         drop(guarded);
         if call.is_some() {
             self.stats.count(Counter::ClientGone);
-            if runs_alone && let Some(calls) = self.dropped.event() {
+            if runs_alone && let Some(calls) = self.dropped.should_log() {
                 tracing::warn!(
                     target: "server", pool = self.name, calls, waiting = self.stats.waiting(),
                     "calls dropped whose clients have left: a quarter of the queue is full of those that run all the same"
@@ -653,7 +656,7 @@ impl Lifetime {
     }
 
     /// Counts a call. True when it was the worker's last. Where it may get more, its successor is asked for.
-    pub(crate) fn is_over(&mut self, seat: &Seat) -> bool {
+    pub(crate) fn is_over(&mut self, slot_handle: &SlotHandle) -> bool {
         let Some(left) = &mut self.0 else {
             return false;
         };
@@ -661,9 +664,9 @@ impl Lifetime {
         if *left > 0 {
             return false;
         }
-        if !seat.is_strict() {
+        if !slot_handle.is_strict() {
             self.0 = None;
-            seat.report(Report::Worn);
+            slot_handle.report(Report::Worn);
             return false;
         }
         true
@@ -671,7 +674,7 @@ impl Lifetime {
 }
 
 /// A worker's place in its pool, held by its transport.
-pub(crate) struct Seat {
+pub(crate) struct SlotHandle {
     shared: Arc<Shared>,
     slot: SlotId,
     reports: mpsc::UnboundedSender<Report>,
@@ -679,7 +682,7 @@ pub(crate) struct Seat {
     wants_renewal: AtomicBool,
 }
 
-impl Seat {
+impl SlotHandle {
     /// Takes the place: from now on calls come.
     pub(crate) fn enter(&self, worker: Arc<dyn Transport>) -> Next<Call> {
         let now = Instant::now();
@@ -689,14 +692,14 @@ impl Seat {
     }
 
     /// The call is done, or was given back. What next? `now` is now. From then on the worker may have so many calls ahead.
-    pub(crate) fn next(&self, now: Instant, may_have: MayHave) -> Turn {
-        let freed = self.takes(|core| core.freed(self.slot, now, may_have));
+    pub(crate) fn next(&self, now: Instant, prefetch: PrefetchLimits) -> Turn {
+        let freed = self.takes(|core| core.freed(self.slot, now, prefetch));
         self.shared.settle(freed, now)
     }
 
     /// The call is answered, and what it has left is short: calls for after that. The worker may have so many until it is done.
-    pub(crate) fn winds_down(&self, now: Instant, may_have: MayHave) -> Vec<Call> {
-        let freed = self.takes(|core| core.winds_down(self.slot, now, may_have));
+    pub(crate) fn winds_down(&self, now: Instant, prefetch: PrefetchLimits) -> Vec<Call> {
+        let freed = self.takes(|core| core.winds_down(self.slot, now, prefetch));
         self.shared.settle(freed, now).ahead
     }
 
@@ -713,7 +716,7 @@ impl Seat {
 
     /// As [`next`](Self::next), for a worker that has one call at a time.
     pub(crate) fn next_alone(&self, now: Instant) -> Next<Call> {
-        self.next(now, MayHave::default()).next
+        self.next(now, PrefetchLimits::default()).next
     }
 
     /// Calls that the worker was given and has not begun, or none: it gets none ahead until the one at hand is done.
@@ -820,7 +823,7 @@ impl Seat {
 
     /// A worker answered a call twice. When it is time for a record of that: how many did since the last.
     pub(crate) fn second_answer(&self) -> Option<u64> {
-        self.shared.second_answers.event()
+        self.shared.second_answers.should_log()
     }
 
     /// Whether nothing has been said of that place since the last reload; `true` inside, nothing more will be.
@@ -835,7 +838,7 @@ impl Seat {
         {
             return;
         }
-        // Without its keeper, the process is killed and nobody needs to know.
+        // Without its slot supervisor, the process is killed and nobody needs to know.
         _ = self.reports.send(report);
     }
 
@@ -852,8 +855,8 @@ impl Seat {
         self.report(Report::Left);
     }
 
-    pub(crate) fn heir(&self) -> Heir {
-        Heir(self.shared.clone())
+    pub(crate) fn requeue(&self) -> Requeue {
+        Requeue(self.shared.clone())
     }
 
     pub(crate) fn slot(&self) -> SlotId {
@@ -873,9 +876,9 @@ impl fmt::Debug for Pool {
     }
 }
 
-impl fmt::Debug for Seat {
+impl fmt::Debug for SlotHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Seat")
+        f.debug_struct("SlotHandle")
             .field("slot", &self.slot)
             .finish_non_exhaustive()
     }

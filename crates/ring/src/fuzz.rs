@@ -7,7 +7,7 @@ use tokio::io::ReadBuf;
 use crate::Link;
 use crate::layout::{DOWN, PAGE, UP};
 use crate::link::count;
-use crate::memory::Box;
+use crate::memory::SharedMemory;
 
 /// The most that a step reads or writes: more than a stream holds.
 const LONGEST: usize = UP + 4096;
@@ -21,7 +21,7 @@ const LONGEST: usize = UP + 4096;
 /// can't be; when it puts more than the stream holds; when there is no memory for a box.
 #[doc(hidden)]
 pub fn fuzz_box(script: &[u8]) {
-    let shared = Arc::new(Box::new().expect("there is memory"));
+    let shared = Arc::new(SharedMemory::new().expect("there is memory"));
     let mut link = Link::new(shared.clone());
     let mut buffer = vec![0; LONGEST];
     for step in script.chunks_exact(4) {
@@ -44,7 +44,7 @@ pub fn fuzz_box(script: &[u8]) {
     }
 }
 
-fn read(link: &mut Link, shared: &Box, into: &mut [u8]) {
+fn read(link: &mut Link, shared: &SharedMemory, into: &mut [u8]) {
     let before = link.counts();
     let mut expected = vec![0; into.len().min(UP)];
     let most = expected.len();
@@ -76,7 +76,7 @@ fn read(link: &mut Link, shared: &Box, into: &mut [u8]) {
 }
 
 /// In one thread nobody changes the bytes between the loan and its end.
-fn borrow(link: &mut Link, shared: &Box, head: usize, most: usize) {
+fn borrow(link: &mut Link, shared: &SharedMemory, head: usize, most: usize) {
     let before = link.counts();
     let Some((head_bytes, loan)) = link.borrow(head, 1..=most) else {
         assert_eq!(link.counts(), before, "nothing was lent, nothing taken");

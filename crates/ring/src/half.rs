@@ -59,12 +59,12 @@ impl Server<'_> {
     }
 
     /// Says with how many calls that nobody has begun the worker need not ring for a reply; 0: it rings for each.
-    pub(crate) fn are_enough(self, calls: u32) {
+    pub(crate) fn set_wakeup_threshold(self, calls: u32) {
         self.0.enough_calls.store(calls, Ordering::Relaxed);
     }
 
     /// Says whether the worker's calls are quick.
-    pub(crate) fn are_quick(self, quick: bool) {
+    pub(crate) fn set_fast_calls(self, quick: bool) {
         self.0.quick.store(u32::from(quick), Ordering::Relaxed);
     }
 

@@ -1,7 +1,7 @@
 //! Shared memory between the server and a worker: a stream of bytes in each direction, without a system call while both
 //! are awake.
 //!
-//! - [`Box`]: the memory of one worker process. Sealed, so that nobody can resize it; mapped by the server and by that
+//! - [`SharedMemory`]: the memory of one worker process. Sealed, so that nobody can resize it; mapped by the server and by that
 //!   worker only.
 //! - [`Link`]: the server's end of it, an asynchronous reader and writer on one I/O thread.
 //! - [`Loan`]: bytes in a box that are sent from there, without a copy on the way.
@@ -43,7 +43,7 @@ pub use link::Link;
 #[cfg(not(all(test, feature = "model")))]
 pub use loan::Loan;
 #[cfg(not(all(test, feature = "model")))]
-pub use memory::Box;
+pub use memory::SharedMemory;
 #[cfg(not(all(test, feature = "model")))]
 pub use peer::Peer;
 #[cfg(not(all(test, feature = "model")))]

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::half::{Nonsense, Server, there};
 use crate::layout::{DOWN, UP};
 use crate::loan::{Lent, Loan};
-use crate::memory::Box;
+use crate::memory::SharedMemory;
 use crate::thread::{Waiting, forget, wait, wake_later, wake_now};
 
 /// Reads what a worker puts into its box, and writes what it shall take out. Lives on one thread, which [serves
@@ -21,7 +21,7 @@ use crate::thread::{Waiting, forget, wait, wake_later, wake_now};
 /// A worker's end is not seen here, only at its process. Numbers that can't be are an error of kind `InvalidData`.
 #[derive(Debug)]
 pub struct Link {
-    shared: Arc<Box>,
+    shared: Arc<SharedMemory>,
     /// The server's own counts: what stands in the box could have been changed by the worker.
     put: u64,
     taken: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Counts {
 
 impl Link {
     /// For a box that nobody has used yet.
-    pub fn new(shared: Arc<Box>) -> Self {
+    pub fn new(shared: Arc<SharedMemory>) -> Self {
         Self {
             shared,
             put: 0,
@@ -181,18 +181,18 @@ impl Link {
 
     /// With so many calls that it has not begun the worker need not ring for a reply: to be woken for each costs both sides
     /// more than it is worth where calls wait in any case. 0, as at first: it rings for each.
-    pub fn are_enough(&mut self, calls: u32) {
+    pub fn set_wakeup_threshold(&mut self, calls: u32) {
         if self.enough_calls != calls {
             self.enough_calls = calls;
-            Server(self.shared.words()).are_enough(calls);
+            Server(self.shared.words()).set_wakeup_threshold(calls);
         }
     }
 
     /// Says whether the worker's calls are so quick that it does well at the processor of this thread. At first they are not.
-    pub fn are_quick(&mut self, quick: bool) {
+    pub fn set_fast_calls(&mut self, quick: bool) {
         if self.quick != quick {
             self.quick = quick;
-            Server(self.shared.words()).are_quick(quick);
+            Server(self.shared.words()).set_fast_calls(quick);
         }
     }
 
@@ -246,20 +246,20 @@ pub(crate) fn count(len: usize) -> u64 {
 }
 
 /// Wakes the worker if it sleeps for want of bytes.
-pub(crate) fn wake_if_asleep(shared: &Box) {
+pub(crate) fn wake_if_asleep(shared: &SharedMemory) {
     if Server(shared.words()).wakes() {
         wake(shared);
     }
 }
 
 /// Gives the worker the room of what was taken, and wakes it if it waits for that.
-pub(crate) fn give_back(shared: &Box, taken: u64) {
+pub(crate) fn give_back(shared: &SharedMemory, taken: u64) {
     if Server(shared.words()).taken(taken) {
         wake(shared);
     }
 }
 
-fn wake(shared: &Box) {
+fn wake(shared: &SharedMemory) {
     // Refused only for an address that is none.
     _ = futex::wake(&shared.words().sleep, futex::Flags::empty(), 1);
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 
 use crate::link::{count, give_back};
-use crate::memory::Box;
+use crate::memory::SharedMemory;
 
 /// Bytes that lie in a box until they are sent from there or copied, at most once.
 ///
@@ -25,15 +25,15 @@ pub(crate) struct Lent {
 #[derive(Debug)]
 enum Place {
     /// The first one's place in the stream up.
-    Box(Arc<Box>, u64),
+    SharedMemory(Arc<SharedMemory>, u64),
     Copy(Bytes),
     Nowhere,
 }
 
 impl Loan {
     /// The next `len` bytes of a stream, which are there.
-    pub(crate) fn new(owner: Arc<Box>, at: u64, len: usize) -> (Self, Arc<Lent>) {
-        let place = Mutex::new(Place::Box(owner, at));
+    pub(crate) fn new(owner: Arc<SharedMemory>, at: u64, len: usize) -> (Self, Arc<Lent>) {
+        let place = Mutex::new(Place::SharedMemory(owner, at));
         let lent = Arc::new(Lent { len, place });
         (Self(lent.clone()), lent)
     }
@@ -51,7 +51,7 @@ impl Loan {
         // Held until the end, so that the link does not give later room back before this.
         let mut place = self.0.lock();
         match std::mem::replace(&mut *place, Place::Nowhere) {
-            Place::Box(owner, at) => {
+            Place::SharedMemory(owner, at) => {
                 let sent = owner.lend_up(at, len, send).min(len);
                 let rest = owner.copy_up(at.wrapping_add(count(sent)), len - sent);
                 give_back(&owner, at.wrapping_add(count(len)));
@@ -76,7 +76,7 @@ impl From<Loan> for Bytes {
 impl Drop for Loan {
     fn drop(&mut self) {
         let mut place = self.0.lock();
-        if let Place::Box(owner, at) = std::mem::replace(&mut *place, Place::Nowhere) {
+        if let Place::SharedMemory(owner, at) = std::mem::replace(&mut *place, Place::Nowhere) {
             give_back(&owner, at.wrapping_add(count(self.0.len)));
         }
     }
@@ -86,7 +86,7 @@ impl Lent {
     /// After this, the room is the worker's.
     pub(crate) fn end(&self) {
         let mut place = self.lock();
-        if let Place::Box(owner, at) = &*place {
+        if let Place::SharedMemory(owner, at) = &*place {
             let bytes = owner.copy_up(*at, self.len);
             give_back(owner, at.wrapping_add(count(self.len)));
             *place = Place::Copy(bytes.into());

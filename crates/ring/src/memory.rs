@@ -20,7 +20,7 @@ use crate::sync::Ordering;
 ///
 /// Each stream is mapped twice in a row, so any part of it is one piece of memory, also where it wraps.
 #[derive(Debug)]
-pub struct Box {
+pub struct SharedMemory {
     map: Map,
     memory: OwnedFd,
 }
@@ -28,7 +28,7 @@ pub struct Box {
 /// Addresses: the page, the stream down twice, the stream up twice.
 const MAPPED: usize = PAGE + 2 * DOWN + 2 * UP;
 
-impl Box {
+impl SharedMemory {
     /// Makes a box. All of its memory is taken now: later a full machine would be a SIGBUS.
     ///
     /// # Errors
@@ -183,7 +183,7 @@ impl ParkingPage {
     }
 
     pub(crate) fn words(&self) -> &Parking {
-        // SAFETY: as in `Box::words`.
+        // SAFETY: as in `SharedMemory::words`.
         unsafe { self.map.start.cast::<Parking>().as_ref() }
     }
 }

@@ -218,7 +218,7 @@ fn a_reply_that_was_put_without_a_bell_reaches_the_thread_before_the_worker_slee
 }
 
 fn worker_owes_for_a_reply(stage: &Arc<Stage>) {
-    Server(&stage.words).are_enough(1);
+    Server(&stage.words).set_wakeup_threshold(1);
     owes(stage, |worker| worker.put_reply(5, true));
 }
 

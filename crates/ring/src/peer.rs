@@ -11,13 +11,13 @@ use tokio::time::Instant;
 use crate::half::{Bell, Worker, there};
 use crate::layout::{AWAKE, DOWN, FOR_BYTES, FOR_ROOM, MAGIC, UP, VERSION};
 use crate::link::count;
-use crate::memory::{Box, ParkingPage};
+use crate::memory::{ParkingPage, SharedMemory};
 use crate::sync::Ordering;
 
 /// The worker's end. Blocks its thread.
 #[derive(Debug)]
 pub struct Peer {
-    shared: Box,
+    shared: SharedMemory,
     page: ParkingPage,
     bell: OwnedFd,
     put: u64,
@@ -32,7 +32,7 @@ impl Peer {
     ///
     /// When it can't be mapped, or is of another version.
     pub fn attach(memory: OwnedFd, page: OwnedFd, bell: OwnedFd) -> io::Result<Self> {
-        let shared = Box::map(memory)?;
+        let shared = SharedMemory::map(memory)?;
         let head: Vec<u32> = shared
             .words()
             .head

@@ -15,7 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
 use crate::layout::{DOWN, PAGE, UP, c_header};
-use crate::{Box, Link, Peer, Thread};
+use crate::{Link, Peer, SharedMemory, Thread};
 
 const LONGEST: Duration = Duration::from_secs(20);
 
@@ -37,7 +37,7 @@ fn copy(descriptor: impl AsFd) -> OwnedFd {
 }
 
 fn pair(thread: &Thread) -> (Link, Peer) {
-    let shared = Arc::new(Box::new().unwrap());
+    let shared = Arc::new(SharedMemory::new().unwrap());
     let peer = Peer::attach(
         copy(shared.memory()),
         copy(thread.page()),
@@ -210,7 +210,7 @@ fn a_reply_waits_while_enough_calls_lie_there() {
     let page = memfd_create("page", MemfdFlags::CLOEXEC).unwrap();
     ftruncate(&page, PAGE as u64).unwrap();
     let bell = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
-    let shared = Arc::new(Box::new().unwrap());
+    let shared = Arc::new(SharedMemory::new().unwrap());
     let mut peer = Peer::attach(copy(shared.memory()), copy(&page), copy(&bell)).unwrap();
     let mut link = Link::new(shared);
     // Another sleep of the thread each time: a worker rings once for each.
@@ -221,7 +221,7 @@ fn a_reply_waits_while_enough_calls_lie_there() {
         read(&bell, &mut [0; 8]).is_ok()
     };
     let mut rings_for = |enough| -> Vec<bool> {
-        link.are_enough(enough);
+        link.set_wakeup_threshold(enough);
         (0..4).for_each(|call| link.offer(call));
         assert_eq!(link.write_some(b"calls").unwrap(), 5);
         let replies = (0..4).map(|call| peer.claims(call) && rings(&mut peer));
@@ -242,7 +242,7 @@ fn replies_that_wait_for_each_other_arrive() {
     const BATCH: usize = NUMBERS.end as usize;
     let (runtime, thread) = io_thread();
     let (mut link, mut peer) = pair(&thread);
-    link.are_enough(2);
+    link.set_wakeup_threshold(2);
     let worker = std::thread::spawn(move || {
         let mut message = [0; 5];
         for call in NUMBERS.cycle().take(BATCHES * BATCH) {
@@ -375,7 +375,7 @@ fn whatever_is_written_into_a_box_its_server_takes_no_more_than_its_own() {
 #[test]
 fn a_worker_can_neither_resize_its_box_nor_write_to_the_threads_page() {
     let (_runtime, thread) = io_thread();
-    let shared = Box::new().unwrap();
+    let shared = SharedMemory::new().unwrap();
     assert!(ftruncate(shared.memory(), 0).is_err());
     assert!(ftruncate(shared.memory(), 1 << 30).is_err());
     let seals = fcntl_get_seals(shared.memory()).unwrap();

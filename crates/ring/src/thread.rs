@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 
 use crate::half::{Server, Sleeper};
 use crate::link::wake_if_asleep;
-use crate::memory::{Box, ParkingPage};
+use crate::memory::{ParkingPage, SharedMemory};
 use crate::turn::Turn;
 
 /// What workers of an I/O thread need of it. Cheap to clone.
@@ -36,7 +36,7 @@ struct Here {
     /// Links that wait for their worker.
     waiting: Vec<Waiting>,
     /// Boxes that something was put into, whose workers may sleep.
-    to_wake: Vec<Arc<Box>>,
+    to_wake: Vec<Arc<SharedMemory>>,
     /// How often it may come by before it wakes them.
     passes_left: u32,
     turn: Turn,
@@ -51,7 +51,7 @@ const PASSES_AFTER_SLEEP: u32 = 2;
 
 /// A link that waits.
 pub(crate) struct Waiting {
-    pub(crate) owner: Arc<Box>,
+    pub(crate) owner: Arc<SharedMemory>,
     /// What the link has seen: another number is news.
     pub(crate) seen_put: u64,
     /// When it waits for room: what it has seen of that.
@@ -171,7 +171,7 @@ pub fn collect() {
 }
 
 /// Wakes the worker of a box before this thread sleeps, or soon; at once where that is unknown.
-pub(crate) fn wake_later(owner: &Arc<Box>) {
+pub(crate) fn wake_later(owner: &Arc<SharedMemory>) {
     let later = with_here(|here| {
         if !here.to_wake.iter().any(|it| Arc::ptr_eq(it, owner)) {
             here.to_wake.push(owner.clone());
@@ -183,7 +183,7 @@ pub(crate) fn wake_later(owner: &Arc<Box>) {
 }
 
 /// Wakes the worker of a box that [would be woken later](wake_later), now.
-pub(crate) fn wake_now(owner: &Arc<Box>) {
+pub(crate) fn wake_now(owner: &Arc<SharedMemory>) {
     with_here(|here| here.to_wake.retain(|it| !Arc::ptr_eq(it, owner)));
     wake_if_asleep(owner);
 }
@@ -224,7 +224,7 @@ pub(crate) fn wait(waiting: Waiting) {
 }
 
 /// The link is gone, or does something else.
-pub(crate) fn forget(owner: &Arc<Box>) {
+pub(crate) fn forget(owner: &Arc<SharedMemory>) {
     with_here(|here| {
         here.waiting
             .retain(|waiting| !Arc::ptr_eq(&waiting.owner, owner));

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use crate::VERSION;
 use crate::health::{Health, Question};
-use crate::http::{HTTP, Site};
+use crate::http::{HTTP, HttpHandle};
 
 /// Longer than what the signals of one stop may be apart, so that the second one counts.
 const SECOND_STOP: Duration = Duration::from_millis(200);
@@ -47,7 +47,7 @@ struct Shared {
 /// What a server that is up can show.
 #[derive(Debug)]
 pub(crate) struct Serving {
-    pub(crate) site: Arc<OnceLock<Site>>,
+    pub(crate) site: Arc<OnceLock<HttpHandle>>,
     /// None where no service has workers.
     pub(crate) pools: Option<Pools>,
     pub(crate) health: Health,
@@ -191,7 +191,7 @@ impl Shared {
         }
     }
 
-    fn site(&self) -> Option<&Site> {
+    fn site(&self) -> Option<&HttpHandle> {
         self.serving.get()?.site.get()
     }
 
@@ -232,7 +232,7 @@ impl Shared {
         for workers in self.pools().map(Pools::all).unwrap_or_default() {
             pools.push(pool_status(&workers).await);
         }
-        let urls = self.site().map(Site::urls).unwrap_or_default();
+        let urls = self.site().map(HttpHandle::urls).unwrap_or_default();
         Status {
             version: VERSION.to_owned(),
             pid: std::process::id(),

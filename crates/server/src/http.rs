@@ -13,8 +13,8 @@ use pronghorn_http::files::MOST_OPEN;
 use pronghorn_http::middleware::{self, Parts, Unusable};
 use pronghorn_http::settings::{HttpSettings, RouteSettings};
 use pronghorn_http::{
-    Accepting, Addresses, BodySettings, Elsewhere, Handler, Limits, Listener, Place, PoolHandler,
-    Router, Scripts, Service,
+    Accepting, Addresses, BodySettings, Handler, Limits, Listener, LocalRedirects, Place,
+    PoolHandler, Router, Scripts, Service,
 };
 use pronghorn_plugin_api::{
     self as api, BoxFuture, Context, Handover, NotReady, Running, Stopped, WorkerContext,
@@ -52,24 +52,24 @@ pub(crate) struct HttpService {
     pub(crate) around: Around,
     pub(crate) open_files: u64,
     /// Filled when it has started.
-    pub(crate) site: Arc<OnceLock<Site>>,
+    pub(crate) site: Arc<OnceLock<HttpHandle>>,
 }
 
 /// What others may know of HTTP.
 #[derive(Debug)]
-pub(crate) struct Site {
+pub(crate) struct HttpHandle {
     /// Where clients are taken, and whether with TLS, in the order of the configuration.
     pub(crate) places: Vec<(Place, bool)>,
     pub(crate) pools: PoolSet,
     all_pools: Pools,
-    ground: Ground,
+    ground: HttpResources,
     service: Arc<Service>,
     tls: Option<Certificates>,
 }
 
 /// What stays when a reload brings other settings.
 #[derive(Debug)]
-struct Ground {
+struct HttpResources {
     user: Option<WorkerUser>,
     folder: PathBuf,
     development: bool,
@@ -111,10 +111,10 @@ fn get(patience: &Mutex<Patience>) -> Patience {
 type Sites = HashMap<(String, String), Arc<Scripts>>;
 
 /// What the handlers of all routes share.
-struct Behind {
+struct RouteContext {
     bodies: BodySettings,
     sites: Sites,
-    elsewhere: Arc<Elsewhere>,
+    local_redirects: Arc<LocalRedirects>,
 }
 
 /// HTTP at work.
@@ -182,7 +182,7 @@ impl HttpService {
         let tls = Certificates::load(settings, &folder)?;
         let listeners =
             listening::open(settings, &folder, io.threads().len(), tls.as_ref(), context)?;
-        let ground = Ground {
+        let ground = HttpResources {
             user: resources.user.clone(),
             folder,
             development: resources.development,
@@ -232,7 +232,7 @@ impl HttpService {
         let watched = Certificates::watch(tls.as_ref());
         let places = listeners.iter();
         let spools = [ground.spool.clone(), ground.uploads.clone()];
-        let site = Site {
+        let site = HttpHandle {
             places: places
                 .map(|listener| (listener.place().clone(), listener.has_tls()))
                 .collect(),
@@ -284,7 +284,7 @@ impl HttpService {
     }
 }
 
-impl Ground {
+impl HttpResources {
     fn specs<'a>(&self, settings: &'a HttpSettings) -> Vec<PoolSpec<'a>> {
         let spec = |(name, pool)| PoolSpec {
             name,
@@ -322,17 +322,17 @@ impl Ground {
             forbid: settings.uploads.forbid.clone(),
             allow: settings.uploads.allow.clone(),
         };
-        let behind = Behind {
+        let behind = RouteContext {
             bodies,
             sites: self.sites(settings)?,
-            elsewhere: Arc::default(),
+            local_redirects: Arc::default(),
         };
         let routes = settings.compile(|route| self.behind(route, settings, pools, &behind));
         let innermost = match routes.only() {
             Some(only) => only.clone(),
             None => Arc::new(Router(routes)) as Arc<dyn Handler>,
         };
-        behind.elsewhere.set(&innermost);
+        behind.local_redirects.set(&innermost);
         let folder = &self.folder;
         let worker_user = self.user.as_ref().map(|(_, user)| user);
         let addresses = &self.addresses;
@@ -374,12 +374,12 @@ impl Ground {
         route: &RouteSettings,
         settings: &HttpSettings,
         pools: &PoolSet,
-        behind: &Behind,
+        behind: &RouteContext,
     ) -> Arc<dyn Handler> {
-        let Behind {
+        let RouteContext {
             bodies,
             sites,
-            elsewhere,
+            local_redirects,
         } = behind;
         let mut running = settings.running_pools();
         let (name, pool) = running
@@ -410,7 +410,7 @@ impl Ground {
             retry: pool.retry,
             worker_user: self.user.as_ref().map(|(_, user)| user.clone()),
             scripts,
-            elsewhere: elsewhere.clone(),
+            local_redirects: local_redirects.clone(),
         };
         let next = Arc::new(Arc::new(handler));
         let next = middleware::limited(next, route.rate_limit.as_ref());
@@ -422,7 +422,7 @@ impl Ground {
     }
 }
 
-impl Site {
+impl HttpHandle {
     /// What a person can open in a browser: 0.0.0.0 and :: are no addresses for one.
     pub(crate) fn urls(&self) -> Vec<String> {
         let url = |(place, tls): &(Place, bool)| match place {

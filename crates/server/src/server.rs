@@ -29,7 +29,7 @@ use crate::development;
 use crate::error::StartError;
 use crate::fileserver::FileService;
 use crate::health::Health;
-use crate::http::{HttpService, Site, resolve};
+use crate::http::{HttpHandle, HttpService, resolve};
 use crate::renewal::Source;
 use crate::rpc;
 use crate::settings::{EndureSettings, Settings, StatusSettings, UNAVAILABLE};
@@ -95,7 +95,7 @@ pub struct Server {
     /// In the order in which they were started.
     services: Vec<(&'static str, Box<dyn Running>)>,
     shutdown: CancellationToken,
-    site: Arc<OnceLock<Site>>,
+    site: Arc<OnceLock<HttpHandle>>,
     workers: Option<Workers>,
     endure: EndureSettings,
     /// Between the moment at which nothing is ready any more and the one at which nothing new is taken.
@@ -397,7 +397,7 @@ impl Server {
 
     /// Where HTTP is served, as URLs, and paths of unix sockets.
     pub fn places(&self) -> Vec<String> {
-        self.site.get().map(Site::urls).unwrap_or_default()
+        self.site.get().map(HttpHandle::urls).unwrap_or_default()
     }
 
     /// The pools of all services; none where no service has workers.
@@ -410,7 +410,7 @@ impl Server {
         self.pools().map(|pools| pools.all()).unwrap_or_default()
     }
 
-    pub(crate) fn site(&self) -> Option<&Site> {
+    pub(crate) fn site(&self) -> Option<&HttpHandle> {
         self.site.get()
     }
 
@@ -435,7 +435,7 @@ impl Server {
     /// has taken over, health checks say that nothing is ready, for as long as `drain_delay`.
     pub async fn stop(mut self) {
         let grace = if self.handed_over {
-            let patience = self.site().map(Site::handover_patience);
+            let patience = self.site().map(HttpHandle::handover_patience);
             self.endure.grace_period.max(patience.unwrap_or_default())
         } else {
             self.sockets.close();

@@ -15,9 +15,9 @@ use pronghorn_pool::settings::{
     TransportChoice,
 };
 use pronghorn_pool::{
-    Addresses, BootError, CommandLauncher, Current, FastCgiLauncher, Filling, Fpm, Home,
+    Addresses, BootError, CommandLauncher, Current, FastCgiLauncher, Fpm, Home, LauncherRef,
     NotExtended, NotResized, Options, PATIENCE, Peers, Php, Place, Plan, Pool, ProgramLauncher,
-    RelayListener, Spawn, Spool, Stats, Supervised, Warmup, WorkerInfo, Zygotes, classic_command,
+    RelayListener, RunningPool, Spawn, Spool, Stats, Warmup, WorkerInfo, Zygotes, classic_command,
     classic_variables, script_of,
 };
 use pronghorn_process::{Credentials, Spawner, cpus, which};
@@ -572,7 +572,7 @@ impl Launch {
         }
     }
 
-    async fn filling(&self) -> Filling {
+    async fn filling(&self) -> LauncherRef {
         if let Some(lacking) = self.lacks_extension().await
             && let Some(otherwise) = lacking.otherwise
         {
@@ -640,8 +640,8 @@ struct Setup {
 }
 
 impl Setup {
-    async fn start(&self, pool: &Pool) -> Result<Supervised, BootError> {
-        Supervised::start(pool.clone(), self.launch.filling().await, self.plan).await
+    async fn start(&self, pool: &Pool) -> Result<RunningPool, BootError> {
+        RunningPool::start(pool.clone(), self.launch.filling().await, self.plan).await
     }
 }
 
@@ -724,7 +724,7 @@ impl Pools {
     ) -> Result<StartedPools, Box<BootError>> {
         let setups = self.setups(owner, specs);
         let setups = setups.into_iter().zip(specs);
-        let crews = setups.map(|(setup, spec)| Crew {
+        let starting_pools = setups.map(|(setup, spec)| StartingPool {
             owner,
             pool: Pool::new(
                 setup.options.clone(),
@@ -734,7 +734,7 @@ impl Pools {
             settings_of_memory: spec.leaves_memory_unlimited(),
             setup,
         });
-        let started = start_all(crews.collect(), self.0.resources.development).await?;
+        let started = start_all(starting_pools.collect(), self.0.resources.development).await?;
         self.lock().running.extend(started.pools.0.iter().cloned());
         Ok(started)
     }
@@ -857,21 +857,24 @@ pub struct PoolInfo {
 }
 
 /// What a pool's workers are started with, for the first time and again.
-struct Crew {
+struct StartingPool {
     owner: &'static str,
     pool: Pool,
     setup: Setup,
     settings_of_memory: bool,
 }
 
-async fn start_all(crews: Vec<Crew>, development: bool) -> Result<StartedPools, Box<BootError>> {
-    let pools = crews.len().max(1);
+async fn start_all(
+    starting_pools: Vec<StartingPool>,
+    development: bool,
+) -> Result<StartedPools, Box<BootError>> {
+    let pools = starting_pools.len().max(1);
     let mut starting = JoinSet::new();
     let mut tasks = JoinSet::new();
-    for (place, mut crew) in crews.into_iter().enumerate() {
-        let plan = &mut crew.setup.plan;
+    for (place, mut starting_pool) in starting_pools.into_iter().enumerate() {
+        let plan = &mut starting_pool.setup.plan;
         plan.at_once = (plan.at_once / pools).max(1);
-        starting.spawn(async move { (place, PoolHandle::start(crew, development).await) });
+        starting.spawn(async move { (place, PoolHandle::start(starting_pool, development).await) });
     }
     let mut pools = Vec::new();
     while let Some(started) = starting.join_next().await {
@@ -899,15 +902,15 @@ async fn start_all(crews: Vec<Crew>, development: bool) -> Result<StartedPools, 
 
 impl PoolHandle {
     async fn start(
-        crew: Crew,
+        starting_pool: StartingPool,
         development: bool,
     ) -> Result<(Self, impl Future<Output = ()> + use<>), Box<BootError>> {
-        let Crew {
+        let StartingPool {
             owner,
             pool,
             setup,
             settings_of_memory,
-        } = crew;
+        } = starting_pool;
         let started = setup.start(&pool).await;
         let (supervised, standing) = match started {
             Ok(supervised) => (Some(supervised), Standing::Up),
@@ -929,7 +932,7 @@ impl PoolHandle {
             orders,
             standing,
         };
-        let task = Owner {
+        let task = PoolTask {
             pool,
             setup,
             development,
@@ -1078,11 +1081,11 @@ fn report(error: &BootError) -> Arc<str> {
     error.report().into()
 }
 
-struct Owner {
+struct PoolTask {
     pool: Pool,
     setup: Setup,
     development: bool,
-    supervised: Option<Supervised>,
+    supervised: Option<RunningPool>,
     standing: watch::Sender<Standing>,
     pings: Interval,
     /// The last time that workers had asked for it, and when it is due again.
@@ -1090,7 +1093,7 @@ struct Owner {
     renewal_due: Option<Instant>,
 }
 
-impl Owner {
+impl PoolTask {
     /// Brings new workers up; with a change, which holds if they come up.
     async fn boot(&mut self, change: Option<Setup>) -> Result<(), BootError> {
         let Some(change) = change else {

@@ -177,7 +177,7 @@ fn each_visitor_has_a_session_of_their_own_with_the_extension() {
 /// PHP lets nobody change the number of a session after output, which the command line counts as headers that are sent.
 fn what_is_printed_past_the_buffers_keeps_no_session(transport: &str) {
     let server = Server::start(site(transport));
-    let printed = server.get("/printed").text().to_owned();
+    let printed = server.get("/printed").text();
     assert!(printed.len() > 20, "{printed}");
     wait_for("the worker, or its successor", || {
         let reply = server.connect().get("/cured");

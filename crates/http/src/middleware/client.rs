@@ -18,7 +18,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use pronghorn_h1::RequestHead;
-use pronghorn_pool::Seldom;
+use pronghorn_pool::LogThrottle;
 use pronghorn_wire::Fields;
 
 use super::Parts;
@@ -38,8 +38,8 @@ struct Client {
     next: Arc<dyn Handler>,
     settings: ClientSettings,
     addresses: Arc<Addresses>,
-    doubtful: Seldom,
-    refused: Seldom,
+    doubtful: LogThrottle,
+    refused: LogThrottle,
 }
 
 /// What proxies tell of a client.
@@ -126,15 +126,15 @@ pub(super) fn around(next: Arc<dyn Handler>, parts: Parts<'_>) -> Arc<dyn Handle
         next,
         settings: settings.clone(),
         addresses: parts.addresses.clone(),
-        doubtful: Seldom::default(),
-        refused: Seldom::default(),
+        doubtful: LogThrottle::default(),
+        refused: LogThrottle::default(),
     })
 }
 
 impl Handler for Client {
     fn handle<'a>(&'a self, mut request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
         let peer = &request.peer;
-        let mut seat = None;
+        let mut permit = None;
         if self.settings.trusts(peer.address.ip()) {
             let told = match self.settings.told(&request.head) {
                 Ok(told) => told,
@@ -149,18 +149,18 @@ impl Handler for Client {
                 // One that is none changes nothing.
                 _ = request.head.set_authority(&authority);
             }
-            seat = match told.ip.map(|ip| self.addresses.request(ip)) {
-                Some(Ok(seat)) => seat,
+            permit = match told.ip.map(|ip| self.addresses.request(ip)) {
+                Some(Ok(permit)) => permit,
                 Some(Err(NoSeat)) => return self.refuse(&request),
                 None => None,
             };
         }
-        if seat.is_none() {
+        if permit.is_none() {
             return self.next.handle(request, exchange);
         }
         Box::pin(async move {
             let mut response = self.next.handle(request, exchange).await;
-            response.record.get_or_insert_default().seat = seat;
+            response.record.get_or_insert_default().permit = permit;
             response
         })
     }
@@ -177,7 +177,7 @@ impl Handler for Client {
 impl Client {
     /// Nobody can say who the client is.
     fn doubt(&self, request: &Request, doubt: &Doubt<'_>) -> Handled<'static> {
-        if let Some(requests) = self.doubtful.event() {
+        if let Some(requests) = self.doubtful.should_log() {
             tracing::warn!(
                 target: "http", requests, proxy = %request.peer.address,
                 "requests refused: it is not clear who the client is: {doubt}"
@@ -188,7 +188,7 @@ impl Client {
 
     /// The client has as many requests under way as it may.
     fn refuse(&self, request: &Request) -> Handled<'static> {
-        if let Some(requests) = self.refused.event() {
+        if let Some(requests) = self.refused.should_log() {
             tracing::warn!(
                 target: "http", requests, remote_address = %request.peer.address,
                 "requests refused: a client has as many under way as `http.max_per_address` allows"

@@ -7,7 +7,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pronghorn_pool::Seldom;
+use pronghorn_pool::LogThrottle;
 use tokio::time::Instant;
 
 use super::Parts;
@@ -26,7 +26,7 @@ struct RateLimit {
     by: RateKey,
     seconds: u64,
     started: Instant,
-    refused: Seldom,
+    refused: LogThrottle,
 }
 
 /// Knows no clock: moments are nanoseconds from some start.
@@ -61,7 +61,7 @@ pub fn limited(next: Arc<dyn Handler>, settings: Option<&RateLimitSettings>) -> 
         by: settings.by.clone(),
         seconds: settings.rate.per.as_secs(),
         started: Instant::now(),
-        refused: Seldom::default(),
+        refused: LogThrottle::default(),
     })
 }
 
@@ -75,7 +75,7 @@ impl Handler for RateLimit {
         match self.limiter.take(tag, now) {
             Ok(()) => self.next.handle(request, exchange),
             Err(wait) => {
-                if let Some(requests) = self.refused.event() {
+                if let Some(requests) = self.refused.should_log() {
                     tracing::warn!(
                         target: "http", requests, remote_address = %request.peer.address, URI = request.target(),
                         "requests refused: a client has sent too many in {} s", self.seconds

@@ -9,7 +9,7 @@ mod store;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pronghorn_pool::Seldom;
+use pronghorn_pool::LogThrottle;
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls::server::NoServerSessionStorage;
@@ -52,7 +52,7 @@ pub(crate) enum Accepted {
 #[derive(Debug, Clone)]
 pub struct Tls {
     config: Arc<ServerConfig>,
-    strangers: Arc<Seldom>,
+    strangers: Arc<LogThrottle>,
 }
 
 impl Tls {
@@ -114,7 +114,7 @@ impl Tls {
     }
 
     fn tell_of_stranger(&self, peer: &Peer, begins: &[u8]) {
-        if let Some(connections) = self.strangers.event() {
+        if let Some(connections) = self.strangers.should_log() {
             tracing::warn!(
                 target: "http", connections, remote_address = %peer.address,
                 port = peer.server.map(|server| server.port()),

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use crate::core::SlotId;
 use crate::home::Home;
 use crate::php::{Php, classic_worker};
-use crate::pool::{Report, Seat, Transport};
+use crate::pool::{Report, SlotHandle, Transport};
 use crate::relay::channel::{Channel, Detached};
 use crate::relay::inbox::Inbox;
 use crate::relay::{self, Dialect, Relay};
@@ -207,7 +207,7 @@ impl CommandLauncher {
         &self,
         worker: &mut RunningWorker,
         ours: (OwnedFd, OwnedFd),
-        memory: Option<Arc<pronghorn_ring::Box>>,
+        memory: Option<Arc<pronghorn_ring::SharedMemory>>,
         pipes: (Option<OwnedFd>, Option<OwnedFd>, Option<OwnedFd>),
         home: &Home,
     ) -> Result<(Via, Connect), BootCause> {
@@ -226,7 +226,7 @@ impl CommandLauncher {
         };
         let home = home.runtime.clone();
         let Some(calls) = self.warmup.calls().await else {
-            let connect = move |seat| start_relay(&home, connection, settings, seat);
+            let connect = move |slot_handle| start_relay(&home, connection, settings, slot_handle);
             return Ok((via, Box::new(connect)));
         };
         // Ended by being dropped.
@@ -243,21 +243,21 @@ impl CommandLauncher {
         warming.spawn_on(warm_up, &home);
         let end = worker.end();
         let relay = until_warm(warming, &inbox, end, until, self.boot_timeout).await?;
-        let connect = move |seat: Seat| -> Arc<dyn Transport> {
+        let connect = move |slot_handle: SlotHandle| -> Arc<dyn Transport> {
             let inbox = Arc::new(Inbox::default());
-            home.spawn(relay.seated(seat, inbox.clone()).run());
+            home.spawn(relay.seated(slot_handle, inbox.clone()).run());
             inbox
         };
         Ok((via, Box::new(connect)))
     }
 
     /// Memory for a worker, and what it needs to find it. None where it is not wanted, or can't be had.
-    fn offer_ring(&self, home: &Home) -> Option<(Arc<pronghorn_ring::Box>, Vec<OwnedFd>)> {
+    fn offer_ring(&self, home: &Home) -> Option<(Arc<pronghorn_ring::SharedMemory>, Vec<OwnedFd>)> {
         if self.transport == TransportChoice::Relay {
             return None;
         }
         let make = |thread: &pronghorn_ring::Thread| -> io::Result<_> {
-            let memory = Arc::new(pronghorn_ring::Box::new()?);
+            let memory = Arc::new(pronghorn_ring::SharedMemory::new()?);
             let passed = [memory.memory(), thread.page(), thread.bell()];
             let passed: io::Result<Vec<_>> =
                 passed.iter().map(BorrowedFd::try_clone_to_owned).collect();
@@ -272,7 +272,7 @@ impl CommandLauncher {
     }
 
     /// Takes back what was offered and says once why.
-    fn without_ring(&self, memory: Option<&pronghorn_ring::Box>, answer: &Announcement) {
+    fn without_ring(&self, memory: Option<&pronghorn_ring::SharedMemory>, answer: &Announcement) {
         if let Some(memory) = memory {
             memory.give_back();
         }
@@ -343,7 +343,7 @@ impl CommandLauncher {
         &self,
         worker: &mut RunningWorker,
         (read, write): (OwnedFd, OwnedFd),
-        memory: Option<Arc<pronghorn_ring::Box>>,
+        memory: Option<Arc<pronghorn_ring::SharedMemory>>,
         (stdin, stdout, stderr): (Option<OwnedFd>, Option<OwnedFd>, Option<OwnedFd>),
     ) -> Result<Connection, BootCause> {
         let system = BootCause::System;
@@ -504,28 +504,28 @@ fn start_relay(
     home: &Handle,
     connection: Connection,
     settings: relay::Settings,
-    seat: Seat,
+    slot_handle: SlotHandle,
 ) -> Arc<dyn Transport> {
     let inbox = Arc::new(Inbox::default());
     let transport: Arc<dyn Transport> = inbox.clone();
-    // Owned by the worker's keeper: it waits until the seat is left.
+    // Owned by the worker's slot supervisor: it waits until the slot handle is left.
     home.spawn(async move {
         match Channel::attach(connection.channel) {
             Ok(channel) => {
                 let Connection {
                     leftover, dialect, ..
                 } = connection;
-                Relay::new(channel, &leftover, dialect, settings, seat, inbox)
+                Relay::new(channel, &leftover, dialect, settings, slot_handle, inbox)
                     .run()
                     .await;
             }
             Err(error) => {
-                seat.report(Report::Garbage {
+                slot_handle.report(Report::Garbage {
                     what: format!("nothing, its connection can't be watched ({error})"),
                     request: None,
                 });
                 std::future::poll_fn(|cx| inbox.poll_ended(cx, None)).await;
-                seat.leave();
+                slot_handle.leave();
             }
         }
     });

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 use super::{BootCause, Connection};
 use crate::call::{Answer, Call, CallError, Payload, Pending, ReplyBody, WorkerFault};
 use crate::pieces::Piece;
-use crate::pool::{Options, Order, Pool, Seat, Transport as _};
+use crate::pool::{Options, Order, Pool, SlotHandle, Transport as _};
 use crate::relay::channel::Channel;
 use crate::relay::inbox::Inbox;
 use crate::relay::{self, Relay};
@@ -79,7 +79,7 @@ impl Cold {
     }
 }
 
-/// Makes the calls on `home`, over the relay that goes on with those of clients, once it has a seat.
+/// Makes the calls on `home`, over the relay that goes on with those of clients, once it has a slot handle.
 ///
 /// No deadline is kept here: the boot's is. Nor is the process watched: who does tells its end to `inbox`.
 pub(crate) async fn warm_up(
@@ -96,27 +96,32 @@ pub(crate) async fn warm_up(
         dialect,
         ..
     } = connection;
-    let relay = |seat| {
+    let relay = |slot_handle| {
         let channel = Channel::attach(channel)
             .map_err(|error| Cold::silent(format!("its connection can't be watched: {error}")))?;
         Ok(Relay::new(
-            channel, &leftover, dialect, settings, seat, inbox,
+            channel,
+            &leftover,
+            dialect,
+            settings,
+            slot_handle,
+            inbox,
         ))
     };
     warm(relay, calls, name, &home).await
 }
 
-/// Makes the calls by the carrier that `make` makes for a seat.
+/// Makes the calls by the carrier that `make` makes for a slot handle.
 pub(crate) async fn warm<C: Carrier>(
-    make: impl FnOnce(Seat) -> Result<C, Cold>,
+    make: impl FnOnce(SlotHandle) -> Result<C, Cold>,
     calls: Calls,
     name: String,
     home: &Handle,
 ) -> Result<C, Cold> {
     // Of its own: nothing here is counted, waits for another worker or is tried again.
     let pool = Pool::new(Options::aside(name), home, &Registry::default());
-    let (seat, _reports) = pool.seat(pool.add_slot().await);
-    let mut carrier = make(seat)?;
+    let (slot_handle, _reports) = pool.slot_handle(pool.add_slot().await);
+    let mut carrier = make(slot_handle)?;
     for payload in calls {
         let what = payload.describe();
         let (call, pending) = pool.call_aside(payload);

@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, timeout};
 
+use crate::log_throttle::LogThrottle;
 use crate::relay::channel::Channel;
-use crate::seldom::Seldom;
 
 /// A server on this machine or beside it answers at once; one that takes longer is as good as gone.
 const CONNECT: Duration = Duration::from_secs(2);
@@ -41,7 +41,7 @@ impl fmt::Display for Place {
 pub struct Addresses {
     pool: String,
     places: Vec<(Place, Mutex<Option<Down>>)>,
-    told: Seldom,
+    told: LogThrottle,
 }
 
 /// An address did not answer.
@@ -59,7 +59,7 @@ impl Addresses {
                 .into_iter()
                 .map(|place| (place, Mutex::default()))
                 .collect(),
-            told: Seldom::default(),
+            told: LogThrottle::default(),
         }
     }
 
@@ -95,7 +95,7 @@ impl Addresses {
                 pause,
             });
             why = format!("{place} does not answer: {error}");
-            if let Some(times) = self.told.event() {
+            if let Some(times) = self.told.should_log() {
                 tracing::warn!(target: "server", pool = self.pool, times, "FastCGI server {why}");
             }
         }

@@ -351,7 +351,7 @@ impl FastCgiLauncher {
         }
     }
 
-    /// What gives the line a seat, once the warm-up over it is done. `end` is that of the process behind it.
+    /// What gives the line a slot handle, once the warm-up over it is done. `end` is that of the process behind it.
     async fn connect(
         &self,
         slot: SlotId,
@@ -362,11 +362,11 @@ impl FastCgiLauncher {
     ) -> Result<Connect, BootCause> {
         let home = self.homes[slot % self.homes.len()].runtime.clone();
         let Some(calls) = self.warmup.calls().await else {
-            return Ok(Box::new(move |seat| {
+            return Ok(Box::new(move |slot_handle| {
                 let inbox = Arc::new(Inbox::default());
                 let transport: Arc<dyn Transport> = inbox.clone();
-                // Owned by the slot's keeper: it waits until the seat is left.
-                home.spawn(Responder::new(line, settings, seat, inbox).run());
+                // Owned by the slot's slot supervisor: it waits until the slot handle is left.
+                home.spawn(Responder::new(line, settings, slot_handle, inbox).run());
                 transport
             }));
         };
@@ -375,8 +375,8 @@ impl FastCgiLauncher {
         let inbox = Arc::new(Inbox::default());
         let (name, there, told) = (self.pool.clone(), home.clone(), inbox.clone());
         let warm_up = async move {
-            let responder = |seat| {
-                let mut responder = Responder::new(line, settings, seat, told);
+            let responder = |slot_handle| {
+                let mut responder = Responder::new(line, settings, slot_handle, told);
                 let attached = responder.attach();
                 attached.map_err(|error| {
                     Cold::silent(format!("its connection can't be watched: {error}"))
@@ -387,9 +387,9 @@ impl FastCgiLauncher {
         };
         warming.spawn_on(warm_up, &home);
         let responder = until_warm(warming, &inbox, end, until, self.boot_timeout).await?;
-        Ok(Box::new(move |seat| {
+        Ok(Box::new(move |slot_handle| {
             let inbox = Arc::new(Inbox::default());
-            home.spawn(responder.seated(seat, inbox.clone()).run()); // as above
+            home.spawn(responder.seated(slot_handle, inbox.clone()).run()); // as above
             inbox
         }))
     }

@@ -24,13 +24,13 @@ use crate::boot::Output;
 use crate::boot::warmup::Carrier;
 use crate::call::{Call, CallError, Reply, ReplyBody, WorkerFault};
 use crate::core::{Next, SlotId};
+use crate::log_throttle::LogThrottle;
 use crate::pieces::Lead;
-use crate::pool::{Lifetime, Report, Seat};
+use crate::pool::{Lifetime, Report, SlotHandle};
 use crate::relay::channel::{Channel, Detached};
 use crate::relay::inbox::{Inbox, News, Told};
 use crate::relay::outlet::{Outlet, Streamed};
 use crate::roster::UnderWay;
-use crate::seldom::Seldom;
 use crate::spool::Spool;
 use crate::stats::Counter;
 use crate::timer::Timer;
@@ -80,7 +80,7 @@ pub(super) struct Responder {
     records: Records,
     outgoing: Outgoing,
     settings: Settings,
-    seat: Seat,
+    slot_handle: SlotHandle,
     inbox: Arc<Inbox>,
     /// The call at hand, for those who ask.
     under_way: Option<UnderWay>,
@@ -88,7 +88,7 @@ pub(super) struct Responder {
     /// Calls that the worker still gets.
     calls_left: Lifetime,
     /// Lines of heads.
-    left_out: Seldom,
+    left_out: LogThrottle,
 }
 
 /// How a call went, as far as the worker is concerned.
@@ -201,7 +201,12 @@ impl Carrier for Responder {
 }
 
 impl Responder {
-    pub(super) fn new(line: Line, settings: Settings, seat: Seat, inbox: Arc<Inbox>) -> Self {
+    pub(super) fn new(
+        line: Line,
+        settings: Settings,
+        slot_handle: SlotHandle,
+        inbox: Arc<Inbox>,
+    ) -> Self {
         let (detached, dial) = match line {
             Line::Of(detached, id) => (Some((detached, id)), None),
             Line::To(dial) => (None, Some(dial)),
@@ -215,12 +220,12 @@ impl Responder {
             records: Records::default(),
             outgoing: Outgoing::default(),
             settings,
-            calls_left: seat.lifetime(),
-            seat,
+            calls_left: slot_handle.lifetime(),
+            slot_handle,
             inbox,
             under_way: None,
             timer: Timer::default(),
-            left_out: Seldom::default(),
+            left_out: LogThrottle::default(),
         }
     }
 
@@ -233,11 +238,11 @@ impl Responder {
         Ok(())
     }
 
-    /// Changes over to a seat in a pool. What was done before does not count there.
-    pub(super) fn seated(self, seat: Seat, inbox: Arc<Inbox>) -> Self {
+    /// Changes over to a slot handle in a pool. What was done before does not count there.
+    pub(super) fn seated(self, slot_handle: SlotHandle, inbox: Arc<Inbox>) -> Self {
         Self {
-            calls_left: seat.lifetime(),
-            seat,
+            calls_left: slot_handle.lifetime(),
+            slot_handle,
             inbox,
             ..self
         }
@@ -247,43 +252,43 @@ impl Responder {
     pub(super) async fn run(mut self) {
         if let Err(error) = self.attach() {
             let what = format!("nothing, its connection can't be watched ({error})");
-            self.seat.report(garbage(what));
+            self.slot_handle.report(garbage(what));
             poll_fn(|cx| self.poll_ended(cx)).await;
-            return self.inbox.leave(self.seat);
+            return self.inbox.leave(self.slot_handle);
         }
-        let mut next = self.seat.enter(self.inbox.clone());
+        let mut next = self.slot_handle.enter(self.inbox.clone());
         loop {
             next = match next {
                 Next::Run(call) => match self.serve_one(call).await {
-                    Served::Free(since) if !self.calls_left.is_over(&self.seat) => {
-                        self.seat.next_alone(since)
+                    Served::Free(since) if !self.calls_left.is_over(&self.slot_handle) => {
+                        self.slot_handle.next_alone(since)
                     }
                     Served::Free(_) => {
-                        self.seat.close();
-                        self.seat.next_alone(Instant::now())
+                        self.slot_handle.close();
+                        self.slot_handle.next_alone(Instant::now())
                     }
                     Served::Broken => break,
-                    Served::Ended => return self.inbox.leave(self.seat),
+                    Served::Ended => return self.inbox.leave(self.slot_handle),
                 },
                 Next::Wait => match self.idle().await {
                     Ok(Told::Call(call)) => Next::Run(call),
                     Ok(Told::Stop) => Next::Stop,
-                    Ok(Told::Ended) => return self.inbox.leave(self.seat),
+                    Ok(Told::Ended) => return self.inbox.leave(self.slot_handle),
                     Ok(Told::Ping) => Next::Wait,
                     Err(why) => {
-                        self.inbox.retire(&self.seat, why);
+                        self.inbox.retire(&self.slot_handle, why);
                         break;
                     }
                 },
                 Next::Stop => {
-                    self.seat.report(Report::Leaving);
+                    self.slot_handle.report(Report::Leaving);
                     self.give_up();
                     break;
                 }
             };
         }
         poll_fn(|cx| self.poll_ended(cx)).await;
-        self.inbox.leave(self.seat);
+        self.inbox.leave(self.slot_handle);
     }
 
     /// Closes the connection to an address, and forgets what was under way over it.
@@ -297,11 +302,11 @@ impl Responder {
     /// Nothing can be had over this connection any more. To an address another one is made for the next call.
     fn unusable(&mut self, trouble: Trouble) -> Served {
         if self.dial.is_none() {
-            self.seat.report(trouble.into());
+            self.slot_handle.report(trouble.into());
             return Served::Broken;
         }
         self.hang_up();
-        let pool = self.seat.pool();
+        let pool = self.slot_handle.pool();
         match trouble {
             Trouble::Overdue { request, ran } => tracing::error!(
                 target: "server", pool, request, ran_ms = u64::try_from(ran.as_millis()).unwrap_or(u64::MAX),
@@ -370,7 +375,7 @@ impl Responder {
                     }
                     self.hang_up();
                     tracing::error!(
-                        target: "server", pool = self.seat.pool(),
+                        target: "server", pool = self.slot_handle.pool(),
                         "what a FastCGI server sent makes no sense: {ANSWERS_NOTHING}"
                     );
                 }
@@ -405,7 +410,7 @@ impl Responder {
         let served = self.serve(call).await;
         let under_way = self.under_way.take();
         if let (Served::Free(_), Some(under_way)) = (&served, &under_way) {
-            self.seat.lived_through(under_way.payload.as_ref());
+            self.slot_handle.lived_through(under_way.payload.as_ref());
         }
         served
     }
@@ -418,8 +423,8 @@ impl Responder {
         // What is known to be there: bytes that come later have the wrong number.
         let unusable = poll_fn(|cx| Poll::Ready(self.poll_unusable(cx))).await;
         if let Poll::Ready(why) = unusable {
-            self.seat.report(why);
-            self.seat.decline(call);
+            self.slot_handle.report(why);
+            self.slot_handle.decline(call);
             self.give_up();
             return Served::Broken;
         }
@@ -463,7 +468,7 @@ impl Responder {
                     continue;
                 }
                 Event::Extended(time) => {
-                    call.deadline = self.seat.later(call.deadline, time);
+                    call.deadline = self.slot_handle.later(call.deadline, time);
                     continue;
                 }
                 Event::Over(over) => return self.cut_short(over, call).await,
@@ -525,7 +530,7 @@ impl Responder {
                 }
                 Poll::Ready(News::Extended(time)) => return Poll::Ready(Event::Extended(time)),
                 // It never asks for one.
-                Poll::Ready(News::Ahead(call)) => self.seat.give_back(vec![call]),
+                Poll::Ready(News::Ahead(call)) => self.slot_handle.give_back(vec![call]),
                 Poll::Pending => {}
             }
             if let Some(call) = &mut call
@@ -567,7 +572,7 @@ impl Responder {
         let what = match end {
             End::Overloaded => {
                 // It did nothing, and says so.
-                self.seat.decline(call);
+                self.slot_handle.decline(call);
                 return self.done();
             }
             End::Complete(_) => "it ended the request without the end of a header",
@@ -575,7 +580,7 @@ impl Responder {
             End::UnknownRole => "it is no FastCGI responder",
         };
         tracing::error!(
-            target: "http", pool = self.seat.pool(), request = call.payload.describe(),
+            target: "http", pool = self.slot_handle.pool(), request = call.payload.describe(),
             "the script's answer can't be used: {what}"
         );
         call.fail(WorkerFault::Garbage(what.to_owned()));
@@ -584,9 +589,9 @@ impl Responder {
 
     /// The answer begins with no head: it is read to its end and thrown away.
     async fn refuse(&mut self, call: Call, bad: &BadReply) -> Served {
-        let streamed = Streamed::of(&call, &self.seat);
+        let streamed = Streamed::of(&call, &self.slot_handle);
         tracing::error!(
-            target: "http", pool = self.seat.pool(), request = streamed.request,
+            target: "http", pool = self.slot_handle.pool(), request = streamed.request,
             "the script's answer can't be used: {bad}"
         );
         call.fail(WorkerFault::Garbage(bad.to_string()));
@@ -598,10 +603,10 @@ impl Responder {
     async fn reply(&mut self, call: Call, head: Head, first: Bytes) -> Served {
         let mut stamps = call.stamps;
         if let Some(line) = &head.left_out
-            && let Some(times) = self.left_out.event()
+            && let Some(times) = self.left_out.should_log()
         {
             tracing::warn!(
-                target: "http", pool = self.seat.pool(), request = call.payload.describe(), times,
+                target: "http", pool = self.slot_handle.pool(), request = call.payload.describe(), times,
                 "a line of the script's header is left out, because it is no `Name: value`: `{line}`"
             );
         }
@@ -643,7 +648,7 @@ impl Responder {
             });
             return self.done_at(now);
         }
-        let streamed = Streamed::of(&call, &self.seat);
+        let streamed = Streamed::of(&call, &self.slot_handle);
         let spool = self.settings.spool.clone();
         let mut outlet = Outlet::begin(call, reply, None, spool);
         _ = outlet.try_send(body.into(), Lead::Long); // there is room for the first
@@ -672,11 +677,11 @@ impl Responder {
             }
             Err(over @ (Over::HungUp | Over::Ended(_))) => {
                 if matches!(over, Over::HungUp) {
-                    self.seat
+                    self.slot_handle
                         .report(hung_up("closed its connection during a reply"));
                     poll_fn(|cx| self.poll_ended(cx)).await;
                 }
-                self.seat.report(Report::DiedWith {
+                self.slot_handle.report(Report::DiedWith {
                     what: request,
                     ran: stamps.ran(),
                     retried: false,
@@ -730,7 +735,7 @@ impl Responder {
                     return Ok(());
                 }
                 Event::Withdrawn => {} // only waited for with a call at hand
-                Event::Extended(time) => granted = self.seat.later(deadline, time),
+                Event::Extended(time) => granted = self.slot_handle.later(deadline, time),
                 Event::Over(over) => return Err(over),
             }
         }
@@ -800,7 +805,7 @@ impl Responder {
             self.hang_up();
             return Served::Free(now);
         }
-        self.seat
+        self.slot_handle
             .report(hung_up("answered before it had read its request"));
         self.give_up();
         Served::Broken
@@ -816,11 +821,12 @@ impl Responder {
             }
             Over::Stray(what) => {
                 let request = call.payload.describe();
-                self.seat.lose(call, WorkerFault::Garbage(what.clone()));
+                self.slot_handle
+                    .lose(call, WorkerFault::Garbage(what.clone()));
                 self.unusable(Trouble::Garbage { request, what })
             }
             Over::Overdue => {
-                self.seat.count(Counter::Overdue);
+                self.slot_handle.count(Counter::Overdue);
                 let (request, ran) = (call.payload.describe(), call.stamps.ran());
                 call.fail(CallError::Deadline);
                 self.unusable(Trouble::Overdue { request, ran })
@@ -828,11 +834,12 @@ impl Responder {
             Over::HungUp if self.dial.is_some() => {
                 let request = call.payload.describe();
                 let what = "it closed its connection in place of an answer".to_owned();
-                self.seat.lose(call, WorkerFault::Garbage(what.clone()));
+                self.slot_handle
+                    .lose(call, WorkerFault::Garbage(what.clone()));
                 self.unusable(Trouble::Garbage { request, what })
             }
             Over::HungUp => {
-                self.seat
+                self.slot_handle
                     .report(hung_up("closed its connection during a call"));
                 let exit = poll_fn(|cx| self.poll_ended(cx)).await;
                 self.lost(call, exit)
@@ -844,8 +851,8 @@ impl Responder {
     fn lost(&self, call: Call, exit: Exit) -> Served {
         let (what, ran) = (call.payload.describe(), call.stamps.ran());
         let identity = call.payload.identity();
-        let retried = self.seat.lose(call, WorkerFault::Died(exit));
-        self.seat.report(Report::DiedWith {
+        let retried = self.slot_handle.lose(call, WorkerFault::Died(exit));
+        self.slot_handle.report(Report::DiedWith {
             what,
             ran,
             retried,

@@ -1,6 +1,6 @@
 //! A slot without a worker: each call starts a program of its own (CGI), whose end is the end of the call.
 //!
-//! The slot is entered by a stand-in for a process, so that crew and keeper treat it as any other. One task per slot owns
+//! The slot is entered by a stand-in for a process, so that pool supervisor and slot supervisor treat it as any other. One task per slot owns
 //! the program under way: its pipes, its end, and its process group, which does not outlive a call that was given up.
 
 use std::ffi::OsString;
@@ -18,11 +18,11 @@ use crate::spool::Spool;
 use crate::supervisor::{BoxFuture, Launched, Launcher, Watched};
 use crate::timer::Timer;
 
+mod runner;
 mod running;
 mod start;
-mod station;
 
-use station::Station;
+use runner::CgiRunner;
 
 /// Fills slots in which each call starts a program.
 #[derive(Debug)]
@@ -47,20 +47,20 @@ impl Launcher for ProgramLauncher {
         let launched = Launched {
             process: Box::new(stand_in),
             via: Via::Cgi,
-            connect: Box::new(move |seat| {
+            connect: Box::new(move |slot_handle| {
                 let inbox = Arc::new(Inbox::default());
-                let station = Station {
+                let station = CgiRunner {
                     spawner,
                     environment,
                     user,
                     spool,
-                    seat,
+                    slot_handle,
                     inbox: inbox.clone(),
                     end,
                     under_way: None,
                     timer: Timer::default(),
                 };
-                // Owned by the slot's keeper: it waits until the seat is left.
+                // Owned by the slot's slot supervisor: it waits until the slot handle is left.
                 home.spawn(station.run());
                 inbox
             }),

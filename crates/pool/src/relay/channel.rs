@@ -41,7 +41,7 @@ pub(crate) enum Detached {
         write: OwnedFd,
     },
     Ring {
-        memory: Arc<pronghorn_ring::Box>,
+        memory: Arc<pronghorn_ring::SharedMemory>,
         read: OwnedFd,
         write: OwnedFd,
     },
@@ -144,16 +144,16 @@ impl Channel {
     }
 
     /// With how many calls that it has not begun the worker need not wake this thread for a reply; 0: it does for each.
-    pub(crate) fn are_enough(&mut self, calls: u32) {
+    pub(crate) fn set_wakeup_threshold(&mut self, calls: u32) {
         if let Self::Ring { link, .. } = self {
-            link.are_enough(calls);
+            link.set_wakeup_threshold(calls);
         }
     }
 
     /// Says whether the worker's calls are so quick that it does well at the processor of this thread.
-    pub(crate) fn are_quick(&mut self, quick: bool) {
+    pub(crate) fn set_fast_calls(&mut self, quick: bool) {
         if let Self::Ring { link, .. } = self {
-            link.are_quick(quick);
+            link.set_fast_calls(quick);
         }
     }
 

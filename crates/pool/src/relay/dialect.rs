@@ -7,7 +7,7 @@ use pronghorn_wire::{Codec, DecodeError, ReplyHead, json, proto};
 use std::time::Duration;
 
 use crate::call::CallError;
-use crate::pool::{Report, Seat};
+use crate::pool::{Report, SlotHandle};
 use crate::relay::incoming::{Garbage, Incoming, Item};
 use crate::settings::Fence;
 
@@ -184,7 +184,7 @@ impl Dialect {
     }
 
     /// A frame that nobody asked for, from a worker that has not taken a call up.
-    pub(crate) fn stray(&self, item: Item, seat: &Seat) -> Result<(), Report> {
+    pub(crate) fn stray(&self, item: Item, slot_handle: &SlotHandle) -> Result<(), Report> {
         match self {
             Self::Native => match item {
                 Item::Frame { context, .. }
@@ -206,9 +206,9 @@ impl Dialect {
                 {
                     return Err(Report::Leaving);
                 }
-                if let Some(answers) = seat.second_answer() {
+                if let Some(answers) = slot_handle.second_answer() {
                     tracing::warn!(
-                        target: "server", pool = seat.pool(), slot = seat.slot(), answers,
+                        target: "server", pool = slot_handle.pool(), slot = slot_handle.slot(), answers,
                         "a worker answered twice: the second answer was dropped"
                     );
                 }
@@ -229,13 +229,13 @@ impl Dialect {
         &self,
         incoming: &mut Incoming,
         garbage: Garbage,
-        seat: &Seat,
+        slot_handle: &SlotHandle,
     ) -> Result<(), Report> {
         match self {
             Self::Foreign { prints: true, .. } if incoming.holds_text() => {
                 let text = incoming.skip_text();
                 for line in text.lines().filter(|line| !line.is_empty()) {
-                    tracing::warn!(target: "server", pool = seat.pool(), slot = seat.slot(), "on stdout, between answers: {line}");
+                    tracing::warn!(target: "server", pool = slot_handle.pool(), slot = slot_handle.slot(), "on stdout, between answers: {line}");
                 }
                 Ok(())
             }

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::call::Call;
-use crate::pool::{Heir, Order, Report, Seat, Transport};
+use crate::pool::{Order, Report, Requeue, SlotHandle, Transport};
 use crate::roster::UnderWay;
 
 /// Only a worker that is free is given a call, or one that may have some ahead: there are never many in here.
@@ -36,7 +36,7 @@ enum Ping {
 struct Content {
     calls: VecDeque<Call>,
     /// Who takes calls that come too late: the relay has left.
-    heir: Option<Heir>,
+    requeue: Option<Requeue>,
     stop: bool,
     /// A ping is due, if the worker is free.
     ping: bool,
@@ -172,29 +172,29 @@ impl Inbox {
         self.lock().ended
     }
 
-    /// Nobody reads any more. What is in here comes back, and calls that are still on their way go to the heir.
-    pub(crate) fn close(&self, heir: Heir) -> VecDeque<Call> {
+    /// Nobody reads any more. What is in here comes back, and calls that are still on their way go to the requeue.
+    pub(crate) fn close(&self, requeue: Requeue) -> VecDeque<Call> {
         let mut content = self.lock();
-        content.heir = Some(heir);
+        content.requeue = Some(requeue);
         std::mem::take(&mut content.calls)
     }
 
     /// A free worker turned out to be unusable. Calls that were given to it in the same moment go to others.
-    pub(crate) fn retire(&self, seat: &Seat, why: Report) {
-        seat.report(why);
-        seat.retire();
+    pub(crate) fn retire(&self, slot_handle: &SlotHandle, why: Report) {
+        slot_handle.report(why);
+        slot_handle.retire();
         while let Some(call) = self.take_call() {
-            seat.decline(call);
+            slot_handle.decline(call);
         }
     }
 
     /// The process of a worker that has one call at a time has ended. Calls that were given to it in the same moment, which
     /// nobody has seen, go to others.
-    pub(crate) fn leave(&self, seat: Seat) {
-        for call in self.close(seat.heir()) {
-            seat.decline(call);
+    pub(crate) fn leave(&self, slot_handle: SlotHandle) {
+        for call in self.close(slot_handle.requeue()) {
+            slot_handle.decline(call);
         }
-        seat.leave();
+        slot_handle.leave();
     }
 
     /// A call that came too late for its worker, or for later.
@@ -212,12 +212,12 @@ fn answer(content: &mut Content, under_way: Option<&UnderWay>) {
 impl Transport for Inbox {
     fn submit(&self, call: Call) {
         let mut late = None;
-        self.change(|content| match &content.heir {
-            Some(heir) => late = Some((heir.clone(), call)),
+        self.change(|content| match &content.requeue {
+            Some(requeue) => late = Some((requeue.clone(), call)),
             None => content.calls.push_back(call),
         });
-        if let Some((heir, call)) = late {
-            heir.take(call);
+        if let Some((requeue, call)) = late {
+            requeue.take(call);
         }
     }
 

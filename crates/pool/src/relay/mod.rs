@@ -29,9 +29,9 @@ use tokio_util::io::poll_read_buf;
 use crate::body::{BodyStream, StreamPiece};
 use crate::call::{Body, Call, CallError, Dispatch, Reply, ReplyBody, Unencodable, WorkerFault};
 use crate::content::Content;
-use crate::core::{MayHave, Next};
+use crate::core::{Next, PrefetchLimits};
 use crate::pieces::Lead;
-use crate::pool::{Lifetime, Report, Seat};
+use crate::pool::{Lifetime, Report, SlotHandle};
 use crate::roster::UnderWay;
 use crate::spool::{Spool, SpoolFile};
 use crate::stats::Counter;
@@ -89,7 +89,7 @@ pub(crate) struct Relay {
     out: Vec<u8>,
     dialect: Dialect,
     settings: Settings,
-    seat: Seat,
+    slot_handle: SlotHandle,
     inbox: Arc<Inbox>,
     /// The call at hand, for those who ask.
     under_way: Option<UnderWay>,
@@ -177,7 +177,7 @@ impl Relay {
         leftover: &[u8],
         dialect: Dialect,
         settings: Settings,
-        seat: Seat,
+        slot_handle: SlotHandle,
         inbox: Arc<Inbox>,
     ) -> Self {
         Self {
@@ -186,10 +186,10 @@ impl Relay {
             out: Vec::with_capacity(1024),
             dialect,
             settings,
-            calls_left: seat.lifetime(),
+            calls_left: slot_handle.lifetime(),
             wishes: 0,
             informed: 0,
-            seat,
+            slot_handle,
             inbox,
             under_way: None,
             timer: Timer::default(),
@@ -213,11 +213,11 @@ impl Relay {
         matches!(self.serve_one(call.into()).await, Served::Free(_))
     }
 
-    /// Changes over to a seat in a pool. What the worker did before does not count there.
-    pub(crate) fn seated(self, seat: Seat, inbox: Arc<Inbox>) -> Self {
+    /// Changes over to a slot handle in a pool. What the worker did before does not count there.
+    pub(crate) fn seated(self, slot_handle: SlotHandle, inbox: Arc<Inbox>) -> Self {
         Self {
-            calls_left: seat.lifetime(),
-            seat,
+            calls_left: slot_handle.lifetime(),
+            slot_handle,
             inbox,
             ..self
         }
@@ -225,7 +225,7 @@ impl Relay {
 
     /// Carries calls until the worker's process has ended.
     pub(crate) async fn run(mut self) {
-        let mut next = match self.seat.enter(self.inbox.clone()) {
+        let mut next = match self.slot_handle.enter(self.inbox.clone()) {
             Next::Run(call) => Next::Run(call.into()),
             Next::Wait => Next::Wait,
             Next::Stop => Next::Stop,
@@ -233,9 +233,11 @@ impl Relay {
         loop {
             next = match next {
                 Next::Run(call) => match self.serve_one(call).await {
-                    Served::Free(since) if !self.calls_left.is_over(&self.seat) => self.next(since),
+                    Served::Free(since) if !self.calls_left.is_over(&self.slot_handle) => {
+                        self.next(since)
+                    }
                     Served::Free(_) | Served::Leaving => {
-                        self.seat.close();
+                        self.slot_handle.close();
                         self.take_back_ahead();
                         self.next(Instant::now())
                     }
@@ -249,7 +251,7 @@ impl Relay {
                     Idle::Told(Told::Ping) => Next::Wait,
                     Idle::Unusable(why) => {
                         let wants_to_leave = matches!(why, Report::Leaving);
-                        self.inbox.retire(&self.seat, why);
+                        self.inbox.retire(&self.slot_handle, why);
                         if wants_to_leave {
                             self.say_stop().await;
                         }
@@ -257,7 +259,7 @@ impl Relay {
                     }
                 },
                 Next::Stop => {
-                    self.seat.report(Report::Leaving);
+                    self.slot_handle.report(Report::Leaving);
                     self.say_stop().await;
                     break;
                 }
@@ -272,11 +274,11 @@ impl Relay {
     fn next(&mut self, since: Instant) -> Next<Ahead> {
         let took = since.saturating_duration_since(self.at_hand_since);
         self.pace.note(took, self.was_ahead);
-        self.channel.are_enough(self.pace.enough_calls());
-        self.channel.are_quick(self.pace.is_quick());
+        self.channel.set_wakeup_threshold(self.pace.enough_calls());
+        self.channel.set_fast_calls(self.pace.is_quick());
         self.at_hand_since = since;
-        let may_have = self.may_have(self.pace.may_have());
-        let turn = self.seat.next(since, may_have);
+        let prefetch = self.prefetch(self.pace.prefetch());
+        let turn = self.slot_handle.next(since, prefetch);
         self.ahead.extend(turn.ahead.into_iter().map(Ahead::from));
         match turn.next {
             Next::Run(call) => Next::Run(call.into()),
@@ -286,9 +288,9 @@ impl Relay {
     }
 
     /// How many calls the worker may have beyond the next one, or behind the rest of one.
-    fn may_have(&self, by_pace: MayHave) -> MayHave {
+    fn prefetch(&self, by_pace: PrefetchLimits) -> PrefetchLimits {
         if !self.channel.takes_calls_ahead() {
-            return MayHave::default();
+            return PrefetchLimits::default();
         }
         // None beyond its last one.
         let left = self.calls_left.calls_left();
@@ -296,10 +298,10 @@ impl Relay {
             usize::try_from(left).unwrap_or(usize::MAX)
         });
         let beyond = left.saturating_sub(1);
-        MayHave {
+        PrefetchLimits {
             most: by_pace.most.min(beyond),
-            rather: by_pace.rather.min(beyond),
-            crowded: by_pace.crowded.min(beyond),
+            before_waking_idle: by_pace.before_waking_idle.min(beyond),
+            when_cpus_busy: by_pace.when_cpus_busy.min(beyond),
         }
     }
 
@@ -361,12 +363,12 @@ impl Relay {
             }
             back.push(last.call);
         }
-        self.seat.give_back(back);
+        self.slot_handle.give_back(back);
     }
 
     fn leave(mut self) {
         // Calls may have been given in the moment of the end; nobody has seen them.
-        let late = self.inbox.close(self.seat.heir());
+        let late = self.inbox.close(self.slot_handle.requeue());
         self.ahead.extend(late.into_iter().map(Ahead::from));
         let mut back = Vec::new();
         for Ahead { call, written } in std::mem::take(&mut self.ahead) {
@@ -375,12 +377,12 @@ impl Relay {
                 !self.channel.has_not_begun(number, since)
             });
             match self.inbox.exit() {
-                Some(exit) if begun => _ = self.seat.lose(call, WorkerFault::Died(exit)),
+                Some(exit) if begun => _ = self.slot_handle.lose(call, WorkerFault::Died(exit)),
                 _ => back.push(call),
             }
         }
-        self.seat.give_back(back);
-        self.seat.leave();
+        self.slot_handle.give_back(back);
+        self.slot_handle.leave();
     }
 
     /// Waits for a call, and looks at what comes meanwhile: nothing should.
@@ -399,14 +401,19 @@ impl Relay {
                     self.inbox.pong();
                     continue;
                 }
-                Ok(Some(item)) => match self.dialect.stray(item, &self.seat) {
+                Ok(Some(item)) => match self.dialect.stray(item, &self.slot_handle) {
                     Ok(()) => continue,
                     Err(why) => return Idle::Unusable(why),
                 },
-                Err(garbage) => match self.dialect.text(&mut self.incoming, garbage, &self.seat) {
-                    Ok(()) => continue,
-                    Err(why) => return Idle::Unusable(why),
-                },
+                Err(garbage) => {
+                    match self
+                        .dialect
+                        .text(&mut self.incoming, garbage, &self.slot_handle)
+                    {
+                        Ok(()) => continue,
+                        Err(why) => return Idle::Unusable(why),
+                    }
+                }
             }
             let told = poll_fn(|cx| {
                 if let Poll::Ready(told) = self.inbox.poll(cx) {
@@ -431,7 +438,7 @@ impl Relay {
     fn is_aside(&mut self, item: &Item) -> bool {
         if let Some(full) = self.dialect.asks_for_renewal(item) {
             self.wishes = self.wishes.saturating_add(1);
-            self.seat.asks_for_renewal(full);
+            self.slot_handle.asks_for_renewal(full);
             return true;
         }
         let remark = self.dialect.remark(item);
@@ -443,8 +450,8 @@ impl Relay {
 
     /// Once for a place: every worker of the pool would say the same, at every call.
     fn tell_remark(&self, remark: &Thrown) {
-        let (pool, slot) = (self.seat.pool(), self.seat.slot());
-        if let Some(is_last) = self.seat.is_new(remark) {
+        let (pool, slot) = (self.slot_handle.pool(), self.slot_handle.slot());
+        if let Some(is_last) = self.slot_handle.is_new(remark) {
             let more = if is_last {
                 " (so much was found that nothing more is told until the next reload)"
             } else {
@@ -484,7 +491,7 @@ impl Relay {
         let served = self.serve(call).await;
         let under_way = self.under_way.take();
         if let (Served::Free(_) | Served::Leaving, Some(under_way)) = (&served, &under_way) {
-            self.seat.lived_through(under_way.payload.as_ref());
+            self.slot_handle.lived_through(under_way.payload.as_ref());
         }
         served
     }
@@ -530,7 +537,7 @@ impl Relay {
                     return self.not_begun(hung_up(), call);
                 }
                 Err(Over::Ended(_)) => {
-                    self.seat.decline(call);
+                    self.slot_handle.decline(call);
                     return Served::Ended;
                 }
                 Err(over @ (Over::Garbage(_) | Over::Overdue)) => {
@@ -627,7 +634,7 @@ impl Relay {
                     return self.after(said, Instant::now()).await;
                 }
                 Ok(Heard::Declined) => {
-                    self.seat.decline(call);
+                    self.slot_handle.decline(call);
                     return Served::Leaving;
                 }
                 Ok(Heard::Chunk(_) | Heard::Free(_)) => {
@@ -642,13 +649,13 @@ impl Relay {
     }
 
     fn extend(&self, call: &mut Call, time: Duration) {
-        call.deadline = self.seat.later(call.deadline, time);
+        call.deadline = self.slot_handle.later(call.deadline, time);
     }
 
     /// The worker can't be used any more and has not begun this call: another one gets it.
     fn not_begun(&self, why: Report, call: Call) -> Served {
-        self.seat.report(why);
-        self.seat.decline(call);
+        self.slot_handle.report(why);
+        self.slot_handle.decline(call);
         Served::Broken
     }
 
@@ -663,7 +670,7 @@ impl Relay {
                 Event::Item(Item::Frame { header, .. }) if header.flags.has(Flags::CONTROL) => {
                     return Ok((call, leaving));
                 }
-                Event::Item(item) => self.dialect.stray(item, &self.seat),
+                Event::Item(item) => self.dialect.stray(item, &self.slot_handle),
                 Event::Withdrawn | Event::Body(_) => {
                     withdrawn = true;
                     Ok(())
@@ -674,16 +681,16 @@ impl Relay {
                 }
                 Event::Over(Over::Garbage(what)) => {
                     self.dialect
-                        .text(&mut self.incoming, Garbage(what), &self.seat)
+                        .text(&mut self.incoming, Garbage(what), &self.slot_handle)
                 }
                 Event::Over(Over::HungUp) => Err(hung_up()),
                 Event::Over(Over::Ended(_)) => {
-                    self.seat.decline(call);
+                    self.slot_handle.decline(call);
                     return Err(Served::Ended);
                 }
                 Event::Over(over @ Over::Overdue) => {
                     tracing::warn!(
-                        target: "server", pool = self.seat.pool(), slot = self.seat.slot(),
+                        target: "server", pool = self.slot_handle.pool(), slot = self.slot_handle.slot(),
                         "a worker did not take a call up in time: it was at work on the one before, or is none of the \
                          official packages and needs `pool.relay.fence: never`"
                     );
@@ -940,7 +947,7 @@ impl Relay {
                     call.fail(WorkerFault::Garbage(what.clone()));
                     request
                 });
-                self.seat.report(Report::Garbage { what, request });
+                self.slot_handle.report(Report::Garbage { what, request });
                 Served::Broken
             }
             Over::Overdue => {
@@ -950,7 +957,7 @@ impl Relay {
                 Served::Broken
             }
             Over::HungUp => {
-                self.seat.report(Report::HungUp {
+                self.slot_handle.report(Report::HungUp {
                     what: "closed its connection during a call".into(),
                 });
                 let exit = poll_fn(|cx| self.poll_ended(cx)).await;
@@ -963,8 +970,8 @@ impl Relay {
     /// Answers the client. `number` is of a call that PHP can be told to end.
     fn answer_overdue(&self, call: Call, number: Option<u32>) -> String {
         let request = call.payload.describe();
-        self.seat.count(Counter::Overdue);
-        self.seat.report(Report::Overdue {
+        self.slot_handle.count(Counter::Overdue);
+        self.slot_handle.report(Report::Overdue {
             what: request.clone(),
             ran: call.stamps.ran(),
             client: "got 504",
@@ -1014,13 +1021,13 @@ impl Relay {
     /// The worker has ended what it was late with. Whether it is given up all the same.
     async fn may_go_on(&self) -> bool {
         let (may_go_on, told) = oneshot::channel();
-        self.seat.report(Report::Recovered { may_go_on });
+        self.slot_handle.report(Report::Recovered { may_go_on });
         told.await.is_ok()
     }
 
     /// What is told of a call that nobody waits for; only our SDK can be interrupted, and it says what was thrown.
     fn tell_end(&self, request: &str, error: &CallError) {
-        let (pool, slot) = (self.seat.pool(), self.seat.slot());
+        let (pool, slot) = (self.slot_handle.pool(), self.slot_handle.slot());
         if let CallError::Thrown(thrown) = error {
             tracing::error!(
                 target: "server", pool, slot, request, class = thrown.class, file = thrown.file,
@@ -1034,13 +1041,13 @@ impl Relay {
             let since = self.written - self.begins_at;
             if self.channel.has_not_begun(self.number, since) {
                 // It was on its way out already.
-                self.seat.decline(call);
+                self.slot_handle.decline(call);
                 return Served::Ended;
             }
             let (what, ran) = (call.payload.describe(), call.stamps.ran());
             let identity = call.payload.identity();
-            let retried = self.seat.lose(call, WorkerFault::Died(exit));
-            self.seat.report(Report::DiedWith {
+            let retried = self.slot_handle.lose(call, WorkerFault::Died(exit));
+            self.slot_handle.report(Report::DiedWith {
                 what,
                 ran,
                 retried,
@@ -1072,7 +1079,7 @@ impl Relay {
                 };
                 call.deliver(Reply { head, body, stamps });
                 if is_lent {
-                    others_turn().await;
+                    yield_to_ready_tasks().await;
                 }
                 return self
                     .after(said, stamps.complete.unwrap_or_else(Instant::now))
@@ -1083,7 +1090,7 @@ impl Relay {
             Item::Piece { .. } => unreachable!("`hear` refused it"),
         };
         self.take_back_ahead();
-        let streamed = Streamed::of(&call, &self.seat);
+        let streamed = Streamed::of(&call, &self.slot_handle);
         let spool = self.settings.spool.clone();
         let outlet = Outlet::begin(call, head, whole, spool);
         if said.ping {
@@ -1108,7 +1115,7 @@ impl Relay {
                 let interruptible = self.settings.interruptible;
                 // The client's connection is cut.
                 drop(outlet);
-                self.seat.report(Report::Overdue {
+                self.slot_handle.report(Report::Overdue {
                     what: streamed.request.clone(),
                     ran: streamed.stamps.ran(),
                     client: "was cut off",
@@ -1121,7 +1128,7 @@ impl Relay {
             }
             Err(Over::HungUp) => {
                 let hung_up = "closed its connection during a reply";
-                self.seat.report(Report::HungUp {
+                self.slot_handle.report(Report::HungUp {
                     what: hung_up.into(),
                 });
                 poll_fn(|cx| self.poll_ended(cx)).await;
@@ -1130,7 +1137,7 @@ impl Relay {
             Err(Over::Ended(_)) => self.lost_in_stream(streamed),
             Err(Over::Garbage(what)) => {
                 let request = Some(streamed.request);
-                self.seat.report(Report::Garbage { what, request });
+                self.slot_handle.report(Report::Garbage { what, request });
                 Served::Broken
             }
         }
@@ -1154,7 +1161,7 @@ impl Relay {
                 let is_lent = bytes.is_lent();
                 self.hand_out(outlet, bytes, !said.more).await?;
                 if is_lent {
-                    others_turn().await;
+                    yield_to_ready_tasks().await;
                 }
             }
             if !inside && !said.more {
@@ -1183,7 +1190,7 @@ impl Relay {
                 // Only waited for with a call at hand.
                 Event::Withdrawn | Event::Body(_) => continue,
                 Event::Extended(time) => {
-                    granted = self.seat.later(deadline, time);
+                    granted = self.slot_handle.later(deadline, time);
                     continue;
                 }
                 Event::Over(over) => return Err(over),
@@ -1204,7 +1211,7 @@ impl Relay {
                     }
                 }
                 Heard::Extend(time) => {
-                    granted = self.seat.later(deadline, time);
+                    granted = self.slot_handle.later(deadline, time);
                     continue;
                 }
                 Heard::Pong => {
@@ -1215,7 +1222,7 @@ impl Relay {
                 Heard::Failed { said, .. } if nobody_reads_since.is_some() => return Ok(said),
                 Heard::Failed { error, said } => {
                     // Without its end the client's connection is cut: the reply must not look whole.
-                    tracing::error!(target: "http", pool = self.seat.pool(), request, "reply broken off: {error}");
+                    tracing::error!(target: "http", pool = self.slot_handle.pool(), request, "reply broken off: {error}");
                     return Ok(said);
                 }
                 Heard::Informational(_)
@@ -1234,7 +1241,7 @@ impl Relay {
     }
 
     fn lost_in_stream(&self, streamed: Streamed) -> Served {
-        self.seat.report(Report::DiedWith {
+        self.slot_handle.report(Report::DiedWith {
             what: streamed.request,
             ran: streamed.stamps.ran(),
             retried: false,
@@ -1281,12 +1288,12 @@ impl Relay {
 
     /// Takes calls for after what this one has left, if that is short.
     fn wind_down(&mut self, since: Instant) {
-        let behind_call = self.pace.may_have();
-        let may_have = self.may_have(self.pace.may_have_behind_rest());
-        if may_have == self.may_have(behind_call) {
+        let behind_call = self.pace.prefetch();
+        let prefetch = self.prefetch(self.pace.may_have_behind_rest());
+        if prefetch == self.prefetch(behind_call) {
             return;
         }
-        let is_long = behind_call == MayHave::default();
+        let is_long = behind_call == PrefetchLimits::default();
         self.patient_until = since
             + if is_long {
                 PATIENCE_WITH_REST
@@ -1294,7 +1301,7 @@ impl Relay {
                 PATIENCE
             };
         self.writes_ahead = true;
-        let ahead = self.seat.winds_down(since, may_have);
+        let ahead = self.slot_handle.winds_down(since, prefetch);
         self.ahead.extend(ahead.into_iter().map(Ahead::from));
         self.write_ahead();
     }
@@ -1302,7 +1309,7 @@ impl Relay {
     /// Waits for the worker's word that it is free; other frames are dropped. What it does meanwhile has a deadline of its own.
     /// Calls stay ahead of it as they do behind a call: that, and what it leaves for later, are short or are not.
     async fn until_free(&mut self, since: Instant) -> Served {
-        let limit = self.seat.exec_ttl();
+        let limit = self.slot_handle.exec_ttl();
         let mut deadline = limit.map(|limit| since + limit);
         let mut late = false;
         let mut waits = false;
@@ -1325,16 +1332,16 @@ impl Relay {
                         }
                         return Served::Free(Instant::now());
                     }
-                    Ok(Heard::Extend(time)) => deadline = self.seat.later(deadline, time),
+                    Ok(Heard::Extend(time)) => deadline = self.slot_handle.later(deadline, time),
                     Ok(_) | Err(Garbage(_)) => {}
                 },
-                Event::Extended(time) => deadline = self.seat.later(deadline, time),
+                Event::Extended(time) => deadline = self.slot_handle.later(deadline, time),
                 Event::Withdrawn | Event::Body(_) => {}
                 Event::Over(Over::Overdue) => {
                     let interruptible = self.settings.interruptible;
                     let of = self.under_way.as_ref();
                     let of = of.map_or_else(String::new, |of| of.payload.describe());
-                    self.seat.report(Report::Overdue {
+                    self.slot_handle.report(Report::Overdue {
                         what: format!("deferred work of {of}"),
                         ran: limit.unwrap_or_default(),
                         client: "has its reply",
@@ -1447,7 +1454,7 @@ enum Idle {
 
 /// Lets each task that is ready run once: the client's, which was just woken, and will send from where they lie the bytes that
 /// it was lent. If it does not, they are copied when the relay reads on.
-async fn others_turn() {
+async fn yield_to_ready_tasks() {
     let mut over = false;
     poll_fn(|cx| {
         if std::mem::replace(&mut over, true) {

@@ -9,7 +9,7 @@ use pronghorn_wire::ReplyHead;
 use crate::call::{Call, Reply, ReplyBody, Stamps};
 use crate::content::Content;
 use crate::pieces::{Lead, Piece, PieceSender, pieces};
-use crate::pool::Seat;
+use crate::pool::SlotHandle;
 use crate::spool::{Spool, SpoolError, SpoolFile};
 
 /// The call whose reply is passed on in pieces.
@@ -21,11 +21,11 @@ pub(crate) struct Streamed {
 }
 
 impl Streamed {
-    pub(crate) fn of(call: &Call, seat: &Seat) -> Self {
+    pub(crate) fn of(call: &Call, slot_handle: &SlotHandle) -> Self {
         Self {
             request: call.payload.describe(),
             stamps: call.stamps,
-            limit: seat.limit(call),
+            limit: slot_handle.limit(call),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::core::MayHave;
+use crate::core::PrefetchLimits;
 
 /// Calls that take less, smoothed, are short: what a worker loses between two of them is worth a place in the queue.
 const SHORT: Duration = Duration::from_millis(1);
@@ -72,34 +72,34 @@ impl Pace {
         to_go_on.max((FEW + 1).saturating_sub(replies_untold))
     }
 
-    pub(super) fn may_have(self) -> MayHave {
+    pub(super) fn prefetch(self) -> PrefetchLimits {
         if !self.all.is_below(SHORT) {
-            return MayHave::default();
+            return PrefetchLimits::default();
         }
         if !self.is_quick() {
-            return MayHave {
+            return PrefetchLimits {
                 most: FEW as usize,
-                ..MayHave::default()
+                ..PrefetchLimits::default()
             };
         }
         let before_another = UNTIL_AWAKE.subsec_nanos() / self.ahead.0.max(1);
-        MayHave {
+        PrefetchLimits {
             most: MANY,
-            rather: (before_another as usize).min(MANY),
-            crowded: MANY,
+            before_waking_idle: (before_another as usize).min(MANY),
+            when_cpus_busy: MANY,
         }
     }
 
     /// The same behind what a call has left after its reply, which may be short where the call is not.
-    pub(super) fn may_have_behind_rest(self) -> MayHave {
-        let mut may_have = self.may_have();
+    pub(super) fn may_have_behind_rest(self) -> PrefetchLimits {
+        let mut prefetch = self.prefetch();
         if self.rest.is_below(SHORT) {
-            may_have.most = may_have.most.max(1);
+            prefetch.most = prefetch.most.max(1);
         }
         if self.rest.is_below(SOON) {
-            may_have.rather = may_have.rather.max(1);
+            prefetch.before_waking_idle = prefetch.before_waking_idle.max(1);
         }
-        may_have
+        prefetch
     }
 }
 
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     fn is_short(pace: Pace) -> bool {
-        pace.may_have() != MayHave::default()
+        pace.prefetch() != PrefetchLimits::default()
     }
 
     #[test]
@@ -158,8 +158,12 @@ mod tests {
         let of = |took: u64, ahead: bool| {
             let mut pace = Pace::default();
             (0..100).for_each(|_| pace.note(Duration::from_micros(took), ahead));
-            let may_have = pace.may_have();
-            (may_have.most, may_have.rather, may_have.crowded)
+            let prefetch = pace.prefetch();
+            (
+                prefetch.most,
+                prefetch.before_waking_idle,
+                prefetch.when_cpus_busy,
+            )
         };
         assert_eq!(of(900, true), (4, 0, 0));
         assert_eq!(of(35, true), (4, 0, 0));

@@ -2,8 +2,8 @@
 //! removes some.
 //!
 //! Runs on the control thread. What happens to calls is the data path's business ([`crate::Pool`]); this side only knows
-//! that a worker is up, what its transport reports, and how its process ends. The *crew* owns the members of a pool and
-//! decides; a *keeper*, one task per member, keeps one slot filled.
+//! that a worker is up, what its transport reports, and how its process ends. The *pool supervisor* owns the members of a pool and
+//! decides; a *slot supervisor*, one task per member, keeps one slot filled.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,21 +18,21 @@ use tokio::task::JoinHandle;
 
 use crate::boot::BootError;
 use crate::core::SlotId;
-use crate::pool::{Pool, Seat, Transport};
+use crate::pool::{Pool, SlotHandle, Transport};
 use crate::roster::Via;
 
 mod backoff;
-mod crew;
-mod keeper;
+mod pool_supervisor;
 mod scaling;
+mod slot_supervisor;
 mod wear;
 
 pub use scaling::Scaling;
 pub use wear::Limits;
 
-use crew::{Change, Crew, Order};
+use pool_supervisor::{Change, Order, PoolSupervisor};
 
-/// Orders that wait for the crew. Each is a person's wish or a stop.
+/// Orders that wait for the pool supervisor. Each is a person's wish or a stop.
 const ORDERS: usize = 16;
 
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -68,7 +68,7 @@ pub(crate) struct Launched {
     pub(crate) connect: Connect,
 }
 
-pub(crate) type Connect = Box<dyn FnOnce(Seat) -> Arc<dyn Transport> + Send>;
+pub(crate) type Connect = Box<dyn FnOnce(SlotHandle) -> Arc<dyn Transport> + Send>;
 
 /// A running process, as far as its watcher needs it. Dropped while it runs, it is killed.
 pub(crate) trait Watched: Send {
@@ -89,17 +89,17 @@ pub(crate) trait Watched: Send {
 
 /// A way to fill the slots of a pool. Cheap to clone.
 #[derive(Clone)]
-pub struct Filling(Arc<dyn Launcher>);
+pub struct LauncherRef(Arc<dyn Launcher>);
 
-impl<L: Launcher> From<Arc<L>> for Filling {
+impl<L: Launcher> From<Arc<L>> for LauncherRef {
     fn from(launcher: Arc<L>) -> Self {
         Self(launcher)
     }
 }
 
-impl std::fmt::Debug for Filling {
+impl std::fmt::Debug for LauncherRef {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Filling").finish_non_exhaustive()
+        f.debug_struct("LauncherRef").finish_non_exhaustive()
     }
 }
 
@@ -118,12 +118,12 @@ pub struct Plan {
 }
 
 /// A pool with a full set of workers, and the task that keeps it so. Dropped, it kills them.
-pub struct Supervised {
+pub struct RunningPool {
     pool: Pool,
     orders: mpsc::Sender<Order>,
     troubles: watch::Receiver<Option<Arc<str>>>,
     renewals: Arc<Notify>,
-    crew: JoinHandle<()>,
+    supervisor: JoinHandle<()>,
 }
 
 /// Why a pool has not got more or fewer workers.
@@ -141,7 +141,7 @@ pub enum NotResized {
     Stopping(String),
 }
 
-impl Supervised {
+impl RunningPool {
     /// Starts the workers and returns when all have come up.
     ///
     /// # Errors
@@ -149,7 +149,7 @@ impl Supervised {
     /// The first worker that does not come up ends the start: all others are stopped first.
     pub async fn start(
         pool: Pool,
-        filling: impl Into<Filling>,
+        filling: impl Into<LauncherRef>,
         plan: Plan,
     ) -> Result<Self, BootError> {
         Self::start_with(pool, filling.into().0, plan).await
@@ -162,13 +162,14 @@ impl Supervised {
     ) -> Result<Self, BootError> {
         let (orders, inbox) = mpsc::channel(ORDERS);
         let renewals = Arc::new(Notify::new());
-        let (crew, troubles) = Crew::new(pool.clone(), launcher, plan, renewals.clone());
+        let (supervisor, troubles) =
+            PoolSupervisor::new(pool.clone(), launcher, plan, renewals.clone());
         let supervised = Self {
             pool,
             orders,
             troubles,
             renewals,
-            crew: Handle::current().spawn(crew.run(inbox)),
+            supervisor: Handle::current().spawn(supervisor.run(inbox)),
         };
         supervised.reload(Duration::ZERO).await?;
         Ok(supervised)
@@ -192,7 +193,7 @@ impl Supervised {
     /// As above; the pool keeps its own, too.
     pub async fn change(
         &self,
-        filling: impl Into<Filling>,
+        filling: impl Into<LauncherRef>,
         plan: Plan,
         grace: Duration,
     ) -> Result<(), BootError> {
@@ -265,15 +266,15 @@ impl Supervised {
     }
 }
 
-impl Drop for Supervised {
+impl Drop for RunningPool {
     fn drop(&mut self) {
-        self.crew.abort();
+        self.supervisor.abort();
     }
 }
 
-impl std::fmt::Debug for Supervised {
+impl std::fmt::Debug for RunningPool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Supervised")
+        f.debug_struct("RunningPool")
             .field("pool", &self.pool)
             .finish_non_exhaustive()
     }

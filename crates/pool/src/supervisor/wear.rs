@@ -60,7 +60,7 @@ impl std::fmt::Display for Wear {
     }
 }
 
-/// One process of a worker, as the crew has seen it.
+/// One process of a worker, as the pool supervisor has seen it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Life {
     pub(super) pid: u32,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use pronghorn_process::Exit;
-use pronghorn_ring::{Box, Peer, Thread};
+use pronghorn_ring::{Peer, SharedMemory, Thread};
 use pronghorn_wire::Codec;
 use pronghorn_wire::frame::{Flags, Header, MAX_PAYLOAD, OpenFrame, Stream, WORKER_HEADER};
 use tokio::runtime::Handle;
@@ -158,7 +158,7 @@ fn call(pool: &Pool, name: &'static str) -> Pending {
 }
 
 /// The worker's end of a box.
-pub(super) fn peer(memory: &Box, thread: &Thread) -> Peer {
+pub(super) fn peer(memory: &SharedMemory, thread: &Thread) -> Peer {
     let [memory, page, bell] = [memory.memory(), thread.page(), thread.bell()]
         .map(|descriptor| descriptor.try_clone_to_owned().unwrap());
     Peer::attach(memory, page, bell).unwrap()
@@ -168,8 +168,8 @@ impl Worker {
     async fn start(pool: &Pool, thread: &Thread) -> Self {
         let slot = pool.add_slot().await;
         pool.booting(slot).await;
-        let (seat, mut reports) = pool.seat(slot);
-        let memory = Arc::new(Box::new().unwrap());
+        let (slot_handle, mut reports) = pool.slot_handle(slot);
+        let memory = Arc::new(SharedMemory::new().unwrap());
         let peer = peer(&memory, thread);
         let (read, write) = rustix::pipe::pipe().unwrap();
         let channel = Channel::attach(Detached::Ring {
@@ -185,7 +185,14 @@ impl Worker {
             spool: Arc::new(Spool::open(std::env::temp_dir(), None).unwrap()),
         };
         let (channel, inbox_of) = (channel.unwrap(), inbox.clone());
-        let relay = Relay::new(channel, &[], Dialect::Native, settings, seat, inbox_of);
+        let relay = Relay::new(
+            channel,
+            &[],
+            Dialect::Native,
+            settings,
+            slot_handle,
+            inbox_of,
+        );
         Handle::current().spawn(relay.run());
         assert!(matches!(reports.recv().await, Some(Report::Entered)));
         Self {

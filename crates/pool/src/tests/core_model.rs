@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use tokio::time::Instant;
 
 use crate::call::Refused;
-use crate::core::{Admitted, Core, Freed, MayHave, Next, SlotId, SlotState};
+use crate::core::{Admitted, Core, Freed, Next, PrefetchLimits, SlotId, SlotState};
 use crate::queue::Ticket;
 
 const SLOTS: usize = 4;
@@ -20,9 +20,9 @@ const PROCESSORS: usize = 2;
 enum Step {
     Call,
     /// With what the worker may have ahead from then on.
-    Finish(usize, MayHave),
+    Finish(usize, PrefetchLimits),
     /// It has answered, and may have so many until it is done.
-    WindDown(usize, MayHave),
+    WindDown(usize, PrefetchLimits),
     TakeBack(usize),
     Die(usize),
     Boot(usize),
@@ -36,17 +36,18 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let any = any::<usize>();
     let calls = 0..=MOST_AHEAD;
-    let may_have =
-        (calls.clone(), calls.clone(), calls).prop_map(|(most, rather, crowded)| MayHave {
+    let prefetch = (calls.clone(), calls.clone(), calls).prop_map(
+        |(most, before_waking_idle, when_cpus_busy)| PrefetchLimits {
             most,
-            rather: rather.min(most),
-            crowded: crowded.min(most),
-        });
-    let which_may_have = (any, may_have);
+            before_waking_idle: before_waking_idle.min(most),
+            when_cpus_busy: when_cpus_busy.min(most),
+        },
+    );
+    let which_may_have = (any, prefetch);
     let step = prop_oneof![
         8 => Just(Step::Call),
-        6 => which_may_have.clone().prop_map(|(which, may_have)| Step::Finish(which, may_have)),
-        2 => which_may_have.prop_map(|(which, may_have)| Step::WindDown(which, may_have)),
+        6 => which_may_have.clone().prop_map(|(which, prefetch)| Step::Finish(which, prefetch)),
+        2 => which_may_have.prop_map(|(which, prefetch)| Step::WindDown(which, prefetch)),
         1 => any.prop_map(Step::TakeBack),
         2 => any.prop_map(Step::Die),
         4 => any.prop_map(Step::Boot),
@@ -69,7 +70,7 @@ struct World {
     /// Calls that a busy worker has beyond that one.
     ahead: BTreeMap<SlotId, VecDeque<Call>>,
     /// What they may have.
-    may_have: BTreeMap<SlotId, MayHave>,
+    prefetch: BTreeMap<SlotId, PrefetchLimits>,
     waiting: BTreeSet<Call>,
     ended: BTreeSet<Call>,
     next: Call,
@@ -87,7 +88,7 @@ impl World {
             now: Instant::now(),
             working: BTreeMap::new(),
             ahead: BTreeMap::new(),
-            may_have: BTreeMap::new(),
+            prefetch: BTreeMap::new(),
             waiting: BTreeSet::new(),
             ended: BTreeSet::new(),
             next: 1,
@@ -105,8 +106,12 @@ impl World {
             .working
             .keys()
             .filter(|slot| self.core.state(**slot) == SlotState::Busy);
-        busy.filter(|slot| self.may_have.get(slot).is_some_and(|it| it.crowded > 0))
-            .count()
+        busy.filter(|slot| {
+            self.prefetch
+                .get(slot)
+                .is_some_and(|it| it.when_cpus_busy > 0)
+        })
+        .count()
     }
 
     fn ticket(&self, seq: u64) -> Ticket {
@@ -127,10 +132,14 @@ impl World {
                 if let Some(before) = self.working.insert(worker, call) {
                     assert!(may_be_ahead, "worker {worker} got a second call");
                     let has = self.ahead.get(&worker).map_or(0, VecDeque::len);
-                    let may_have = self.may_have.get(&worker).copied().unwrap_or_default();
-                    let rather = has < may_have.rather;
-                    let crowded = has < may_have.crowded && self.quick() >= PROCESSORS;
-                    assert!(rather || crowded || !idle, "a worker was free");
+                    let prefetch = self.prefetch.get(&worker).copied().unwrap_or_default();
+                    let before_waking_idle = has < prefetch.before_waking_idle;
+                    let when_cpus_busy =
+                        has < prefetch.when_cpus_busy && self.quick() >= PROCESSORS;
+                    assert!(
+                        before_waking_idle || when_cpus_busy || !idle,
+                        "a worker was free"
+                    );
                     assert!(self.waiting.is_empty(), "others have waited for longer");
                     self.working.insert(worker, before);
                     self.goes_ahead(worker, call);
@@ -166,7 +175,7 @@ impl World {
     fn goes_ahead(&mut self, worker: SlotId, call: Call) {
         let ahead = self.ahead.entry(worker).or_default();
         ahead.push_back(call);
-        let most = self.may_have.get(&worker).map_or(0, |may| may.most);
+        let most = self.prefetch.get(&worker).map_or(0, |may| may.most);
         assert!(ahead.len() <= most, "worker {worker} has {ahead:?}");
     }
 
@@ -209,19 +218,19 @@ impl World {
                 self.next += 1;
                 self.admit(call, true);
             }
-            Step::Finish(which, may_have) => {
+            Step::Finish(which, prefetch) => {
                 if let Some((&slot, &call)) = self.working.iter().nth(which % SLOTS) {
                     self.working.remove(&slot);
                     self.end(call);
-                    self.may_have.insert(slot, may_have);
-                    let freed = self.core.freed(slot, self.now, may_have);
+                    self.prefetch.insert(slot, prefetch);
+                    let freed = self.core.freed(slot, self.now, prefetch);
                     self.freed(slot, freed);
                 }
             }
-            Step::WindDown(which, may_have) => {
+            Step::WindDown(which, prefetch) => {
                 if let Some(&slot) = self.working.keys().nth(which % SLOTS) {
-                    self.may_have.insert(slot, may_have);
-                    let freed = self.core.winds_down(slot, self.now, may_have);
+                    self.prefetch.insert(slot, prefetch);
+                    let freed = self.core.winds_down(slot, self.now, prefetch);
                     assert_eq!(freed.next, Next::Wait);
                     self.overdue(freed.late);
                     self.go_ahead(slot, freed.ahead);
@@ -233,7 +242,7 @@ impl World {
                     let ahead = self.ahead.entry(slot).or_default();
                     let back = ahead.split_off(ahead.len().min(which % 2));
                     self.core.took_back(slot, back.len());
-                    self.may_have.remove(&slot);
+                    self.prefetch.remove(&slot);
                     for call in back {
                         self.admit(call, false);
                     }
@@ -250,7 +259,7 @@ impl World {
                 if alive.contains(&self.core.state(slot)) {
                     let lost = self.working.remove(&slot);
                     self.core.vacate(slot);
-                    self.may_have.remove(&slot);
+                    self.prefetch.remove(&slot);
                     let ahead = self.ahead.remove(&slot).unwrap_or_default();
                     // As calls that may be repeated: they go to another worker, or are refused.
                     for call in lost.into_iter().chain(ahead) {
@@ -356,7 +365,7 @@ fn the_most_recently_used_worker_is_chosen() {
     world.step(Step::Call);
     let (&slot, _) = world.working.first_key_value().unwrap();
     for _ in 0..5 {
-        world.step(Step::Finish(0, MayHave::default()));
+        world.step(Step::Finish(0, PrefetchLimits::default()));
         world.step(Step::Call);
         assert_eq!(world.working.keys().collect::<Vec<_>>(), [&slot]);
     }
@@ -388,14 +397,14 @@ fn a_worker_of_quick_calls_is_given_some_before_another_one_is_woken() {
     world.step(Step::Call);
     let (&slot, _) = world.working.first_key_value().unwrap();
     world.step(Step::Call); // the other one's
-    let may_have = MayHave {
+    let prefetch = PrefetchLimits {
         most: 3,
-        rather: 2,
-        crowded: 0,
+        before_waking_idle: 2,
+        when_cpus_busy: 0,
     };
-    world.step(Step::Finish(slot, may_have));
+    world.step(Step::Finish(slot, prefetch));
     let other = 1 - slot;
-    world.step(Step::Finish(other, may_have));
+    world.step(Step::Finish(other, prefetch));
     let ahead = |world: &World| world.ahead.values().map(VecDeque::len).sum::<usize>();
     world.step(Step::Call);
     assert_eq!((world.working.len(), ahead(&world)), (1, 0));
@@ -411,16 +420,16 @@ fn no_worker_is_woken_for_a_quick_call_while_each_processor_has_one_that_runs_su
     for slot in 0..=PROCESSORS {
         world.step(Step::Boot(slot));
     }
-    let may_have = MayHave {
+    let prefetch = PrefetchLimits {
         most: 3,
-        rather: 0,
-        crowded: 2,
+        before_waking_idle: 0,
+        when_cpus_busy: 2,
     };
     for _ in 0..=PROCESSORS {
         world.step(Step::Call);
     }
     for _ in 0..=PROCESSORS {
-        world.step(Step::Finish(0, may_have));
+        world.step(Step::Finish(0, prefetch));
     }
     let has = |world: &World| {
         let ahead: usize = world.ahead.values().map(VecDeque::len).sum();

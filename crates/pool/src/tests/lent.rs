@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use pronghorn_ring::layout::{DOWN, PAGE, UP};
-use pronghorn_ring::{Box, Link, Loan, Thread};
+use pronghorn_ring::{Link, Loan, SharedMemory, Thread};
 use pronghorn_wire::frame::Stream;
 use tokio::runtime::Handle;
 
@@ -96,7 +96,7 @@ async fn a_head_that_the_worker_changes_is_what_it_was_when_it_was_looked_at() {
     let thread = Thread::serve(&Handle::current()).unwrap();
     let found = Found::default();
     for len in [LONG, 2 * UP / 10 * 10] {
-        let shared = Arc::new(Box::new().unwrap());
+        let shared = Arc::new(SharedMemory::new().unwrap());
         let mut peer = peer(&shared, &thread);
         let mut link = Link::new(shared);
         let whole = reply(found, 0, &text(len), Stream::END);

@@ -24,11 +24,11 @@ use crate::call::{
     Unencodable, WorkerFault,
 };
 use crate::content::Content;
-use crate::core::{MayHave, Next, SlotId, SlotState};
-use crate::pool::{Lifetime, Options, Order, Pool, Report, Seat, Transport};
+use crate::core::{Next, PrefetchLimits, SlotId, SlotState};
+use crate::pool::{Lifetime, Options, Order, Pool, Report, SlotHandle, Transport};
 use crate::roster::{UnderWay, Via};
 use crate::stats::Counter;
-use crate::supervisor::{Launched, Launcher, Limits, Plan, Scaling, Supervised, Watched};
+use crate::supervisor::{Launched, Launcher, Limits, Plan, RunningPool, Scaling, Watched};
 
 const QUEUE_LIMIT: usize = 12;
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -188,7 +188,7 @@ impl Launcher for Shared {
                 world: self.clone(),
             };
             let world = self.clone();
-            let connect = move |seat| start(pid, seat, world, tell, told);
+            let connect = move |slot_handle| start(pid, slot_handle, world, tell, told);
             Ok(Launched {
                 process: Box::new(process),
                 via: Via::Relay,
@@ -285,17 +285,17 @@ impl Transport for Wire {
 
 fn start(
     pid: u32,
-    seat: Seat,
+    slot_handle: SlotHandle,
     world: Shared,
     tell: mpsc::Sender<Tell>,
     told: mpsc::Receiver<Tell>,
 ) -> Arc<dyn Transport> {
     let wire: Arc<dyn Transport> = Arc::new(Wire(tell));
     let end = world.lock().workers[&pid].end.clone();
-    let left = seat.lifetime();
+    let left = slot_handle.lifetime();
     let relay = Relay {
         pid,
-        seat,
+        slot_handle,
         world,
         told,
         end,
@@ -310,7 +310,7 @@ fn start(
 /// What stands for the relay: keeps its contract with the pool, and nothing else.
 struct Relay {
     pid: u32,
-    seat: Seat,
+    slot_handle: SlotHandle,
     world: Shared,
     told: mpsc::Receiver<Tell>,
     end: watch::Sender<Option<Exit>>,
@@ -328,13 +328,13 @@ enum Served {
 
 impl Relay {
     async fn run(mut self, wire: Arc<dyn Transport>) {
-        let mut next = self.seat.enter(wire);
+        let mut next = self.slot_handle.enter(wire);
         loop {
             next = match next {
                 Next::Run(call) => match self.serve(call).await {
-                    Served::Free if !self.left.is_over(&self.seat) => self.next(),
+                    Served::Free if !self.left.is_over(&self.slot_handle) => self.next(),
                     Served::Free | Served::Leaving => {
-                        self.seat.close();
+                        self.slot_handle.close();
                         self.give_back();
                         self.next()
                     }
@@ -354,7 +354,7 @@ impl Relay {
                     }
                 },
                 Next::Stop => {
-                    self.seat.report(Report::Leaving);
+                    self.slot_handle.report(Report::Leaving);
                     if !self.world.lock().workers[&self.pid].deaf {
                         self.ends(Exit::Code(0));
                     }
@@ -381,12 +381,12 @@ impl Relay {
             .map_or(MOST_AHEAD as u64, |left| left.saturating_sub(1));
         let left = usize::try_from(left).unwrap_or(MOST_AHEAD);
         self.most_ahead = fastrand::usize(..=MOST_AHEAD).min(left);
-        let may_have = MayHave {
+        let prefetch = PrefetchLimits {
             most: self.most_ahead,
-            rather: fastrand::usize(..=self.most_ahead),
-            crowded: fastrand::usize(..=self.most_ahead),
+            before_waking_idle: fastrand::usize(..=self.most_ahead),
+            when_cpus_busy: fastrand::usize(..=self.most_ahead),
         };
-        let turn = self.seat.next(Instant::now(), may_have);
+        let turn = self.slot_handle.next(Instant::now(), prefetch);
         let next = match turn.next {
             Next::Wait => self.ahead.pop_front().map_or(Next::Wait, Next::Run),
             next => next,
@@ -412,7 +412,7 @@ impl Relay {
         let back = std::mem::take(&mut self.ahead);
         self.most_ahead = 0;
         self.tell_ahead();
-        self.seat.give_back(back.into());
+        self.slot_handle.give_back(back.into());
     }
 
     fn tell_ahead(&self) {
@@ -437,7 +437,7 @@ impl Relay {
             }
         }
         self.give_back();
-        self.seat.leave();
+        self.slot_handle.leave();
     }
 
     fn at(&self, call: Option<u64>) {
@@ -475,8 +475,8 @@ impl Relay {
                 }
                 () = sleep_until(deadline) => {
                     let ran = EXEC_TTL;
-                    self.seat.report(Report::Overdue { what: "/".into(), ran, client: "got 504", call: None });
-                    self.seat.count(Counter::Overdue);
+                    self.slot_handle.report(Report::Overdue { what: "/".into(), ran, client: "got 504", call: None });
+                    self.slot_handle.count(Counter::Overdue);
                     call.fail(CallError::Deadline);
                     return Served::Broken;
                 }
@@ -484,7 +484,7 @@ impl Relay {
             match told {
                 Tell::Reply { leave } => {
                     if fastrand::u8(..16) == 0 {
-                        (0..WISHES).for_each(|_| self.seat.asks_for_renewal(false));
+                        (0..WISHES).for_each(|_| self.slot_handle.asks_for_renewal(false));
                     }
                     let stamps = call.stamps;
                     let head = ReplyHead {
@@ -499,12 +499,12 @@ impl Relay {
                     if let Some(times) = self.world.lock().begun.get_mut(&number) {
                         *times -= 1;
                     }
-                    self.seat.decline(call);
+                    self.slot_handle.decline(call);
                     return Served::Leaving;
                 }
                 Tell::Die => self.ends(Exit::Signal(11)),
                 Tell::Order(Order::Ended(exit)) => {
-                    self.seat.lose(call, WorkerFault::Died(exit));
+                    self.slot_handle.lose(call, WorkerFault::Died(exit));
                     return Served::Ended;
                 }
                 Tell::Order(Order::Stop | Order::Extend(_)) => {}
@@ -611,7 +611,7 @@ struct Model {
     random: fastrand::Rng,
     world: Shared,
     pool: Pool,
-    supervised: Arc<Supervised>,
+    supervised: Arc<RunningPool>,
     clients: BTreeMap<u64, Client>,
     next: u64,
     /// How many workers there should be when nothing happens.
@@ -638,7 +638,7 @@ impl Model {
             &pronghorn_metrics::Registry::default(),
         );
         let launcher = Arc::new(world.clone());
-        let supervised = Supervised::start_with(pool.clone(), launcher, life.plan());
+        let supervised = RunningPool::start_with(pool.clone(), launcher, life.plan());
         Self {
             life,
             random,

@@ -20,7 +20,7 @@ use crate::pieces::Piece;
 use crate::pool::{Options, Pool};
 use crate::program::ProgramLauncher;
 use crate::spool::Spool;
-use crate::supervisor::{Limits, Plan, Supervised};
+use crate::supervisor::{Limits, Plan, RunningPool};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -28,7 +28,7 @@ const SOON: Duration = Duration::from_secs(20);
 struct Scripts {
     folder: PathBuf,
     pool: Pool,
-    supervised: Supervised,
+    supervised: RunningPool,
     spool: Arc<Spool>,
 }
 
@@ -101,7 +101,7 @@ impl Scripts {
                 max_memory: None,
             },
         };
-        let supervised = Supervised::start(pool.clone(), Arc::new(launcher), plan)
+        let supervised = RunningPool::start(pool.clone(), Arc::new(launcher), plan)
             .await
             .unwrap();
         Self {
@@ -254,7 +254,7 @@ async fn redirects_within_the_server_are_its_business() {
         .run("echo Location: /there?x=y; echo", Body::Empty)
         .await
         .unwrap();
-    assert!(matches!(reply.body, ReplyBody::Elsewhere(path) if path == b"/there?x=y"));
+    assert!(matches!(reply.body, ReplyBody::LocalRedirect(path) if path == b"/there?x=y"));
     let reply = scripts
         .run("echo Location: http://h/; echo", Body::Empty)
         .await

@@ -196,7 +196,7 @@ impl Stage {
         );
         assert_eq!(pool.add_slot().await, 0);
         pool.booting(0).await;
-        let (seat, mut reports) = pool.seat(0);
+        let (slot_handle, mut reports) = pool.slot_handle(0);
         let (ours, theirs) = UnixStream::pair().unwrap();
         let inbox = Arc::new(Inbox::default());
         let settings = Settings {
@@ -210,7 +210,7 @@ impl Stage {
             &[],
             dialect,
             settings,
-            seat,
+            slot_handle,
             inbox.clone(),
         );
         tokio::runtime::Handle::current().spawn(relay.run());
@@ -1437,9 +1437,9 @@ async fn a_worker_has_answered_its_warm_up_before_it_takes_calls() {
     let stage = Stage::native().await;
     let slot = stage.pool.add_slot().await;
     stage.pool.booting(slot).await;
-    let (seat, mut reports) = stage.pool.seat(slot);
+    let (slot_handle, mut reports) = stage.pool.slot_handle(slot);
     let inbox = Arc::new(Inbox::default());
-    tokio::runtime::Handle::current().spawn(relay.seated(seat, inbox.clone()).run());
+    tokio::runtime::Handle::current().spawn(relay.seated(slot_handle, inbox.clone()).run());
     assert!(matches!(reports.recv().await, Some(Report::Entered)));
     assert_eq!(inbox.executions(), 0);
     stage.pool.drain(0).await;

@@ -18,9 +18,9 @@ use crate::call::{
     Answer, Call, CallError, Payload, Pending, Refused, Reply, ReplyBody, Terms, WorkerFault,
 };
 use crate::core::{Next, SlotId, SlotState};
-use crate::pool::{Options, Order, Pool, Report, Seat, Transport};
+use crate::pool::{Options, Order, Pool, Report, SlotHandle, Transport};
 use crate::roster::{UnderWay, Via};
-use crate::supervisor::{Launched, Launcher, Limits, Plan, Supervised, Watched};
+use crate::supervisor::{Launched, Launcher, Limits, Plan, RunningPool, Watched};
 
 /// What a worker does with its calls.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -97,7 +97,7 @@ impl Launcher for Fakes {
             };
             let manner = *self.manner.lock().unwrap();
             let obeys = *self.obeys.lock().unwrap();
-            let connect = move |seat| FakeWorker::start(seat, manner, obeys, end);
+            let connect = move |slot_handle| FakeWorker::start(slot_handle, manner, obeys, end);
             Ok(Launched {
                 process: Box::new(process),
                 via: Via::Relay,
@@ -170,7 +170,7 @@ impl Transport for FakeWorker {
 
 impl FakeWorker {
     fn start(
-        seat: Seat,
+        slot_handle: SlotHandle,
         manner: Manner,
         obeys: bool,
         end: watch::Sender<Option<Exit>>,
@@ -178,7 +178,7 @@ impl FakeWorker {
         let (inbox, told) = mpsc::channel(8);
         let worker: Arc<dyn Transport> = Arc::new(Self { inbox });
         tokio::runtime::Handle::current().spawn(work(
-            seat,
+            slot_handle,
             worker.clone(),
             manner,
             obeys,
@@ -190,14 +190,14 @@ impl FakeWorker {
 }
 
 async fn work(
-    seat: Seat,
+    slot_handle: SlotHandle,
     worker: Arc<dyn Transport>,
     manner: Manner,
     obeys: bool,
     end: watch::Sender<Option<Exit>>,
     mut told: mpsc::Receiver<Told>,
 ) {
-    let mut next = seat.enter(worker);
+    let mut next = slot_handle.enter(worker);
     loop {
         let call = match next {
             Next::Run(call) => call,
@@ -207,34 +207,34 @@ async fn work(
                     next = Next::Stop;
                     continue;
                 }
-                Told::Order(Order::Ended(_)) => return seat.leave(),
+                Told::Order(Order::Ended(_)) => return slot_handle.leave(),
                 Told::Order(Order::Extend(_)) => continue,
             },
             Next::Stop => {
-                seat.report(Report::Leaving);
+                slot_handle.report(Report::Leaving);
                 if obeys {
                     end.send_replace(Some(Exit::Code(0)));
                 }
                 while !matches!(told.recv().await, Some(Told::Order(Order::Ended(_)))) {}
-                return seat.leave();
+                return slot_handle.leave();
             }
         };
         next = match manner {
-            Manner::Quick => answer(&seat, call),
+            Manner::Quick => answer(&slot_handle, call),
             Manner::Slow(time) => tokio::select! {
-                () = sleep(time) => answer(&seat, call),
+                () = sleep(time) => answer(&slot_handle, call),
                 Some(Told::Order(Order::Ended(exit))) = told.recv() => {
-                    seat.lose(call, WorkerFault::Died(exit));
-                    return seat.leave();
+                    slot_handle.lose(call, WorkerFault::Died(exit));
+                    return slot_handle.leave();
                 }
             },
             Manner::Declines => {
-                seat.decline(call);
-                seat.close();
-                seat.next_alone(Instant::now())
+                slot_handle.decline(call);
+                slot_handle.close();
+                slot_handle.next_alone(Instant::now())
             }
             Manner::Late(time) => {
-                seat.report(Report::Overdue {
+                slot_handle.report(Report::Overdue {
                     what: "/".into(),
                     ran: time,
                     client: "got 504",
@@ -243,24 +243,24 @@ async fn work(
                 call.fail(CallError::Deadline);
                 sleep(time).await;
                 let (may_go_on, allowed) = oneshot::channel();
-                seat.report(Report::Recovered { may_go_on });
+                slot_handle.report(Report::Recovered { may_go_on });
                 if allowed.await.is_err() {
                     while !matches!(told.recv().await, Some(Told::Order(Order::Ended(_)))) {}
-                    return seat.leave();
+                    return slot_handle.leave();
                 }
-                seat.next_alone(Instant::now())
+                slot_handle.next_alone(Instant::now())
             }
             Manner::Dies => {
                 end.send_replace(Some(Exit::Signal(11)));
                 while !matches!(told.recv().await, Some(Told::Order(Order::Ended(_)))) {}
-                seat.lose(call, WorkerFault::Died(Exit::Signal(11)));
-                return seat.leave();
+                slot_handle.lose(call, WorkerFault::Died(Exit::Signal(11)));
+                return slot_handle.leave();
             }
         };
     }
 }
 
-fn answer(seat: &Seat, call: Call) -> Next<Call> {
+fn answer(slot_handle: &SlotHandle, call: Call) -> Next<Call> {
     let body = Bytes::from(call.payload.describe());
     let stamps = call.stamps;
     let head = ReplyHead {
@@ -272,7 +272,7 @@ fn answer(seat: &Seat, call: Call) -> Next<Call> {
         body: ReplyBody::Whole(body.into()),
         stamps,
     });
-    seat.next_alone(Instant::now())
+    slot_handle.next_alone(Instant::now())
 }
 
 fn pool(queue_limit: usize) -> Pool {
@@ -311,9 +311,9 @@ fn plan(workers: usize, at_once: usize) -> Plan {
     }
 }
 
-async fn started(fakes: &Arc<Fakes>, slots: usize, queue_limit: usize) -> (Pool, Supervised) {
+async fn started(fakes: &Arc<Fakes>, slots: usize, queue_limit: usize) -> (Pool, RunningPool) {
     let pool = pool(queue_limit);
-    let supervised = Supervised::start_with(pool.clone(), fakes.clone(), plan(slots, 4))
+    let supervised = RunningPool::start_with(pool.clone(), fakes.clone(), plan(slots, 4))
         .await
         .unwrap();
     (pool, supervised)
@@ -439,7 +439,7 @@ async fn a_call_that_runs_alone_runs_after_its_client_left_and_few_of_them_wait(
         &tokio::runtime::Handle::current(),
         &pronghorn_metrics::Registry::default(),
     );
-    let supervised = Supervised::start_with(pool.clone(), fakes.clone(), plan(1, 4)).await;
+    let supervised = RunningPool::start_with(pool.clone(), fakes.clone(), plan(1, 4)).await;
     let _supervised = supervised.unwrap();
     let mut first = call(&pool, TestPayload::new("/first"));
     let left: Vec<_> = (0..5)
@@ -512,7 +512,7 @@ async fn a_declined_call_is_done_by_another_worker_even_if_it_cannot_be_repeated
 async fn the_first_start_fails_when_a_worker_does_not_come_up() {
     let fakes = Fakes::new(Manner::Quick);
     *fakes.boot.lock().unwrap() = Err(());
-    let error = Supervised::start_with(pool(10), fakes.clone(), plan(3, 2))
+    let error = RunningPool::start_with(pool(10), fakes.clone(), plan(3, 2))
         .await
         .unwrap_err();
     assert_eq!(
@@ -533,7 +533,7 @@ async fn the_first_start_fails_when_a_worker_does_not_come_up() {
 async fn only_so_many_workers_boot_at_once() {
     let fakes = Fakes::new(Manner::Quick);
     let pool = pool(10);
-    Supervised::start_with(pool, fakes.clone(), plan(20, 3))
+    RunningPool::start_with(pool, fakes.clone(), plan(20, 3))
         .await
         .unwrap();
     assert_eq!(fakes.booting.lock().unwrap().1, 3);

@@ -632,7 +632,7 @@ fn is_source(path: &str) -> bool {
             || is_a(path, "rs"))
 }
 
-/// Pages leave out what is above where that is clear: `core.rs`, `pool/src/ladder.rs`, `classic*.c`.
+/// Pages leave out what is above where that is clear: `core.rs`, `pool/src/escalation.rs`, `classic*.c`.
 fn stands_for(path: &str, file: &str) -> bool {
     let path = path.trim_end_matches('/');
     let (before, after) = path.split_once('*').unwrap_or((path, ""));

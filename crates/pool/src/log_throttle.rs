@@ -10,25 +10,25 @@ const BETWEEN: Duration = Duration::from_secs(10);
 
 /// Counts events and says which of them is worth a record: the first, and then one every ten seconds.
 #[derive(Debug, Default)]
-pub struct Seldom(Mutex<State>);
+pub struct LogThrottle(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     quiet_until: Option<Instant>,
-    untold: u64,
+    suppressed: u64,
 }
 
-impl Seldom {
+impl LogThrottle {
     /// Another event. When it is worth a record: how many there were since the last record, this one included.
-    pub fn event(&self) -> Option<u64> {
+    pub fn should_log(&self) -> Option<u64> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        state.untold += 1;
+        state.suppressed += 1;
         if state.quiet_until.is_some_and(|until| now < until) {
             return None;
         }
         state.quiet_until = Some(now + BETWEEN);
-        Some(std::mem::take(&mut state.untold))
+        Some(std::mem::take(&mut state.suppressed))
     }
 }
 
@@ -40,13 +40,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_first_event_is_told_and_the_next_ones_together() {
-        let events = Seldom::default();
-        assert_eq!(events.event(), Some(1));
+        let events = LogThrottle::default();
+        assert_eq!(events.should_log(), Some(1));
         for _ in 0..1000 {
-            assert_eq!(events.event(), None);
+            assert_eq!(events.should_log(), None);
         }
         advance(BETWEEN).await;
-        assert_eq!(events.event(), Some(1001));
-        assert_eq!(events.event(), None);
+        assert_eq!(events.should_log(), Some(1001));
+        assert_eq!(events.should_log(), None);
     }
 }

@@ -12,7 +12,7 @@ use super::{Launched, Launcher, Watched};
 use crate::boot::BootError;
 use crate::bugs::{Bug, planted};
 use crate::core::SlotId;
-use crate::ladder::{self, Ladder, Step};
+use crate::escalation::{self, Escalation, Step};
 use crate::pool::{Order, Pool, Report, Transport};
 use crate::roster::{Entry, Via};
 use crate::stats::Counter;
@@ -20,7 +20,7 @@ use crate::stats::Counter;
 /// A worker that lived this long came up: if it dies, its successor is started at once.
 const SETTLED: Duration = Duration::from_secs(1);
 
-/// A keeper's number in its crew; never used again.
+/// A slot supervisor's number in its pool supervisor; never used again.
 pub(super) type MemberId = u64;
 
 /// What becomes of a member, in this order.
@@ -36,7 +36,7 @@ pub(super) enum Phase {
     Killed,
 }
 
-/// What a keeper tells its crew.
+/// What a slot supervisor tells its pool supervisor.
 #[derive(Debug)]
 pub(super) enum News {
     /// The worker has announced itself.
@@ -51,7 +51,7 @@ pub(super) enum News {
     Drained,
     /// Its process has ended.
     Ended,
-    /// It did not come up. For the first time, the keeper gives up; later it tries again.
+    /// It did not come up. For the first time, the slot supervisor gives up; later it tries again.
     Failed(BootError),
 }
 
@@ -66,7 +66,7 @@ pub(super) enum Renewal {
     Crashes,
 }
 
-pub(super) struct Keeper {
+pub(super) struct SlotSupervisor {
     pub(super) id: MemberId,
     pub(super) slot: SlotId,
     pub(super) generation: u64,
@@ -77,7 +77,7 @@ pub(super) struct Keeper {
     pub(super) news: mpsc::Sender<(MemberId, News)>,
 }
 
-impl Keeper {
+impl SlotSupervisor {
     pub(super) async fn keep(mut self) {
         let mut been_up = false;
         let mut backoff = Backoff::default();
@@ -120,7 +120,7 @@ impl Keeper {
     }
 
     async fn tell(&self, news: News) {
-        _ = self.news.send((self.id, news)).await; // without its crew a keeper is about to be dropped
+        _ = self.news.send((self.id, news)).await; // without its pool supervisor a slot supervisor is about to be dropped
     }
 
     /// `Err(None)` when the stop came first; the half-started worker is ended by being dropped.
@@ -146,10 +146,10 @@ impl Keeper {
             connect,
         } = launched;
         let pid = process.pid();
-        let (seat, mut reports) = self.pool.seat(self.slot);
-        let worker = connect(seat);
+        let (slot_handle, mut reports) = self.pool.slot_handle(self.slot);
+        let worker = connect(slot_handle);
         let connection = Connection::new(self, process.as_ref(), via, worker);
-        let mut ladder = Ladder::default();
+        let mut escalation = Escalation::default();
         let mut expected = false;
         let (mut stopped, mut killed) = (self.phases.clone(), self.phases.clone());
         let (mut told_to_stop, mut told_to_die) = (false, false);
@@ -169,7 +169,7 @@ impl Keeper {
                         // Else it waits for its end.
                         Report::Recovered { .. } if is_ended => {}
                         Report::Recovered { .. } => {
-                            ladder.stop();
+                            escalation.stop();
                             expected = told_to_stop || told_to_die;
                             if let Report::Recovered { may_go_on } = report {
                                 _ = may_go_on.send(()); // its transport may be gone: then there is nothing to go on with
@@ -177,19 +177,19 @@ impl Keeper {
                         }
                         Report::Overdue { call, .. } => {
                             late = call.unwrap_or_default();
-                            expected |= self.heed(&report, &mut ladder, process.as_ref());
+                            expected |= self.heed(&report, &mut escalation, process.as_ref());
                         }
                         Report::Leaving
                         | Report::Garbage { .. }
                         | Report::HungUp { .. }
                         | Report::DiedWith { .. }
                         | Report::Left => {
-                            expected |= self.heed(&report, &mut ladder, process.as_ref());
+                            expected |= self.heed(&report, &mut escalation, process.as_ref());
                         }
                     }
                 }
                 exit = process.wait() => break exit,
-                step = ladder.step() => match step {
+                step = escalation.step() => match step {
                     Step::Interrupt => process.interrupt(late),
                     Step::Terminate => {
                         is_ended = true;
@@ -250,7 +250,7 @@ impl Keeper {
     }
 
     /// Says what a transport reports and starts what has to follow. True when the worker's end is no surprise.
-    fn heed(&self, report: &Report, ladder: &mut Ladder, process: &dyn Watched) -> bool {
+    fn heed(&self, report: &Report, escalation: &mut Escalation, process: &dyn Watched) -> bool {
         let (pool, pid) = (self.pool.name(), process.pid());
         match report {
             Report::Overdue {
@@ -260,30 +260,30 @@ impl Keeper {
                 call,
             } => {
                 let (what_follows, steps) = match call {
-                    Some(_) => ("the call is interrupted", ladder::LATE),
-                    None => ("the worker is stopped", ladder::OVERDUE),
+                    Some(_) => ("the call is interrupted", escalation::LATE),
+                    None => ("the worker is stopped", escalation::OVERDUE),
                 };
                 tracing::error!(
                     target: "server", pool, pid, request = what, ran_ms = millis(*ran),
                     "deadline passed: the client {client}, {what_follows}"
                 );
                 if !planted(Bug::NeverKilled) {
-                    ladder.start(steps);
+                    escalation.start(steps);
                 }
                 true
             }
             Report::Leaving => {
-                ladder.start(ladder::ASKED);
+                escalation.start(escalation::ASKED);
                 true
             }
             Report::Garbage { what, request } => {
                 tracing::error!(target: "server", pool, pid, request, "worker replaced: what it sent makes no sense: {what}");
-                ladder.start(ladder::GARBAGE);
+                escalation.start(escalation::GARBAGE);
                 true
             }
             Report::HungUp { what } => {
                 tracing::debug!(target: "server", pool, pid, "worker {what}");
-                ladder.start(ladder::HUNG_UP);
+                escalation.start(escalation::HUNG_UP);
                 false
             }
             Report::Entered
@@ -323,7 +323,7 @@ impl Keeper {
     }
 }
 
-/// A worker's connection as long as its process lives. Dropped before, its transport is told all the same: a keeper that
+/// A worker's connection as long as its process lives. Dropped before, its transport is told all the same: a slot supervisor that
 /// panics must not leave a place behind that looks busy for ever.
 struct Connection {
     pool: Pool,
@@ -333,10 +333,15 @@ struct Connection {
 }
 
 impl Connection {
-    fn new(keeper: &Keeper, process: &dyn Watched, via: Via, worker: Arc<dyn Transport>) -> Self {
-        keeper.pool.roster().add(Entry {
-            slot: keeper.slot,
-            generation: keeper.generation,
+    fn new(
+        slot_supervisor: &SlotSupervisor,
+        process: &dyn Watched,
+        via: Via,
+        worker: Arc<dyn Transport>,
+    ) -> Self {
+        slot_supervisor.pool.roster().add(Entry {
+            slot: slot_supervisor.slot,
+            generation: slot_supervisor.generation,
             pid: process.pid(),
             forked_by: process.forked_by(),
             started: SystemTime::now(),
@@ -344,8 +349,8 @@ impl Connection {
             worker: worker.clone(),
         });
         Self {
-            pool: keeper.pool.clone(),
-            slot: keeper.slot,
+            pool: slot_supervisor.pool.clone(),
+            slot: slot_supervisor.slot,
             worker,
             exit: None,
         }
@@ -365,7 +370,7 @@ impl Drop for Connection {
     }
 }
 
-/// Waits for a phase. A crew that was dropped is past all of them.
+/// Waits for a phase. A pool supervisor that was dropped is past all of them.
 async fn reached(phases: &mut watch::Receiver<Phase>, phase: Phase) {
     _ = phases.wait_for(|now| *now >= phase).await;
 }

@@ -9,9 +9,9 @@ const MOST_REDIRECTS: u8 = 10;
 
 /// The handler that requests begin at, for handlers behind it. It is known only when all of them are there.
 #[derive(Default)]
-pub struct Elsewhere(OnceLock<Weak<dyn Handler>>);
+pub struct LocalRedirects(OnceLock<Weak<dyn Handler>>);
 
-impl Elsewhere {
+impl LocalRedirects {
     pub fn set(&self, first: &Arc<dyn Handler>) {
         _ = self.0.set(Arc::downgrade(first)); // it is set once
     }
@@ -53,8 +53,8 @@ impl Elsewhere {
     }
 }
 
-impl std::fmt::Debug for Elsewhere {
+impl std::fmt::Debug for LocalRedirects {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Elsewhere").finish_non_exhaustive()
+        f.debug_struct("LocalRedirects").finish_non_exhaustive()
     }
 }

@@ -46,11 +46,11 @@ pub(crate) const GARBAGE: Steps = &[(Duration::ZERO, Step::Kill)];
 
 /// How far up a worker is. Started for one reason it can be started again for a more urgent one.
 #[derive(Debug, Default)]
-pub(crate) struct Ladder {
+pub(crate) struct Escalation {
     left: Option<(Steps, Pin<Box<Sleep>>)>,
 }
 
-impl Ladder {
+impl Escalation {
     /// Begins, unless a step of a reason given before would come sooner.
     pub(crate) fn start(&mut self, steps: Steps) {
         let Some((wait, _)) = steps.first() else {
@@ -101,14 +101,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_steps_come_in_order_and_then_nothing() {
         let start = Instant::now();
-        let mut ladder = Ladder::default();
-        ladder.start(ASKED);
-        assert_eq!(ladder.step().await, Step::Terminate);
+        let mut escalation = Escalation::default();
+        escalation.start(ASKED);
+        assert_eq!(escalation.step().await, Step::Terminate);
         assert_eq!(start.elapsed(), seconds(10));
-        assert_eq!(ladder.step().await, Step::Kill);
+        assert_eq!(escalation.step().await, Step::Kill);
         assert_eq!(start.elapsed(), seconds(15));
         assert!(
-            tokio::time::timeout(seconds(1000), ladder.step())
+            tokio::time::timeout(seconds(1000), escalation.step())
                 .await
                 .is_err()
         );
@@ -116,24 +116,24 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_stopped_goes_no_step_further() {
-        let mut ladder = Ladder::default();
-        ladder.start(LATE);
-        assert_eq!(ladder.step().await, Step::Interrupt);
-        ladder.stop();
-        let step = tokio::time::timeout(seconds(1000), ladder.step());
+        let mut escalation = Escalation::default();
+        escalation.start(LATE);
+        assert_eq!(escalation.step().await, Step::Interrupt);
+        escalation.stop();
+        let step = tokio::time::timeout(seconds(1000), escalation.step());
         assert!(step.await.is_err());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_more_urgent_reason_comes_first_and_a_less_urgent_one_changes_nothing() {
         let start = Instant::now();
-        let mut ladder = Ladder::default();
-        ladder.start(ASKED);
-        ladder.start(OVERDUE);
-        ladder.start(ASKED);
-        assert_eq!(ladder.step().await, Step::Terminate);
+        let mut escalation = Escalation::default();
+        escalation.start(ASKED);
+        escalation.start(OVERDUE);
+        escalation.start(ASKED);
+        assert_eq!(escalation.step().await, Step::Terminate);
         assert_eq!(start.elapsed(), Duration::ZERO);
-        assert_eq!(ladder.step().await, Step::Kill);
+        assert_eq!(escalation.step().await, Step::Kill);
         assert_eq!(start.elapsed(), seconds(5));
     }
 }

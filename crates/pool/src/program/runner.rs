@@ -17,7 +17,7 @@ use super::start::{Program, cannot_start, stdin_of};
 use crate::call::{Body, Call, CallError, Reply, ReplyBody, Stamps, WorkerFault};
 use crate::core::Next;
 use crate::pieces::Lead;
-use crate::pool::Seat;
+use crate::pool::SlotHandle;
 use crate::relay::inbox::{Inbox, News, Told};
 use crate::relay::outlet::{Outlet, Streamed};
 use crate::roster::UnderWay;
@@ -36,12 +36,12 @@ const WHOLE: usize = 64 << 10;
 const BLOCK: usize = 2 << 10;
 
 /// A slot at work.
-pub(super) struct Station {
+pub(super) struct CgiRunner {
     pub(super) spawner: Spawner,
     pub(super) environment: Vec<(OsString, OsString)>,
     pub(super) user: Option<Credentials>,
     pub(super) spool: Arc<Spool>,
-    pub(super) seat: Seat,
+    pub(super) slot_handle: SlotHandle,
     pub(super) inbox: Arc<Inbox>,
     pub(super) end: Arc<watch::Sender<Option<Exit>>>,
     /// The call at hand, for those who ask.
@@ -71,28 +71,28 @@ enum Parting {
     Kill,
 }
 
-impl Station {
+impl CgiRunner {
     pub(super) async fn run(mut self) {
-        let mut next = self.seat.enter(self.inbox.clone());
+        let mut next = self.slot_handle.enter(self.inbox.clone());
         loop {
             next = match next {
                 Next::Run(call) => {
                     self.serve(call).await;
                     self.under_way = None;
-                    self.seat.next_alone(Instant::now())
+                    self.slot_handle.next_alone(Instant::now())
                 }
                 Next::Wait => match poll_fn(|cx| self.inbox.poll(cx)).await {
                     Told::Call(call) => Next::Run(call),
                     Told::Ping => Next::Wait,
                     Told::Stop => Next::Stop,
-                    Told::Ended => return self.inbox.leave(self.seat),
+                    Told::Ended => return self.inbox.leave(self.slot_handle),
                 },
                 Next::Stop => break,
             };
         }
         self.end.send_replace(Some(Exit::Code(0)));
         poll_fn(|cx| self.inbox.poll_ended(cx, None)).await;
-        self.inbox.leave(self.seat);
+        self.inbox.leave(self.slot_handle);
     }
 
     async fn serve(&mut self, mut call: Call) {
@@ -157,17 +157,17 @@ impl Station {
         })
         .await;
         match child {
-            Some(Ok(child)) => Running::new(child, input, self.seat.pool())
+            Some(Ok(child)) => Running::new(child, input, self.slot_handle.pool())
                 .map_err(|error| not_started(format!("its pipes can't be watched: {error}"))),
             Some(Err(error)) => {
                 let why = cannot_start(&file, &error);
                 tracing::error!(
-                    target: "server", pool = self.seat.pool(), request = call.payload.describe(), "{why}"
+                    target: "server", pool = self.slot_handle.pool(), request = call.payload.describe(), "{why}"
                 );
                 Err(not_started(why))
             }
             None => {
-                self.seat.count(Counter::Overdue);
+                self.slot_handle.count(Counter::Overdue);
                 Err(CallError::Deadline)
             }
         }
@@ -191,10 +191,12 @@ impl Station {
                 }
                 Event::Complete => return self.no_answer(call, running).await,
                 Event::Withdrawn => return Parting::Terminate,
-                Event::Extended(time) => call.deadline = self.seat.later(call.deadline, time),
+                Event::Extended(time) => {
+                    call.deadline = self.slot_handle.later(call.deadline, time);
+                }
                 Event::Overdue => {
                     self.overdue(&call.payload.describe(), &call.stamps, running);
-                    self.seat.count(Counter::Overdue);
+                    self.slot_handle.count(Counter::Overdue);
                     call.fail(CallError::Deadline);
                     return Parting::Terminate;
                 }
@@ -213,7 +215,7 @@ impl Station {
                 let stamps = call.stamps;
                 call.deliver(Reply {
                     head,
-                    body: ReplyBody::Elsewhere(path),
+                    body: ReplyBody::LocalRedirect(path),
                     stamps,
                 });
                 Parting::Finish(self.limit_from_now())
@@ -224,12 +226,14 @@ impl Station {
     }
 
     fn limit_from_now(&self) -> Option<Instant> {
-        self.seat.exec_ttl().map(|limit| Instant::now() + limit)
+        self.slot_handle
+            .exec_ttl()
+            .map(|limit| Instant::now() + limit)
     }
 
     fn bad_answer(&self, call: Call, bad: &BadReply, running: &Running) -> Parting {
         tracing::error!(
-            target: "server", pool = self.seat.pool(), pid = running.pid(), request = call.payload.describe(),
+            target: "server", pool = self.slot_handle.pool(), pid = running.pid(), request = call.payload.describe(),
             "the program's answer makes no sense: {bad}"
         );
         call.fail(WorkerFault::Garbage(bad.to_string()));
@@ -249,7 +253,7 @@ impl Station {
             bytes => format!("before its header was complete, {bytes} bytes of which came"),
         };
         tracing::error!(
-            target: "server", pool = self.seat.pool(), pid = running.pid(), request = call.payload.describe(),
+            target: "server", pool = self.slot_handle.pool(), pid = running.pid(), request = call.payload.describe(),
             ran_ms = millis(call.stamps.ran()), stderr = running.last_words(), "the program {how} {what}"
         );
         match exit {
@@ -290,7 +294,7 @@ impl Station {
                 }
             }
         }
-        let streamed = Streamed::of(&call, &self.seat);
+        let streamed = Streamed::of(&call, &self.slot_handle);
         let mut outlet = Outlet::begin(call, head, None, self.spool.clone());
         self.pass_on(&mut outlet, &streamed, running).await
     }
@@ -323,7 +327,7 @@ impl Station {
                     return Parting::Finish(self.limit_from_now());
                 }
                 Event::Withdrawn => return Parting::Terminate,
-                Event::Extended(time) => granted = self.seat.later(deadline, time),
+                Event::Extended(time) => granted = self.slot_handle.later(deadline, time),
                 Event::Overdue => {
                     self.overdue(&streamed.request, &streamed.stamps, running);
                     return Parting::Terminate;
@@ -358,7 +362,7 @@ impl Station {
             return false;
         };
         tracing::error!(
-            target: "server", pool = self.seat.pool(), pid = running.pid(), request, stderr = running.last_words(),
+            target: "server", pool = self.slot_handle.pool(), pid = running.pid(), request, stderr = running.last_words(),
             "the program died with {exit} in its reply"
         );
         true
@@ -366,7 +370,7 @@ impl Station {
 
     fn overdue(&self, request: &str, stamps: &Stamps, running: &Running) {
         tracing::error!(
-            target: "server", pool = self.seat.pool(), pid = running.pid(), request, ran_ms = millis(stamps.ran()),
+            target: "server", pool = self.slot_handle.pool(), pid = running.pid(), request, ran_ms = millis(stamps.ran()),
             "deadline passed: the program is stopped"
         );
     }
@@ -420,7 +424,7 @@ impl Station {
             Poll::Ready(News::Ended(exit)) => return Some(Event::Killed(exit)),
             Poll::Ready(News::Extended(time)) => return Some(Event::Extended(time)),
             // It never asks for one.
-            Poll::Ready(News::Ahead(call)) => self.seat.give_back(vec![call]),
+            Poll::Ready(News::Ahead(call)) => self.slot_handle.give_back(vec![call]),
             Poll::Pending => {}
         }
         self.timer
@@ -459,7 +463,7 @@ impl Station {
                 Ok(()) => break,
                 Err(None) if !given_up => {
                     tracing::warn!(
-                        target: "server", pool = self.seat.pool(), pid = running.pid(),
+                        target: "server", pool = self.slot_handle.pool(), pid = running.pid(),
                         "the program went on after its reply for as long as a call may take: it is stopped"
                     );
                     given_up = true;

@@ -13,7 +13,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use super::backoff::Backoff;
-use super::keeper::{Keeper, MemberId, News, Phase, Renewal};
+use super::slot_supervisor::{MemberId, News, Phase, Renewal, SlotSupervisor};
 use super::wear::{Life, Wear};
 use super::{Launcher, NotResized, Plan, scaling};
 use crate::boot::BootError;
@@ -21,7 +21,7 @@ use crate::bugs::{Bug, planted};
 use crate::core::SlotId;
 use crate::pool::Pool;
 
-/// News that the crew has not read yet; keepers wait meanwhile.
+/// News that the pool supervisor has not read yet; slot supervisors wait meanwhile.
 const NEWS: usize = 64;
 /// How often the watchdog looks at a queue that is not empty.
 const WATCHDOG: Duration = Duration::from_secs(1);
@@ -30,7 +30,7 @@ const REPLACED_AT_ONCE: usize = 4;
 /// How long killed workers are waited for. The kernel ends them at once, unless one hangs in it.
 const AFTER_KILL: Duration = Duration::from_secs(2);
 
-/// What a crew is asked for.
+/// What a pool supervisor is asked for.
 pub(super) enum Order {
     Reload {
         /// What the pool is to become, if that is not what it is.
@@ -58,7 +58,7 @@ pub(super) struct Change {
     pub(super) plan: Plan,
 }
 
-pub(super) struct Crew {
+pub(super) struct PoolSupervisor {
     pool: Pool,
     launcher: Arc<dyn Launcher>,
     plan: Plan,
@@ -69,7 +69,7 @@ pub(super) struct Crew {
     size: usize,
     members: BTreeMap<MemberId, Member>,
     next_id: MemberId,
-    keepers: JoinSet<()>,
+    slot_supervisors: JoinSet<()>,
     news: mpsc::Receiver<(MemberId, News)>,
     news_sender: mpsc::Sender<(MemberId, News)>,
     reload: Option<Reload>,
@@ -87,12 +87,12 @@ pub(super) struct Crew {
     renewal_asked_by: u64,
 }
 
-/// One place in the crew, with its keeper.
+/// One place in the pool supervisor, with its slot supervisor.
 struct Member {
     slot: SlotId,
     generation: u64,
     phase: watch::Sender<Phase>,
-    keeper: AbortHandle,
+    slot_supervisor: AbortHandle,
     stage: Stage,
     /// Whose place it takes.
     instead_of: Option<MemberId>,
@@ -112,7 +112,7 @@ enum Stage {
     In(Life),
     /// It gets no more.
     Drained,
-    /// Its process has ended, or did not come up; the keeper tries again.
+    /// Its process has ended, or did not come up; the slot supervisor tries again.
     Down,
 }
 
@@ -199,7 +199,7 @@ impl Member {
     }
 }
 
-impl Crew {
+impl PoolSupervisor {
     pub(super) fn new(
         pool: Pool,
         launcher: Arc<dyn Launcher>,
@@ -208,7 +208,7 @@ impl Crew {
     ) -> (Self, watch::Receiver<Option<Arc<str>>>) {
         let (troubles, receiver) = watch::channel(None);
         let (news_sender, news) = mpsc::channel(NEWS);
-        let crew = Self {
+        let supervisor = Self {
             pool,
             launcher,
             boots: Arc::new(Semaphore::new(plan.at_once.max(1))),
@@ -217,7 +217,7 @@ impl Crew {
             plan,
             members: BTreeMap::new(),
             next_id: 0,
-            keepers: JoinSet::new(),
+            slot_supervisors: JoinSet::new(),
             news,
             news_sender,
             reload: None,
@@ -232,7 +232,7 @@ impl Crew {
             renewals,
             renewal_asked_by: 0,
         };
-        (crew, receiver)
+        (supervisor, receiver)
     }
 
     pub(super) async fn run(mut self, mut orders: mpsc::Receiver<Order>) {
@@ -247,15 +247,15 @@ impl Crew {
             }
             let due = self.next_due();
             tokio::select! {
-                // What a keeper said last is heard before its end. There is only so much of both.
+                // What a slot supervisor said last is heard before its end. There is only so much of both.
                 biased;
                 Some((id, news)) = self.news.recv() => self.hear(id, news),
-                Some(ended) = self.keepers.join_next_with_id() => {
-                    let (keeper, broken) = match ended {
-                        Ok((keeper, ())) => (keeper, false),
+                Some(ended) = self.slot_supervisors.join_next_with_id() => {
+                    let (slot_supervisor, broken) = match ended {
+                        Ok((slot_supervisor, ())) => (slot_supervisor, false),
                         Err(error) => (error.id(), true),
                     };
-                    self.gone(keeper, broken).await;
+                    self.gone(slot_supervisor, broken).await;
                 }
                 Some(order) = orders.recv() => self.obey(order).await,
                 () = sleep_until(due) => {}
@@ -394,7 +394,7 @@ impl Crew {
             self.troubles.send_replace(Some(why.clone()));
         }
         if was_up {
-            return; // its keeper goes on
+            return; // its slot supervisor goes on
         }
         match &mut self.reload {
             Some(reload) if reload.generation == generation && generation != self.generation => {
@@ -432,17 +432,17 @@ impl Crew {
         }
     }
 
-    /// A keeper has ended, or panicked, or was given up.
-    async fn gone(&mut self, keeper: tokio::task::Id, broken: bool) {
+    /// A slot supervisor has ended, or panicked, or was given up.
+    async fn gone(&mut self, slot_supervisor: tokio::task::Id, broken: bool) {
         let found = self
             .members
             .iter()
-            .find(|(_, member)| member.keeper.id() == keeper);
+            .find(|(_, member)| member.slot_supervisor.id() == slot_supervisor);
         let Some(id) = found.map(|(id, _)| *id) else {
             return;
         };
         if let Some(member) = self.members.remove(&id) {
-            // The place of a keeper that was given up may still be in use.
+            // The place of a slot supervisor that was given up may still be in use.
             if !broken && !planted(Bug::LeakedSlot) {
                 self.pool.remove_slot(member.slot).await;
             }
@@ -477,7 +477,7 @@ impl Crew {
                 killed += 1;
             } else {
                 member.leave_by = None;
-                member.keeper.abort();
+                member.slot_supervisor.abort();
                 stuck += 1;
             }
         }
@@ -527,8 +527,8 @@ impl Crew {
             return;
         }
         let is_new = |member: &&mut Member| member.generation == generation;
-        let all = |crew: &Self, stage: fn(Stage) -> bool| {
-            let mut new = crew.members.values();
+        let all = |supervisor: &Self, stage: fn(Stage) -> bool| {
+            let mut new = supervisor.members.values();
             new.all(|member| member.generation != generation || stage(member.stage))
         };
         if reload.failed.is_some() {
@@ -709,7 +709,7 @@ impl Crew {
         self.next_id += 1;
         let slot = self.pool.add_slot().await;
         let (phase, phases) = watch::channel(phase);
-        let keeper = Keeper {
+        let slot_supervisor = SlotSupervisor {
             id,
             slot,
             generation,
@@ -723,7 +723,7 @@ impl Crew {
             slot,
             generation,
             phase,
-            keeper: self.keepers.spawn(keeper.keep()),
+            slot_supervisor: self.slot_supervisors.spawn(slot_supervisor.keep()),
             stage: Stage::Booting,
             instead_of,
             worn: None,
