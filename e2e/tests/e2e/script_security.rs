@@ -382,6 +382,7 @@ fn what_is_there_and_is_not_served_is_not_the_front_controllers() {
             .file("public/config.php.bak", SECRET)
             .file("public/A.PHP", SECRET)
             .file("public/.env", SECRET)
+            .file("public/.git/config", SECRET)
             .file("elsewhere/jquery.js", SECRET)
             .file("elsewhere/index.php", SECRET);
         std::fs::create_dir(site.path("public/folder")).expect("a folder can be made");
@@ -391,6 +392,9 @@ fn what_is_there_and_is_not_served_is_not_the_front_controllers() {
             ("../elsewhere/index.php", "linked.php"),
             ("../../elsewhere/index.php", "folder/index.php"),
             ("nowhere", "dangling.js"),
+            ("index.php", "innocent.txt"),
+            (".env", "env.txt"),
+            (".git", "git"),
             // What comes with every Debian.
             ("/usr/share/common-licenses/GPL-3", "license.txt"),
             ("/usr/share/common-licenses", "licenses"),
@@ -413,6 +417,9 @@ fn what_is_there_and_is_not_served_is_not_the_front_controllers() {
             "/.env",
             "/%2eenv",
             "/shadow",
+            "/innocent.txt",
+            "/env.txt",
+            "/git/config",
         ] {
             let response = server.get(path);
             assert_eq!(response.status, 404, "{path}");

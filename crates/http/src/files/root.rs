@@ -318,7 +318,18 @@ impl Root {
     fn look(&self, path: &[u8], now: Instant, patience: Patience) -> io::Result<Opened> {
         let path = as_path(path);
         let folder = self.folder(now, patience)?;
-        let opened = match open_below(&folder, path, self.settings.links, patience) {
+        // First without links, which is how nearly all are: the name that a link leads to has to be judged as well.
+        let mut opened = open_below(&folder, path, Links::Never, patience);
+        if self.settings.links != Links::Never && opened.as_ref().is_err_and(is_link) {
+            if patience == Patience::None {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            if !self.leads_to_what_is_sent(path) {
+                return Ok(Opened::Closed);
+            }
+            opened = open_below(&folder, path, self.settings.links, patience);
+        }
+        let opened = match opened {
             Err(error) if error.kind() == io::ErrorKind::Unsupported || leads_elsewhere(&error) => {
                 if patience == Patience::None {
                     return Err(io::ErrorKind::WouldBlock.into());
@@ -347,6 +358,22 @@ impl Root {
         } else {
             Opened::Closed
         })
+    }
+
+    /// Whether a link hides nothing that is not sent by its own name: a hidden file or a PHP source, by which no script is meant.
+    /// One that leads nowhere is not this function's.
+    fn leads_to_what_is_sent(&self, link: &Path) -> bool {
+        let folder = &self.settings.folder;
+        let (Ok(real), Ok(root)) = (folder.join(link).canonicalize(), folder.canonicalize()) else {
+            return true;
+        };
+        // Above the root there may be whatever names.
+        let names = real
+            .strip_prefix(&root)
+            .unwrap_or_else(|_| Path::new(real.file_name().unwrap_or_default()));
+        let is_hidden = |name: Component<'_>| name.as_os_str().as_bytes().starts_with(b".");
+        let is_source = |path: &Path| path.file_name().is_some_and(|name| is_php(name.as_bytes()));
+        !names.components().any(is_hidden) && (is_source(link) || !is_source(names))
     }
 
     /// The folder itself, opened anew from time to time: what is at its path may be another one now.

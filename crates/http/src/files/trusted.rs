@@ -1,7 +1,8 @@
 //! Links of a distribution's packages: only root can have made them, and only root can change what they lead to.
 //!
 //! Debian's package of `WordPress`, for instance, has links to the libraries of other packages. A link that an application was
-//! talked into making, by an archive that it unpacked for instance, is none of these: its folder is not root's alone.
+//! talked into making, by an archive that it unpacked for instance, is none of these: its folder is not root's alone, unless
+//! the application runs as root, of which the server warns.
 
 use std::fs::Metadata;
 use std::io;
