@@ -80,6 +80,11 @@ impl Reader {
         self.file.is_some() || matches!(self.parts.front(), Some(Part::File(_)))
     }
 
+    /// What was read last comes from a file once more, before all else.
+    pub(crate) fn go_on_with(&mut self, file: OpenFile) {
+        self.file = Some(FileReader::new(file));
+    }
+
     /// Reads no more than this of a file at a time from now on.
     pub(crate) fn read_at_most(&mut self, most: usize) {
         self.most = most.clamp(1, FILE_PIECE);

@@ -19,6 +19,8 @@ use crate::stream::Stream;
 
 /// Of all replies of a connection, what may wait for room in the socket: as much as one reply of HTTP/1.1.
 const QUEUE: usize = 256 << 10;
+/// Of all replies of a connection, what may wait in memory until the client gives room for them. What exceeds it waits in files.
+const HELD: usize = 1 << 20;
 /// For the rest of a block of fields that did not come in one read.
 const READ: usize = 4 << 10;
 
@@ -47,7 +49,21 @@ pub(super) struct Signs {
     queued: AtomicUsize,
     /// What is being read from files to be sent.
     reading: AtomicUsize,
+    /// Of replies that are in memory, what the client has given no room for.
+    held: AtomicUsize,
     drained: Notify,
+}
+
+/// A reply in memory that waits for the client.
+pub(super) struct Held<'a> {
+    signs: &'a Signs,
+    bytes: usize,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.signs.held.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 impl Signs {
@@ -69,9 +85,13 @@ impl Signs {
 
     /// Waits until the replies of this connection that nobody takes are less than it may hold.
     pub(super) async fn room(&self) {
-        while self.queued.load(Ordering::Relaxed) + self.reading.load(Ordering::Relaxed) >= QUEUE {
+        while !self.has_room() {
             self.drained.notified().await;
         }
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.queued.load(Ordering::Relaxed) + self.reading.load(Ordering::Relaxed) < QUEUE
     }
 
     pub(super) fn begin_reading(&self, bytes: usize) {
@@ -81,6 +101,13 @@ impl Signs {
     pub(super) fn end_reading(&self, bytes: usize) {
         self.reading.fetch_sub(bytes, Ordering::Relaxed);
         self.drained.notify_waiters();
+    }
+
+    /// Keeps so much of a reply in memory until that is dropped; `None` when the connection has as much there as it may.
+    pub(super) fn hold(&self, bytes: usize) -> Option<Held<'_>> {
+        let held = self.held.fetch_add(bytes, Ordering::Relaxed);
+        let kept = Held { signs: self, bytes };
+        (held + bytes <= HELD).then_some(kept)
     }
 
     /// Something was given to `h2` to be sent.

@@ -1,6 +1,7 @@
 //! One request of HTTP/2, from its head to the end of its reply.
 
 use std::future::{Future as _, poll_fn};
+use std::io;
 use std::pin::pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -18,6 +19,7 @@ use super::block::{Fault, MARK};
 use super::{Running, SEND_RATE};
 use crate::date;
 use crate::exchange::{BodyError, Exchange};
+use crate::file::OpenFile;
 use crate::message::{Body, Request, Response, Unhandled};
 use crate::reader::{FILE_PIECE, Read, Reader};
 use crate::record::micros;
@@ -230,6 +232,14 @@ impl Stream {
             }
             match next? {
                 Read::Bytes(bytes) => {
+                    let signs = &shared.signs;
+                    out.reserve_capacity(bytes.len());
+                    let fits = out.capacity() >= bytes.len() && signs.has_room();
+                    let held = if fits { None } else { signs.hold(bytes.len()) };
+                    if !fits && held.is_none() {
+                        reader.go_on_with(spill(bytes).await.map_err(|_| Cut)?);
+                        continue;
+                    }
                     let bytes = bytes.slice(..framing.piece(bytes.len()).take);
                     let is_last = framing.is_complete() && trailers.is_empty();
                     self.send_bytes(out, bytes, is_last).await?;
@@ -304,6 +314,15 @@ impl Stream {
         .await?;
         Ok(out.capacity())
     }
+}
+
+/// Puts a reply into a file, from which no more is read than the client has room for.
+async fn spill(bytes: Bytes) -> io::Result<OpenFile> {
+    let written = tokio::task::spawn_blocking(move || OpenFile::unnamed(&bytes));
+    let written = written.await.map_err(io::Error::other)?;
+    written.inspect_err(
+        |error| tracing::warn!(target: "http", "a reply that waits for its client can't be kept: {error}"),
+    )
 }
 
 impl From<h2::Error> for Cut {
