@@ -520,7 +520,9 @@ impl Payload for HttpCall {
                 "the pool runs scripts, and the call is for none".to_owned(),
             ));
         };
-        self.can_be_told.get_or_init(|| false);
+        // A program is ended when its client leaves; what speaks FastCGI is not told.
+        self.can_be_told
+            .get_or_init(|| script.scripts.runs_programs());
         self.script_variables(&self.wire(), script).write(out);
         for_script(&self.body)
     }

@@ -54,6 +54,11 @@ pub(crate) enum Answerer {
 }
 
 impl Scripts {
+    /// Whether each call starts a process of its own, which can be ended.
+    pub(crate) const fn runs_programs(&self) -> bool {
+        self.programs
+    }
+
     /// `root` is absolute. `prefix` is the path below which it lies, without a slash at its end; empty for all.
     ///
     /// # Errors
