@@ -80,7 +80,7 @@ impl Reader {
         self.file.is_some() || matches!(self.parts.front(), Some(Part::File(_)))
     }
 
-    /// What was read last comes from a file once more, before all else.
+    /// What was read last comes from a file once more, before all else. Not for what came from a file: its rest would be lost.
     pub(crate) fn go_on_with(&mut self, file: OpenFile) {
         self.file = Some(FileReader::new(file));
     }
@@ -97,9 +97,6 @@ impl Reader {
 
     /// The same for who sends it from where it is.
     pub(crate) fn poll_content(&mut self, cx: &mut Context<'_>) -> Poll<Read<Content>> {
-        if let Some(coded) = &mut self.coded {
-            return coded.poll_next(cx).map(Read::converted);
-        }
         loop {
             if let Some(file) = &mut self.file {
                 match ready!(file.poll_next(cx, self.most)) {
@@ -110,6 +107,9 @@ impl Reader {
                         return Poll::Ready(Read::Broken);
                     }
                 }
+            }
+            if let Some(coded) = &mut self.coded {
+                return coded.poll_next(cx).map(Read::converted);
             }
             match self.parts.pop_front() {
                 Some(Part::Bytes(bytes)) if bytes.is_empty() => continue,

@@ -1,6 +1,7 @@
 //! HTTP/2, with TLS and without.
 
 use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt as _;
@@ -613,7 +614,7 @@ fn with_window(window: u32) -> Vec<u8> {
 }
 
 fn site_with_large_file(more: &str) -> Site {
-    let files = "  middleware: [static]\n  static: {dir: public}\n";
+    let files = "  middleware: [static, compress]\n  static: {dir: public}\n";
     let site = site("app.php", "", &format!("{files}{more}"));
     site.write("public/large.txt", &"x".repeat(1 << 20));
     site
@@ -621,7 +622,8 @@ fn site_with_large_file(more: &str) -> Site {
 
 #[test]
 fn replies_that_nobody_reads_do_not_fill_the_memory() {
-    const CONNECTIONS: u64 = 10;
+    // All their requests fit into the queue.
+    const CONNECTIONS: u64 = 7;
     let server = Server::start(site_with_large_file(""));
     assert_eq!(get(&server, "/large.txt", &["--http2"]).len(), 1 << 20);
     let before = server.resident_memory();
@@ -649,6 +651,66 @@ fn replies_that_nobody_reads_do_not_fill_the_memory() {
         );
     }
     server.stop();
+}
+
+/// Streams whose replies wait for the client, those in memory and those in files, get the same.
+fn replies_wait_whole(config: &str, target: &str, more: &[u8]) {
+    const STREAMS: usize = 40;
+    let site = site_with_large_file(config);
+    let server = Server::start(site);
+    let mut stream = TcpStream::connect(server.address()).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    let requests = (1..).step_by(2).take(STREAMS);
+    let requests = requests.flat_map(|id| frame(1, 5, id, &request(target, more)));
+    let begin: Vec<u8> = with_window(0).into_iter().chain(requests).collect();
+    stream.write_all(&begin).expect("it reads");
+    let mut bodies: HashMap<u32, Vec<u8>> = HashMap::new();
+    let (mut heads, mut whole) = (0, 0);
+    let mut head = [0; 9];
+    while whole < STREAMS {
+        stream.read_exact(&mut head).expect("a frame");
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut payload = vec![0; length as usize];
+        stream.read_exact(&mut payload).expect("it is whole");
+        let id = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+        assert_ne!(head[3], RST_STREAM, "stream {id}");
+        if head[3] == HEADERS {
+            heads += 1;
+            if heads == STREAMS {
+                let setting = [&INITIAL_WINDOW[..], &(1_u32 << 24).to_be_bytes()].concat();
+                stream
+                    .write_all(&frame(SETTINGS, 0, 0, &setting))
+                    .expect("it reads");
+            }
+        }
+        if head[3] == 0 {
+            bodies.entry(id).or_default().extend(payload);
+            whole += usize::from(head[4] & 1);
+        }
+    }
+    let first = bodies.remove(&1).expect("a reply");
+    assert!(first.len() > 30_000, "{} bytes", first.len());
+    for (id, body) in &bodies {
+        assert!(
+            *body == first,
+            "stream {id}: {} of {} bytes",
+            body.len(),
+            first.len()
+        );
+    }
+    server.stop();
+}
+
+#[test]
+fn replies_that_wait_for_their_client_are_whole() {
+    replies_wait_whole("", "/large?kb=250", b"");
+    replies_wait_whole("", "/large.txt", b"");
+}
+
+#[test]
+fn compressed_replies_that_wait_for_their_client_are_whole() {
+    let gzip = literal(b"accept-encoding", b"gzip");
+    replies_wait_whole("  compress: {min_size: 1KB}\n", "/large?kb=1000", &gzip);
 }
 
 #[test]

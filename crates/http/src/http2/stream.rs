@@ -216,7 +216,8 @@ impl Stream {
         loop {
             // Of a file, only that is read for which there is room. Streams that nobody reads would fill the memory.
             let mut reading = 0;
-            if reader.is_at_file() {
+            let is_from_file = reader.is_at_file();
+            if is_from_file {
                 reading = self.room(out, FILE_PIECE).await?.min(FILE_PIECE);
                 reader.read_at_most(reading);
                 shared.signs.begin_reading(reading);
@@ -233,8 +234,10 @@ impl Stream {
             match next? {
                 Read::Bytes(bytes) => {
                     let signs = &shared.signs;
-                    out.reserve_capacity(bytes.len());
-                    let fits = out.capacity() >= bytes.len() && signs.has_room();
+                    let fits = is_from_file || {
+                        out.reserve_capacity(bytes.len());
+                        out.capacity() >= bytes.len() && signs.has_room()
+                    };
                     let held = if fits { None } else { signs.hold(bytes.len()) };
                     if !fits && held.is_none() {
                         reader.go_on_with(spill(bytes).await.map_err(|_| Cut)?);
