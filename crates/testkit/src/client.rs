@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
 
 use crate::PATIENCE;
 
@@ -90,6 +91,12 @@ impl Connection {
         self.stream
             .shutdown(Shutdown::Write)
             .expect("the connection is open");
+    }
+
+    /// Closes the connection of a client that has waited for its reply and gives up. A client that closes within 3 ms of
+    /// its request counts as one that has only finished sending.
+    pub fn leave(self) {
+        std::thread::sleep(Duration::from_millis(20));
     }
 
     /// Reads a reply to anything but HEAD.

@@ -275,7 +275,7 @@ fn a_program_whose_client_left_is_ended_and_a_slow_one_slows_it_down() {
         let mut client = server.connect();
         client.request("GET", &format!("/cgi-bin/{program}"), "");
         wait_for("it to run", || (server.workers().len() == 2).then_some(()));
-        drop(client);
+        client.leave();
         wait_for("it to end", || (server.workers().len() == 1).then_some(()));
     }
     let big = server.get("/cgi-bin/big");

@@ -95,7 +95,7 @@ fn a_stream_that_is_not_read_stops_its_worker_and_not_the_others() {
     busy.request("GET", "/gone", "");
     server.logged(&["waiting for the client to leave"]);
     assert_eq!(server.get("/").text(), "Hello", "by the other one");
-    drop(busy);
+    busy.leave();
     server.logged(&["the client left"]);
     server.stop();
 }

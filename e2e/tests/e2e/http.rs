@@ -101,7 +101,7 @@ fn a_client_that_leaves_is_noticed() {
     let mut connection = server.connect();
     connection.request("GET", "/gone", "");
     server.logged(&["waiting for the client to leave"]);
-    drop(connection);
+    connection.leave();
     server.logged(&["the client left"]);
     assert_eq!(server.get("/").text(), "Hello");
     server.stop();
