@@ -44,7 +44,8 @@ pub(crate) struct Arguments {
     /// Seconds after which nothing more is begun [default: 540, with --full 7200]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(crate) limit: Option<u32>,
-    /// Another server: `name=command` with {port} in it, or `name=http://address:port`; `name@scenario,…=` of some scenarios
+    /// Another server: `name=command` with {port} in it, or `name=http://address:port`;
+    /// `name@scenario,…=` of some scenarios
     #[arg(long = "peer", value_name = "NAME=COMMAND|URL")]
     pub(crate) peers: Vec<Peer>,
     /// Folder of RoadRunner's PHP packages, for `pronghorn-roadrunner`

@@ -49,10 +49,12 @@ impl Change {
     }
 }
 
-/// The figures that are compared: name, digits behind the point, whether less is better, where it is.
+/// The figures that are compared: name, digits behind the point, whether less is better, where it
+/// is.
 type Figure = (&'static str, usize, bool, fn(&Rate) -> Option<Spread>);
 
-/// CPU time as a multiple of nginx's is steadier than the time itself, which depends on the machine's day.
+/// CPU time as a multiple of nginx's is steadier than the time itself, which depends on the
+/// machine's day.
 const FIGURES: [Figure; 4] = [
     ("CPU × nginx", 2, true, |rate| rate.cpu_to_floor),
     ("CPU µs", 1, true, |rate| Some(rate.cpu_us)),

@@ -23,7 +23,8 @@ pub(crate) struct Goal {
 enum Figure {
     /// CPU time as a multiple of that of nginx from memory.
     Cpu,
-    /// The same of the best server of the kind on which PHP runs inside of the server, where it is measured with `--peer`.
+    /// The same of the best server of the kind on which PHP runs inside of the server, where it is
+    /// measured with `--peer`.
     CpuOfPeer(&'static str),
     /// CPU time as a multiple of our own in another scenario.
     CpuOfScenario(&'static str),
@@ -37,8 +38,9 @@ enum Figure {
 /// Scenario, server, connections; what it is to come to and what it may be.
 type Row = (&'static str, &'static str, u32, Figure, f64, f64);
 
-/// Multiples of nginx are those of the machine on which all rivals were measured: the best rival's, by what is wanted of it.
-/// There nginx took 9.7, 7.8 and 5.5 µs with 1, 10 and 100 connections; Workerman 6.8 and 7.4 with 10 and 100.
+/// Multiples of nginx are those of the machine on which all rivals were measured: the best rival's,
+/// by what is wanted of it. There nginx took 9.7, 7.8 and 5.5 µs with 1, 10 and 100 connections;
+/// Workerman 6.8 and 7.4 with 10 and 100.
 const ROWS: [Row; 26] = [
     ("hello", "pronghorn", 1, Figure::Cpu, 1.86, 2.06),
     ("hello", "pronghorn", 1, Figure::P99, 70.0, 70.0),
@@ -135,7 +137,8 @@ enum Compared {
 /// A server, and another one beside it.
 type Pair = (&'static str, &'static str);
 
-/// Scenario, servers, the loads that count, or none for each; what the figure of the first may be as a multiple of the other's.
+/// Scenario, servers, the loads that count, or none for each; what the figure of the first may be
+/// as a multiple of the other's.
 type Beside = (&'static str, Pair, &'static [Load], Compared, f64);
 
 const BESIDE: [Beside; 17] = {
@@ -152,8 +155,8 @@ const BESIDE: [Beside; 17] = {
         Load::Closed { connections: 10 },
         Load::Closed { connections: 100 },
     ];
-    // Asked by more at once, php-fpm with kept connections leaves requests without an answer, and so much of the machine
-    // to the others that these cost less than on a busy one.
+    // Asked by more at once, php-fpm with kept connections leaves requests without an answer, and
+    // so much of the machine to the others that these cost less than on a busy one.
     const MODERATE: &[Load] = &[
         Load::Closed { connections: 1 },
         Load::Open {

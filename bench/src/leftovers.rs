@@ -1,7 +1,8 @@
-//! That nothing is left of a run: looked at when everything was stopped, after an error and Ctrl-C too.
+//! That nothing is left of a run: looked at when everything was stopped, after an error and Ctrl-C
+//! too.
 //!
-//! What the runner starts finds the run's folder in its environment, and so does whatever that starts: a process that left
-//! its group and its parent is found as well.
+//! What the runner starts finds the run's folder in its environment, and so does whatever that
+//! starts: a process that left its group and its parent is found as well.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -58,7 +59,8 @@ impl Traces {
         all_pids().filter(|pid| *pid != std::process::id() && belongs(*pid, &self.folder))
     }
 
-    /// Somebody listens who is of this run, or can't be seen. Others may have got the port since it was free again.
+    /// Somebody listens who is of this run, or can't be seen. Others may have got the port since it
+    /// was free again.
     fn holds(&self, port: u16) -> bool {
         let listeners = listeners(port);
         let ours = |pid: &u32| *pid == std::process::id() || belongs(*pid, &self.folder);
@@ -73,7 +75,8 @@ impl Traces {
         let processes = self
             .processes()
             .map(|pid| format!("process {pid}: {}", command_line(pid)));
-        // Once for all ports: the kernel's table is long where thousands of connections were closed just now.
+        // Once for all ports: the kernel's table is long where thousands of connections were closed
+        // just now.
         let open = listening_ports();
         let ports = self.ports.iter();
         let ports = ports.filter(|port| open.contains(*port) && self.holds(**port));
@@ -86,7 +89,8 @@ impl Traces {
     }
 }
 
-/// Of a run in this folder. A process that ended but was not waited for has no environment any more.
+/// Of a run in this folder. A process that ended but was not waited for has no environment any
+/// more.
 fn belongs(pid: u32, folder: &Path) -> bool {
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     let folder = folder.as_os_str().as_encoded_bytes();

@@ -56,7 +56,8 @@ fn system() -> String {
     format!("{name}, kernel {kernel}, TCP by {control}")
 }
 
-/// What a processor does that has nothing to do: to wake one that halted costs a virtual machine tens of microseconds.
+/// What a processor does that has nothing to do: to wake one that halted costs a virtual machine
+/// tens of microseconds.
 fn idle() -> String {
     let driver = setting("/sys/devices/system/cpu/cpuidle/current_driver");
     match driver.as_str() {

@@ -1,4 +1,5 @@
-//! `pronghorn-bench`: the server beside its rivals in one run, rounds interleaved, medians, CPU time per request.
+//! `pronghorn-bench`: the server beside its rivals in one run, rounds interleaved, medians, CPU
+//! time per request.
 //!
 //! `README.md` says what is measured and how to read it.
 
@@ -146,7 +147,8 @@ async fn run(jobs: &[Job<'_>], site: &Site, arguments: &Arguments) -> Result<Exi
     Ok(report.exit_code())
 }
 
-/// Of our server, which is the same whatever PHP does: in `hello`, where the least is done beside; connections in each protocol.
+/// Of our server, which is the same whatever PHP does: in `hello`, where the least is done beside;
+/// connections in each protocol.
 async fn what_waits(jobs: &[Job<'_>], site: &Site, report: &mut Report) {
     const HELLO: &str = "hello";
     const PROTOCOLS: [&str; 3] = [HELLO, "hello-tls", "hello-h2"];

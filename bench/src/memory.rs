@@ -13,7 +13,8 @@ use crate::scenario::Scenario;
 use crate::servers::{Adapter, Server};
 use crate::site::{Site, find};
 
-/// Connections that wait. Memory may come in huge pages of 2 MB: of fewer connections they would be most of the figure.
+/// Connections that wait. Memory may come in huge pages of 2 MB: of fewer connections they would be
+/// most of the figure.
 const IDLE: u32 = 8000;
 /// Opened before the count starts: what comes with the first ones is there already.
 const FIRST: u32 = 20;
@@ -31,7 +32,8 @@ pub(crate) struct Idle {
     /// The part of it that the server has written and shares with nobody.
     #[serde(default)]
     pub(crate) private_bytes: f64,
-    /// Growth of the server's resident memory for each connection over which one request was answered.
+    /// Growth of the server's resident memory for each connection over which one request was
+    /// answered.
     pub(crate) connection_bytes: f64,
 }
 

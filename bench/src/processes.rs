@@ -33,8 +33,8 @@ pub(crate) struct Memory {
     /// Resident, but what n processes share counts an nth in each.
     #[serde(rename = "pss_bytes")]
     pub(crate) pss: f64,
-    /// Resident, written by it and of no other process. Clean pages of files, the program's own among them, are the kernel's to
-    /// drop and are those of all processes that run it.
+    /// Resident, written by it and of no other process. Clean pages of files, the program's own
+    /// among them, are the kernel's to drop and are those of all processes that run it.
     #[serde(rename = "private_bytes", default)]
     pub(crate) private: f64,
     /// The most that was resident at any time.
@@ -111,8 +111,9 @@ struct Taken {
 }
 
 impl Cpu {
-    /// What was taken since `before`. Processes may come and go meanwhile (CGI, recycled workers): the time of one that
-    /// ended is with its parent then, and counts as PHP's. `None` when it isn't, so that the sum would be wrong.
+    /// What was taken since `before`. Processes may come and go meanwhile (CGI, recycled workers):
+    /// the time of one that ended is with its parent then, and counts as PHP's. `None` when it
+    /// isn't, so that the sum would be wrong.
     pub(crate) fn since(&self, before: &Self) -> Option<Split<Duration>> {
         /// Of hundredths, rounded down.
         const TOLERANCE: Duration = Duration::from_millis(20);
@@ -272,8 +273,8 @@ impl Memory {
     }
 }
 
-/// The memory that a worker shares with the server: files with this in their names, whose pages are there from the start. What
-/// is mapped twice counts once.
+/// The memory that a worker shares with the server: files with this in their names, whose pages are
+/// there from the start. What is mapped twice counts once.
 pub(crate) fn shared(pid: u32, name: &str) -> Option<f64> {
     let maps = fs::read_to_string(format!("/proc/{pid}/smaps")).ok()?;
     Some(shared_in(&maps, name))

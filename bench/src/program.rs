@@ -1,4 +1,5 @@
-//! A program that was started: what it prints, its end. Killed with its process group when it is dropped.
+//! A program that was started: what it prints, its end. Killed with its process group when it is
+//! dropped.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -1,4 +1,5 @@
-//! The rounds: each server of a scenario under load for a few seconds, one after the other, again and again.
+//! The rounds: each server of a scenario under load for a few seconds, one after the other, again
+//! and again.
 
 use std::time::Duration;
 

@@ -16,8 +16,8 @@ use crate::arguments::Arguments;
 use crate::error::BenchError;
 use crate::program::{Argv, Program};
 
-/// PHP's settings, the same for all that run PHP. What is not here is PHP's own default; 22527 is all but deprecations, as in
-/// its php.ini for production.
+/// PHP's settings, the same for all that run PHP. What is not here is PHP's own default; 22527 is
+/// all but deprecations, as in its php.ini for production.
 const PHP_INI: &str = "memory_limit = 128M
 expose_php = Off
 display_errors = Off
@@ -103,8 +103,8 @@ impl Site {
         })
     }
 
-    /// Notes that a server is about to listen there; returns a folder for it, not yet made. The system gives out ports again,
-    /// so that these make no names.
+    /// Notes that a server is about to listen there; returns a folder for it, not yet made. The
+    /// system gives out ports again, so that these make no names.
     pub(crate) fn note(&self, address: SocketAddr) -> PathBuf {
         let mut ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
         ports.push(address.port());
@@ -154,7 +154,8 @@ impl Site {
         apps().join(name)
     }
 
-    /// The same file of an application where every user may read it: the repository may be in somebody's home.
+    /// The same file of an application where every user may read it: the repository may be in
+    /// somebody's home.
     pub(crate) fn for_others(&self, file: &Path) -> Result<PathBuf, BenchError> {
         let copies = self.folder.join("apps");
         if !copies.exists() {

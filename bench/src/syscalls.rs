@@ -37,7 +37,8 @@ pub(crate) struct Count {
     pub(crate) of_php: Calls,
 }
 
-/// Counts for all servers. Tracing slows them down several times: nothing else may be measured meanwhile.
+/// Counts for all servers. Tracing slows them down several times: nothing else may be measured
+/// meanwhile.
 pub(crate) async fn count(servers: &[Server], site: &Site, report: &mut Report) {
     for server in servers {
         for connections in CONNECTIONS {
@@ -127,7 +128,7 @@ fn failed(why: &str, strace: &Program) -> BenchError {
     }
 }
 
-/// Lines such as `61.16    0.000274           5        52         3 epoll_wait`, where the number of errors may be missing.
+/// Lines such as `61.16 0.000274 5 52 3 epoll_wait`, where the number of errors may be missing.
 fn parse(summary: &str) -> Calls {
     let call = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();

@@ -1,4 +1,5 @@
-//! What goes wrong, and what operators do, while requests come: kills, reloads, upgrades, clients that leave.
+//! What goes wrong, and what operators do, while requests come: kills, reloads, upgrades, clients
+//! that leave.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -10,7 +11,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::load::{Load, worker};
 
-/// A worker that dies younger is started anew after a pause, which grows; one that lived as long, at once.
+/// A worker that dies younger is started anew after a pause, which grows; one that lived as long,
+/// at once.
 const GROWN_UP: Duration = Duration::from_millis(1_050);
 
 /// The application that all of this runs on. `more` are keys of its pool.
@@ -35,7 +37,8 @@ pub fn site_of_scripts(workers: usize, pool: &str) -> Site {
         ))
 }
 
-/// So many clients that each worker has a call and some wait: all that the pool can do is asked of it.
+/// So many clients that each worker has a call and some wait: all that the pool can do is asked of
+/// it.
 pub fn clients_for(workers: usize) -> usize {
     workers + workers.div_ceil(2)
 }
@@ -55,8 +58,8 @@ pub fn for_a_while(mut round: impl FnMut()) -> usize {
 
 /// Kills workers one at a time.
 ///
-/// The next one dies when all calls that were under way have been answered: a call is tried twice, and two kills of one call
-/// would be a failure of the test.
+/// The next one dies when all calls that were under way have been answered: a call is tried twice,
+/// and two kills of one call would be a failure of the test.
 #[derive(Debug)]
 pub struct Killer {
     workers: usize,
@@ -136,7 +139,8 @@ impl Killer {
             .filter(|(_, seen)| seen.elapsed() > GROWN_UP);
         let mut old: Vec<u32> = old.map(|(pid, _)| *pid).collect();
         if !old.is_empty() {
-            // On a busy machine a boot takes longer than that, and the end of a boot is no death of a worker.
+            // On a busy machine a boot takes longer than that, and the end of a boot is no death of
+            // a worker.
             let up = server.steer(&["workers"]).stdout;
             old.retain(|pid| up.lines().any(|line| begins_with(line, *pid)));
         }
@@ -170,8 +174,8 @@ pub fn deaths(log: &str) -> (usize, usize) {
     (busy.count(), idle.count())
 }
 
-/// Replaces all workers, and waits until the old ones have ended. Returns how many clients waited for a reply when it
-/// began.
+/// Replaces all workers, and waits until the old ones have ended. Returns how many clients waited
+/// for a reply when it began.
 ///
 /// # Panics
 ///
@@ -381,7 +385,8 @@ fn send(stream: &mut TcpStream, text: &str) {
     stream.write_all(text.as_bytes()).expect("the server reads");
 }
 
-/// Waits until every worker takes a call at the same time as all others: none is held by a client that left.
+/// Waits until every worker takes a call at the same time as all others: none is held by a client
+/// that left.
 fn all_workers_are_free(server: &Server, workers: usize) {
     wait_for("all workers to be free", || {
         let mut clients: Vec<_> = (0..workers).map(|_| server.connect()).collect();

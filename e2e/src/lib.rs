@@ -1,7 +1,7 @@
 //! End-to-end tests: the real binary with real PHP.
 //!
-//! Here is what the fault run has in common: [`faults`] under [`load`], in a short form among the tests and in a long one
-//! (`make soak`).
+//! Here is what the fault run has in common: [`faults`] under [`load`], in a short form among the
+//! tests and in a long one (`make soak`).
 
 #![forbid(unsafe_code)]
 #![expect(

@@ -1,4 +1,5 @@
-//! More clients than the pool has workers, each asking without a pause, every reply compared with its request.
+//! More clients than the pool has workers, each asking without a pause, every reply compared with
+//! its request.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -10,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use pronghorn_testkit::{Site, wait_for};
 
-/// Longer than any reply of these workers takes, through two deaths and a reload: who waits longer is stuck.
+/// Longer than any reply of these workers takes, through two deaths and a reload: who waits longer
+/// is stuck.
 const STUCK: Duration = Duration::from_secs(20);
 
 /// Every so many clients one sends POSTs, which are not safe to repeat.
@@ -92,7 +94,8 @@ impl Load {
             .count()
     }
 
-    /// Waits until every client has sent a request from now on and got its reply: no call that is under way now is left.
+    /// Waits until every client has sent a request from now on and got its reply: no call that is
+    /// under way now is left.
     ///
     /// # Panics
     ///

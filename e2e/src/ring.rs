@@ -5,7 +5,8 @@ use std::process::Command;
 
 use pronghorn_testkit::{Load, Server, Site, binary, wait_for};
 
-/// The extension for the `php` of this machine, as `scripts/build-extension` leaves it beside the server.
+/// The extension for the `php` of this machine, as `scripts/build-extension` leaves it beside the
+/// server.
 pub fn extension() -> PathBuf {
     let target = binary();
     let target = target.ancestors().nth(2).expect("it lies in target/debug");
@@ -64,8 +65,8 @@ pub struct Scribbles {
     pub harmless: usize,
 }
 
-/// Has workers scribble over their own boxes: so many calls that do it so often each. Meanwhile another pool is under load, of
-/// which no call may fail.
+/// Has workers scribble over their own boxes: so many calls that do it so often each. Meanwhile
+/// another pool is under load, of which no call may fail.
 ///
 /// # Panics
 ///
@@ -85,7 +86,8 @@ pub fn scribble(calls: &[(usize, usize)]) -> Scribbles {
             if reply.status == 200 && reply.text() == path {
                 harmless += each;
             } else {
-                // Its own reply may say anything; a call that was refused would have scribbled nothing.
+                // Its own reply may say anything; a call that was refused would have scribbled
+                // nothing.
                 assert_ne!(reply.status, 503);
                 detected += each;
             }
@@ -103,7 +105,8 @@ pub fn scribble(calls: &[(usize, usize)]) -> Scribbles {
     Scribbles { detected, harmless }
 }
 
-/// Runs a worker under valgrind through all that it can do, so many times. What valgrind says about it: nothing, if all is well.
+/// Runs a worker under valgrind through all that it can do, so many times. What valgrind says about
+/// it: nothing, if all is well.
 ///
 /// # Panics
 ///

@@ -13,7 +13,8 @@
 #include "php.h"
 #include "zend_alloc_sizes.h"
 
-/* 16 MB: what a call needs beyond that takes longer to fill than to map, and a worker is not to look much larger than it is. */
+/* 16 MB: what a call needs beyond that takes longer to fill than to map, and a worker is not to
+ * look much larger than it is. */
 #define MOST 8
 
 static void *kept[MOST];
@@ -87,8 +88,9 @@ static zend_mm_storage storage = {.handlers = {take, give, truncate_block, exten
 
 /* ---- How it comes to call them ---- */
 
-/* The engine asks for them when it makes a heap, not for one that is there. Between the two kinds the difference is a pointer, one of
- * the first words of a heap: which one, a heap of the other kind shows, and the engine tells whether it was the right one. */
+/* The engine asks for them when it makes a heap, not for one that is there. Between the two kinds
+ * the difference is a pointer, one of the first words of a heap: which one, a heap of the other
+ * kind shows, and the engine tells whether it was the right one. */
 #define WORDS 8
 
 static void *word(const zend_mm_heap *heap, size_t number)
@@ -137,8 +139,9 @@ static void release(unsigned how_many)
 void chunks_keep(unsigned milliseconds)
 {
 	const char *huge = getenv("USE_ZEND_ALLOC_HUGE_PAGES");
-	/* A debug build, which asserts of a chunk from a storage what is true of no address, (chunk + 2 MB - 1) % 2 MB == chunk; another
-	 * allocator; or one that asks the kernel for more than memory. */
+	/* A debug build, which asserts of a chunk from a storage what is true of no address, (chunk + 2
+	 * MB - 1) % 2 MB == chunk; another allocator; or one that asks the kernel for more than
+	 * memory. */
 	if (ZEND_DEBUG || heap != NULL || !is_zend_mm() || (huge != NULL && atoi(huge) != 0)) {
 		return;
 	}

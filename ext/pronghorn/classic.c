@@ -1,5 +1,5 @@
-/* The process is php's command line until its first request begins. Then this takes over: it serves calls, each as a whole
- * request, and ends the process when the server wants that. */
+/* The process is php's command line until its first request begins. Then this takes over: it serves
+ * calls, each as a whole request, and ends the process when the server wants that. */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
@@ -29,8 +29,8 @@
 ZEND_TSRMLS_CACHE_EXTERN()
 #endif
 
-/* By it the server says that it starts this process for scripts: the names of the variables that these may see in the
- * environment, with a `=` between each two, which no name has. */
+/* By it the server says that it starts this process for scripts: the names of the variables that
+ * these may see in the environment, with a `=` between each two, which no name has. */
 #define ASKED "PRONGHORN_CLASSIC"
 #define PIPES "PRONGHORN_PIPES"
 #define RING "PRONGHORN_RING"
@@ -65,7 +65,8 @@ static char *value_of(const char *name)
 	return call == NULL ? NULL : call_value(call, name, strlen(name));
 }
 
-/* An empty text where there is none: PHP tells both apart in some places, and php-fpm never gives it NULL there. */
+/* An empty text where there is none: PHP tells both apart in some places, and php-fpm never gives
+ * it NULL there. */
 static char *text_of(const char *name)
 {
 	static char none[1];
@@ -104,7 +105,8 @@ static void register_variables(zval *into, bool filter)
 	}
 }
 
-/* For $_ENV and as the beginning of $_SERVER: the environment of the process, and the call's variables. */
+/* For $_ENV and as the beginning of $_SERVER: the environment of the process, and the call's
+ * variables. */
 static void import_variables(zval *into)
 {
 	static const int others[] = {TRACK_VARS_ENV, TRACK_VARS_SERVER};
@@ -223,7 +225,8 @@ static bool split_field(const sapi_header_struct *field, size_t *name_length, co
 	return true;
 }
 
-/* To a server in front of PHP the field `Status` is none but the status; a second one changes nothing. */
+/* To a server in front of PHP the field `Status` is none but the status; a second one changes
+ * nothing. */
 static unsigned find_status(sapi_headers_struct *headers)
 {
 	zend_llist_position at;
@@ -244,7 +247,8 @@ static int send_headers(sapi_headers_struct *headers)
 		return SAPI_HEADER_SENT_SUCCESSFULLY; /* a callback for headers has printed, and PHP sent them for that */
 	}
 	unsigned status = find_status(headers);
-	/* There is no content, and a cache would take the type over into what it has (RFC 9111, section 4.3.4). */
+	/* There is no content, and a cache would take the type over into what it has (RFC 9111, section
+	 * 4.3.4). */
 	bool had_type = status == 204 || status == 304, had_date = false;
 	zend_llist_position at;
 	for (sapi_header_struct *field = zend_llist_get_first_ex(&headers->headers, &at); field != NULL;
@@ -322,7 +326,8 @@ static int activate(void);
 static int deactivate(void)
 {
 	if (call != NULL) {
-		/* All that may write or fail has run: what a session has kept is there when the client asks for the next page. */
+		/* All that may write or fail has run: what a session has kept is there when the client asks
+		 * for the next page. */
 		if (!call_end(false)) {
 			call_free();
 		}
@@ -346,9 +351,11 @@ static void describe_request(void)
 	php_handle_auth_data(value_of("HTTP_AUTHORIZATION"));
 	SG(sapi_headers).http_response_code = 200;
 	SG(server_context) = (void *) call;
-	/* The request is here: there is nothing to wait for that a clock of its own would have to measure. */
+	/* The request is here: there is nothing to wait for that a clock of its own would have to
+	 * measure. */
 	PG(max_input_time) = -1;
-	/* Its folder is gone to once, below. PHP would go there and back, and a shutdown function might leave it elsewhere. */
+	/* Its folder is gone to once, below. PHP would go there and back, and a shutdown function might
+	 * leave it elsewhere. */
 	SG(options) |= SAPI_OPTION_NO_CHDIR;
 }
 
@@ -398,8 +405,8 @@ static void serve(void)
 
 /* ---- The start ---- */
 
-/* Leaves of the environment what scripts may see: what starts a worker must not start one of its children, and what the server
- * knows is not for them. */
+/* Leaves of the environment what scripts may see: what starts a worker must not start one of its
+ * children, and what the server knows is not for them. */
 static void clear_environment(const char *list)
 {
 	char *names = strdup(list), *rest = names, *name;
@@ -449,8 +456,9 @@ static void close_input(void)
 	}
 }
 
-/* Takes back, in reverse, what php_request_startup() has done before it came to take_over(). php_request_shutdown() does more: it
- * also calls what modules have for the time after a request, and those that never saw one begin free there what was never made. */
+/* Takes back, in reverse, what php_request_startup() has done before it came to take_over().
+ * php_request_shutdown() does more: it also calls what modules have for the time after a request,
+ * and those that never saw one begin free there what was never made. */
 static void undo_startup(void)
 {
 	php_output_deactivate();
@@ -462,8 +470,9 @@ static void undo_startup(void)
 	shutdown_memory_manager(true, false);
 }
 
-/* Ends the process as php-fpm does. Modules end as they would like to: connections that were kept are closed, and what observes
- * PHP sends what it has. Back in the command line they would see a request that nobody made: a session, a connection to a debugger. */
+/* Ends the process as php-fpm does. Modules end as they would like to: connections that were kept
+ * are closed, and what observes PHP sends what it has. Back in the command line they would see a
+ * request that nobody made: a session, a connection to a debugger. */
 static void leave(void)
 {
 	/* Modules are unloaded, and this code is one's. */
@@ -522,7 +531,8 @@ static int take_over(void)
 	clear_environment(getenv(ASKED));
 	close_input();
 #ifdef ZEND_SIGNALS
-	/* Eight system calls for each call, for the sake of signals that somebody caught and did not give back. */
+	/* Eight system calls for each call, for the sake of signals that somebody caught and did not
+	 * give back. */
 	SIGG(reset) = zend_hash_str_exists(&module_registry, ZEND_STRL("pcntl"));
 #endif
 	while ((call = call_next()) != NULL) {
@@ -547,14 +557,16 @@ static int activate(void)
 	return SUCCESS;
 }
 
-/* What only the command line has, and may leave a process that is no longer what it was: php-fpm knows no pcntl. */
+/* What only the command line has, and may leave a process that is no longer what it was: php-fpm
+ * knows no pcntl. */
 static void forget_process_control(void)
 {
 	zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, ZEND_STRL("pcntl"));
 	if (module != NULL && module->handle == NULL) {
 		zend_unregister_functions(module->functions, -1, NULL);
-		/* At the end of a request the engine takes away what lies behind the place at which the table ended before it. Gaps would
-		 * close when the table grows, and some of a script's functions would stay, before that place. */
+		/* At the end of a request the engine takes away what lies behind the place at which the
+		 * table ended before it. Gaps would close when the table grows, and some of a script's
+		 * functions would stay, before that place. */
 		zend_hash_rehash(CG(function_table));
 		zend_hash_str_del(&module_registry, ZEND_STRL("pcntl"));
 	}

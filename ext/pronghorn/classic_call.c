@@ -21,7 +21,8 @@
 #define BODY_FILE 0x01
 #define DEVELOPMENT 0x08
 #define IGNORABLE 0x80
-/* A reply up to this length goes out in one frame with its head, so that the client is told how long it is. */
+/* A reply up to this length goes out in one frame with its head, so that the client is told how
+ * long it is. */
 #define KEPT 65536
 /* The most of a reply's head. Clients take less. */
 #define LONGEST_HEAD (256u << 10)
@@ -170,8 +171,9 @@ static void send_message(uint8_t kind, uint8_t flags, uint32_t number, const cha
 
 /* ---- From the server ---- */
 
-/* Whether the server says that nobody reads the reply to this call. Of what came before, and is void, nothing is kept:
-   calls that were offered for after this one, and taken back because it is a long one. */
+/* Whether the server says that nobody reads the reply to this call. Of what came before, and is
+ * void, nothing is kept:
+ *    calls that were offered for after this one, and taken back because it is a long one. */
 static bool client_has_left(void)
 {
 	while (!reply.gone) {
@@ -210,7 +212,8 @@ static void pull(char *into, size_t length)
 	}
 }
 
-/* A length as FastCGI writes it: a byte, or four with the highest bit set. False: it leaves the block. */
+/* A length as FastCGI writes it: a byte, or four with the highest bit set. False: it leaves the
+ * block. */
 static bool read_length(const char **at, const char *end, size_t *length)
 {
 	const unsigned char *byte = (const unsigned char *) *at;

@@ -39,7 +39,8 @@ const char *call_greet(const call_offer *offer);
 /* Then maps the box, and announces this process. NULL, or what is wrong. */
 const char *call_attach(const call_offer *offer, const char *version);
 
-/* Waits for the next call. NULL: the server wants this process to end, or is gone. Valid until it is called again. */
+/* Waits for the next call. NULL: the server wants this process to end, or is gone. Valid until it
+ * is called again. */
 const call_t *call_next(void);
 
 /* The value of a variable, NULL when the call has none of this name. */
@@ -60,7 +61,8 @@ bool call_write(const char *bytes, size_t length);
 /* Sends what there is. False when the client has left. */
 bool call_flush(void);
 
-/* Ends the reply; what is written after that goes nowhere. With `busy` the worker is not free yet. False: it had ended. */
+/* Ends the reply; what is written after that goes nowhere. With `busy` the worker is not free yet.
+ * False: it had ended. */
 bool call_end(bool busy);
 
 /* This worker takes the next call. */

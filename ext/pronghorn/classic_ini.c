@@ -13,7 +13,8 @@
 ZEND_TSRMLS_CACHE_EXTERN()
 #endif
 
-/* Where php.ini was found, and the files beside it, with a comma and a line end between each two. */
+/* Where php.ini was found, and the files beside it, with a comma and a line end between each
+ * two. */
 extern PHPAPI char *php_ini_opened_path;
 extern PHPAPI char *php_ini_scanned_files;
 
@@ -35,7 +36,8 @@ static struct {
 	{"max_input_time", "-1", NULL},
 };
 #define FIXED (sizeof fixed / sizeof *fixed)
-/* The last line of the block in which the command line does so; what follows is of its options -d. */
+/* The last line of the block in which the command line does so; what follows is of its options
+ * -d. */
 #define LAST_FIXED "max_input_time=-1\n"
 
 static void on_entry(zval *name, zval *value, zval *index, int kind, void *elsewhere)
@@ -158,7 +160,8 @@ static void forget_folder(zval *value)
 	pefree(of, true);
 }
 
-/* The files from the root down to the folder, or of the folder alone when it lies elsewhere. `folder` ends with a slash. */
+/* The files from the root down to the folder, or of the folder alone when it lies elsewhere.
+ * `folder` ends with a slash. */
 static void read_user_settings(HashTable *into, char *folder, size_t length, const char *root, size_t root_length)
 {
 	if (root_length >= length || strncmp(folder, root, root_length) != 0) {

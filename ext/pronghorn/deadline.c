@@ -19,19 +19,21 @@ typedef volatile zend_bool interrupt_flag;
 
 static zend_class_entry *exceeded;
 static void (*interrupted)(zend_execute_data *frame);
-/* Of the thread that runs calls. The handler has no other way to them: with threads they are found by functions that no
- * handler may call. */
+/* Of the thread that runs calls. The handler has no other way to them: with threads they are found
+ * by functions that no handler may call. */
 static pthread_t owner;
 static interrupt_flag *flag;
 static bool watching;
-/* The call that the last signal named. It may be over: the signal was on its way while its reply was. */
+/* The call that the last signal named. It may be over: the signal was on its way while its reply
+ * was. */
 static _Atomic uint32_t late;
 /* The call under way, 0 between two, and the one into which the exception was thrown. */
 static uint32_t current, told;
 /* The call that has work left, until that begins. */
 static uint32_t left;
 static bool in_work_left;
-/* The last call whose reply left it work, until that is told to be done, and when it was replied to. */
+/* The last call whose reply left it work, until that is told to be done, and when it was replied
+ * to. */
 static uint32_t replied;
 static int64_t replied_at;
 
@@ -67,7 +69,8 @@ static void on_interrupt(zend_execute_data *frame)
 		return;
 	}
 	if (EG(current_execute_data) == NULL || EG(current_execute_data)->func == NULL) {
-		/* Behind a function that was made for one call, such as FFI's, and is gone: a trace can't begin there. */
+		/* Behind a function that was made for one call, such as FFI's, and is gone: a trace can't
+		 * begin there. */
 		interrupt_soon();
 		return;
 	}

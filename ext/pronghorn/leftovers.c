@@ -35,7 +35,8 @@ static int (*header_called)(sapi_header_struct *header, sapi_header_op_enum op, 
 ZEND_TLS const php_ps_globals *session;
 #endif
 
-/* Where the function of PHP was called that runs now. Nobody asks in a process that is no worker, or is one for scripts. */
+/* Where the function of PHP was called that runs now. Nobody asks in a process that is no worker,
+ * or is one for scripts. */
 static void remember(void)
 {
 	const zend_execute_data *frame = EG(current_execute_data);
@@ -87,7 +88,8 @@ static bool runs(const char *beginning)
 	return name != NULL && strncmp(ZSTR_VAL(name), beginning, strlen(beginning)) == 0;
 }
 
-/* PHP's command line drops what it is given here. A session's own cookie and its fields for caches come with the session. */
+/* PHP's command line drops what it is given here. A session's own cookie and its fields for caches
+ * come with the session. */
 static int on_header(sapi_header_struct *header, sapi_header_op_enum op, sapi_headers_struct *headers)
 {
 	if ((op == SAPI_HEADER_ADD || op == SAPI_HEADER_REPLACE) && !runs("session_")) {
@@ -121,7 +123,8 @@ void leftovers_startup(void)
 	watch_function("http_response_code", ZEND_FN(pronghorn_http_response_code), &code_called);
 }
 
-/* NULL: its module is not there. Found by the module's entry, because a session that is a module of its own can't be linked to. */
+/* NULL: its module is not there. Found by the module's entry, because a session that is a module of
+ * its own can't be linked to. */
 static void find_session(void)
 {
 #ifdef HAVE_PHP_SESSION
@@ -211,8 +214,8 @@ void leftovers_places(zval *list)
 		add_next_index_long(&place, places[i].line);
 		add_next_index_zval(list, &place);
 	}
-	/* A call that closes all buffers prints past them: PHP would refuse each later session. The command line sends no headers,
-	 * so that to send them once more does nothing. */
+	/* A call that closes all buffers prints past them: PHP would refuse each later session. The
+	 * command line sends no headers, so that to send them once more does nothing. */
 	SG(headers_sent) = 0;
 	leftovers_forget();
 }

@@ -1,4 +1,5 @@
-/* What a call leaves in PHP's own state, where the next visitor's would find it; Pronghorn\Internal\Leftovers clears it. */
+/* What a call leaves in PHP's own state, where the next visitor's would find it;
+ * Pronghorn\Internal\Leftovers clears it. */
 #ifndef PRONGHORN_LEFTOVERS_H
 #define PRONGHORN_LEFTOVERS_H
 
@@ -10,14 +11,15 @@ void leftovers_startup(void);
 /* This process is a worker: what header() is given is seen from now on. */
 void leftovers_watch(void);
 
-/* Superglobals are now as they are to be after each call. The caller keeps a reference to each of their arrays, so that no other
- * one can come to lie in its place. */
+/* Superglobals are now as they are to be after each call. The caller keeps a reference to each of
+ * their arrays, so that no other one can come to lie in its place. */
 void leftovers_begin(void);
 
 /* Whether a call may have left something. A few loads where it has not. */
 bool leftovers_any(void);
 
-/* Adds function, file and line of each call of a function that has no effect in a worker, or starts a session; forgets them. */
+/* Adds function, file and line of each call of a function that has no effect in a worker, or starts
+ * a session; forgets them. */
 void leftovers_places(zval *list);
 
 /* At the end of a request. */

@@ -1,5 +1,6 @@
-/* Numbers are little-endian and may lie anywhere: memcpy is one instruction. Lengths come from memory that both sides write:
- * each is read once and compared with what is left before it is used. */
+/* Numbers are little-endian and may lie anywhere: memcpy is one instruction. Lengths come from
+ * memory that both sides write: each is read once and compared with what is left before it is
+ * used. */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
@@ -23,7 +24,8 @@
 /* Where a frame's stream bits are, and the one that says that more frames of this reply follow. */
 #define STREAM 10
 #define MORE 1
-/* The first two bytes of every native frame: version 1 and four words of header; the flag of the codec. */
+/* The first two bytes of every native frame: version 1 and four words of header; the flag of the
+ * codec. */
 #define VERSION_AND_WORDS 0x14
 #define NATIVE_FLAG 0x02
 /* The same without an option, for control frames; their flags say that they are JSON. */
@@ -51,7 +53,8 @@ static const char *const methods[] = {"GET", "POST", "HEAD", "PUT", "PATCH", "DE
 enum { PROTOCOL_10, PROTOCOL_11, PROTOCOL_2, PROTOCOL_3, PROTOCOLS };
 static const char *const protocols[PROTOCOLS] = {"HTTP/1.0", "HTTP/1.1", "HTTP/2.0", "HTTP/3.0"};
 
-/* Strings that come again and again, made once: their place follows from length, first and last letter. */
+/* Strings that come again and again, made once: their place follows from length, first and last
+ * letter. */
 #define KNOWN 512
 static zend_string *known[KNOWN];
 static zend_string *known_protocols[PROTOCOLS];
@@ -217,7 +220,8 @@ static zval *slot(zend_object *object, uint32_t offset)
 	return value;
 }
 
-/* Fields of a table of pairs of lengths, and after it the strings; false where they do not end where they should. */
+/* Fields of a table of pairs of lengths, and after it the strings; false where they do not end
+ * where they should. */
 static bool read_attributes(zval *into, const unsigned char *table, uint32_t count, const unsigned char *at, const unsigned char *end)
 {
 	array_init_size(into, count);

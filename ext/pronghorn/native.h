@@ -1,5 +1,5 @@
-/* The native codec, docs/reference/native-codec.md: frames in memory to PHP's values and back. Knows nothing of the box that
- * the memory belongs to. */
+/* The native codec, docs/reference/native-codec.md: frames in memory to PHP's values and back.
+ * Knows nothing of the box that the memory belongs to. */
 #ifndef PRONGHORN_NATIVE_H
 #define PRONGHORN_NATIVE_H
 
@@ -44,8 +44,8 @@ typedef struct {
 /* How soon the server has to know of a message; `last` is said of the last frame of a reply. */
 ring_urgency native_urgency(uint8_t kind, bool last);
 
-/* Where the package keeps what a request is made of: offsets of properties of its classes, which it may arrange as it
- * likes. */
+/* Where the package keeps what a request is made of: offsets of properties of its classes, which it
+ * may arrange as it likes. */
 typedef struct {
 	uint32_t id, started_at, deadline, request;
 	uint32_t method, remote, uri, host, path, query, protocol, fields, attributes, flags, count, payload;
@@ -73,13 +73,14 @@ size_t native_frame_length(const unsigned char *bytes);
 /* The envelope of a whole frame with a native message in it; false: of another one. */
 bool native_read_envelope(const unsigned char *frame, size_t length, native_envelope *envelope);
 
-/* Makes an exchange with its request of a whole frame, as clones of one that is empty. NULL: its lengths leave the frame. */
+/* Makes an exchange with its request of a whole frame, as clones of one that is empty. NULL: its
+ * lengths leave the frame. */
 zend_object *native_read_request(
 	const native_slots *slots, zend_object *empty, const unsigned char *frame, size_t length, const native_envelope *envelope
 );
 
-/* The headers of a request by name: what follows the sixth string of its text, NULL when nothing does. False: another
- * number of them. */
+/* The headers of a request by name: what follows the sixth string of its text, NULL when nothing
+ * does. False: another number of them. */
 bool native_read_headers(zval *into, const zend_string *fields, zend_string *host, uint32_t count);
 
 /* Header fields of a reply, each with what has to be released. */

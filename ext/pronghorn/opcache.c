@@ -4,8 +4,8 @@
 
 #include "opcache.h"
 
-/* Between two looks whether it is full; before, there are some soon after the start, when most is compiled. A look takes as long
- * as a call of a simple handler. */
+/* Between two looks whether it is full; before, there are some soon after the start, when most is
+ * compiled. A look takes as long as a call of a simple handler. */
 #define CALLS 1024
 
 static zif_handler reset;

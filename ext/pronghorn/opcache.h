@@ -1,5 +1,6 @@
-/* OPcache begins anew with the first request after it was told to, or was full. A process that is kept has one request: for
- * it that moment never comes, and it goes on without a cache. So the server is asked for another process. */
+/* OPcache begins anew with the first request after it was told to, or was full. A process that is
+ * kept has one request: for it that moment never comes, and it goes on without a cache. So the
+ * server is asked for another process. */
 #ifndef PRONGHORN_OPCACHE_H
 #define PRONGHORN_OPCACHE_H
 

@@ -1,4 +1,5 @@
-/* The extension's surface: what the package pronghorn/worker calls. Without a server of ours around it it does nothing. */
+/* The extension's surface: what the package pronghorn/worker calls. Without a server of ours around
+ * it it does nothing. */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
@@ -38,7 +39,8 @@ static pthread_t owner;
 /* What calls are clones of, and where everything is in it. */
 static zend_object *empty;
 static native_slots slots;
-/* What is looked at of a call when its handler has returned, in objects of the package's classes. */
+/* What is looked at of a call when its handler has returned, in objects of the package's
+ * classes. */
 static struct {
 	uint32_t state, deferred, body, face;
 	uint32_t open, spilled, level;
@@ -65,7 +67,8 @@ static void in_child(void)
 	ring_forget(&ring);
 }
 
-/* Runs what a signal has made pending, as the engine does between two lines. False: an exception was thrown. */
+/* Runs what a signal has made pending, as the engine does between two lines. False: an exception
+ * was thrown. */
 static bool run_pending(void)
 {
 #if PHP_VERSION_ID >= 80200
@@ -99,7 +102,8 @@ static bool wait_for(size_t bytes)
 	return outcome == RING_OK;
 }
 
-/* Waits for room, inside of a frame: what a signal's handler throws meanwhile waits until the frame is out. */
+/* Waits for room, inside of a frame: what a signal's handler throws meanwhile waits until the frame
+ * is out. */
 static bool wait_for_room(size_t bytes)
 {
 	ring_outcome outcome;
@@ -207,7 +211,8 @@ static bool read_frame(zval *into, const unsigned char *frame, size_t length, ui
 	return true;
 }
 
-/* A call is begun when its bytes are taken: nothing is left to do that could be seen of it if this process ended. */
+/* A call is begun when its bytes are taken: nothing is left to do that could be seen of it if this
+ * process ended. */
 static bool begin(zval *into, uint32_t call)
 {
 	if (call == 0) {
@@ -385,7 +390,8 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_peek)
 	RETURN_NULL();
 }
 
-/* Nothing interrupts what follows a reply, but for what it has deferred, in until_exit: nobody else would catch it. */
+/* Nothing interrupts what follows a reply, but for what it has deferred, in until_exit: nobody else
+ * would catch it. */
 static void end_deadline(const native_envelope *reply)
 {
 	deadline_ends(reply->flags & NATIVE_BUSY ? reply->call : 0);
@@ -426,7 +432,8 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_reply)
 	RETURN_BOOL(send_reply(envelope, headers, body, more));
 }
 
-/* How a call ended, as far as the handler is concerned: Pronghorn\Internal\Ring has the same numbers. */
+/* How a call ended, as far as the handler is concerned: Pronghorn\Internal\Ring has the same
+ * numbers. */
 enum how { ANSWERED, RETURNED, THREW, EXITED };
 
 static bool is_text(const zval *value)
@@ -494,7 +501,8 @@ static bool answers(zend_object *exchange, const zval *result)
 	return true;
 }
 
-/* An `exit` has ended what was called: where it was. A forked child that exits has to end, and not to serve its parent's calls. */
+/* An `exit` has ended what was called: where it was. A forked child that exits has to end, and not
+ * to serve its parent's calls. */
 static void survive_exit(zval *place)
 {
 	if (ring.map != NULL && exit_place(place)) {
@@ -509,7 +517,8 @@ typedef struct {
 	zend_fcall_info_cache cache;
 } callback;
 
-/* Calls the handler, and answers if that is simple. `value` is what is left to do something with. */
+/* Calls the handler, and answers if that is simple. `value` is what is left to do something
+ * with. */
 static enum how call_handler(callback *handler, zend_object *exchange, zval *value)
 {
 	zval argument;
@@ -545,7 +554,8 @@ static enum how call_handler(callback *handler, zend_object *exchange, zval *val
 	return EXITED;
 }
 
-/* Calls one function that a call has deferred. What it throws is there afterwards, an `exit` too. */
+/* Calls one function that a call has deferred. What it throws is there afterwards, an `exit`
+ * too. */
 static void call_deferred(zval *work)
 {
 	zend_fcall_info call;
@@ -586,7 +596,8 @@ static void tell_failed(const callback *failed, zend_object *exchange)
 	zval_ptr_dtor(&arguments[0]);
 }
 
-/* False: no more of it is done, because of an `exit`, or because the call is over in another way. */
+/* False: no more of it is done, because of an `exit`, or because the call is over in another
+ * way. */
 static bool goes_on(const callback *failed, zend_object *exchange)
 {
 	if (EG(exception) == NULL) {
@@ -608,7 +619,8 @@ static bool goes_on(const callback *failed, zend_object *exchange)
 	return EG(exception) == NULL;
 }
 
-/* Does what a call has deferred, and what that defers, one after another; then says that this worker is free. */
+/* Does what a call has deferred, and what that defers, one after another; then says that this
+ * worker is free. */
 static void do_deferred(const callback *failed, zend_object *exchange)
 {
 	zval *place = OBJ_PROP(exchange, places.deferred);

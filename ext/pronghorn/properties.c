@@ -10,8 +10,9 @@
 #include "zend_lazy_objects.h"
 #endif
 
-/* For each object, one after the other: the object, the properties that no class declares (an array; null when there were none;
- * undefined where nobody looks), and what each slot of its properties held. */
+/* For each object, one after the other: the object, the properties that no class declares (an
+ * array; null when there were none; undefined where nobody looks), and what each slot of its
+ * properties held. */
 typedef struct {
 	zval *values;
 	uint32_t count;
@@ -134,7 +135,8 @@ ZEND_METHOD(Pronghorn_Internal_NativeProperties, __construct)
 static zend_property_info *info_of(zend_object *object, uint32_t number)
 {
 #if PHP_VERSION_ID >= 80400
-	/* A property that gets hooks in a subclass has another slot there, which the table does not know. */
+	/* A property that gets hooks in a subclass has another slot there, which the table does not
+	 * know. */
 	return zend_get_property_info_for_slot_self(object, &object->properties_table[number]);
 #else
 	return object->ce->properties_info_table[number];

@@ -1,4 +1,5 @@
-/* Properties of objects as they were, and the way back there: Pronghorn\Snapshot with this extension. */
+/* Properties of objects as they were, and the way back there: Pronghorn\Snapshot with this
+ * extension. */
 #ifndef PRONGHORN_PROPERTIES_H
 #define PRONGHORN_PROPERTIES_H
 

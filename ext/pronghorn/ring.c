@@ -1,6 +1,6 @@
-/* For the rule behind every fence here, "publish, full barrier, look", see docs/reference/ring.md. The same steps in Rust
- * are model-checked: crates/ring/src/half.rs. A worker may be killed between any two lines: no step leaves the server
- * waiting for a second one. */
+/* For the rule behind every fence here, "publish, full barrier, look", see docs/reference/ring.md.
+ * The same steps in Rust are model-checked: crates/ring/src/half.rs. A worker may be killed between
+ * any two lines: no step leaves the server waiting for a second one. */
 #include "ring.h"
 
 #include <errno.h>
@@ -37,7 +37,8 @@ void ring_mark(ring_mark_number mark)
 /* Addresses: the page, the stream down twice, the stream up twice. */
 #define MAPPED (RING_PAGE + 2 * (size_t) RING_DOWN + 2 * (size_t) RING_UP)
 
-/* By it the server says for how many microseconds a worker looks for its next call before it sleeps. */
+/* By it the server says for how many microseconds a worker looks for its next call before it
+ * sleeps. */
 #define SPIN "PRONGHORN_SPIN"
 /* Nobody wants more, and a mistake must not keep a processor busy. */
 #define LONGEST_SPIN 1000
@@ -94,12 +95,13 @@ static const char *map_box(unsigned char *map, int memory)
 	return NULL;
 }
 
-/* How late a sleep or a time limit of a script may end, in nanoseconds: the least. The kernel's 50 µs let machines that run on
- * batteries wake less often. */
+/* How late a sleep or a time limit of a script may end, in nanoseconds: the least. The kernel's 50
+ * µs let machines that run on batteries wake less often. */
 #define TIMER_SLACK 1UL
 
-/* The server's death is to be this process's, whatever handlers a script installs. Its own child alone was told to get a signal
- * then (of a shell between the two nothing is known), and has none before this. */
+/* The server's death is to be this process's, whatever handlers a script installs. Its own child
+ * alone was told to get a signal then (of a shell between the two nothing is known), and has none
+ * before this. */
 static void die_with_server(void)
 {
 	int signal = 0;
@@ -218,15 +220,17 @@ static bool come_soon(const ring_t *ring, size_t bytes)
 	return false;
 }
 
-/* The kernel wakes a worker where it slept, unless a processor idles, and on a small machine that is mostly beside the client or the
- * proxy. Beside the server's thread, which sleeps while quick calls run, neither wakes the other across processors. One sleep there
- * now and then is enough: where that place is a bad one, the kernel moves the worker away again. */
+/* The kernel wakes a worker where it slept, unless a processor idles, and on a small machine that
+ * is mostly beside the client or the proxy. Beside the server's thread, which sleeps while quick
+ * calls run, neither wakes the other across processors. One sleep there now and then is enough:
+ * where that place is a bad one, the kernel moves the worker away again. */
 #define SELDOM 100000000 /* nanoseconds */
-/* Long requests and replies are worth more of them: what that thread has written, or is to read, is in the caches of that processor.
- * Ever fewer where it does not stay, until it is tried anew. */
+/* Long requests and replies are worth more of them: what that thread has written, or is to read, is
+ * in the caches of that processor. Ever fewer where it does not stay, until it is tried anew. */
 #define OFTEN 1000000
 #define LONG 4096 /* bytes of a request and its reply */
-/* It ends soon even if no call comes: an idle worker is to be found with the processors that it may use. */
+/* It ends soon even if no call comes: an idle worker is to be found with the processors that it may
+ * use. */
 #define VISIT 10000000
 
 static int64_t until_next_visit(const ring_t *ring, bool is_there)
@@ -238,8 +242,8 @@ static int64_t until_next_visit(const ring_t *ring, bool is_there)
 	return is_there || ring->visits_apart >= SELDOM ? OFTEN : ring->visits_apart + OFTEN;
 }
 
-/* Allows this worker no other processor than that of the server's thread, for its next sleep: what PHP runs or starts is never
- * held there. */
+/* Allows this worker no other processor than that of the server's thread, for its next sleep: what
+ * PHP runs or starts is never held there. */
 static bool begin_visit(ring_t *ring, cpu_set_t *thread, cpu_set_t *usual)
 {
 	/* One that looks for its calls would look at the expense of that thread. */
@@ -273,8 +277,8 @@ static void end_visit(const cpu_set_t *thread, const cpu_set_t *usual)
 	}
 }
 
-/* Sleeps until somebody wakes us, for whatever reason, unless the count has become enough. The caller has looked before,
- * and looks again. */
+/* Sleeps until somebody wakes us, for whatever reason, unless the count has become enough. The
+ * caller has looked before, and looks again. */
 static ring_outcome sleep_below(ring_t *ring, uint32_t why, size_t (*count)(const ring_t *), size_t enough)
 {
 	ring_outcome outcome = RING_OK;

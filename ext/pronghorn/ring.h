@@ -1,5 +1,5 @@
-/* The worker's end of a box: memory shared with the server. docs/reference/ring.md says what both ends do, ring_layout.h
- * where everything lies. Knows nothing of PHP and of frames. */
+/* The worker's end of a box: memory shared with the server. docs/reference/ring.md says what both
+ * ends do, ring_layout.h where everything lies. Knows nothing of PHP and of frames. */
 #ifndef PRONGHORN_RING_H
 #define PRONGHORN_RING_H
 
@@ -9,9 +9,9 @@
 
 #include "ring_layout.h"
 
-/* Where it makes a difference that a worker is killed, in the order of its life. Tests kill one at each
- * (e2e/tests/e2e/killed.rs), exactly there, and so with a build of their own: PRONGHORN_MARKS. In any other one a mark is
- * nothing, not even an instruction. */
+/* Where it makes a difference that a worker is killed, in the order of its life. Tests kill one at
+ * each (e2e/tests/e2e/killed.rs), exactly there, and so with a build of their own: PRONGHORN_MARKS.
+ * In any other one a mark is nothing, not even an instruction. */
 #define RING_MARKS(mark) \
 	mark(attached) /* the box is mapped, the server has not been told */ \
 	mark(sleeping) /* the sleep is announced, whether or not it will come to it */ \
@@ -62,7 +62,8 @@ void ring_startup(void);
 /* Maps what the server handed over and closes the first two descriptors. NULL, or what is wrong. */
 const char *ring_attach(ring_t *ring, int memory, int page, int bell, int server, unsigned look_after);
 
-/* Forgets everything without touching the server: in a forked child, which must not speak in its parent's name. */
+/* Forgets everything without touching the server: in a forked child, which must not speak in its
+ * parent's name. */
 void ring_forget(ring_t *ring);
 
 /* How much there is to take, without waiting: more than RING_DOWN when the counts make no sense. */
@@ -74,7 +75,8 @@ ring_outcome ring_wait(ring_t *ring, size_t bytes);
 /* What there is, in one piece of memory whatever wraps. Valid until it is taken. */
 const unsigned char *ring_peek(const ring_t *ring);
 
-/* Begins a call whose bytes were taken. False: the server has taken it back, and nothing may be done of it. */
+/* Begins a call whose bytes were taken. False: the server has taken it back, and nothing may be
+ * done of it. */
 bool ring_claim(ring_t *ring, uint32_t call);
 
 /* Whether the server has taken a call back that lies there; it stays so. */
@@ -89,8 +91,8 @@ ring_outcome ring_wait_for_room(ring_t *ring, size_t bytes);
 /* Where the next bytes go, in one piece. */
 unsigned char *ring_room(const ring_t *ring);
 
-/* How soon the server has to know what was put. What may wait does so only while something lies there to be taken, and never
- * beyond a sleep. */
+/* How soon the server has to know what was put. What may wait does so only while something lies
+ * there to be taken, and never beyond a sleep. */
 typedef enum {
 	RING_NOW,
 	RING_WITH_REPLIES, /* a reply: it may wait while as many calls lie there as the server says */

@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The numbers of fields in /proc/self/stat (proc(5)): the name, which may have spaces, and where the arguments begin. */
+/* The numbers of fields in /proc/self/stat (proc(5)): the name, which may have spaces, and where
+ * the arguments begin. */
 #define NAME 2
 #define ARGUMENTS 48
 
@@ -30,7 +31,8 @@ static char *find_arguments(size_t *length)
 	if (field == NULL || sscanf(field + 1, "%*s %lu %lu", &begin, &end) != 2 || end <= begin) {
 		return NULL;
 	}
-	/* Under valgrind, and emulators, they are those of another program, and this one's lie elsewhere. */
+	/* Under valgrind, and emulators, they are those of another program, and this one's lie
+	 * elsewhere. */
 	if ((char *) begin != program_invocation_name) {
 		return NULL;
 	}
@@ -45,7 +47,8 @@ void title_set(const char *title)
 	if (arguments == NULL) {
 		return;
 	}
-	/* The last byte stays a NUL: with another one there the kernel would take the environment for a part of it. */
+	/* The last byte stays a NUL: with another one there the kernel would take the environment for a
+	 * part of it. */
 	size_t length = strnlen(title, room - 1);
 	memset(arguments, 0, room);
 	memcpy(arguments, title, length);

@@ -34,7 +34,8 @@ static void leave(const char *why)
 
 /* ---- What it says of itself ---- */
 
-/* Of which a forked child has one, whatever the others held at that moment. `name` becomes that of another one. */
+/* Of which a forked child has one, whatever the others held at that moment. `name` becomes that of
+ * another one. */
 static unsigned count_threads(char *name)
 {
 	DIR *threads = opendir("/proc/self/task");
@@ -137,8 +138,9 @@ static bool take_order(int control, int *descriptors, zygote_order *order)
 
 /* ---- Forking ---- */
 
-/* A process that would be the zygote's child becomes the server's, which is to be told of its end, when its parent ends: that is
- * one between the two, which does nothing else. 0 in the worker, else its number, or less than that with `errno` set. */
+/* A process that would be the zygote's child becomes the server's, which is to be told of its end,
+ * when its parent ends: that is one between the two, which does nothing else. 0 in the worker, else
+ * its number, or less than that with `errno` set. */
 static pid_t fork_worker(void)
 {
 	int report[2], number = -EIO;
@@ -183,8 +185,8 @@ static pid_t fork_worker(void)
 	return number;
 }
 
-/* What processes must not have in common, as a child of php-fpm does it. A request has a seed of its own, and a timer of its
- * process. */
+/* What processes must not have in common, as a child of php-fpm does it. A request has a seed of
+ * its own, and a timer of its process. */
 static void renew(void)
 {
 	/* Not in all releases that this is built for. */

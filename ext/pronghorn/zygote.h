@@ -1,5 +1,6 @@
-/* A process that has started PHP's engine and serves nothing: it forks the workers of a pool, which so share its OPcache, as those
- * of php-fpm share that of their master. Knows nothing of calls. docs/decisions/0021-zygote.md says why it is so. */
+/* A process that has started PHP's engine and serves nothing: it forks the workers of a pool, which
+ * so share its OPcache, as those of php-fpm share that of their master. Knows nothing of calls.
+ * docs/decisions/0021-zygote.md says why it is so. */
 #ifndef PRONGHORN_ZYGOTE_H
 #define PRONGHORN_ZYGOTE_H
 
@@ -16,11 +17,12 @@ typedef struct {
 	long worker;
 } zygote_order;
 
-/* Forks as often as the server wants it, over this socket. True in a worker, whose order it has; false in the zygote, when the
- * server needs no more. */
+/* Forks as often as the server wants it, over this socket. True in a worker, whose order it has;
+ * false in the zygote, when the server needs no more. */
 bool zygote_serve(int control, zygote_order *order);
 
-/* In a worker to which the server has spoken: from now on the server's death is its own. False: it is no child of the server. */
+/* In a worker to which the server has spoken: from now on the server's death is its own. False: it
+ * is no child of the server. */
 bool zygote_is_adopted(const zygote_order *order);
 
 #endif

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use crate::error::Error;
 
-/// More is a change of the code: two runs on one machine differ by less than 0.1 %, and another release of the C library
-/// by some tenths.
+/// More is a change of the code: two runs on one machine differ by less than 0.1 %, and another
+/// release of the C library by some tenths.
 const TOLERANCE_PERCENT: f64 = 2.0;
 
 const HEAD: &str = "\
@@ -22,7 +22,8 @@ const COMPILER: &str = "# Counted with ";
 #[derive(Debug, Default)]
 pub(crate) struct Figures {
     rows: BTreeMap<String, u64>,
-    /// As `rustc --version` says it. Another one makes other code, whose figures say nothing about ours.
+    /// As `rustc --version` says it. Another one makes other code, whose figures say nothing about
+    /// ours.
     pub(crate) compiler: Option<String>,
 }
 

@@ -1,7 +1,9 @@
-//! Counts the instructions that the release binary spends on a request, and compares them with `bench/instructions.toml`.
+//! Counts the instructions that the release binary spends on a request, and compares them with
+//! `bench/instructions.toml`.
 //!
-//! The binary runs under callgrind; this program plays its workers and its clients. Each of their steps waits until all
-//! threads of the server sleep, so nothing depends on who is faster: two runs differ by less than a thousandth.
+//! The binary runs under callgrind; this program plays its workers and its clients. Each of their
+//! steps waits until all threads of the server sleep, so nothing depends on who is faster: two runs
+//! differ by less than a thousandth.
 
 #![forbid(unsafe_code)]
 #![expect(

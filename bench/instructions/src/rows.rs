@@ -34,8 +34,8 @@ pub(crate) struct Row {
     request: Request,
     /// Bytes of the reply's body.
     reply: usize,
-    /// Whether the worker has something left to do then, and says in a word of its own that it is free. That comes with the
-    /// reply, as it does from one that had another call to go on with.
+    /// Whether the worker has something left to do then, and says in a word of its own that it is
+    /// free. That comes with the reply, as it does from one that had another call to go on with.
     defers: bool,
     steps: Steps,
 }

@@ -11,7 +11,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::error::Error;
 use crate::worker::Worker;
 
-/// For whatever is waited for: under callgrind the server is fifty times slower, and the machine may be busy.
+/// For whatever is waited for: under callgrind the server is fifty times slower, and the machine
+/// may be busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks.
 const STEP: Duration = Duration::from_micros(100);
@@ -22,7 +23,8 @@ const CUT: &str = "*logs::Logs::reopen*";
 /// What the server's workers run: nothing. This program answers in their place.
 pub(crate) const COMMAND: &str = "sleep";
 
-/// The C library copies long runs by an instruction of which callgrind counts each byte, and not so on all CPUs.
+/// The C library copies long runs by an instruction of which callgrind counts each byte, and not so
+/// on all CPUs.
 const TUNABLES: &str =
     "glibc.cpu.x86_rep_movsb_threshold=1000000000:glibc.cpu.x86_rep_stosb_threshold=1000000000";
 
@@ -127,8 +129,8 @@ impl<'a> Server<'a> {
         Ok(())
     }
 
-    /// Waits until each of its threads waits for something. What the server did until then does not depend on how fast
-    /// the other side is.
+    /// Waits until each of its threads waits for something. What the server did until then does not
+    /// depend on how fast the other side is.
     pub(crate) fn wait_until_it_sleeps(&mut self) -> Result<(), Error> {
         let pid = self.child.id();
         self.wait_for("the server to come to rest", |_| {

@@ -93,7 +93,8 @@ impl Worker {
         }
     }
 
-    /// Sends the frames of a reply at once, each with its context and its body, and lets the server do all it can with them.
+    /// Sends the frames of a reply at once, each with its context and its body, and lets the server
+    /// do all it can with them.
     pub(crate) fn reply(
         &mut self,
         server: &mut Server<'_>,

@@ -47,7 +47,8 @@ fn config(protocol: Protocol) -> Result<ClientConfig, Error> {
     Ok(config)
 }
 
-/// Who answers on this machine's own address is whom the run has started, with a certificate that nobody has signed.
+/// Who answers on this machine's own address is whom the run has started, with a certificate that
+/// nobody has signed.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

@@ -139,7 +139,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Sends a request and reads its answer. Without a deadline of its own; given up, the connection is of no more use.
+    /// Sends a request and reads its answer. Without a deadline of its own; given up, the
+    /// connection is of no more use.
     pub(crate) async fn ask(&mut self, request: &[u8]) -> Result<Answer, CheckError> {
         self.stream.write_all(request).await?;
         loop {

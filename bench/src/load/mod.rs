@@ -1,4 +1,5 @@
-//! Load on a server, and what it showed. While it lasts, answers are looked at: an error is answered fast.
+//! Load on a server, and what it showed. While it lasts, answers are looked at: an error is
+//! answered fast.
 
 mod h2load;
 mod open;
@@ -33,7 +34,8 @@ pub(crate) struct Seen {
     pub(crate) rate: f64,
     #[serde(flatten)]
     pub(crate) latency: Latency,
-    /// Of an open load: requests without an answer when patience was over. They count in the latency with their wait until then.
+    /// Of an open load: requests without an answer when patience was over. They count in the
+    /// latency with their wait until then.
     pub(crate) unanswered: u64,
 }
 
@@ -73,7 +75,8 @@ struct Counted {
 /// Puts a server under load for so many seconds.
 ///
 /// # Errors
-/// When an answer was not as the scenario says, before, meanwhile or afterwards: then there is no rate.
+/// When an answer was not as the scenario says, before, meanwhile or afterwards: then there is no
+/// rate.
 pub(crate) async fn run(
     server: &Server,
     load: Load,
@@ -154,7 +157,8 @@ async fn watch(server: &Server, seconds: u32, sizes: &RefCell<Vec<usize>>) -> Ch
     pending().await
 }
 
-/// The load generator looks at no body, but it counts bytes: they have to be those of right answers.
+/// The load generator looks at no body, but it counts bytes: they have to be those of right
+/// answers.
 #[expect(clippy::cast_precision_loss, reason = "sizes of answers")]
 fn plausible_size(counted: &Counted, connections: u32, sizes: &[usize]) -> Result<(), BenchError> {
     /// Dates, identifiers and cookies differ a little.

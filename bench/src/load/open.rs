@@ -1,9 +1,10 @@
 //! Requests at a constant rate, whatever the answers do.
 //!
-//! A client that waits for an answer before it asks again asks less while the server is slow, and so does not see how long
-//! others would have waited then (coordinated omission). Here the moment of each request is set beforehand, and latency
-//! counts from that moment, not from when the request could be sent at last. Each connection has its own share of the moments,
-//! as a person has who does not change over to another's.
+//! A client that waits for an answer before it asks again asks less while the server is slow, and
+//! so does not see how long others would have waited then (coordinated omission). Here the moment
+//! of each request is set beforehand, and latency counts from that moment, not from when the
+//! request could be sent at last. Each connection has its own share of the moments, as a person has
+//! who does not change over to another's.
 
 use std::io;
 use std::net::SocketAddr;
@@ -258,7 +259,8 @@ mod tests {
         }
     }
 
-    /// A server with one worker: it answers one request at a time, the one that comes at a moment after a stall.
+    /// A server with one worker: it answers one request at a time, the one that comes at a moment
+    /// after a stall.
     async fn serve(mut stream: DuplexStream, stall: (Instant, Duration)) {
         let mut request = [0; 1024];
         let mut stalled = false;

@@ -44,7 +44,8 @@ pub(super) async fn run(
     figures.counted(scenario.expected.status, unframed)
 }
 
-/// It has no function that would run for each request: those would cost wrk more than the requests do.
+/// It has no function that would run for each request: those would cost wrk more than the requests
+/// do.
 fn lua(scenario: &Scenario, body: &str) -> String {
     // Lua's own escapes are decimal; these texts are visible ASCII, or bytes.
     let quoted = |text: &str| {
@@ -110,7 +111,8 @@ impl Figures {
                 "{refused:.0} of {requests:.0} answers had a status above 399"
             )));
         }
-        // wrk takes each end of a connection for an error, also where it is the end of an answer. Bytes tell then.
+        // wrk takes each end of a connection for an error, also where it is the end of an answer.
+        // Bytes tell then.
         let read = if unframed && read <= requests {
             0.0
         } else {

@@ -1,4 +1,5 @@
-//! All figures of a run: the tables on standard output, the file of `--json`; what goes on meanwhile on standard error.
+//! All figures of a run: the tables on standard output, the file of `--json`; what goes on
+//! meanwhile on standard error.
 
 mod rates;
 mod text;
@@ -51,7 +52,8 @@ impl Report {
         Self { results, scenarios }
     }
 
-    /// Notes that something was not measured. Of a scenario's server, what was measured before no longer counts.
+    /// Notes that something was not measured. Of a scenario's server, what was measured before no
+    /// longer counts.
     pub(crate) fn leave_out(&mut self, what: &str, error: &BenchError) {
         tell(&format!("error: {what}: {error}"));
         if let Some((scenario, server)) = what.split_once(", ") {

@@ -1,4 +1,5 @@
-//! From the samples of the rounds to what is quoted: medians, and multiples of others in the same round.
+//! From the samples of the rounds to what is quoted: medians, and multiples of others in the same
+//! round.
 
 use crate::results::{Rate, Results, Row, Sample};
 use crate::scenario::Scenario;
@@ -74,7 +75,8 @@ fn best_rival<'a>(row: &Row, rows: &[&'a Row], results: &Results) -> Option<&'a 
         .map(|(rival, _)| rival)
 }
 
-/// CPU time as a multiple of another server's, within each round: what disturbs one often disturbs the next one as well.
+/// CPU time as a multiple of another server's, within each round: what disturbs one often disturbs
+/// the next one as well.
 fn to(row: &Row, server: &str, results: &Results) -> Option<Spread> {
     let ratio = |sample: &&Sample| {
         let of_round = |other: &&Sample| {

@@ -34,7 +34,8 @@ pub(crate) struct Scenario {
     pub(crate) gzip: Option<u8>,
     /// PHP processes of each server.
     pub(crate) workers: u16,
-    /// How long a handler waits without using the CPU. It bounds the rate: so many workers, divided by this.
+    /// How long a handler waits without using the CPU. It bounds the rate: so many workers, divided
+    /// by this.
     pub(crate) waits: Option<Duration>,
     /// A measurement takes at least so long.
     pub(crate) seconds: Option<u32>,
@@ -83,7 +84,8 @@ impl Protocol {
 pub(crate) enum Load {
     /// Each connection sends its next request when it has the answer.
     Closed { connections: u32 },
-    /// Requests come at a constant rate, whatever the answers do. Each connection has its own share of them.
+    /// Requests come at a constant rate, whatever the answers do. Each connection has its own share
+    /// of them.
     Open {
         /// Requests per second, over all connections.
         rate: u32,
@@ -137,7 +139,8 @@ pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios")
 }
 
-/// Those of a folder with these names, in this order; without names all, in the order of their names.
+/// Those of a folder with these names, in this order; without names all, in the order of their
+/// names.
 pub(crate) fn select(folder: &Path, names: &[String]) -> Result<Vec<Scenario>, BenchError> {
     let unreadable = |source| BenchError::Read {
         file: folder.to_owned(),

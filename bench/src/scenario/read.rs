@@ -269,7 +269,8 @@ fn streams(streams: Option<&Spanned<u16>>, protocol: Protocol) -> Result<u16, Mi
 }
 
 impl RawShort {
-    /// What it doesn't say is as in the whole; but requests at a constant rate take their time, and have to be named.
+    /// What it doesn't say is as in the whole; but requests at a constant rate take their time, and
+    /// have to be named.
     fn check(self, full: &Extent) -> Result<Extent, Mistake> {
         let closed = |load: &&Load| matches!(load, Load::Closed { .. });
         Ok(Extent {

@@ -16,7 +16,8 @@ const MODULES: [&str; 3] = [
     "/usr/lib64/httpd/modules",
     "/usr/libexec/apache2",
 ];
-/// A process of Apache belongs to a connection as long as that lives: with fewer, all but the first few connections would only wait.
+/// A process of Apache belongs to a connection as long as that lives: with fewer, all but the first
+/// few connections would only wait.
 const PROCESSES: u16 = 16;
 
 pub(crate) struct Apache {

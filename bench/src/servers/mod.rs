@@ -1,5 +1,5 @@
-//! The servers that are compared. An adapter says which programs make up a server that answers a scenario at an address;
-//! [`Server`] starts them, finds their processes and stops them.
+//! The servers that are compared. An adapter says which programs make up a server that answers a
+//! scenario at an address; [`Server`] starts them, finds their processes and stops them.
 
 mod apache;
 mod nginx;
@@ -34,7 +34,8 @@ pub(crate) trait Adapter {
     /// Debian's packages that it needs, for the hint when it does not start.
     fn packages(&self) -> &'static str;
 
-    /// Writes configuration into the place; returns the programs to start, the one that listens last.
+    /// Writes configuration into the place; returns the programs to start, the one that listens
+    /// last.
     ///
     /// # Errors
     /// When it is not installed here, or can't serve this scenario.

@@ -29,7 +29,8 @@ impl Adapter for CliServer {
 
     fn programs(&self, place: &Place<'_>) -> Result<Vec<Argv>, BenchError> {
         let script = place.script("public/index.php")?;
-        // `env` sets the number of processes, which has no option; below two it stays one process. -q: no line per request.
+        // `env` sets the number of processes, which has no option; below two it stays one process.
+        // -q: no line per request.
         let arguments = [
             format!("PHP_CLI_SERVER_WORKERS={}", place.workers()).into(),
             find("php", "php-cli")?,

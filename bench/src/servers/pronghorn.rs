@@ -176,7 +176,8 @@ impl Adapter for Root {
             }
             Scripts::Cgi => json!({"mode": "cgi", "root": build(place)?}),
         };
-        // Where the application writes, and other variables of the run: the others pass them on as well.
+        // Where the application writes, and other variables of the run: the others pass them on as
+        // well.
         start(place, &json!({}), pool, None)
     }
 }

@@ -1,7 +1,8 @@
-//! FastCGI's records, the server's end: one request at a time on a connection, as a responder gets it.
+//! FastCGI's records, the server's end: one request at a time on a connection, as a responder gets
+//! it.
 //!
-//! What comes back is a peer's: a record announces at most 64 KB and is read in pieces as they come, so nothing is kept that
-//! was not received.
+//! What comes back is a peer's: a record announces at most 64 KB and is read in pieces as they
+//! come, so nothing is kept that was not received.
 
 use std::num::NonZeroU16;
 
@@ -25,13 +26,15 @@ const STDERR: u8 = 7;
 const GET_VALUES: u8 = 9;
 const GET_VALUES_RESULT: u8 = 10;
 
-/// The number of a request on its connection. Records of its answer have it too, so what somebody sent for another request
-/// answers none: a peer that answered twice, or a child of a script that inherited the connection.
+/// The number of a request on its connection. Records of its answer have it too, so what somebody
+/// sent for another request answers none: a peer that answered twice, or a child of a script that
+/// inherited the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestId(NonZeroU16);
 
 impl RequestId {
-    /// Any but 0, which is no request's, and but the one before on the connection. `random` is below 65,534.
+    /// Any but 0, which is no request's, and but the one before on the connection. `random` is
+    /// below 65,534.
     pub fn after(before: Option<Self>, random: u16) -> Self {
         let id = random.saturating_add(1);
         let id = match before {
@@ -104,7 +107,8 @@ impl OpenParams {
     }
 }
 
-/// The header before a piece of a body, of at most [`LARGEST`] bytes; before none at all it says that the body is complete.
+/// The header before a piece of a body, of at most [`LARGEST`] bytes; before none at all it says
+/// that the body is complete.
 pub fn stdin(id: RequestId, len: usize) -> [u8; HEADER] {
     header(STDIN, id, len)
 }
@@ -186,7 +190,8 @@ impl Records {
         self.request = Some(id);
     }
 
-    /// The next item in what was received; `None` when more has to come. What it takes is gone from `received`.
+    /// The next item in what was received; `None` when more has to come. What it takes is gone from
+    /// `received`.
     ///
     /// # Errors
     ///
@@ -267,7 +272,8 @@ impl Records {
         }
     }
 
-    /// Whether there is nothing behind the end of a request but what pads it: only then another request may follow.
+    /// Whether there is nothing behind the end of a request but what pads it: only then another
+    /// request may follow.
     pub fn is_clean(&mut self, received: &mut BytesMut) -> bool {
         self.request.is_none() && matches!(self.next(received), Ok(None)) && received.is_empty()
     }

@@ -1,4 +1,5 @@
-//! What a script is told and what it answers (CGI/1.1, RFC 3875), for every way to run one. Bytes to types and back.
+//! What a script is told and what it answers (CGI/1.1, RFC 3875), for every way to run one. Bytes
+//! to types and back.
 //!
 //! Does no I/O and knows no clock and no process.
 //!

@@ -1,15 +1,17 @@
 //! The path of a request in the one form in which it is looked up.
 //!
-//! A client can write one path in many ways. It is decoded once, and what is no proper code, or NUL, is no path. An encoded slash
-//! and a backslash are read in two ways: programs may take both for slashes. So they belong to what an application is told, and
-//! nothing is looked up behind the last slash before the first of them. What is looked up is exactly what the rules have judged.
+//! A client can write one path in many ways. It is decoded once, and what is no proper code, or
+//! NUL, is no path. An encoded slash and a backslash are read in two ways: programs may take both
+//! for slashes. So they belong to what an application is told, and nothing is looked up behind the
+//! last slash before the first of them. What is looked up is exactly what the rules have judged.
 
 use std::borrow::Cow;
 
 /// The one folder with a dot that is there to be seen (RFC 8615).
 pub const WELL_KNOWN: &[u8] = b".well-known";
 
-/// A decoded path: it begins with a slash and has no empty segment but perhaps the last one, no `.` and no `..`.
+/// A decoded path: it begins with a slash and has no empty segment but perhaps the last one, no `.`
+/// and no `..`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path<'a> {
     text: Cow<'a, [u8]>,
@@ -64,14 +66,15 @@ impl<'a> Path<'a> {
         &self.text
     }
 
-    /// Where the part ends in which each slash is one to everybody: its whole length, or the place of a slash. Behind it
-    /// nothing is looked up.
+    /// Where the part ends in which each slash is one to everybody: its whole length, or the place
+    /// of a slash. Behind it nothing is looked up.
     pub fn certain(&self) -> usize {
         self.certain
     }
 }
 
-/// The parts between slashes of a path that begins with one. The last one is empty where it ends in one, too.
+/// The parts between slashes of a path that begins with one. The last one is empty where it ends in
+/// one, too.
 pub(crate) fn segments(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     let below = path.strip_prefix(b"/").unwrap_or(path);
     below.split(|&byte| byte == b'/')
@@ -82,7 +85,8 @@ pub(crate) fn is_hidden(segment: &[u8], is_first: bool) -> bool {
     segment.first() == Some(&b'.') && !(is_first && segment == WELL_KNOWN)
 }
 
-/// Without empty segments and `.`; one that ends in such ends in a slash. `certain` is a place in it, and where that is then.
+/// Without empty segments and `.`; one that ends in such ends in a slash. `certain` is a place in
+/// it, and where that is then.
 fn join(path: &[u8], certain: usize) -> (Vec<u8>, usize) {
     let mut joined = Vec::with_capacity(path.len());
     let mut ends_in_slash = false;
@@ -116,7 +120,8 @@ pub struct Decoded<'a> {
     pub doubt: Option<usize>,
 }
 
-/// Undoes percent-encoding once. `None` when a percent sign begins no code, or for NUL, which ends a path for the system.
+/// Undoes percent-encoding once. `None` when a percent sign begins no code, or for NUL, which ends
+/// a path for the system.
 pub fn decode(path: &[u8]) -> Option<Decoded<'_>> {
     let is_plain = memchr::memchr3(b'%', b'\\', 0, path).is_none();
     if is_plain {

@@ -1,7 +1,9 @@
-//! What a script is told of its request: the variables of CGI/1.1 with the names and values that nginx and php-fpm give them.
+//! What a script is told of its request: the variables of CGI/1.1 with the names and values that
+//! nginx and php-fpm give them.
 //!
-//! They are one buffer of pairs, each with its two lengths before it as FastCGI writes them: it goes as it is into FastCGI's
-//! records and into the frame of the native codec, and [`pairs`] reads it for the environment of a process.
+//! They are one buffer of pairs, each with its two lengths before it as FastCGI writes them: it
+//! goes as it is into FastCGI's records and into the frame of the native codec, and [`pairs`] reads
+//! it for the environment of a process.
 
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
@@ -97,7 +99,8 @@ impl Variables<'_> {
         self.write_fields(out);
     }
 
-    /// `HTTP_…`, in the order of the request. What came in several fields is one value (RFC 3875, section 4.1.18).
+    /// `HTTP_…`, in the order of the request. What came in several fields is one value (RFC 3875,
+    /// section 4.1.18).
     fn write_fields(&self, out: &mut Vec<u8>) {
         let fields = self.request.headers;
         for (number, (name, value)) in fields.iter().enumerate() {
@@ -138,7 +141,8 @@ impl Variables<'_> {
     }
 }
 
-/// Appends a variable whose value is these parts. One that is longer than can be written is left out.
+/// Appends a variable whose value is these parts. One that is longer than can be written is left
+/// out.
 pub fn push(out: &mut Vec<u8>, name: &[u8], value: &[&[u8]]) {
     let length = value.iter().map(|part| part.len());
     let length = length.fold(0, usize::saturating_add);
@@ -163,7 +167,8 @@ fn push_len(out: &mut Vec<u8>, len: usize) {
     }
 }
 
-/// Reads what [`Variables::write`] and [`push`] wrote: names and values in their order. Ends where the bytes are no pair.
+/// Reads what [`Variables::write`] and [`push`] wrote: names and values in their order. Ends where
+/// the bytes are no pair.
 pub fn pairs(mut block: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     std::iter::from_fn(move || {
         let name_len = take_len(&mut block)?;

@@ -3,21 +3,25 @@
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::c_void;
 
-/// A request makes a dozen small allocations; mimalloc takes a third of the time of glibc's for them. Its own wrapper for Rust
-/// asks for an alignment each time, which costs as much again as the allocation.
+/// A request makes a dozen small allocations; mimalloc takes a third of the time of glibc's for
+/// them. Its own wrapper for Rust asks for an alignment each time, which costs as much again as the
+/// allocation.
 ///
-/// It asks for no huge pages (feature `no_thp`): with them the server takes 11 MB at rest, without 2, and answers as fast.
+/// It asks for no huge pages (feature `no_thp`): with them the server takes 11 MB at rest, without
+/// 2, and answers as fast.
 pub(crate) struct Allocator;
 
-/// Whether what mimalloc gives is aligned enough by itself: to 16 bytes, blocks of less than that to 8.
+/// Whether what mimalloc gives is aligned enough by itself: to 16 bytes, blocks of less than that
+/// to 8.
 const fn is_natural(align: usize, size: usize) -> bool {
     align <= 8 || (align == 16 && size >= 16)
 }
 
 /// `mi_option_purge_delay` in mimalloc's list, for which its Rust crate has no name.
 const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
-/// Milliseconds until memory that nobody uses goes back to the system. With mimalloc's second, what 5,000 connections had
-/// needed stayed (18 MB, 3 before them); with this it is gone within one second. `MIMALLOC_PURGE_DELAY` wins.
+/// Milliseconds until memory that nobody uses goes back to the system. With mimalloc's second, what
+/// 5,000 connections had needed stayed (18 MB, 3 before them); with this it is gone within one
+/// second. `MIMALLOC_PURGE_DELAY` wins.
 const GIVEN_BACK_AFTER: std::ffi::c_long = 100;
 
 /// Before anything else, for what is allocated from now on.
@@ -28,8 +32,9 @@ pub(crate) fn give_back_soon() {
 }
 
 #[expect(unsafe_code, reason = "an allocator is made of addresses")]
-// SAFETY: each function hands the caller's size and alignment to mimalloc, or leaves the alignment out where every block of that
-// size has it. Blocks of both kinds may be grown and freed by either of its functions. None of them unwinds.
+// SAFETY: each function hands the caller's size and alignment to mimalloc, or leaves the alignment
+// out where every block of that size has it. Blocks of both kinds may be grown and freed by either
+// of its functions. None of them unwinds.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let (size, align) = (layout.size(), layout.align());

@@ -9,7 +9,8 @@ use pronghorn_server::{ROADRUNNER_VERSION, VERSION};
 
 use crate::exit::{Exit, misused, say};
 
-/// Under which name the binary was called. Behaviour is the same; what other programs read of `rr` is kept for them.
+/// Under which name the binary was called. Behaviour is the same; what other programs read of `rr`
+/// is kept for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Name {
     Pronghorn,
@@ -185,7 +186,8 @@ pub(crate) enum ConfigCommand {
 }
 
 impl Arguments {
-    /// Reads the process's arguments; what is wrong with them, or was asked for, is said already in the `Err`.
+    /// Reads the process's arguments; what is wrong with them, or was asked for, is said already in
+    /// the `Err`.
     pub(crate) fn read(name: Name) -> Result<Self, Exit> {
         // `pronghorn --version` needs no command, whatever else is there.
         let given: Vec<_> = std::env::args_os().skip(1).collect();

@@ -19,7 +19,8 @@ pub(crate) fn working(arguments: &Arguments, file: Option<&Path>) -> PathBuf {
     }
 }
 
-/// The shell's `PWD` keeps links that getcwd(3) resolves: a `current` link that moves at a deployment must stay one.
+/// The shell's `PWD` keeps links that getcwd(3) resolves: a `current` link that moves at a
+/// deployment must stay one.
 pub(crate) fn current() -> PathBuf {
     let physical = std::env::current_dir().unwrap_or_default();
     let same = |logical: &PathBuf| logical.canonicalize().ok() == physical.canonicalize().ok();

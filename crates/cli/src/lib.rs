@@ -1,6 +1,8 @@
-//! The command `pronghorn`, also called as `rr`: arguments in, exit code out. Everything that it does is in the libraries.
+//! The command `pronghorn`, also called as `rr`: arguments in, exit code out. Everything that it
+//! does is in the libraries.
 //!
-//! A library itself, so that a server of one's own has the same commands: [`run_with`] puts a handler before PHP.
+//! A library itself, so that a server of one's own has the same commands: [`run_with`] puts a
+//! handler before PHP.
 
 #![forbid(unsafe_code)]
 
@@ -25,8 +27,9 @@ pub fn run() -> ExitCode {
     run_around(Around::default())
 }
 
-/// The same for a server of one's own: `wrap` gets what answers requests by PHP and gives what stands before it. It is
-/// called at the start of `serve` and for each reload. `examples/own-server` shows it.
+/// The same for a server of one's own: `wrap` gets what answers requests by PHP and gives what
+/// stands before it. It is called at the start of `serve` and for each reload.
+/// `examples/own-server` shows it.
 pub fn run_with(
     wrap: impl Fn(Arc<dyn Handler>) -> Arc<dyn Handler> + Send + Sync + 'static,
 ) -> ExitCode {

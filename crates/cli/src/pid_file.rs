@@ -1,7 +1,7 @@
 //! The file `.pid`, which tells the number of this process.
 //!
-//! The working folder may belong to somebody else than the server's user: no name in it is followed, and what is not a plain
-//! file is left alone.
+//! The working folder may belong to somebody else than the server's user: no name in it is
+//! followed, and what is not a plain file is left alone.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

@@ -22,7 +22,8 @@ use crate::folders;
 use crate::pid_file::PidFile;
 use crate::steer::place_of;
 
-/// Where HTTP is served when nothing says otherwise: the first run must work, and only this machine may see it.
+/// Where HTTP is served when nothing says otherwise: the first run must work, and only this machine
+/// may see it.
 const FIRST_ADDRESS: &str = "127.0.0.1:8080";
 
 /// Signals that follow each other within this time are one: nobody types faster.
@@ -147,7 +148,8 @@ fn prepare(
     Ok((plan, logs, place))
 }
 
-/// A script on the command line: its own folder is the working folder when there is no configuration.
+/// A script on the command line: its own folder is the working folder when there is no
+/// configuration.
 fn serve_script(input: &mut Input, script: &Path) -> Result<(), Failure> {
     if script.is_dir() {
         return Err(Failure::misused(format!(
@@ -222,8 +224,8 @@ fn serve_root(input: &mut Input, root: &Path) -> Result<String, Failure> {
     Ok(assumed)
 }
 
-/// Sets keys for the command line; what the user wrote wins, because `-o` comes behind. Without a configuration HTTP is served
-/// where a first start serves it.
+/// Sets keys for the command line; what the user wrote wins, because `-o` comes behind. Without a
+/// configuration HTTP is served where a first start serves it.
 fn put_before(input: &mut Input, mut overrides: Vec<String>) {
     let has_file = input.file.is_some()
         || MAIN_FILES

@@ -20,8 +20,8 @@ pub(crate) enum LineError {
     NotJson(serde_json::Error),
 }
 
-/// The next line without its end; none when the peer has closed. A line longer than `limit` is an error after `limit`
-/// bytes. Loses what it has read when it is dropped.
+/// The next line without its end; none when the peer has closed. A line longer than `limit` is an
+/// error after `limit` bytes. Loses what it has read when it is dropped.
 pub(crate) async fn read(
     from: &mut (impl AsyncBufRead + Unpin),
     limit: usize,

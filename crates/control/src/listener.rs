@@ -38,8 +38,8 @@ fn by(pid: Option<u32>) -> String {
 }
 
 impl Listener {
-    /// Binds the first of `paths` that can be had. One that nobody listens on any more is replaced; one on which somebody
-    /// listens ends the search.
+    /// Binds the first of `paths` that can be had. One that nobody listens on any more is replaced;
+    /// one on which somebody listens ends the search.
     pub fn bind(paths: &[PathBuf]) -> Result<Self, ListenError> {
         let mut first = None;
         for path in paths {
@@ -59,8 +59,8 @@ impl Listener {
         Err(ListenError::Bind(first.unwrap_or_else(nowhere)))
     }
 
-    /// Takes the place of the server that listens on `path`, which is about to hand over: whoever connects finds the one or
-    /// the other.
+    /// Takes the place of the server that listens on `path`, which is about to hand over: whoever
+    /// connects finds the one or the other.
     pub fn take_over(path: &Path) -> Result<Self, ListenError> {
         let mut beside = path.as_os_str().to_owned();
         beside.push(format!(".{}", std::process::id()));

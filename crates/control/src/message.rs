@@ -1,8 +1,9 @@
 //! What is asked and told, a line of JSON each.
 //!
-//! A connection carries one question after the other; each is answered by any number of lines and then by
-//! [`Tell::Done`] or [`Tell::Refused`]. Who reads passes over names that it does not know, so both ends may be of
-//! different releases; what can't be understood by an older one gets a new [`PROTOCOL`].
+//! A connection carries one question after the other; each is answered by any number of lines and
+//! then by [`Tell::Done`] or [`Tell::Refused`]. Who reads passes over names that it does not know,
+//! so both ends may be of different releases; what can't be understood by an older one gets a new
+//! [`PROTOCOL`].
 
 use std::path::PathBuf;
 
@@ -41,7 +42,8 @@ pub enum Ask {
         /// Below 0 to end as many.
         by: i32,
     },
-    /// Stops the server. Answered at once by [`Tell::Stopping`]; the connection ends with the server.
+    /// Stops the server. Answered at once by [`Tell::Stopping`]; the connection ends with the
+    /// server.
     Stop {
         /// Without waiting for what is under way.
         force: bool,

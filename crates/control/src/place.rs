@@ -1,6 +1,7 @@
 //! Where the socket of a configuration is.
 //!
-//! Nothing of this is secret or checked: who listens on a socket, and who connects, the kernel says.
+//! Nothing of this is secret or checked: who listens on a socket, and who connects, the kernel
+//! says.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -35,8 +36,9 @@ pub struct Surroundings {
 }
 
 impl Place {
-    /// Of a configuration file, or of the folder where a server without one works; absolute, as the person wrote it: a
-    /// link in it stays, so that a `current` link may move between start and command.
+    /// Of a configuration file, or of the folder where a server without one works; absolute, as the
+    /// person wrote it: a link in it stays, so that a `current` link may move between start and
+    /// command.
     pub fn of(path: &Path) -> Self {
         let named = without_dots(path);
         let name = format!("pronghorn-{:016x}.sock", hash(named.as_os_str()));
@@ -83,7 +85,8 @@ impl Surroundings {
         folders
     }
 
-    /// A command may run in other surroundings than its server: by hand beside a unit, by root beside a user.
+    /// A command may run in other surroundings than its server: by hand beside a unit, by root
+    /// beside a user.
     fn of_command(&self) -> Vec<PathBuf> {
         let mut folders = self.given();
         folders.push(SYSTEM_FOLDER.into());
@@ -128,7 +131,8 @@ fn without_dots(path: &Path) -> PathBuf {
     plain
 }
 
-/// FNV-1a: a name that is the same in every release. Two paths with one name would only share a server's socket.
+/// FNV-1a: a name that is the same in every release. Two paths with one name would only share a
+/// server's socket.
 fn hash(text: &OsStr) -> u64 {
     text.as_bytes()
         .iter()

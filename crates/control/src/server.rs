@@ -19,7 +19,8 @@ use crate::message::{Ask, PROTOCOL, Question, Tell, Version};
 const CONNECTIONS: usize = 32;
 /// A question with the names of a hundred pools fits.
 const QUESTION: usize = 16 << 10;
-/// From one question to the next, and from its first byte to its last. `workers -i` asks every second.
+/// From one question to the next, and from its first byte to its last. `workers -i` asks every
+/// second.
 const SILENCE: Duration = Duration::from_secs(30);
 /// How long a command may leave a line unread.
 const UNREAD: Duration = Duration::from_secs(5);
@@ -30,7 +31,8 @@ const LINES: usize = 16;
 
 /// Carries out what is asked.
 pub trait Steerable: Send + Sync + 'static {
-    /// Tells all it has to tell through `answer`; the end is the connection's to tell. Goes on when the command leaves.
+    /// Tells all it has to tell through `answer`; the end is the connection's to tell. Goes on when
+    /// the command leaves.
     fn steer(self: Arc<Self>, ask: Ask, answer: Answer) -> Steering;
 }
 
@@ -118,7 +120,8 @@ struct Guest {
 }
 
 impl Guest {
-    /// Root and the server's own user. The socket's mode keeps others out as well, until somebody changes it.
+    /// Root and the server's own user. The socket's mode keeps others out as well, until somebody
+    /// changes it.
     fn may_ask(&self) -> Result<(), String> {
         let peer = self.stream.get_ref().peer_cred();
         let uid = peer

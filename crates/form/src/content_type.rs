@@ -2,7 +2,8 @@
 
 use thiserror::Error;
 
-/// Longest boundary accepted. RFC 2046 says 70, PHP takes 5,116; nothing that is in use sends more than about 80.
+/// Longest boundary accepted. RFC 2046 says 70, PHP takes 5,116; nothing that is in use sends more
+/// than about 80.
 pub const MAX_BOUNDARY: usize = 1_024;
 
 /// What a request's `Content-Type` says about its body.
@@ -17,7 +18,8 @@ pub enum ContentType {
 }
 
 impl ContentType {
-    /// Reads a header value. As in PHP the media type ends at `;`, `,` or a space, and its case does not matter.
+    /// Reads a header value. As in PHP the media type ends at `;`, `,` or a space, and its case
+    /// does not matter.
     ///
     /// # Errors
     ///
@@ -38,7 +40,8 @@ impl ContentType {
     }
 }
 
-/// The text that separates the parts of a multipart body: 1 to [`MAX_BOUNDARY`] bytes, none a control character.
+/// The text that separates the parts of a multipart body: 1 to [`MAX_BOUNDARY`] bytes, none a
+/// control character.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Boundary(Vec<u8>);
 
@@ -71,7 +74,8 @@ impl Boundary {
         &self.0
     }
 
-    /// PHP looks for the word anywhere and takes the first; here it must be the name of a parameter, and the only one.
+    /// PHP looks for the word anywhere and takes the first; here it must be the name of a
+    /// parameter, and the only one.
     fn find(mut parameters: &[u8]) -> Result<Self, BoundaryError> {
         let mut found = None;
         while let Some((name, value, rest)) = next_parameter(parameters)? {
@@ -84,8 +88,8 @@ impl Boundary {
     }
 }
 
-/// Name, value without its quotes (escapes stay: a boundary can't have any), and what follows. The comma is RFC 1867's
-/// own example, and PHP takes it.
+/// Name, value without its quotes (escapes stay: a boundary can't have any), and what follows. The
+/// comma is RFC 1867's own example, and PHP takes it.
 type Parameter<'a> = (&'a [u8], &'a [u8], &'a [u8]);
 
 fn next_parameter(text: &[u8]) -> Result<Option<Parameter<'_>>, BoundaryError> {
@@ -136,7 +140,8 @@ fn end_of_quoted(text: &[u8]) -> Option<usize> {
 /// The client's: the boundary of a multipart form can't be used. Answer 400.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum BoundaryError {
-    /// No such parameter. Often a client that sets the header itself instead of leaving it to its HTTP library.
+    /// No such parameter. Often a client that sets the header itself instead of leaving it to its
+    /// HTTP library.
     #[error(
         "`Content-Type: multipart/form-data` has no `boundary` parameter; let the HTTP library set this header"
     )]

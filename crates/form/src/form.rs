@@ -28,7 +28,8 @@ pub enum Entry {
 pub struct File {
     /// The input's name as sent.
     pub name: Vec<u8>,
-    /// The file's name as the client gave it, with its path if there was one; empty when no file was chosen.
+    /// The file's name as the client gave it, with its path if there was one; empty when no file
+    /// was chosen.
     pub filename: Vec<u8>,
     /// The part's `Content-Type`, parameters included; empty when there was none.
     pub media_type: Vec<u8>,
@@ -46,7 +47,8 @@ impl File {
         self.filename.is_empty()
     }
 
-    /// The file's name without the path that some clients send: what stands behind the last slash or backslash.
+    /// The file's name without the path that some clients send: what stands behind the last slash
+    /// or backslash.
     pub fn base_name(&self) -> &[u8] {
         let start =
             memchr::memrchr2(b'/', b'\\', &self.filename).map_or(0, |at| at.saturating_add(1));

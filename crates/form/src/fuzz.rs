@@ -1,4 +1,5 @@
-//! What must hold for any bytes. Each function asserts it; fuzz targets and the tests over `corpus/` call them.
+//! What must hold for any bytes. Each function asserts it; fuzz targets and the tests over
+//! `corpus/` call them.
 
 use crate::multipart::{Error, Event, Kind, MAX_HEAD, Parser, Part};
 use crate::urlencoded::{self, Rules};
@@ -16,8 +17,8 @@ const LIMITS: Limits = Limits {
 ///
 /// # Panics
 ///
-/// When the pieces that the body comes in change what it holds, when the parser holds more than a head, when events come
-/// out of order, or when what was read can't be written.
+/// When the pieces that the body comes in change what it holds, when the parser holds more than a
+/// head, when events come out of order, or when what was read can't be written.
 pub fn fuzz_multipart(input: &[u8]) {
     let line = memchr::memchr(b'\n', input).unwrap_or(input.len());
     let (content_type, body) = input.split_at(line);
@@ -100,8 +101,8 @@ fn entry(part: Part, content: Vec<u8>) -> Entry {
 ///
 /// # Panics
 ///
-/// When the check and the pairs don't agree, when encoding again changes a value, or when what was checked can't be
-/// written.
+/// When the check and the pairs don't agree, when encoding again changes a value, or when what was
+/// checked can't be written.
 pub fn fuzz_urlencoded(input: &[u8]) {
     let pairs = urlencoded::pairs(input).count();
     let checked = urlencoded::check(input, Rules::Php, &LIMITS);

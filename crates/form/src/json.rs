@@ -1,6 +1,7 @@
 //! JSON text, written.
 
-/// Writes a JSON string. What is not UTF-8 becomes U+FFFD, once for each sequence that a decoder gives up on.
+/// Writes a JSON string. What is not UTF-8 becomes U+FFFD, once for each sequence that a decoder
+/// gives up on.
 pub(crate) fn string(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
     for chunk in text.utf8_chunks() {

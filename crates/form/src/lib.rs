@@ -1,10 +1,10 @@
 //! Forms: bodies of the two form media types to events, and a form to what each codec sends.
 //!
 //! Bytes in, events out: no I/O, no clock, no files. [`ContentType`] says whether a body is a form,
-//! [`multipart::Parser`] takes one apart while it arrives, and a [`Form`] waits for its call. At dispatch [`native`]
-//! writes it for our own SDK and [`tree`] for RoadRunner's packages. A urlencoded body is kept as it came:
-//! [`urlencoded::check`] looks it through, [`tree::write_urlencoded`] writes it for RoadRunner's packages, and PHP
-//! parses it for our SDK.
+//! [`multipart::Parser`] takes one apart while it arrives, and a [`Form`] waits for its call. At
+//! dispatch [`native`] writes it for our own SDK and [`tree`] for RoadRunner's packages. A
+//! urlencoded body is kept as it came: [`urlencoded::check`] looks it through,
+//! [`tree::write_urlencoded`] writes it for RoadRunner's packages, and PHP parses it for our SDK.
 //!
 //! ```
 //! use pronghorn_form::multipart::{Event, Kind, Parser, Part};

@@ -12,17 +12,19 @@ pub const LEVELS: u8 = 64;
 /// 8 MiB, PHP's `post_max_size`.
 pub const FIELD_BYTES: usize = 8 << 20;
 
-/// What one form may hold. The defaults are the constants. The HTTP side passes its configured values; beyond any of them the request is refused.
+/// What one form may hold. The defaults are the constants. The HTTP side passes its configured
+/// values; beyond any of them the request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Fields, file inputs left empty among them.
     pub fields: u32,
     /// Files.
     pub files: u32,
-    /// Brackets in a name, `a[b][c]` has 2. A `u8`, because what is written from a name is written by recursion.
+    /// Brackets in a name, `a[b][c]` has 2. A `u8`, because what is written from a name is written
+    /// by recursion.
     pub levels: u8,
-    /// Bytes of a form that are kept in memory until the call is sent: names, values, file names and media types
-    /// together, or a whole urlencoded body.
+    /// Bytes of a form that are kept in memory until the call is sent: names, values, file names
+    /// and media types together, or a whole urlencoded body.
     pub field_bytes: usize,
 }
 

@@ -11,7 +11,8 @@ const FIELD: u32 = 0;
 const FILE: u32 = 1;
 const ENTRY_SIZE: usize = 32;
 
-/// Appends the section to `out`. Of a file with an error neither type nor path nor size is written, as PHP has none.
+/// Appends the section to `out`. Of a file with an error neither type nor path nor size is written,
+/// as PHP has none.
 ///
 /// # Errors
 ///
@@ -81,7 +82,8 @@ fn put_length(out: &mut Vec<u8>, length: usize) -> Result<(), TooLong> {
     Ok(())
 }
 
-/// Reads a section, which must fill `bytes`. For tests and tools: it is PHP's side that reads what the server writes.
+/// Reads a section, which must fill `bytes`. For tests and tools: it is PHP's side that reads what
+/// the server writes.
 ///
 /// # Errors
 ///

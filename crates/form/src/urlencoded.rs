@@ -10,8 +10,8 @@ use crate::Limits;
 /// How a body is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rules {
-    /// As for RoadRunner's codecs: a `%` that starts no escape is an error, and so is a `;`, which older programs take
-    /// for a separator.
+    /// As for RoadRunner's codecs: a `%` that starts no escape is an error, and so is a `;`, which
+    /// older programs take for a separator.
     Strict,
     /// As PHP reads it: such a `%` stands for itself, and so does `;`.
     Php,
@@ -66,7 +66,8 @@ impl<'a> Iterator for Pairs<'a> {
     }
 }
 
-/// Looks through a body once, without decoding it: is it well-formed under `rules`, and within `limits`?
+/// Looks through a body once, without decoding it: is it well-formed under `rules`, and within
+/// `limits`?
 ///
 /// # Errors
 ///
@@ -103,7 +104,8 @@ pub fn check(body: &[u8], rules: Rules, limits: &Limits) -> Result<(), Error> {
     Ok(())
 }
 
-/// Opening brackets, escaped or not: never fewer than the levels that PHP or RoadRunner would make of them.
+/// Opening brackets, escaped or not: never fewer than the levels that PHP or RoadRunner would make
+/// of them.
 fn levels(name: &[u8]) -> usize {
     let plain = memchr::memchr_iter(b'[', name).count();
     let escaped = name
@@ -127,8 +129,8 @@ fn check_strict(text: &[u8], offset: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// A name or value as it was meant: `+` is a space, `%41` is `A`, and a `%` that starts no escape stays. Under
-/// [`Rules::Strict`], [`check`] has refused the latter before.
+/// A name or value as it was meant: `+` is a space, `%41` is `A`, and a `%` that starts no escape
+/// stays. Under [`Rules::Strict`], [`check`] has refused the latter before.
 pub fn decode(raw: &[u8]) -> Cow<'_, [u8]> {
     let Some(first) = memchr2(b'%', b'+', raw) else {
         return Cow::Borrowed(raw);

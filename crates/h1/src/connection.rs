@@ -1,4 +1,5 @@
-//! The receiving half of a connection: which request is where in the bytes, and how long it may take.
+//! The receiving half of a connection: which request is where in the bytes, and how long it may
+//! take.
 
 use std::time::Duration;
 
@@ -14,7 +15,8 @@ pub const HEAD: usize = 64 << 10;
 /// Fields of a head: browsers send twenty, proxies add ten. Cookies that come in parts are one.
 pub const FIELDS: usize = 100;
 
-/// For a head: a phone with a bad connection needs seconds; who needs more is holding the connection on purpose.
+/// For a head: a phone with a bad connection needs seconds; who needs more is holding the
+/// connection on purpose.
 pub const HEAD_TIME: Duration = Duration::from_secs(15);
 
 /// Between two reads of a body: a phone that changes cells is back by then.
@@ -23,8 +25,8 @@ pub const BODY_PAUSE: Duration = Duration::from_secs(60);
 /// Bytes per second: the slowest modem in use has twice that; a byte a minute is an attack.
 pub const BODY_RATE: u64 = 500;
 
-/// Between two requests: longer than the 60 s that common proxies keep a connection, so that none of them writes into one
-/// that is being closed.
+/// Between two requests: longer than the 60 s that common proxies keep a connection, so that none
+/// of them writes into one that is being closed.
 pub const IDLE: Duration = Duration::from_secs(75);
 
 /// What a client may send, and how slowly. The defaults are the constants.
@@ -58,7 +60,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// By when a client must send more of a body that began at `since`, and of which `received` bytes came until `heard`.
+    /// By when a client must send more of a body that began at `since`, and of which `received`
+    /// bytes came until `heard`.
     pub fn body_deadline(&self, since: Duration, heard: Duration, received: u64) -> Duration {
         let earned = received.checked_div(self.body_rate);
         let earned = Duration::from_secs(earned.unwrap_or(u64::MAX / 2));
@@ -89,7 +92,8 @@ pub enum Expiry {
     Body,
 }
 
-/// Reads one client's requests, one after the other. The next head is not looked for before [`finish`](Self::finish).
+/// Reads one client's requests, one after the other. The next head is not looked for before
+/// [`finish`](Self::finish).
 #[derive(Debug)]
 pub struct Connection {
     limits: Limits,
@@ -121,7 +125,8 @@ enum Phase {
 const LEADING_EMPTY_LINES: usize = 2;
 
 impl Connection {
-    /// A connection that was accepted at `now`. All times are measured from one moment of the caller's choice.
+    /// A connection that was accepted at `now`. All times are measured from one moment of the
+    /// caller's choice.
     pub fn new(limits: Limits, now: Duration) -> Self {
         Self {
             limits,
@@ -134,8 +139,8 @@ impl Connection {
         }
     }
 
-    /// Takes the next thing from the front of `input`. `None` when more bytes are needed, or when the request is complete
-    /// and being answered.
+    /// Takes the next thing from the front of `input`. `None` when more bytes are needed, or when
+    /// the request is complete and being answered.
     ///
     /// # Errors
     ///
@@ -148,8 +153,8 @@ impl Connection {
         match self.phase {
             Phase::Idle { .. } if input.is_empty() => Ok(None),
             Phase::Idle { first } => {
-                // The time for the first head runs from the connection's start: a client that connects and says nothing
-                // is as slow as one that says little.
+                // The time for the first head runs from the connection's start: a client that
+                // connects and says nothing is as slow as one that says little.
                 let since = if first { self.since } else { now };
                 self.go(Phase::Head, since);
                 self.receive(input, now)
@@ -217,8 +222,8 @@ impl Connection {
 
     /// The request was answered; the next one may come.
     ///
-    /// False when its body was never read to the end: then nobody knows where the next request starts, and the connection
-    /// must be closed.
+    /// False when its body was never read to the end: then nobody knows where the next request
+    /// starts, and the connection must be closed.
     #[must_use]
     pub fn finish(&mut self, now: Duration) -> bool {
         let complete = self.has_all();
@@ -228,7 +233,8 @@ impl Connection {
         complete
     }
 
-    /// Nobody took the body for so long, so the client could not go on with it: that time is not the client's.
+    /// Nobody took the body for so long, so the client could not go on with it: that time is not
+    /// the client's.
     pub fn resume_body(&mut self, paused: Duration) {
         self.since = self.since.saturating_add(paused);
         self.heard = self.heard.saturating_add(paused);
@@ -239,7 +245,8 @@ impl Connection {
         self.since = now;
     }
 
-    /// By when the client must have done something, and what follows if it hasn't. `None` while it is the server's turn.
+    /// By when the client must have done something, and what follows if it hasn't. `None` while it
+    /// is the server's turn.
     pub fn deadline(&self) -> Option<(Duration, Expiry)> {
         let limits = &self.limits;
         match self.phase {
@@ -263,7 +270,8 @@ impl Connection {
         matches!(self.phase, Phase::Answering | Phase::Body(BodyState::Done))
     }
 
-    /// How many bytes of the body, or of the chunk that has begun, are still to come. More may follow behind a chunk.
+    /// How many bytes of the body, or of the chunk that has begun, are still to come. More may
+    /// follow behind a chunk.
     pub fn announced(&self) -> u64 {
         match self.phase {
             Phase::Body(BodyState::Length(left) | BodyState::Chunk(left)) => left,
@@ -277,7 +285,8 @@ impl Connection {
     }
 }
 
-/// Fuzz entry: the same bytes in one piece and in pieces give the same requests, and nothing panics or loops.
+/// Fuzz entry: the same bytes in one piece and in pieces give the same requests, and nothing panics
+/// or loops.
 #[doc(hidden)]
 pub fn fuzz_connection(data: &[u8]) {
     let whole = replay(data, data.len().max(1));

@@ -1,12 +1,13 @@
-//! HTTP/1.1, the server's side, as a state machine without I/O: bytes and time in; heads, pieces of bodies and bytes to
-//! send out (RFC 9112).
+//! HTTP/1.1, the server's side, as a state machine without I/O: bytes and time in; heads, pieces of
+//! bodies and bytes to send out (RFC 9112).
 //!
-//! - [`Connection`] reads: it finds heads and bodies in what was received and knows how long it may still take.
+//! - [`Connection`] reads: it finds heads and bodies in what was received and knows how long it may
+//!   still take.
 //! - [`Response`] writes: it decides how a reply is framed and keeps to it.
 //!
-//! Strict where leniency lets two servers on one path disagree about where a request ends (request smuggling): a line
-//! that ends in a lone LF, both lengths, a folded line, a space before the colon or an unknown transfer coding is
-//! refused, and the connection is closed after the answer.
+//! Strict where leniency lets two servers on one path disagree about where a request ends (request
+//! smuggling): a line that ends in a lone LF, both lengths, a folded line, a space before the colon
+//! or an unknown transfer coding is refused, and the connection is closed after the answer.
 //!
 //! ```
 //! use std::time::Duration;

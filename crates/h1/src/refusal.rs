@@ -2,8 +2,8 @@
 
 use thiserror::Error;
 
-/// A request that is not taken. The client's mistake; the connection can't be used after it, because nobody knows where the
-/// next request would start.
+/// A request that is not taken. The client's mistake; the connection can't be used after it,
+/// because nobody knows where the next request would start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Refusal {
     /// RFC 9112, section 2.2: only CRLF ends a line.
@@ -12,7 +12,8 @@ pub enum Refusal {
     /// NUL never belongs there.
     #[error("the head has a NUL byte in it")]
     Nul,
-    /// Anything that the grammar of RFC 9112 does not allow: a folded line, a space before the colon, no target.
+    /// Anything that the grammar of RFC 9112 does not allow: a folded line, a space before the
+    /// colon, no target.
     #[error("the head is not HTTP/1.1: {0}")]
     Syntax(&'static str),
     /// Longer than the limit.
@@ -42,7 +43,8 @@ pub enum Refusal {
     /// Both lengths, or the second one in HTTP/1.0.
     #[error("Transfer-Encoding {0}")]
     TransferEncoding(&'static str),
-    /// RFC 9112, section 6.1: 501 for a coding that is not understood, before the chunks that tell where the body ends.
+    /// RFC 9112, section 6.1: 501 for a coding that is not understood, before the chunks that tell
+    /// where the body ends.
     #[error("the transfer coding is not `chunked` alone")]
     TransferCoding,
     /// RFC 9110, section 10.1.1.

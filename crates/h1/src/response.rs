@@ -117,7 +117,8 @@ impl AsRef<[u8]> for ChunkHead {
     }
 }
 
-/// Fields that belong to the connection and not to the reply (RFC 9110, section 7.6.1), and the two that are written here.
+/// Fields that belong to the connection and not to the reply (RFC 9110, section 7.6.1), and the two
+/// that are written here.
 fn is_own(name: &[u8]) -> bool {
     match name.len() {
         2 => name.eq_ignore_ascii_case(b"te"),
@@ -130,8 +131,8 @@ fn is_own(name: &[u8]) -> bool {
     }
 }
 
-/// Whether the reply's `Trailer` field names this one, and it may stand behind a body: not what decides how the body is read
-/// or what is done with the reply (RFC 9110, section 6.5.1).
+/// Whether the reply's `Trailer` field names this one, and it may stand behind a body: not what
+/// decides how the body is read or what is done with the reply (RFC 9110, section 6.5.1).
 fn is_trailer(fields: &Fields, name: &[u8]) -> bool {
     const ONLY_IN_HEADS: [&[u8]; 12] = [
         b"age",
@@ -186,10 +187,11 @@ impl Response {
         }
     }
 
-    /// Appends the head. `date` is the value of the Date field, used unless the reply brings its own.
+    /// Appends the head. `date` is the value of the Date field, used unless the reply brings its
+    /// own.
     ///
-    /// A length that the reply announces is believed only while its body comes in pieces: a whole body has the length
-    /// that it has.
+    /// A length that the reply announces is believed only while its body comes in pieces: a whole
+    /// body has the length that it has.
     pub fn head(
         &mut self,
         out: &mut Vec<u8>,
@@ -225,8 +227,8 @@ impl Response {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// Decides how the body is framed, as [`head`](Self::head) does, for a protocol that writes heads in its own way. Returns
-    /// the length to announce.
+    /// Decides how the body is framed, as [`head`](Self::head) does, for a protocol that writes
+    /// heads in its own way. Returns the length to announce.
     pub fn frame(&mut self, status: u16, fields: &Fields, size: BodySize) -> Option<u64> {
         let Said {
             announced,
@@ -237,7 +239,8 @@ impl Response {
         let bodiless = matches!(status, 100..=199 | 204 | RESET | 304);
         self.trailers = trailers;
         let length = match size {
-            // Nothing but its length tells a client that there is no body (RFC 9110, section 15.3.6; RFC 9112, section 6.3).
+            // Nothing but its length tells a client that there is no body (RFC 9110, section
+            // 15.3.6; RFC 9112, section 6.3).
             _ if status == RESET => Some(0),
             // A reply to HEAD may announce the length of the body it leaves out.
             BodySize::Known(0) if self.to_head => announced,
@@ -266,8 +269,8 @@ impl Response {
         all.filter(move |(name, _)| !(is_own(name) || trailers && is_trailer(fields, name)))
     }
 
-    /// Those that go behind its body: named by the reply's `Trailer` field, which RoadRunner's workers send them with. None
-    /// where there is no body.
+    /// Those that go behind its body: named by the reply's `Trailer` field, which RoadRunner's
+    /// workers send them with. None where there is no body.
     pub fn trailers<'a>(
         &self,
         fields: &'a Fields,
@@ -292,7 +295,8 @@ impl Response {
         self.framing == Framing::Chunked
     }
 
-    /// What surrounds the next `len` bytes of the body. For a piece of no bytes there is nothing to send.
+    /// What surrounds the next `len` bytes of the body. For a piece of no bytes there is nothing to
+    /// send.
     pub fn piece(&mut self, len: usize) -> PieceFrame {
         const BARE: PieceFrame = PieceFrame {
             before: ChunkHead::NONE,
@@ -317,7 +321,8 @@ impl Response {
         }
     }
 
-    /// Appends what ends the body. Afterwards [`keeps_alive`](Self::keeps_alive) tells whether another request may follow.
+    /// Appends what ends the body. Afterwards [`keeps_alive`](Self::keeps_alive) tells whether
+    /// another request may follow.
     pub fn end(&mut self, out: &mut Vec<u8>, fields: &Fields) {
         match self.framing {
             Framing::Chunked if self.broken => {}
@@ -343,7 +348,8 @@ impl Response {
         self.version != Version::Http10
     }
 
-    /// The body ends here although it is not complete: the connection must be cut, so that it does not look whole.
+    /// The body ends here although it is not complete: the connection must be cut, so that it does
+    /// not look whole.
     pub fn abort(&mut self) {
         self.broken = true;
     }
@@ -359,7 +365,8 @@ impl Response {
     }
 }
 
-/// Appends an informational reply, 100 Continue or 103 Early Hints for instance. HTTP/1.0 knows none.
+/// Appends an informational reply, 100 Continue or 103 Early Hints for instance. HTTP/1.0 knows
+/// none.
 pub fn interim(out: &mut Vec<u8>, status: u16, fields: &Fields) {
     status_line(out, status);
     for (name, value) in interim_fields(fields) {
@@ -373,7 +380,8 @@ pub fn interim_fields(fields: &Fields) -> impl Iterator<Item = (&[u8], &[u8])> {
     fields.iter().filter(|(name, _)| !is_own(name))
 }
 
-/// Appends the head after which the connection goes on in another protocol (RFC 9110, section 15.2.2).
+/// Appends the head after which the connection goes on in another protocol (RFC 9110, section
+/// 15.2.2).
 pub fn switching(out: &mut Vec<u8>, protocol: &str, fields: &Fields) {
     status_line(out, 101);
     field(out, b"Connection", b"Upgrade");

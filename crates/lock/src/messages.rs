@@ -9,11 +9,13 @@ use serde::{Deserialize, Serialize};
 
 /// A resource's name and an id are a path, a URL, a UUID; nobody needs more.
 pub(crate) const LONGEST_NAME: usize = 1024;
-/// Of a lock without a time to live, and of one that asks for more: as long as the server, in practice.
+/// Of a lock without a time to live, and of one that asks for more: as long as the server, in
+/// practice.
 pub(crate) const LONGEST_TTL: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Whoever waits for longer has forgotten it.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
-/// Who does not say how long it would wait, as RoadRunner has it: a lock that is just being released is still worth it.
+/// Who does not say how long it would wait, as RoadRunner has it: a lock that is just being
+/// released is still worth it.
 pub(crate) const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
 #[derive(Clone, PartialEq, prost::Message, Deserialize)]

@@ -1,4 +1,5 @@
-//! Series of one name that labels tell apart, where the values of the labels become known at run time.
+//! Series of one name that labels tell apart, where the values of the labels become known at run
+//! time.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,8 +9,8 @@ use crate::registry::{Metric, Registry};
 /// What the labels of further series say once a family is full.
 const OTHER: &str = "other";
 
-/// One metric for each set of label values, up to a limit. Values can come from a peer, so their number has to end: beyond
-/// the limit they are counted together, as `other`.
+/// One metric for each set of label values, up to a limit. Values can come from a peer, so their
+/// number has to end: beyond the limit they are counted together, as `other`.
 ///
 /// [`with`](Self::with) locks and may allocate: a caller keeps the handle that it got.
 #[derive(Debug)]
@@ -49,7 +50,8 @@ impl<M: Metric, const N: usize> Family<M, N> {
         }))
     }
 
-    /// The handle of the series with these values of the labels, in the order in which the labels were named.
+    /// The handle of the series with these values of the labels, in the order in which the labels
+    /// were named.
     pub fn with(&self, values: [&str; N]) -> M {
         let inner = &*self.0;
         let mut known = inner.known.lock().unwrap_or_else(PoisonError::into_inner);

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Upper bounds for what a request or a call takes, in microseconds: from what a kept worker needs for a small reply (100 µs)
-/// to the time limit of a call (5 min). About three per decade, so that a quantile is off by half its value at most.
+/// Upper bounds for what a request or a call takes, in microseconds: from what a kept worker needs
+/// for a small reply (100 µs) to the time limit of a call (5 min). About three per decade, so that
+/// a quantile is off by half its value at most.
 pub const LATENCY: &[u64] = &[
     100,
     250,

@@ -9,8 +9,9 @@ use crate::family::Family;
 use crate::handle::{Counter, Gauge};
 use crate::histogram::{Histogram, LATENCY};
 
-/// Where metrics are registered, and read. A clone is the same registry; one made by [`named`](Self::named) or
-/// [`labelled`](Self::labelled) registers in the same one, under names and labels of its own.
+/// Where metrics are registered, and read. A clone is the same registry; one made by
+/// [`named`](Self::named) or [`labelled`](Self::labelled) registers in the same one, under names
+/// and labels of its own.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     families: Arc<Mutex<BTreeMap<String, Registered>>>,
@@ -184,7 +185,8 @@ impl Registry {
         families.iter().map(read).collect()
     }
 
-    /// A handle by name and labels. What was registered before, by a service that was started anew for instance, goes on.
+    /// A handle by name and labels. What was registered before, by a service that was started anew
+    /// for instance, goes on.
     pub(crate) fn register<M: Metric>(&self, name: &str, help: &'static str) -> M {
         let metric = M::create();
         let registered = self.insert(name, help, M::KIND, metric.source());
@@ -200,7 +202,8 @@ impl Registry {
                 help,
                 series: Vec::new(),
             });
-        // Names are constants of the program: two meanings for one are a bug that the first start shows.
+        // Names are constants of the program: two meanings for one are a bug that the first start
+        // shows.
         debug_assert!(
             family.kind == kind,
             "`{name}` is registered as another kind"

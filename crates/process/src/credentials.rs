@@ -55,7 +55,8 @@ impl Credentials {
         })
     }
 
-    /// Who this process runs as; None where the system has no such account, in a container for instance.
+    /// Who this process runs as; None where the system has no such account, in a container for
+    /// instance.
     pub fn current() -> Option<Self> {
         Self::look_up(&nix::unistd::geteuid().to_string(), None).ok()
     }

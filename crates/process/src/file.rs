@@ -1,5 +1,5 @@
-//! Files and sockets where only this kernel has the call: opening below a folder, sending without copying, reading only what
-//! is in memory.
+//! Files and sockets where only this kernel has the call: opening below a folder, sending without
+//! copying, reading only what is in memory.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};
@@ -64,13 +64,15 @@ pub fn identity(of: impl AsFd) -> io::Result<(u64, u64)> {
     Ok((stat.st_dev, stat.st_ino))
 }
 
-/// Opens for reading what a relative path without `..` names below a folder. The kernel sees to it that the path does not leave
-/// the folder, whatever is renamed or linked meanwhile. A pipe that nobody writes to does not hold it up.
+/// Opens for reading what a relative path without `..` names below a folder. The kernel sees to it
+/// that the path does not leave the folder, whatever is renamed or linked meanwhile. A pipe that
+/// nobody writes to does not hold it up.
 ///
 /// # Errors
 ///
-/// `WouldBlock` when that would take [patience](Patience); [`CrossesDevices`](io::ErrorKind::CrossesDevices) for a link that
-/// leads out; `Unsupported` where this kernel, or who confines this process, lacks the call.
+/// `WouldBlock` when that would take [patience](Patience);
+/// [`CrossesDevices`](io::ErrorKind::CrossesDevices) for a link that leads out; `Unsupported` where
+/// this kernel, or who confines this process, lacks the call.
 pub fn open_below(
     folder: &OwnedFd,
     path: &Path,
@@ -90,7 +92,8 @@ pub fn open_below(
     };
     match openat2(folder, path, flags, Mode::empty(), resolve | cached) {
         Ok(file) => Ok(file.into()),
-        // Kernels before 5.12 do not know how to leave it be; a rename somewhere makes any one ask for another try.
+        // Kernels before 5.12 do not know how to leave it be; a rename somewhere makes any one ask
+        // for another try.
         Err(Errno::INVAL | Errno::AGAIN) if patience == Patience::None => {
             Err(io::ErrorKind::WouldBlock.into())
         }
@@ -115,11 +118,13 @@ pub fn open_name(folder: &OwnedFd, name: &Path, is_folder: bool) -> io::Result<O
     Ok(rustix::fs::openat(folder, name, flags, Mode::empty())?)
 }
 
-/// Has the kernel send a stretch of a file to a socket. Returns how much of it; 0 when the file ends before.
+/// Has the kernel send a stretch of a file to a socket. Returns how much of it; 0 when the file
+/// ends before.
 ///
 /// # Errors
 ///
-/// `WouldBlock` when the socket has no room; `Unsupported` when the file is on a file system that can't.
+/// `WouldBlock` when the socket has no room; `Unsupported` when the file is on a file system that
+/// can't.
 pub fn send_file(socket: impl AsFd, file: &File, start: u64, len: usize) -> io::Result<usize> {
     let mut at = start;
     match rustix::fs::sendfile(socket, file, Some(&mut at), len) {

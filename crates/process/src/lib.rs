@@ -1,14 +1,17 @@
 //! Child processes: spawn them, know when they end, signal them.
 //!
-//! - [`Spawner`]: the one thread that starts children. The kernel sends a child's parent-death signal when the *thread* that
-//!   spawned it ends, so it has to live as long as the server.
-//! - [`Process`]: a running child. Its end is read from its pidfd, never from an end of file: grandchildren inherit pipes.
+//! - [`Spawner`]: the one thread that starts children. The kernel sends a child's parent-death
+//!   signal when the *thread* that spawned it ends, so it has to live as long as the server.
+//! - [`Process`]: a running child. Its end is read from its pidfd, never from an end of file:
+//!   grandchildren inherit pipes.
 //! - [`Zygote`]: a process that forks children of this one.
-//! - [`Program`] and [`Link`]: this program once more, for an upgrade, and how the two processes talk.
+//! - [`Program`] and [`Link`]: this program once more, for an upgrade, and how the two processes
+//!   talk.
 //! - [`Credentials`]: the user that a child runs as.
 //! - [`mod@file`]: what only Linux can do with files.
 //!
-//! Knows nothing of pools or PHP. With `ring`, and but for the allocator of the binary, the only crate with `unsafe`: what a child does between fork and exec.
+//! Knows nothing of pools or PHP. With `ring`, and but for the allocator of the binary, the only
+//! crate with `unsafe`: what a child does between fork and exec.
 
 pub mod cpus;
 mod credentials;

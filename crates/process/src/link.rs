@@ -1,7 +1,8 @@
-//! The link between a server and the process that takes over from it: messages, and open sockets with them.
+//! The link between a server and the process that takes over from it: messages, and open sockets
+//! with them.
 //!
-//! A pair of unix sockets that keep messages apart. What a message means is the server's business; it must stay the same
-//! from release to release, because the two ends may be different ones.
+//! A pair of unix sockets that keep messages apart. What a message means is the server's business;
+//! it must stay the same from release to release, because the two ends may be different ones.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -34,15 +35,16 @@ impl Link {
         Ok((Self(one), Self(other)))
     }
 
-    /// The end that a process was started with, by the descriptor's number. `None` when that is no such thing: anybody can
-    /// set a variable.
+    /// The end that a process was started with, by the descriptor's number. `None` when that is no
+    /// such thing: anybody can set a variable.
     pub fn inherited(number: RawFd) -> Option<Self> {
         if number <= 2 {
             return None;
         }
         #[expect(unsafe_code, reason = "naming a descriptor by its number")]
-        // SAFETY: looked at for as long as this function runs, at the start of the process, before anything else could
-        // have opened or closed it. A number that is not open is an error of the calls below.
+        // SAFETY: looked at for as long as this function runs, at the start of the process, before
+        // anything else could have opened or closed it. A number that is not open is an error of
+        // the calls below.
         let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
         if rustix::net::sockopt::socket_type(borrowed).ok()? != SocketType::SEQPACKET {
             return None;
@@ -60,7 +62,8 @@ impl Link {
         send(self.0.as_fd(), text, sockets)
     }
 
-    /// What is there. `None` when the other end is closed; [`io::ErrorKind::WouldBlock`] when nothing has come yet.
+    /// What is there. `None` when the other end is closed; [`io::ErrorKind::WouldBlock`] when
+    /// nothing has come yet.
     pub fn try_receive(&self) -> io::Result<Option<Message>> {
         let mut bytes = vec![0; LONGEST];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_SOCKETS))];
@@ -89,12 +92,14 @@ impl Link {
     /// Watches this end on the runtime that it is called on.
     pub fn watch(self) -> io::Result<WatchedLink> {
         #[expect(unsafe_code, reason = "the only way that tokio offers")]
-        // SAFETY: an `OwnedFd` is open and stays the same file as long as it lives, and it lives as long as the AsyncFd.
+        // SAFETY: an `OwnedFd` is open and stays the same file as long as it lives, and it lives as
+        // long as the AsyncFd.
         let watched = unsafe { AsyncFd::register_with_interest(self.0, Interest::READABLE) }?;
         Ok(WatchedLink(watched))
     }
 
-    /// For exec in place: the number under which the next program finds this end. Leaves it open for that program.
+    /// For exec in place: the number under which the next program finds this end. Leaves it open
+    /// for that program.
     pub fn pass_on(self) -> io::Result<RawFd> {
         use std::os::fd::IntoRawFd;
         rustix::io::fcntl_setfd(&self.0, rustix::io::FdFlags::empty())?;
@@ -123,7 +128,8 @@ impl WatchedLink {
         send(self.0.get_ref().as_fd(), text, passed)
     }
 
-    /// The next message; `None` when the other end is closed, or its process has ended. Cancel safe.
+    /// The next message; `None` when the other end is closed, or its process has ended. Cancel
+    /// safe.
     pub async fn receive(&self) -> io::Result<Option<String>> {
         loop {
             let mut ready = self.0.readable().await?;

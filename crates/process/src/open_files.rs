@@ -1,4 +1,5 @@
-//! The limit on open files: all that the system allows for the server, what was there before for its children.
+//! The limit on open files: all that the system allows for the server, what was there before for
+//! its children.
 
 use std::sync::OnceLock;
 
@@ -20,7 +21,8 @@ pub fn raise() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Puts the limit back, in a child before exec: programs that use select(2) can't take numbers above 1,023.
+/// Puts the limit back, in a child before exec: programs that use select(2) can't take numbers
+/// above 1,023.
 pub(crate) fn restore() {
     if let Some(before) = BEFORE.get() {
         _ = setrlimit(Resource::Nofile, *before);

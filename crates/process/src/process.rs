@@ -74,7 +74,8 @@ fn signal_name(number: i32) -> Option<&'static str> {
 
 /// A child that was spawned and not yet waited for.
 ///
-/// Dropped while it runs, it is killed with its process group, unless it was [released](Self::release).
+/// Dropped while it runs, it is killed with its process group, unless it was
+/// [released](Self::release).
 #[derive(Debug)]
 pub struct Process {
     pid: Pid,
@@ -87,10 +88,12 @@ pub struct Process {
 }
 
 impl Process {
-    /// Takes over a child of this process. Must be called within a tokio runtime with I/O, which then watches it.
+    /// Takes over a child of this process. Must be called within a tokio runtime with I/O, which
+    /// then watches it.
     pub(crate) fn adopt(pid: Pid, end: OwnedFd) -> io::Result<Self> {
         #[expect(unsafe_code, reason = "the only way that tokio offers")]
-        // SAFETY: an `OwnedFd` is open and stays the same file as long as it lives, and it lives as long as the AsyncFd.
+        // SAFETY: an `OwnedFd` is open and stays the same file as long as it lives, and it lives as
+        // long as the AsyncFd.
         let end = unsafe { AsyncFd::register_with_interest(end, Interest::READABLE) }?;
         Ok(Self {
             pid,
@@ -101,8 +104,8 @@ impl Process {
         })
     }
 
-    /// Something that becomes readable when this child ends: its pidfd; or, where the kernel has none or a sandbox forbids
-    /// them, a pipe that a thread of its own closes.
+    /// Something that becomes readable when this child ends: its pidfd; or, where the kernel has
+    /// none or a sandbox forbids them, a pipe that a thread of its own closes.
     pub(crate) fn watch(pid: Pid) -> io::Result<OwnedFd> {
         match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
             Ok(pidfd) => Ok(pidfd),
@@ -111,7 +114,8 @@ impl Process {
                 std::thread::Builder::new()
                     .name(format!("watch-{pid:?}"))
                     .spawn(move || {
-                        // Without reaping: that is the owner's. Fails only when there is no such child, which is an end too.
+                        // Without reaping: that is the owner's. Fails only when there is no such
+                        // child, which is an end too.
                         let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
                         _ = rustix::process::waitid(WaitId::Pid(pid), ended);
                         drop(writer);
@@ -137,7 +141,8 @@ impl Process {
         }
     }
 
-    /// Waits for the end without reaping: until that is done, the process's number, and its group's, stay its own.
+    /// Waits for the end without reaping: until that is done, the process's number, and its
+    /// group's, stay its own.
     pub fn poll_exit(&self, cx: &mut Context<'_>) -> Poll<io::Result<Exit>> {
         loop {
             if let Some(exit) = self.exit {
@@ -171,8 +176,9 @@ impl Process {
         Ok(self.exit)
     }
 
-    /// After the end: the most resident memory that it, or a child it waited for, ever had, in bytes. What this process had
-    /// when it spawned the child is a lower bound: the kernel counts from the fork on.
+    /// After the end: the most resident memory that it, or a child it waited for, ever had, in
+    /// bytes. What this process had when it spawned the child is a lower bound: the kernel counts
+    /// from the fork on.
     pub const fn peak_memory(&self) -> Option<u64> {
         self.peak_memory
     }
@@ -193,8 +199,8 @@ impl Process {
                 sival_ptr: std::ptr::without_provenance_mut(number as usize),
             };
             #[expect(unsafe_code, reason = "neither rustix nor nix has sigqueue")]
-            // SAFETY: takes numbers; the value is not looked at on the way, and the handler takes it for a number.
-            // Not yet reaped, so the process's number is still its own.
+            // SAFETY: takes numbers; the value is not looked at on the way, and the handler takes
+            // it for a number. Not yet reaped, so the process's number is still its own.
             let _ended = unsafe { libc::sigqueue(pid, signal, value) };
         }
     }

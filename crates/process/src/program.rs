@@ -30,8 +30,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// Looks at how this process was called. `folder` is the current one as a person names it: a link in it is followed
-    /// anew by what is started.
+    /// Looks at how this process was called. `folder` is the current one as a person names it: a
+    /// link in it is followed anew by what is started.
     pub fn of_this_process(folder: PathBuf) -> io::Result<Self> {
         let mut args = std::env::args_os();
         let name = args.next().unwrap_or_default();
@@ -51,7 +51,8 @@ impl Program {
         &self.path
     }
 
-    /// The link that this process was started with, if it takes over from another one. To be asked once, at the start.
+    /// The link that this process was started with, if it takes over from another one. To be asked
+    /// once, at the start.
     pub fn inherited_link() -> Option<Link> {
         let number = std::env::var(VARIABLE).ok()?.parse().ok()?;
         Link::inherited(number)
@@ -62,8 +63,9 @@ impl Program {
         variable == VARIABLE
     }
 
-    /// Starts it beside this process, with the same standard streams. It gets no descriptor but those and the link, lives
-    /// on when this process ends, and is not in its process group. Must be called within a tokio runtime with I/O.
+    /// Starts it beside this process, with the same standard streams. It gets no descriptor but
+    /// those and the link, lives on when this process ends, and is not in its process group. Must
+    /// be called within a tokio runtime with I/O.
     pub fn start(&self, link: Link) -> io::Result<Process> {
         reserve_passed()?;
         let mut command = self.command();
@@ -125,7 +127,8 @@ fn ignore_wishes() {
     use nix::sys::signal::{SigHandler, Signal, signal};
     for wish in [Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGUSR2] {
         #[expect(unsafe_code, reason = "nix says so for every handler")]
-        // SAFETY: ignoring installs no code; the runtime's own handlers are gone with exec in a moment.
+        // SAFETY: ignoring installs no code; the runtime's own handlers are gone with exec in a
+        // moment.
         let ignored = unsafe { signal(wish, SigHandler::SigIgn) };
         _ = ignored; // if not, a signal of that moment is lost with the process
     }

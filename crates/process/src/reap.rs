@@ -1,7 +1,8 @@
 //! Orphans: processes that were not spawned here but are this process's to reap.
 //!
-//! As PID 1, or as a child subreaper, the server inherits what its workers leave behind. Its own children must not be
-//! taken from their owners, so their numbers are remembered; that registry is the one state of the whole process here.
+//! As PID 1, or as a child subreaper, the server inherits what its workers leave behind. Its own
+//! children must not be taken from their owners, so their numbers are remembered; that registry is
+//! the one state of the whole process here.
 
 use std::collections::HashSet;
 use std::io;
@@ -24,7 +25,8 @@ fn children() -> MutexGuard<'static, Option<Children>> {
     CHILDREN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Held while a child is spawned, so that it can't be taken for an orphan before its number is remembered.
+/// Held while a child is spawned, so that it can't be taken for an orphan before its number is
+/// remembered.
 pub(crate) struct Spawning(MutexGuard<'static, Option<Children>>);
 
 pub(crate) fn spawning() -> Spawning {
@@ -43,7 +45,8 @@ pub(crate) fn forget(pid: Pid) {
     }
 }
 
-/// While there is one, no orphan is reaped: the process that is to be adopted might be among them, and its end be lost.
+/// While there is one, no orphan is reaped: the process that is to be adopted might be among them,
+/// and its end be lost.
 #[derive(Debug)]
 pub(crate) struct Adoption(());
 
@@ -92,8 +95,9 @@ pub fn adopt_orphans() {
 
 /// Reaps processes that have ended and belong to nobody. To be called on SIGCHLD.
 ///
-/// Stops at an ended child that has an owner: the kernel shows no other before that one is reaped, and the owner, who
-/// watches the pidfd, is about to. Its SIGCHLD may have been the last, so call this again after a wait, too.
+/// Stops at an ended child that has an owner: the kernel shows no other before that one is reaped,
+/// and the owner, who watches the pidfd, is about to. Its SIGCHLD may have been the last, so call
+/// this again after a wait, too.
 pub fn reap_orphans() -> usize {
     /// An end of the loop for a machine on which processes end faster than they are reaped.
     const MOST: usize = 10_000;

@@ -1,4 +1,5 @@
-//! Binding sockets, where every way that it fails says what is in the way and what to do; failures of accepting.
+//! Binding sockets, where every way that it fails says what is in the way and what to do; failures
+//! of accepting.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -16,10 +17,12 @@ use thiserror::Error;
 
 use crate::Credentials;
 
-/// A pause after a failed accept: out of descriptors, most likely, and trying again at once would only spin.
+/// A pause after a failed accept: out of descriptors, most likely, and trying again at once would
+/// only spin.
 pub const AFTER_FAILED_ACCEPT: Duration = Duration::from_millis(100);
 
-/// Whether an accept failed because the peer gave up between its SYN and the accept: no reason to pause.
+/// Whether an accept failed because the peer gave up between its SYN and the accept: no reason to
+/// pause.
 pub fn is_about_the_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     matches!(
@@ -28,7 +31,8 @@ pub fn is_about_the_connection(error: &io::Error) -> bool {
     )
 }
 
-/// A socket that cannot be bound. The operator's to mend. Causes are in the text, before the hint, and not in `source()`.
+/// A socket that cannot be bound. The operator's to mend. Causes are in the text, before the hint,
+/// and not in `source()`.
 #[derive(Debug, Error)]
 pub enum BindError {
     #[error("{address} is in use by another process\nhint: `ss -ltnp 'sport = :{}'` shows which", .address.port())]
@@ -79,7 +83,8 @@ impl BindError {
     }
 }
 
-/// The file of a unix socket that this process listens on: removed with this value, unless it is another process's.
+/// The file of a unix socket that this process listens on: removed with this value, unless it is
+/// another process's.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
@@ -103,7 +108,8 @@ impl SocketFile {
         self.ours.load(Ordering::Relaxed)
     }
 
-    /// Whether it is this process that removes it: not while an inherited socket still belongs to the process before.
+    /// Whether it is this process that removes it: not while an inherited socket still belongs to
+    /// the process before.
     pub fn set_ours(&self, ours: bool) {
         self.ours.store(ours, Ordering::Relaxed);
     }
@@ -138,8 +144,9 @@ impl Access {
     }
 }
 
-/// Listens on a unix socket: the inherited one of that path if its file is still there, whose file then belongs to the
-/// process before; else [bound](bind_unix). What is taken is no longer among those that were inherited.
+/// Listens on a unix socket: the inherited one of that path if its file is still there, whose file
+/// then belongs to the process before; else [bound](bind_unix). What is taken is no longer among
+/// those that were inherited.
 pub fn open_unix(
     path: &Path,
     access: Access,
@@ -161,7 +168,8 @@ pub fn open_unix(
     }
 }
 
-/// Takes the inherited sockets that listen on one of these addresses; port 0 stands for that of the first one found.
+/// Takes the inherited sockets that listen on one of these addresses; port 0 stands for that of the
+/// first one found.
 pub fn bound_to(addresses: &[SocketAddr], inherited: &mut Vec<OwnedFd>) -> Vec<TcpListener> {
     let mut addresses = addresses.to_vec();
     let bound_there = |socket: &mut OwnedFd| {
@@ -181,7 +189,8 @@ pub fn bound_to(addresses: &[SocketAddr], inherited: &mut Vec<OwnedFd>) -> Vec<T
     taken.map(TcpListener::from).collect()
 }
 
-/// Listens on a unix socket. Makes the folder if it can, and removes a socket that nobody listens on.
+/// Listens on a unix socket. Makes the folder if it can, and removes a socket that nobody listens
+/// on.
 pub fn bind_unix(path: &Path, access: Access) -> Result<UnixListener, BindError> {
     let folder = path
         .parent()
@@ -219,8 +228,9 @@ pub fn bind_unix(path: &Path, access: Access) -> Result<UnixListener, BindError>
     }
 }
 
-/// Whoever may write in the folder can put something else under the name at any moment, a link to a file of root's for
-/// instance: it is a socket that owner and permissions are given to, whatever has the name by then.
+/// Whoever may write in the folder can put something else under the name at any moment, a link to a
+/// file of root's for instance: it is a socket that owner and permissions are given to, whatever
+/// has the name by then.
 fn give(path: &Path, access: Access) -> io::Result<()> {
     let Access { mode, uid, gid } = access;
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -25,9 +25,11 @@ impl Usage {
     }
 }
 
-/// Bytes that no other process shares, if they are `at_least` so many: what would be free without this process.
+/// Bytes that no other process shares, if they are `at_least` so many: what would be free without
+/// this process.
 ///
-/// Cheap as long as all that is resident is less. None also when there is no such process, or `/proc` can't be read.
+/// Cheap as long as all that is resident is less. None also when there is no such process, or
+/// `/proc` can't be read.
 pub fn own_memory(pid: u32, at_least: u64) -> Option<u64> {
     let pages = resident_pages(&fs::read_to_string(format!("/proc/{pid}/statm")).ok()?)?;
     let resident = pages.saturating_mul(rustix::param::page_size() as u64);
@@ -38,8 +40,8 @@ pub fn own_memory(pid: u32, at_least: u64) -> Option<u64> {
     (own >= at_least).then_some(own)
 }
 
-/// The same of a process that is forked from another one, without memory that may be written by all of them: where one alone has
-/// looked at a page of it, the kernel takes that for its own.
+/// The same of a process that is forked from another one, without memory that may be written by all
+/// of them: where one alone has looked at a page of it, the kernel takes that for its own.
 pub fn own_memory_of_forked(pid: u32, at_least: u64) -> Option<u64> {
     // The quick answer first: it is never less.
     own_memory(pid, at_least)?;
@@ -84,7 +86,8 @@ fn resident_pages(statm: &str) -> Option<u64> {
     statm.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// utime and stime, fields 14 and 15 of stat; the name before them is in brackets and may hold anything.
+/// utime and stime, fields 14 and 15 of stat; the name before them is in brackets and may hold
+/// anything.
 fn cpu_ticks(stat: &str) -> Option<u64> {
     let (_, behind_name) = stat.rsplit_once(')')?;
     let mut fields = behind_name.split_ascii_whitespace().skip(11);

@@ -4,8 +4,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// As a shell in `folder` finds it: in the first folder of `path` that has such a file. What has a slash in it is a path
-/// itself, whether something is there or not.
+/// As a shell in `folder` finds it: in the first folder of `path` that has such a file. What has a
+/// slash in it is a path itself, whether something is there or not.
 pub fn which(
     name: impl AsRef<OsStr>,
     path: Option<impl AsRef<OsStr>>,

@@ -12,13 +12,14 @@ use crate::memory::SharedMemory;
 /// The most that a step reads or writes: more than a stream holds.
 const LONGEST: usize = UP + 4096;
 
-/// Plays a worker that scribbles and a server that reads and writes meanwhile, as the bytes say: four for each step, which are
-/// what is done, and how much or where.
+/// Plays a worker that scribbles and a server that reads and writes meanwhile, as the bytes say:
+/// four for each step, which are what is done, and how much or where.
 ///
 /// # Panics
 ///
-/// When the server's end takes other bytes than those in its turn, more than there is room for, or any at all of counts that
-/// can't be; when it puts more than the stream holds; when there is no memory for a box.
+/// When the server's end takes other bytes than those in its turn, more than there is room for, or
+/// any at all of counts that can't be; when it puts more than the stream holds; when there is no
+/// memory for a box.
 #[doc(hidden)]
 pub fn fuzz_box(script: &[u8]) {
     let shared = Arc::new(SharedMemory::new().expect("there is memory"));

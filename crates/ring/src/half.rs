@@ -1,18 +1,21 @@
-//! What each side does to the words, step by step: the protocol itself, without memory, threads or system calls. The model
-//! checker runs these functions, and so does the server.
+//! What each side does to the words, step by step: the protocol itself, without memory, threads or
+//! system calls. The model checker runs these functions, and so does the server.
 //!
-//! One rule for both directions: *publish, full barrier, look*. Who has put or taken something passes a full barrier, then
-//! looks whether the other side sleeps. Who goes to sleep announces it, passes a full barrier, then looks once more.
-//! Without the barriers each side may miss the other's store, which is still in a store buffer, and both wait for ever.
+//! One rule for both directions: *publish, full barrier, look*. Who has put or taken something
+//! passes a full barrier, then looks whether the other side sleeps. Who goes to sleep announces it,
+//! passes a full barrier, then looks once more. Without the barriers each side may miss the other's
+//! store, which is still in a store buffer, and both wait for ever.
 
 use crate::layout::{AWAKE, FOR_BYTES, FOR_ROOM, Parking, Words};
 use crate::sync::{AtomicU32, Ordering, Step, barrier, look, take_away};
 
-/// A count that the other side wrote and that can't be: more was taken than put, or more put than there is room.
+/// A count that the other side wrote and that can't be: more was taken than put, or more put than
+/// there is room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Nonsense;
 
-/// How many bytes lie in a stream. `size` is its room; both counts are of one side's trust, so the difference is checked.
+/// How many bytes lie in a stream. `size` is its room; both counts are of one side's trust, so the
+/// difference is checked.
 pub(crate) fn there(put: u64, taken: u64, size: usize) -> Result<usize, Nonsense> {
     let there = usize::try_from(put.wrapping_sub(taken)).map_err(|_| Nonsense)?;
     if there > size {
@@ -37,8 +40,9 @@ fn clears(offered: &AtomicU32, call: u32, step: Step) -> bool {
 pub(crate) struct Server<'a>(pub(crate) &'a Words);
 
 impl Server<'_> {
-    /// Publishes bytes that were written behind `put`. A worker that is awake finds them; [`wakes`](Self::wakes) says
-    /// whether one has to be woken, and must be asked before this thread sleeps.
+    /// Publishes bytes that were written behind `put`. A worker that is awake finds them;
+    /// [`wakes`](Self::wakes) says whether one has to be woken, and must be asked before this
+    /// thread sleeps.
     pub(crate) fn put(self, put: u64) {
         self.0.down_put.store(put, Ordering::Release);
     }
@@ -48,7 +52,8 @@ impl Server<'_> {
         self.wakes_from(FOR_BYTES)
     }
 
-    /// A call is about to be put. Before its bytes are published, so that no worker finds it unoffered.
+    /// A call is about to be put. Before its bytes are published, so that no worker finds it
+    /// unoffered.
     pub(crate) fn offer(self, call: u32) {
         self.0.offered.fetch_or(bit_of(call), Ordering::Relaxed);
     }
@@ -58,7 +63,8 @@ impl Server<'_> {
         clears(&self.0.offered, call, Step::ServerTakesBack)
     }
 
-    /// Says with how many calls that nobody has begun the worker need not ring for a reply; 0: it rings for each.
+    /// Says with how many calls that nobody has begun the worker need not ring for a reply; 0: it
+    /// rings for each.
     pub(crate) fn set_wakeup_threshold(self, calls: u32) {
         self.0.enough_calls.store(calls, Ordering::Relaxed);
     }
@@ -100,7 +106,8 @@ impl Server<'_> {
         self.0.down_taken.load(Ordering::Acquire)
     }
 
-    /// Says that it waits for room, or no longer does. Passes no barrier: its thread does, before it sleeps, and looks then.
+    /// Says that it waits for room, or no longer does. Passes no barrier: its thread does, before
+    /// it sleeps, and looks then.
     pub(crate) fn want_room(self, wanted: bool) {
         self.0
             .room_wanted
@@ -113,7 +120,8 @@ impl Server<'_> {
 pub(crate) struct Sleeper<'a>(pub(crate) &'a Parking);
 
 impl Sleeper<'_> {
-    /// Goes to sleep, unless `finds` finds something in one of its boxes: true, it sleeps from now on.
+    /// Goes to sleep, unless `finds` finds something in one of its boxes: true, it sleeps from now
+    /// on.
     pub(crate) fn sleeps(self, finds: impl FnOnce() -> bool) -> bool {
         self.step(1);
         barrier(Step::ThreadBarrier);
@@ -173,8 +181,8 @@ impl Worker<'_> {
         self.rings()
     }
 
-    /// Publishes bytes that the server need not know before the answer to the call that lies there, if one does.
-    /// [`settles`](Self::settles) has to come before a sleep. True: ring the bell.
+    /// Publishes bytes that the server need not know before the answer to the call that lies there,
+    /// if one does. [`settles`](Self::settles) has to come before a sleep. True: ring the bell.
     pub(crate) fn put_with_next(&mut self, put: u64, lies_there: bool) -> bool {
         self.publish(put);
         self.bell.owed = lies_there;
@@ -215,7 +223,8 @@ impl Worker<'_> {
         rings
     }
 
-    /// Goes to sleep until there is something `until` waits for, unless `finds` finds it: true, it has to sleep on the word.
+    /// Goes to sleep until there is something `until` waits for, unless `finds` finds it: true, it
+    /// has to sleep on the word.
     pub(crate) fn sleeps(&self, until: u32, finds: impl FnOnce() -> bool) -> bool {
         self.words.sleep.store(until, Ordering::Relaxed);
         barrier(Step::WorkerBarrier);

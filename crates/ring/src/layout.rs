@@ -1,4 +1,5 @@
-//! Where everything lies in a box, byte by byte: the one source of the numbers in Rust, in C and in the reference.
+//! Where everything lies in a box, byte by byte: the one source of the numbers in Rust, in C and in
+//! the reference.
 
 use crate::sync::{AtomicU32, AtomicU64};
 
@@ -22,8 +23,8 @@ pub const FOR_BYTES: u32 = 1;
 /// `sleep` of one that waits for room to write: what it reads is no news to it.
 pub const FOR_ROOM: u32 = 2;
 
-/// The words of a box. Each is written by one side only, but for `sleep`; words that different sides write lie on
-/// different cache lines.
+/// The words of a box. Each is written by one side only, but for `sleep`; words that different
+/// sides write lie on different cache lines.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Words {
@@ -34,7 +35,8 @@ pub struct Words {
     pub(crate) down_put: AtomicU64,
     /// 1 while the server waits for room in the stream down.
     pub(crate) room_wanted: AtomicU32,
-    /// With so many calls that nobody has begun the worker need not ring for a reply; 0: it rings for each.
+    /// With so many calls that nobody has begun the worker need not ring for a reply; 0: it rings
+    /// for each.
     pub(crate) enough_calls: AtomicU32,
     /// 1 while the worker's calls are quick: it does well at the processor of its thread.
     pub(crate) quick: AtomicU32,
@@ -48,12 +50,12 @@ pub struct Words {
     /// Bytes that the server has taken from it.
     pub(crate) up_taken: AtomicU64,
     _up: [u32; 14],
-    /// The futex on which the worker sleeps, or is about to: [`FOR_BYTES`] or [`FOR_ROOM`]. Who wakes it makes it
-    /// [`AWAKE`].
+    /// The futex on which the worker sleeps, or is about to: [`FOR_BYTES`] or [`FOR_ROOM`]. Who
+    /// wakes it makes it [`AWAKE`].
     pub(crate) sleep: AtomicU32,
     _sleep: [u32; 15],
-    /// Calls in the stream down that nobody has begun, a bit for each: that of its number modulo 32. Who clears it has the
-    /// call: the worker, or the server, which takes it back.
+    /// Calls in the stream down that nobody has begun, a bit for each: that of its number
+    /// modulo 32. Who clears it has the call: the worker, or the server, which takes it back.
     pub(crate) offered: AtomicU32,
     _offered: [u32; 15],
 }
@@ -62,7 +64,8 @@ pub struct Words {
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Parking {
-    /// Odd while the thread sleeps or is about to. Another number for each sleep, so that a worker rings once for each.
+    /// Odd while the thread sleeps or is about to. Another number for each sleep, so that a worker
+    /// rings once for each.
     pub(crate) parked: AtomicU32,
     /// The processor on which it went to sleep last.
     pub(crate) processor: AtomicU32,

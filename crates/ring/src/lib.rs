@@ -1,15 +1,17 @@
-//! Shared memory between the server and a worker: a stream of bytes in each direction, without a system call while both
-//! are awake.
+//! Shared memory between the server and a worker: a stream of bytes in each direction, without a
+//! system call while both are awake.
 //!
-//! - [`SharedMemory`]: the memory of one worker process. Sealed, so that nobody can resize it; mapped by the server and by that
-//!   worker only.
+//! - [`SharedMemory`]: the memory of one worker process. Sealed, so that nobody can resize it;
+//!   mapped by the server and by that worker only.
 //! - [`Link`]: the server's end of it, an asynchronous reader and writer on one I/O thread.
 //! - [`Loan`]: bytes in a box that are sent from there, without a copy on the way.
 //! - [`Thread`]: an I/O thread as workers see it: whether it sleeps, and the bell that wakes it.
-//! - [`Peer`]: the worker's end in Rust, for tests; the one in use is C, in `ext/pronghorn`, from the same layout.
+//! - [`Peer`]: the worker's end in Rust, for tests; the one in use is C, in `ext/pronghorn`, from
+//!   the same layout.
 //!
-//! What both ends do is in `docs/reference/ring.md`; [`layout`] has its numbers. With `process` the only crate with
-//! `unsafe`, but for the allocator of the binary. Knows nothing of pools, frames or HTTP.
+//! What both ends do is in `docs/reference/ring.md`; [`layout`] has its numbers. With `process` the
+//! only crate with `unsafe`, but for the allocator of the binary. Knows nothing of pools, frames or
+//! HTTP.
 
 #![warn(missing_docs)]
 

@@ -15,10 +15,11 @@ use crate::loan::{Lent, Loan};
 use crate::memory::SharedMemory;
 use crate::thread::{Waiting, forget, wait, wake_later, wake_now};
 
-/// Reads what a worker puts into its box, and writes what it shall take out. Lives on one thread, which [serves
-/// boxes](crate::Thread).
+/// Reads what a worker puts into its box, and writes what it shall take out. Lives on one thread,
+/// which [serves boxes](crate::Thread).
 ///
-/// A worker's end is not seen here, only at its process. Numbers that can't be are an error of kind `InvalidData`.
+/// A worker's end is not seen here, only at its process. Numbers that can't be are an error of kind
+/// `InvalidData`.
 #[derive(Debug)]
 pub struct Link {
     shared: Arc<SharedMemory>,
@@ -59,7 +60,8 @@ impl Link {
         Some(there(self.put, taken, DOWN).ok()? as u64)
     }
 
-    /// Appends what is there now, if there is something, but at most as much as fits. A loan before this ends.
+    /// Appends what is there now, if there is something, but at most as much as fits. A loan before
+    /// this ends.
     ///
     /// # Errors
     ///
@@ -88,8 +90,8 @@ impl Link {
         })
     }
 
-    /// The next `head` bytes, and a loan of those behind them, so many as are there and `body` allows, which is not none. `None`
-    /// when there are fewer. A loan before this one ends.
+    /// The next `head` bytes, and a loan of those behind them, so many as are there and `body`
+    /// allows, which is not none. `None` when there are fewer. A loan before this one ends.
     pub fn borrow(&mut self, head: usize, body: RangeInclusive<usize>) -> Option<(Vec<u8>, Loan)> {
         self.end_loan();
         let there = self.there().unwrap_or(0);
@@ -105,8 +107,8 @@ impl Link {
         Some((head_bytes, loan))
     }
 
-    /// The link reads on: a loan that was not used by now holds the worker up, and its room is given back before that of what
-    /// follows.
+    /// The link reads on: a loan that was not used by now holds the worker up, and its room is
+    /// given back before that of what follows.
     fn end_loan(&mut self) {
         if let Some(lent) = self.lent.take() {
             lent.end();
@@ -163,24 +165,27 @@ impl Link {
         Ok(true)
     }
 
-    /// Wakes the worker if it sleeps, and does not wait until this thread sleeps: for what shares its wake-up with nothing.
+    /// Wakes the worker if it sleeps, and does not wait until this thread sleeps: for what shares
+    /// its wake-up with nothing.
     pub fn wake(&self) {
         wake_now(&self.shared);
     }
 
-    /// A call is about to be written. Of its number the last five bits count: of calls in the box at a time, no two may
-    /// have the same.
+    /// A call is about to be written. Of its number the last five bits count: of calls in the box
+    /// at a time, no two may have the same.
     pub fn offer(&self, call: u32) {
         Server(self.shared.words()).offer(call);
     }
 
-    /// Takes back a call that the worker has not begun: it will pass its bytes over. False: it has begun.
+    /// Takes back a call that the worker has not begun: it will pass its bytes over. False: it has
+    /// begun.
     pub fn take_back(&self, call: u32) -> bool {
         Server(self.shared.words()).take_back(call)
     }
 
-    /// With so many calls that it has not begun the worker need not ring for a reply: to be woken for each costs both sides
-    /// more than it is worth where calls wait in any case. 0, as at first: it rings for each.
+    /// With so many calls that it has not begun the worker need not ring for a reply: to be woken
+    /// for each costs both sides more than it is worth where calls wait in any case. 0, as at
+    /// first: it rings for each.
     pub fn set_wakeup_threshold(&mut self, calls: u32) {
         if self.enough_calls != calls {
             self.enough_calls = calls;
@@ -188,7 +193,8 @@ impl Link {
         }
     }
 
-    /// Says whether the worker's calls are so quick that it does well at the processor of this thread. At first they are not.
+    /// Says whether the worker's calls are so quick that it does well at the processor of this
+    /// thread. At first they are not.
     pub fn set_fast_calls(&mut self, quick: bool) {
         if self.quick != quick {
             self.quick = quick;
@@ -196,20 +202,21 @@ impl Link {
         }
     }
 
-    /// Whether the worker has not begun a call. What a broken worker says is not to be trusted, here as elsewhere.
+    /// Whether the worker has not begun a call. What a broken worker says is not to be trusted,
+    /// here as elsewhere.
     pub fn is_offered(&self, call: u32) -> bool {
         Server(self.shared.words()).is_offered(call)
     }
 
-    /// A worker that is awake sees it at once. One that sleeps is woken before this thread sleeps, so that what comes
-    /// until then shares a wake-up.
+    /// A worker that is awake sees it at once. One that sleeps is woken before this thread sleeps,
+    /// so that what comes until then shares a wake-up.
     fn publish(&self) {
         Server(self.shared.words()).put(self.put);
         wake_later(&self.shared);
     }
 
-    /// Both counts as they were when they were looked at: had one changed since, waiting for the next change would be too
-    /// long.
+    /// Both counts as they were when they were looked at: had one changed since, waiting for the
+    /// next change would be too long.
     fn wait(&self, seen_put: u64, seen_taken: Option<u64>, cx: &Context<'_>) {
         wait(Waiting {
             owner: self.shared.clone(),

@@ -10,8 +10,9 @@ use crate::memory::SharedMemory;
 
 /// Bytes that lie in a box until they are sent from there or copied, at most once.
 ///
-/// Meanwhile their room is not the worker's. So a loan is for whoever uses it soon; the [`Link`](crate::Link) that gave it
-/// copies the bytes when it reads on, and then the loan is of the copy.
+/// Meanwhile their room is not the worker's. So a loan is for whoever uses it soon; the
+/// [`Link`](crate::Link) that gave it copies the bytes when it reads on, and then the loan is of
+/// the copy.
 #[derive(Debug)]
 pub struct Loan(Arc<Lent>);
 
@@ -44,8 +45,8 @@ impl Loan {
         self.0.len
     }
 
-    /// `send` says how many of the bytes it has sent; the others are copied. It must leave it to the kernel to look at them:
-    /// the worker can change them at any time.
+    /// `send` says how many of the bytes it has sent; the others are copied. It must leave it to
+    /// the kernel to look at them: the worker can change them at any time.
     pub fn send(self, send: impl FnOnce(IoSlice<'_>) -> usize) -> Bytes {
         let len = self.0.len;
         // Held until the end, so that the link does not give later room back before this.

@@ -18,7 +18,8 @@ use crate::sync::Ordering;
 
 /// The memory of one worker process: words and two streams.
 ///
-/// Each stream is mapped twice in a row, so any part of it is one piece of memory, also where it wraps.
+/// Each stream is mapped twice in a row, so any part of it is one piece of memory, also where it
+/// wraps.
 #[derive(Debug)]
 pub struct SharedMemory {
     map: Map,
@@ -65,7 +66,8 @@ impl SharedMemory {
         self.memory.as_fd()
     }
 
-    /// Frees the pages of a box that nobody uses: a worker without the extension keeps its descriptor open.
+    /// Frees the pages of a box that nobody uses: a worker without the extension keeps its
+    /// descriptor open.
     pub fn give_back(&self) {
         let whole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         // At worst the memory stays until the worker ends.
@@ -73,8 +75,9 @@ impl SharedMemory {
     }
 
     pub(crate) fn words(&self) -> &Words {
-        // SAFETY: the map begins with a page that was made for `Words`, which are atomics and padding: any bytes are
-        // valid, and the other process's writes are atomic, too, or harm only what they say.
+        // SAFETY: the map begins with a page that was made for `Words`, which are atomics and
+        // padding: any bytes are valid, and the other process's writes are atomic, too, or harm
+        // only what they say.
         unsafe { self.map.start.cast::<Words>().as_ref() }
     }
 
@@ -114,8 +117,8 @@ impl SharedMemory {
     ) -> R {
         assert!(len <= UP, "more than a stream holds");
         let at = self.map.at(PAGE + 2 * DOWN + place(taken, UP));
-        // SAFETY: as in `read`. That the other process may write there meanwhile concerns who reads it, and that is the kernel,
-        // which copies what it finds.
+        // SAFETY: as in `read`. That the other process may write there meanwhile concerns who reads
+        // it, and that is the kernel, which copies what it finds.
         send(IoSlice::new(unsafe { std::slice::from_raw_parts(at, len) }))
     }
 
@@ -128,8 +131,9 @@ impl SharedMemory {
 
     fn write(&self, at: usize, bytes: &[u8], most: usize) {
         assert!(bytes.len() <= most, "more than a stream holds");
-        // SAFETY: `at` is inside of the first of two mappings of a stream, and `bytes` is no longer than one, so all of it is
-        // mapped. The other process may read or scribble meanwhile; nothing but `lend_up` borrows from this memory.
+        // SAFETY: `at` is inside of the first of two mappings of a stream, and `bytes` is no longer
+        // than one, so all of it is mapped. The other process may read or scribble meanwhile;
+        // nothing but `lend_up` borrows from this memory.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.map.at(at), bytes.len()) };
     }
 
@@ -137,8 +141,8 @@ impl SharedMemory {
         assert!(len <= most.min(into.remaining()), "more than there is");
         // SAFETY: nothing in there becomes uninitialised.
         let to = unsafe { into.unfilled_mut() }.as_mut_ptr().cast();
-        // SAFETY: as above, and `to` has room for as much. What arrives is bytes of any value, and is judged where it
-        // arrives.
+        // SAFETY: as above, and `to` has room for as much. What arrives is bytes of any value, and
+        // is judged where it arrives.
         unsafe { std::ptr::copy_nonoverlapping(self.map.at(at), to, len) };
         // SAFETY: they were just written.
         unsafe { into.assume_init(len) };
@@ -188,7 +192,8 @@ impl ParkingPage {
     }
 }
 
-/// Nobody may make it shorter, which would be a SIGBUS for all who have it mapped, or longer, or change these rules.
+/// Nobody may make it shorter, which would be a SIGBUS for all who have it mapped, or longer, or
+/// change these rules.
 const FIXED: SealFlags = SealFlags::SHRINK
     .union(SealFlags::GROW)
     .union(SealFlags::SEAL);
@@ -212,8 +217,8 @@ struct Map {
     len: usize,
 }
 
-// SAFETY: it is an address range that lives until the value is dropped. Words in it are atomics; streams are copied into and
-// out of by the one owner of a `Link` or `Peer`.
+// SAFETY: it is an address range that lives until the value is dropped. Words in it are atomics;
+// streams are copied into and out of by the one owner of a `Link` or `Peer`.
 unsafe impl Send for Map {}
 // SAFETY: as above.
 unsafe impl Sync for Map {}

@@ -1,7 +1,8 @@
-//! The protocol under every order of its steps, store buffers included: `cargo test -p pronghorn-ring --features model`.
+//! The protocol under every order of its steps, store buffers included:
+//! `cargo test -p pronghorn-ring --features model`.
 //!
-//! These are the functions that the server runs. Each scenario is also run with one of the steps left out that look
-//! superfluous, and then has to fail.
+//! These are the functions that the server runs. Each scenario is also run with one of the steps
+//! left out that look superfluous, and then has to fail.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -113,7 +114,8 @@ fn server_takes(stage: &Arc<Stage>) {
     assert!(!sleeps || stage.futex.load(Ordering::SeqCst), "for ever");
 }
 
-/// A call that the worker finds while the server takes it back: one of them has it, and a worker that has it sees it whole.
+/// A call that the worker finds while the server takes it back: one of them has it, and a worker
+/// that has it sees it whole.
 #[test]
 fn a_call_is_begun_or_taken_back_and_never_both() {
     check_and_need(&[Step::ServerTakesBack, Step::WorkerClaims], offered);

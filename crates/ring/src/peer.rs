@@ -101,7 +101,8 @@ impl Peer {
         Ok(())
     }
 
-    /// Writes what the server need not know before the answer to the call that lies there, if one does. There is room for it.
+    /// Writes what the server need not know before the answer to the call that lies there, if one
+    /// does. There is room for it.
     #[doc(hidden)]
     pub fn write_with_next(&mut self, bytes: &[u8]) {
         let (put, lies_there) = (self.copy(bytes), self.lies_there());

@@ -5,7 +5,8 @@ pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 #[cfg(not(all(test, feature = "model")))]
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// The steps that look superfluous and are not: the model runs without each of them, and has to fail.
+/// The steps that look superfluous and are not: the model runs without each of them, and has to
+/// fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     /// The server has put or taken something, and then looks whether the worker sleeps.

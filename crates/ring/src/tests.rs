@@ -1,4 +1,5 @@
-//! A server's thread and a worker's in one process, over real memory, with real sleeps in the kernel.
+//! A server's thread and a worker's in one process, over real memory, with real sleeps in the
+//! kernel.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
@@ -112,7 +113,8 @@ fn a_thread_says_where_it_sleeps() {
     }
 }
 
-/// However a loan ends, before the link reads on or because it does; also where the worker waits for its room.
+/// However a loan ends, before the link reads on or because it does; also where the worker waits
+/// for its room.
 #[test]
 fn what_is_lent_is_what_was_put_there() {
     const TOTAL: usize = 200 * UP;
@@ -319,8 +321,8 @@ fn a_busy_thread_reads_a_reply_within_a_few_of_its_turns() {
     });
 }
 
-/// Whatever a worker writes over its box, its server's end reads no more than there is room for, or says that it makes no
-/// sense; it neither panics nor waits for something that is there.
+/// Whatever a worker writes over its box, its server's end reads no more than there is room for, or
+/// says that it makes no sense; it neither panics nor waits for something that is there.
 #[test]
 fn a_box_that_is_scribbled_over_is_an_error_or_other_bytes() {
     const SCRIBBLES: usize = 20_000;
@@ -361,7 +363,8 @@ fn whatever_is_written_into_a_box_its_server_takes_no_more_than_its_own() {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut script = vec![0; 4 * 60];
         random.fill(&mut script);
-        // Half of them by a worker that does nothing wrong with the words, so that something is read.
+        // Half of them by a worker that does nothing wrong with the words, so that something is
+        // read.
         if seed % 2 == 0 {
             for step in script.chunks_exact_mut(4).filter(|step| step[0] % 6 == 0) {
                 let up_put = 192 / 4;

@@ -1,4 +1,5 @@
-//! An I/O thread that serves boxes: it looks at them before it sleeps, and a bell wakes it when it does.
+//! An I/O thread that serves boxes: it looks at them before it sleeps, and a bell wakes it when it
+//! does.
 
 use std::cell::RefCell;
 use std::io;
@@ -42,11 +43,11 @@ struct Here {
     turn: Turn,
 }
 
-/// How often a busy thread comes by before it wakes those it has put something for: some ten requests, a tenth of a
-/// millisecond.
+/// How often a busy thread comes by before it wakes those it has put something for: some ten
+/// requests, a tenth of a millisecond.
 const PASSES: u32 = 32;
-/// And one that has slept: workers sleep as well then, and one that is woken now will have answered the first of the requests
-/// that came when this thread has read the last.
+/// And one that has slept: workers sleep as well then, and one that is woken now will have answered
+/// the first of the requests that came when this thread has read the last.
 const PASSES_AFTER_SLEEP: u32 = 2;
 
 /// A link that waits.
@@ -77,8 +78,8 @@ impl Waiting {
 }
 
 impl Thread {
-    /// Makes the thread that runs `runtime`, a single-threaded one, serve boxes. [`before_park`](Self::before_park) and
-    /// [`after_park`](Self::after_park) must be its hooks.
+    /// Makes the thread that runs `runtime`, a single-threaded one, serve boxes.
+    /// [`before_park`](Self::before_park) and [`after_park`](Self::after_park) must be its hooks.
     ///
     /// # Errors
     ///
@@ -147,8 +148,8 @@ impl Thread {
 /// The bell is never read: it is watched for its edges, and each ring is one.
 async fn listen(shared: &Shared) -> io::Result<()> {
     #[expect(unsafe_code, reason = "tokio asks for a promise about the descriptor")]
-    // SAFETY: the descriptor is borrowed from a value that lives as long as this function runs; it is never closed or
-    // replaced meanwhile.
+    // SAFETY: the descriptor is borrowed from a value that lives as long as this function runs; it
+    // is never closed or replaced meanwhile.
     let bell = unsafe { AsyncFd::register(shared.bell.as_fd()) }.map_err(io::Error::from)?;
     loop {
         bell.readable().await?.clear_ready();
@@ -156,8 +157,9 @@ async fn listen(shared: &Shared) -> io::Result<()> {
     }
 }
 
-/// Looks whether a worker of this thread has put or taken something, and wakes who waits for it. Called wherever a busy
-/// thread comes by, because it looks by itself only before it sleeps. On other threads it does nothing.
+/// Looks whether a worker of this thread has put or taken something, and wakes who waits for it.
+/// Called wherever a busy thread comes by, because it looks by itself only before it sleeps. On
+/// other threads it does nothing.
 pub fn collect() {
     with_here(|here| {
         collect_in(here);

@@ -1,7 +1,8 @@
 //! A thread that is about to sleep lets the workers at its processor run first.
 //!
-//! While a worker has quick calls to run, each request that arrives would wake the thread, for that request alone and in the middle
-//! of a call. Once the worker has nothing to do, its replies and what clients have sent meanwhile are there together.
+//! While a worker has quick calls to run, each request that arrives would wake the thread, for that
+//! request alone and in the middle of a call. Once the worker has nothing to do, its replies and
+//! what clients have sent meanwhile are there together.
 
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ use tokio::time::Instant;
 
 /// The calls that a worker of quick ones may have take less: who ran for longer was somebody else.
 const LONGEST: Duration = Duration::from_micros(500);
-/// Then the thread keeps its processor for so long, or requests would wait for a stranger again and again.
+/// Then the thread keeps its processor for so long, or requests would wait for a stranger again and
+/// again.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Whether others may run first.

@@ -28,7 +28,8 @@ impl Codec {
         known.into_iter().find(is_set).unwrap_or(Self::None)
     }
 
-    /// Of a reply: the one codec that the call was taken for. What says none is answered as Go's own.
+    /// Of a reply: the one codec that the call was taken for. What says none is answered as Go's
+    /// own.
     pub(crate) fn flags(self) -> Flags {
         match self {
             Self::Protobuf => Flags::PROTO,

@@ -5,7 +5,8 @@
 //! - [`Client`]: the caller's end, for the command line.
 //!
 //! Which methods there are is none of its business: services add them to
-//! [`Methods`](pronghorn_plugin_api::rpc::Methods). Frames, errors and limits for callers: `docs/reference/rpc.md`.
+//! [`Methods`](pronghorn_plugin_api::rpc::Methods). Frames, errors and limits for callers:
+//! `docs/reference/rpc.md`.
 
 #![forbid(unsafe_code)]
 

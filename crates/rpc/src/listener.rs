@@ -40,7 +40,8 @@ pub enum ListenError {
 }
 
 impl Listener {
-    /// Binds. Port 0 takes any free port. `owner`, or this process's user, may connect to a unix socket.
+    /// Binds. Port 0 takes any free port. `owner`, or this process's user, may connect to a unix
+    /// socket.
     ///
     /// Looks a name up, which blocks.
     pub fn bind(endpoint: &Endpoint, owner: Option<&Credentials>) -> Result<Self, ListenError> {
@@ -128,8 +129,9 @@ fn is_exposed(address: SocketAddr) -> bool {
     !address.ip().to_canonical().is_loopback()
 }
 
-/// What to listen on, the best first. Of a name's addresses an IPv4 one if there is any: that is the only kind that PHP
-/// packages connect to. Without a host every address of the machine; not each has IPv6.
+/// What to listen on, the best first. Of a name's addresses an IPv4 one if there is any: that is
+/// the only kind that PHP packages connect to. Without a host every address of the machine; not
+/// each has IPv6.
 fn resolve(address: &Address) -> Result<Vec<SocketAddr>, ListenError> {
     let Some(host) = &address.host else {
         let any: [IpAddr; 2] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];

@@ -50,7 +50,8 @@ impl Reply {
     }
 }
 
-/// Header and method of a call or a reply; `body` more bytes follow. `None` when they would be too many.
+/// Header and method of a call or a reply; `body` more bytes follow. `None` when they would be too
+/// many.
 pub(crate) fn frame(
     out: &mut Vec<u8>,
     flags: Flags,

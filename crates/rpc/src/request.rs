@@ -4,7 +4,8 @@ use bytes::{Bytes, BytesMut};
 use pronghorn_wire::frame::{Flags, FrameError, Header};
 use thiserror::Error;
 
-/// The longest payload that is taken. A job or a cached value is far below it, and it is what one call may make the server hold.
+/// The longest payload that is taken. A job or a cached value is far below it, and it is what one
+/// call may make the server hold.
 pub const MAX_PAYLOAD: u32 = 64 << 20;
 /// The longest name of a method. None that exists has half of it, and errors repeat it.
 pub const MAX_METHOD: usize = 255;
@@ -96,7 +97,8 @@ impl Head {
     }
 }
 
-/// Fuzz entry: calls are taken off `data` until it is none; each one, written again, gives the bytes that it was read from.
+/// Fuzz entry: calls are taken off `data` until it is none; each one, written again, gives the
+/// bytes that it was read from.
 #[doc(hidden)]
 pub fn fuzz_request(data: &[u8]) {
     let mut input = BytesMut::from(data);

@@ -20,15 +20,18 @@ use tokio_util::sync::CancellationToken;
 use crate::connection::serve;
 use crate::listener::{Listener, Socket};
 
-/// Open connections; one more is closed at once. Each PHP package that a worker uses may keep one: 200 workers with five.
+/// Open connections; one more is closed at once. Each PHP package that a worker uses may keep one:
+/// 200 workers with five.
 pub const CONNECTIONS: usize = 1024;
-/// Calls of one connection that are not answered yet; while there are as many, nothing is read from it.
+/// Calls of one connection that are not answered yet; while there are as many, nothing is read from
+/// it.
 pub const CALLS_PER_CONNECTION: usize = 64;
-/// Payloads of all calls under way, small ones aside; a call that finds no room waits, with its connection. Four of the
-/// longest.
+/// Payloads of all calls under way, small ones aside; a call that finds no room waits, with its
+/// connection. Four of the longest.
 pub const BYTES_UNDER_WAY: usize = 256 << 20;
 
-/// A caller on another machine that is switched off says nothing; the kernel asks after such a pause.
+/// A caller on another machine that is switched off says nothing; the kernel asks after such a
+/// pause.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// A server at work. Dropped, it ends at once.
@@ -63,8 +66,8 @@ pub(crate) struct Count(Arc<AtomicUsize>);
 pub(crate) struct Counted(Count);
 
 impl Server {
-    /// Accepts and answers on the runtime it is called on; from an inherited socket once it is [opened](Self::open).
-    /// Methods may be added later, too.
+    /// Accepts and answers on the runtime it is called on; from an inherited socket once it is
+    /// [opened](Self::open). Methods may be added later, too.
     pub fn start(listener: Listener, methods: Methods) -> Result<Self, BindError> {
         let was_inherited = listener.was_inherited();
         let (door, file) = Door::new(listener.socket).map_err(BindError::Runtime)?;
@@ -108,8 +111,9 @@ impl Server {
         self.shared.calls.now()
     }
 
-    /// Closes the socket and idle connections, and takes no further calls. Those under way are answered if they are done by
-    /// `deadline`, and cut off then; each of these is named in a record.
+    /// Closes the socket and idle connections, and takes no further calls. Those under way are
+    /// answered if they are done by `deadline`, and cut off then; each of these is named in a
+    /// record.
     pub async fn stop(mut self, deadline: Instant) -> Stopped {
         self.shared.stopping.cancel();
         if timeout_at(deadline, self.accepting.join_next())

@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use crate::listener::Listener;
 use crate::server::Server;
 
-/// RPC as a service. It is the first to start and the last to stop: workers call from their first line on, and those that
-/// finish what they have while the server stops still call.
+/// RPC as a service. It is the first to start and the last to stop: workers call from their first
+/// line on, and those that finish what they have while the server stops still call.
 #[derive(Debug)]
 pub struct Rpc {
     listener: Listener,
@@ -25,8 +25,9 @@ pub struct Rpc {
 struct Configuration(Arc<dyn Fn() -> String + Send + Sync>);
 
 impl Rpc {
-    /// Will serve `listener`. `configuration` is asked with each call of `rpc.Config`; whoever can connect reads what it
-    /// returns, so it must hold no secrets: [`Loaded::to_json`](pronghorn_config::Loaded::to_json).
+    /// Will serve `listener`. `configuration` is asked with each call of `rpc.Config`; whoever can
+    /// connect reads what it returns, so it must hold no secrets:
+    /// [`Loaded::to_json`](pronghorn_config::Loaded::to_json).
     pub fn new(
         listener: Listener,
         configuration: impl Fn() -> String + Send + Sync + 'static,

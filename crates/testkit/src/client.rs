@@ -68,7 +68,8 @@ impl Connection {
         self.stream.local_addr().expect("it is connected")
     }
 
-    /// Sends bytes. A server that has closed the connection already is no failure: its answer may be there.
+    /// Sends bytes. A server that has closed the connection already is no failure: its answer may
+    /// be there.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         _ = self.stream.write_all(bytes.as_ref());
     }
@@ -93,8 +94,8 @@ impl Connection {
             .expect("the connection is open");
     }
 
-    /// Closes the connection of a client that has waited for its reply and gives up. A client that closes within 3 ms of
-    /// its request counts as one that has only finished sending.
+    /// Closes the connection of a client that has waited for its reply and gives up. A client that
+    /// closes within 3 ms of its request counts as one that has only finished sending.
     pub fn leave(self) {
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -1,8 +1,9 @@
-//! What end-to-end tests stand on: a folder with an application, a running server, a client that sends exactly the bytes it
-//! is given.
+//! What end-to-end tests stand on: a folder with an application, a running server, a client that
+//! sends exactly the bytes it is given.
 //!
-//! Everything that waits has a deadline and says what it waited for. When a [`Server`] is gone, nothing of it may be left:
-//! its processes, sockets and spool files are looked for, and what is found fails the test.
+//! Everything that waits has a deadline and says what it waited for. When a [`Server`] is gone,
+//! nothing of it may be left: its processes, sockets and spool files are looked for, and what is
+//! found fails the test.
 
 #![forbid(unsafe_code)]
 #![expect(
@@ -29,7 +30,8 @@ use std::time::{Duration, Instant};
 /// Longer than anything takes on a slow machine that does other things as well.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// An address that nobody listens on. Somebody may until it is used; the system hands out others first.
+/// An address that nobody listens on. Somebody may until it is used; the system hands out others
+/// first.
 ///
 /// # Panics
 ///

@@ -11,9 +11,11 @@ use crate::{Connection, Response, wait_for};
 /// Between two requests of a client: the load shows what breaks, not how fast it goes.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Clients that ask until they are told to stop: two keep their connections, two open one for each request.
+/// Clients that ask until they are told to stop: two keep their connections, two open one for each
+/// request.
 ///
-/// Each request goes to `/number?n=…` with a number of its own, which must be the last word of the reply.
+/// Each request goes to `/number?n=…` with a number of its own, which must be the last word of the
+/// reply.
 #[derive(Debug)]
 pub struct Load {
     clients: Vec<JoinHandle<u64>>,

@@ -16,8 +16,8 @@ use crate::{Connection, PATIENCE, Response, Site, wait_for};
 
 /// In every process that a server under test starts, so that those that are left can be found.
 const MARK: &str = "PRONGHORN_TEST";
-/// Time that what a killed server started may take to go. A worker that is deaf to signals looks for its server
-/// every five seconds.
+/// Time that what a killed server started may take to go. A worker that is deaf to signals looks
+/// for its server every five seconds.
 const TO_GO: Duration = Duration::from_secs(20);
 
 /// A running server.
@@ -303,7 +303,8 @@ impl Server {
         })
     }
 
-    /// Runs it as a user who may not do everything: as root, but without root's capabilities, when the test runs as root.
+    /// Runs it as a user who may not do everything: as root, but without root's capabilities, when
+    /// the test runs as root.
     pub fn run_without_rights(site: &Site, arguments: &[&str]) -> Ended {
         if !rustix::process::geteuid().is_root() {
             return Self::run(site, arguments);
@@ -351,9 +352,11 @@ impl Server {
         self.follow_upgrade();
     }
 
-    /// Only signals. The new process is then a stranger until it is [followed](Self::follow_upgrade).
+    /// Only signals. The new process is then a stranger until it is
+    /// [followed](Self::follow_upgrade).
     pub fn ask_for_upgrade(&self) {
-        // The new process is to be this one's child when its parent has ended, so that its end can be seen.
+        // The new process is to be this one's child when its parent has ended, so that its end can
+        // be seen.
         rustix::process::set_child_subreaper(Pid::from_raw(1)).expect("Linux has it");
         self.signal(Signal::USR2);
     }
@@ -497,7 +500,8 @@ impl Server {
         ended
     }
 
-    /// Stops it as [`stop`](Self::stop) does, and gives the application back so that it can be served in another way.
+    /// Stops it as [`stop`](Self::stop) does, and gives the application back so that it can be
+    /// served in another way.
     ///
     /// # Panics
     ///
@@ -669,8 +673,8 @@ fn wait(child: &mut Child, what: &str) -> ExitStatus {
     }
 }
 
-/// The text of a stream whose writer has ended: the thread that reads it may be behind, on a busy machine for long. A process
-/// that was left behind keeps the stream open.
+/// The text of a stream whose writer has ended: the thread that reads it may be behind, on a busy
+/// machine for long. A process that was left behind keeps the stream open.
 fn settled(output: &Output) -> String {
     let start = Instant::now();
     while !output.1.load(Ordering::Acquire) && start.elapsed() < Duration::from_secs(5) {
@@ -679,8 +683,8 @@ fn settled(output: &Output) -> String {
     output.text()
 }
 
-/// Live processes with this mark in their environment.
-/// Programs get little of a server's environment: without a mark, their folder for temporary files tells whose they are.
+/// Live processes with this mark in their environment. Programs get little of a server's
+/// environment: without a mark, their folder for temporary files tells whose they are.
 fn marked(mark: &str, folder: &Path) -> Vec<u32> {
     let (wanted, temporary) = (
         format!("{MARK}={mark}"),
@@ -707,7 +711,8 @@ fn pids() -> impl Iterator<Item = u32> {
     processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// Workers of a php-fpm without their master: they write over their environment, so their folder tells whose they are.
+/// Workers of a php-fpm without their master: they write over their environment, so their folder
+/// tells whose they are.
 fn orphans_of_php_fpm(folder: &Path) -> Vec<u32> {
     pids()
         .filter(|pid| {
@@ -720,7 +725,8 @@ fn orphans_of_php_fpm(folder: &Path) -> Vec<u32> {
         .collect()
 }
 
-/// What was killed can't remove its control socket and the settings of its workers and of php-fpm; the next start does.
+/// What was killed can't remove its control socket and the settings of its workers and of php-fpm;
+/// the next start does.
 fn assert_little_left(status: ExitStatus, mark: &str, folder: &Path) {
     if status.code().is_none() {
         for socket in control_sockets(folder) {

@@ -23,8 +23,8 @@ impl Site {
         Self { folder }
     }
 
-    /// An application whose worker is one of `e2e/fixtures`, with two workers on a free port. Development logs at debug
-    /// level go to stderr.
+    /// An application whose worker is one of `e2e/fixtures`, with two workers on a free port.
+    /// Development logs at debug level go to stderr.
     pub fn with_worker(fixture: &str) -> Self {
         Self::new().config(&format!(
             "version: '3'\nserver:\n  command: php {}\nhttp:\n  address: 127.0.0.1:0\n  pool: {{num_workers: 2}}\nlogs: {{level: debug}}\n",
@@ -84,7 +84,8 @@ impl Site {
         std::fs::write(path, content).expect("a file can be written");
     }
 
-    /// Puts a file in the place of another in one step, as a deployment should: nobody reads half of it.
+    /// Puts a file in the place of another in one step, as a deployment should: nobody reads half
+    /// of it.
     pub fn replace(&self, name: &str, content: &str) {
         let next = format!("{name}.next");
         self.write(&next, content);

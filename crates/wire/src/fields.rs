@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 /// Names and values in their order; a name may occur more than once.
 ///
-/// What was received stays in the buffer it came in; what is added later goes to a second one. So decoding copies
-/// nothing and a middleware can still add, replace and remove.
+/// What was received stays in the buffer it came in; what is added later goes to a second one. So
+/// decoding copies nothing and a middleware can still add, replace and remove.
 #[derive(Clone, Default)]
 pub struct Fields {
     received: Bytes,

@@ -1,4 +1,5 @@
-//! What RoadRunner's two codecs have in common: Go's spelling of header names, values grouped by name, Go's cookies.
+//! What RoadRunner's two codecs have in common: Go's spelling of header names, values grouped by
+//! name, Go's cookies.
 
 use std::borrow::Cow;
 
@@ -39,7 +40,8 @@ pub(crate) fn grouped_headers<'a>(request: &Request<'a>) -> Vec<Group<'a>> {
     groups
 }
 
-/// `x-foo` becomes `X-Foo`: the first letter and each one behind a hyphen in upper case, all others in lower case.
+/// `x-foo` becomes `X-Foo`: the first letter and each one behind a hyphen in upper case, all others
+/// in lower case.
 fn canonical(name: &[u8]) -> String {
     let mut upper = true;
     name.iter()
@@ -55,8 +57,8 @@ fn canonical(name: &[u8]) -> String {
         .collect()
 }
 
-/// Cookies as RoadRunner hands them over: values unescaped like a query's, those that can't be are dropped, the last of
-/// a name wins.
+/// Cookies as RoadRunner hands them over: values unescaped like a query's, those that can't be are
+/// dropped, the last of a name wins.
 pub(crate) fn cookies<'a>(request: &Request<'a>) -> Vec<(&'a [u8], Vec<u8>)> {
     let mut cookies: Vec<(&[u8], Vec<u8>)> = Vec::new();
     for header in request.headers.all("cookie") {

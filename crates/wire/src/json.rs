@@ -1,7 +1,9 @@
-//! RoadRunner's JSON codec: the layout of releases up to 2023.3, which every release of the official packages reads.
+//! RoadRunner's JSON codec: the layout of releases up to 2023.3, which every release of the
+//! official packages reads.
 //!
-//! JSON can't carry bytes that are not UTF-8. They are replaced by U+FFFD, as RoadRunner did; [`encode_request`] says
-//! how many values that befell, so that it can be counted and the operator told of `pool.codec: proto`.
+//! JSON can't carry bytes that are not UTF-8. They are replaced by U+FFFD, as RoadRunner did;
+//! [`encode_request`] says how many values that befell, so that it can be counted and the operator
+//! told of `pool.codec: proto`.
 
 use std::fmt;
 
@@ -11,7 +13,8 @@ use serde::de::{Deserializer as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use crate::foreign::{Form, cookies, grouped_headers};
 use crate::{DecodeError, Fields, ReplyHead, Request};
 
-/// Appends the context of a request. Returns how many names and values had bytes that are not UTF-8.
+/// Appends the context of a request. Returns how many names and values had bytes that are not
+/// UTF-8.
 pub fn encode_request(out: &mut Vec<u8>, request: &Request<'_>, form: Form<'_>) -> usize {
     let mut writer = Writer { out, replaced: 0 };
     writer.raw(b"{\"remoteAddr\":");
@@ -84,8 +87,9 @@ impl Writer<'_> {
 
 /// Reads the context of a reply: `{"status":200,"headers":{"Name":["value"]}}`.
 ///
-/// An empty context means status 200 without headers. Where the official packages are loose so are we: a value may
-/// stand without its list and a number without quotes, keys that are not known are passed over.
+/// An empty context means status 200 without headers. Where the official packages are loose so are
+/// we: a value may stand without its list and a number without quotes, keys that are not known are
+/// passed over.
 ///
 /// # Errors
 ///
@@ -119,7 +123,8 @@ impl<'de> Visitor<'de> for Head<'_> {
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
                 "status" => {
-                    // Whatever doesn't fit is 0, which `ReplyHead::check` refuses with a better sentence.
+                    // Whatever doesn't fit is 0, which `ReplyHead::check` refuses with a better
+                    // sentence.
                     let status = map.next_value::<serde_json::Value>()?;
                     let status = status.as_u64().or_else(|| status.as_str()?.parse().ok());
                     self.0.status = status

@@ -1,11 +1,14 @@
-//! Goridge frames and the three codecs that calls and replies are written in: bytes to types and back.
+//! Goridge frames and the three codecs that calls and replies are written in: bytes to types and
+//! back.
 //!
-//! Does no I/O and knows no clock. Everything here reads bytes of a peer: lengths are compared with what is there before
-//! they are used, and every decoder answers one of three things: a value, "need more", or a typed error.
+//! Does no I/O and knows no clock. Everything here reads bytes of a peer: lengths are compared with
+//! what is there before they are used, and every decoder answers one of three things: a value,
+//! "need more", or a typed error.
 //!
 //! - [`frame`]: the Goridge frame, on every channel between server, workers and RPC clients.
 //! - [`Request`] and [`ReplyHead`]: what a codec carries.
-//! - [`json`] and [`proto`]: RoadRunner's codecs; [`native`]: ours (`docs/reference/native-codec.md`).
+//! - [`json`] and [`proto`]: RoadRunner's codecs; [`native`]: ours
+//!   (`docs/reference/native-codec.md`).
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs, clippy::missing_errors_doc)]

@@ -110,7 +110,8 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Headers as a worker gets them: all but those that only concern the connection or stand in the URI.
+    /// Headers as a worker gets them: all but those that only concern the connection or stand in
+    /// the URI.
     pub(crate) fn worker_headers(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone {
         self.headers
             .iter()
@@ -142,7 +143,8 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Bytes beyond ASCII are percent-encoded: clients send raw UTF-8 in targets, and a URI is ASCII (RFC 3986).
+/// Bytes beyond ASCII are percent-encoded: clients send raw UTF-8 in targets, and a URI is ASCII
+/// (RFC 3986).
 pub(crate) fn ascii(target: &[u8]) -> Cow<'_, [u8]> {
     if target.is_ascii() {
         return Cow::Borrowed(target);
@@ -170,8 +172,9 @@ pub struct ReplyHead {
 }
 
 impl ReplyHead {
-    /// Whether this head can be sent to a client. What fails here is a mistake of the application and costs no worker:
-    /// otherwise any client whose input reaches a header could have workers replaced.
+    /// Whether this head can be sent to a client. What fails here is a mistake of the application
+    /// and costs no worker: otherwise any client whose input reaches a header could have workers
+    /// replaced.
     ///
     /// # Errors
     ///
@@ -195,8 +198,9 @@ impl ReplyHead {
         Ok(())
     }
 
-    /// Removes the fields whose values have a control character in them other than the tab: no field has one (RFC 9110,
-    /// section 5.5), and not every protocol can send it. They break no framing, so the reply is sent without them.
+    /// Removes the fields whose values have a control character in them other than the tab: no
+    /// field has one (RFC 9110, section 5.5), and not every protocol can send it. They break no
+    /// framing, so the reply is sent without them.
     ///
     /// The name of the first one, and the character.
     pub fn leave_out_control_characters(&mut self) -> Option<(String, u8)> {

@@ -1,7 +1,7 @@
 //! RoadRunner's protobuf codec: `http.v1.Request` and `http.v1.Response`, written and read by hand.
 //!
-//! Two messages of ten and two fields don't need a generator, and this way a request is written once, straight into
-//! the frame.
+//! Two messages of ten and two fields don't need a generator, and this way a request is written
+//! once, straight into the frame.
 
 use bytes::Bytes;
 
@@ -93,11 +93,13 @@ fn put_map_entry(out: &mut Vec<u8>, field: u64, name: &[u8], values: &[&[u8]]) {
     }
 }
 
-/// Reads the context of a reply, `http.v1.Response`. An empty context means status 200 without headers.
+/// Reads the context of a reply, `http.v1.Response`. An empty context means status 200 without
+/// headers.
 ///
 /// # Errors
 ///
-/// When it is not such a message. A status that no server may send is not an error here; [`ReplyHead::check`] says so.
+/// When it is not such a message. A status that no server may send is not an error here;
+/// [`ReplyHead::check`] says so.
 pub fn decode_reply(context: &Bytes) -> Result<ReplyHead, DecodeError> {
     let mut head = ReplyHead {
         status: 200,

@@ -1,5 +1,5 @@
-//! Whether the stand-in of `fixtures/foreign` sends what the official packages send: both get the same calls, and what they
-//! write is compared byte for byte.
+//! Whether the stand-in of `fixtures/foreign` sends what the official packages send: both get the
+//! same calls, and what they write is compared byte for byte.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -29,7 +29,8 @@ fn the_stand_in_sends_what_the_packages_send() {
     }
 }
 
-/// What a server sends, all of it: what it says to a stream lies behind the call when the worker looks for it.
+/// What a server sends, all of it: what it says to a stream lies behind the call when the worker
+/// looks for it.
 fn calls(codec: &str, once: &Path) -> Vec<u8> {
     let mut out = Vec::new();
     let control = |out: &mut Vec<u8>, text: &[u8]| {
@@ -50,7 +51,8 @@ fn calls(codec: &str, once: &Path) -> Vec<u8> {
     for target in ["/psr", "/psr?chunk=3", "/psr?chunk=50", "/psr?chunk=200"] {
         call(&mut out, codec, target, None);
         if target.ends_with('3') {
-            // 34 pieces; the worker asks with every fifth one but those while it waits for an answer.
+            // 34 pieces; the worker asks with every fifth one but those while it waits for an
+            // answer.
             (0..6).for_each(|_| about_stream(&mut out, Stream::PONG));
         }
     }

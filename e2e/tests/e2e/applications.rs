@@ -1,4 +1,5 @@
-//! Applications as Debian's packages have them, in pools that run scripts: somebody logs in, writes, uploads and reads back.
+//! Applications as Debian's packages have them, in pools that run scripts: somebody logs in,
+//! writes, uploads and reads back.
 
 use pronghorn_testkit::{Server, Site};
 
@@ -222,7 +223,8 @@ fn symfony() {
     each("symfony", symfony_conversation);
 }
 
-/// An application of `bench/apps`, in all ways to run scripts: it answers what it answers under PHP's own server.
+/// An application of `bench/apps`, in all ways to run scripts: it answers what it answers under
+/// PHP's own server.
 fn each(app: &str, conversation: fn(&mut Browser)) {
     for mode in modes("") {
         let site = Site::new();
@@ -234,7 +236,8 @@ fn each(app: &str, conversation: fn(&mut Browser)) {
     }
 }
 
-/// Scripts that read their paths as a blog (REST below `wp-json`) and a wiki (`rest.php`) of many do.
+/// Scripts that read their paths as a blog (REST below `wp-json`) and a wiki (`rest.php`) of many
+/// do.
 #[test]
 fn paths_with_encoded_slashes_and_long_ones_are_the_applications() {
     let front = "<?php $path = explode('?', $_SERVER['REQUEST_URI'])[0]; \

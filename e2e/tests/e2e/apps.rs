@@ -1,4 +1,5 @@
-//! The applications of `bench/apps`: kept by Pronghorn, they answer what they answer under PHP's own server.
+//! The applications of `bench/apps`: kept by Pronghorn, they answer what they answer under PHP's
+//! own server.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -59,8 +60,9 @@ fn start_kept(app: &str, worker: &str) -> Server {
 /// Asserts as well that its worker lived from the first call to the last.
 fn stop_kept(server: Server) {
     let log = server.stop().stderr;
-    // Tests may run as root, and the server says so. Symfony ends a session by a cookie of its reply and by `setcookie()` as
-    // well, which has no effect in a worker; the server says that too.
+    // Tests may run as root, and the server says so. Symfony ends a session by a cookie of its
+    // reply and by `setcookie()` as well, which has no effect in a worker; the server says that
+    // too.
     const MEANT: [&str; 2] = ["`server.user` is not set", "AbstractSessionHandler.php"];
     let is_meant = |line: &&str| MEANT.iter().any(|meant| line.contains(meant));
     let log: String = log

@@ -70,7 +70,8 @@ fn nginx_before(server: &Server, block: usize) -> Nginx {
     Nginx::start(server.site(), text, address)
 }
 
-/// Connections to an address that are, or were a moment ago: one that was closed is remembered by the kernel for a minute.
+/// Connections to an address that are, or were a moment ago: one that was closed is remembered by
+/// the kernel for a minute.
 fn connections_to(address: SocketAddr) -> usize {
     let remote = format!(" 0100007F:{:04X} ", address.port());
     let table = std::fs::read_to_string("/proc/net/tcp").expect("there is /proc");

@@ -1,12 +1,13 @@
-//! What programs that were written for RoadRunner type and read: Laravel Octane, the bundles for Laravel and Symfony.
+//! What programs that were written for RoadRunner type and read: Laravel Octane, the bundles for
+//! Laravel and Symfony.
 
 use std::net::SocketAddr;
 
 use pronghorn_testkit::{Ended, Server, Site, free_address, wait_for};
 use serde_json::Value;
 
-/// A worker of the packages that writes an event to stderr for each request, as Octane's does, and answers with what it
-/// finds in its environment.
+/// A worker of the packages that writes an event to stderr for each request, as Octane's does, and
+/// answers with what it finds in its environment.
 const WORKER: &str = r#"<?php
 namespace Foreign;
 require 'PACKAGES';
@@ -33,7 +34,8 @@ fn assert_quiet(ended: &Ended) {
     assert_eq!(said, (Some(0), "", ""));
 }
 
-/// How Octane starts a server: on a file that it has touched, with all on the command line, flags before the command.
+/// How Octane starts a server: on a file that it has touched, with all on the command line, flags
+/// before the command.
 struct Octane {
     server: Server,
     rpc: String,
@@ -164,7 +166,8 @@ fn octane_finds_starts_reads_reloads_and_stops() {
         shown.stdout
     );
 
-    // Lines on stderr would be shown as errors. Ours are in JSON, but for the two that RoadRunner has as well.
+    // Lines on stderr would be shown as errors. Ours are in JSON, but for the two that RoadRunner
+    // has as well.
     let ended = octane.server.stop();
     assert_eq!(ended.stderr, "");
     let plain: Vec<_> = ended

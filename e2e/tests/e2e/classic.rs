@@ -841,7 +841,8 @@ fn a_large_program_leaves_no_function_for_the_next_request() {
 /// Names of fields with their values.
 type Others = &'static [(&'static str, &'static [&'static str])];
 
-/// Scripts, and what their replies have: the status, values of `Content-Type`, and other fields with their values.
+/// Scripts, and what their replies have: the status, values of `Content-Type`, and other fields
+/// with their values.
 const REPLIES: &[(&str, u16, &[&str], Others)] = &[
     (
         "http_response_code(304); header('ETag: \"v\"');",

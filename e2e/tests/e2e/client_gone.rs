@@ -1,4 +1,5 @@
-//! Calls whose clients leave while they wait for a worker: they run, as under php-fpm, where programs rely on it.
+//! Calls whose clients leave while they wait for a worker: they run, as under php-fpm, where
+//! programs rely on it.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -168,7 +169,8 @@ fn a_client_that_closes_its_sending_side_is_answered_by_who_can_not_be_told_that
                 "slow",
             ),
         ];
-        // The first call of a process that starts waits longer than a client may close its side early.
+        // The first call of a process that starts waits longer than a client may close its side
+        // early.
         assert_eq!(server.get("/slow.php?ms=1").text(), "slow");
         for (request, end) in &requests {
             for pause in [0, 100] {

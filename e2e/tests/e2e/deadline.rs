@@ -1,4 +1,5 @@
-//! A call that is late, in a worker with the extension: the client gets 504 at once, PHP an exception, and the worker goes on.
+//! A call that is late, in a worker with the extension: the client gets 504 at once, PHP an
+//! exception, and the worker goes on.
 
 use pronghorn_testkit::{Server, Site, wait_for};
 

@@ -137,7 +137,8 @@ fn a_section_says_what_is_watched_without_development_mode() {
             .count()
     };
     assert_eq!(server.get("/").text(), "one");
-    // Each round is seen by its last change: had one before it counted, it would have been named instead, or as well.
+    // Each round is seen by its last change: had one before it counted, it would have been named
+    // instead, or as well.
     for round in 1..=2 {
         server.site().write("kept/old.php", "<?php return 2;");
         server.site().write("notes.txt", "changed");

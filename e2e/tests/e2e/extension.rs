@@ -1,4 +1,5 @@
-//! The extension and settings of PHP reach a pool's workers by themselves, where its command tells which PHP it runs.
+//! The extension and settings of PHP reach a pool's workers by themselves, where its command tells
+//! which PHP it runs.
 //!
 //! Needs what `scripts/build-extension` builds; without it these tests say so and pass.
 

@@ -336,7 +336,8 @@ fn master_of(said: &str) -> Pid {
     Pid::from_raw(number.expect("a number")).expect("of a process")
 }
 
-/// Live processes of a group. php-fpm writes over the environment by which processes are otherwise found.
+/// Live processes of a group. php-fpm writes over the environment by which processes are otherwise
+/// found.
 fn group_of(leader: Pid) -> Vec<String> {
     let processes = std::fs::read_dir("/proc")
         .expect("/proc is there")

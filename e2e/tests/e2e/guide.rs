@@ -3,12 +3,15 @@
 //! What is done with a fenced block stands behind its language:
 //!
 //! - `file=NAME` is written to the working folder;
-//! - `sh serve` is one `pronghorn …` command, which is started and runs until the next such block or the end of the page;
-//! - `sh run` is run by `sh -e` and must succeed; `sh run=2` must end with that exit code; `sh run eventually` is repeated
-//!   until what it prints is right;
-//! - `text output` is what the `run` block before it prints; `…` stands for any text, alone on its line for any lines.
+//! - `sh serve` is one `pronghorn …` command, which is started and runs until the next such block
+//!   or the end of the page;
+//! - `sh run` is run by `sh -e` and must succeed; `sh run=2` must end with that exit code;
+//!   `sh run eventually` is repeated until what it prints is right;
+//! - `text output` is what the `run` block before it prints; `…` stands for any text, alone on its
+//!   line for any lines.
 //!
-//! All other blocks are only read. Ports 8080 and 8443 become free ones, also where 8080 is the default.
+//! All other blocks are only read. Ports 8080 and 8443 become free ones, also where 8080 is the
+//! default.
 
 use std::ffi::OsString;
 use std::net::TcpListener;
@@ -232,7 +235,8 @@ impl Place {
     }
 }
 
-/// A home folder in which the repository is called `pronghorn`, and a search path on which the binary is.
+/// A home folder in which the repository is called `pronghorn`, and a search path on which the
+/// binary is.
 struct Home {
     folder: Site,
     path: OsString,

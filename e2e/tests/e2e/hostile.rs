@@ -1,4 +1,5 @@
-//! Clients that are slow, idle or send a lot: the others are served meanwhile, and the server's memory stays small.
+//! Clients that are slow, idle or send a lot: the others are served meanwhile, and the server's
+//! memory stays small.
 
 use pronghorn_e2e::uploads::{PEAK, send_form, send_raw};
 use pronghorn_testkit::{Connection, Server, Site, wait_for};
@@ -38,7 +39,8 @@ fn heads_and_bodies_that_do_not_come_hold_no_worker() {
     for _ in 0..20 {
         assert_eq!(server.get("/").text(), "Hello");
     }
-    // A head has 15 s, and nobody who drips gets more: bodies have longer, so these are the first 150.
+    // A head has 15 s, and nobody who drips gets more: bodies have longer, so these are the
+    // first 150.
     for connection in &mut slow[50..150] {
         assert_eq!(connection.response().status, 408);
         assert!(connection.is_closed());

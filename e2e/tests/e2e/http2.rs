@@ -268,7 +268,8 @@ fn a_head_with_too_many_fields_is_431() {
     server.stop();
 }
 
-/// Sends frames behind the beginning of a connection, and reads until its end: the error of the last GOAWAY.
+/// Sends frames behind the beginning of a connection, and reads until its end: the error of the
+/// last GOAWAY.
 fn end_of(server: &Server, frames: &[u8]) -> Option<u32> {
     let mut stream = TcpStream::connect(server.address()).expect("it accepts");
     stream

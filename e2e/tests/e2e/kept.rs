@@ -1,4 +1,5 @@
-//! What a call leaves in a kept worker's PHP is no visitor's after it, and what a handler gets wrong there is told once.
+//! What a call leaves in a kept worker's PHP is no visitor's after it, and what a handler gets
+//! wrong there is told once.
 
 use pronghorn_testkit::{Server, Site, wait_for};
 
@@ -174,7 +175,8 @@ fn each_visitor_has_a_session_of_their_own_with_the_extension() {
     each_visitor_has_a_session("ring");
 }
 
-/// PHP lets nobody change the number of a session after output, which the command line counts as headers that are sent.
+/// PHP lets nobody change the number of a session after output, which the command line counts as
+/// headers that are sent.
 fn what_is_printed_past_the_buffers_keeps_no_session(transport: &str) {
     let server = Server::start(site(transport));
     let printed = server.get("/printed").text();

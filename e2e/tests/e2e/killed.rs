@@ -1,7 +1,9 @@
-//! A worker in shared memory, with a handler or with scripts, that is killed exactly at a mark of `ext/pronghorn/ring.h`: its
-//! call is settled by the rules, no other call is touched, its pool recovers.
+//! A worker in shared memory, with a handler or with scripts, that is killed exactly at a mark of
+//! `ext/pronghorn/ring.h`: its call is settled by the rules, no other call is touched, its pool
+//! recovers.
 //!
-//! The extension has a build of its own for it, in which a worker kills itself at the mark that `PRONGHORN_KILL_AT` names.
+//! The extension has a build of its own for it, in which a worker kills itself at the mark that
+//! `PRONGHORN_KILL_AT` names.
 
 use std::path::{Path, PathBuf};
 
@@ -10,8 +12,8 @@ use pronghorn_testkit::{Load, Server, Site, wait_for};
 use crate::kind::{KINDS, Kind};
 use crate::ring::{extension, worker_of};
 
-/// The first call that finds the file `armed` arms its worker: from then on the mark kills it. So it is one worker, and the call's
-/// second try finds nothing.
+/// The first call that finds the file `armed` arms its worker: from then on the mark kills it. So
+/// it is one worker, and the call's second try finds nothing.
 const WORKER: &str = r#"
     if (@\unlink('armed')) {
         $at = $request->query()['at'];
@@ -48,7 +50,8 @@ fn build_with_marks() -> PathBuf {
     marks
 }
 
-/// With one worker, so that the call after one gets the same worker, and a retried one the next; and a worker of another pool.
+/// With one worker, so that the call after one gets the same worker, and a retried one the next;
+/// and a worker of another pool.
 fn site(kind: Kind, environment: &str) -> Site {
     let php = format!(
         "php -d ffi.enable=1 -d extension={}",
@@ -252,13 +255,15 @@ fn calls_that_it_was_given_ahead_go_to_another() {
     }
 }
 
-/// The longest body that is sent as it is: with its head it is more than the stream holds, so that it comes in parts.
+/// The longest body that is sent as it is: with its head it is more than the stream holds, so that
+/// it comes in parts.
 #[test]
 fn when_it_has_taken_a_part_of_a_call_that_is_settled_like_any_other() {
     for kind in KINDS {
         let victim = Victim::start(kind);
         let body = vec![b'y'; 256 << 10];
-        // Whether the rest found room before its end was seen decides whether it had begun the call.
+        // Whether the rest found room before its end was seen decides whether it had begun the
+        // call.
         for (method, statuses) in [("GET", &[200][..]), ("POST", &[200, 502])] {
             let worker = victim.arm();
             assert_eq!(victim.ask("POST", "/?at=taken", b""), 200);

@@ -24,7 +24,8 @@ impl Kind {
         }
     }
 
-    /// What stands in it for a handler with this body, to which `$request` has `path` and `query()`.
+    /// What stands in it for a handler with this body, to which `$request` has `path` and
+    /// `query()`.
     pub(crate) fn code(self, handler: &str) -> String {
         match self {
             Self::Worker => Site::sdk_worker(handler),

@@ -13,7 +13,8 @@ fn an_idle_server_stops_at_once() {
         server.signal(signal);
         let (ended, took) = time(|| server.wait());
         assert_eq!(ended.code, Some(0));
-        // The issue asks for 200 ms; a loaded machine gets some more before this is called a failure.
+        // The issue asks for 200 ms; a loaded machine gets some more before this is called a
+        // failure.
         assert!(took < Duration::from_secs(5), "{took:?}");
     }
 }

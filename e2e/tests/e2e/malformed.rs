@@ -1,6 +1,6 @@
-//! Requests that are malformed, or that two servers may read differently: every row of `vectors/malformed.json` goes to our
-//! server and to Debian's nginx before PHP. What either does otherwise than its row says fails, and so does a page that does
-//! not show the rows.
+//! Requests that are malformed, or that two servers may read differently: every row of
+//! `vectors/malformed.json` goes to our server and to Debian's nginx before PHP. What either does
+//! otherwise than its row says fails, and so does a page that does not show the rows.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,7 +12,8 @@ use serde_json::{Map, Value, json};
 
 use crate::nginx::Nginx;
 
-/// Sent behind each row. Only if it is answered does the server agree about where the row's request ends.
+/// Sent behind each row. Only if it is answered does the server agree about where the row's request
+/// ends.
 const NEXT: &str = "GET /next HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
 
 #[test]

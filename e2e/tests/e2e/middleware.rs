@@ -82,7 +82,8 @@ fn a_browser_s_question_is_answered_without_php() {
     let allowed = response.all("access-control-allow-origin");
     assert_eq!(allowed, ["https://a.example.com"]);
     assert_eq!(response.all("vary"), ["Origin"]);
-    // Another site's page is not told that it may read, and PHP answers it all the same: it is the browser that keeps it.
+    // Another site's page is not told that it may read, and PHP answers it all the same: it is the
+    // browser that keeps it.
     connection.request("GET", "/", "Origin: https://example.org\r\n");
     let response = connection.response();
     assert_eq!(response.text(), "Hello");

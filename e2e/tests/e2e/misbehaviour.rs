@@ -1,4 +1,5 @@
-//! Workers that do not keep to the protocol: what the client gets, what the log says, that the server goes on.
+//! Workers that do not keep to the protocol: what the client gets, what the log says, that the
+//! server goes on.
 
 use pronghorn_testkit::{Response, Server, Site, wait_for};
 
@@ -68,7 +69,8 @@ fn a_second_answer_reaches_nobody() {
     let server = Server::start(site("good"));
     for _ in 0..10 {
         assert_eq!(post(&server, "/twice").text(), "once");
-        // The next call may come before the second answer: then that has the number of another call.
+        // The next call may come before the second answer: then that has the number of another
+        // call.
         let next = post(&server, "/good");
         match next.status {
             200 => assert_eq!(next.text(), "good"),

@@ -13,7 +13,8 @@ pub(crate) struct Nginx {
 }
 
 impl Nginx {
-    /// Starts it in a site's folder, with this inside its block `http`, where something listens on the address.
+    /// Starts it in a site's folder, with this inside its block `http`, where something listens on
+    /// the address.
     pub(crate) fn start(site: &Site, http: &str, address: SocketAddr) -> Self {
         let folder = site.folder();
         let name = folder.display();

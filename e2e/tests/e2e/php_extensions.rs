@@ -1,5 +1,5 @@
-//! Extensions of PHP that hook the start or the end of a request, or keep something over requests: workers with them start, serve
-//! and end.
+//! Extensions of PHP that hook the start or the end of a request, or keep something over requests:
+//! workers with them start, serve and end.
 //!
 //! `scripts/php-extensions` unpacks them. `make extensions` tries all that Debian has.
 

@@ -1,4 +1,5 @@
-//! Workers in shared memory: that they are, and what becomes of the server when one of them breaks its own box.
+//! Workers in shared memory: that they are, and what becomes of the server when one of them breaks
+//! its own box.
 
 use pronghorn_e2e::ring::{Scribbles, scribble, site, under_valgrind};
 pub(crate) use pronghorn_e2e::ring::{extension, worker_of};

@@ -87,7 +87,8 @@ fn a_request_goes_where_its_route_says() {
     server.stop();
 }
 
-/// Requests under way, each on a connection of its own, and their replies in the order in which they come.
+/// Requests under way, each on a connection of its own, and their replies in the order in which
+/// they come.
 struct UnderWay {
     address: SocketAddr,
     replies: Receiver<Response>,

@@ -145,7 +145,8 @@ fn only_what_is_called_a_script_runs_and_no_script_is_sent() {
             "/index.php.",
             "/index.php%0a",
             "/index.p%68p%09",
-            // The sign for Kelvin is a `k` without its case, a long s an `s`, a wide p a `p` in another form.
+            // The sign for Kelvin is a `k` without its case, a long s an `s`, a wide p a `p` in
+            // another form.
             "/%e2%84%aaelvin.php",
             "/index.%ef%bd%90hp",
             "/%c5%bfub/index.php",

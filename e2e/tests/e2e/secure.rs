@@ -28,8 +28,8 @@ pub(crate) fn certificate(site: &Site, name: &str, names: &[&str]) {
     assert!(made.status.success(), "{made:?}");
 }
 
-/// An application whose worker is one of `e2e/fixtures`, with TLS for `localhost` and HTTP/2 without it. `more` are keys of
-/// `http`, two spaces in.
+/// An application whose worker is one of `e2e/fixtures`, with TLS for `localhost` and HTTP/2
+/// without it. `more` are keys of `http`, two spaces in.
 pub(crate) fn site(fixture: &str, ssl: &str, more: &str) -> Site {
     let site = Site::new();
     certificate(&site, "localhost", &["localhost"]);

@@ -478,7 +478,8 @@ fn what_is_not_found_by_its_configuration_is_found_by_rpc() {
         &Server::run(&elsewhere, &["stop", "-o", &listen]),
         &["which can't stop it"],
     );
-    // A server that is named by its RPC, and is not there, is not mistaken for the one of the configuration.
+    // A server that is named by its RPC, and is not there, is not mistaken for the one of the
+    // configuration.
     let other = format!("rpc.listen=tcp://{}", free_address());
     assert_failed(
         &server.steer(&["reset", "-o", &other]),

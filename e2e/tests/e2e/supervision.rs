@@ -1,4 +1,5 @@
-//! What keeps a pool answering: worn workers that are replaced, more of them under load, deadlines, deadly requests, back-off.
+//! What keeps a pool answering: worn workers that are replaced, more of them under load, deadlines,
+//! deadly requests, back-off.
 
 use std::sync::mpsc::{Receiver, channel};
 
@@ -160,7 +161,8 @@ fn a_worker_is_replaced_after_idling_if_it_had_a_call() {
     }
 }
 
-/// One call holds the only worker, two more wait: they are served by workers that come for them. Without work they go.
+/// One call holds the only worker, two more wait: they are served by workers that come for them.
+/// Without work they go.
 fn grows_and_shrinks(pool: &str) {
     for kind in KINDS {
         let server = Server::start(site_of(kind, HOLD, pool));

@@ -1,5 +1,6 @@
-//! Who the client is behind the proxies of docs/reference/trusted-proxies.md and docs/operations/behind-nginx.md: nginx and
-//! `HAProxy` themselves, and what others send. Clients connect from an address that is not the proxy's.
+//! Who the client is behind the proxies of docs/reference/trusted-proxies.md and
+//! docs/operations/behind-nginx.md: nginx and `HAProxy` themselves, and what others send. Clients
+//! connect from an address that is not the proxy's.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -56,7 +57,8 @@ fn behind_the_nginx_of_the_page_no_client_chooses_who_it_is() {
     }
 }
 
-/// As our page had it before, and as many others have it: nginx sets nothing but `X-Real-IP`, and passes on the rest.
+/// As our page had it before, and as many others have it: nginx sets nothing but `X-Real-IP`, and
+/// passes on the rest.
 #[test]
 fn behind_an_nginx_that_sets_only_x_real_ip_nobody_is_somebody_else() {
     for listed in ["", "trusted_headers: [X-Real-IP]"] {
@@ -70,7 +72,8 @@ fn behind_an_nginx_that_sets_only_x_real_ip_nobody_is_somebody_else() {
         let nginx = Nginx::start(server.site(), &block, address);
         let allowed = |seen: &str| {
             let is_refused = listed.is_empty() && seen == "400 Bad Request";
-            // Nothing can be said against one that names itself; see the reference on naming what the proxy sets.
+            // Nothing can be said against one that names itself; see the reference on naming what
+            // the proxy sets.
             let names_itself = listed.is_empty() && seen == "127.0.0.77 https://test/show";
             seen == REAL || is_refused || names_itself
         };
@@ -102,7 +105,8 @@ fn behind_the_haproxy_of_the_page_no_client_chooses_who_it_is() {
     }
 }
 
-/// What these send for a client at 192.0.2.1 that came by TLS and has forged what they pass on, with the keys of the page.
+/// What these send for a client at 192.0.2.1 that came by TLS and has forged what they pass on,
+/// with the keys of the page.
 #[test]
 fn what_other_proxies_send_is_read_as_the_page_says() {
     let page = page("reference/trusted-proxies.md");

@@ -1,4 +1,5 @@
-//! Workers that run as another user than the server, `server.user`. What the server makes for them must be theirs.
+//! Workers that run as another user than the server, `server.user`. What the server makes for them
+//! must be theirs.
 
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};

@@ -1,4 +1,5 @@
-//! Workers that are forked from one PHP which has started its engine: what they share, and what they do not.
+//! Workers that are forked from one PHP which has started its engine: what they share, and what
+//! they do not.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +10,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::classic::site;
 use crate::ring::extension;
 
-/// Answers with the worker's number and what its OPcache has, after a while in which others are busy as well.
+/// Answers with the worker's number and what its OPcache has, after a while in which others are
+/// busy as well.
 const STATUS: &str = "<?php
     usleep(20_000);
     $status = opcache_get_status();
@@ -23,8 +25,8 @@ fn start(workers: usize, more: &str) -> Server {
     Server::start(site(workers, &format!("{PROMPT}{more}")).file("public/index.php", STATUS))
 }
 
-/// A site whose PHP is a shell script, which does this when it is to be a zygote and is a PHP otherwise. Its first line is that of
-/// a real one.
+/// A site whose PHP is a shell script, which does this when it is to be a zygote and is a PHP
+/// otherwise. Its first line is that of a real one.
 fn with_zygote(script: &str, more: &str) -> Site {
     let extension = extension().display().to_string();
     let site = site(1, more).file("public/index.php", "<?php echo 'served';").file(
@@ -478,7 +480,8 @@ fn ps_shows_what_a_process_is() {
             if spawn == "fork" { &expected[..] } else { &[] },
             "{spawn}"
         );
-        // The environment, which lies behind the arguments, is as it was, and a successor has the name of its place.
+        // The environment, which lies behind the arguments, is as it was, and a successor has the
+        // name of its place.
         let told = server.get("/").text();
         assert!(told.contains(' '), "{told}");
         replace(&server, server.workers()[0]);

@@ -1,4 +1,5 @@
-//! All of Debian's extensions of PHP, in each way in which workers come to be. `make extensions` runs it.
+//! All of Debian's extensions of PHP, in each way in which workers come to be. `make extensions`
+//! runs it.
 
 mod started;
 

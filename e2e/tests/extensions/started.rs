@@ -1,4 +1,5 @@
-//! Starts a server with each of Debian's extensions of PHP that `scripts/php-extensions` has unpacked.
+//! Starts a server with each of Debian's extensions of PHP that `scripts/php-extensions` has
+//! unpacked.
 
 use std::path::Path;
 

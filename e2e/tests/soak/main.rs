@@ -1,7 +1,8 @@
 //! The long form of the fault run, `make soak`: prints its progress, and a table at the end.
 //!
-//! `SOAK_SCALE=0.05` does a twentieth of everything, to see whether it works at all. Arguments are names of parts, if not all
-//! are wanted: `cargo test -p pronghorn-e2e --test soak -- kills scribbles`.
+//! `SOAK_SCALE=0.05` does a twentieth of everything, to see whether it works at all. Arguments are
+//! names of parts, if not all are wanted:
+//! `cargo test -p pronghorn-e2e --test soak -- kills scribbles`.
 
 #![expect(
     clippy::print_stdout,
@@ -95,7 +96,8 @@ impl Report {
         self.lines.push(line);
     }
 
-    /// How many clients waited for a reply when something happened: with one for each worker, the pool can do no more.
+    /// How many clients waited for a reply when something happened: with one for each worker, the
+    /// pool can do no more.
     #[expect(clippy::cast_precision_loss, reason = "an average for people")]
     fn waiting(&mut self, when: &str, sum: usize, count: usize) {
         self.figure(
@@ -121,7 +123,8 @@ impl Report {
         }
     }
 
-    /// The end of a part's load and of its server: what was asked, and that nothing failed. Returns the log.
+    /// The end of a part's load and of its server: what was asked, and that nothing failed. Returns
+    /// the log.
     fn end(&mut self, server: Server, load: Load, may_lose: bool) -> (Tally, String) {
         let rate = load.rate();
         let (tally, failures) = load.finish();
@@ -327,7 +330,8 @@ fn soak(scale: f64, report: &mut Report) {
     let start = Instant::now();
     let length = SOAK.mul_f64(scale);
     let minute = MINUTE.min(length / 4);
-    // It comes and goes by a MB with the load: what counts is the most of the first minute, and the least of the last.
+    // It comes and goes by a MB with the load: what counts is the most of the first minute, and the
+    // least of the last.
     let (mut first, mut last) = (0.0_f64, f64::INFINITY);
     let mut told = Duration::ZERO;
     let (mut kills, mut seen) = (0, HashSet::new());

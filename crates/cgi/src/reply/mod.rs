@@ -25,12 +25,12 @@ pub struct Head {
 /// What becomes of a head that RFC 3875 does not allow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Lines {
-    /// Each line is a field, and there is one at least (RFC 3875, section 6.2): the header of a program that does
-    /// otherwise is missing. Apache answers 500.
+    /// Each line is a field, and there is one at least (RFC 3875, section 6.2): the header of a
+    /// program that does otherwise is missing. Apache answers 500.
     #[default]
     Fields,
-    /// Lines without a colon are left out, and there need be none. PHP sends what scripts give to `header()` as it is; nginx and
-    /// `mode: classic` answer 200.
+    /// Lines without a colon are left out, and there need be none. PHP sends what scripts give to
+    /// `header()` as it is; nginx and `mode: classic` answer 200.
     Some,
 }
 
@@ -101,7 +101,8 @@ impl HeadReader {
         Head::parse(head, self.lines)
     }
 
-    /// The length of the head with its empty line, once all of it is there. `received` is all since the first byte.
+    /// The length of the head with its empty line, once all of it is there. `received` is all since
+    /// the first byte.
     ///
     /// # Errors
     ///
@@ -190,7 +191,8 @@ impl Head {
             ..Self::of(status, headers)
         };
         if matches!(head.reply.status, 204 | 304) {
-            // There is no content, and a cache would take the type over into what it has (RFC 9111, section 4.3.4).
+            // There is no content, and a cache would take the type over into what it has (RFC 9111,
+            // section 4.3.4).
             head.reply.headers.remove("content-type");
         }
         Ok(head)
@@ -200,7 +202,8 @@ impl Head {
         let location = headers.get("location").filter(|_| status.is_none());
         let kind = match location {
             None => Kind::Document,
-            // `//host/path` names another server, and so do the backslashes that browsers take for slashes.
+            // `//host/path` names another server, and so do the backslashes that browsers take for
+            // slashes.
             Some([b'/', b'/' | b'\\', ..]) => Kind::ClientRedirect,
             Some(path @ [b'/', ..]) => Kind::LocalRedirect(path.to_vec()),
             Some(_) => Kind::ClientRedirect,

@@ -1,4 +1,5 @@
-//! Which script answers for a path: the rules of a document root. `docs/reference/scripts.md` has them as a table.
+//! Which script answers for a path: the rules of a document root. `docs/reference/scripts.md` has
+//! them as a table.
 
 use std::path::{Path as FilePath, PathBuf};
 
@@ -91,8 +92,9 @@ impl Script {
 }
 
 impl Site {
-    /// `root` is absolute. `index` are the names that stand for a folder, scripts among them, in their order. `fallback` is
-    /// the script, by its path below the root, for paths at which there is nothing.
+    /// `root` is absolute. `index` are the names that stand for a folder, scripts among them, in
+    /// their order. `fallback` is the script, by its path below the root, for paths at which there
+    /// is nothing.
     pub fn new(root: PathBuf, index: Vec<String>, fallback: Option<&str>) -> Self {
         let below = |script: &str| [b"/", script.trim_start_matches('/').as_bytes()].concat();
         Self {
@@ -104,7 +106,8 @@ impl Site {
         }
     }
 
-    /// Folders, by their paths below the root, in which nothing runs: their scripts are as if they were not there.
+    /// Folders, by their paths below the root, in which nothing runs: their scripts are as if they
+    /// were not there.
     #[must_use]
     pub fn without_scripts_in(mut self, folders: &[String]) -> Self {
         let folder = |path: &String| [b"/", path.trim_matches('/').as_bytes()].concat().into();
@@ -112,7 +115,8 @@ impl Site {
         self
     }
 
-    /// The same site below a path of its own, `/shop` for instance. What is asked for elsewhere is not there.
+    /// The same site below a path of its own, `/shop` for instance. What is asked for elsewhere is
+    /// not there.
     #[must_use]
     pub fn at(mut self, prefix: &str) -> Self {
         self.prefix = prefix.trim_end_matches('/').as_bytes().into();
@@ -139,11 +143,12 @@ impl Site {
         segments(path.bytes()).any(is_script)
     }
 
-    /// What answers for a path as it was received, after it turned out to be no file that may be sent. Where an encoded slash or
-    /// a backslash begins to make it doubtful, nothing is looked for: it is the application's, as a page of its own or as what
-    /// follows a script.
+    /// What answers for a path as it was received, after it turned out to be no file that may be
+    /// sent. Where an encoded slash or a backslash begins to make it doubtful, nothing is looked
+    /// for: it is the application's, as a page of its own or as what follows a script.
     ///
-    /// `look` says what is at a path below the root, which begins with no slash; it must not follow links out of it.
+    /// `look` says what is at a path below the root, which begins with no slash; it must not follow
+    /// links out of it.
     ///
     /// # Errors
     ///
@@ -239,8 +244,8 @@ impl Site {
         self.otherwise(look)
     }
 
-    /// What answers for a path as it was received in a site of programs: the first file on its way, whatever it is called.
-    /// What follows is its `PATH_INFO`.
+    /// What answers for a path as it was received in a site of programs: the first file on its way,
+    /// whatever it is called. What follows is its `PATH_INFO`.
     ///
     /// # Errors
     ///
@@ -281,7 +286,8 @@ impl Site {
         !self.without_scripts.iter().any(|folder| is_in(folder))
     }
 
-    /// A path without the prefix, which is empty for the prefix itself; and where its certain part ends.
+    /// A path without the prefix, which is empty for the prefix itself; and where its certain part
+    /// ends.
     fn within<'a>(&self, path: &'a Path<'_>) -> Option<(&'a [u8], usize)> {
         let certain = path.certain().checked_sub(self.prefix.len())?;
         let path = path.bytes().strip_prefix(&*self.prefix)?;
@@ -309,8 +315,8 @@ pub fn is_script(name: &[u8]) -> bool {
     name.len() > SCRIPT.len() && name.ends_with(SCRIPT)
 }
 
-/// For fuzzing: what must hold for any path that a client sends, in a tree in which every path with an even sum of bytes is
-/// a file and every third one a folder.
+/// For fuzzing: what must hold for any path that a client sends, in a tree in which every path with
+/// an even sum of bytes is a file and every third one a folder.
 ///
 /// # Panics
 ///

@@ -126,7 +126,8 @@ fn hidden_and_missing_names_are_the_applications_business_where_there_is_one_for
     ] {
         assert_eq!(what(&site, path), "/index.php", "{path}");
     }
-    // But nobody asks it for what is there and is not sent: its answer would look like that of the file.
+    // But nobody asks it for what is there and is not sent: its answer would look like that of the
+    // file.
     for path in ["/.git/hook.php", "/Upper.PHP"] {
         assert_eq!(what(&site, path), "Closed", "{path}");
     }

@@ -1,7 +1,8 @@
 //! From a command line to the server that it means.
 //!
-//! The control socket of the configuration comes first. `-o rpc.listen=…` names a server, too: then the one behind the
-//! control socket must be the one that listens there, or it is not asked. Last comes RPC, where the configuration says.
+//! The control socket of the configuration comes first. `-o rpc.listen=…` names a server, too: then
+//! the one behind the control socket must be the one that listens there, or it is not asked. Last
+//! comes RPC, where the configuration says.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,8 @@ pub(crate) fn place_of(arguments: &Arguments, file: Option<&Path>) -> Place {
     Place::of(&file.map_or_else(|| base.clone(), |file| base.join(file)))
 }
 
-/// Of a configuration, the one section that a command needs: a mistake elsewhere keeps nobody from a server that runs.
+/// Of a configuration, the one section that a command needs: a mistake elsewhere keeps nobody from
+/// a server that runs.
 struct RpcAlone(Option<RpcSettings>);
 
 impl Section for RpcAlone {
@@ -74,7 +76,8 @@ impl<'a> Task<'a> {
         Err(self.nobody(&tried))
     }
 
-    /// By the path as it was written, and by the one behind its links: a server may have been started by that.
+    /// By the path as it was written, and by the one behind its links: a server may have been
+    /// started by that.
     fn sockets(&self) -> Vec<PathBuf> {
         let surroundings = Surroundings::of_this_process();
         let mut sockets = self.place.for_command(&surroundings);

@@ -1,4 +1,5 @@
-//! What RoadRunner's RPC methods give: for servers that another configuration started, and for RoadRunner itself.
+//! What RoadRunner's RPC methods give: for servers that another configuration started, and for
+//! RoadRunner itself.
 
 use std::time::{Duration, SystemTime};
 

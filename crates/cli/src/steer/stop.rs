@@ -16,7 +16,8 @@ use crate::exit::{Exit, mention, say};
 
 /// Beyond the server's own limit: the last log records, files that are removed.
 const LAST_WORDS: Duration = Duration::from_secs(10);
-/// What a server has that is known by its `.pid` alone, its own limit not being known: twice the usual one.
+/// What a server has that is known by its `.pid` alone, its own limit not being known: twice the
+/// usual one.
 const BY_PID: Duration = Duration::from_secs(60);
 /// Longer than what the signals of one stop may be apart, so that the second one counts.
 const SECOND_STOP: Duration = Duration::from_millis(200);

@@ -1,7 +1,7 @@
 //! The terminal of a view that is drawn again and again.
 //!
-//! A frame is one write, from the upper left corner, each line clearing what it leaves of the one before: nothing
-//! flickers. Whatever ends the view, the terminal is as it was.
+//! A frame is one write, from the upper left corner, each line clearing what it leaves of the one
+//! before: nothing flickers. Whatever ends the view, the terminal is as it was.
 
 use std::io::{self, IsTerminal, Read, Write};
 
@@ -87,8 +87,8 @@ fn write(bytes: &[u8]) -> io::Result<()> {
     out.flush()
 }
 
-/// Keys, one by one and not shown. Ctrl-C and Ctrl-Z are keys as well: stopped in the middle, the view would leave the
-/// shell without echo.
+/// Keys, one by one and not shown. Ctrl-C and Ctrl-Z are keys as well: stopped in the middle, the
+/// view would leave the shell without echo.
 struct Keys {
     end: oneshot::Receiver<()>,
     before: Termios,

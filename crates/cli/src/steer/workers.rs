@@ -78,8 +78,9 @@ fn row(worker: Worker) -> Row {
     }
 }
 
-/// Of one processor, in percent. What a worker took while it booted is not part of its age, and the kernel counts in hundredths
-/// of a second: a worker, which has one thread, would seem to take more than there is.
+/// Of one processor, in percent. What a worker took while it booted is not part of its age, and the
+/// kernel counts in hundredths of a second: a worker, which has one thread, would seem to take more
+/// than there is.
 pub(super) fn load(cpu: Duration, over: Duration) -> f64 {
     let over = over.max(Duration::from_millis(10));
     (cpu.as_secs_f64() / over.as_secs_f64() * 100.0).min(100.0)

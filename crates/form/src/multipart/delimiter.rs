@@ -11,7 +11,8 @@ use crate::Boundary;
 pub(super) enum Scan<'i> {
     /// Content, not empty.
     Content(&'i [u8]),
-    /// Content that earlier chunks ended with: a piece of [`Delimiter::line`], whose beginning it was taken for.
+    /// Content that earlier chunks ended with: a piece of [`Delimiter::line`], whose beginning it
+    /// was taken for.
     Held(Range<usize>),
     /// The delimiter. What follows on its line was not looked at.
     Delimiter {
@@ -22,19 +23,21 @@ pub(super) enum Scan<'i> {
     More,
 }
 
-/// Finds a line feed, two dashes and the boundary, with or without a carriage return before them: PHP takes a bare line
-/// feed for a line's end, and a part must not be longer or shorter for us than for it.
+/// Finds a line feed, two dashes and the boundary, with or without a carriage return before them:
+/// PHP takes a bare line feed for a line's end, and a part must not be longer or shorter for us
+/// than for it.
 ///
-/// Holds no bytes of the body: those it can't judge yet are always a piece of the delimiter itself. Because a line feed
-/// occurs in it only once, a beginning that turns out wrong can't hide another one.
+/// Holds no bytes of the body: those it can't judge yet are always a piece of the delimiter itself.
+/// Because a line feed occurs in it only once, a beginning that turns out wrong can't hide another
+/// one.
 #[derive(Debug)]
 pub(super) struct Delimiter {
     /// CR LF `--` boundary.
     line: Vec<u8>,
     /// Searches `line` without its CR.
     finder: Finder<'static>,
-    /// The piece of `line` that the input ended with. Empty at 0: none. Empty at 2: the line feed was there, but it
-    /// belonged to what came before.
+    /// The piece of `line` that the input ended with. Empty at 0: none. Empty at 2: the line feed
+    /// was there, but it belonged to what came before.
     held: Range<usize>,
 }
 
@@ -62,7 +65,8 @@ impl Delimiter {
         self.line.get(piece).unwrap_or_default()
     }
 
-    /// Looks at the start of `input` and takes off what it returns. A delimiter cut by the end of `input` is held back.
+    /// Looks at the start of `input` and takes off what it returns. A delimiter cut by the end of
+    /// `input` is held back.
     pub(super) fn scan<'i>(&mut self, input: &mut &'i [u8]) -> Scan<'i> {
         if self.held.end > 0 {
             let wanted = self.line.get(self.held.end..).unwrap_or_default();

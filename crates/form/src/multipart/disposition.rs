@@ -2,17 +2,18 @@
 
 use super::ErrorKind;
 
-/// What PHP takes from the header; the type (`form-data`) and other parameters count for nothing there. `filename*` is
-/// among these others: RFC 7578 forbids it, and PHP has never read it.
+/// What PHP takes from the header; the type (`form-data`) and other parameters count for nothing
+/// there. `filename*` is among these others: RFC 7578 forbids it, and PHP has never read it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Disposition {
     pub(super) name: Option<Vec<u8>>,
     pub(super) filename: Option<Vec<u8>>,
 }
 
-/// Reads a header value. Values that PHP would cut short without a word (an unquoted space, text behind a closing
-/// quote, a quote that never closes) and parameters given twice are errors: which part of such a header counts differs
-/// from program to program, and that is how filters are passed by.
+/// Reads a header value. Values that PHP would cut short without a word (an unquoted space, text
+/// behind a closing quote, a quote that never closes) and parameters given twice are errors: which
+/// part of such a header counts differs from program to program, and that is how filters are passed
+/// by.
 pub(super) fn parse(mut text: &[u8]) -> Result<Disposition, ErrorKind> {
     let mut found = Disposition::default();
     loop {
@@ -72,7 +73,8 @@ fn take_value(text: &[u8]) -> Result<(Vec<u8>, &[u8]), ErrorKind> {
             .unwrap_or(text.len());
         let (value, rest) = text.split_at(end);
         let value = value.trim_ascii_end();
-        // `filename*=UTF-8''a` has a pair of apostrophes, between which PHP sees an empty quoted text.
+        // `filename*=UTF-8''a` has a pair of apostrophes, between which PHP sees an empty quoted
+        // text.
         let apostrophes = memchr::memchr_iter(b'\'', value).count();
         if value
             .iter()
@@ -85,7 +87,8 @@ fn take_value(text: &[u8]) -> Result<(Vec<u8>, &[u8]), ErrorKind> {
     }
 }
 
-/// A backslash is an escape before a quote and before another backslash only: old browsers send `C:\new\file.txt` as it is.
+/// A backslash is an escape before a quote and before another backslash only: old browsers send
+/// `C:\new\file.txt` as it is.
 fn end_of_quoted(text: &[u8], quote: u8) -> Option<usize> {
     let mut escaped = false;
     text.iter().position(|byte| {

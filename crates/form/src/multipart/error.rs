@@ -17,7 +17,8 @@ pub struct Error {
 /// What is wrong with a multipart body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ErrorKind {
-    /// The body has no boundary line: often the boundary in Content-Type is another one than in the body.
+    /// The body has no boundary line: often the boundary in Content-Type is another one than in the
+    /// body.
     #[error("the boundary that Content-Type names is nowhere in the body")]
     NoBoundary,
     /// The body ended within a part or before the closing boundary.
@@ -28,7 +29,8 @@ pub enum ErrorKind {
         "a boundary line goes on behind the boundary; end it with CR LF, or with `--` after the last part"
     )]
     BoundaryLine,
-    /// A boundary as the first thing in a part: for RFC 2046 the part is empty, for PHP the boundary is its content.
+    /// A boundary as the first thing in a part: for RFC 2046 the part is empty, for PHP the
+    /// boundary is its content.
     #[error("a boundary line directly behind the headers; end an empty part with CR LF before it")]
     BoundaryAtStart,
     /// A boundary line behind the closing one. RFC 2046 ignores it, PHP reads on.
@@ -43,7 +45,8 @@ pub enum ErrorKind {
     /// NUL, at which PHP cuts the line, or a CR without LF.
     #[error("a header holds a NUL or a carriage return without line feed")]
     ControlByte,
-    /// A line without colon, or whose name is no token (a space before the colon), or a folded first line.
+    /// A line without colon, or whose name is no token (a space before the colon), or a folded
+    /// first line.
     #[error("a header line is not of the form `Name: value`")]
     HeaderLine,
     /// PHP reads the first; others the last.
@@ -61,7 +64,8 @@ pub enum ErrorKind {
     /// A quoted value that does not end.
     #[error("a quoted value in Content-Disposition has no closing quote")]
     OpenQuote,
-    /// A missing semicolon, a value with a space or a quote in it that is not quoted, text behind a closing quote.
+    /// A missing semicolon, a value with a space or a quote in it that is not quoted, text behind a
+    /// closing quote.
     #[error(
         "a parameter in Content-Disposition is not of the form `name=\"value\"`; send a quote in a value as `%22`"
     )]

@@ -7,8 +7,8 @@ use memchr::memchr;
 use super::{ErrorKind, disposition};
 use crate::{Entry, File, UploadError};
 
-/// Most bytes that the headers of one part may have. Browsers send below 1 KB; a file name as long as a path may be,
-/// 4,096 bytes, percent-encoded, fits.
+/// Most bytes that the headers of one part may have. Browsers send below 1 KB; a file name as long
+/// as a path may be, 4,096 bytes, percent-encoded, fits.
 pub const MAX_HEAD: usize = 16 << 10;
 
 /// Most headers a part may have. Three mean something; mail libraries add a few.
@@ -17,14 +17,16 @@ pub const MAX_HEADERS: usize = 32;
 /// What the headers of a part said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// The field's name, as sent. A file without one is called `0`, the next such `1`, as PHP does it.
+    /// The field's name, as sent. A file without one is called `0`, the next such `1`, as PHP does
+    /// it.
     pub name: Vec<u8>,
-    /// The file's name as the client gave it, path included. `None`: a field. Empty: no file was chosen.
+    /// The file's name as the client gave it, path included. `None`: a field. Empty: no file was
+    /// chosen.
     pub filename: Option<Vec<u8>>,
     /// The part's `Content-Type` with its parameters; empty when there was none.
     pub media_type: Vec<u8>,
-    /// The part's `Content-Transfer-Encoding`, empty when there was none. The content is given as it was sent: RFC 7578
-    /// forbids this header, PHP ignores it.
+    /// The part's `Content-Transfer-Encoding`, empty when there was none. The content is given as
+    /// it was sent: RFC 7578 forbids this header, PHP ignores it.
     pub transfer_encoding: Vec<u8>,
 }
 
@@ -62,7 +64,8 @@ impl Part {
         Entry::File(self.file(size, UploadError::Ok, path))
     }
 
-    /// The form's entry for a file of which nothing was kept; [`UploadError::NoFile`] for an input left empty.
+    /// The form's entry for a file of which nothing was kept; [`UploadError::NoFile`] for an input
+    /// left empty.
     pub fn into_failed(self, error: UploadError) -> Entry {
         Entry::File(self.file(0, error, PathBuf::new()))
     }
@@ -106,7 +109,8 @@ impl Head {
         self.bytes.len()
     }
 
-    /// Takes lines off `input` up to the empty one, and then returns the part. `None`: more input is needed.
+    /// Takes lines off `input` up to the empty one, and then returns the part. `None`: more input
+    /// is needed.
     pub(super) fn read(
         &mut self,
         input: &mut &[u8],
@@ -143,7 +147,8 @@ impl Head {
             self.bytes.pop();
             return Ok(true);
         };
-        // A folded line goes on with the one before it. Mail libraries fold; PHP joins them in the same way.
+        // A folded line goes on with the one before it. Mail libraries fold; PHP joins them in the
+        // same way.
         if matches!(first, b' ' | b'\t') {
             let Some(line_feed) = self.line.checked_sub(1) else {
                 return Err(ErrorKind::HeaderLine);

@@ -1,8 +1,8 @@
 //! Multipart bodies (RFC 7578): bytes in any pieces to parts and their content.
 //!
-//! Reads what browsers, curl and HTTP libraries send, and beyond that what PHP itself accepts, as long as it can be read
-//! in one way only. What PHP would drop or cut short without a word is an error here. `docs/reference/forms.md` lists
-//! every case.
+//! Reads what browsers, curl and HTTP libraries send, and beyond that what PHP itself accepts, as
+//! long as it can be read in one way only. What PHP would drop or cut short without a word is an
+//! error here. `docs/reference/forms.md` lists every case.
 
 mod delimiter;
 mod disposition;
@@ -30,8 +30,8 @@ pub enum Event<'a> {
     End,
 }
 
-/// A multipart body on its way in. Feed it with [`next`](Self::next), and say that the body has ended with
-/// [`finish`](Self::finish).
+/// A multipart body on its way in. Feed it with [`next`](Self::next), and say that the body has
+/// ended with [`finish`](Self::finish).
 ///
 /// Keeps the headers of one part ([`MAX_HEAD`]) and the boundary, and none of the content.
 #[derive(Debug)]
@@ -93,12 +93,13 @@ impl Parser {
         }
     }
 
-    /// Takes bytes off the front of `input` and returns what they mean. Call it until it returns `None`: then `input` is
-    /// used up, and the next piece of the body can be given.
+    /// Takes bytes off the front of `input` and returns what they mean. Call it until it returns
+    /// `None`: then `input` is used up, and the next piece of the body can be given.
     ///
     /// # Errors
     ///
-    /// The client's: the body is malformed or beyond a limit. Every later call returns the same error.
+    /// The client's: the body is malformed or beyond a limit. Every later call returns the same
+    /// error.
     pub fn next<'s, 'i: 's>(
         &'s mut self,
         input: &mut &'i [u8],
@@ -124,8 +125,8 @@ impl Parser {
     ///
     /// # Errors
     ///
-    /// The client's: the form was not complete, or an earlier error. A body without a single byte is an empty form:
-    /// clients that set the header on every request send it.
+    /// The client's: the form was not complete, or an earlier error. A body without a single byte
+    /// is an empty form: clients that set the header on every request send it.
     pub fn finish(mut self) -> Result<(), Error> {
         match self.state {
             State::Epilogue => Ok(()),
@@ -174,8 +175,9 @@ impl Parser {
         }
     }
 
-    /// One byte of what follows a boundary on its line. RFC 2046 counts any line that starts with the boundary, PHP ends
-    /// the part there but then skips what comes up to the next whole line: only what both read alike is let through.
+    /// One byte of what follows a boundary on its line. RFC 2046 counts any line that starts with
+    /// the boundary, PHP ends the part there but then skips what comes up to the next whole line:
+    /// only what both read alike is let through.
     fn boundary_line<'i>(
         &mut self,
         line: Line,
@@ -268,7 +270,8 @@ impl Parser {
         Step::On
     }
 
-    /// What is wrong with a part is found later than it begins; how much later depends on the pieces.
+    /// What is wrong with a part is found later than it begins; how much later depends on the
+    /// pieces.
     fn fail(&mut self, kind: ErrorKind) -> Error {
         let offset = match kind {
             ErrorKind::NoBoundary

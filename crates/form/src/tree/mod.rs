@@ -1,9 +1,10 @@
-//! RoadRunner's JSON trees of a form, which the `json` and `proto` codecs send: the fields as the call's body, the files
-//! as its uploads.
+//! RoadRunner's JSON trees of a form, which the `json` and `proto` codecs send: the fields as the
+//! call's body, the files as its uploads.
 //!
-//! Names are taken apart as RoadRunner does it, since applications saw the result. In two things the trees follow PHP:
-//! keys keep the order of the body, and an empty key in the middle of a name is the next element of a list. Where one
-//! field would hide what another one says, the form is refused. `docs/reference/forms.md` has the rules in a table.
+//! Names are taken apart as RoadRunner does it, since applications saw the result. In two things
+//! the trees follow PHP: keys keep the order of the body, and an empty key in the middle of a name
+//! is the next element of a list. Where one field would hide what another one says, the form is
+//! refused. `docs/reference/forms.md` has the rules in a table.
 
 mod name;
 
@@ -15,8 +16,8 @@ use thiserror::Error;
 
 use crate::{Entry, File, Form, Limits, UploadError, json, urlencoded};
 
-/// Writes the fields of a form as a JSON object, `{}` when there are none. A file input left empty is a field with an
-/// empty value, as RoadRunner has it.
+/// Writes the fields of a form as a JSON object, `{}` when there are none. A file input left empty
+/// is a field with an empty value, as RoadRunner has it.
 ///
 /// # Errors
 ///
@@ -36,8 +37,9 @@ pub fn write_fields(form: &Form, limits: &Limits, out: &mut Vec<u8>) -> Result<(
     Ok(())
 }
 
-/// Writes the files of a form as a JSON object, `{}` when there are none. Each is an object of `name` (without a path),
-/// `mime`, `size`, `error` and `tmpName`. Of several files under one plain name the first counts.
+/// Writes the files of a form as a JSON object, `{}` when there are none. Each is an object of
+/// `name` (without a path), `mime`, `size`, `error` and `tmpName`. Of several files under one plain
+/// name the first counts.
 ///
 /// # Errors
 ///
@@ -84,8 +86,8 @@ enum Leaf<'a> {
 }
 
 impl Leaf<'_> {
-    /// An empty value gives way to any other thing of its name: browsers send it for an input that is there to announce
-    /// the ones that may follow. It also stands where nothing is yet.
+    /// An empty value gives way to any other thing of its name: browsers send it for an input that
+    /// is there to announce the ones that may follow. It also stands where nothing is yet.
     fn gives_way(&self) -> bool {
         matches!(self, Self::Text(text) if text.is_empty())
     }
@@ -102,15 +104,16 @@ enum Value<'a> {
 
 struct Branch<'a> {
     children: Vec<Child<'a>>,
-    /// The next element's index by PHP's rule: one above the highest so far; none above the highest possible.
+    /// The next element's index by PHP's rule: one above the highest so far; none above the highest
+    /// possible.
     next: Option<i64>,
     /// Every key was given as `[]`: it is written as a JSON array.
     is_list: bool,
 }
 
 struct Child<'a> {
-    /// Of the key. Compared first, so that a thousand long keys cost no comparison of each with each; random for each
-    /// tree, so that a client can't choose keys that collide.
+    /// Of the key. Compared first, so that a thousand long keys cost no comparison of each with
+    /// each; random for each tree, so that a client can't choose keys that collide.
     hash: u64,
     key: Cow<'a, str>,
     value: Value<'a>,
@@ -164,8 +167,8 @@ impl<'a> Tree<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// Puts a leaf where a name ends. A later value replaces an earlier one, and a list of values, as in PHP; a later
-    /// file does not replace an earlier one, as in RoadRunner.
+    /// Puts a leaf where a name ends. A later value replaces an earlier one, and a list of values,
+    /// as in PHP; a later file does not replace an earlier one, as in RoadRunner.
     fn set(&mut self, leaf: Leaf<'a>) -> Result<(), Conflict> {
         match self {
             Self::Leaf(Leaf::Upload(_)) => return Ok(()),
@@ -178,7 +181,8 @@ impl<'a> Value<'a> {
         Ok(())
     }
 
-    /// The branch where a name goes on to `leaf`; none when `leaf` gives way to the value that is here.
+    /// The branch where a name goes on to `leaf`; none when `leaf` gives way to the value that is
+    /// here.
     fn open(
         &mut self,
         leaf: &Leaf<'a>,

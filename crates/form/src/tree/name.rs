@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-/// The keys of a name: the first is the field, each further one a level below it, and an empty further one means the
-/// next element of a list.
+/// The keys of a name: the first is the field, each further one a level below it, and an empty
+/// further one means the next element of a list.
 ///
-/// Spaces are dropped. A bracket of either kind ends a key, so that text behind `]` is a key of its own, as is text
-/// behind a `[` that never closes. Only `[` directly followed by `]` makes an empty key. What is not UTF-8 is replaced
-/// before keys are compared, as in the JSON that they end up in.
+/// Spaces are dropped. A bracket of either kind ends a key, so that text behind `]` is a key of its
+/// own, as is text behind a `[` that never closes. Only `[` directly followed by `]` makes an empty
+/// key. What is not UTF-8 is replaced before keys are compared, as in the JSON that they end up in.
 ///
 /// `None`: there are more than `levels` keys behind the first.
 pub(super) fn keys(name: &[u8], levels: u8) -> Option<Vec<Cow<'_, str>>> {

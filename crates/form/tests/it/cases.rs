@@ -1,4 +1,5 @@
-//! Bodies for the comparison with PHP: first what clients send, then raw bytes that no browser sends.
+//! Bodies for the comparison with PHP: first what clients send, then raw bytes that no browser
+//! sends.
 
 use pronghorn_form::BoundaryError;
 use pronghorn_form::multipart::ErrorKind;
@@ -103,7 +104,8 @@ fn raw(text: impl AsRef<[u8]>) -> Vec<u8> {
     pieces.join(b"Content-Disposition: form-data;".as_slice())
 }
 
-/// One part with this Content-Disposition behind `form-data`, and a second one that must not be lost.
+/// One part with this Content-Disposition behind `form-data`, and a second one that must not be
+/// lost.
 fn with_parameters(parameters: &str) -> Vec<u8> {
     let headers = format!("Content-Disposition: form-data{parameters}");
     form(&[
@@ -306,7 +308,8 @@ fn contents() -> Vec<Case> {
         ),
         same("_charset_", fields(&[("_charset_", "UTF-8")])),
     ];
-    // PHP reads 5,120 bytes at a time: an end of line and a boundary cut there must not be misread, by either.
+    // PHP reads 5,120 bytes at a time: an end of line and a boundary cut there must not be misread,
+    // by either.
     for length in [
         5_000, 5_111, 5_112, 5_113, 5_114, 5_115, 5_116, 5_117, 5_118, 5_119, 5_120, 5_121, 10_237,
     ] {

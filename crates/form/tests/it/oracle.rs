@@ -1,5 +1,5 @@
-//! PHP as the oracle: `php-cgi` gets the same bodies, and what it puts into `$_POST` and `$_FILES` must be what our
-//! form section becomes by PHP's own rules for names.
+//! PHP as the oracle: `php-cgi` gets the same bodies, and what it puts into `$_POST` and `$_FILES`
+//! must be what our form section becomes by PHP's own rules for names.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};

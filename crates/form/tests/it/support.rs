@@ -67,7 +67,8 @@ pub(crate) fn unhex(digits: &str) -> Vec<u8> {
         .collect()
 }
 
-/// `name=value` and `name<filename|type|content>`, long runs of one letter as the letter and their length.
+/// `name=value` and `name<filename|type|content>`, long runs of one letter as the letter and their
+/// length.
 pub(crate) fn summary(form: &Form) -> String {
     let text = |bytes: &[u8]| match bytes {
         [first, ..] if bytes.len() > 100 => format!("{}{}", char::from(*first), bytes.len()),

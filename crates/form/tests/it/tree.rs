@@ -3,7 +3,8 @@
 use pronghorn_form::{Entry, File, Form, Limits, UploadError, tree};
 use serde_json::Value;
 
-/// Whose result a row shows. The oracle test checks that it is PHP's where this says so, and only there.
+/// Whose result a row shows. The oracle test checks that it is PHP's where this says so, and only
+/// there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Like {
     /// RoadRunner's and PHP's.

@@ -1,4 +1,5 @@
-//! The head of a request: found, checked line by line, split by `httparse`, checked again for what decides its framing.
+//! The head of a request: found, checked line by line, split by `httparse`, checked again for what
+//! decides its framing.
 
 mod parts;
 
@@ -35,7 +36,8 @@ pub(crate) enum BodyFraming {
 /// A request's head, with all its bytes in one buffer.
 #[derive(Debug, Clone)]
 pub struct RequestHead {
-    /// The buffer is the head as it came, but for the names, which are in lower case. All ranges are places in it.
+    /// The buffer is the head as it came, but for the names, which are in lower case. All ranges
+    /// are places in it.
     fields: Fields,
     method: Range<usize>,
     authority: Range<usize>,
@@ -65,8 +67,8 @@ struct PathAndQuery {
 }
 
 impl RequestHead {
-    /// The same head as one of HTTP/1.1 that says the same, so that nobody has to know how it came: with a `host`, and one
-    /// `cookie` (RFC 9113, sections 8.2.3 and 8.3.1).
+    /// The same head as one of HTTP/1.1 that says the same, so that nobody has to know how it came:
+    /// with a `host`, and one `cookie` (RFC 9113, sections 8.2.3 and 8.3.1).
     ///
     /// # Errors
     ///
@@ -99,7 +101,8 @@ impl RequestHead {
         }
     }
 
-    /// Host and port as the client named them: from an absolute target, else from `Host`; empty where HTTP/1.0 has none.
+    /// Host and port as the client named them: from an absolute target, else from `Host`; empty
+    /// where HTTP/1.0 has none.
     pub fn authority(&self) -> &str {
         if let Some(authority) = self.replaced.as_ref().and_then(|r| r.authority.as_deref()) {
             return authority;
@@ -148,8 +151,8 @@ impl RequestHead {
         Ok(())
     }
 
-    /// Replaces path and query. They are the caller's to have checked: what lands in URIs has no space and no control
-    /// character, and a path begins with `/`.
+    /// Replaces path and query. They are the caller's to have checked: what lands in URIs has no
+    /// space and no control character, and a path begins with `/`.
     pub fn set_target(&mut self, path: &[u8], query: Option<&[u8]>) {
         self.replaced.get_or_insert_default().target = Some(PathAndQuery {
             path: path.into(),
@@ -157,8 +160,8 @@ impl RequestHead {
         });
     }
 
-    /// The same client's request for another path and query, by GET and without a body. They are checked as for
-    /// [`set_target`](Self::set_target).
+    /// The same client's request for another path and query, by GET and without a body. They are
+    /// checked as for [`set_target`](Self::set_target).
     #[must_use]
     pub fn elsewhere(&self, path: &[u8], query: Option<&[u8]>) -> Self {
         let mut head = self.clone();
@@ -229,8 +232,8 @@ impl RequestHead {
 
 /// Looks for the end of a head and checks every line end on the way.
 ///
-/// `scanned` is how far the last look came, so that a head that arrives byte by byte is read once. `Some(end)` is where the
-/// head ends.
+/// `scanned` is how far the last look came, so that a head that arrives byte by byte is read once.
+/// `Some(end)` is where the head ends.
 pub(crate) fn find_end(
     input: &[u8],
     scanned: &mut usize,
@@ -286,8 +289,9 @@ pub(crate) fn parse(head: &[u8], most_fields: usize) -> Result<RequestHead, Refu
     }
 }
 
-/// A copy in whose target a letter stands for each byte beyond ASCII, when that is no UTF-8, which `httparse` asks for: clients
-/// of old send Latin-1, and what they send is passed on as other bytes are.
+/// A copy in whose target a letter stands for each byte beyond ASCII, when that is no UTF-8, which
+/// `httparse` asks for: clients of old send Latin-1, and what they send is passed on as other bytes
+/// are.
 #[cold]
 fn masked(head: &[u8]) -> Option<Vec<u8>> {
     let end = memchr::memchr(b'\r', head)?;
@@ -347,7 +351,8 @@ fn split(head: &[u8], text: &[u8], most_fields: usize) -> Result<RequestHead, Re
     let mut facts = Facts::default();
     for header in request.headers.iter() {
         let name = header.name.as_bytes();
-        // `X-A` and `X_A` become the same variable in CGI and PHP; a client must not be able to set the one by the other.
+        // `X-A` and `X_A` become the same variable in CGI and PHP; a client must not be able to set
+        // the one by the other.
         if memchr::memchr(b'_', name).is_some() {
             continue;
         }
@@ -580,7 +585,8 @@ fn absolute_authority(target: &[u8], start: usize) -> Option<Range<usize>> {
     (len > 0).then_some(start..start.saturating_add(len))
 }
 
-/// Host and port of RFC 3986, section 3.2, without user information: what lands in URIs and is compared with routes.
+/// Host and port of RFC 3986, section 3.2, without user information: what lands in URIs and is
+/// compared with routes.
 fn check_authority(authority: &[u8]) -> Result<(), Refusal> {
     const BAD: Refusal = Refusal::Host("no host name");
     let (host, port) = match authority {

@@ -7,8 +7,8 @@ use super::{BodyFraming, Facts, RequestHead, Version, check_authority, span, spl
 use crate::connection::Limits;
 use crate::refusal::Refusal;
 
-/// A request's head as a later version of HTTP brings it: its fields one by one, with names in lower case, and nothing to
-/// tell their ends by.
+/// A request's head as a later version of HTTP brings it: its fields one by one, with names in
+/// lower case, and nothing to tell their ends by.
 #[derive(Debug)]
 pub struct Parts<'a, F> {
     /// The version.

@@ -44,7 +44,8 @@ impl Locks {
 
     /// Takes a lock; false when it is not to be had within `wait`.
     ///
-    /// Whoever drops the future leaves the line, and gives back a lock that it was granted and never told of.
+    /// Whoever drops the future leaves the line, and gives back a lock that it was granted and
+    /// never told of.
     pub(crate) async fn acquire(
         &self,
         resource: &str,

@@ -1,10 +1,12 @@
 //! Which locks are held, until when, and who waits for them.
 //!
-//! Knows no clock: the time comes in. What a step grants comes back as the waiters' tokens, in the order of their turn.
+//! Knows no clock: the time comes in. What a step grants comes back as the waiters' tokens, in the
+//! order of their turn.
 //!
-//! A resource is free, or held by one writer, or by any number of readers, each with an id. Whoever can't have it waits in
-//! one line, so that a writer is not starved by readers that keep coming. Two go past the line, because those in it wait for
-//! them: a reader that asks again, and one that is alone and asks to write.
+//! A resource is free, or held by one writer, or by any number of readers, each with an id. Whoever
+//! can't have it waits in one line, so that a writer is not starved by readers that keep coming.
+//! Two go past the line, because those in it wait for them: a reader that asks again, and one that
+//! is alone and asks to write.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -295,7 +297,8 @@ impl<W> Resource<W> {
         }
     }
 
-    /// The first in line or, when it can't have its turn yet, the one reader that is left and asks to write.
+    /// The first in line or, when it can't have its turn yet, the one reader that is left and asks
+    /// to write.
     fn next_in_turn(&mut self) -> Option<Waiter<W>> {
         let front = self.line.front()?;
         if self.admits(&front.id, front.mode) {

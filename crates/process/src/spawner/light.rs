@@ -1,8 +1,9 @@
 //! Starting a program without a copy of this process.
 //!
-//! `fork` copies the page tables, which takes longer than many a program runs: measured with 20 MB in memory, 1,300 µs of CPU
-//! for a program in C from its start to its end, and 510 µs in this way. Here the child runs in this process's memory until
-//! it executes the program, and the thread that starts it stands still so long.
+//! `fork` copies the page tables, which takes longer than many a program runs: measured with 20 MB
+//! in memory, 1,300 µs of CPU for a program in C from its start to its end, and 510 µs in this way.
+//! Here the child runs in this process's memory until it executes the program, and the thread that
+//! starts it stands still so long.
 
 use std::ffi::{CStr, CString, OsString, c_char, c_int, c_void};
 use std::io;
@@ -19,7 +20,8 @@ use crate::open_files;
 
 /// For the few calls between clone and exec; without optimisation each takes some hundred bytes.
 const STACK: usize = 64 << 10;
-/// The last of the signals that handlers are installed for; those behind are the C library's own, and real-time ones.
+/// The last of the signals that handlers are installed for; those behind are the C library's own,
+/// and real-time ones.
 const LAST_SIGNAL: c_int = 31;
 /// The first descriptor behind the standard streams.
 const FIRST_FD: c_int = 3;
@@ -33,7 +35,8 @@ pub(super) struct Image {
     env: Vec<*const c_char>,
     streams: [OwnedFd; 3],
     parent: Pid,
-    /// Why there is no program; 0 while it is not known. Written by the child, in this process's memory.
+    /// Why there is no program; 0 while it is not known. Written by the child, in this process's
+    /// memory.
     failed: c_int,
 }
 
@@ -94,8 +97,9 @@ impl Image {
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
         let before = block_signals();
         #[expect(unsafe_code, reason = "no library wraps clone(2) with a pidfd")]
-        // SAFETY: the stack, the image and the place for the pidfd outlive the call, which returns when the child has left
-        // this memory (CLONE_VFORK). The child runs `become_program` alone, with all signals blocked.
+        // SAFETY: the stack, the image and the place for the pidfd outlive the call, which returns
+        // when the child has left this memory (CLONE_VFORK). The child runs `become_program` alone,
+        // with all signals blocked.
         let number = unsafe {
             libc::clone(
                 become_program,
@@ -198,7 +202,8 @@ fn block_signals() -> Signals {
         libc::sigfillset(&raw mut all);
     }
     #[expect(unsafe_code, reason = "rustix has no signal masks")]
-    // SAFETY: reads one set and writes another; no handler of this process relies on being able to run here.
+    // SAFETY: reads one set and writes another; no handler of this process relies on being able to
+    // run here.
     unsafe {
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
     }
@@ -213,7 +218,8 @@ fn set_signals(signals: &Signals) {
     }
 }
 
-/// In the child: no handler of this process may run there, and the program starts with those of any other.
+/// In the child: no handler of this process may run there, and the program starts with those of any
+/// other.
 fn default_signals() {
     let none = MaybeUninit::<libc::sigaction>::zeroed();
     #[expect(unsafe_code, reason = "the C library has no value for it")]
@@ -221,7 +227,8 @@ fn default_signals() {
     let none = unsafe { none.assume_init() };
     for signal in 1..=LAST_SIGNAL {
         #[expect(unsafe_code, reason = "rustix has no signal actions")]
-        // SAFETY: the child has its own table of actions. Refused for SIGKILL and SIGSTOP, which have none.
+        // SAFETY: the child has its own table of actions. Refused for SIGKILL and SIGSTOP, which
+        // have none.
         unsafe {
             libc::sigaction(signal, &raw const none, ptr::null_mut());
         }

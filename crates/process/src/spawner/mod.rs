@@ -20,11 +20,13 @@ mod light;
 
 use light::Image;
 
-/// The first descriptor behind the standard streams: what a child is handed beside them starts here.
+/// The first descriptor behind the standard streams: what a child is handed beside them starts
+/// here.
 const FIRST_FD: i32 = 3;
 /// So many can be handed over; the server keeps these numbers for itself.
 const MOST_PASSED: i32 = 5;
-/// Spawns that may wait for the thread. Each takes about a millisecond; a pool boots a few workers at a time.
+/// Spawns that may wait for the thread. Each takes about a millisecond; a pool boots a few workers
+/// at a time.
 const WAITING_SPAWNS: usize = 64;
 
 /// What a child's standard stream is connected to.
@@ -74,7 +76,8 @@ pub enum SpawnError {
     Gone,
 }
 
-/// The thread that starts children. Ends with the last clone of its handle; children that still run then get SIGTERM.
+/// The thread that starts children. Ends with the last clone of its handle; children that still run
+/// then get SIGTERM.
 #[derive(Debug, Clone)]
 pub struct Spawner {
     orders: SyncSender<Order>,
@@ -115,7 +118,8 @@ impl Spawner {
         Ok(Self { orders })
     }
 
-    /// Starts a child. Must be called within a tokio runtime with I/O, which then watches the child.
+    /// Starts a child. Must be called within a tokio runtime with I/O, which then watches the
+    /// child.
     pub async fn spawn(&self, command: Command) -> Result<Child, SpawnError> {
         let program = command.program.to_string_lossy().into_owned();
         let (answer, started) = oneshot::channel();
@@ -140,8 +144,9 @@ impl Spawner {
     }
 }
 
-/// The standard library reports a failed exec over a descriptor of its own in the child. If that had a number at which a
-/// passed one is placed, it would be overwritten; so these numbers are taken here before they can be.
+/// The standard library reports a failed exec over a descriptor of its own in the child. If that
+/// had a number at which a passed one is placed, it would be overwritten; so these numbers are
+/// taken here before they can be.
 pub(crate) fn reserve_passed() -> io::Result<()> {
     static RESERVED: std::sync::OnceLock<Vec<OwnedFd>> = std::sync::OnceLock::new();
     if RESERVED.get().is_some() {
@@ -150,7 +155,8 @@ pub(crate) fn reserve_passed() -> io::Result<()> {
     let null = std::fs::File::open("/dev/null")?;
     let mut kept = Vec::new();
     for number in FIRST_FD..FIRST_FD + MOST_PASSED {
-        // Either the number was free and is now taken, or it was taken before and this is some other one: both will do.
+        // Either the number was free and is now taken, or it was taken before and this is some
+        // other one: both will do.
         kept.push(rustix::io::fcntl_dupfd_cloexec(&null, number)?);
     }
     // Kept for good; a second thread that was as quick gives its own back.
@@ -194,8 +200,8 @@ fn start(command: Command) -> Result<Started, SpawnError> {
         unsafe_code,
         reason = "std's only way to run code between fork and exec"
     )]
-    // SAFETY: the closure makes system calls and reads memory that was allocated before the fork; it takes no lock and
-    // allocates nothing (an error is made from a number).
+    // SAFETY: the closure makes system calls and reads memory that was allocated before the fork;
+    // it takes no lock and allocates nothing (an error is made from a number).
     unsafe {
         builder.pre_exec(in_child);
     }
@@ -222,8 +228,8 @@ fn start(command: Command) -> Result<Started, SpawnError> {
     })
 }
 
-/// Without a change of user, which must not happen in the memory of this process, and without descriptors beside the
-/// standard streams.
+/// Without a change of user, which must not happen in the memory of this process, and without
+/// descriptors beside the standard streams.
 fn start_light(command: Command) -> io::Result<Started> {
     let (stdin, our_stdin) = end_of(command.stdin, true)?;
     let (stdout, our_stdout) = end_of(command.stdout, false)?;
@@ -290,8 +296,8 @@ fn prepare_child(
         become_user(user)?;
     }
     open_files::restore();
-    // After the change of user, which clears it. SIGTERM and not SIGKILL: an application with a handler may finish what
-    // it is at; one without is gone at once.
+    // After the change of user, which clears it. SIGTERM and not SIGKILL: an application with a
+    // handler may finish what it is at; one without is gone at once.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
     if rustix::process::getppid() != Some(parent) {
         // The server died in between, so the signal will never come.
@@ -306,12 +312,13 @@ fn prepare_child(
     Ok(())
 }
 
-/// What the server itself inherited, from a shell or a service manager, is not the child's business.
+/// What the server itself inherited, from a shell or a service manager, is not the child's
+/// business.
 pub(crate) fn close_on_exec_from(first: i32) {
     use nix::libc;
     #[expect(unsafe_code, reason = "no library wraps close_range(2)")]
-    // SAFETY: only marks descriptors, none is closed before exec. Kernels before 5.11 don't know the flag and do nothing,
-    // which leaves things as they were.
+    // SAFETY: only marks descriptors, none is closed before exec. Kernels before 5.11 don't know
+    // the flag and do nothing, which leaves things as they were.
     unsafe {
         libc::syscall(
             libc::SYS_close_range,
@@ -324,15 +331,16 @@ pub(crate) fn close_on_exec_from(first: i32) {
 
 fn become_user(user: &Credentials) -> io::Result<()> {
     use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
-    // The raw system calls act on the calling thread, and after fork there is only that one. Groups first: afterwards
-    // the right to set them is gone.
+    // The raw system calls act on the calling thread, and after fork there is only that one. Groups
+    // first: afterwards the right to set them is gone.
     for_each_group(&user.groups, |groups| Ok(set_thread_groups(groups)?))?;
     set_thread_gid(rustix::fs::Gid::from_raw(user.gid))?;
     set_thread_uid(rustix::fs::Uid::from_raw(user.uid))?;
     Ok(())
 }
 
-/// Hands the groups over as the system call wants them, without allocating. Linux allows 65,536; past 64 nobody goes.
+/// Hands the groups over as the system call wants them, without allocating. Linux allows 65,536;
+/// past 64 nobody goes.
 fn for_each_group(
     groups: &[u32],
     set: impl FnOnce(&[rustix::fs::Gid]) -> io::Result<()>,
@@ -348,8 +356,8 @@ fn for_each_group(
 
 pub(crate) fn put_at(number: i32, descriptor: &OwnedFd) -> io::Result<()> {
     #[expect(unsafe_code, reason = "naming a descriptor by its number")]
-    // SAFETY: in the child nobody else owns this number: the parent keeps it reserved, and this is between fork and exec.
-    // `mem::forget` below keeps it open.
+    // SAFETY: in the child nobody else owns this number: the parent keeps it reserved, and this is
+    // between fork and exec. `mem::forget` below keeps it open.
     let mut place = unsafe { OwnedFd::from_raw_fd(number) };
     let placed = rustix::io::dup2(descriptor, &mut place);
     #[expect(

@@ -1,8 +1,9 @@
 //! A process that forks others on request, and what the two say to each other.
 //!
-//! A worker that it has forked is no child of it but of this process, which has to be told of orphans
-//! ([`adopt_orphans`](crate::adopt_orphans)): so its end, its signals and its exit code are those of any child. The other half is
-//! `ext/pronghorn/zygote.c`; what it says is looked at as bytes of a stranger.
+//! A worker that it has forked is no child of it but of this process, which has to be told of
+//! orphans ([`adopt_orphans`](crate::adopt_orphans)): so its end, its signals and its exit code are
+//! those of any child. The other half is `ext/pronghorn/zygote.c`; what it says is looked at as
+//! bytes of a stranger.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -73,8 +74,8 @@ impl Zygote {
         Facts::parse(&said).ok_or_else(|| ForkError::nonsense(&said))
     }
 
-    /// Has it fork a process which gets these descriptors, in an order that it knows, and calls itself by this number. Whoever
-    /// gives this up can't ask again.
+    /// Has it fork a process which gets these descriptors, in an order that it knows, and calls
+    /// itself by this number. Whoever gives this up can't ask again.
     pub async fn fork(
         &self,
         worker: usize,

@@ -1,7 +1,8 @@
 //! One connection: calls in, replies out, each at its own pace.
 //!
-//! A caller that leaves doesn't end its calls: one that wants no reply sends its calls and goes. What it sent is carried
-//! out to the last whole frame. Methods that wait for their caller's sake are the exception.
+//! A caller that leaves doesn't end its calls: one that wants no reply sends its calls and goes.
+//! What it sent is carried out to the last whole frame. Methods that wait for their caller's sake
+//! are the exception.
 
 use std::io;
 use std::sync::Arc;
@@ -21,19 +22,23 @@ use crate::reply::{Caller, Reply};
 use crate::request::{Head, Malformed, Request};
 use crate::server::{CALLS_PER_CONNECTION, Counted, Shared};
 
-/// For each part of a frame, header and payload, from its first byte to its last. 64 MB within it are 2 MB/s.
+/// For each part of a frame, header and payload, from its first byte to its last. 64 MB within it
+/// are 2 MB/s.
 const FRAME_TIME: Duration = Duration::from_secs(30);
-/// How long a caller may leave its replies lying: one that fetches the replies of many calls only when it is done with its
-/// own work is no fault. As `pool.supervisor.exec_ttl`, the longest that a PHP call takes by default.
+/// How long a caller may leave its replies lying: one that fetches the replies of many calls only
+/// when it is done with its own work is no fault. As `pool.supervisor.exec_ttl`, the longest that a
+/// PHP call takes by default.
 const UNREAD_TIME: Duration = Duration::from_secs(300);
-/// Payloads of up to this are not counted in the budget, so that long ones, or callers who promise long ones and send none,
-/// never hold up the calls that matter when something is wrong. All connections with all their calls have 256 MB of such.
+/// Payloads of up to this are not counted in the budget, so that long ones, or callers who promise
+/// long ones and send none, never hold up the calls that matter when something is wrong. All
+/// connections with all their calls have 256 MB of such.
 const SMALL: u32 = 4 << 10;
-/// Asked for at once; a longer frame makes the buffer grow as its bytes come, not as its header promises.
+/// Asked for at once; a longer frame makes the buffer grow as its bytes come, not as its header
+/// promises.
 const READ_SIZE: usize = 4 << 10;
 
-/// Carries a connection to its end: the caller leaves, or breaks the protocol, or the server stops; then until the calls
-/// under way are answered.
+/// Carries a connection to its end: the caller leaves, or breaks the protocol, or the server stops;
+/// then until the calls under way are answered.
 pub(crate) async fn serve<R, W>(reader: R, writer: W, peer: &str, shared: Arc<Shared>)
 where
     R: AsyncRead + Unpin,
@@ -126,7 +131,8 @@ struct Pending {
     /// Room in `replies`, until the reply is sent.
     place: Option<OwnedSemaphorePermit>,
     replies: mpsc::Sender<(Reply, OwnedSemaphorePermit)>,
-    /// Cancelled when the caller has closed its end, or the half on which it sends: the two can't be told apart.
+    /// Cancelled when the caller has closed its end, or the half on which it sends: the two can't
+    /// be told apart.
     left: CancellationToken,
     _counted: Counted,
 }
@@ -184,7 +190,8 @@ impl Pending {
     fn answer(&mut self, result: Result<Bytes, Failure>) {
         if let Some(place) = self.place.take() {
             let reply = Reply::to(&self.caller, result);
-            // There is room for as many as there are places. Who is not there any more needs no reply.
+            // There is room for as many as there are places. Who is not there any more needs no
+            // reply.
             _ = self.replies.try_send((reply, place));
         }
     }
@@ -233,8 +240,8 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
 
     /// The next call, and its share of `budget`; `None` when the caller is done.
     ///
-    /// A connection may be idle for as long as it likes; a frame that has begun must go on. Time that is spent on waiting for
-    /// other calls to free memory is not the caller's.
+    /// A connection may be idle for as long as it likes; a frame that has begun must go on. Time
+    /// that is spent on waiting for other calls to free memory is not the caller's.
     async fn next(
         &mut self,
         budget: &Arc<Semaphore>,

@@ -1,6 +1,7 @@
 //! A connection whose caller is played by the test, over a real socket, under a paused clock.
 //!
-//! With nothing left to do the clock jumps to the next deadline, so a test that waits for one takes no time.
+//! With nothing left to do the clock jumps to the next deadline, so a test that waits for one takes
+//! no time.
 
 use std::collections::BTreeSet;
 use std::io::Write;

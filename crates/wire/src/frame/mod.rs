@@ -18,7 +18,8 @@ pub const MIN_HEADER: usize = 12;
 pub const WORKER_HEADER: usize = 16;
 /// The most options a header can have; RoadRunner writes no more either.
 pub const MAX_OPTIONS: usize = 10;
-/// A payload may be as long as the largest body (`http.max_request_size`, 1,000 MB) and its context.
+/// A payload may be as long as the largest body (`http.max_request_size`, 1,000 MB) and its
+/// context.
 pub const MAX_PAYLOAD: u32 = 1 << 30;
 
 const VERSION: u8 = 1;
@@ -160,7 +161,8 @@ pub enum FrameError {
 impl Header {
     /// Reads a header from the start of `input`.
     ///
-    /// `None` means that more bytes are needed. The check sum is compared before any other byte is believed.
+    /// `None` means that more bytes are needed. The check sum is compared before any other byte is
+    /// believed.
     ///
     /// # Errors
     ///
@@ -254,10 +256,11 @@ pub fn encode_plain(out: &mut Vec<u8>, flags: Flags, stream: Stream, payload: &[
     out.extend_from_slice(payload);
 }
 
-/// A frame with one option whose context is being written: the header is left open until the lengths are known.
+/// A frame with one option whose context is being written: the header is left open until the
+/// lengths are known.
 ///
-/// The payload is the context, then the body; the option is the length of the context. The body need not be in the
-/// same buffer: what matters is that it is sent right behind.
+/// The payload is the context, then the body; the option is the length of the context. The body
+/// need not be in the same buffer: what matters is that it is sent right behind.
 #[derive(Debug)]
 pub struct OpenFrame {
     start: usize,
@@ -275,8 +278,8 @@ impl OpenFrame {
     ///
     /// # Errors
     ///
-    /// [`FrameError::TooLong`] when context and body together pass [`MAX_PAYLOAD`]; `out` is then as it was before
-    /// [`begin`](Self::begin).
+    /// [`FrameError::TooLong`] when context and body together pass [`MAX_PAYLOAD`]; `out` is then
+    /// as it was before [`begin`](Self::begin).
     pub fn finish(
         self,
         out: &mut Vec<u8>,

@@ -75,8 +75,8 @@ impl Envelope {
     }
 }
 
-/// Appends the context of a request. None of its strings may have a NUL in it, which no part of an HTTP head may (RFC 9110,
-/// section 5.5); a worker refuses one that has.
+/// Appends the context of a request. None of its strings may have a NUL in it, which no part of an
+/// HTTP head may (RFC 9110, section 5.5); a worker refuses one that has.
 pub fn encode_request(out: &mut Vec<u8>, request: &Request<'_>, envelope: Envelope) {
     let flags = envelope.flags() | if request.tls { 0x04 } else { 0 };
     let start = out.len();
@@ -115,7 +115,8 @@ pub fn encode_request(out: &mut Vec<u8>, request: &Request<'_>, envelope: Envelo
     patch(out, start.saturating_add(24), len.to_le_bytes());
 }
 
-/// Appends the context of a *script*: a call of a script, whose variables the caller appends behind it, as FastCGI writes them.
+/// Appends the context of a *script*: a call of a script, whose variables the caller appends behind
+/// it, as FastCGI writes them.
 pub fn encode_script(out: &mut Vec<u8>, accepted_us: u64, envelope: Envelope) {
     put_envelope(out, KIND_SCRIPT, envelope.flags(), 0, envelope.call);
     put_times(out, accepted_us, envelope.time_left_ms);
@@ -131,7 +132,8 @@ pub fn encode_ping(out: &mut Vec<u8>, call: u32) {
     put_envelope(out, KIND_PING, 0, 0, call);
 }
 
-/// Appends the context of a *body*: a piece of a streamed request follows, as an answer to a *want*.
+/// Appends the context of a *body*: a piece of a streamed request follows, as an answer to a
+/// *want*.
 pub fn encode_body(out: &mut Vec<u8>, call: u32) {
     put_envelope(out, KIND_BODY, 0, 0, call);
 }
@@ -237,8 +239,9 @@ pub struct Thrown {
     pub trace: String,
 }
 
-/// Whether a context asks for new workers, because the sender's cache of code is of no more use to it; and whether because it was
-/// full, and not reset. It belongs to no call, and [`decode`] passes over it.
+/// Whether a context asks for new workers, because the sender's cache of code is of no more use to
+/// it; and whether because it was full, and not reset. It belongs to no call, and [`decode`] passes
+/// over it.
 pub fn asks_for_renewal(context: &[u8]) -> Option<bool> {
     match context {
         [KIND_RENEW, _, small, 0, _, _, _, _] => Some(*small == 2),
@@ -246,8 +249,8 @@ pub fn asks_for_renewal(context: &[u8]) -> Option<bool> {
     }
 }
 
-/// What a worker found wrong with the application, and went on: `None` where a context is no such message, or makes no sense. It
-/// belongs to no call, and [`decode`] passes over it.
+/// What a worker found wrong with the application, and went on: `None` where a context is no such
+/// message, or makes no sense. It belongs to no call, and [`decode`] passes over it.
 pub fn remark(context: &[u8]) -> Option<Thrown> {
     let [KIND_REMARK, _, _, _, _, _, _, _, rest @ ..] = context else {
         return None;
@@ -414,7 +417,8 @@ impl<'a> Reader<'a> {
             .map(|text| String::from_utf8_lossy(text).into_owned())
     }
 
-    /// The fields of a reply: a count, the table, the strings. `context` is the whole that `rest` is the tail of.
+    /// The fields of a reply: a count, the table, the strings. `context` is the whole that `rest`
+    /// is the tail of.
     fn fields(&mut self, context: &'a Bytes) -> Result<Fields, DecodeError> {
         let count = self.len()?;
         let mut table = Reader {

@@ -1,5 +1,5 @@
-//! Configurations as users have them, taken from tutorials: only the worker's command, the port and the place of the socket
-//! are replaced.
+//! Configurations as users have them, taken from tutorials: only the worker's command, the port and
+//! the place of the socket are replaced.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Workers that do not keep to the protocol of the official packages. Their replies carry no number, and over pipes what
-//! they print stands between the frames.
+//! Workers that do not keep to the protocol of the official packages. Their replies carry no
+//! number, and over pipes what they print stands between the frames.
 
 use pronghorn_testkit::{Response, Server, Site, wait_for};
 use rustix::process::Signal;

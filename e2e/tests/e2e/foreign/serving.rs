@@ -1,5 +1,5 @@
-//! What a worker of the packages has to be able to do behind this server. The stand-in does it in `make test`, the official
-//! packages in `make compat`.
+//! What a worker of the packages has to be able to do behind this server. The stand-in does it in
+//! `make test`, the official packages in `make compat`.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -31,8 +31,8 @@ impl Case {
     }
 }
 
-/// Statuses that are not nginx's: the beginning of a name, nginx's, ours, the reason. What is said of malformed requests in
-/// `docs/reference/malformed-requests.md` holds here, too.
+/// Statuses that are not nginx's: the beginning of a name, nginx's, ours, the reason. What is said
+/// of malformed requests in `docs/reference/malformed-requests.md` holds here, too.
 const OTHERWISE: [(&str, u16, u16, &str); 16] = [
     (
         "path /odd.php/in.php/x",

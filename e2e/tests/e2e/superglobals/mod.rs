@@ -1,4 +1,5 @@
-//! What a script finds in its superglobals, compared with what nginx and php-fpm give it for the same bytes.
+//! What a script finds in its superglobals, compared with what nginx and php-fpm give it for the
+//! same bytes.
 //!
 //! The expected values are in no file: both servers are asked in the same run, by the same client.
 
@@ -58,7 +59,8 @@ fn write_site(site: &Site) {
     site.write("public/page.txt", "a page\n");
 }
 
-/// nginx and php-fpm, as Debian sets them up, with the fall-back to a front controller that frameworks ask for.
+/// nginx and php-fpm, as Debian sets them up, with the fall-back to a front controller that
+/// frameworks ask for.
 struct Oracle {
     _nginx: Nginx,
     address: SocketAddr,

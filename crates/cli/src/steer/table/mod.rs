@@ -42,7 +42,8 @@ impl Row {
         matches!(self.state.as_str(), "draining" | "stopping")
     }
 
-    /// At a call, and for how long: the order in which a person wants to see them when there is no room for all.
+    /// At a call, and for how long: the order in which a person wants to see them when there is no
+    /// room for all.
     fn urgency(&self) -> (bool, Duration) {
         let age = self.request.as_ref().map(|(_, age)| *age);
         (
@@ -81,7 +82,8 @@ const YELLOW: &str = "\x1b[33m";
 const RED: &str = "\x1b[31m";
 const PLAIN: &str = "\x1b[0m";
 
-/// One table for all pools, a line for each pool above its workers. Every line ends with a line feed.
+/// One table for all pools, a line for each pool above its workers. Every line ends with a line
+/// feed.
 pub(super) fn table(views: &[View], look: Look) -> String {
     let cells: Vec<Vec<[String; 8]>> = views
         .iter()
