@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pronghorn_base::BoxFuture;
 use pronghorn_process::socket::{AFTER_FAILED_ACCEPT, is_about_the_connection};
 use tokio::io::BufReader;
 use tokio::net::{UnixListener, UnixStream};
@@ -37,7 +38,7 @@ pub trait Steerable: Send + Sync + 'static {
 }
 
 /// An answer under way.
-pub type Steering = std::pin::Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send>>;
+pub type Steering = BoxFuture<'static, Result<(), Refusal>>;
 
 /// Why a question has no answer, for a person.
 #[derive(Debug)]

@@ -6,9 +6,10 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use arc_swap::ArcSwapOption;
+use pronghorn_base::lock;
 
 use crate::settings::{ClientSettings, HttpSettings};
 
@@ -105,7 +106,7 @@ impl Addresses {
     }
 
     fn taken(&self) -> MutexGuard<'_, HashMap<Household, u32>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.taken)
     }
 }
 

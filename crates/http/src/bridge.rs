@@ -5,11 +5,12 @@ use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::task::{Context, Poll};
 
+use pronghorn_base::LogThrottle;
 use pronghorn_cgi::Variables;
 use pronghorn_pool::settings::Retry;
 use pronghorn_pool::{
-    Answer, Body as CallBody, CallError, Content, Dispatch, LogThrottle, Payload, Pending, Pool,
-    Reply, ReplyBody, Terms, Unencodable, streamed,
+    Answer, Body as CallBody, CallError, Content, Dispatch, Payload, Pending, Pool, Reply,
+    ReplyBody, Terms, Unencodable, streamed,
 };
 use pronghorn_process::Credentials;
 use pronghorn_wire::native::{self, Envelope, Thrown};

@@ -1,12 +1,11 @@
 //! Requests and responses as handlers see them.
 
 use std::fmt;
-use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use pronghorn_base::BoxFuture;
 use pronghorn_h1::{RequestHead, Version, reason};
 use pronghorn_pool::{Loan, Pieces};
 use pronghorn_wire::{Fields, Protocol};
@@ -108,7 +107,7 @@ impl<'a> Unhandled<'a> {
 }
 
 /// A response to come.
-pub type Handled<'a> = Pin<Box<dyn Future<Output = Response> + Send + 'a>>;
+pub type Handled<'a> = BoxFuture<'a, Response>;
 
 /// The other end of a connection, one for all its requests; or the client behind it, when that is a trusted proxy.
 #[derive(Debug)]

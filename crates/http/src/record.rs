@@ -1,8 +1,9 @@
 //! What is written of a request when its response is out, and the number by which it can be named.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
+use pronghorn_base::micros;
 use tokio::time::Instant;
 
 use crate::addresses::ConnectionPermit;
@@ -128,8 +129,4 @@ pub(crate) fn epoch_us(moment: Instant) -> u64 {
         .unwrap_or_default();
     let then = now.saturating_sub(moment.elapsed());
     micros(then)
-}
-
-pub(crate) fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

@@ -6,8 +6,9 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use pronghorn_base::lock;
 use pronghorn_pool::settings::{Mode, SiteSettings};
 use pronghorn_process::file::{identity, open_folder, open_folder_at_once};
 
@@ -102,7 +103,7 @@ impl Releases {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Release> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.current)
     }
 }
 

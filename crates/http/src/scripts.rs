@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use pronghorn_base::lock;
 use pronghorn_cgi::path::Path;
 use pronghorn_cgi::{Found, Script, Site, Target};
 use pronghorn_pool::settings::{Mode, ResolveRoot, SiteSettings};
@@ -223,7 +224,7 @@ impl Scripts {
     }
 
     fn with_known<R>(&self, work: impl FnOnce(&mut Known) -> R) -> R {
-        work(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut lock(&self.known))
     }
 }
 

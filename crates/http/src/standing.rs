@@ -6,10 +6,11 @@
 
 use std::cmp::Reverse;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use pronghorn_base::lock;
 use tokio::time::Instant;
 
 /// Connections that were told to end and have not done so yet: so many more than the limit there are at most, for a moment.
@@ -135,7 +136,7 @@ impl Standings {
     }
 
     fn ranks(&self) -> MutexGuard<'_, Ranks> {
-        self.ranks.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.ranks)
     }
 }
 
@@ -184,7 +185,7 @@ impl Standing {
     }
 
     fn waker(&self) -> MutexGuard<'_, Option<Waker>> {
-        self.waker.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.waker)
     }
 }
 

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, BytesMut};
+use pronghorn_base::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::sync::CancellationToken;
 
@@ -13,7 +14,7 @@ use crate::service::Entered;
 use crate::stream::Stream;
 
 /// What serves an upgraded connection, to its end.
-pub type Upgrade = Box<dyn FnOnce(Upgraded) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
+pub type Upgrade = Box<dyn FnOnce(Upgraded) -> BoxFuture<'static, ()> + Send>;
 
 /// A client's connection after the upgrade, from the first byte behind the head of its request on.
 ///

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use pronghorn_base::micros;
 use pronghorn_cgi::{Script, Target, Variables};
 use pronghorn_pool::settings::{Mode, SiteSettings};
 use pronghorn_pool::{Body, Dispatch, Payload, Unencodable, Warmup};
@@ -84,7 +85,7 @@ impl Get {
             remote: "127.0.0.1",
             headers,
             attributes: &none,
-            accepted_us: now.map_or(0, |now| now.as_micros().try_into().unwrap_or(u64::MAX)),
+            accepted_us: now.map_or(0, micros),
         })
     }
 }

@@ -2,7 +2,9 @@
 //! time.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use pronghorn_base::lock;
 
 use crate::registry::{Metric, Registry};
 
@@ -54,7 +56,7 @@ impl<M: Metric, const N: usize> Family<M, N> {
     /// were named.
     pub fn with(&self, values: [&str; N]) -> M {
         let inner = &*self.0;
-        let mut known = inner.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&inner.known);
         let mut key = values.map(ToOwned::to_owned);
         if !known.contains_key(&key) && known.len() >= inner.limit {
             key = [OTHER; N].map(ToOwned::to_owned);

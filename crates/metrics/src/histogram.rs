@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use pronghorn_base::micros;
+
 /// Upper bounds for what a request or a call takes, in microseconds: from what a kept worker needs
 /// for a small reply (100 µs) to the time limit of a call (5 min). About three per decade, so that
 /// a quantile is off by half its value at most.
@@ -55,7 +57,7 @@ impl Histogram {
     }
 
     pub fn observe(&self, duration: Duration) {
-        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        let micros = micros(duration);
         let Buckets {
             bounds,
             counts,

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use pronghorn_base::lock;
 
 use crate::family::Family;
 use crate::handle::{Counter, Gauge};
@@ -175,7 +177,7 @@ impl Registry {
 
     /// Everything that is registered, in the order of names.
     pub fn families(&self) -> Vec<ReadFamily> {
-        let families = self.families.lock().unwrap_or_else(PoisonError::into_inner);
+        let families = lock(&self.families);
         let read = |(name, family): (&String, &Registered)| ReadFamily {
             name: name.clone(),
             help: family.help,
@@ -194,7 +196,7 @@ impl Registry {
     }
 
     fn insert(&self, name: &str, help: &'static str, kind: Kind, source: Source) -> Source {
-        let mut families = self.families.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut families = lock(&self.families);
         let family = families
             .entry(format!("{}{name}", self.prefix))
             .or_insert_with(|| Registered {

@@ -15,10 +15,9 @@ pub mod rpc;
 mod service;
 mod sockets;
 
+pub use pronghorn_base::BoxFuture;
 pub use readiness::{NotReady, Readiness};
-pub use service::{
-    BoxFuture, Context, Handover, Running, Service, StartError, Stopped, WorkerContext,
-};
+pub use service::{Context, Handover, Running, Service, StartError, Stopped, WorkerContext};
 pub use sockets::Sockets;
 
 /// The release of RoadRunner as which this server answers PHP packages and tools. They compare it with the least release

@@ -1,8 +1,8 @@
 //! The life of a service.
 
 use std::error::Error;
-use std::pin::Pin;
 
+use pronghorn_base::BoxFuture;
 use pronghorn_metrics::Registry;
 use pronghorn_workers::{Io, Pools};
 use tokio::time::Instant;
@@ -11,9 +11,6 @@ use tokio_util::sync::CancellationToken;
 use crate::readiness::Readiness;
 use crate::rpc::Methods;
 use crate::sockets::Sockets;
-
-/// A future in a box, for traits that are used as objects.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Why a service did not start; what its source says is printed as well.
 pub type StartError = Box<dyn Error + Send + Sync>;

@@ -3,10 +3,11 @@
 //! The worker's side says how much it takes, the client's side reads until it has something. Nothing is read that nobody
 //! asked for, so at most one piece is in memory.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use pronghorn_base::lock;
 
 /// Connects the two sides of a body.
 pub fn streamed() -> (BodyFeed, BodyStream) {
@@ -34,10 +35,6 @@ struct State {
     closed: bool,
     worker: Option<Waker>,
     client: Option<Waker>,
-}
-
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl BodyFeed {

@@ -23,7 +23,6 @@ mod core;
 mod escalation;
 mod fastcgi;
 mod home;
-mod log_throttle;
 mod php;
 mod pieces;
 mod poison;
@@ -37,7 +36,6 @@ pub mod settings;
 mod spool;
 mod stats;
 mod supervisor;
-mod timer;
 
 pub use body::{BodyFeed, BodyStream, streamed};
 pub use boot::{
@@ -52,7 +50,6 @@ pub use content::Content;
 pub use core::{SlotId, SlotState};
 pub use fastcgi::{Addresses, Current, FastCgiLauncher, Fpm, Peers, Place};
 pub use home::{Home, collect};
-pub use log_throttle::LogThrottle;
 pub use php::{About, Php, classic_command, classic_variables, script_of};
 pub use pieces::{Lead, Piece, PieceSender, Pieces, pieces};
 pub use pool::{NotExtended, Options, Pool};
@@ -63,7 +60,6 @@ pub use roster::{Request, Via, WorkerInfo};
 pub use spool::{Spool, SpoolError, SpoolFile};
 pub use stats::{Counter, Stats};
 pub use supervisor::{LauncherRef, Limits, NotResized, Plan, RunningPool, Scaling};
-pub use timer::Timer;
 
 #[cfg(test)]
 mod tests;

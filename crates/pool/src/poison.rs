@@ -6,9 +6,10 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use pronghorn_base::lock;
 use tokio::time::Instant;
 
 /// Two deaths within this time are no accident.
@@ -83,7 +84,7 @@ impl Poison {
     }
 
     fn table(&self) -> MutexGuard<'_, HashMap<u64, Entry>> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.table)
     }
 }
 

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use pronghorn_base::{LogThrottle, lock};
 use pronghorn_metrics::Registry;
 use pronghorn_process::Exit;
 use pronghorn_wire::native::Thrown;
@@ -18,7 +19,6 @@ use tokio::time::Instant;
 use crate::bugs::{Bug, planted};
 use crate::call::{self, Call, CallError, Payload, Pending, Refused, Stamps, Terms, WorkerFault};
 use crate::core::{Admitted, Core, Freed, Next, PrefetchLimits, SlotId, SlotState};
-use crate::log_throttle::LogThrottle;
 use crate::poison::Poison;
 use crate::queue::Ticket;
 use crate::remarks::Remarks;
@@ -499,7 +499,7 @@ impl Pool {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Guarded> {
         // A panic under the lock is a bug in `core`, whose steps leave it whole; going on beats stopping the pool.
-        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.core)
     }
 
     /// For those who look at the queue without its lock; after each step that may have changed it, before the lock is given

@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use pronghorn_base::lock;
 use pronghorn_wire::native::Thrown;
 
 /// More mistakes than that are not told: the log is not to be filled by code that is made at run time, each time in another place.
@@ -31,7 +32,7 @@ impl Remarks {
     }
 
     fn told(&self) -> MutexGuard<'_, HashSet<u64>> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.told)
     }
 }
 

@@ -4,9 +4,10 @@
 //! takes the pool's lock and costs calls nothing.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
+use pronghorn_base::lock;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
@@ -145,7 +146,7 @@ impl Roster {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Who has a call, and how many they had.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use pronghorn_base::micros;
 use pronghorn_metrics::Registry;
 use tokio::time::Instant;
 
@@ -175,9 +176,7 @@ impl QueueStats {
         self.waiting.store(waiting, Relaxed);
         let oldest = oldest.map_or(0, |oldest| {
             let since = oldest.saturating_duration_since(self.start);
-            u64::try_from(since.as_micros())
-                .unwrap_or(u64::MAX)
-                .saturating_add(1)
+            micros(since).saturating_add(1)
         });
         self.oldest.store(oldest, Relaxed);
     }

@@ -6,9 +6,10 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use nix::sys::wait::{Id, WaitPidFlag};
+use pronghorn_base::lock;
 use rustix::process::{Pid, WaitId, WaitIdOptions};
 
 static CHILDREN: Mutex<Option<Children>> = Mutex::new(None);
@@ -22,7 +23,7 @@ struct Children {
 }
 
 fn children() -> MutexGuard<'static, Option<Children>> {
-    CHILDREN.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&CHILDREN)
 }
 
 /// Held while a child is spawned, so that it can't be taken for an orphan before its number is

@@ -1,9 +1,10 @@
 //! Bytes of a worker that are used where they lie.
 
 use std::io::IoSlice;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
+use pronghorn_base::lock;
 
 use crate::link::{count, give_back};
 use crate::memory::SharedMemory;
@@ -95,6 +96,6 @@ impl Lent {
     }
 
     fn lock(&self) -> MutexGuard<'_, Place> {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.place)
     }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
+use pronghorn_base::millis;
 use pronghorn_control::{
     Answer, Ask, Counter, ListenError, Listener, Place, PoolStatus, Refusal, Reset, State, Status,
     Steerable, Steering, Surroundings, Tell, UnderWay, Worker, WorkersOf, serve,
@@ -367,8 +368,4 @@ async fn stop(force: bool) -> Result<(), Refusal> {
         signal()?;
     }
     Ok(())
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -5,9 +5,10 @@ use std::ffi::OsString;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use pronghorn_base::lock;
 use pronghorn_config::Address;
 use pronghorn_http::files::MOST_OPEN;
 use pronghorn_http::middleware::{self, Parts, Unusable};
@@ -101,10 +102,6 @@ impl Patience {
             handover: handover.unwrap_or_default(),
         }
     }
-}
-
-fn get(patience: &Mutex<Patience>) -> Patience {
-    *patience.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Roots by the names of their pools, and the paths below which they lie.
@@ -440,7 +437,7 @@ impl HttpHandle {
 
     /// What requests under way get when another process has taken over.
     pub(crate) fn handover_patience(&self) -> Duration {
-        get(&self.ground.patience).handover
+        lock(&self.ground.patience).handover
     }
 
     /// Replaces all workers by those of other settings, and then handles requests by these. False when something that they
@@ -465,8 +462,7 @@ impl HttpHandle {
             return false;
         }
         self.ground.addresses.set(settings);
-        let patience = self.ground.patience.lock();
-        *patience.unwrap_or_else(PoisonError::into_inner) = Patience::of(settings);
+        *lock(&self.ground.patience) = Patience::of(settings);
         self.service.set_handler(handler);
         if let Some(tls) = &self.tls {
             tls.renew(settings, &self.ground.folder).await;
@@ -505,7 +501,7 @@ impl Http {
     /// No new connections, requests under way finish within the pools' `destroy_timeout`, then the workers end. After a
     /// handover it is `reset_timeout`: to the client, all that happens is a reload.
     async fn stop(self, deadline: Instant) -> Stopped {
-        let Patience { stop, handover } = get(&self.patience);
+        let Patience { stop, handover } = *lock(&self.patience);
         let (requests, idle) = if self.handed_over {
             (handover, IDLE_AT_HANDOVER)
         } else {

@@ -2,9 +2,10 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use pronghorn_base::lock;
 use pronghorn_config::Endpoint;
 use pronghorn_http::Handler;
 use pronghorn_http::settings::HttpSettings;
@@ -132,12 +133,11 @@ pub(crate) struct Written(Arc<Mutex<String>>);
 
 impl Written {
     pub(crate) fn set(&self, written: String) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = written;
+        *lock(&self.0) = written;
     }
 
     fn get(&self) -> String {
-        let written = self.0.lock();
-        written.unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.0).clone()
     }
 }
 

@@ -5,9 +5,10 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use pronghorn_base::lock;
 use pronghorn_config::{Address, Command, Listen};
 use pronghorn_metrics::Registry;
 use pronghorn_pool::settings::{
@@ -800,7 +801,7 @@ impl Pools {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.state)
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use pronghorn_base::lock;
 use tokio::time::Instant;
 
 use super::entry::Entry;
@@ -66,7 +67,7 @@ impl Cache {
     fn with<R>(&self, path: &[u8], work: impl FnOnce(&mut Shard) -> R) -> R {
         let place = usize::try_from(self.hasher.hash_one(path) % SHARDS as u64);
         let shard = &self.shards[place.unwrap_or_default()];
-        work(&mut shard.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut lock(shard))
     }
 }
 

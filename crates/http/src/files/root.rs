@@ -7,9 +7,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use pronghorn_base::lock;
 use pronghorn_process::file::{Links, Patience, open_below, open_folder, open_name};
 use pronghorn_wire::Fields;
 use rustix::io::Errno;
@@ -378,7 +379,7 @@ impl Root {
 
     /// The folder itself, opened anew from time to time: what is at its path may be another one now.
     fn folder(&self, now: Instant, patience: Patience) -> io::Result<Arc<OwnedFd>> {
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = lock(&self.opened);
         if let Some((folder, since)) = &*opened
             && now.saturating_duration_since(*since) < CACHE_DURATION
         {

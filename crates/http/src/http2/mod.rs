@@ -18,7 +18,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use h2::server::{Builder, Connection, SendResponse};
 use h2::{Reason, RecvStream};
-use pronghorn_pool::Timer;
+use pronghorn_base::Timer;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tokio_util::sync::WaitForCancellationFutureOwned;

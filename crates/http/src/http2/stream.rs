@@ -10,8 +10,8 @@ use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use pronghorn_base::{Timer, micros};
 use pronghorn_h1::{self as h1, BodySize, Parts, Refusal, RequestHead, Version};
-use pronghorn_pool::Timer;
 use pronghorn_wire::Fields;
 use tokio::time::Instant;
 
@@ -22,7 +22,6 @@ use crate::exchange::{BodyError, Exchange};
 use crate::file::OpenFile;
 use crate::message::{Body, Request, Response, Unhandled};
 use crate::reader::{FILE_PIECE, Read, Reader};
-use crate::record::micros;
 
 /// A request and the way back to its client.
 struct Stream {

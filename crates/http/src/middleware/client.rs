@@ -17,8 +17,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use pronghorn_base::LogThrottle;
 use pronghorn_h1::RequestHead;
-use pronghorn_pool::LogThrottle;
 use pronghorn_wire::Fields;
 
 use super::Parts;

@@ -5,9 +5,9 @@
 //! that is nearest to being idle is forgotten, which gives it at most its burst once more.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use pronghorn_pool::LogThrottle;
+use pronghorn_base::{LogThrottle, lock};
 use tokio::time::Instant;
 
 use super::Parts;
@@ -121,7 +121,7 @@ impl Limiter {
     /// A request now. Err is how long to wait for one that would be let through.
     fn take(&self, tag: u64, now: u64) -> Result<(), u64> {
         let at = usize::try_from(tag % SETS as u64).unwrap_or_default();
-        let mut set = self.sets[at].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut set = lock(&self.sets[at]);
         let known = set.iter().position(|slot| slot.tag == tag);
         let at = known.unwrap_or_else(|| {
             let idle_first = set.iter().enumerate().min_by_key(|(_, slot)| slot.idle_at);

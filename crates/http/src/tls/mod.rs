@@ -9,7 +9,7 @@ mod store;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pronghorn_pool::LogThrottle;
+use pronghorn_base::LogThrottle;
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls::server::NoServerSessionStorage;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
+use pronghorn_base::lock;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
@@ -63,7 +64,7 @@ impl Store {
 
     /// Reads those pairs again whose files have changed since they were read last. Blocks for the disk.
     pub fn refresh(&self) -> Vec<Renewed> {
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = lock(&self.files);
         let mut renewed = Vec::new();
         for watched in files.iter_mut() {
             let stamp = Stamp::of(&watched.pair);
@@ -87,7 +88,7 @@ impl Store {
 
     /// Whether it is these that are in use.
     pub fn has(&self, pairs: &[Pair]) -> bool {
-        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = lock(&self.files);
         files.iter().map(|watched| &watched.pair).eq(pairs)
     }
 
@@ -99,7 +100,7 @@ impl Store {
     pub fn replace(&self, pairs: &[Pair]) -> Result<(), CertificateError> {
         let Self { used, files } = Self::load(pairs)?;
         let files = files.into_inner().unwrap_or_else(PoisonError::into_inner);
-        *self.files.lock().unwrap_or_else(PoisonError::into_inner) = files;
+        *lock(&self.files) = files;
         self.used.store(used.into_inner());
         Ok(())
     }

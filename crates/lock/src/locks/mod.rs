@@ -1,9 +1,10 @@
 //! The table with time, and with callers that wait.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use pronghorn_base::lock;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -162,7 +163,7 @@ impl Locks {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // The table's steps don't panic.
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.state)
     }
 }
 

@@ -32,9 +32,9 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
+use pronghorn_base::BoxFuture;
 use thiserror::Error;
 
-use crate::service::BoxFuture;
 use value::Form;
 pub use value::{Argument, Binary, Outcome, Reader, Writer, read_message, write_message};
 

@@ -5,9 +5,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use pronghorn_base::lock;
 use pronghorn_process::Credentials;
 use pronghorn_process::socket::{
     AFTER_FAILED_ACCEPT, Access, BindError, SocketFile, bound_to, open_unix,
@@ -183,10 +184,6 @@ impl Drop for RelayListener {
     fn drop(&mut self) {
         self.accepting.abort();
     }
-}
-
-fn lock(guests: &Mutex<Guests>) -> MutexGuard<'_, Guests> {
-    guests.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 async fn accept(listener: Listener, guests: Arc<Mutex<Guests>>, mut lent: watch::Receiver<bool>) {

@@ -1,15 +1,15 @@
 //! From a command to a worker that is up: process, handshake, transcript.
 
 use std::ffi::OsString;
-use std::future::{Future, pending};
+use std::future::pending;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use pronghorn_base::BoxFuture;
 use pronghorn_process::{Command, Credentials, Exit, Process, Signal, Spawner, Stream};
 use pronghorn_wire::Codec;
 use tokio::net::unix::pipe;
@@ -27,7 +27,7 @@ use crate::relay::{self, Dialect, Relay};
 use crate::roster::Via;
 use crate::settings::{Fence, TransportChoice};
 use crate::spool::Spool;
-use crate::supervisor::{BoxFuture, Connect, Launched, Launcher, Watched};
+use crate::supervisor::{Connect, Launched, Launcher, Watched};
 
 mod error;
 mod handshake;
@@ -82,10 +82,7 @@ pub struct CommandLauncher {
 }
 
 impl Launcher for CommandLauncher {
-    fn launch(
-        &self,
-        slot: SlotId,
-    ) -> Pin<Box<dyn Future<Output = Result<Launched, BootError>> + Send + '_>> {
+    fn launch(&self, slot: SlotId) -> BoxFuture<'_, Result<Launched, BootError>> {
         Box::pin(self.launch_worker(slot))
     }
 
@@ -569,7 +566,7 @@ impl Watched for RunningWorker {
         self.process.pid()
     }
 
-    fn wait(&mut self) -> Pin<Box<dyn Future<Output = Exit> + Send + '_>> {
+    fn wait(&mut self) -> BoxFuture<'_, Exit> {
         Box::pin(async {
             let exit = self.end().await;
             self.readers.finish().await;

@@ -7,10 +7,11 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use pronghorn_base::lock;
 use pronghorn_process::{Child, Command, Exit, Facts, ForkError, Process, Stream, Zygote};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -128,7 +129,7 @@ impl Zygotes {
             return false;
         }
         let now = Instant::now();
-        let mut crashes = self.crashes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut crashes = lock(&self.crashes);
         crashes.push_back(now);
         crashes.retain(|then| now.duration_since(*then) < WITHIN);
         let too_many = crashes.len() >= CRASHES;

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
+use pronghorn_base::{LogThrottle, lock};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, timeout};
 
-use crate::log_throttle::LogThrottle;
 use crate::relay::channel::Channel;
 
 /// A server on this machine or beside it answers at once; one that takes longer is as good as gone.
@@ -112,8 +112,4 @@ async fn connect(place: &Place) -> io::Result<Channel> {
             Channel::Tcp(stream)
         }
     })
-}
-
-fn lock(down: &Mutex<Option<Down>>) -> MutexGuard<'_, Option<Down>> {
-    down.lock().unwrap_or_else(PoisonError::into_inner)
 }

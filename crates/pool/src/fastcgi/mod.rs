@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use pronghorn_base::BoxFuture;
 use pronghorn_cgi::fastcgi::{RequestId, begin, is_answer, question};
 use pronghorn_process::{Command, Credentials, Exit, Signal, Spawner, Stream};
 use rustix::fs::{Mode, OFlags};
@@ -35,7 +36,7 @@ use crate::relay::channel::Detached;
 use crate::relay::inbox::Inbox;
 use crate::roster::Via;
 use crate::spool::Spool;
-use crate::supervisor::{BoxFuture, Connect, Launched, Launcher, Watched};
+use crate::supervisor::{Connect, Launched, Launcher, Watched};
 
 mod addresses;
 mod master;

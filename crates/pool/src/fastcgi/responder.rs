@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use pronghorn_base::{LogThrottle, Timer, millis};
 use pronghorn_cgi::fastcgi::{BadRecord, End, Item, Records, RequestId};
 use pronghorn_cgi::{BadReply, Head, HeadReader, Kind, Lines};
 use pronghorn_process::Exit;
@@ -24,7 +25,6 @@ use crate::boot::Output;
 use crate::boot::warmup::Carrier;
 use crate::call::{Call, CallError, Reply, ReplyBody, WorkerFault};
 use crate::core::{Next, SlotId};
-use crate::log_throttle::LogThrottle;
 use crate::pieces::Lead;
 use crate::pool::{Lifetime, Report, SlotHandle};
 use crate::relay::channel::{Channel, Detached};
@@ -33,7 +33,6 @@ use crate::relay::outlet::{Outlet, Streamed};
 use crate::roster::UnderWay;
 use crate::spool::Spool;
 use crate::stats::Counter;
-use crate::timer::Timer;
 
 /// Room for a read when nothing larger came before. Most replies fit.
 const READ: usize = 16 << 10;
@@ -309,7 +308,7 @@ impl Responder {
         let pool = self.slot_handle.pool();
         match trouble {
             Trouble::Overdue { request, ran } => tracing::error!(
-                target: "server", pool, request, ran_ms = u64::try_from(ran.as_millis()).unwrap_or(u64::MAX),
+                target: "server", pool, request, ran_ms = millis(ran),
                 "deadline passed: the client got 504; what runs in the FastCGI server can't be stopped"
             ),
             Trouble::Garbage { request, what } => tracing::error!(

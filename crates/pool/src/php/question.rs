@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use pronghorn_base::lock;
 use pronghorn_process::{Command, Stream};
 
 use super::Program;
@@ -98,12 +99,12 @@ type Asked = (Program, (u64, u64, i64), Vec<(OsString, OsString)>, PathBuf);
 static ANSWERS: Mutex<Option<HashMap<Asked, Arc<About>>>> = Mutex::new(None);
 
 fn kept(asked: &Asked) -> Option<Arc<About>> {
-    let answers = ANSWERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let answers = lock(&ANSWERS);
     answers.as_ref()?.get(asked).cloned()
 }
 
 fn keep(asked: Asked, about: &Arc<About>) {
-    let mut answers = ANSWERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut answers = lock(&ANSWERS);
     let answers = answers.get_or_insert_default();
     if answers.len() < KEPT {
         answers.insert(asked, about.clone());

@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::sync::Arc;
 
+use pronghorn_base::{BoxFuture, Timer};
 use pronghorn_process::{Credentials, Exit, Signal, Spawner};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -15,8 +16,7 @@ use crate::core::SlotId;
 use crate::relay::inbox::Inbox;
 use crate::roster::Via;
 use crate::spool::Spool;
-use crate::supervisor::{BoxFuture, Launched, Launcher, Watched};
-use crate::timer::Timer;
+use crate::supervisor::{Launched, Launcher, Watched};
 
 mod runner;
 mod running;

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use pronghorn_base::{Timer, millis};
 use pronghorn_cgi::{BadReply, Head, HeadReader, Kind};
 use pronghorn_process::{Command, Credentials, Exit, Signal, Spawner, Stream};
 use tokio::sync::watch;
@@ -23,7 +24,6 @@ use crate::relay::outlet::{Outlet, Streamed};
 use crate::roster::UnderWay;
 use crate::spool::Spool;
 use crate::stats::Counter;
-use crate::timer::Timer;
 
 /// What a program gets to end by itself after SIGTERM; as with workers.
 const GRACE: Duration = Duration::from_secs(5);
@@ -482,8 +482,4 @@ impl CgiRunner {
         }
         running.reaped().await;
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use pronghorn_base::lock;
 use pronghorn_process::Exit;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -79,7 +80,7 @@ impl Inbox {
     }
 
     fn lock(&self) -> MutexGuard<'_, Content> {
-        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.content)
     }
 
     /// Counts a call.
@@ -127,7 +128,7 @@ impl Inbox {
     }
 
     fn lock_ping(&self) -> MutexGuard<'_, Ping> {
-        self.ping.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.ping)
     }
 
     /// Waits for the end only; what else comes stays, but for a question, which is answered with `under_way`.

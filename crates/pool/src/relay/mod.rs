@@ -17,6 +17,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
+use pronghorn_base::Timer;
 use pronghorn_process::Exit;
 use pronghorn_wire::frame::{Flags, OpenFrame, Stream, encode_plain};
 use pronghorn_wire::native::Thrown;
@@ -35,7 +36,6 @@ use crate::pool::{Lifetime, Report, SlotHandle};
 use crate::roster::UnderWay;
 use crate::spool::{Spool, SpoolFile};
 use crate::stats::Counter;
-use crate::timer::Timer;
 
 pub(crate) mod channel;
 mod dialect;

@@ -5,11 +5,10 @@
 //! that a worker is up, what its transport reports, and how its process ends. The *pool supervisor* owns the members of a pool and
 //! decides; a *slot supervisor*, one task per member, keeps one slot filled.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pronghorn_base::BoxFuture;
 use pronghorn_process::{Exit, Signal};
 use thiserror::Error;
 use tokio::runtime::Handle;
@@ -34,8 +33,6 @@ use pool_supervisor::{Change, Order, PoolSupervisor};
 
 /// Orders that wait for the pool supervisor. Each is a person's wish or a stop.
 const ORDERS: usize = 16;
-
-pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Starts one worker's process and waits until it has announced itself.
 pub(crate) trait Launcher: Send + Sync + 'static {

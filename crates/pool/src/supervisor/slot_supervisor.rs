@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use pronghorn_base::millis;
 use pronghorn_process::{Exit, Signal};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::Instant;
@@ -373,8 +374,4 @@ impl Drop for Connection {
 /// Waits for a phase. A pool supervisor that was dropped is past all of them.
 async fn reached(phases: &mut watch::Receiver<Phase>, phase: Phase) {
     _ = phases.wait_for(|now| *now >= phase).await;
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

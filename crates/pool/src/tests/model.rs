@@ -5,12 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use pronghorn_base::{BoxFuture, lock};
 use pronghorn_process::{Exit, Signal};
 use pronghorn_wire::{Codec, Fields, ReplyHead};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -109,7 +109,7 @@ struct Shared(Arc<Mutex<World>>);
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, World> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
@@ -138,10 +138,7 @@ impl World {
 }
 
 impl Launcher for Shared {
-    fn launch(
-        &self,
-        slot: SlotId,
-    ) -> Pin<Box<dyn Future<Output = Result<Launched, BootError>> + Send + '_>> {
+    fn launch(&self, slot: SlotId) -> BoxFuture<'_, Result<Launched, BootError>> {
         Box::pin(async move {
             let boot = {
                 let mut world = self.lock();
@@ -222,7 +219,7 @@ impl Watched for Process {
         self.pid
     }
 
-    fn wait(&mut self) -> Pin<Box<dyn Future<Output = Exit> + Send + '_>> {
+    fn wait(&mut self) -> BoxFuture<'_, Exit> {
         Box::pin(async {
             match self.ended.wait_for(Option::is_some).await {
                 Ok(exit) => exit.unwrap(),

@@ -1,12 +1,11 @@
 //! Pool and supervisor with workers that exist only here, under a paused clock.
 
-use std::future::Future;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use pronghorn_base::BoxFuture;
 use pronghorn_process::{Exit, Signal};
 use pronghorn_wire::{Fields, ReplyHead};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -64,10 +63,7 @@ impl Fakes {
 }
 
 impl Launcher for Fakes {
-    fn launch(
-        &self,
-        _: SlotId,
-    ) -> Pin<Box<dyn Future<Output = Result<Launched, BootError>> + Send + '_>> {
+    fn launch(&self, _: SlotId) -> BoxFuture<'_, Result<Launched, BootError>> {
         Box::pin(async {
             {
                 let mut booting = self.booting.lock().unwrap();
@@ -119,7 +115,7 @@ impl Watched for FakeProcess {
         4711
     }
 
-    fn wait(&mut self) -> Pin<Box<dyn Future<Output = Exit> + Send + '_>> {
+    fn wait(&mut self) -> BoxFuture<'_, Exit> {
         Box::pin(async { self.ended.wait_for(Option::is_some).await.unwrap().unwrap() })
     }
 

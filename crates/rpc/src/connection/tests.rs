@@ -5,8 +5,9 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use pronghorn_base::lock;
 use pronghorn_plugin_api::rpc::{Binary, Methods};
 use pronghorn_wire::frame::{Flags, FrameError, Header, Options, Stream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -68,7 +69,7 @@ struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Log {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut log = lock(&self.0);
         log.extend_from_slice(bytes);
         Ok(bytes.len())
     }

@@ -1,8 +1,10 @@
 //! What the logs say about themselves, on standard error: where else, when an output fails.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
+
+use pronghorn_base::lock;
 
 use super::host::{Clock, Host};
 
@@ -38,7 +40,7 @@ impl Complaints {
 
     /// Records could not be written: told at once, then once a minute with their number.
     pub(super) fn lost(&self, records: usize, why: &io::Error) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         state.lost += records;
         state.why = why.to_string();
         if is_due(&mut state.loss_told, (self.clock)()) {
@@ -48,12 +50,12 @@ impl Complaints {
 
     /// Tells what has not been told, since nothing more will come.
     pub(super) fn finish(&self) {
-        self.tell(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+        self.tell(&mut lock(&self.state));
     }
 
     /// Something else went wrong, and no record was lost by it.
     pub(super) fn trouble(&self, what: &str) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         if is_due(&mut state.trouble_told, (self.clock)()) {
             (self.say)(what);
         }

@@ -19,10 +19,11 @@ mod tests;
 mod time;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
+use pronghorn_base::lock;
 use pronghorn_config::{Report, Severity};
 use tokio::time::Instant;
 use tracing::Subscriber;
@@ -173,7 +174,7 @@ impl Logs {
     }
 
     fn outlets(&self) -> MutexGuard<'_, Outlets> {
-        self.outlets.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.outlets)
     }
 
     /// Waits until all records so far are written. Blocks its thread, for `within` at most; false

@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use pronghorn_base::lock;
 use tokio::time::Instant;
 
 use crate::settings::Level;
@@ -77,7 +78,7 @@ pub(super) struct Work {
 
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Takes a record, or counts it as dropped. After the end of the queue it does neither.

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use pronghorn_base::micros;
 use pronghorn_plugin_api::rpc::{Failure, Methods, Outcome};
 use pronghorn_pool::{SlotState, WorkerInfo};
 use pronghorn_process::Usage;
@@ -120,9 +121,7 @@ impl WorkerState {
             command: "",
             status_str,
             transport: worker.via.name(),
-            ping: worker
-                .ping
-                .map(|ping| u64::try_from(ping.as_micros()).unwrap_or(u64::MAX)),
+            ping: worker.ping.map(micros),
         }
     }
 }

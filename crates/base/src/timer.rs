@@ -6,12 +6,12 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::time::{Instant, Sleep};
 
-/// A deadline that moves with every call or read, as one sleep: it is reset only when it would come too late, and looked
-/// at again when it comes too early.
+/// A deadline that moves with every call or read, as one sleep: it is reset only when it would come
+/// too late, and looked at again when it comes too early.
 #[derive(Debug, Default)]
 pub struct Timer {
     sleep: Option<Pin<Box<Sleep>>>,
-    /// Whom it wakes. A sleep that was asked and has not passed needs no second question by the same task.
+    /// The task that it wakes. A pending sleep needs no second poll by the same task.
     wakes: Option<Waker>,
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Between two records about the same thing: short enough to see when it ends, long enough to keep the logs readable.
+/// Between two records about the same thing: short enough to see when it ends, long enough to keep
+/// the logs readable.
 const BETWEEN: Duration = Duration::from_secs(10);
 
 /// Counts events and says which of them is worth a record: the first, and then one every ten seconds.
@@ -19,7 +20,8 @@ struct State {
 }
 
 impl LogThrottle {
-    /// Another event. When it is worth a record: how many there were since the last record, this one included.
+    /// Another event. When it is worth a record: how many there were since the last record, this
+    /// one included.
     pub fn should_log(&self) -> Option<u64> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();

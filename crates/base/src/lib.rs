@@ -1,0 +1,18 @@
+//! Small helpers that more than one crate needs. Nothing here knows what a server is.
+
+#![forbid(unsafe_code)]
+
+mod duration;
+mod log_throttle;
+mod mutex;
+mod timer;
+
+use std::pin::Pin;
+
+pub use duration::{micros, millis};
+pub use log_throttle::LogThrottle;
+pub use mutex::lock;
+pub use timer::Timer;
+
+/// A future whose type a trait cannot name.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
