@@ -30,6 +30,7 @@ test: ## Run every test
 	cargo build --bin pronghorn --bin own-server
 	cargo test --workspace
 	cargo test -p pronghorn-ring --features model
+	phpunit -c php/goridge/phpunit.xml.dist
 	phpunit -c php/worker/phpunit.xml.dist
 	PHP_INI_SCAN_DIR=:$(TARGET)/extension/ini phpunit -c php/worker/phpunit.xml.dist
 
@@ -37,6 +38,7 @@ lint: ## Check formatting and run the linters
 	@scripts/need build lint
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	phpcs --standard=php/goridge/phpcs.xml.dist
 	phpcs --standard=php/worker/phpcs.xml.dist
 
 docs: ## Build the documentation of the crates; a warning fails

@@ -15,4 +15,5 @@ declare(strict_types=1);
     }
 });
 
+require_once __DIR__ . '/../goridge/autoload.php';
 require_once __DIR__ . '/src/functions.php';

@@ -83,7 +83,11 @@ fn from_roadrunner() {
 /// Who copies an example copies what it forgets.
 #[test]
 fn no_worker_of_a_page_returns_what_a_visitor_typed_as_html() {
-    let mut pages = vec!["README.md".into(), "php/worker/README.md".into()];
+    let mut pages = vec![
+        "README.md".into(),
+        "php/goridge/README.md".into(),
+        "php/worker/README.md".into(),
+    ];
     for entry in std::fs::read_dir(repository().join("docs/guide")).expect("the guide") {
         let name = entry.expect("a page").file_name();
         pages.push(format!("docs/guide/{}", name.display()));
@@ -101,7 +105,7 @@ fn no_worker_of_a_page_returns_what_a_visitor_typed_as_html() {
                 .file("worker.php", &worker.text)
                 .file("vendor/autoload.php", "<?php require __DIR__ . '/../pronghorn/autoload.php';")
                 .config("version: '3'\nserver: {command: php worker.php of-a-page}\nhttp: {address: '127.0.0.1:0', pool: {num_workers: 1}}\n");
-            link(repository().join("php/worker"), site.path("pronghorn"));
+            link(repository().join("php"), site.path("pronghorn"));
             link(repository().join("php"), site.path("php"));
             let server = Server::start(site);
             for target in [

@@ -49,7 +49,7 @@ fn site() -> Site {
         .file("theirs/readme", "");
     let sdk = Command::new("cp")
         .arg("-R")
-        .arg(Site::fixture("../../php/worker"))
+        .arg(Site::fixture("../../php"))
         .arg(site.path("sdk"))
         .status();
     assert!(sdk.is_ok_and(|status| status.success()));

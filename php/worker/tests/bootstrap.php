@@ -10,6 +10,7 @@ if (is_file(__DIR__ . '/../vendor/autoload.php')) {
 }
 
 require __DIR__ . '/../autoload.php';
+require __DIR__ . '/../../goridge/tests/autoload.php';
 
 spl_autoload_register(static function (string $class): void {
     $file = __DIR__ . '/' . strtr(substr($class, 16), '\\', '/') . '.php';

@@ -8,13 +8,14 @@ use pronghorn_config::{Input, Severity, load};
 use pronghorn_server::settings::{Settings, reference};
 
 /// Directories with pages, and pages that lie elsewhere.
-const PAGES: [&str; 7] = [
+const PAGES: [&str; 8] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
     "bench",
     "docs",
+    "php/goridge/README.md",
     "php/worker/README.md",
 ];
 
@@ -616,7 +617,7 @@ fn is_source(path: &str) -> bool {
     const ABOVE: [&str; 8] = [
         "scripts/",
         "crates/",
-        "php/worker/",
+        "php/",
         "ext/",
         "e2e/",
         "bench/",

@@ -10,14 +10,14 @@ use PhpParser\NodeVisitor\NameResolver;
 use PhpParser\NodeVisitor\ParentConnectingVisitor;
 use PhpParser\ParserFactory;
 
-/** The package's own files as syntax trees. */
+/** The files of a package as syntax trees. */
 final class Sources
 {
     /** @return iterable<string, list<Node\Stmt>> by path below `src`, names resolved */
-    public static function parsed(): iterable
+    public static function parsed(string $package): iterable
     {
         $parser = (new ParserFactory())->create(ParserFactory::ONLY_PHP7);
-        $folder = realpath(__DIR__ . '/../../src');
+        $folder = realpath("$package/src");
         $files = [];
         foreach (new \RecursiveIteratorIterator(new \RecursiveDirectoryIterator($folder)) as $file) {
             if ($file->getExtension() === 'php') {

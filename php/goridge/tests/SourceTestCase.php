@@ -12,14 +12,15 @@ use PHPUnit\Framework\TestCase;
 use Pronghorn\Tests\Support\Sources;
 use Pronghorn\Tests\Support\Surface;
 
-/** Rules for `src` that no sniff knows. */
-final class SourceTest extends TestCase
+/** Rules for the `src` of a package that no sniff knows. */
+abstract class SourceTestCase extends TestCase
 {
-    /** What would print into the protocol, end the process or reach for globals; by file what is allowed there. */
-    private const ALLOWED = [
-        // The one place that ends a process: a worker that can't boot.
-        'Internal/Boot.php' => [Expr\Exit_::class],
-    ];
+    /** Forbidden syntax that a file may have, by its path. */
+    protected const ALLOWED = [];
+    /** Superglobals that a file may touch, by its path. */
+    protected const SUPERGLOBALS_ALLOWED = [];
+
+    /** What would print into the protocol, end the process or reach for globals. */
     private const FORBIDDEN = [
         Stmt\Echo_::class, Stmt\InlineHTML::class, Stmt\Global_::class, Stmt\Goto_::class,
         Expr\Print_::class, Expr\Exit_::class, Expr\Eval_::class, Expr\ShellExec::class,
@@ -27,23 +28,21 @@ final class SourceTest extends TestCase
     private const SUPERGLOBALS = [
         'GLOBALS', '_SERVER', '_GET', '_POST', '_FILES', '_COOKIE', '_SESSION', '_REQUEST', '_ENV',
     ];
-    /** What clears them. */
-    private const CLEARED = [
-        'Internal/Superglobals.php' => ['_SERVER', '_GET', '_POST', '_FILES', '_COOKIE', '_REQUEST'],
-        'Internal/Leftovers.php' => ['_SESSION'],
-    ];
     private const FUNCTIONS = [
         'var_dump', 'var_export', 'print_r', 'printf', 'vprintf', 'readfile', 'passthru', 'phpinfo', 'header', 'sleep',
         'usleep',
     ];
 
+    /** The package's own directory. */
+    abstract protected static function package(): string;
+
     public function testTheSurfaceIsAsPromised(): void
     {
         self::assertSame(
-            file_get_contents(__DIR__ . '/surface.txt'),
-            Surface::describe(),
-            'The public surface has changed. If that is meant: php tests/surface.php > tests/surface.txt, and a line in'
-                . ' the changelog.',
+            file_get_contents(static::package() . '/tests/surface.txt'),
+            Surface::describe(static::package()),
+            'The public surface has changed. If it should: php php/goridge/tests/surface.php, and a line in the'
+                . ' changelog.',
         );
     }
 
@@ -53,8 +52,8 @@ final class SourceTest extends TestCase
      */
     public function testNothingPrintsEndsOrReadsGlobals(string $file, array $statements): void
     {
-        $forbidden = array_diff(self::FORBIDDEN, self::ALLOWED[$file] ?? []);
-        $superglobals = array_diff(self::SUPERGLOBALS, self::CLEARED[$file] ?? []);
+        $forbidden = array_diff(self::FORBIDDEN, static::ALLOWED[$file] ?? []);
+        $superglobals = array_diff(self::SUPERGLOBALS, static::SUPERGLOBALS_ALLOWED[$file] ?? []);
         $found = (new NodeFinder())->find($statements, static fn (Node $node) =>
             in_array($node::class, $forbidden, true)
             || $node instanceof Expr\Variable && in_array($node->name, $superglobals, true)
@@ -97,7 +96,7 @@ final class SourceTest extends TestCase
     /** @return iterable<string, array{string, list<Stmt>}> */
     public static function files(): iterable
     {
-        foreach (Sources::parsed() as $file => $statements) {
+        foreach (Sources::parsed(static::package()) as $file => $statements) {
             yield $file => [$file, $statements];
         }
     }

@@ -9,13 +9,13 @@ use PhpParser\Node\Stmt;
 use PhpParser\NodeFinder;
 use PhpParser\PrettyPrinter\Standard;
 
-/** What the package promises: its public classes and functions with their signatures, one a line. */
+/** What a package promises: its public classes and functions with their signatures, one a line. */
 final class Surface
 {
-    public static function describe(): string
+    public static function describe(string $package): string
     {
         $lines = [];
-        foreach (Sources::parsed() as $file => $statements) {
+        foreach (Sources::parsed($package) as $file => $statements) {
             if (!str_starts_with($file, 'Internal/')) {
                 array_push($lines, ...self::ofFile($statements));
             }

@@ -1,0 +1,9 @@
+<?php
+
+/**
+ * Loads all packages of Pronghorn without Composer: `require '…/php/autoload.php';`
+ */
+
+declare(strict_types=1);
+
+require_once __DIR__ . '/worker/autoload.php';
