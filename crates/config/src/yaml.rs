@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
+use granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
 
 use crate::diagnostic::Diagnostics;
 use crate::node::{Entry, Map, Node, Text, Value};
@@ -42,8 +42,10 @@ pub(crate) fn parse(bytes: &[u8], file: &Place, diagnostics: &mut Diagnostics) -
 
 fn parse_text(bytes: &[u8], file: &Place, found: &mut Diagnostics) -> Result<Map, Refused> {
     let text = decode(bytes, file)?;
+    // A block scalar that ends with the file ends without a line feed, as in libyaml.
+    let options = granit_parser::options! { block_scalar_eof_without_line_feed: true };
     let mut builder = Builder {
-        parser: Parser::new_from_str(text),
+        parser: Parser::new_from_str_with_options(text, options),
         text,
         file,
         anchors: HashMap::new(),
@@ -121,17 +123,19 @@ impl<'a> Builder<'a> {
             let (event, span) = self.next()?;
             match event {
                 Event::StreamEnd => return Ok(root),
-                Event::DocumentStart(_) => {
+                Event::DocumentStart(..) => {
                     documents += 1;
                     if documents > 1 {
-                        return Err(Refused::new(
-                            self.place(span),
-                            "a second document begins here",
+                        // What stands there is not even parsed, as in RoadRunner.
+                        self.found.warn(
+                            &self.place(span),
+                            "a second document begins here: it is not read",
                             "keep one document in a file; `include` joins files",
-                        ));
+                        );
+                        return Ok(root);
                     }
                 }
-                Event::StreamStart | Event::DocumentEnd | Event::Nothing => {}
+                Event::StreamStart | Event::DocumentEnd => {}
                 content => {
                     let node = self.node((content, span), 0)?;
                     root = match node.value {
@@ -163,17 +167,17 @@ impl<'a> Builder<'a> {
             Event::Alias(anchor) => return self.alias(anchor, place),
             Event::Scalar(text, style, anchor, tag) => {
                 self.spend(1, text.len(), &place)?;
-                let forced = self.tag_says_text(tag.as_deref(), &place);
+                let forced = self.tag_says_text(tag.as_deref(), span);
                 (scalar(&text, style, forced), anchor)
             }
-            Event::SequenceStart(anchor, tag) => {
+            Event::SequenceStart(_, anchor, tag) => {
                 self.spend(1, 0, &place)?;
-                self.tag_says_text(tag.as_deref(), &place);
+                self.tag_says_text(tag.as_deref(), span);
                 (Value::List(self.list(depth)?), anchor)
             }
-            Event::MappingStart(anchor, tag) => {
+            Event::MappingStart(_, anchor, tag) => {
                 self.spend(1, 0, &place)?;
-                self.tag_says_text(tag.as_deref(), &place);
+                self.tag_says_text(tag.as_deref(), span);
                 (Value::Map(self.map(depth)?), anchor)
             }
             _ => return Err(Refused::new(place, "is not valid YAML", "")),
@@ -301,17 +305,18 @@ impl<'a> Builder<'a> {
     }
 
     /// True for `!!str`. Tags beyond YAML's own have no meaning here.
-    fn tag_says_text(&mut self, tag: Option<&Tag>, place: &Place) -> bool {
+    fn tag_says_text(&mut self, tag: Option<&Tag>, span: Span) -> bool {
         let Some(tag) = tag else { return false };
-        let known = ["str", "int", "float", "bool", "null", "map", "seq"];
-        if !tag.is_yaml_core_schema() || !known.contains(&tag.suffix.as_str()) {
+        let known = tag.core_suffix();
+        if known.is_none() {
+            let start = span.tag_start().unwrap_or(span.start);
             self.found.error(
-                place,
+                &self.at(start),
                 format!("the tag `{tag}` has no meaning here"),
                 "remove it",
             );
         }
-        tag.suffix == "str"
+        known == Some("str")
     }
 
     fn spend(&mut self, nodes: usize, bytes: usize, place: &Place) -> Result<(), Refused> {
@@ -354,14 +359,18 @@ impl<'a> Builder<'a> {
             "check indentation and quotes; a value with `: ` or ` #` in it needs quotes"
         };
         Refused::new(
-            self.file.at(mark.line(), mark.col() + 1),
+            self.at(*mark),
             format!("is not valid YAML: {}", error.info()),
             hint,
         )
     }
 
     fn place(&self, span: Span) -> Place {
-        self.file.at(span.start.line(), span.start.col() + 1)
+        self.at(span.start)
+    }
+
+    fn at(&self, mark: Marker) -> Place {
+        self.file.at(mark.line(), mark.col() + 1)
     }
 }
 
