@@ -104,13 +104,20 @@ pub struct Status {
     pub uptime: u64,
     /// The configuration, if it has one.
     pub config: Option<PathBuf>,
-    /// Where HTTP is served, `http://127.0.0.1:8080`.
-    pub http: Option<String>,
-    /// Where RPC listens, as `rpc.listen` would say it.
-    pub rpc: Option<String>,
+    /// Services that clients reach by an address.
+    pub services: Vec<Served>,
     /// Why it is not ready; none when it is.
     pub not_ready: Option<String>,
     pub pools: Vec<PoolStatus>,
+}
+
+/// Where clients reach a service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Served {
+    /// The name of its section, `http`.
+    pub service: String,
+    /// As a person would type it, `http://127.0.0.1:8080`; several with commas between them.
+    pub at: String,
 }
 
 /// The server's life, in order.

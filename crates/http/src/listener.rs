@@ -134,6 +134,21 @@ impl Listener {
         self
     }
 
+    /// What a person can open in a browser: 0.0.0.0 and :: are no addresses for one. For a unix socket its path.
+    pub fn url(&self) -> String {
+        match &self.place {
+            Place::Unix(_) => self.place.to_string(),
+            Place::Tcp(address) => {
+                let mut shown = *address;
+                if address.ip().is_unspecified() {
+                    shown.set_ip(Ipv4Addr::LOCALHOST.into());
+                }
+                let scheme = if self.has_tls() { "https" } else { "http" };
+                format!("{scheme}://{shown}")
+            }
+        }
+    }
+
     pub fn place(&self) -> &Place {
         &self.place
     }

@@ -10,14 +10,21 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs, clippy::missing_errors_doc)]
 
+mod configuration;
+mod health;
 mod readiness;
 pub mod rpc;
 mod service;
 mod sockets;
 
 pub use pronghorn_base::BoxFuture;
+
+pub use configuration::Configuration;
+pub use health::{Health, Question};
 pub use readiness::{NotReady, Readiness};
-pub use service::{Context, Handover, Running, Service, StartError, Stopped, WorkerContext};
+pub use service::{
+    Context, Handover, Reload, Running, Service, StartError, Stopped, WorkerContext,
+};
 pub use sockets::Sockets;
 
 /// The release of RoadRunner as which this server answers PHP packages and tools. They compare it with the least release

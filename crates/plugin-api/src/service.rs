@@ -1,13 +1,18 @@
 //! The life of a service.
 
+use std::any::Any;
 use std::error::Error;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use pronghorn_base::BoxFuture;
 use pronghorn_metrics::Registry;
-use pronghorn_workers::{Io, Pools};
+use pronghorn_workers::{Io, Pools, WorkerUser};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::configuration::Configuration;
+use crate::health::Health;
 use crate::readiness::Readiness;
 use crate::rpc::Methods;
 use crate::sockets::Sockets;
@@ -17,16 +22,20 @@ pub type StartError = Box<dyn Error + Send + Sync>;
 
 /// A service that was made from its settings and has had no effect yet.
 ///
-/// The server starts services one after the other and stops them in reverse. RPC is the first, so that workers can call
-/// from their first line on and until their last; those that others call (caches, locks) come next; those that
-/// have workers are last.
-pub trait Service: Send {
+/// The server starts services one after the other and stops them in reverse: first those without workers, which workers
+/// call from their first line on and until their last, then those that have workers.
+pub trait Service: Any + Send {
     /// The name of its section, which is also its name in records and in RPC: `http`, `rpc`.
     fn name(&self) -> &'static str;
 
     /// Whether it has PHP workers: those services can be reset, and health checks ask after them.
     fn has_workers(&self) -> bool {
         false
+    }
+
+    /// How many I/O threads it asks for. The server has as many as the service that asks for most.
+    fn io_threads(&self) -> Option<usize> {
+        None
     }
 
     /// Starts it on the runtime it is called on. Done once it does its work or, when that comes later, once
@@ -37,6 +46,14 @@ pub trait Service: Send {
         self: Box<Self>,
         context: Context,
     ) -> BoxFuture<'static, Result<Box<dyn Running>, StartError>>;
+}
+
+impl dyn Service {
+    /// The service itself, where its kind is known: in its own [`Running::reload`]. None for another kind.
+    #[must_use]
+    pub fn downcast<S: Service>(self: Box<Self>) -> Option<Box<S>> {
+        (self as Box<dyn Any>).downcast().ok()
+    }
 }
 
 /// A service at work. Dropped without [`stop`](Self::stop), it ends at once.
@@ -51,6 +68,30 @@ pub trait Running: Send {
         Ok(())
     }
 
+    /// Goes over to other settings: those of `to`, which was made from the configuration as it is now and does not start.
+    /// Called for each reload, whether or not they differ.
+    ///
+    /// The default is for a service whose settings hold until it ends; its workers, if it has some, are replaced all the
+    /// same.
+    fn reload(&mut self, _to: Box<dyn Service>) -> BoxFuture<'_, Reload> {
+        Box::pin(std::future::ready(Reload::NeedsRestart))
+    }
+
+    /// Where clients reach it, as a person would type it: `http://127.0.0.1:8080`.
+    fn addresses(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Variables by which workers find it. Those of services without workers count.
+    fn variables(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
+    /// What the work under way may take at most after another process has taken over, where that is longer than a stop.
+    fn handover_time(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// The next process begins to use the sockets that this one offered, or gives them back.
     fn hand_over(&mut self, _step: Handover) {}
 
@@ -58,6 +99,18 @@ pub trait Running: Send {
     ///
     /// Returns soon after `deadline` at the latest. Whoever drops the future cuts off what is left.
     fn stop(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Stopped>;
+}
+
+/// What came of a reload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Reload {
+    /// The new settings hold, as far as a reload applies them.
+    Applied,
+    /// The old ones go on; the service has said why.
+    Failed,
+    /// The old ones go on: others hold from a restart on.
+    NeedsRestart,
 }
 
 /// How far another process is in taking over from this one, in this order.
@@ -80,6 +133,14 @@ pub struct Context {
     pub shutdown: CancellationToken,
     /// Where the service adds its methods, as it starts.
     pub rpc: Methods,
+    /// Where relative paths begin.
+    pub folder: PathBuf,
+    /// As whom workers run, when that is not the server's own user.
+    pub user: Option<WorkerUser>,
+    /// How the services with workers are.
+    pub health: Health,
+    /// What is configured, as text.
+    pub configuration: Configuration,
     /// None for a service that says that it has no workers.
     pub workers: Option<WorkerContext>,
     /// This service's own: its names begin with `pronghorn_`, and it registers at its start.

@@ -1,11 +1,10 @@
 //! The service `rpc`: the server with its own two methods.
 
-use std::fmt;
-use std::sync::Arc;
-
+use pronghorn_config::Endpoint;
 use pronghorn_plugin_api::rpc::{Binary, Failure};
 use pronghorn_plugin_api::{
-    BoxFuture, Context, Handover, ROADRUNNER_VERSION, Running, Service, StartError, Stopped,
+    BoxFuture, Configuration, Context, Handover, ROADRUNNER_VERSION, Running, Service, StartError,
+    Stopped,
 };
 use tokio::time::Instant;
 
@@ -16,27 +15,16 @@ use crate::server::Server;
 /// line on, and those that finish what they have while the server stops still call.
 #[derive(Debug)]
 pub struct Rpc {
-    listener: Listener,
-    configuration: Configuration,
+    /// Where to listen.
+    pub listen: Endpoint,
 }
 
-/// Gives the configuration in JSON at the time of the call.
-#[derive(Clone)]
-struct Configuration(Arc<dyn Fn() -> String + Send + Sync>);
-
-impl Rpc {
-    /// Will serve `listener`. `configuration` is asked with each call of `rpc.Config`; whoever can
-    /// connect reads what it returns, so it must hold no secrets:
-    /// [`Loaded::to_json`](pronghorn_config::Loaded::to_json).
-    pub fn new(
-        listener: Listener,
-        configuration: impl Fn() -> String + Send + Sync + 'static,
-    ) -> Self {
-        Self {
-            listener,
-            configuration: Configuration(Arc::new(configuration)),
-        }
-    }
+/// RPC at work.
+#[derive(Debug)]
+struct Serving {
+    server: Server,
+    endpoint: Endpoint,
+    for_workers: Endpoint,
 }
 
 impl Service for Rpc {
@@ -49,40 +37,60 @@ impl Service for Rpc {
         context: Context,
     ) -> BoxFuture<'static, Result<Box<dyn Running>, StartError>> {
         Box::pin(async move {
-            let own = context.rpc.service("rpc", self.configuration);
+            let own = context.rpc.service("rpc", context.configuration);
             own.add("Version", version);
             own.add("Config", config);
-            let address = self.listener.endpoint().to_string();
-            if self.listener.is_exposed() {
+            let listen = match self.listen {
+                Endpoint::Unix(path) => Endpoint::Unix(context.folder.join(path)),
+                tcp @ Endpoint::Tcp(_) => tcp,
+            };
+            let owner = context.user.as_ref().map(|(_, credentials)| credentials);
+            let listener = Listener::open(&listen, owner, context.sockets.take("rpc"))?;
+            let endpoint = listener.endpoint().clone();
+            let address = endpoint.to_string();
+            if listener.is_exposed() {
                 tracing::warn!(
                     target: "rpc", address,
                     "other machines may connect, and there are no passwords: whoever can, may call every method; \
                      listen on 127.0.0.1 or a unix socket unless something else keeps others out"
                 );
             }
-            context.sockets.offer("rpc", self.listener.socket())?;
-            let server = Server::start(self.listener, context.rpc)?;
+            context.sockets.offer("rpc", listener.socket())?;
+            let for_workers = listener.endpoint_for_workers();
+            let server = Server::start(listener, context.rpc)?;
             tracing::debug!(target: "rpc", address, "listening");
             context.readiness.answer_with(|| Ok(()));
-            Ok(Box::new(server) as Box<dyn Running>)
+            Ok(Box::new(Serving {
+                server,
+                endpoint,
+                for_workers,
+            }) as Box<dyn Running>)
         })
     }
 }
 
-impl Running for Server {
+impl Running for Serving {
     fn open(&mut self) -> Result<(), StartError> {
-        Self::open(self);
+        self.server.open();
         Ok(())
+    }
+
+    fn addresses(&self) -> Vec<String> {
+        vec![self.endpoint.to_string()]
+    }
+
+    fn variables(&self) -> Vec<(&'static str, String)> {
+        vec![("RR_RPC", self.for_workers.to_string())]
     }
 
     fn hand_over(&mut self, step: Handover) {
         if step == Handover::Done {
-            Self::hand_over(self);
+            self.server.hand_over();
         }
     }
 
     fn stop(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Stopped> {
-        Box::pin(Self::stop(*self, deadline))
+        Box::pin(self.server.stop(deadline))
     }
 }
 
@@ -91,11 +99,5 @@ async fn version(_: Configuration, _: bool) -> Result<String, Failure> {
 }
 
 async fn config(configuration: Configuration, _: bool) -> Result<Binary, Failure> {
-    Ok(Binary((configuration.0)().into()))
-}
-
-impl fmt::Debug for Configuration {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Configuration")
-    }
+    Ok(Binary(configuration.json().into()))
 }

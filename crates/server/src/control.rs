@@ -8,10 +8,11 @@ use std::time::{Duration, SystemTime};
 
 use pronghorn_base::millis;
 use pronghorn_control::{
-    Answer, Ask, Counter, ListenError, Listener, Place, PoolStatus, Refusal, Reset, State, Status,
-    Steerable, Steering, Surroundings, Tell, UnderWay, Worker, WorkersOf, serve,
+    Answer, Ask, Counter, ListenError, Listener, Place, PoolStatus, Refusal, Reset, Served, State,
+    Status, Steerable, Steering, Surroundings, Tell, UnderWay, Worker, WorkersOf, serve,
 };
 use pronghorn_http::settings::DEFAULT_POOL;
+use pronghorn_plugin_api::{Health, Question};
 use pronghorn_pool::{self as pool, SlotState, WorkerInfo};
 use pronghorn_process::Usage;
 use pronghorn_workers::{PoolHandle, Pools, Standing};
@@ -20,8 +21,6 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::VERSION;
-use crate::health::{Health, Question};
-use crate::http::{HTTP, HttpHandle};
 
 /// Longer than what the signals of one stop may be apart, so that the second one counts.
 const SECOND_STOP: Duration = Duration::from_millis(200);
@@ -48,12 +47,11 @@ struct Shared {
 /// What a server that is up can show.
 #[derive(Debug)]
 pub(crate) struct Serving {
-    pub(crate) site: Arc<OnceLock<HttpHandle>>,
+    /// Services by name and where clients reach them.
+    pub(crate) addresses: Vec<(&'static str, Vec<String>)>,
     /// None where no service has workers.
     pub(crate) pools: Option<Pools>,
     pub(crate) health: Health,
-    /// Where RPC listens.
-    pub(crate) rpc: Option<String>,
 }
 
 impl Control {
@@ -192,10 +190,6 @@ impl Shared {
         }
     }
 
-    fn site(&self) -> Option<&HttpHandle> {
-        self.serving.get()?.site.get()
-    }
-
     fn pools(&self) -> Option<&Pools> {
         self.serving.get()?.pools.as_ref()
     }
@@ -209,18 +203,14 @@ impl Shared {
         }
         let Some(pools) = self.pools() else {
             return Err(Refusal(
-                "the server has no workers: its configuration has no section `http`".to_owned(),
+                "the server has no workers: no service in its configuration has any".to_owned(),
             ));
         };
         let mut all = pools.all();
         let is = |pool: &PoolHandle, name: &str| name == pool.owner() || name == pool.name();
         for name in names {
             if !all.iter().any(|pool| is(pool, name)) {
-                let known: Vec<_> = all.iter().map(PoolHandle::name).collect();
-                return Err(Refusal(format!(
-                    "there is no pool `{name}`\nhint: there are `{}`; `{HTTP}` means all of them",
-                    known.join("`, `")
-                )));
+                return Err(Refusal(no_pool(name, &all)));
             }
         }
         all.retain(|pool| names.is_empty() || names.iter().any(|name| is(pool, name)));
@@ -233,15 +223,21 @@ impl Shared {
         for workers in self.pools().map(Pools::all).unwrap_or_default() {
             pools.push(pool_status(&workers).await);
         }
-        let urls = self.site().map(HttpHandle::urls).unwrap_or_default();
+        let addresses = serving.map(|serving| serving.addresses.as_slice());
+        let services = addresses.unwrap_or_default().iter();
+        let services = services.filter(|(_, at)| !at.is_empty());
         Status {
             version: VERSION.to_owned(),
             pid: std::process::id(),
             state: self.state(),
             uptime: self.since.elapsed().as_secs(),
             config: self.config.clone(),
-            http: (!urls.is_empty()).then(|| urls.join(", ")),
-            rpc: serving.and_then(|serving| serving.rpc.clone()),
+            services: services
+                .map(|(name, at)| Served {
+                    service: (*name).to_owned(),
+                    at: at.join(", "),
+                })
+                .collect(),
             not_ready: self.not_ready(),
             pools,
         }
@@ -258,6 +254,20 @@ impl Shared {
         let missing = answers.find_map(Result::err);
         missing.map(|missing| missing.to_string())
     }
+}
+
+fn no_pool(name: &str, all: &[PoolHandle]) -> String {
+    let known: Vec<_> = all.iter().map(PoolHandle::name).collect();
+    let mut owners: Vec<_> = all.iter().map(PoolHandle::owner).collect();
+    owners.dedup();
+    let means = match &owners[..] {
+        [owner] => format!("`{owner}` means all of them"),
+        owners => format!("`{}` mean all of theirs", owners.join("`, `")),
+    };
+    format!(
+        "there is no pool `{name}`\nhint: there are `{}`; {means}",
+        known.join("`, `")
+    )
 }
 
 async fn pool_status(workers: &PoolHandle) -> PoolStatus {

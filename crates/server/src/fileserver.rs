@@ -1,12 +1,12 @@
 //! The service `fileserver`: files at an address of their own, on threads of their own.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use pronghorn_http::files::{FileServer, MOST_OPEN};
 use pronghorn_http::{Accepting, Limits, Listener, Service};
 use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, Running, Stopped};
+use pronghorn_process::open_files;
 use pronghorn_workers::IoThreads;
 use tokio::time::{Instant, timeout_at};
 
@@ -20,14 +20,13 @@ const FILESERVER: &str = "fileserver";
 const IDLE: Duration = Duration::from_millis(100);
 
 /// A server of files before its start.
+#[derive(Debug)]
 pub(crate) struct FileService {
     pub(crate) settings: FileServerSettings,
-    /// Where relative paths begin.
-    pub(crate) folder: PathBuf,
-    pub(crate) open_files: u64,
 }
 
 struct Serving {
+    address: String,
     service: Arc<Service>,
     /// Until clients are taken from it.
     listener: Option<Listener>,
@@ -50,12 +49,8 @@ impl api::Service for FileService {
 
 impl FileService {
     fn begin(self, context: &Context) -> Result<Serving, StartError> {
-        let Self {
-            settings,
-            folder,
-            open_files,
-        } = self;
-        let files = FileServer::open(&settings.roots, &folder, settings.tag)?;
+        let Self { settings } = self;
+        let files = FileServer::open(&settings.roots, &context.folder, settings.tag)?;
         let io = IoThreads::start(settings.threads)?;
         let mut inherited = context.sockets.take(FILESERVER);
         let address = resolve(&settings.address)?;
@@ -65,11 +60,12 @@ impl FileService {
         }
         let kept = (MOST_OPEN * settings.roots.len()) as u64;
         let limits = Limits {
-            connections: connections(open_files.saturating_sub(kept), 0),
+            connections: connections(open_files::raise().saturating_sub(kept), 0),
             ..Limits::default()
         };
         context.readiness.answer_with(|| Ok(()));
         Ok(Serving {
+            address: listener.url(),
             service: Service::new(Arc::new(files), limits, Arc::default()),
             listener: Some(listener),
             accepting: None,
@@ -85,6 +81,10 @@ impl Running for Serving {
             self.accepting = Some(listener.serve(self.io.io().threads(), &self.service)?);
         }
         Ok(())
+    }
+
+    fn addresses(&self) -> Vec<String> {
+        vec![self.address.clone()]
     }
 
     fn hand_over(&mut self, step: Handover) {

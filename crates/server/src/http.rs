@@ -1,30 +1,27 @@
 //! HTTP with its pool of workers, as a service.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use pronghorn_base::lock;
 use pronghorn_config::Address;
 use pronghorn_http::files::MOST_OPEN;
 use pronghorn_http::middleware::{self, Parts, Unusable};
 use pronghorn_http::settings::{HttpSettings, RouteSettings};
 use pronghorn_http::{
-    Accepting, Addresses, BodySettings, Handler, Limits, Listener, LocalRedirects, Place,
-    PoolHandler, Router, Scripts, Service,
+    Accepting, Addresses, BodySettings, Handler, Limits, Listener, LocalRedirects, PoolHandler,
+    Router, Scripts, Service,
 };
 use pronghorn_plugin_api::{
-    self as api, BoxFuture, Context, Handover, NotReady, Running, Stopped, WorkerContext,
+    self as api, BoxFuture, Context, Handover, NotReady, Reload, Running, Stopped, WorkerContext,
 };
 use pronghorn_pool::settings::{PoolSettings, RequestBody};
 use pronghorn_pool::{Spool, Terms, Warmup};
-use pronghorn_workers::{
-    Io, PoolHandle, PoolSet, PoolSpec, Pools, StartedPools, Watch, Watching, WorkerUser,
-};
+use pronghorn_process::open_files;
+use pronghorn_workers::{Io, PoolHandle, PoolSet, PoolSpec, Pools, StartedPools, WorkerUser};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -32,7 +29,6 @@ use crate::development::Gate;
 use crate::error::StartError;
 use crate::listening::{self, Certificates};
 use crate::server::Around;
-use crate::settings::ServerSettings;
 
 /// The name of the service.
 pub(crate) const HTTP: &str = "http";
@@ -45,27 +41,11 @@ const FEWEST_CONNECTIONS: u64 = 64;
 const STILL_WAITING: Duration = Duration::from_secs(5);
 
 /// HTTP before its start.
+#[derive(Debug)]
 pub(crate) struct HttpService {
     pub(crate) settings: HttpSettings,
-    pub(crate) watching: Option<Watching>,
-    pub(crate) configuration: Vec<PathBuf>,
     /// What stands before the routes.
     pub(crate) around: Around,
-    pub(crate) open_files: u64,
-    /// Filled when it has started.
-    pub(crate) site: Arc<OnceLock<HttpHandle>>,
-}
-
-/// What others may know of HTTP.
-#[derive(Debug)]
-pub(crate) struct HttpHandle {
-    /// Where clients are taken, and whether with TLS, in the order of the configuration.
-    pub(crate) places: Vec<(Place, bool)>,
-    pub(crate) pools: PoolSet,
-    all_pools: Pools,
-    ground: HttpResources,
-    service: Arc<Service>,
-    tls: Option<Certificates>,
 }
 
 /// What stays when a reload brings other settings.
@@ -80,7 +60,6 @@ struct HttpResources {
     /// Where requests without TLS are sent, if they are.
     https_port: Option<u16>,
     addresses: Arc<Addresses>,
-    patience: Arc<Mutex<Patience>>,
 }
 
 /// What requests under way get. Which of them belong to which pool is not known from outside: the slowest one counts.
@@ -120,15 +99,16 @@ struct Http {
     /// Until clients are taken from them.
     listeners: Vec<Listener>,
     accepting: Vec<Accepting>,
+    urls: Vec<String>,
+    resources: HttpResources,
+    tls: Option<Certificates>,
+    all_pools: Pools,
     pools: PoolSet,
     tasks: JoinSet<()>,
-    patience: Arc<Mutex<Patience>>,
+    patience: Patience,
     /// Clients are another process's.
     handed_over: bool,
-    _watch: Option<Watch>,
     _certificates: JoinSet<()>,
-    /// For bodies, and for uploads.
-    spools: [Arc<Spool>; 2],
     io: Io,
 }
 
@@ -146,6 +126,10 @@ impl api::Service for HttpService {
 
     fn has_workers(&self) -> bool {
         true
+    }
+
+    fn io_threads(&self) -> Option<usize> {
+        Some(self.settings.threads)
     }
 
     fn start(
@@ -166,11 +150,11 @@ impl HttpService {
             pools: all_pools,
             io,
         } = workers.expect("a service with workers").clone();
-        let resources = all_pools.resources();
-        let folder = resources.folder.clone();
-        let owner = resources.user.as_ref().map(|(_, user)| user.clone());
+        let of_server = all_pools.resources();
+        let folder = of_server.folder.clone();
+        let owner = of_server.user.as_ref().map(|(_, user)| user.clone());
         let open = |others: &[&Spool], folder: &PathBuf| {
-            Spool::beside(others, resources.folder.join(folder), owner.clone())
+            Spool::beside(others, of_server.folder.join(folder), owner.clone())
                 .map(Arc::new)
                 .map_err(StartError::Spool)
         };
@@ -179,34 +163,30 @@ impl HttpService {
         let tls = Certificates::load(settings, &folder)?;
         let listeners =
             listening::open(settings, &folder, io.threads().len(), tls.as_ref(), context)?;
-        let ground = HttpResources {
-            user: resources.user.clone(),
+        let resources = HttpResources {
+            user: of_server.user.clone(),
             folder,
-            development: resources.development,
+            development: of_server.development,
             around: self.around.clone(),
             spool,
             uploads,
             https_port: listening::https_port(&listeners),
             addresses: Arc::default(),
-            patience: Arc::new(Mutex::new(Patience::of(settings))),
         };
-        let patience = ground.patience.clone();
-        ground.addresses.set(settings);
-        let specs = ground.specs(settings);
+        resources.addresses.set(settings);
+        let specs = resources.specs(settings);
         let StartedPools { pools, tasks } = all_pools
             .start(HTTP, &specs)
             .await
             .map_err(StartError::Boot)?;
-        let watch = self.watch(&ground.folder, &all_pools);
-
-        let handler = ground.handler(settings, &pools)?;
+        let handler = resources.handler(settings, &pools)?;
         let workers = pools.iter().map(|pool| pool.info().size).sum();
         let mut limits = Limits {
             http2: settings.http2,
             ..settings.timeouts.limits(self.connections(workers))
         };
         limits.receive.fields = settings.max_header_fields;
-        let service = Service::new(handler, limits, ground.addresses.clone());
+        let service = Service::new(handler, limits, resources.addresses.clone());
         let (asked, draining) = (pools.clone(), context.shutdown.clone());
         let alive = pools.clone();
         context.readiness.answer_apart(
@@ -226,38 +206,26 @@ impl HttpService {
                     .map_err(not_ready)
             },
         );
-        let watched = Certificates::watch(tls.as_ref());
-        let places = listeners.iter();
-        let spools = [ground.spool.clone(), ground.uploads.clone()];
-        let site = HttpHandle {
-            places: places
-                .map(|listener| (listener.place().clone(), listener.has_tls()))
-                .collect(),
-            tls,
-            pools: pools.clone(),
-            all_pools,
-            ground,
-            service: service.clone(),
-        };
-        _ = self.site.set(site); // a service starts once
         Ok(Http {
             service,
+            urls: listeners.iter().map(Listener::url).collect(),
             listeners,
             accepting: Vec::new(),
+            _certificates: Certificates::watch(tls.as_ref()),
+            tls,
+            resources,
+            all_pools,
             pools,
             tasks,
-            patience,
+            patience: Patience::of(settings),
             handed_over: false,
-            _watch: watch,
-            _certificates: watched,
-            spools,
             io,
         })
     }
 
     /// Connections in all: what was asked for, as far as there are descriptors for them.
     fn connections(&self, workers: usize) -> usize {
-        let open_files = self.open_files.saturating_sub(cached_files(&self.settings));
+        let open_files = open_files::raise().saturating_sub(cached_files(&self.settings));
         let possible = connections(open_files, workers);
         match self.settings.max_connections {
             Some(wanted) if wanted > possible => {
@@ -269,15 +237,6 @@ impl HttpService {
             }
             wanted => wanted.unwrap_or(possible),
         }
-    }
-
-    fn watch(&self, folder: &Path, pools: &Pools) -> Option<Watch> {
-        let (watching, configuration) = (self.watching.clone()?, self.configuration.clone());
-        Watch::start(watching, folder, configuration, pools.clone())
-            .inspect_err(
-                |error| tracing::warn!(target: "server", "files can't be watched: {error}"),
-            )
-            .ok()
     }
 }
 
@@ -419,58 +378,6 @@ impl HttpResources {
     }
 }
 
-impl HttpHandle {
-    /// What a person can open in a browser: 0.0.0.0 and :: are no addresses for one.
-    pub(crate) fn urls(&self) -> Vec<String> {
-        let url = |(place, tls): &(Place, bool)| match place {
-            Place::Unix(_) => place.to_string(),
-            Place::Tcp(address) => {
-                let mut shown = *address;
-                if address.ip().is_unspecified() {
-                    shown.set_ip(Ipv4Addr::LOCALHOST.into());
-                }
-                format!("{}://{shown}", if *tls { "https" } else { "http" })
-            }
-        };
-        self.places.iter().map(url).collect()
-    }
-
-    /// What requests under way get when another process has taken over.
-    pub(crate) fn handover_patience(&self) -> Duration {
-        lock(&self.ground.patience).handover
-    }
-
-    /// Replaces all workers by those of other settings, and then handles requests by these. False when something that they
-    /// name can't be used, or when a pool kept what it had: then requests are handled as before.
-    pub(crate) async fn renew(
-        &self,
-        settings: &HttpSettings,
-        server: ServerSettings,
-        environment: Vec<(OsString, OsString)>,
-    ) -> bool {
-        let handler = match self.ground.handler(settings, &self.pools) {
-            Ok(handler) => handler,
-            Err(error) => {
-                let why = &error.source;
-                tracing::error!(target: "server", "not reloaded, everything is as it was: {error}: {why}");
-                return false;
-            }
-        };
-        self.all_pools.configure(server, environment);
-        let specs = self.ground.specs(settings);
-        if !self.all_pools.change(HTTP, &self.pools, &specs).await {
-            return false;
-        }
-        self.ground.addresses.set(settings);
-        *lock(&self.ground.patience) = Patience::of(settings);
-        self.service.set_handler(handler);
-        if let Some(tls) = &self.tls {
-            tls.renew(settings, &self.ground.folder).await;
-        }
-        true
-    }
-}
-
 impl Running for Http {
     fn open(&mut self) -> Result<(), api::StartError> {
         for listener in self.listeners.drain(..) {
@@ -479,6 +386,23 @@ impl Running for Http {
             self.accepting.push(accepting);
         }
         Ok(())
+    }
+
+    fn addresses(&self) -> Vec<String> {
+        self.urls.clone()
+    }
+
+    fn handover_time(&self) -> Duration {
+        self.patience.handover
+    }
+
+    fn reload(&mut self, to: Box<dyn api::Service>) -> BoxFuture<'_, Reload> {
+        Box::pin(async move {
+            match to.downcast::<HttpService>() {
+                Some(to) => self.go_over_to(&to.settings).await,
+                None => Reload::NeedsRestart,
+            }
+        })
     }
 
     fn hand_over(&mut self, step: Handover) {
@@ -498,10 +422,43 @@ impl Running for Http {
 }
 
 impl Http {
+    /// Replaces all workers by those of other settings, and then handles requests by these. Where something that they name
+    /// can't be used, or a pool keeps what it had, requests are handled as before.
+    async fn go_over_to(&mut self, settings: &HttpSettings) -> Reload {
+        let wanted: Vec<&str> = settings.running_pools().map(|(name, _)| name).collect();
+        let running: Vec<&str> = self.pools.iter().map(PoolHandle::name).collect();
+        if wanted != running {
+            tracing::warn!(
+                target: "server", running = running.join(", "), wanted = wanted.join(", "),
+                "there are other pools in the configuration: `http` is applied by an upgrade (SIGUSR2) or a restart"
+            );
+            return Reload::NeedsRestart;
+        }
+        let handler = match self.resources.handler(settings, &self.pools) {
+            Ok(handler) => handler,
+            Err(error) => {
+                let why = &error.source;
+                tracing::error!(target: "server", "not reloaded, everything is as it was: {error}: {why}");
+                return Reload::Failed;
+            }
+        };
+        let specs = self.resources.specs(settings);
+        if !self.all_pools.change(HTTP, &self.pools, &specs).await {
+            return Reload::Failed;
+        }
+        self.resources.addresses.set(settings);
+        self.patience = Patience::of(settings);
+        self.service.set_handler(handler);
+        if let Some(tls) = &self.tls {
+            tls.renew(settings, &self.resources.folder).await;
+        }
+        Reload::Applied
+    }
+
     /// No new connections, requests under way finish within the pools' `destroy_timeout`, then the workers end. After a
     /// handover it is `reset_timeout`: to the client, all that happens is a reload.
     async fn stop(self, deadline: Instant) -> Stopped {
-        let Patience { stop, handover } = *lock(&self.patience);
+        let Patience { stop, handover } = self.patience;
         let (requests, idle) = if self.handed_over {
             (handover, IDLE_AT_HANDOVER)
         } else {
@@ -533,7 +490,7 @@ impl Http {
         };
         let killed = self.pools.stop(left(deadline).min(most)).await;
         self.tasks.join_all().await; // each has done its last order
-        for spool in self.spools {
+        for spool in [self.resources.spool, self.resources.uploads] {
             _ = tokio::time::timeout_at(deadline, spool.settle()).await;
         }
         if cut == 0 && killed == 0 {

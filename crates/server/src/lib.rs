@@ -9,7 +9,6 @@ mod control;
 mod development;
 mod error;
 mod fileserver;
-mod health;
 mod http;
 mod listening;
 pub mod logs;

@@ -146,7 +146,7 @@ async fn look_at_pools(
     let resources = PoolResources {
         user: user.cloned().flatten(),
         folder: folder.to_owned(),
-        rpc: None,
+        variables: Vec::new(),
         spawner,
         homes: Vec::new(),
         metrics: Registry::default(),

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use pronghorn_config::{Effective, Input, Loaded, Severity, load};
+use pronghorn_plugin_api::Reload;
 use pronghorn_process::Program;
-use pronghorn_workers::PoolHandle;
 
 use crate::logs::{self, Logs};
 use crate::server::Server;
@@ -100,13 +100,14 @@ impl Server {
                 return;
             }
         };
-        for key in source.started_with.changes(&effective) {
-            if !is_applied(&key) {
-                tracing::warn!(
-                    target: "server", key,
-                    "changed, and can't be applied while the server runs: it holds from an upgrade (SIGUSR2) or a restart on"
-                );
-            }
+        let changed = source.started_with.changes(&effective);
+        let (applied, others): (Vec<_>, Vec<_>) =
+            changed.into_iter().partition(|key| is_applied(key));
+        for key in others {
+            tracing::warn!(
+                target: "server", key,
+                "changed, and can't be applied while the server runs: it holds from an upgrade (SIGUSR2) or a restart on"
+            );
         }
         let changed = source.logged_by.changes(&effective);
         // The channel `access` is made of the second.
@@ -121,29 +122,51 @@ impl Server {
                 }
             }
         }
-        self.apply(settings, &loaded).await;
+        self.apply(settings, &applied, &loaded).await;
     }
 
-    async fn apply(&mut self, settings: Settings, loaded: &Loaded) {
-        self.set_endure(&settings.endure);
-        let Some((site, http)) = self.site().zip(settings.http.as_ref()) else {
-            return self.reload_workers().await;
-        };
-        let wanted: Vec<&str> = http.running_pools().map(|(name, _)| name).collect();
-        let running: Vec<&str> = site.pools.iter().map(PoolHandle::name).collect();
-        if wanted != running {
-            tracing::warn!(
-                target: "server", running = running.join(", "), wanted = wanted.join(", "),
-                "there are other pools in the configuration: `http` is applied by an upgrade (SIGUSR2) or a restart"
-            );
-            return self.reload_workers().await;
+    /// Hands each running service its new settings. `changed` are the keys that a reload applies, if the service does.
+    async fn apply(&mut self, settings: Settings, changed: &[String], loaded: &Loaded) {
+        self.endure = settings.endure.clone();
+        let pools = self.pools();
+        if let Some(pools) = &pools {
+            pools.configure(settings.server.clone(), environment(loaded));
         }
-        let environment = environment(loaded);
-        if site.renew(http, settings.server.clone(), environment).await {
-            self.written.set(loaded.to_json());
+        let mut configured = self.services_of(settings);
+        let mut is_whole = true;
+        for (name, running) in &mut self.services {
+            let to = configured.iter().position(|to| to.name() == *name);
+            let reloaded = match to {
+                Some(at) => running.reload(configured.remove(at)).await,
+                None => Reload::NeedsRestart,
+            };
+            if reloaded == Reload::NeedsRestart {
+                if to.is_none() || changed.iter().any(|key| is_in(key, name)) {
+                    is_whole = false;
+                    tell_restart(name);
+                }
+                if let Some(pools) = &pools {
+                    pools.reload(|owner| owner == *name).await;
+                }
+            }
+            is_whole &= reloaded != Reload::Failed;
+        }
+        for service in &configured {
+            is_whole = false;
+            tell_restart(service.name());
+        }
+        if is_whole {
+            self.configuration.set(loaded.to_json());
             tracing::info!(target: "server", "the configuration is applied");
         }
     }
+}
+
+fn tell_restart(service: &str) {
+    tracing::warn!(
+        target: "server", service,
+        "changed, and can't be applied while the server runs: it holds from an upgrade (SIGUSR2) or a restart on"
+    );
 }
 
 fn is_applied(key: &str) -> bool {

@@ -2,24 +2,23 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use pronghorn_base::lock;
-use pronghorn_config::Endpoint;
 use pronghorn_http::Handler;
-use pronghorn_http::settings::HttpSettings;
+use pronghorn_http::settings::{HttpSettings, default_threads};
 use pronghorn_lock::Lock;
 use pronghorn_metrics::Registry;
 use pronghorn_plugin_api::rpc::Methods;
 use pronghorn_plugin_api::{
-    Context, Handover, Readiness, Running, Service, Sockets, Stopped, WorkerContext,
+    Configuration, Context, Handover, Health, Readiness, Running, Service, Sockets, Stopped,
+    WorkerContext,
 };
 use pronghorn_pool::{RelayAddress as RelaySocket, RelayListener};
-use pronghorn_process::{Spawner, open_files};
-use pronghorn_rpc::{Listener, Rpc};
+use pronghorn_process::Spawner;
+use pronghorn_rpc::Rpc;
 use pronghorn_workers::{
-    IoThreads, PoolHandle, PoolResources, Pools, RelayAddress, ServerSettings, Versions,
+    IoThreads, PoolHandle, PoolResources, Pools, RelayAddress, ServerSettings, Versions, Watch,
     WorkerUser, look_up_user, run_on_init,
 };
 use tokio::time::Instant;
@@ -29,12 +28,11 @@ use crate::control::{Control, Serving};
 use crate::development;
 use crate::error::StartError;
 use crate::fileserver::FileService;
-use crate::health::Health;
-use crate::http::{HttpHandle, HttpService, resolve};
+use crate::http::HttpService;
 use crate::renewal::Source;
 use crate::rpc;
-use crate::settings::{EndureSettings, Settings, StatusSettings, UNAVAILABLE};
-use crate::status::{STATUS, StatusService};
+use crate::settings::{EndureSettings, RpcSettings, Settings};
+use crate::status::StatusService;
 use crate::upgrade::{Predecessor, Word};
 use crate::{ROADRUNNER_VERSION, VERSION};
 
@@ -94,11 +92,11 @@ impl std::fmt::Debug for Around {
 /// A server that serves.
 pub struct Server {
     /// In the order in which they were started.
-    services: Vec<(&'static str, Box<dyn Running>)>,
+    pub(crate) services: Vec<(&'static str, Box<dyn Running>)>,
     shutdown: CancellationToken,
-    site: Arc<OnceLock<HttpHandle>>,
     workers: Option<Workers>,
-    endure: EndureSettings,
+    around: Around,
+    pub(crate) endure: EndureSettings,
     /// Between the moment at which nothing is ready any more and the one at which nothing new is taken.
     drain_delay: Duration,
     health: Health,
@@ -107,14 +105,7 @@ pub struct Server {
     handed_over: bool,
     control: Control,
     pub(crate) source: Option<Source>,
-    pub(crate) written: Written,
-}
-
-/// What the settings ask for, not started yet.
-struct Configured {
-    services: Vec<Box<dyn Service>>,
-    /// What workers find in `RR_RPC`.
-    rpc: Option<String>,
+    pub(crate) configuration: Configuration,
 }
 
 /// What the services with workers share.
@@ -123,22 +114,10 @@ struct Workers {
     pools: Pools,
     /// Of workers that are no children of ours by descriptor.
     relay: Option<Arc<RelayListener>>,
+    /// None where nobody asked for it.
+    watch: Option<Watch>,
     /// Last, for what is above it lives on these threads.
-    io: IoThreads,
-}
-
-/// What `rpc.Config` answers.
-#[derive(Debug, Clone)]
-pub(crate) struct Written(Arc<Mutex<String>>);
-
-impl Written {
-    pub(crate) fn set(&self, written: String) {
-        *lock(&self.0) = written;
-    }
-
-    fn get(&self) -> String {
-        lock(&self.0).clone()
-    }
+    _io: IoThreads,
 }
 
 impl Server {
@@ -159,13 +138,14 @@ impl Server {
             tracing::warn!(target: "server", hint, "`server.user` {message}");
         }
         let source = plan.source.take();
-        let written = std::mem::take(&mut plan.written);
+        let configuration = Configuration::default();
+        configuration.set(std::mem::take(&mut plan.written));
         let status = plan.settings.status.as_ref();
         let mut server = Self {
             services: Vec::new(),
             shutdown: CancellationToken::new(),
-            site: Arc::default(),
             workers: None,
+            around: std::mem::take(&mut plan.around),
             endure: plan.settings.endure.clone(),
             drain_delay: status.map_or(Duration::ZERO, |status| status.drain_delay),
             health: Health::default(),
@@ -176,7 +156,7 @@ impl Server {
             handed_over: false,
             control: plan.control.clone(),
             source,
-            written: Written(Arc::new(Mutex::new(written))),
+            configuration,
         };
         if let Err(error) = server.start_services(plan).await {
             if let Some(predecessor) = predecessor {
@@ -200,35 +180,62 @@ impl Server {
     }
 
     async fn start_services(&mut self, plan: Plan) -> Result<(), StartError> {
-        let mut serving = Serving {
-            site: self.site.clone(),
-            pools: None,
-            health: self.health.clone(),
-            rpc: None,
-        };
-        let status = plan.settings.status.as_ref();
-        let unavailable = status.map_or(UNAVAILABLE, |status| status.unavailable_status_code);
-        let methods = Methods::default();
-        let metrics = Registry::default().named("pronghorn");
-        let server = plan.settings.server.clone();
-        let mut on_init = server.on_init.clone();
-        let (folder, environment) = (plan.folder.clone(), plan.environment.clone());
-        let (development, threads) = (
-            plan.development,
-            plan.settings.http.as_ref().map(|http| http.threads),
-        );
+        let Plan {
+            mut settings,
+            folder,
+            environment,
+            development,
+            configuration,
+            ..
+        } = plan;
+        let server = settings.server.clone();
         let user = look_up_user(server.user.as_deref(), server.group.as_deref())?;
-        let Configured { services, rpc } = self.services_of(plan, user.as_ref(), &mut serving)?;
-        if services.iter().any(|service| service.has_workers()) {
-            let io = IoThreads::start(threads.unwrap_or(1))?;
+        let watching = settings.reload.take();
+        let watching = watching.or_else(|| development.then(development::watching));
+        let (with_workers, others): (Vec<_>, Vec<_>) = services_of(settings, &self.around)?
+            .into_iter()
+            .map(|service| (service, Readiness::default()))
+            .partition(|(service, _)| service.has_workers());
+        let watched = with_workers.iter();
+        let watched = watched.map(|(service, readiness)| (service.name(), readiness.clone()));
+        self.health.watch(watched.collect());
+        let metrics = Registry::default().named("pronghorn");
+        let context = Context {
+            shutdown: self.shutdown.clone(),
+            rpc: Methods::default(),
+            folder: folder.clone(),
+            user: user.clone(),
+            health: self.health.clone(),
+            configuration: self.configuration.clone(),
+            workers: None,
+            metrics: metrics.clone(),
+            readiness: Readiness::default(),
+            sockets: self.sockets.clone(),
+        };
+        for (service, readiness) in others {
+            self.start_service(service, readiness, &context).await?;
+        }
+        let mut context = context;
+        if with_workers.is_empty() {
+            tracing::warn!(target: "server", "no service in the configuration has workers: none is started");
+        } else {
+            let asked_for = with_workers.iter();
+            let threads = asked_for
+                .filter_map(|(service, _)| service.io_threads())
+                .max();
+            let io = IoThreads::start(threads.unwrap_or_else(default_threads))?;
             let listener = self.relay_listener(&server, &folder, user.as_ref())?;
             let resources = PoolResources {
                 user: user.clone(),
                 folder: folder.clone(),
-                rpc,
+                variables: self
+                    .services
+                    .iter()
+                    .flat_map(|(_, service)| service.variables())
+                    .collect(),
                 spawner: self.spawner.clone(),
                 homes: io.io().homes(),
-                metrics: metrics.clone(),
+                metrics,
                 relay: server.relay.clone(),
                 listener: listener.clone(),
                 versions: Versions {
@@ -237,47 +244,56 @@ impl Server {
                 },
                 development,
             };
+            if let Some(on_init) = &server.on_init {
+                let user = user.as_ref().map(|(_, user)| user);
+                run_on_init(on_init, &self.spawner, &folder, &environment, user).await?;
+            }
+            let pools = Pools::new(resources, server, environment);
+            context.workers = Some(WorkerContext {
+                pools: pools.clone(),
+                io: io.io().clone(),
+            });
             self.workers = Some(Workers {
-                pools: Pools::new(resources, server, environment.clone()),
+                pools,
                 relay: listener,
-                io,
+                watch: None,
+                _io: io,
             });
         }
-        serving.pools = self.pools();
-        rpc::add(&methods, &self.health, serving.pools.as_ref(), unavailable);
-        let services: Vec<_> = services
-            .into_iter()
-            .map(|service| (service, Readiness::default()))
-            .collect();
-        let with_workers = services.iter().filter(|(service, _)| service.has_workers());
-        let watched = with_workers.map(|(service, readiness)| (service.name(), readiness.clone()));
-        self.health.watch(watched.collect());
-        for (service, readiness) in services {
-            if service.has_workers()
-                && let Some(on_init) = on_init.take()
-            {
-                let user = user.as_ref().map(|(_, user)| user);
-                run_on_init(&on_init, &self.spawner, &folder, &environment, user).await?;
-            }
-            let name = service.name();
-            let workers = self.workers.as_ref().filter(|_| service.has_workers());
-            let context = Context {
-                shutdown: self.shutdown.clone(),
-                rpc: methods.clone(),
-                workers: workers.map(|workers| WorkerContext {
-                    pools: workers.pools.clone(),
-                    io: workers.io.io().clone(),
-                }),
-                metrics: metrics.clone(),
-                readiness,
-                sockets: self.sockets.clone(),
-            };
-            match service.start(context).await {
-                Ok(running) => self.services.push((name, running)),
-                Err(error) => return Err(StartError::of_service(name, error)),
-            }
+        rpc::add(&context.rpc, &self.health, self.pools().as_ref());
+        for (service, readiness) in with_workers {
+            self.start_service(service, readiness, &context).await?;
         }
-        self.control.serves(serving);
+        if let Some((workers, watching)) = self.workers.as_mut().zip(watching) {
+            let watch = Watch::start(watching, &folder, configuration, workers.pools.clone());
+            workers.watch = watch
+                .inspect_err(
+                    |error| tracing::warn!(target: "server", "files can't be watched: {error}"),
+                )
+                .ok();
+        }
+        self.control.serves(Serving {
+            addresses: self.addresses(),
+            pools: self.pools(),
+            health: self.health.clone(),
+        });
+        Ok(())
+    }
+
+    async fn start_service(
+        &mut self,
+        service: Box<dyn Service>,
+        readiness: Readiness,
+        context: &Context,
+    ) -> Result<(), StartError> {
+        let name = service.name();
+        let context = Context {
+            readiness,
+            ..context.clone()
+        };
+        let running = service.start(context).await;
+        let running = running.map_err(|error| StartError::of_service(name, error))?;
+        self.services.push((name, running));
         Ok(())
     }
 
@@ -298,67 +314,6 @@ impl Server {
         for (_, service) in &mut self.services {
             service.hand_over(step);
         }
-    }
-
-    fn services_of(
-        &self,
-        plan: Plan,
-        user: Option<&WorkerUser>,
-        serving: &mut Serving,
-    ) -> Result<Configured, StartError> {
-        let Settings {
-            http,
-            rpc,
-            status,
-            fileserver,
-            reload,
-            ..
-        } = plan.settings;
-        let mut services: Vec<Box<dyn Service>> = Vec::new();
-        let mut rpc_for_workers = None;
-        if let Some(rpc) = rpc {
-            let owner = user.map(|(_, credentials)| credentials);
-            let endpoint = match rpc.listen {
-                Endpoint::Unix(path) => Endpoint::Unix(plan.folder.join(path)),
-                tcp @ Endpoint::Tcp(_) => tcp,
-            };
-            let listener = Listener::open(&endpoint, owner, self.sockets.take("rpc"))
-                .map_err(|error| StartError::of_service("rpc", error.into()))?;
-            rpc_for_workers = Some(listener.endpoint_for_workers().to_string());
-            serving.rpc = Some(listener.endpoint().to_string());
-            let written = self.written.clone();
-            services.push(Box::new(Rpc::new(listener, move || written.get())));
-        }
-        let serves = !services.is_empty() || http.is_some() || fileserver.is_some();
-        services.push(Box::new(Lock));
-        if let Some(status) = status {
-            services.push(Box::new(self.status(&status)?));
-        }
-        if let Some(settings) = fileserver {
-            services.push(Box::new(FileService {
-                settings,
-                folder: plan.folder.clone(),
-                open_files: open_files::raise(),
-            }));
-        }
-        match http {
-            Some(settings) => services.push(Box::new(HttpService {
-                settings,
-                watching: reload.or_else(|| plan.development.then(development::watching)),
-                configuration: plan.configuration,
-                around: plan.around,
-                open_files: open_files::raise(),
-                site: self.site.clone(),
-            })),
-            None if !serves => return Err(StartError::Nothing),
-            None => {
-                tracing::warn!(target: "server", "there is no section `http`: no worker is started");
-            }
-        }
-        Ok(Configured {
-            services,
-            rpc: rpc_for_workers,
-        })
     }
 
     /// The socket that `server.relay` names. There is one for the workers of all pools: each tells its process.
@@ -383,21 +338,20 @@ impl Server {
         self.workers.as_ref()?.relay.as_deref()
     }
 
-    fn status(&self, settings: &StatusSettings) -> Result<StatusService, StartError> {
-        let mut inherited = self.sockets.take(STATUS);
-        let listener = resolve(&settings.address)
-            .and_then(|address| Ok(pronghorn_http::Listener::open(address, 1, &mut inherited)?));
-        Ok(StatusService {
-            listener: listener.map_err(|error| StartError::of_service(STATUS, error.into()))?,
-            health: self.health.clone(),
-            unavailable: settings.unavailable_status_code,
-            check_timeout: settings.check_timeout,
-        })
+    /// By name, where clients reach each service.
+    fn addresses(&self) -> Vec<(&'static str, Vec<String>)> {
+        let services = self.services.iter();
+        services
+            .map(|(name, service)| (*name, service.addresses()))
+            .collect()
     }
 
-    /// Where HTTP is served, as URLs, and paths of unix sockets.
+    /// Where clients reach the services that have workers, for the line that greets a person.
     pub fn places(&self) -> Vec<String> {
-        self.site.get().map(HttpHandle::urls).unwrap_or_default()
+        let with_workers: Vec<_> = self.health.names().collect();
+        let addresses = self.addresses().into_iter();
+        let of_those = addresses.filter(|(name, _)| with_workers.contains(name));
+        of_those.flat_map(|(_, at)| at).collect()
     }
 
     /// The pools of all services; none where no service has workers.
@@ -410,19 +364,16 @@ impl Server {
         self.pools().map(|pools| pools.all()).unwrap_or_default()
     }
 
-    pub(crate) fn site(&self) -> Option<&HttpHandle> {
-        self.site.get()
-    }
-
     pub(crate) async fn reload_workers(&self) {
         match self.pools() {
-            Some(pools) => pools.reload().await,
+            Some(pools) => pools.reload(|_| true).await,
             None => tracing::warn!(target: "server", "there is no pool to reload"),
         }
     }
 
-    pub(crate) fn set_endure(&mut self, endure: &EndureSettings) {
-        self.endure = endure.clone();
+    /// The same settings again, made into services that do not start.
+    pub(crate) fn services_of(&self, settings: Settings) -> Vec<Box<dyn Service>> {
+        services_of(settings, &self.around).unwrap_or_default()
     }
 
     /// How the server's own life is set up now.
@@ -435,14 +386,18 @@ impl Server {
     /// has taken over, health checks say that nothing is ready, for as long as `drain_delay`.
     pub async fn stop(mut self) {
         let grace = if self.handed_over {
-            let patience = self.site().map(HttpHandle::handover_patience);
-            self.endure.grace_period.max(patience.unwrap_or_default())
+            let services = self.services.iter();
+            let longest = services.map(|(_, service)| service.handover_time()).max();
+            self.endure.grace_period.max(longest.unwrap_or_default())
         } else {
             self.sockets.close();
             self.endure.grace_period
         };
         self.control.stops();
         self.health.leave();
+        if let Some(workers) = &mut self.workers {
+            workers.watch = None;
+        }
         // After a handover, the next process answers health checks.
         if !self.handed_over && !self.drain_delay.is_zero() {
             let seconds = self.drain_delay.as_secs_f32();
@@ -466,6 +421,36 @@ impl std::fmt::Debug for Server {
             .field("services", &names)
             .finish_non_exhaustive()
     }
+}
+
+/// What the settings ask for, not started yet, in the order of their start.
+fn services_of(settings: Settings, around: &Around) -> Result<Vec<Box<dyn Service>>, StartError> {
+    let Settings {
+        http,
+        rpc,
+        status,
+        fileserver,
+        ..
+    } = settings;
+    if http.is_none() && rpc.is_none() && fileserver.is_none() {
+        return Err(StartError::Nothing);
+    }
+    let mut services: Vec<Box<dyn Service>> = Vec::new();
+    if let Some(RpcSettings { listen }) = rpc {
+        services.push(Box::new(Rpc { listen }));
+    }
+    services.push(Box::new(Lock));
+    services.push(Box::new(StatusService { settings: status }));
+    if let Some(settings) = fileserver {
+        services.push(Box::new(FileService { settings }));
+    }
+    if let Some(settings) = http {
+        services.push(Box::new(HttpService {
+            settings,
+            around: around.clone(),
+        }));
+    }
+    Ok(services)
 }
 
 /// What is said where [`run_as_root`] holds; the message goes on after `server.user`.

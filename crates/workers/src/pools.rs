@@ -46,8 +46,8 @@ pub struct PoolResources {
     pub user: Option<WorkerUser>,
     /// Where workers run and relative paths begin.
     pub folder: PathBuf,
-    /// What workers find in `RR_RPC`.
-    pub rpc: Option<String>,
+    /// By which workers find the server's services.
+    pub variables: Vec<(&'static str, String)>,
     pub spawner: Spawner,
     pub homes: Vec<Home>,
     pub metrics: Registry,
@@ -398,9 +398,10 @@ impl Start<'_> {
     fn variables(&self) -> Vec<(OsString, OsString)> {
         let mut variables = self.passed_environment();
         self.name_user(&mut variables);
-        let rpc = self.resources.rpc.as_deref().map(|rpc| ("RR_RPC", rpc));
+        let services = self.resources.variables.iter();
+        let services = services.map(|(name, value)| (*name, value.as_str()));
         // php-cgi ends after 500 requests where nothing is said; `max_jobs` says it.
-        let ours = [("PHP_FCGI_MAX_REQUESTS", "0")].into_iter().chain(rpc);
+        let ours = [("PHP_FCGI_MAX_REQUESTS", "0")].into_iter().chain(services);
         extend(&mut variables, ours.chain(self.server.env.iter()));
         variables
     }
@@ -436,8 +437,8 @@ impl Start<'_> {
         }
         let mut set = |name: &str, value: &str| set(&mut environment, name, value);
         set("RR_RELAY", &relay);
-        if let Some(rpc) = &self.resources.rpc {
-            set("RR_RPC", rpc);
+        for (name, value) in &self.resources.variables {
+            set(name, value);
         }
         for (name, value) in self.server.env.iter() {
             set(name, value);
@@ -776,10 +777,10 @@ impl Pools {
         pools
     }
 
-    /// Replaces the workers of all pools at once. Each tells by itself when that fails.
-    pub async fn reload(&self) {
+    /// Replaces the workers of all pools at once whose owners are these. Each tells by itself when that fails.
+    pub async fn reload(&self, is_meant: impl Fn(&str) -> bool) {
         let mut reloading = JoinSet::new();
-        for pool in self.all() {
+        for pool in self.all().into_iter().filter(|pool| is_meant(pool.owner())) {
             reloading.spawn(async move { pool.reload().await });
         }
         reloading.join_all().await;

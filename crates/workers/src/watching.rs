@@ -124,7 +124,7 @@ async fn follow(
         };
         tracing::info!(target: "server", "{} changed: starting new workers", file.display());
         // The reason of a failure is in the log and in the browser.
-        pools.reload().await;
+        pools.reload(|_| true).await;
     }
 }
 

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use pronghorn_config::{Endpoint, Section, Severity, Table, load};
-use pronghorn_control::{Ask, Client, ClientError, Place, Surroundings, Tell};
+use pronghorn_control::{Ask, Client, ClientError, Place, Served, Surroundings, Tell};
 use pronghorn_server::settings::RpcSettings;
 
 use super::{Server, Task};
@@ -135,7 +135,11 @@ impl<'a> Task<'a> {
 
 async fn listens_at(client: &mut Client, endpoint: &Endpoint) -> bool {
     match client.ask_once(Ask::Status).await {
-        Ok(Tell::Status(status)) => status.rpc == Some(endpoint.to_string()),
+        Ok(Tell::Status(status)) => {
+            let endpoint = endpoint.to_string();
+            let is_it = |served: &Served| served.service == "rpc" && served.at == endpoint;
+            status.services.iter().any(is_it)
+        }
         _ => false,
     }
 }

@@ -64,8 +64,9 @@ fn report(status: &Status) -> String {
             .as_ref()
             .map(|path| path.display().to_string()),
     );
-    entry("http", status.http.clone());
-    entry("rpc", status.rpc.clone());
+    for served in &status.services {
+        entry(&line(&served.service), Some(served.at.clone()));
+    }
     for pool in &status.pools {
         entry("pool", Some(pool_report(pool)));
     }
@@ -100,7 +101,7 @@ fn pool_report(pool: &PoolStatus) -> String {
 
 #[cfg(test)]
 mod tests {
-    use pronghorn_control::Counter;
+    use pronghorn_control::{Counter, Served};
 
     use super::*;
 
@@ -125,8 +126,10 @@ mod tests {
             state: State::Serving,
             uptime: 3725,
             config: Some("/srv/app/.rr.yaml".into()),
-            http: Some("http://127.0.0.1:8080".to_owned()),
-            rpc: None,
+            services: vec![Served {
+                service: "http".to_owned(),
+                at: "http://127.0.0.1:8080".to_owned(),
+            }],
             not_ready: None,
             pools: vec![pool],
         };

@@ -1,5 +1,4 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use pronghorn_plugin_api::rpc::{Failure, Methods};
@@ -9,7 +8,7 @@ use pronghorn_wire::frame::Flags;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::support::{Caller, loopback};
+use crate::support::{Caller, loopback, tcp};
 
 /// A method that waits until the test lets it go.
 fn waiting() -> (Methods, Arc<Semaphore>) {
@@ -33,17 +32,17 @@ async fn until(what: impl Fn() -> bool) {
 
 #[tokio::test]
 async fn the_service_answers_its_two_methods() {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let configuration = {
-        let asked = asked.clone();
-        move || format!(r#"{{"asked":{}}}"#, asked.fetch_add(1, Ordering::Relaxed))
-    };
-    let listener = loopback();
-    let endpoint = listener.endpoint().clone();
-    let service = Box::new(Rpc::new(listener, configuration));
-    assert_eq!(service.name(), "rpc");
     let context = Context::default();
+    context.configuration.set(r#"{"asked":0}"#.to_owned());
+    let service = Box::new(Rpc {
+        listen: tcp(Some("127.0.0.1"), 0),
+    });
+    assert_eq!(service.name(), "rpc");
     let running = service.start(context.clone()).await.unwrap();
+    let address = running.addresses().remove(0);
+    let port = address.strip_prefix("tcp://127.0.0.1:").unwrap();
+    let endpoint = tcp(Some("127.0.0.1"), port.parse().unwrap());
+    assert_eq!(running.variables(), [("RR_RPC", endpoint.to_string())]);
     assert_eq!(context.readiness.check(), Ok(()));
 
     let mut caller = Caller::connect(&endpoint).await;
@@ -52,6 +51,7 @@ async fn the_service_answers_its_two_methods() {
         caller.call("rpc.Config", "null").await,
         "\"eyJhc2tlZCI6MH0=\""
     );
+    context.configuration.set(r#"{"asked":1}"#.to_owned());
     caller.send(Flags::RAW, "rpc.Config", "").await;
     assert_eq!(caller.reply().await.unwrap(), "{\"asked\":1}");
 

@@ -1,18 +1,15 @@
-//! RPC methods that act on the server itself: RoadRunner's `informer`, `resetter` and `status`, and `pronghorn`, our own.
+//! RPC methods that act on the server itself: RoadRunner's `informer` and `resetter`, and `pronghorn`, our own.
 
 mod informer;
 mod pronghorn;
 mod resetter;
-mod status;
 
+use pronghorn_plugin_api::Health;
 use pronghorn_plugin_api::rpc::Methods;
-
 use pronghorn_workers::{PoolHandle, Pools};
 
-use crate::health::Health;
-
-/// Adds the methods. The pools are there once HTTP has started.
-pub(crate) fn add(methods: &Methods, health: &Health, pools: Option<&Pools>, unavailable: u16) {
+/// Adds the methods. There are pools where a service has workers.
+pub(crate) fn add(methods: &Methods, health: &Health, pools: Option<&Pools>) {
     let operated = Operated {
         health: health.clone(),
         pools: pools.cloned(),
@@ -20,7 +17,6 @@ pub(crate) fn add(methods: &Methods, health: &Health, pools: Option<&Pools>, una
     informer::add(methods, &operated);
     resetter::add(methods, &operated);
     pronghorn::add(methods, &operated);
-    status::add(methods, health, unavailable);
 }
 
 /// What the methods act on.

@@ -1,5 +1,7 @@
-//! The service `status`: answers health checks over HTTP as RoadRunner does, on the control thread, which requests for PHP
-//! never keep busy.
+//! The service `status`: answers health checks over RPC and, where there is a section for it, over HTTP as RoadRunner does.
+//! On the control thread, which requests for PHP never keep busy.
+
+mod methods;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,33 +9,38 @@ use std::time::Duration;
 use pronghorn_http::{
     Accepting, Exchange, Handled, Handler, Limits, Listener, Request, Response, Service,
 };
-use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, NotReady, Running, Stopped};
+use pronghorn_plugin_api::{
+    self as api, BoxFuture, Context, Handover, Health, NotReady, Question, Running, Stopped,
+};
 use pronghorn_workers::IoThread;
 use serde::Serialize;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
-use crate::health::{Health, Question};
+use crate::http::resolve;
+use crate::settings::{StatusSettings, UNAVAILABLE};
 
-/// The listening socket, for the next process.
-pub(crate) const STATUS: &str = "status";
+/// The name of the service, and of its listening socket for the next process.
+const STATUS: &str = "status";
 /// Probes of a handful of balancers; each has one connection at a time. For more, those without a whole request are closed.
 const CONNECTIONS: usize = 256;
 
 /// Health checks before their start.
+#[derive(Debug)]
 pub(crate) struct StatusService {
-    pub(crate) listener: Listener,
-    pub(crate) health: Health,
-    pub(crate) unavailable: u16,
-    /// How long a client may take to send its request.
-    pub(crate) check_timeout: Duration,
+    /// None: over RPC alone.
+    pub(crate) settings: Option<StatusSettings>,
 }
+
+/// Without a listener: RPC has the methods, and nothing is left to do.
+struct OverRpc;
 
 struct Status {
     service: Arc<Service>,
     /// Until checks are answered.
     listener: Option<Listener>,
     accepting: Option<Accepting>,
+    address: String,
 }
 
 /// How long a prober's connection is kept at the end.
@@ -63,32 +70,54 @@ impl api::Service for StatusService {
         context: Context,
     ) -> BoxFuture<'static, Result<Box<dyn Running>, api::StartError>> {
         Box::pin(async move {
-            let checks = Checks {
-                health: self.health,
-                unavailable: self.unavailable,
-            };
-            let mut limits = Limits {
-                connections: CONNECTIONS,
-                ..Limits::default()
-            };
-            limits.receive.head_time = self.check_timeout;
-            let service = Service::new(Arc::new(checks), limits, Arc::default());
-            for socket in self.listener.sockets() {
-                context.sockets.offer(STATUS, socket)?;
-            }
-            // Also while the server starts, unless another one answers meanwhile.
-            let at_once = !self.listener.was_inherited();
-            let mut status = Status {
-                service,
-                listener: Some(self.listener),
-                accepting: None,
-            };
-            if at_once {
-                status.open()?;
-            }
+            let settings = self.settings.as_ref();
+            let unavailable =
+                settings.map_or(UNAVAILABLE, |settings| settings.unavailable_status_code);
+            methods::add(&context.rpc, &context.health, unavailable);
             context.readiness.answer_with(|| Ok(()));
-            Ok(Box::new(status) as Box<dyn Running>)
+            match settings {
+                Some(settings) => Ok(Box::new(Status::start(settings, &context)?) as _),
+                None => Ok(Box::new(OverRpc) as _),
+            }
         })
+    }
+}
+
+impl Running for OverRpc {
+    fn stop(self: Box<Self>, _: Instant) -> BoxFuture<'static, Stopped> {
+        Box::pin(std::future::ready(Stopped::Clean))
+    }
+}
+
+impl Status {
+    fn start(settings: &StatusSettings, context: &Context) -> Result<Self, api::StartError> {
+        let mut inherited = context.sockets.take(STATUS);
+        let listener = Listener::open(resolve(&settings.address)?, 1, &mut inherited)?;
+        let checks = Checks {
+            health: context.health.clone(),
+            unavailable: settings.unavailable_status_code,
+        };
+        let mut limits = Limits {
+            connections: CONNECTIONS,
+            ..Limits::default()
+        };
+        limits.receive.head_time = settings.check_timeout;
+        let service = Service::new(Arc::new(checks), limits, Arc::default());
+        for socket in listener.sockets() {
+            context.sockets.offer(STATUS, socket)?;
+        }
+        // Also while the server starts, unless another one answers meanwhile.
+        let at_once = !listener.was_inherited();
+        let mut status = Self {
+            service,
+            address: listener.url(),
+            listener: Some(listener),
+            accepting: None,
+        };
+        if at_once {
+            status.open()?;
+        }
+        Ok(status)
     }
 }
 
@@ -100,6 +129,10 @@ impl Running for Status {
             self.accepting = Some(listener.serve(&here, &self.service)?);
         }
         Ok(())
+    }
+
+    fn addresses(&self) -> Vec<String> {
+        vec![self.address.clone()]
     }
 
     fn hand_over(&mut self, step: Handover) {

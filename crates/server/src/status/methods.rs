@@ -1,12 +1,10 @@
-//! `status`: the health checks of the service of that name, for PHP.
+//! The same for PHP, over RPC.
 
-use pronghorn_plugin_api::NotReady;
 use pronghorn_plugin_api::rpc::{
     Argument, Failure, Methods, Outcome, Reader, Writer, read_message, write_message,
 };
+use pronghorn_plugin_api::{Health, NotReady, Question};
 use serde::{Deserialize, Serialize};
-
-use crate::health::{Health, Question};
 
 /// `status.v1.Request`.
 #[derive(Clone, PartialEq, prost::Message, Deserialize)]

@@ -4,19 +4,20 @@
 
 use std::sync::{Arc, OnceLock};
 
-use pronghorn_plugin_api::{NotReady, Readiness};
 use tokio_util::sync::CancellationToken;
+
+use crate::readiness::{NotReady, Readiness};
 
 /// All services that have workers. Clones are the same one.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Health {
+pub struct Health {
     services: Arc<OnceLock<Vec<(&'static str, Readiness)>>>,
     leaving: CancellationToken,
 }
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Question {
+pub enum Question {
     /// Whether the service does its work at all.
     Alive,
     /// Whether it should get more of it.
@@ -25,20 +26,23 @@ pub(crate) enum Question {
 
 impl Health {
     /// Before the first of them starts.
-    pub(crate) fn watch(&self, services: Vec<(&'static str, Readiness)>) {
+    pub fn watch(&self, services: Vec<(&'static str, Readiness)>) {
         _ = self.services.set(services); // the server starts once
     }
 
     /// From now on nothing is ready, because the server is about to stop.
-    pub(crate) fn leave(&self) {
+    pub fn leave(&self) {
         self.leaving.cancel();
     }
 
-    pub(crate) fn is_leaving(&self) -> bool {
+    /// Whether the server is about to stop.
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
         self.leaving.is_cancelled()
     }
 
-    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+    /// The services that have workers.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.services
             .get()
             .into_iter()
@@ -47,7 +51,7 @@ impl Health {
     }
 
     /// None when there is no such service, or it has no workers.
-    pub(crate) fn ask(&self, question: Question, name: &str) -> Option<Result<(), NotReady>> {
+    pub fn ask(&self, question: Question, name: &str) -> Option<Result<(), NotReady>> {
         let services = self.services.get()?;
         let (_, readiness) = services.iter().find(|(known, _)| *known == name)?;
         Some(match question {
