@@ -13,14 +13,6 @@
 #include "native.h"
 #include "ring.h"
 
-/* Bytes of a frame before its options: enough to know its length. */
-#define HEAD 12
-/* A script's context before its variables. */
-#define SCRIPT_HEAD 20
-/* Flags of requests and of replies. */
-#define BODY_FILE 0x01
-#define DEVELOPMENT 0x08
-#define IGNORABLE 0x80
 /* A reply up to this length goes out in one frame with its head, so that the client is told how
  * long it is. */
 #define KEPT 65536
@@ -179,7 +171,7 @@ static bool client_has_left(void)
 	while (!reply.gone) {
 		size_t there = ring_there(&ring);
 		native_envelope envelope;
-		if (there < HEAD) {
+		if (there < NATIVE_FRAME_START) {
 			break;
 		}
 		const unsigned char *next = ring_peek(&ring);
@@ -277,7 +269,7 @@ static enum taken take(size_t length)
 		pull(room_for(&bytes, length), length);
 		return memmem(bytes.bytes, length, "\"stop\":true", sizeof "\"stop\":true" - 1) != NULL ? STOP : OTHER;
 	}
-	size_t context = read_u32(head + 12);
+	size_t context = read_u32(head + NATIVE_FRAME_START);
 	if (context < NATIVE_ENVELOPE || context > length - NATIVE_FRAME) {
 		leave_at_once("the server sent a frame whose lengths leave it");
 	}
@@ -308,7 +300,7 @@ static enum taken take(size_t length)
 		case NATIVE_CANCEL:
 			return OTHER; /* of a call that had ended */
 		default:
-			if (envelope.flags & IGNORABLE) {
+			if (envelope.flags & NATIVE_IGNORABLE) {
 				return OTHER;
 			}
 			leave_at_once("the server sent a message that this extension does not know: install the same release of both");
@@ -316,10 +308,10 @@ static enum taken take(size_t length)
 	call.number = envelope.call;
 	call.body = start + context + 1;
 	call.body_length = body;
-	call.body_is_file = (envelope.flags & BODY_FILE) != 0;
-	call.development = (envelope.flags & DEVELOPMENT) != 0;
+	call.body_is_file = (envelope.flags & NATIVE_BODY_FILE) != 0;
+	call.development = (envelope.flags & NATIVE_DEVELOPMENT) != 0;
 	start[context] = start[context + 1 + body] = '\0';
-	if (context < SCRIPT_HEAD || !read_variables(start + SCRIPT_HEAD, start + context)) {
+	if (context < NATIVE_CALL_HEAD || !read_variables(start + NATIVE_CALL_HEAD, start + context)) {
 		leave_at_once("the server sent a call whose lengths leave its frame");
 	}
 	return CALL;
@@ -334,7 +326,7 @@ const call_t *call_next(void)
 	empty(&reply.text);
 	reply.body.used = 0;
 	for (;;) {
-		if (ring.map == NULL || !wait_for(ring_wait, HEAD)) {
+		if (ring.map == NULL || !wait_for(ring_wait, NATIVE_FRAME_START)) {
 			return NULL;
 		}
 		size_t length = native_frame_length(ring_peek(&ring));
@@ -506,11 +498,11 @@ const char *call_read_offer(const char *pipes, const char *box, call_offer *offe
 const char *call_greet(const call_offer *offer)
 {
 	char greeting[GREETING];
-	if (!read_all(offer->pipes[0], greeting, HEAD)) {
+	if (!read_all(offer->pipes[0], greeting, NATIVE_FRAME_START)) {
 		return "the server is gone";
 	}
 	size_t length = native_frame_length((const unsigned char *) greeting);
-	if (length < HEAD || length > sizeof greeting || !read_all(offer->pipes[0], greeting, length - HEAD)) {
+	if (length < NATIVE_FRAME_START || length > sizeof greeting || !read_all(offer->pipes[0], greeting, length - NATIVE_FRAME_START)) {
 		return "the server began with something else than a control frame";
 	}
 	return NULL;

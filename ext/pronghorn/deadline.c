@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 
 #include "clock.h"
+#include "native_numbers.h"
 #include "zend_exceptions.h"
 
 #if PHP_VERSION_ID >= 80200
@@ -136,6 +137,6 @@ uint16_t deadline_rest(uint32_t call)
 		return 0;
 	}
 	replied = 0;
-	int64_t units = (clock_nanoseconds() - replied_at) / 10000;
+	int64_t units = (clock_nanoseconds() - replied_at) / (NATIVE_REST_UNIT_US * 1000);
 	return (uint16_t) MAX(1, MIN(units, UINT16_MAX));
 }

@@ -14,13 +14,6 @@
 #error "The native codec is little-endian, and this code copies numbers as they are."
 #endif
 
-/* A request's context before its table. */
-#define REQUEST_HEAD 28
-/* Strings of a request's text before its headers. */
-#define LINE 6
-#define NO_LIMIT 0xFFFFFFFFu
-/* A flag of requests whose body is asked for. */
-#define BODY_STREAM 0x10
 /* Where a frame's stream bits are, and the one that says that more frames of this reply follow. */
 #define STREAM 10
 #define MORE 1
@@ -31,7 +24,6 @@
 /* The same without an option, for control frames; their flags say that they are JSON. */
 #define VERSION_AND_HEAD 0x13
 #define CONTROL_FLAGS 0x09
-#define CONTROL_HEAD 12
 /* Fields of a reply that are collected without an allocation. */
 #define FEW 32
 
@@ -246,10 +238,10 @@ static bool read_attributes(zval *into, const unsigned char *table, uint32_t cou
 /* The strings of a request's text, each up to the next NUL. */
 static bool read_line(const native_slots *slots, zend_object *request, const char *text, const char *end)
 {
-	const uint32_t into[LINE] = {slots->method, slots->remote, slots->uri, slots->host, slots->path, slots->query};
-	for (size_t i = 0; i < LINE; i++) {
+	const uint32_t into[NATIVE_LINE] = {slots->method, slots->remote, slots->uri, slots->host, slots->path, slots->query};
+	for (size_t i = 0; i < NATIVE_LINE; i++) {
 		const char *nul = text > end ? NULL : memchr(text, 0, (size_t) (end - text));
-		if (text > end || (nul == NULL && i < LINE - 1)) {
+		if (text > end || (nul == NULL && i < NATIVE_LINE - 1)) {
 			return false;
 		}
 		size_t length = (size_t) ((nul == NULL ? end : nul) - text);
@@ -287,10 +279,10 @@ static bool fill_request(
 {
 	uint32_t text = read_u32(context + 24);
 	uint16_t attributes = read_u16(context + 22);
-	const unsigned char *table = context + REQUEST_HEAD, *end = context + context_length;
+	const unsigned char *table = context + NATIVE_REQUEST_HEAD, *end = context + context_length;
 	ZVAL_STR(slot(request, slots->payload), payload);
-	if (8 * (size_t) attributes > context_length - REQUEST_HEAD
-		|| text > context_length - REQUEST_HEAD - 8 * (size_t) attributes) {
+	if (8 * (size_t) attributes > context_length - NATIVE_REQUEST_HEAD
+		|| text > context_length - NATIVE_REQUEST_HEAD - 8 * (size_t) attributes) {
 		return false;
 	}
 	const unsigned char *strings = table + 8 * (size_t) attributes;
@@ -320,12 +312,12 @@ zend_object *native_read_request(
 )
 {
 	const unsigned char *context = frame + NATIVE_FRAME;
-	uint32_t context_length = read_u32(frame + 12);
-	if (context_length > length - NATIVE_FRAME || context_length < REQUEST_HEAD || envelope->call == 0) {
+	uint32_t context_length = read_u32(frame + NATIVE_FRAME_START);
+	if (context_length > length - NATIVE_FRAME || context_length < NATIVE_REQUEST_HEAD || envelope->call == 0) {
 		return NULL;
 	}
 	/* Seldom, and the body is asked for by PHP code. */
-	if (envelope->flags & BODY_STREAM) {
+	if (envelope->flags & NATIVE_BODY_STREAM) {
 		return NULL;
 	}
 	zend_string *payload = zend_string_init_fast((const char *) context + context_length, length - NATIVE_FRAME - context_length);
@@ -336,7 +328,7 @@ zend_object *native_read_request(
 	ZVAL_LONG(slot(request, slots->started_at), (zend_long) read_u64(context + 8));
 	uint32_t left = read_u32(context + 16);
 	zval *deadline = slot(exchange, slots->deadline);
-	if (left == NO_LIMIT) {
+	if (left == NATIVE_NO_LIMIT) {
 		ZVAL_NULL(deadline);
 	} else {
 		ZVAL_LONG(deadline, deadline_after(left));
@@ -509,5 +501,5 @@ size_t native_write_control(unsigned char *at, const char *text, size_t length)
 	*at++ = 0;
 	*at++ = 0;
 	memcpy(at, text, length);
-	return CONTROL_HEAD + length;
+	return NATIVE_FRAME_START + length;
 }

@@ -5,33 +5,8 @@
 
 #include "php.h"
 
+#include "native_numbers.h"
 #include "ring.h"
-
-/* A frame's header with its one option, the length of the context. */
-#define NATIVE_FRAME 16
-/* The longest payload that is taken: Pronghorn\Internal\Frame::MAX_PAYLOAD. */
-#define NATIVE_MAX_PAYLOAD (64u << 20)
-/* The longest context that the server takes. */
-#define NATIVE_MAX_CONTEXT (1u << 20)
-/* What every context begins with. */
-#define NATIVE_ENVELOPE 8
-/* A flag of any kind: who does not know the kind passes over it. */
-#define NATIVE_IGNORABLE 0x80
-/* Flag of the end of a reply: the worker is not free yet, and will say when it is. */
-#define NATIVE_BUSY 0x02
-
-enum native_kind {
-	NATIVE_REQUEST = 0x01,
-	NATIVE_SCRIPT = 0x02,
-	NATIVE_CANCEL = 0x10,
-	NATIVE_PING = 0x11,
-	NATIVE_REPLY = 0x81,
-	NATIVE_CHUNK = 0x82,
-	NATIVE_ERROR = 0x84,
-	NATIVE_FREE = 0x86,
-	NATIVE_RENEW = 0x88,
-	NATIVE_PONG = 0x91,
-};
 
 /* What stands in front of a context and its body. */
 typedef struct {

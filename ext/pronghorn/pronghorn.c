@@ -29,9 +29,6 @@
 
 #include "pronghorn_arginfo.h"
 
-/* Bytes of a frame before its options: enough to know its length. */
-#define HEAD 12
-
 /* Of the process, as the box is. */
 static ring_t ring;
 /* The thread that attached it: with threads in PHP, another one must not read its calls. */
@@ -230,7 +227,7 @@ static bool begin(zval *into, uint32_t call)
 /* Waits for the frame after this one. False: that one needs nobody. */
 static bool next(zval *into)
 {
-	if (!run_pending() || !wait_for(HEAD)) {
+	if (!run_pending() || !wait_for(NATIVE_FRAME_START)) {
 		return true;
 	}
 	uint32_t call = 0;
@@ -368,7 +365,7 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_peek)
 		RETURN_THROWS();
 	}
 	size_t there;
-	while ((there = ring_there(&ring)) >= HEAD && there <= RING_DOWN) {
+	while ((there = ring_there(&ring)) >= NATIVE_FRAME_START && there <= RING_DOWN) {
 		const unsigned char *frame = ring_peek(&ring);
 		size_t length = native_frame_length(frame);
 		native_envelope envelope;

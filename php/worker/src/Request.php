@@ -10,6 +10,7 @@ use Pronghorn\Internal\BodyTooLong;
 use Pronghorn\Internal\BodyWrapper;
 use Pronghorn\Internal\Cookies;
 use Pronghorn\Internal\Form;
+use Pronghorn\Internal\Frames;
 use Pronghorn\Internal\Native;
 use Pronghorn\Internal\ProtocolError;
 use Pronghorn\Internal\ServerVariables;
@@ -21,8 +22,6 @@ final class Request
     private const PROTOCOLS = [10 => 'HTTP/1.0', 11 => 'HTTP/1.1', 20 => 'HTTP/2.0', 30 => 'HTTP/3.0'];
     private const LAZY = ['method' => 1, 'uri' => 1, 'path' => 1, 'queryString' => 1, 'protocol' => 1,
         'remoteAddress' => 1, 'headers' => 1, 'cookies' => 1, 'attributes' => 1];
-    /** The frame's own header and option, before the context. */
-    private const FRAME = 16;
 
     /** As the client sent it, e.g. `GET`. */
     public readonly string $method;
@@ -45,7 +44,7 @@ final class Request
 
     /** The frame that the request came in; not set when the extension has read it. */
     private string $frame;
-    /** @var array<string, int> its numbers, named by {@see Native::FIXED} */
+    /** @var array<string, int> its numbers, named by {@see Frames::FIXED} */
     private array $fixed;
     /** When the server accepted it: microseconds since the Unix epoch. */
     private int $startedAt;
@@ -88,7 +87,7 @@ final class Request
      * @internal
      *
      * @param string $frame whose fixed lengths were checked
-     * @param array<string, int> $fixed its numbers, named by {@see Native::FIXED}
+     * @param array<string, int> $fixed its numbers, named by {@see Frames::FIXED}
      */
     public static function decode(string $frame, array $fixed, ?BodyReader $reader = null): self
     {
@@ -291,13 +290,13 @@ final class Request
 
     private function payload(): string
     {
-        return $this->payload ??= \substr($this->frame, self::FRAME + $this->fixed['o']);
+        return $this->payload ??= \substr($this->frame, Native::FRAME + $this->fixed['o']);
     }
 
     /** The strings before the headers, all at once: each is cheaper than the way here. */
     private function readLine(): void
     {
-        $text = \substr($this->frame, self::FRAME + Native::REQUEST_HEAD + 8 * $this->fixed['b'], $this->fixed['x']);
+        $text = \substr($this->frame, Native::FRAME + Native::REQUEST_HEAD + 8 * $this->fixed['b'], $this->fixed['x']);
         $strings = \explode("\0", $text, Native::LINE + 1);
         if (\count($strings) < Native::LINE) {
             throw new ProtocolError('a request with too few strings');
@@ -333,10 +332,10 @@ final class Request
     private function readAttributes(): void
     {
         $count = 2 * $this->fixed['b'];
-        $at = self::FRAME + Native::REQUEST_HEAD;
+        $at = Native::FRAME + Native::REQUEST_HEAD;
         $lengths = $count === 0 ? [] : \unpack("V$count", $this->frame, $at);
         $at += 4 * $count + $this->fixed['x'];
-        if ($at + \array_sum($lengths) !== self::FRAME + $this->fixed['o']) {
+        if ($at + \array_sum($lengths) !== Native::FRAME + $this->fixed['o']) {
             throw new ProtocolError('a request whose strings do not end where its body begins');
         }
         $named = [];

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use bytes::{Buf, Bytes, BytesMut};
 use pronghorn_ring::Loan;
 use pronghorn_wire::frame::{FrameError, Header, MAX_PAYLOAD, MIN_HEADER, Stream};
+use pronghorn_wire::native::numbers::MAX_CONTEXT;
 
 use crate::content::Content;
 
@@ -24,8 +25,6 @@ const COPIED: usize = 4 << 10;
 /// A piece of a large body up to this size, too: it would take a buffer of four times that with it for as long as it waits for
 /// its client.
 const COPIED_PIECE: usize = 64 << 10;
-/// A reply's head. PHP can't build a larger one that any client would take.
-const MAX_CONTEXT: u32 = 1 << 20;
 /// How much of what is no frame is kept for people to read.
 const QUOTED: usize = 4 << 10;
 /// And of what nobody can read.

@@ -7,34 +7,18 @@ use bytes::Bytes;
 use crate::message::ascii;
 use crate::{Codec, DecodeError, Fields, ReplyHead, Request};
 
-/// The version of this codec; named in both control frames of the handshake.
-pub const VERSION: u32 = 1;
+pub mod numbers;
 
-/// Bytes that every context starts with.
-const ENVELOPE: usize = 8;
-/// "No limit" where a time is expected.
-const NO_LIMIT: u32 = u32::MAX;
-/// A frame of an unknown kind may be ignored when this bit of its flags is set.
-const IGNORABLE: u8 = 0x80;
-
-const KIND_REQUEST: u8 = 0x01;
-const KIND_SCRIPT: u8 = 0x02;
-const KIND_CANCEL: u8 = 0x10;
-const KIND_PING: u8 = 0x11;
-const KIND_BODY: u8 = 0x12;
-const KIND_REPLY: u8 = 0x81;
-const KIND_CHUNK: u8 = 0x82;
-const KIND_INFORMATIONAL: u8 = 0x83;
-const KIND_ERROR: u8 = 0x84;
-const KIND_EXTEND: u8 = 0x85;
-const KIND_FREE: u8 = 0x86;
-const KIND_WANT: u8 = 0x87;
-const KIND_RENEW: u8 = 0x88;
-const KIND_REMARK: u8 = 0x89;
-const KIND_PONG: u8 = 0x91;
+pub use numbers::VERSION;
+use numbers::{
+    BODY_FILE, BODY_STREAM, BUSY, DEVELOPMENT, FORM, IGNORABLE, KIND_BODY, KIND_CANCEL, KIND_CHUNK,
+    KIND_ERROR, KIND_EXTEND, KIND_FREE, KIND_INFORMATIONAL, KIND_PING, KIND_PONG, KIND_REMARK,
+    KIND_RENEW, KIND_REPLY, KIND_REQUEST, KIND_SCRIPT, KIND_WANT, LEAVING, NO_LIMIT, REST_UNIT_US,
+    TLS,
+};
 
 /// In which a worker tells how long it was at work after its reply.
-const REST_UNIT: Duration = Duration::from_micros(10);
+const REST_UNIT: Duration = Duration::from_micros(REST_UNIT_US as u64);
 
 /// What a request's body is, beside its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -67,18 +51,18 @@ impl Envelope {
     fn flags(self) -> u8 {
         let body = match self.body {
             BodyKind::Bytes => 0,
-            BodyKind::File => 0x01,
-            BodyKind::Form => 0x02,
-            BodyKind::Stream => 0x10,
+            BodyKind::File => BODY_FILE,
+            BodyKind::Form => FORM,
+            BodyKind::Stream => BODY_STREAM,
         };
-        body | if self.development { 0x08 } else { 0 }
+        body | if self.development { DEVELOPMENT } else { 0 }
     }
 }
 
 /// Appends the context of a request. None of its strings may have a NUL in it, which no part of an
 /// HTTP head may (RFC 9110, section 5.5); a worker refuses one that has.
 pub fn encode_request(out: &mut Vec<u8>, request: &Request<'_>, envelope: Envelope) {
-    let flags = envelope.flags() | if request.tls { 0x04 } else { 0 };
+    let flags = envelope.flags() | if request.tls { TLS } else { 0 };
     let start = out.len();
     put_envelope(out, KIND_REQUEST, flags, 0, envelope.call); // the count of headers comes below
     put_times(out, request.accepted_us, envelope.time_left_ms);
@@ -217,9 +201,9 @@ pub struct ReplyFlags {
 impl ReplyFlags {
     const fn from_byte(byte: u8) -> Self {
         Self {
-            file: byte & 0x01 != 0,
-            busy: byte & 0x02 != 0,
-            leaving: byte & 0x04 != 0,
+            file: byte & BODY_FILE != 0,
+            busy: byte & BUSY != 0,
+            leaving: byte & LEAVING != 0,
         }
     }
 }
@@ -459,7 +443,7 @@ impl<'a> Reader<'a> {
 pub fn fuzz_decode(data: &[u8]) {
     if let Ok(Message::Reply { head, .. }) = decode(&Bytes::copy_from_slice(data)) {
         assert!(
-            head.headers.len() <= data.len() / ENVELOPE,
+            head.headers.len() <= data.len() / numbers::ENVELOPE,
             "more headers than table entries fit"
         );
     }

@@ -301,3 +301,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_extension_and_the_package_have_these_numbers() {
+    for (file, made) in [
+        ("ext/pronghorn/native_numbers.h", numbers::c_header()),
+        ("php/worker/src/Internal/Native.php", numbers::php_class()),
+    ] {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../..")
+            .join(file);
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            std::fs::write(&path, &made).unwrap();
+        }
+        let there = std::fs::read_to_string(&path).unwrap_or_default();
+        assert_eq!(there, made, "UPDATE_GOLDEN=1 writes {file} anew");
+    }
+}

@@ -45,6 +45,14 @@ final class Failure
         return new self($thrown::class, $thrown->getMessage(), $thrown->getFile(), $thrown->getLine(), $trace);
     }
 
+    /** As it stands in a message, behind the envelope. */
+    public function encode(): string
+    {
+        $strings = [$this->class, $this->message, $this->file, $this->trace];
+
+        return \pack('V*', $this->line, ...\array_map('strlen', $strings)) . \implode('', $strings);
+    }
+
     /** The codec wants UTF-8; messages of databases and file names need not be. */
     private static function cut(string $text, int $limit): string
     {

@@ -14,14 +14,22 @@ use Pronghorn\Request;
  */
 abstract class Frames implements Transport
 {
+    /**
+     * Unpacks a request's frame up to its tables, the frame's own header included. One letter a number, because PHP
+     * makes no string for a key of one letter: it halves the time. n payload length, s check sum of the frame, o length
+     * of the context, k kind, f flags, h headers, c call, t accepted at, l time left, v protocol, b attributes, x
+     * length of the text.
+     */
+    public const FIXED = 'x2/Vn/Vs/x2/Vo/Ck/Cf/vh/Vc/Pt/Vl/vv/vb/Vx';
+
     /** Stands for a kind where a frame is a control frame. */
     private const CONTROL = 0;
     /** The first two bytes of every native frame: version 1, one option; the codec's flag. */
     protected const NATIVE = "\x14\x02";
-    /** A frame's header with one option. */
-    protected const FRAME = 16;
-    /** The same with the fixed part of a request. */
-    private const REQUEST_HEAD = self::FRAME + Native::REQUEST_HEAD;
+    /** Of this package. */
+    protected const RELEASE = '0.1.0';
+    /** A frame's header with the fixed part of a request. */
+    private const REQUEST_HEAD = Native::FRAME + Native::REQUEST_HEAD;
 
     protected bool $stopped = false;
     /** The last call whose client left, maybe long answered. */
@@ -60,18 +68,18 @@ abstract class Frames implements Transport
 
     public function informational(int $call, int $status, array $headers): void
     {
-        $this->message(Native::INFORMATIONAL, $call, 0, $status, Native::fields($headers), '', true);
+        $this->message(Native::INFORMATIONAL, $call, 0, $status, self::fields($headers), '', true);
     }
 
     public function error(int $call, Failure $failure, int $flags = 0): void
     {
-        $this->message(Native::ERROR, $call, $flags, 0, Native::failure($failure));
+        $this->message(Native::ERROR, $call, $flags, 0, $failure->encode());
     }
 
     public function remark(Failure $failure): void
     {
         // Its number means nothing, and may not be 0.
-        $this->message(Native::REMARK, 1, Native::IGNORABLE, 0, Native::failure($failure));
+        $this->message(Native::REMARK, 1, Native::IGNORABLE, 0, $failure->encode());
     }
 
     public function extend(int $call, int $milliseconds): void
@@ -101,13 +109,37 @@ abstract class Frames implements Transport
         throw new ClientGone('The client left before its request was complete.');
     }
 
+    /**
+     * The count, the table and the strings of header fields.
+     *
+     * @param array<array-key, scalar|\Stringable|list<scalar|\Stringable>> $headers by name, one value or several
+     */
+    protected static function fields(array $headers): string
+    {
+        if ($headers === []) {
+            return "\0\0\0\0";
+        }
+        $lengths = [];
+        $strings = '';
+        foreach ($headers as $name => $values) {
+            foreach (\is_array($values) ? $values : [$values] as $value) {
+                $value = (string) $value;
+                $lengths[] = \strlen((string) $name);
+                $lengths[] = \strlen($value);
+                $strings .= $name . $value;
+            }
+        }
+
+        return \pack('V*', \count($lengths) >> 1, ...$lengths) . $strings;
+    }
+
     /** @return ?array<string, int> the numbers of a request's heads, if these bytes begin with a request */
     protected function request(string $bytes): ?array
     {
         if (\strlen($bytes) < self::REQUEST_HEAD || !\str_starts_with($bytes, self::NATIVE)) {
             return null;
         }
-        $fixed = \unpack(Native::FIXED, $bytes);
+        $fixed = \unpack(self::FIXED, $bytes);
 
         return $fixed['k'] === Native::REQUEST && \crc32(\substr($bytes, 0, 6)) === $fixed['s'] ? $fixed : null;
     }
@@ -116,7 +148,7 @@ abstract class Frames implements Transport
     protected function exchange(string $frame, array $fixed): Exchange
     {
         $head = self::REQUEST_HEAD + 8 * $fixed['b'] + $fixed['x'];
-        if ($head > self::FRAME + $fixed['o'] || $fixed['o'] > $fixed['n'] || $fixed['c'] === 0) {
+        if ($head > Native::FRAME + $fixed['o'] || $fixed['o'] > $fixed['n'] || $fixed['c'] === 0) {
             throw new ProtocolError('a request whose lengths leave its frame');
         }
         $deadline = $fixed['l'] === Native::NO_LIMIT ? null : \hrtime(true) + $fixed['l'] * 1_000_000;
@@ -139,7 +171,7 @@ abstract class Frames implements Transport
             'codec' => 'native',
             'version' => Native::VERSION,
             'kinds' => $kinds,
-            'sdk' => 'pronghorn/worker ' . Native::SDK,
+            'sdk' => 'pronghorn/worker ' . self::RELEASE,
             'php' => \PHP_VERSION,
         ] + $more, \JSON_THROW_ON_ERROR | \JSON_UNESCAPED_SLASHES));
     }

@@ -5,93 +5,88 @@ declare(strict_types=1);
 namespace Pronghorn\Internal;
 
 /**
- * The native codec, version 1: what stands inside a frame. `docs/reference/native-codec.md` is its contract.
- *
- * Requests are decoded by {@see \Pronghorn\Request}, piece by piece, when the handler asks.
+ * The numbers of the native codec. Made by crates/wire from native/numbers.rs; a test compares.
+ * docs/reference/native-codec.md says what they mean.
  */
 final class Native
 {
+    // Versions and sizes.
+
+    /** The version of this codec; named in both control frames of the handshake. */
     public const VERSION = 1;
-
-    /** Of this package. */
-    public const SDK = '0.1.0';
-
-    public const REQUEST = 0x01;
-    public const CANCEL = 0x10;
-    public const PING = 0x11;
-    public const BODY = 0x12;
-    public const REPLY = 0x81;
-    public const CHUNK = 0x82;
-    public const INFORMATIONAL = 0x83;
-    public const ERROR = 0x84;
-    public const EXTEND = 0x85;
-    public const FREE = 0x86;
-    public const WANT = 0x87;
-    public const REMARK = 0x89;
-    public const PONG = 0x91;
-
-    /** Request flags. */
-    public const BODY_FILE = 0x01;
-    public const FORM = 0x02;
-    public const TLS = 0x04;
-    public const DEVELOPMENT = 0x08;
-    public const BODY_STREAM = 0x10;
-
-    /** Reply flags; BODY_FILE is the same as a request's. */
-    public const BUSY = 0x02;
-    public const LEAVING = 0x04;
-
-    /**
-     * Unpacks a request's frame up to its tables, the frame's own header included. One letter a number, because PHP
-     * makes no string for a key of one letter: it halves the time. n payload length, s check sum of the frame, o length
-     * of the context, k kind, f flags, h headers, c call, t accepted at, l time left, v protocol, b attributes, x
-     * length of the text.
-     */
-    public const FIXED = 'x2/Vn/Vs/x2/Vo/Ck/Cf/vh/Vc/Pt/Vl/vv/vb/Vx';
-
+    /** Bytes of a frame from which its length follows. */
+    public const FRAME_START = 12;
+    /** A frame's header with its one option, the length of the context. */
+    public const FRAME = 16;
     /** Bytes that every context starts with: kind, flags, a small number, the number of the call. */
     public const ENVELOPE = 8;
-
-    /** Bytes of a request's context before its table. */
+    /** A call's context before what depends on its kind: envelope, when it was accepted, time left. */
+    public const CALL_HEAD = 20;
+    /** A request's context before its table. */
     public const REQUEST_HEAD = 28;
-
     /** Strings of a request's text before its headers. */
     public const LINE = 6;
+    /** The longest payload that a worker takes: longer bodies come as files. */
+    public const MAX_PAYLOAD = 67108864;
+    /** The longest context that the server takes. PHP can build no larger head that any client would take. */
+    public const MAX_CONTEXT = 1048576;
+    /** No limit, where a time is expected. */
+    public const NO_LIMIT = 4294967295;
+    /** In how many microseconds a worker counts how long it was at work after its reply. */
+    public const REST_UNIT_US = 10;
 
-    /** Time left that means: no limit. */
-    public const NO_LIMIT = 0xFFFFFFFF;
+    // Kinds of messages to a worker.
 
-    /** Set on a kind that a receiver may ignore when it doesn't know it. */
+    /** A call of kind `http`. */
+    public const REQUEST = 0x01;
+    /** A call of kind `script`. */
+    public const SCRIPT = 0x02;
+    /** The client of this call has left. */
+    public const CANCEL = 0x10;
+    /** Asks whether the worker lives. */
+    public const PING = 0x11;
+    /** A piece of a streamed request. */
+    public const BODY = 0x12;
+
+    // Kinds of messages to the server.
+
+    /** The reply to a call, or the beginning of it. */
+    public const REPLY = 0x81;
+    /** A further piece of a reply. */
+    public const CHUNK = 0x82;
+    /** A 1xx reply before the real one. */
+    public const INFORMATIONAL = 0x83;
+    /** The handler threw. */
+    public const ERROR = 0x84;
+    /** Asks for more time. */
+    public const EXTEND = 0x85;
+    /** A worker that was busy after its reply takes calls again. */
+    public const FREE = 0x86;
+    /** Asks for the next piece of a streamed request. */
+    public const WANT = 0x87;
+    /** Asks for new workers. */
+    public const RENEW = 0x88;
+    /** A mistake in the application that ended no call. */
+    public const REMARK = 0x89;
+    /** The answer to a ping. */
+    public const PONG = 0x91;
+
+    // Flags.
+
+    /** Of requests and replies: the body is the path of a file. */
+    public const BODY_FILE = 0x01;
+    /** Of requests: the body is a form. */
+    public const FORM = 0x02;
+    /** Of requests: the client's connection was encrypted. */
+    public const TLS = 0x04;
+    /** Of requests: details of errors may be shown to the client. */
+    public const DEVELOPMENT = 0x08;
+    /** Of requests: the body is asked for piece by piece. */
+    public const BODY_STREAM = 0x10;
+    /** Of the end of a reply: the worker is not free yet, and will say when it is. */
+    public const BUSY = 0x02;
+    /** Of the end of a reply: the worker takes no further call. */
+    public const LEAVING = 0x04;
+    /** Of any message: a receiver that does not know its kind ignores it. */
     public const IGNORABLE = 0x80;
-
-    /**
-     * The count, the table and the strings of header fields.
-     *
-     * @param array<array-key, scalar|\Stringable|list<scalar|\Stringable>> $headers by name, one value or several
-     */
-    public static function fields(array $headers): string
-    {
-        if ($headers === []) {
-            return "\0\0\0\0";
-        }
-        $lengths = [];
-        $strings = '';
-        foreach ($headers as $name => $values) {
-            foreach (\is_array($values) ? $values : [$values] as $value) {
-                $value = (string) $value;
-                $lengths[] = \strlen((string) $name);
-                $lengths[] = \strlen($value);
-                $strings .= $name . $value;
-            }
-        }
-
-        return \pack('V*', \count($lengths) >> 1, ...$lengths) . $strings;
-    }
-
-    public static function failure(Failure $failure): string
-    {
-        $strings = [$failure->class, $failure->message, $failure->file, $failure->trace];
-
-        return \pack('V*', $failure->line, ...\array_map('strlen', $strings)) . \implode('', $strings);
-    }
 }

@@ -52,7 +52,7 @@ final class Relay extends Frames
             // Almost always this is one request and nothing else, and then one unpack() is enough for both of its
             // heads.
             $fixed = $this->request($bytes);
-            if ($fixed === null || \strlen($bytes) !== self::FRAME + $fixed['n']) {
+            if ($fixed === null || \strlen($bytes) !== Native::FRAME + $fixed['n']) {
                 $bytes = $this->complete($bytes);
                 $fixed = $this->request($bytes);
             }
@@ -73,7 +73,7 @@ final class Relay extends Frames
         int $flags = 0,
         bool $more = false,
     ): void {
-        $this->message(Native::REPLY, $call, $flags, $status, Native::fields($headers), $body, $more);
+        $this->message(Native::REPLY, $call, $flags, $status, self::fields($headers), $body, $more);
     }
 
     public function cancelled(int $call): bool

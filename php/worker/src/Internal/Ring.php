@@ -164,7 +164,7 @@ final class Ring extends Frames
     private function other(string $frame): ?Exchange
     {
         Frame::length($frame);
-        if (!\str_starts_with($frame, self::NATIVE) || \ord($frame[self::FRAME] ?? '') !== Native::REQUEST) {
+        if (!\str_starts_with($frame, self::NATIVE) || \ord($frame[Native::FRAME] ?? '') !== Native::REQUEST) {
             $this->handle(Frame::decode($frame));
 
             return null;
@@ -184,7 +184,7 @@ final class Ring extends Frames
             return \sprintf(
                 'extension pronghorn %s and package pronghorn/worker %s do not fit: install the same release of both',
                 \phpversion('pronghorn'),
-                Native::SDK,
+                self::RELEASE,
             );
         }
         if (\preg_match('/^(\d+),(\d+),(\d+) (\d+),(\d+)$/D', "$offered $pipes", $numbers) !== 1) {

@@ -1,0 +1,172 @@
+//! The numbers of the native codec: the one source of them in Rust, in C and in PHP.
+//!
+//! `ext/pronghorn/native_numbers.h` and `php/worker/src/Internal/Native.php` are made from this
+//! file; a test compares.
+
+use std::fmt::Write;
+
+use crate::frame::{MIN_HEADER, WORKER_HEADER};
+
+/// Declares constants, and lists them with their comments for the other languages.
+macro_rules! numbers {
+    ($($group:literal { $(#[doc = $comment:literal] $name:ident: $type:ty = $value:expr;)+ })+) => {
+        $($(#[doc = $comment] pub const $name: $type = $value;)+)+
+
+        const GROUPS: &[(&str, &[Number])] = &[$(($group, &[$(Number {
+            name: stringify!($name),
+            comment: $comment,
+            value: $name as u64,
+            is_byte: size_of::<$type>() == 1,
+        }),+])),+];
+    };
+}
+
+struct Number {
+    name: &'static str,
+    comment: &'static str,
+    value: u64,
+    is_byte: bool,
+}
+
+numbers! {
+    "Versions and sizes" {
+        /// The version of this codec; named in both control frames of the handshake.
+        VERSION: u32 = 1;
+        /// Bytes of a frame from which its length follows.
+        FRAME_START: usize = MIN_HEADER;
+        /// A frame's header with its one option, the length of the context.
+        FRAME: usize = WORKER_HEADER;
+        /// Bytes that every context starts with: kind, flags, a small number, the number of the call.
+        ENVELOPE: usize = 8;
+        /// A call's context before what depends on its kind: envelope, when it was accepted, time left.
+        CALL_HEAD: usize = ENVELOPE + 12;
+        /// A request's context before its table.
+        REQUEST_HEAD: usize = CALL_HEAD + 8;
+        /// Strings of a request's text before its headers.
+        LINE: usize = 6;
+        /// The longest payload that a worker takes: longer bodies come as files.
+        MAX_PAYLOAD: u32 = 64 << 20;
+        /// The longest context that the server takes. PHP can build no larger head that any client would take.
+        MAX_CONTEXT: u32 = 1 << 20;
+        /// No limit, where a time is expected.
+        NO_LIMIT: u32 = u32::MAX;
+        /// In how many microseconds a worker counts how long it was at work after its reply.
+        REST_UNIT_US: u16 = 10;
+    }
+    "Kinds of messages to a worker" {
+        /// A call of kind `http`.
+        KIND_REQUEST: u8 = 0x01;
+        /// A call of kind `script`.
+        KIND_SCRIPT: u8 = 0x02;
+        /// The client of this call has left.
+        KIND_CANCEL: u8 = 0x10;
+        /// Asks whether the worker lives.
+        KIND_PING: u8 = 0x11;
+        /// A piece of a streamed request.
+        KIND_BODY: u8 = 0x12;
+    }
+    "Kinds of messages to the server" {
+        /// The reply to a call, or the beginning of it.
+        KIND_REPLY: u8 = 0x81;
+        /// A further piece of a reply.
+        KIND_CHUNK: u8 = 0x82;
+        /// A 1xx reply before the real one.
+        KIND_INFORMATIONAL: u8 = 0x83;
+        /// The handler threw.
+        KIND_ERROR: u8 = 0x84;
+        /// Asks for more time.
+        KIND_EXTEND: u8 = 0x85;
+        /// A worker that was busy after its reply takes calls again.
+        KIND_FREE: u8 = 0x86;
+        /// Asks for the next piece of a streamed request.
+        KIND_WANT: u8 = 0x87;
+        /// Asks for new workers.
+        KIND_RENEW: u8 = 0x88;
+        /// A mistake in the application that ended no call.
+        KIND_REMARK: u8 = 0x89;
+        /// The answer to a ping.
+        KIND_PONG: u8 = 0x91;
+    }
+    "Flags" {
+        /// Of requests and replies: the body is the path of a file.
+        BODY_FILE: u8 = 0x01;
+        /// Of requests: the body is a form.
+        FORM: u8 = 0x02;
+        /// Of requests: the client's connection was encrypted.
+        TLS: u8 = 0x04;
+        /// Of requests: details of errors may be shown to the client.
+        DEVELOPMENT: u8 = 0x08;
+        /// Of requests: the body is asked for piece by piece.
+        BODY_STREAM: u8 = 0x10;
+        /// Of the end of a reply: the worker is not free yet, and will say when it is.
+        BUSY: u8 = 0x02;
+        /// Of the end of a reply: the worker takes no further call.
+        LEAVING: u8 = 0x04;
+        /// Of any message: a receiver that does not know its kind ignores it.
+        IGNORABLE: u8 = 0x80;
+    }
+}
+
+impl Number {
+    /// As the other languages call it.
+    fn name(&self) -> &str {
+        self.name.strip_prefix("KIND_").unwrap_or(self.name)
+    }
+
+    fn digits(&self) -> String {
+        if self.is_byte {
+            format!("{:#04x}", self.value)
+        } else {
+            self.value.to_string()
+        }
+    }
+}
+
+/// `native_numbers.h` of the extension.
+pub fn c_header() -> String {
+    let mut text = String::from(
+        "/* Made by crates/wire from native/numbers.rs; a test compares. docs/reference/native-codec.md says\n \
+         * what the numbers mean. */\n",
+    );
+    for (group, numbers) in GROUPS {
+        _ = writeln!(text, "\n/* ---- {group} ---- */\n"); // a string takes everything
+        for number in *numbers {
+            let (name, comment, digits) = (number.name(), number.comment, number.digits());
+            _ = writeln!(text, "/*{comment} */\n#define NATIVE_{name} {digits}u");
+        }
+    }
+    text
+}
+
+/// `Native.php` of the package.
+pub fn php_class() -> String {
+    let mut text = String::from(
+        r"<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Internal;
+
+/**
+ * The numbers of the native codec. Made by crates/wire from native/numbers.rs; a test compares.
+ * docs/reference/native-codec.md says what they mean.
+ */
+final class Native
+{
+",
+    );
+    for (group, numbers) in GROUPS {
+        _ = writeln!(text, "    // {group}.\n"); // a string takes everything
+        for number in *numbers {
+            let (name, comment, digits) = (number.name(), number.comment, number.digits());
+            _ = writeln!(
+                text,
+                "    /**{comment} */\n    public const {name} = {digits};"
+            );
+        }
+        text.push('\n');
+    }
+    text.pop();
+    text.push_str("}\n");
+    text
+}

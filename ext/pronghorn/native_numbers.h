@@ -1,0 +1,82 @@
+/* Made by crates/wire from native/numbers.rs; a test compares. docs/reference/native-codec.md says
+ * what the numbers mean. */
+
+/* ---- Versions and sizes ---- */
+
+/* The version of this codec; named in both control frames of the handshake. */
+#define NATIVE_VERSION 1u
+/* Bytes of a frame from which its length follows. */
+#define NATIVE_FRAME_START 12u
+/* A frame's header with its one option, the length of the context. */
+#define NATIVE_FRAME 16u
+/* Bytes that every context starts with: kind, flags, a small number, the number of the call. */
+#define NATIVE_ENVELOPE 8u
+/* A call's context before what depends on its kind: envelope, when it was accepted, time left. */
+#define NATIVE_CALL_HEAD 20u
+/* A request's context before its table. */
+#define NATIVE_REQUEST_HEAD 28u
+/* Strings of a request's text before its headers. */
+#define NATIVE_LINE 6u
+/* The longest payload that a worker takes: longer bodies come as files. */
+#define NATIVE_MAX_PAYLOAD 67108864u
+/* The longest context that the server takes. PHP can build no larger head that any client would take. */
+#define NATIVE_MAX_CONTEXT 1048576u
+/* No limit, where a time is expected. */
+#define NATIVE_NO_LIMIT 4294967295u
+/* In how many microseconds a worker counts how long it was at work after its reply. */
+#define NATIVE_REST_UNIT_US 10u
+
+/* ---- Kinds of messages to a worker ---- */
+
+/* A call of kind `http`. */
+#define NATIVE_REQUEST 0x01u
+/* A call of kind `script`. */
+#define NATIVE_SCRIPT 0x02u
+/* The client of this call has left. */
+#define NATIVE_CANCEL 0x10u
+/* Asks whether the worker lives. */
+#define NATIVE_PING 0x11u
+/* A piece of a streamed request. */
+#define NATIVE_BODY 0x12u
+
+/* ---- Kinds of messages to the server ---- */
+
+/* The reply to a call, or the beginning of it. */
+#define NATIVE_REPLY 0x81u
+/* A further piece of a reply. */
+#define NATIVE_CHUNK 0x82u
+/* A 1xx reply before the real one. */
+#define NATIVE_INFORMATIONAL 0x83u
+/* The handler threw. */
+#define NATIVE_ERROR 0x84u
+/* Asks for more time. */
+#define NATIVE_EXTEND 0x85u
+/* A worker that was busy after its reply takes calls again. */
+#define NATIVE_FREE 0x86u
+/* Asks for the next piece of a streamed request. */
+#define NATIVE_WANT 0x87u
+/* Asks for new workers. */
+#define NATIVE_RENEW 0x88u
+/* A mistake in the application that ended no call. */
+#define NATIVE_REMARK 0x89u
+/* The answer to a ping. */
+#define NATIVE_PONG 0x91u
+
+/* ---- Flags ---- */
+
+/* Of requests and replies: the body is the path of a file. */
+#define NATIVE_BODY_FILE 0x01u
+/* Of requests: the body is a form. */
+#define NATIVE_FORM 0x02u
+/* Of requests: the client's connection was encrypted. */
+#define NATIVE_TLS 0x04u
+/* Of requests: details of errors may be shown to the client. */
+#define NATIVE_DEVELOPMENT 0x08u
+/* Of requests: the body is asked for piece by piece. */
+#define NATIVE_BODY_STREAM 0x10u
+/* Of the end of a reply: the worker is not free yet, and will say when it is. */
+#define NATIVE_BUSY 0x02u
+/* Of the end of a reply: the worker takes no further call. */
+#define NATIVE_LEAVING 0x04u
+/* Of any message: a receiver that does not know its kind ignores it. */
+#define NATIVE_IGNORABLE 0x80u
