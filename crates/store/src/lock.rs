@@ -1,0 +1,58 @@
+//! Keeps a second server away from a store.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use crate::error::OpenError;
+use crate::folder;
+
+/// Held for as long as the store is open; the kernel gives it up when the process ends, however
+/// it ends.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    /// The file stays where it is: to remove it would let two processes lock two files of one name.
+    pub(crate) fn take(folder: &Path) -> Result<Self, OpenError> {
+        let path = folder::file(folder, "lock");
+        let opened = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path);
+        let mut file = opened.map_err(|source| OpenError::io(&path, source))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(OpenError::InUse {
+                    folder: folder.to_owned(),
+                    process: holder(&mut file),
+                });
+            }
+            Err(TryLockError::Error(source)) => return Err(OpenError::io(&path, source)),
+        }
+        let written = write_number(&mut file);
+        written.map_err(|source| OpenError::io(&path, source))?;
+        Ok(Self { _file: file })
+    }
+}
+
+fn write_number(file: &mut File) -> io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    writeln!(file, "{}", std::process::id())
+}
+
+/// None while the other process is just about to write it.
+fn holder(file: &mut File) -> Option<u32> {
+    let mut text = String::new();
+    // Longer than any number; what somebody else wrote there is no number.
+    file.take(16).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}

@@ -1,0 +1,435 @@
+//! Durability, limits, and files that are not as they were left.
+
+use std::fs;
+use std::io;
+use std::ops::{Bound, ControlFlow};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use pronghorn_base::lock;
+use redb::StorageBackend;
+use tokio::task::JoinSet;
+
+use crate::engine::{Engine, FORMAT};
+use crate::store::builder;
+use crate::{OpenError, Store, StoreError, Transaction, Tree, entry_size};
+
+const NOTES: Tree = Tree::new("notes");
+const PLENTY: u64 = 1 << 30;
+
+/// Removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Relaxed);
+        let name = format!("pronghorn-store-{}-{number}", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+
+    fn open(&self) -> Store {
+        Store::open(&self.0, PLENTY).unwrap()
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("store.redb")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+async fn put(store: &Store, key: u32, value: &'static [u8]) -> Result<(), StoreError> {
+    let key = key.to_be_bytes();
+    store
+        .carry_out(
+            entry_size(&key, value),
+            move |transaction| transaction.put(NOTES, &key, value),
+            |outcome| outcome,
+        )
+        .await?
+}
+
+async fn keys(store: &Store) -> Vec<u32> {
+    let keys = store.carry_out(
+        0,
+        |transaction| {
+            let mut keys = Vec::new();
+            transaction.scan(NOTES, Bound::Unbounded, |key, _| {
+                keys.push(u32::from_be_bytes(key.try_into().unwrap()));
+                ControlFlow::Continue(())
+            })?;
+            Ok(keys)
+        },
+        |outcome| outcome,
+    );
+    keys.await.unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn what_was_answered_is_there_after_an_end_of_any_kind() {
+    let folder = Folder::new();
+    let store = folder.open();
+    for key in 0..10 {
+        put(&store, key, b"value").await.unwrap();
+    }
+    // As a kill leaves it: the file is not closed.
+    let image = fs::read(folder.file()).unwrap();
+    store.close().await;
+    let store = folder.open();
+    assert_eq!(keys(&store).await, (0..10).collect::<Vec<_>>());
+    store.close().await;
+    fs::write(folder.file(), image).unwrap();
+    assert_eq!(keys(&folder.open()).await, (0..10).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn operations_that_wait_together_share_commits_and_keep_their_order() {
+    let disk = Disk::default();
+    let store = Store::start(disk.engine().unwrap(), None).unwrap();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut all = JoinSet::new();
+    for key in 0..500u32 {
+        let (store, order) = (store.clone(), order.clone());
+        all.spawn(async move {
+            let run = move |transaction: &mut Transaction<'_>| {
+                let before = transaction.get(NOTES, b"last")?;
+                transaction.put(NOTES, b"last", &key.to_be_bytes())?;
+                Ok(before)
+            };
+            let then = move |outcome: Result<_, StoreError>| {
+                lock(&order).push(key);
+                outcome.unwrap()
+            };
+            let before = store.carry_out(100, run, then).await.unwrap();
+            let expected = key
+                .checked_sub(1)
+                .map(|before| before.to_be_bytes().to_vec());
+            assert_eq!(before, expected, "each sees what was written before it");
+        });
+    }
+    all.join_all().await;
+    assert_eq!(*lock(&order), (0..500).collect::<Vec<_>>());
+    let steps = lock(&disk.0.steps);
+    let syncs = steps.iter().filter(|step| matches!(step, Step::Sync));
+    assert!(syncs.count() < 100, "commits are shared");
+}
+
+#[tokio::test]
+async fn a_second_server_learns_who_has_the_store() {
+    let folder = Folder::new();
+    let store = folder.open();
+    let second = Store::open(&folder.0, PLENTY).unwrap_err();
+    let said = second.to_string();
+    let expected = format!(
+        "the store in {} is used by process {}: stop that server, or set a `state_dir` of its own for each",
+        folder.0.display(),
+        std::process::id()
+    );
+    assert_eq!(said, expected);
+    store.close().await;
+    folder.open();
+}
+
+#[tokio::test]
+async fn folder_and_files_are_for_their_owner_alone() {
+    let folder = Folder::new();
+    let _store = folder.open();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&folder.0), 0o700);
+    assert_eq!(mode(&folder.file()), 0o600);
+    assert_eq!(mode(&folder.0.join("store.lock")), 0o600);
+}
+
+#[tokio::test]
+async fn a_full_store_refuses_what_grows_and_does_the_rest() {
+    let folder = Folder::new();
+    let each = entry_size(&[0; 4], b"value");
+    let store = Store::open(&folder.0, 3 * each).unwrap();
+    for key in 0..3 {
+        put(&store, key, b"value").await.unwrap();
+    }
+    let full = put(&store, 3, b"value").await.unwrap_err();
+    let limit = 3 * each;
+    assert_eq!(
+        full.to_string(),
+        format!("the store is full: {limit} bytes are allowed")
+    );
+    assert_eq!(keys(&store).await, [0, 1, 2]);
+    let remove = |transaction: &mut Transaction<'_>| {
+        assert!(transaction.remove(NOTES, &1u32.to_be_bytes())?);
+        transaction.remove(NOTES, b"nothing")
+    };
+    let removed = store.carry_out(0, remove, |outcome| outcome).await.unwrap();
+    assert!(!removed.unwrap());
+    put(&store, 3, b"value").await.unwrap();
+    store.close().await;
+    let store = Store::open(&folder.0, 3 * each).unwrap();
+    assert!(
+        put(&store, 4, b"value").await.is_err(),
+        "the size outlives the process"
+    );
+}
+
+#[tokio::test]
+async fn a_store_of_a_newer_version_is_left_alone() {
+    let folder = Folder::new();
+    let store = folder.open();
+    let about = Tree::new("store");
+    let newer = store.carry_out(
+        0,
+        move |transaction| transaction.put(about, b"format", &(FORMAT + 1).to_be_bytes()),
+        |outcome| outcome,
+    );
+    newer.await.unwrap().unwrap();
+    store.close().await;
+    let error = Store::open(&folder.0, PLENTY).unwrap_err();
+    assert!(matches!(error, OpenError::Newer { found, .. } if found == FORMAT + 1));
+    assert!(error.to_string().ends_with("start the newer version again"));
+}
+
+#[tokio::test]
+async fn a_file_that_is_none_of_ours_is_left_alone() {
+    for content in [&b"hello"[..], &[0; 8192], &[0xff; 9000]] {
+        let folder = Folder::new();
+        fs::create_dir_all(&folder.0).unwrap();
+        fs::write(folder.file(), content).unwrap();
+        let error = Store::open(&folder.0, PLENTY).unwrap_err();
+        assert!(matches!(error, OpenError::Broken { .. }), "{error:?}");
+        assert_eq!(fs::read(folder.file()).unwrap(), content);
+    }
+}
+
+/// Whatever is cut off: what is opened is whole, and all else is an error that says so.
+#[tokio::test]
+async fn a_file_that_was_cut_is_never_taken_for_a_whole_one() {
+    let folder = Folder::new();
+    let store = folder.open();
+    for key in 0..300 {
+        put(&store, key, &[7; 1000]).await.unwrap();
+    }
+    let killed = fs::read(folder.file()).unwrap();
+    store.close().await;
+    let closed = fs::read(folder.file()).unwrap();
+    let all: Vec<u32> = (0..300).collect();
+    for (round, whole) in [&killed, &closed].into_iter().cycle().take(60).enumerate() {
+        let length = fastrand::usize(1..whole.len());
+        fs::write(folder.file(), &whole[..length]).unwrap();
+        match Store::open(&folder.0, PLENTY) {
+            Ok(store) => {
+                assert_eq!(keys(&store).await, all, "round {round}: {length} bytes");
+                store.close().await;
+            }
+            Err(OpenError::Broken { .. } | OpenError::Io { .. }) => {}
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
+/// Starts this test again as a process of its own, which is killed while it writes.
+#[tokio::test]
+async fn a_killed_process_loses_nothing_that_it_answered() {
+    const FOLDER: &str = "PRONGHORN_STORE_TEST_FOLDER";
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        let store = Store::open(Path::new(&folder), PLENTY).unwrap();
+        let first = keys(&store).await.len();
+        for key in u32::try_from(first).unwrap().. {
+            put(&store, key, &[1; 500]).await.unwrap();
+            println!("answered {key}");
+        }
+    }
+    let folder = Folder::new();
+    let mut answered = 0;
+    for _ in 0..5 {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "a_killed_process_loses_nothing_that_it_answered",
+                "--nocapture",
+            ])
+            .env(FOLDER, &folder.0)
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = io::BufRead::lines(io::BufReader::new(child.stdout.take().unwrap()));
+        let enough = answered + fastrand::u32(5..30);
+        let mut said = |line: io::Result<String>| {
+            if let Some(key) = line.unwrap().strip_prefix("answered ") {
+                answered = key.parse::<u32>().unwrap() + 1;
+            }
+            answered
+        };
+        while said(lines.next().unwrap()) < enough {}
+        child.kill().unwrap();
+        for line in lines {
+            said(line);
+        }
+        child.wait().unwrap();
+        let store = folder.open();
+        let there = keys(&store).await;
+        let count = u32::try_from(there.len()).unwrap();
+        assert!(count >= answered, "{count} of {answered}");
+        assert_eq!(there, (0..count).collect::<Vec<_>>());
+        store.close().await;
+    }
+}
+
+/// What reached the disk, and what the system still holds.
+#[derive(Clone, Debug, Default)]
+struct Disk(Arc<DiskState>);
+
+#[derive(Debug, Default)]
+struct DiskState {
+    now: Mutex<Vec<u8>>,
+    steps: Mutex<Vec<Step>>,
+    full: AtomicBool,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Length(usize),
+    Write(usize, Vec<u8>),
+    Sync,
+    /// The store has answered.
+    Answered,
+}
+
+impl Step {
+    fn apply(&self, bytes: &mut Vec<u8>, part: usize) {
+        match self {
+            Self::Length(length) => bytes.resize(*length, 0),
+            Self::Write(offset, data) => {
+                let data = &data[..part.min(data.len())];
+                let end = offset + data.len();
+                bytes.resize(bytes.len().max(end), 0);
+                bytes[*offset..end].copy_from_slice(data);
+            }
+            Self::Sync | Self::Answered => {}
+        }
+    }
+}
+
+impl Disk {
+    fn step(&self, step: Step) -> io::Result<()> {
+        if self.0.full.load(Relaxed) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        step.apply(&mut lock(&self.0.now), usize::MAX);
+        lock(&self.0.steps).push(step);
+        Ok(())
+    }
+
+    fn engine(&self) -> Result<Engine, OpenError> {
+        let disk = self.clone();
+        let opener = move || Ok(builder().create_with_backend(disk.clone())?);
+        Engine::open("disk".into(), Box::new(opener), PLENTY)
+    }
+}
+
+impl StorageBackend for Disk {
+    fn len(&self) -> io::Result<u64> {
+        Ok(lock(&self.0.now).len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let now = lock(&self.0.now);
+        let start = usize::try_from(offset).unwrap();
+        let bytes = now.get(start..start + out.len());
+        out.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.step(Step::Length(usize::try_from(length).unwrap()))
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.step(Step::Sync)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.step(Step::Write(usize::try_from(offset).unwrap(), data.to_vec()))
+    }
+}
+
+/// The power fails at every step: what was synced is there, of the rest any part, in any order.
+#[tokio::test]
+async fn no_step_at_which_the_power_fails_loses_what_was_answered() {
+    let disk = Disk::default();
+    let store = Store::start(disk.engine().unwrap(), None).unwrap();
+    let value: &[u8] = &[5; 700];
+    for key in 0..30 {
+        put(&store, key, value).await.unwrap();
+        disk.step(Step::Answered).unwrap();
+    }
+    let steps = lock(&disk.0.steps).clone();
+    store.close().await;
+    let mut synced = Vec::new();
+    let mut pending: Vec<Step> = Vec::new();
+    let mut answered = 0;
+    for step in &steps {
+        let mut bytes = synced.clone();
+        for step in &pending {
+            match fastrand::u8(0..3) {
+                0 => {}
+                1 => step.apply(&mut bytes, fastrand::usize(0..5000)),
+                _ => step.apply(&mut bytes, usize::MAX),
+            }
+        }
+        // The file itself is as old as its first sync.
+        if answered > 0 {
+            let after = Disk::default();
+            *lock(&after.0.now) = bytes;
+            let store = Store::start(after.engine().unwrap(), None).unwrap();
+            let there = keys(&store).await;
+            assert!(there.len() >= answered, "{} of {answered}", there.len());
+            assert_eq!(
+                there,
+                (0..u32::try_from(there.len()).unwrap()).collect::<Vec<_>>()
+            );
+            store.close().await;
+        }
+        match step {
+            Step::Sync => {
+                for step in pending.drain(..) {
+                    step.apply(&mut synced, usize::MAX);
+                }
+            }
+            Step::Answered => answered += 1,
+            other => pending.push(other.clone()),
+        }
+    }
+    assert_eq!(answered, 30);
+    assert!(steps.len() > 100, "{}", steps.len());
+}
+
+#[tokio::test]
+async fn a_full_disk_is_said_and_the_store_goes_on_after_it() {
+    let disk = Disk::default();
+    let store = Store::start(disk.engine().unwrap(), None).unwrap();
+    put(&store, 0, b"before").await.unwrap();
+    disk.0.full.store(true, Relaxed);
+    let full = put(&store, 1, b"lost").await.unwrap_err();
+    assert!(matches!(full, StoreError::Failed(_)), "{full}");
+    let still = put(&store, 2, b"lost").await.unwrap_err();
+    assert!(matches!(still, StoreError::Failed(_)), "{still}");
+    disk.0.full.store(false, Relaxed);
+    let mut tries = 0;
+    while put(&store, 3, b"after").await.is_err() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        tries += 1;
+        assert!(tries < 200, "the store does not come back");
+    }
+    let there = keys(&store).await;
+    assert!(
+        there.starts_with(&[0]) && there.ends_with(&[3]),
+        "{there:?}"
+    );
+}
