@@ -49,7 +49,12 @@ pub(crate) async fn serve(
         why: error.to_string(),
     };
     let io = IoThreads::start(threads).map_err(|error| failed(&error))?;
-    let service = Service::new(Arc::new(FromMemory), Limits::default(), Arc::default());
+    let service = Service::new(
+        Arc::new(FromMemory),
+        Limits::default(),
+        Arc::default(),
+        None,
+    );
     let accepting = Listener::open(address, threads, &mut Vec::new())
         .and_then(|listener| listener.serve(io.io().threads(), &service))
         .map_err(|error| failed(&error))?;

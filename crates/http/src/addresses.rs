@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use arc_swap::ArcSwapOption;
 use pronghorn_base::lock;
 
+use crate::sent::{OnSent, Sent};
 use crate::settings::{ClientSettings, HttpSettings};
 
 /// Who counts as one: an IPv4 address, or what a provider gives to one customer of IPv6.
@@ -108,6 +109,11 @@ impl Addresses {
     fn taken(&self) -> MutexGuard<'_, HashMap<Household, u32>> {
         lock(&self.taken)
     }
+}
+
+impl OnSent for ConnectionPermit {
+    /// It is given back when it is dropped, which follows.
+    fn on_sent(&self, _: &Sent) {}
 }
 
 impl Drop for ConnectionPermit {

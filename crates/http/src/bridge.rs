@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::task::{Context, Poll};
 
@@ -10,7 +11,7 @@ use pronghorn_cgi::Variables;
 use pronghorn_pool::settings::Retry;
 use pronghorn_pool::{
     Answer, Body as CallBody, CallError, Content, Dispatch, Payload, Pending, Pool, Reply,
-    ReplyBody, Terms, Unencodable, streamed,
+    ReplyBody, Stamps, Terms, Unencodable, streamed,
 };
 use pronghorn_process::Credentials;
 use pronghorn_wire::native::{self, Envelope, Thrown};
@@ -27,8 +28,10 @@ use crate::feeder::Feeder;
 use crate::files::Asked;
 use crate::local_redirects::LocalRedirects;
 use crate::message::{Body, Handled, Handler, Request, Response};
-use crate::record::{Record, request_id};
+use crate::metrics::PoolMetrics;
+use crate::record::{self, request_id};
 use crate::scripts::{Answerer, ScriptCall, Scripts};
+use crate::sent::{OnSent, Sent};
 use crate::{buffers, file, page};
 
 /// PHP's default for a body without a Content-Type (`default_mimetype` and `default_charset` of php.ini).
@@ -49,6 +52,8 @@ pub struct PoolHandler {
     pub development: bool,
     /// More fields in the record of a request, `http.access_logs`.
     pub access_logs: bool,
+    /// Of the pool.
+    pub metrics: Arc<PoolMetrics>,
     /// Which calls may be given to a second worker after the first one died with them.
     pub retry: Retry,
     /// Who the workers are, when they are not the server's own user: a file that they name is sent only if they may read
@@ -73,7 +78,6 @@ impl Handler for Arc<PoolHandler> {
 struct Begun {
     call: Arc<HttpCall>,
     pending: Pending,
-    record: Option<Box<Record>>,
 }
 
 impl PoolHandler {
@@ -142,14 +146,9 @@ impl PoolHandler {
     ) -> Begun {
         let accepted = request.accepted;
         let now = if read == 0 { accepted } else { Instant::now() };
-        let call = self.call(request, body, script);
-        let record = Record::of(&call, read);
+        let call = self.call(request, body, read, script);
         let pending = self.pool.call(call.clone(), self.terms, accepted, now);
-        Begun {
-            call,
-            pending,
-            record,
-        }
+        Begun { call, pending }
     }
 
     /// Waits for the reply; `meanwhile` says when there is nobody to wait for.
@@ -159,11 +158,7 @@ impl PoolHandler {
         exchange: &mut dyn Exchange,
         meanwhile: impl FnMut(&mut Context<'_>, &mut dyn Exchange) -> Poll<NotTaken>,
     ) -> Response {
-        let Begun {
-            call,
-            mut pending,
-            record,
-        } = begun;
+        let Begun { call, mut pending } = begun;
         let outcome = wait(&call, &mut pending, exchange, meanwhile).await;
         // What is seldom waits in places of its own: it would make this future longer.
         if let Ok(Ok(reply)) = &outcome
@@ -177,7 +172,7 @@ impl PoolHandler {
             }
             outcome => self.conclude(&call.request, outcome),
         };
-        response.record = record;
+        response.on_sent = Some(call);
         response
     }
 
@@ -208,12 +203,11 @@ impl PoolHandler {
         }
         let (feed, stream) = streamed();
         let begun = self.begin(request, RequestBody::Stream(stream), 0, None);
+        let call = begun.call.clone();
         let mut feeder = Feeder::new(feed, self.bodies.max_size);
         let feed = |cx: &mut Context<'_>, exchange: &mut dyn Exchange| feeder.poll(cx, exchange);
-        let mut response = self.finish(begun, exchange, feed).await;
-        if let Some(record) = &mut response.record {
-            record.set_read_bytes(feeder.read());
-        }
+        let response = self.finish(begun, exchange, feed).await;
+        call.read_bytes.store(feeder.read(), Relaxed);
         response
     }
 
@@ -221,6 +215,7 @@ impl PoolHandler {
         self: &Arc<Self>,
         request: Request,
         body: RequestBody,
+        read: u64,
         script: Option<ScriptCall>,
     ) -> Arc<HttpCall> {
         Arc::new(HttpCall {
@@ -229,6 +224,8 @@ impl PoolHandler {
             script,
             handler: self.clone(),
             can_be_told: OnceLock::new(),
+            read_bytes: AtomicU64::new(read),
+            stamps: OnceLock::new(),
         })
     }
 
@@ -299,7 +296,7 @@ impl PoolHandler {
             fields: head.headers,
             body,
             from_application: true,
-            record: None,
+            on_sent: None,
         }
     }
 
@@ -454,13 +451,17 @@ async fn wait(
 /// A request on its way through a pool.
 #[derive(Debug)]
 pub(crate) struct HttpCall {
-    pub(crate) request: Request,
+    request: Request,
     body: RequestBody,
     /// What runs, in a pool of scripts.
     script: Option<ScriptCall>,
-    pub(crate) handler: Arc<PoolHandler>,
+    handler: Arc<PoolHandler>,
     /// Once a worker has it: whether that can be told before its reply that the client has left.
     can_be_told: OnceLock<bool>,
+    /// Of the body; of one that was read while the worker had the call, known at the end.
+    read_bytes: AtomicU64,
+    /// Once the pool is done with it.
+    stamps: OnceLock<Stamps>,
 }
 
 impl HttpCall {
@@ -515,6 +516,11 @@ impl Payload for HttpCall {
             .get_or_init(|| hears && self.script.is_none());
     }
 
+    fn ended(&self, stamps: &Stamps) {
+        // A call ends once.
+        _ = self.stamps.set(*stamps);
+    }
+
     fn variables(&self, out: &mut Vec<u8>) -> Result<CallBody, Unencodable> {
         let Some(script) = &self.script else {
             return Err(Unencodable::Pool(
@@ -560,6 +566,20 @@ impl Payload for HttpCall {
         head.fields().get("cookie").hash(&mut hasher);
         self.body.identify(&mut hasher);
         Some(hasher.finish())
+    }
+}
+
+impl OnSent for HttpCall {
+    fn on_sent(&self, sent: &Sent) {
+        let PoolHandler {
+            metrics,
+            pool,
+            access_logs,
+            ..
+        } = &*self.handler;
+        metrics.observe(sent, self.stamps.get());
+        let read_bytes = self.read_bytes.load(Relaxed);
+        record::write(&self.request, pool.name(), *access_logs, read_bytes, sent);
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::compress::Coded;
 use crate::exchange::Exchange;
 use crate::file::OpenFile;
-use crate::record::Record;
+use crate::sent::{OnSent, add};
 
 /// What a client reads that came to a port of TLS without it.
 pub(crate) const WITHOUT_TLS: &str = "this port speaks HTTPS, and the request came as plain HTTP: ask for https:// instead of http://\n";
@@ -25,9 +25,9 @@ pub trait Handler: Send + Sync + 'static {
     /// [`Exchange::poll_gone`].
     fn handle<'a>(&'a self, request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a>;
 
-    /// What is to be written of a request that was answered without a handler. Asked of the outermost one; those around the
-    /// access log pass it on.
-    fn unhandled(&self, _request: &Unhandled<'_>) -> Option<Box<Record>> {
+    /// What is done when a request was answered without a handler. Asked of the outermost one;
+    /// those around the access log pass it on.
+    fn unhandled(&self, _request: &Unhandled<'_>) -> Option<Arc<dyn OnSent>> {
         None
     }
 
@@ -41,14 +41,14 @@ impl dyn Handler {
     pub(crate) fn answer_without_tls(&self, request: &Request) -> Response {
         let response = self.without_tls(request);
         let mut response = response.unwrap_or_else(|| Response::plain(400, WITHOUT_TLS));
-        response.record = self.unhandled(&Unhandled::of(request));
+        response.on_sent = self.unhandled(&Unhandled::of(request));
         response
     }
 
     /// What `OPTIONS *` gets, which is for the server as a whole (RFC 9110, section 9.3.7).
     pub(crate) fn answer_for_all(&self, request: &Request) -> Response {
         let mut response = Response::new(200, Body::Empty);
-        response.record = self.unhandled(&Unhandled::of(request));
+        response.on_sent = self.unhandled(&Unhandled::of(request));
         response
     }
 }
@@ -253,8 +253,8 @@ pub struct Response {
     pub body: Body,
     /// The application has made it, or it shows a developer what is wrong: its body stands as it is.
     pub from_application: bool,
-    /// Written to the log when the response is out.
-    pub record: Option<Box<Record>>,
+    /// What is done when the response is out.
+    pub on_sent: Option<Arc<dyn OnSent>>,
 }
 
 /// A response's body, each kind with its own shortest way to the socket.
@@ -316,8 +316,13 @@ impl Response {
             fields: Fields::new(),
             body,
             from_application: false,
-            record: None,
+            on_sent: None,
         }
+    }
+
+    /// Does this as well when the response is out, after what is done then already.
+    pub fn when_sent(&mut self, then: Arc<dyn OnSent>) {
+        add(&mut self.on_sent, then);
     }
 
     /// A short answer of the server itself, for people.

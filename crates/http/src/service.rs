@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use pronghorn_base::LogThrottle;
+use pronghorn_metrics::Registry;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -13,6 +14,8 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use crate::addresses::{Addresses, ConnectionPermit};
 use crate::http2::Http2Limits;
 use crate::message::{Handler, PeerAddress};
+use crate::metrics::ResponseMetrics;
+use crate::sent::{OnSent, Sent};
 use crate::standing::{LEAVING, Place, Standings};
 
 /// Between two writes that a client takes something of: as long as a client may pause while it sends.
@@ -55,6 +58,7 @@ pub struct Service {
     evictions: LogThrottle,
     standings: Arc<Standings>,
     addresses: Arc<Addresses>,
+    responses: Option<ResponseMetrics>,
 }
 
 /// Why a connection is not taken.
@@ -67,7 +71,13 @@ pub(crate) enum Full {
 }
 
 impl Service {
-    pub fn new(handler: Arc<dyn Handler>, limits: Limits, addresses: Arc<Addresses>) -> Arc<Self> {
+    /// Counts responses in `metrics`, if there are any.
+    pub fn new(
+        handler: Arc<dyn Handler>,
+        limits: Limits,
+        addresses: Arc<Addresses>,
+        metrics: Option<&Registry>,
+    ) -> Arc<Self> {
         let (draining, connections) = (CancellationToken::new(), TaskTracker::new());
         Arc::new(Self {
             handler: ArcSwap::from_pointee(handler),
@@ -79,6 +89,7 @@ impl Service {
             evictions: LogThrottle::default(),
             standings: Arc::default(),
             addresses,
+            responses: metrics.map(ResponseMetrics::new),
         })
     }
 
@@ -89,6 +100,16 @@ impl Service {
 
     pub(crate) fn handler(&self) -> Arc<Arc<dyn Handler>> {
         self.handler.load_full()
+    }
+
+    /// A response is out: does what is due then.
+    pub(crate) fn sent(&self, on_sent: Option<Arc<dyn OnSent>>, sent: &Sent) {
+        if let Some(responses) = &self.responses {
+            responses.observe(sent);
+        }
+        if let Some(on_sent) = on_sent {
+            on_sent.on_sent(sent);
+        }
     }
 
     /// From now on each connection ends after its current request or, after `idle`, without one: a request may be on its

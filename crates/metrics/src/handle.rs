@@ -3,9 +3,19 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
+use crate::shard;
+
 /// Counts events since the start. Clones count together.
-#[derive(Clone, Debug, Default)]
-pub struct Counter(Arc<AtomicU64>);
+#[derive(Clone, Debug)]
+pub struct Counter(Arc<[AtomicU64]>);
+
+impl Default for Counter {
+    /// A word for each part, see [`shard`].
+    fn default() -> Self {
+        let words = shard::parts() * shard::CACHE_LINE;
+        Self((0..words).map(|_| AtomicU64::new(0)).collect())
+    }
+}
 
 impl Counter {
     pub fn increment(&self) {
@@ -13,11 +23,15 @@ impl Counter {
     }
 
     pub fn add(&self, events: u64) {
-        self.0.fetch_add(events, Relaxed);
+        let own = shard::own() * shard::CACHE_LINE;
+        self.0[own & (self.0.len() - 1)].fetch_add(events, Relaxed);
     }
 
     pub fn get(&self) -> u64 {
-        self.0.load(Relaxed)
+        let words = self.0.iter().step_by(shard::CACHE_LINE);
+        words
+            .map(|word| word.load(Relaxed))
+            .fold(0, u64::wrapping_add)
     }
 }
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use pronghorn_base::micros;
 
+use crate::shard;
+
 /// Upper bounds for what a request or a call takes, in microseconds: from what a kept worker needs
 /// for a small reply (100 µs) to the time limit of a call (5 min). About three per decade, so that
 /// a quantile is off by half its value at most.
@@ -39,35 +41,39 @@ pub struct Histogram(Arc<Buckets>);
 struct Buckets {
     /// Microseconds, ascending.
     bounds: &'static [u64],
-    /// One more than bounds: the last is for what exceeds them all.
-    counts: Box<[AtomicU64]>,
-    /// Microseconds. Wraps after 584,000 years.
-    sum: AtomicU64,
+    /// For each part (see [`shard`]) a count for each bound, one for what exceeds them all, and the
+    /// sum in microseconds, which wraps after 584,000 years.
+    words: Box<[AtomicU64]>,
+    /// Of a part.
+    len: usize,
+    /// Selects the part of a thread.
+    mask: usize,
 }
 
 impl Histogram {
     /// By upper bounds in microseconds, ascending.
     pub(crate) fn new(bounds: &'static [u64]) -> Self {
         debug_assert!(bounds.is_sorted(), "bounds ascend");
+        let parts = shard::parts();
+        // Wherever the first word lies, the parts have no cache line in common.
+        let len = (bounds.len() + 2).next_multiple_of(shard::CACHE_LINE) + shard::CACHE_LINE;
         Self(Arc::new(Buckets {
             bounds,
-            counts: (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect(),
-            sum: AtomicU64::new(0),
+            words: (0..parts * len).map(|_| AtomicU64::new(0)).collect(),
+            len,
+            mask: parts - 1,
         }))
     }
 
     pub fn observe(&self, duration: Duration) {
         let micros = micros(duration);
-        let Buckets {
-            bounds,
-            counts,
-            sum,
-        } = &*self.0;
+        let Buckets { bounds, .. } = &*self.0;
         let bucket = bounds.partition_point(|bound| *bound < micros);
-        if let Some(count) = counts.get(bucket) {
+        let part = self.0.part(shard::own() & self.0.mask);
+        if let (Some(count), Some(sum)) = (part.get(bucket), part.get(bounds.len() + 1)) {
             count.fetch_add(1, Relaxed);
+            sum.fetch_add(micros, Relaxed);
         }
-        sum.fetch_add(micros, Relaxed);
     }
 
     pub(crate) fn bounds(&self) -> &'static [u64] {
@@ -76,15 +82,25 @@ impl Histogram {
 
     /// How many fell into each bucket, not cumulated.
     pub(crate) fn counts(&self) -> Vec<u64> {
-        self.0
-            .counts
-            .iter()
-            .map(|count| count.load(Relaxed))
-            .collect()
+        let buckets = 0..=self.0.bounds.len();
+        buckets.map(|bucket| self.0.total(bucket)).collect()
     }
 
     pub(crate) fn sum(&self) -> Duration {
-        Duration::from_micros(self.0.sum.load(Relaxed))
+        Duration::from_micros(self.0.total(self.0.bounds.len() + 1))
+    }
+}
+
+impl Buckets {
+    fn part(&self, number: usize) -> &[AtomicU64] {
+        &self.words[number * self.len..][..self.len]
+    }
+
+    /// Of one word of all parts.
+    fn total(&self, word: usize) -> u64 {
+        let parts = 0..=self.mask;
+        let values = parts.map(|number| self.part(number)[word].load(Relaxed));
+        values.fold(0, u64::wrapping_add)
     }
 }
 
@@ -101,6 +117,21 @@ mod tests {
             histogram.observe(Duration::from_micros(micros));
         }
         assert_eq!(histogram.counts(), [2, 2, 2]);
+    }
+
+    #[test]
+    fn threads_count_together() {
+        let histogram = Histogram::new(&[100, 200]);
+        std::thread::scope(|scope| {
+            for _ in 0..2 * shard::parts() {
+                scope.spawn(|| {
+                    (0..1000).for_each(|_| histogram.observe(Duration::from_micros(150)));
+                });
+            }
+        });
+        let expected = 2000 * shard::parts() as u64;
+        assert_eq!(histogram.counts(), [0, expected, 0]);
+        assert_eq!(histogram.sum(), Duration::from_micros(150 * expected));
     }
 
     proptest! {

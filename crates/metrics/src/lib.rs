@@ -11,6 +11,7 @@ mod family;
 mod handle;
 mod histogram;
 mod registry;
+mod shard;
 
 pub use family::Family;
 pub use handle::{Counter, Gauge};

@@ -50,6 +50,10 @@ pub trait Payload: Send + Sync + 'static {
     /// has left?
     fn begun(&self, _hears: bool) {}
 
+    /// It has its reply, or will get none, and when each step before that happened. Not called for
+    /// a call whose client has left.
+    fn ended(&self, _stamps: &Stamps) {}
+
     /// Whether it may be given to a second worker after the first one died with it.
     fn repeatable(&self) -> bool;
 
@@ -141,7 +145,8 @@ pub struct Stamps {
     pub claimed: Option<Instant>,
     /// The first byte of the reply arrived.
     pub first_byte: Option<Instant>,
-    /// The reply is complete.
+    /// The reply is complete, or it is clear that there will be none. Unknown of one that follows
+    /// in pieces.
     pub complete: Option<Instant>,
 }
 
@@ -413,12 +418,15 @@ impl Call {
 
     /// Ends the call with a reply.
     pub(crate) fn deliver(self, reply: Reply) {
+        self.0.payload.ended(&reply.stamps);
         // A caller that has left needs no answer.
         _ = self.0.answer.send(Delivery::End(Ok(Box::new(reply))));
     }
 
     /// Ends the call without one.
-    pub(crate) fn fail(self, error: impl Into<CallError>) {
+    pub(crate) fn fail(mut self, error: impl Into<CallError>) {
+        self.0.stamps.complete = Some(Instant::now());
+        self.0.payload.ended(&self.0.stamps);
         _ = self.0.answer.send(Delivery::End(Err(error.into())));
     }
 

@@ -66,7 +66,7 @@ impl FileService {
         context.readiness.answer_with(|| Ok(()));
         Ok(Serving {
             address: listener.url(),
-            service: Service::new(Arc::new(files), limits, Arc::default()),
+            service: Service::new(Arc::new(files), limits, Arc::default(), None),
             listener: Some(listener),
             accepting: None,
             io,

@@ -13,8 +13,9 @@ use pronghorn_http::middleware::{self, Parts, Unusable};
 use pronghorn_http::settings::{HttpSettings, RouteSettings};
 use pronghorn_http::{
     Accepting, Addresses, BodySettings, Handler, Limits, Listener, LocalRedirects, PoolHandler,
-    Router, Scripts, Service,
+    PoolMetrics, Router, Scripts, Service,
 };
+use pronghorn_metrics::Registry;
 use pronghorn_plugin_api::{
     self as api, BoxFuture, Context, Handover, NotReady, Reload, Running, Stopped, WorkerContext,
 };
@@ -60,6 +61,7 @@ struct HttpResources {
     /// Where requests without TLS are sent, if they are.
     https_port: Option<u16>,
     addresses: Arc<Addresses>,
+    metrics: Registry,
 }
 
 /// What requests under way get. Which of them belong to which pool is not known from outside: the slowest one counts.
@@ -91,6 +93,8 @@ struct RouteContext {
     bodies: BodySettings,
     sites: Sites,
     local_redirects: Arc<LocalRedirects>,
+    /// By the names of pools.
+    metrics: HashMap<String, Arc<PoolMetrics>>,
 }
 
 /// HTTP at work.
@@ -172,6 +176,7 @@ impl HttpService {
             uploads,
             https_port: listening::https_port(&listeners),
             addresses: Arc::default(),
+            metrics: context.metrics.named(HTTP),
         };
         resources.addresses.set(settings);
         let specs = resources.specs(settings);
@@ -186,7 +191,12 @@ impl HttpService {
             ..settings.timeouts.limits(self.connections(workers))
         };
         limits.receive.fields = settings.max_header_fields;
-        let service = Service::new(handler, limits, resources.addresses.clone());
+        let service = Service::new(
+            handler,
+            limits,
+            resources.addresses.clone(),
+            Some(&resources.metrics),
+        );
         let (asked, draining) = (pools.clone(), context.shutdown.clone());
         let alive = pools.clone();
         context.readiness.answer_apart(
@@ -278,7 +288,12 @@ impl HttpResources {
             forbid: settings.uploads.forbid.clone(),
             allow: settings.uploads.allow.clone(),
         };
+        let pool_metrics = |(name, _): (&str, _)| {
+            let metrics = PoolMetrics::new(&self.metrics, name);
+            (name.to_owned(), Arc::new(metrics))
+        };
         let behind = RouteContext {
+            metrics: settings.running_pools().map(pool_metrics).collect(),
             bodies,
             sites: self.sites(settings)?,
             local_redirects: Arc::default(),
@@ -336,6 +351,7 @@ impl HttpResources {
             bodies,
             sites,
             local_redirects,
+            metrics,
         } = behind;
         let mut running = settings.running_pools();
         let (name, pool) = running
@@ -363,6 +379,7 @@ impl HttpResources {
             internal_error_code: settings.internal_error_code,
             development: self.development || pool.debug,
             access_logs: settings.access_logs,
+            metrics: metrics[name].clone(),
             retry: pool.retry,
             worker_user: self.user.as_ref().map(|(_, user)| user.clone()),
             scripts,

@@ -24,6 +24,7 @@ use crate::exchange::{BodyError, Exchange};
 use crate::message::{Body, Part, Peer, Request, Response, Unhandled, WITHOUT_TLS};
 use crate::reader::{Read, Reader};
 use crate::record::epoch_us;
+use crate::sent::{OnSent, Sent};
 use crate::service::Entered;
 use crate::stream::Stream;
 use crate::upgrade::{Upgrade, Upgraded};
@@ -75,8 +76,6 @@ pub(crate) struct Http1 {
     knows_interim: bool,
     /// Bytes of the current response's body.
     body_sent: u64,
-    /// Whether something was waited for since the current response was there.
-    waited: bool,
     /// Whether the client has closed its sending side, and when its last request was complete.
     half_closed: bool,
     /// Whether reading came to an end, and to no error.
@@ -155,7 +154,6 @@ impl Http1 {
             owes_continue: false,
             knows_interim: false,
             body_sent: 0,
-            waited: false,
             half_closed: false,
             has_ended: false,
             accepted: Duration::ZERO,
@@ -218,9 +216,8 @@ impl Http1 {
                     let now = Instant::now();
                     let now_us = self.opened_us + micros(now - self.opened);
                     let request = Unhandled::unreadable(&self.peer, &self.input, now, now_us);
-                    if let Some(record) = self.entered.service().handler().unhandled(&request) {
-                        record.write(400, 0);
-                    }
+                    let on_sent = self.entered.service().handler().unhandled(&request);
+                    self.sent(on_sent, 400, 0, now);
                     return End::Closed;
                 }
                 Next::Closed => {
@@ -263,15 +260,16 @@ impl Http1 {
         };
         if self.is_gone {
             // The status is for the record alone: none is for a client that left.
-            if let Some(record) = response.record {
-                record.write(response.status, 0);
-            }
+            self.sent(response.on_sent, response.status, 0, accepted);
             return After::Cut;
         }
         let response = match (response.status, self.upgrade.take()) {
-            (101, Some(upgrade)) => return self.switch(upgrade, response).await,
+            (101, Some(upgrade)) => return self.switch(upgrade, response, accepted).await,
             // There is nothing to switch to.
-            (101, None) => Response::status_only(500),
+            (101, None) => Response {
+                on_sent: response.on_sent,
+                ..Response::status_only(500)
+            },
             _ => response,
         };
         // What the client still sends is read away so that the connection can go on; it gets its answer first.
@@ -280,16 +278,12 @@ impl Http1 {
         if rest == Poll::Ready(false) || self.entered.service().draining.is_cancelled() {
             framing.close();
         }
-        let (status, record) = (response.status, response.record);
+        let (status, on_sent) = (response.status, response.on_sent);
         let done = Instant::now();
-        self.waited = !matches!(response.body, Body::Empty | Body::Whole(_) | Body::Lent(_))
-            || rest.is_pending();
         let sent = self
             .send(&mut framing, status, &response.fields, response.body, done)
             .await;
-        if let Some(record) = record {
-            record.write(status, self.body_sent);
-        }
+        let mut ended = self.sent(on_sent, status, self.body_sent, accepted);
         if sent.is_err() || framing.is_broken() {
             return After::Cut;
         }
@@ -297,18 +291,18 @@ impl Http1 {
         let read = match rest {
             Poll::Ready(read) => read,
             Poll::Pending => {
-                poll_fn(|cx| match self.drain.as_mut().poll(cx) {
+                let read = poll_fn(|cx| match self.drain.as_mut().poll(cx) {
                     Poll::Ready(()) => Poll::Ready(false),
                     Poll::Pending => self.poll_discard(cx, &mut discarded),
-                })
-                .await
+                });
+                let read = read.await;
+                ended = Instant::now();
+                read
             }
         };
         if !read {
             self.linger().await;
         }
-        // Each look at the clock costs.
-        let ended = if self.waited { Instant::now() } else { done };
         if framing.keeps_alive() && self.machine.finish(ended - self.opened) {
             self.entered.place().idle(ended);
             After::Next
@@ -318,18 +312,40 @@ impl Http1 {
     }
 
     /// Sends a response that ends HTTP on this connection.
-    async fn switch(&mut self, upgrade: (&'static str, Upgrade), response: Response) -> After {
+    async fn switch(
+        &mut self,
+        upgrade: (&'static str, Upgrade),
+        response: Response,
+        accepted: Instant,
+    ) -> After {
         let (protocol, serve) = upgrade;
         if self.out.capacity() == 0 {
             self.out = buffers::output();
         }
         h1::switching(&mut self.out, protocol, &response.fields);
         let sent = self.flush().await;
-        if let Some(record) = response.record {
-            record.write(response.status, 0);
-        }
+        self.sent(response.on_sent, response.status, 0, accepted);
         self.release_output();
         sent.map_or(After::Cut, |()| After::Upgrade(serve))
+    }
+
+    /// A response is out, or nobody is there who would take it. Says when that was.
+    fn sent(
+        &self,
+        on_sent: Option<Arc<dyn OnSent>>,
+        status: u16,
+        bytes: u64,
+        accepted: Instant,
+    ) -> Instant {
+        let at = Instant::now();
+        let sent = Sent {
+            status,
+            bytes,
+            accepted,
+            at,
+        };
+        self.entered.service().sent(on_sent, &sent);
+        at
     }
 
     async fn next_head(&mut self) -> Next {
@@ -671,7 +687,6 @@ impl Http1 {
                         body.advance(of_body);
                     }
                     Poll::Pending => {
-                        self.waited = true;
                         let until = *until.get_or_insert_with(|| self.send_deadline());
                         return self.timer.poll(cx, Some(until)).map(|()| Err(Gone));
                     }
@@ -680,7 +695,6 @@ impl Http1 {
             match Pin::new(&mut self.stream).poll_flush(cx) {
                 Poll::Ready(flushed) => Poll::Ready(flushed.map_err(Gone::from)),
                 Poll::Pending => {
-                    self.waited = true;
                     let until = *until.get_or_insert_with(|| self.send_deadline());
                     self.timer.poll(cx, Some(until)).map(|()| Err(Gone))
                 }
@@ -716,15 +730,13 @@ impl Http1 {
         let now = Instant::now();
         let now_us = self.opened_us + micros(now - self.opened);
         let request = Unhandled::unreadable(&self.peer, &self.input, now, now_us);
-        let record = self.entered.service().handler().unhandled(&request);
+        let on_sent = self.entered.service().handler().unhandled(&request);
         let response = Response::plain(status, text);
         let mut framing = h1::Response::to_unreadable();
         let sent = self
             .send(&mut framing, status, &response.fields, response.body, now)
             .await;
-        if let Some(record) = record {
-            record.write(status, self.body_sent);
-        }
+        self.sent(on_sent, status, self.body_sent, now);
         if sent.is_ok() {
             self.linger().await;
         }

@@ -3,6 +3,7 @@
 use std::future::{Future as _, poll_fn};
 use std::io;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use crate::exchange::{BodyError, Exchange};
 use crate::file::OpenFile;
 use crate::message::{Body, Request, Response, Unhandled};
 use crate::reader::{FILE_PIECE, Read, Reader};
+use crate::sent::{OnSent, Sent};
 
 /// A request and the way back to its client.
 struct Stream {
@@ -100,7 +102,7 @@ pub(super) async fn answer(
             tracing::debug!(target: "http", remote_address = %peer.address, "request refused: {refusal}");
             let mut response = Response::plain(refusal.status(), &format!("{refusal}\n"));
             let target = parts.uri.path_and_query();
-            response.record = handler.unhandled(&Unhandled {
+            response.on_sent = handler.unhandled(&Unhandled {
                 peer,
                 method: parts.method.as_str().as_bytes(),
                 target: target.map_or(&b""[..], |target| target.as_str().as_bytes()),
@@ -111,22 +113,18 @@ pub(super) async fn answer(
             (h1::Response::to_unreadable(), response)
         }
     };
-    let (status, record) = (response.status, response.record);
+    let (status, on_sent) = (response.status, response.on_sent);
     if is_malformed {
         // An error of the stream (RFC 9113, section 8.1.1). A reply before it would have to be out first.
         stream.respond.send_reset(Reason::PROTOCOL_ERROR);
-        if let Some(record) = record {
-            record.write(status, 0);
-        }
+        stream.out(on_sent, status, accepted);
         return;
     }
     // A client that is gone is told nothing; the record says what was sent.
     _ = stream
         .send(&mut framing, status, &response.fields, response.body)
         .await;
-    if let Some(record) = record {
-        record.write(status, stream.sent);
-    }
+    stream.out(on_sent, status, accepted);
 }
 
 fn head(
@@ -163,6 +161,17 @@ fn header_map<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> HeaderM
 }
 
 impl Stream {
+    /// The response is out, or nobody is there who would take it.
+    fn out(&self, on_sent: Option<Arc<dyn OnSent>>, status: u16, accepted: Instant) {
+        let sent = Sent {
+            status,
+            bytes: self.sent,
+            accepted,
+            at: Instant::now(),
+        };
+        self.running.0.entered.service().sent(on_sent, &sent);
+    }
+
     async fn send(
         &mut self,
         framing: &mut h1::Response,

@@ -8,12 +8,11 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use pronghorn_wire::Fields;
-use tokio::time::Instant;
 
 use super::Parts;
 use crate::exchange::Exchange;
 use crate::message::{Handled, Handler, Peer, Request, Response, Unhandled};
-use crate::record::Record;
+use crate::sent::{OnSent, Sent};
 use crate::settings::{LogFormat, LogPiece, Placeholder};
 
 /// Of one value in a line; what is beyond is cut. A head may be eight times that.
@@ -45,7 +44,6 @@ enum Escape {
 /// What a line can show of a request. What is not known is empty.
 struct Shown<'a> {
     peer: &'a Peer,
-    accepted: Instant,
     accepted_us: u64,
     method: &'a [u8],
     path: &'a [u8],
@@ -61,7 +59,6 @@ impl<'a> Shown<'a> {
         let head = &request.head;
         Self {
             peer: &request.peer,
-            accepted: request.accepted,
             accepted_us: request.accepted_us,
             method: head.method().as_bytes(),
             path: head.path(),
@@ -81,7 +78,6 @@ impl<'a> Shown<'a> {
         };
         Self {
             peer: request.peer,
-            accepted: request.accepted,
             accepted_us: request.accepted_us,
             method: request.method,
             path,
@@ -96,14 +92,13 @@ impl<'a> Shown<'a> {
 
 /// What is kept of a request for its line.
 #[derive(Debug)]
-pub(crate) struct Entry {
+struct Entry {
     lines: Arc<Lines>,
     /// Values one after the other: those of the request, then those of the response.
     values: String,
     /// Where each ends.
     ends: Vec<usize>,
     of_request: usize,
-    accepted: Instant,
     in_sample: bool,
 }
 
@@ -137,21 +132,18 @@ impl Handler for AccessLog {
         Box::pin(async move {
             let mut response = self.next.handle(request, exchange).await;
             entry.note(&response.fields);
-            response.record.get_or_insert_default().access = Some(entry);
+            response.when_sent(Arc::new(entry));
             response
         })
     }
 
-    fn unhandled(&self, request: &Unhandled<'_>) -> Option<Box<Record>> {
-        let record = || {
-            let mut entry = Entry::new(&self.lines, &Shown::of_unhandled(request));
-            entry.note(&Fields::new());
-            Box::new(Record {
-                access: Some(entry),
-                ..Record::default()
-            })
-        };
-        tracing::enabled!(target: "access", tracing::Level::INFO).then(record)
+    fn unhandled(&self, request: &Unhandled<'_>) -> Option<Arc<dyn OnSent>> {
+        if !tracing::enabled!(target: "access", tracing::Level::INFO) {
+            return None;
+        }
+        let mut entry = Entry::new(&self.lines, &Shown::of_unhandled(request));
+        entry.note(&Fields::new());
+        Some(Arc::new(entry))
     }
 
     fn without_tls(&self, request: &Request) -> Option<Response> {
@@ -183,7 +175,6 @@ impl Entry {
             values: String::new(),
             ends: Vec::new(),
             of_request: 0,
-            accepted: shown.accepted,
             in_sample: lines.is_in_sample(),
         };
         for placeholder in lines.placeholders() {
@@ -240,16 +231,20 @@ impl Entry {
         let end = end_of(at).unwrap_or(start);
         self.values.get(start..end).unwrap_or_default()
     }
+}
 
-    pub(crate) fn write(&self, status: u16, bytes: u64) {
-        let elapsed = self.accepted.elapsed();
+impl OnSent for Entry {
+    fn on_sent(&self, sent: &Sent) {
+        let elapsed = sent.elapsed();
         let is_slow = self.lines.slow.is_some_and(|slow| elapsed > slow);
-        if self.in_sample || is_slow || status >= 500 {
-            let line = self.line(status, bytes, elapsed);
+        if self.in_sample || is_slow || sent.status >= 500 {
+            let line = self.line(sent.status, sent.bytes, elapsed);
             tracing::info!(target: "access", "{line}");
         }
     }
+}
 
+impl Entry {
     fn line(&self, status: u16, bytes: u64, elapsed: Duration) -> String {
         let mut line = String::with_capacity(self.values.len() + 128);
         let (mut of_request, mut of_response) = (0.., self.of_request..);

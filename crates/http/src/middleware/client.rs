@@ -25,7 +25,7 @@ use super::Parts;
 use crate::addresses::{Addresses, NoSeat};
 use crate::exchange::Exchange;
 use crate::message::{Handled, Handler, Peer, PeerAddress, Request, Response, Unhandled};
-use crate::record::Record;
+use crate::sent::OnSent;
 use crate::settings::{Believed, ClientSettings};
 
 /// More proxies than anybody has one after the other. Of a longer list the right end is read.
@@ -160,12 +160,14 @@ impl Handler for Client {
         }
         Box::pin(async move {
             let mut response = self.next.handle(request, exchange).await;
-            response.record.get_or_insert_default().permit = permit;
+            if let Some(permit) = permit {
+                response.when_sent(Arc::new(permit));
+            }
             response
         })
     }
 
-    fn unhandled(&self, request: &Unhandled<'_>) -> Option<Box<Record>> {
+    fn unhandled(&self, request: &Unhandled<'_>) -> Option<Arc<dyn OnSent>> {
         self.next.unhandled(request)
     }
 
@@ -200,7 +202,7 @@ impl Client {
     }
 
     fn answer(&self, request: &Request, mut response: Response) -> Handled<'static> {
-        response.record = self.next.unhandled(&Unhandled::of(request));
+        response.on_sent = self.next.unhandled(&Unhandled::of(request));
         Box::pin(std::future::ready(response))
     }
 }

@@ -23,7 +23,6 @@ use pronghorn_process::Credentials;
 use pronghorn_wire::Fields;
 use thiserror::Error;
 
-pub(crate) use access_log::Entry;
 pub use rate_limit::limited;
 
 use crate::addresses::Addresses;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::Parts;
 use crate::exchange::Exchange;
 use crate::message::{Handled, Handler, Request, Response, Unhandled};
-use crate::record::{Record, new_request_id, request_id_in};
+use crate::record::{new_request_id, request_id_in};
+use crate::sent::OnSent;
 
 /// What PHP finds it by, besides the header.
 const ATTRIBUTE: &str = "request_id";
@@ -44,7 +45,7 @@ impl Handler for RequestId {
         })
     }
 
-    fn unhandled(&self, request: &Unhandled<'_>) -> Option<Box<Record>> {
+    fn unhandled(&self, request: &Unhandled<'_>) -> Option<Arc<dyn OnSent>> {
         self.next.unhandled(request)
     }
 

@@ -87,7 +87,7 @@ impl Sendfile {
         ] {
             response.fields.remove(name);
         }
-        let record = response.record.take();
+        let on_sent = response.on_sent.take();
         let opened = match &named {
             Named::Path(path) => self.by_path(path).await,
             Named::Target(target) => self.by_target(target).await,
@@ -105,7 +105,7 @@ impl Sendfile {
                 }
             }
         };
-        sent.record = record;
+        sent.on_sent = on_sent;
         sent
     }
 

@@ -439,6 +439,7 @@ impl Responder {
             }
         }
         self.inbox.count();
+        call.stamps.claimed = Some(Instant::now());
         self.under_way = Some(UnderWay {
             payload: call.payload.clone(),
             since: call.stamps.dispatched.unwrap_or(call.stamps.queued),

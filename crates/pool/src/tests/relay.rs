@@ -3,7 +3,7 @@
 //! With nothing left to do the clock jumps to the next deadline, so a test that waits for one takes no time.
 
 use std::future::poll_fn;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -14,15 +14,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
+use tokio::time::{Instant, advance};
 
 use super::TestPayload;
 use crate::body::{BodyFeed, BodyStream, streamed};
 use crate::boot::Connection;
 use crate::boot::warmup::{Cold, warm_up};
 use crate::call::{
-    Answer, Body, CallError, Dispatch, Payload, Pending, Reply, ReplyBody, Terms, Unencodable,
-    WorkerFault,
+    Answer, Body, CallError, Dispatch, Payload, Pending, Reply, ReplyBody, Stamps, Terms,
+    Unencodable, WorkerFault,
 };
 use crate::content::Content;
 use crate::core::SlotState;
@@ -325,6 +325,64 @@ async fn a_call_goes_out_whole_and_its_reply_comes_back() {
     assert_eq!(head.status, 200);
     assert!(stamps.claimed.is_some() && stamps.first_byte.is_some() && stamps.complete.is_some());
     stage.goes_on().await;
+}
+
+/// A call that keeps what it hears of its end.
+struct Timed(Arc<TestPayload>, Mutex<Vec<Stamps>>);
+
+impl Payload for Timed {
+    fn encode(
+        &self,
+        codec: Codec,
+        terms: Dispatch,
+        out: &mut Vec<u8>,
+    ) -> Result<Body, Unencodable> {
+        self.0.encode(codec, terms, out)
+    }
+
+    fn repeatable(&self) -> bool {
+        false
+    }
+
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+
+    fn ended(&self, stamps: &Stamps) {
+        self.1.lock().unwrap().push(*stamps);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_hears_once_when_each_of_its_steps_happened() {
+    let mut stage = Stage::native().await;
+    let start = Instant::now();
+    let after = |seconds| Some(start + Duration::from_secs(seconds));
+    let timed = || Arc::new(Timed(TestPayload::new("/"), Mutex::default()));
+    let (first, second) = (timed(), timed());
+    let mut pending = [stage.call(first.clone()), stage.call(second.clone())];
+    let call = stage.worker.frame().await.call();
+    advance(Duration::from_secs(2)).await;
+    stage.worker.reply(call, b"hello").await;
+    body(&mut pending[0]).await.unwrap();
+    // It waited behind the first one, and gets no reply.
+    stage.worker.frame().await;
+    assert!(matches!(
+        body(&mut pending[1]).await,
+        Err(CallError::Deadline)
+    ));
+
+    let [first, second] = [first, second].map(|timed| timed.1.lock().unwrap().clone());
+    let [first] = &first[..] else {
+        panic!("{first:?}")
+    };
+    assert_eq!((first.queued, first.dispatched), (start, after(0)));
+    assert_eq!((first.claimed, first.complete), (after(0), after(2)));
+    let [second] = &second[..] else {
+        panic!("{second:?}")
+    };
+    assert_eq!((second.queued, second.claimed), (start, after(2)));
+    assert_eq!((second.first_byte, second.complete), (None, after(12)));
 }
 
 /// A call whose body the worker asks for.
@@ -742,7 +800,7 @@ async fn the_deadline_of_its_route_counts_for_a_call_and_for_each_piece_of_a_str
         let mut start = Instant::now();
         let mut stream = None;
         if streams {
-            tokio::time::advance(Duration::from_secs(2)).await;
+            advance(Duration::from_secs(2)).await;
             start = Instant::now();
             let head = native(0x81, 0, 200, call, &[0; 4], b"x", Stream::MORE);
             stage.worker.send(&head).await;
@@ -1311,7 +1369,7 @@ async fn a_worker_says_what_it_is_at_and_how_many_calls_it_had() {
     let mut stage = Stage::native().await;
     assert_eq!(ask(stage.inbox.as_ref()).await, None);
     let (_pending, _) = stage.running("/slow").await;
-    tokio::time::advance(Duration::from_secs(3)).await;
+    advance(Duration::from_secs(3)).await;
     let (what, since) = ask(stage.inbox.as_ref()).await.unwrap();
     assert_eq!((what.as_str(), since.as_secs()), ("/slow", 3));
     assert_eq!(stage.inbox.executions(), 1);
@@ -1324,11 +1382,11 @@ async fn how_long_the_oldest_call_waits_is_known_without_asking() {
     let (_pending, number) = stage.running("/slow").await;
     assert_eq!(stage.pool.stats().oldest_wait(), None);
     let _first = stage.call(TestPayload::new("/first"));
-    tokio::time::advance(Duration::from_secs(3)).await;
+    advance(Duration::from_secs(3)).await;
     let _second = stage.call(TestPayload::new("/second"));
     let oldest = |stage: &Stage| stage.pool.stats().oldest_wait().map(|wait| wait.as_secs());
     assert_eq!(oldest(&stage), Some(3));
-    tokio::time::advance(Duration::from_secs(2)).await;
+    advance(Duration::from_secs(2)).await;
     assert_eq!(oldest(&stage), Some(5));
     stage.worker.reply(number, b"").await;
     stage.worker.frame().await;
@@ -1349,7 +1407,7 @@ async fn a_free_worker_says_that_it_hears() {
     assert_eq!(stage.inbox.ping_time(), None);
     stage.inbox.ping();
     assert_eq!(stage.worker.frame().await.kind(), 0x11);
-    tokio::time::advance(Duration::from_secs(2)).await;
+    advance(Duration::from_secs(2)).await;
     assert_eq!(
         stage.inbox.ping_time(),
         Some(Duration::from_secs(2)),

@@ -102,7 +102,7 @@ impl Status {
             ..Limits::default()
         };
         limits.receive.head_time = settings.check_timeout;
-        let service = Service::new(Arc::new(checks), limits, Arc::default());
+        let service = Service::new(Arc::new(checks), limits, Arc::default(), None);
         for socket in listener.sockets() {
             context.sockets.offer(STATUS, socket)?;
         }

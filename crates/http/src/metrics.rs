@@ -1,0 +1,270 @@
+//! What is counted of requests and their responses.
+//!
+//! Counted when a response is out, whatever the log says: a few additions, with no lock and no
+//! memory taken. The handles for a status are made when it is first sent.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use pronghorn_metrics::{Counter, Family, Histogram, Registry};
+use pronghorn_pool::Stamps;
+use tokio::time::Instant;
+
+use crate::sent::Sent;
+
+/// Statuses that are counted apart; an application may make up others.
+const MOST_STATUSES: usize = 40;
+/// Of statuses: from 100 to 599, and one for what is beyond.
+const SLOTS: usize = 501;
+
+/// Responses by status, also those that no pool has made.
+#[derive(Debug)]
+pub(crate) struct ResponseMetrics {
+    by_status: Family<Histogram, 1>,
+    known: Box<[OnceLock<Histogram>]>,
+}
+
+impl ResponseMetrics {
+    pub(crate) fn new(metrics: &Registry) -> Self {
+        Self {
+            by_status: metrics.family(
+                "response_duration_seconds",
+                "From the end of a request's head to the end of its response, by status.",
+                ["status"],
+                MOST_STATUSES,
+            ),
+            known: (0..SLOTS).map(|_| OnceLock::new()).collect(),
+        }
+    }
+
+    pub(crate) fn observe(&self, sent: &Sent) {
+        let slot = usize::from(sent.status).wrapping_sub(100).min(SLOTS - 1);
+        let of_status = self.known[slot].get_or_init(|| {
+            let status = if slot < SLOTS - 1 { sent.status } else { 0 };
+            match status {
+                0 => self.by_status.with(["other"]),
+                status => self.by_status.with([&status.to_string()]),
+            }
+        });
+        of_status.observe(sent.elapsed());
+    }
+}
+
+/// Requests that one pool was asked for.
+#[derive(Debug)]
+pub struct PoolMetrics {
+    /// 1xx to 5xx.
+    classes: [Counter; 5],
+    total: Histogram,
+    read: Histogram,
+    queue: Histogram,
+    worker: Histogram,
+    write: Histogram,
+}
+
+impl PoolMetrics {
+    /// `metrics` are those of HTTP.
+    pub fn new(metrics: &Registry, pool: &str) -> Self {
+        let metrics = metrics.labelled("pool", pool);
+        let class = |class| {
+            let metrics = metrics.labelled("class", class);
+            metrics.counter(
+                "requests_total",
+                "Requests to a pool, by the class of the status.",
+            )
+        };
+        let phase = |phase| {
+            let help = "The time of a request to a pool, by what it was spent on: reading the body, waiting for a worker, \
+                        the worker, writing the response.";
+            metrics
+                .labelled("phase", phase)
+                .histogram("request_phase_seconds", help)
+        };
+        Self {
+            classes: ["1xx", "2xx", "3xx", "4xx", "5xx"].map(class),
+            total: metrics.histogram(
+                "request_duration_seconds",
+                "From the end of a request's head to the end of its response, by pool.",
+            ),
+            read: phase("read"),
+            queue: phase("queue"),
+            worker: phase("worker"),
+            write: phase("write"),
+        }
+    }
+
+    /// `stamps` are there for a call that got a reply, or none, before its client left.
+    pub(crate) fn observe(&self, sent: &Sent, stamps: Option<&Stamps>) {
+        let class = usize::from(sent.status / 100).clamp(1, self.classes.len());
+        self.classes[class - 1].increment();
+        self.total.observe(sent.elapsed());
+        if let Some(stamps) = stamps {
+            let phases = Phases::of(stamps, sent.at);
+            self.read.observe(phases.read);
+            self.queue.observe(phases.queue);
+            if let Some(worker) = phases.worker {
+                self.worker.observe(worker);
+            }
+            self.write.observe(phases.write);
+        }
+    }
+}
+
+/// What the time of a request was spent on. Together it is all of it.
+#[derive(Debug, PartialEq, Eq)]
+struct Phases {
+    /// Until the body was there.
+    read: Duration,
+    /// Until a worker had the call; until it was refused, if none got it.
+    queue: Duration,
+    /// Until the reply was there: all of it, or the beginning of one that follows in pieces.
+    worker: Option<Duration>,
+    /// Until the response was out.
+    write: Duration,
+}
+
+impl Phases {
+    fn of(stamps: &Stamps, sent: Instant) -> Self {
+        let replied = stamps.complete.or(stamps.first_byte).unwrap_or(sent);
+        let begun = stamps.claimed.or(stamps.dispatched);
+        let taken = begun.unwrap_or(replied);
+        Self {
+            read: stamps.queued.saturating_duration_since(stamps.accepted),
+            queue: taken.saturating_duration_since(stamps.queued),
+            worker: begun.map(|begun| replied.saturating_duration_since(begun)),
+            write: sent.saturating_duration_since(replied),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pronghorn_metrics::Reading;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn millis(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    /// The number of durations of each series, and their sum in milliseconds, by the value of the
+    /// label.
+    fn durations(metrics: &Registry, name: &str, label: &str) -> Vec<(String, u64, u128)> {
+        let families = metrics.families();
+        let family = families.iter().find(|family| family.name == name);
+        let series = family.expect(name).series.iter();
+        let read = series.map(|series| {
+            let value = series.labels.iter().find(|(name, _)| *name == label);
+            match &series.reading {
+                Reading::Histogram { counts, sum, .. } => {
+                    let value = value.expect(label).1.clone();
+                    (value, counts.iter().sum(), sum.as_millis())
+                }
+                other => panic!("{other:?}"),
+            }
+        });
+        read.filter(|(_, count, _)| *count > 0).collect()
+    }
+
+    fn sent(status: u16, accepted: Instant, millis: u64) -> Sent {
+        Sent {
+            status,
+            bytes: 0,
+            accepted,
+            at: accepted + Duration::from_millis(millis),
+        }
+    }
+
+    #[test]
+    fn requests_are_counted_by_class_and_what_their_time_was_spent_on() {
+        let metrics = Registry::default();
+        let pool = PoolMetrics::new(&metrics, "api");
+        let now = Instant::now();
+        let answered = Stamps {
+            accepted: now,
+            queued: now + millis(1),
+            dispatched: Some(now + millis(3)),
+            claimed: Some(now + millis(7)),
+            first_byte: Some(now + millis(15)),
+            complete: Some(now + millis(15)),
+        };
+        let refused = Stamps {
+            dispatched: None,
+            claimed: None,
+            first_byte: None,
+            ..answered
+        };
+        pool.observe(&sent(200, now, 31), Some(&answered));
+        pool.observe(&sent(503, now, 15), Some(&refused));
+        pool.observe(&sent(499, now, 100), None); // its client has left
+        pool.observe(&sent(777, now, 0), None);
+
+        let phases = durations(&metrics, "request_phase_seconds", "phase");
+        let expected = [
+            ("read", 2, 2),
+            ("queue", 2, 6 + 14),
+            ("worker", 1, 8),
+            ("write", 2, 16),
+        ];
+        let expected = expected.map(|(phase, count, sum)| (phase.to_owned(), count, sum));
+        assert_eq!(phases, expected);
+        let total = durations(&metrics, "request_duration_seconds", "pool");
+        assert_eq!(total, [("api".to_owned(), 4, 146)]);
+        let families = metrics.families();
+        let requests = families
+            .iter()
+            .find(|family| family.name == "requests_total");
+        let classes =
+            requests
+                .expect("requests")
+                .series
+                .iter()
+                .map(|series| match &series.reading {
+                    Reading::Count(count) => *count,
+                    other => panic!("{other:?}"),
+                });
+        assert_eq!(classes.collect::<Vec<_>>(), [0, 1, 0, 1, 2]);
+    }
+
+    #[test]
+    fn responses_are_counted_by_status_and_their_number_has_an_end() {
+        let metrics = Registry::default();
+        let responses = ResponseMetrics::new(&metrics);
+        let now = Instant::now();
+        for status in (0..100).chain(200..300).chain(600..=u16::MAX) {
+            responses.observe(&sent(status, now, 2));
+        }
+        let by_status = durations(&metrics, "response_duration_seconds", "status");
+        assert!(by_status.len() <= MOST_STATUSES + 1);
+        let of = |name: &str| by_status.iter().find(|(status, ..)| status == name);
+        assert_eq!(of("200"), Some(&("200".to_owned(), 1, 2)));
+        let all: u64 = by_status.iter().map(|(_, count, _)| count).sum();
+        assert_eq!(all, 200 + 65536 - 600);
+    }
+
+    proptest! {
+        /// Each step may be missing, but happened after those before it.
+        #[test]
+        fn the_phases_together_are_the_whole_time(steps in prop::array::uniform6((0_u64..1_000_000, any::<bool>()))) {
+            let accepted = Instant::now();
+            let mut now = accepted;
+            let mut step = |at: usize| {
+                now += Duration::from_micros(steps[at].0);
+                Some(now).filter(|_| steps[at].1)
+            };
+            let stamps = Stamps {
+                accepted,
+                queued: step(0).unwrap_or(accepted),
+                dispatched: step(1),
+                claimed: step(2),
+                first_byte: step(3),
+                complete: step(4),
+            };
+            step(5);
+            let phases = Phases::of(&stamps, now);
+            let worker = phases.worker.unwrap_or_default();
+            prop_assert_eq!(phases.read + phases.queue + worker + phases.write, now - accepted);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What is done when a response is out: its record, its line in the access log, what is counted,
+//! what is given back.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How a response went out.
+#[derive(Debug, Clone, Copy)]
+pub struct Sent {
+    /// The one that the client got; one that has left got none.
+    pub status: u16,
+    /// Of the body, as many bytes as the client took.
+    pub bytes: u64,
+    /// When the head of the request was complete.
+    pub accepted: Instant,
+    /// When the last byte was out.
+    pub at: Instant,
+}
+
+impl Sent {
+    pub fn elapsed(&self) -> Duration {
+        self.at.saturating_duration_since(self.accepted)
+    }
+}
+
+/// Does something when a response is out, or when its client has left. Called once, on the I/O
+/// thread of the connection.
+pub trait OnSent: Debug + Send + Sync + 'static {
+    fn on_sent(&self, sent: &Sent);
+}
+
+/// One after the other.
+#[derive(Debug)]
+struct Both(Arc<dyn OnSent>, Arc<dyn OnSent>);
+
+impl OnSent for Both {
+    fn on_sent(&self, sent: &Sent) {
+        self.0.on_sent(sent);
+        self.1.on_sent(sent);
+    }
+}
+
+/// Does `then` after what there is.
+pub(crate) fn add(on_sent: &mut Option<Arc<dyn OnSent>>, then: Arc<dyn OnSent>) {
+    *on_sent = Some(match on_sent.take() {
+        Some(first) => Arc::new(Both(first, then)),
+        None => then,
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    type Seen = Arc<Mutex<Vec<(u8, u16)>>>;
+
+    #[derive(Debug)]
+    struct Note(u8, Seen);
+
+    impl OnSent for Note {
+        fn on_sent(&self, sent: &Sent) {
+            self.1.lock().unwrap().push((self.0, sent.status));
+        }
+    }
+
+    #[test]
+    fn all_is_done_once_and_in_order() {
+        let seen = Seen::default();
+        let mut on_sent = None;
+        for number in 1..=3 {
+            add(&mut on_sent, Arc::new(Note(number, seen.clone())));
+        }
+        let now = Instant::now();
+        let sent = Sent {
+            status: 204,
+            bytes: 0,
+            accepted: now,
+            at: now,
+        };
+        on_sent.expect("three were added").on_sent(&sent);
+        assert_eq!(*seen.lock().unwrap(), [(1, 204), (2, 204), (3, 204)]);
+    }
+}
