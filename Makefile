@@ -34,9 +34,10 @@ test: ## Run every test
 	phpunit -c php/worker/phpunit.xml.dist
 	PHP_INI_SCAN_DIR=:$(TARGET)/extension/ini phpunit -c php/worker/phpunit.xml.dist
 
-lint: ## Check formatting and run the linters
+lint: ## Check formatting and dependencies, and run the linters
 	@scripts/need build lint
 	cargo fmt --all --check
+	scripts/check-dependencies
 	cargo clippy --workspace --all-targets -- -D warnings
 	phpcs --standard=php/goridge/phpcs.xml.dist
 	phpcs --standard=php/worker/phpcs.xml.dist
