@@ -9,7 +9,8 @@ use tokio::time::Instant;
 /// the logs readable.
 const BETWEEN: Duration = Duration::from_secs(10);
 
-/// Counts events and says which of them is worth a record: the first, and then one every ten seconds.
+/// Counts events and says which of them is worth a record: the first, and then one every ten
+/// seconds.
 #[derive(Debug, Default)]
 pub struct LogThrottle(Mutex<State>);
 

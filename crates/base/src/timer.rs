@@ -16,7 +16,8 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// Ready once the deadline has passed; never without one. The deadline may be another at each call.
+    /// Ready once the deadline has passed; never without one. The deadline may be another at each
+    /// call.
     pub fn poll(&mut self, cx: &mut Context<'_>, deadline: Option<Instant>) -> Poll<()> {
         let Some(deadline) = deadline else {
             return Poll::Pending;

@@ -48,6 +48,8 @@ pub struct Key<'t, 'a, T> {
     roadrunner: Option<(&'static str, &'static str)>,
     differs: Option<(&'static str, &'static str)>,
     not_yet: Option<&'static str>,
+    no_effect: Option<String>,
+    refused: Option<(&'static str, &'static str)>,
 }
 
 impl Key<'_, '_, Pairs> {
@@ -100,6 +102,8 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
             roadrunner: None,
             differs: None,
             not_yet: None,
+            no_effect: None,
+            refused: None,
         }
     }
 
@@ -202,6 +206,19 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
         self
     }
 
+    /// With a message: the key does nothing in this section, and one that is written is warned about.
+    pub fn no_effect(mut self, message: Option<String>) -> Self {
+        self.no_effect = message;
+        self
+    }
+
+    /// With a message and a hint: the key is not for this section, and any value but the default is
+    /// an error.
+    pub fn refused(mut self, message: Option<(&'static str, &'static str)>) -> Self {
+        self.refused = message;
+        self
+    }
+
     /// The value, or None when it is not written.
     pub fn optional(self) -> Option<T> {
         self.settle(None, DefaultShown::None)
@@ -250,6 +267,7 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
     fn settle(mut self, default: Option<T>, default_shown: DefaultShown) -> Option<T> {
         let path = self.table.path_of(self.name);
         let taken = self.take(&path, &default_shown);
+        let is_refused = self.is_refused(&taken, default.as_ref());
         let shown = match &taken {
             Taken::Value(value, _) => Some(value.show()),
             Taken::Off(_) => Some(Shown::One("0".to_owned())),
@@ -258,6 +276,7 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
         let shown = shown.map(|shown| secret::masked_shown(shown, self.secret));
         self.compare(&path, &taken, shown.as_ref(), &default_shown);
         let (value, origin) = match taken {
+            Taken::Value(_, origin) if is_refused => (default, Some(origin)),
             Taken::Value(value, origin) => (Some(value), Some(origin)),
             Taken::Off(origin) => (None, Some(origin)),
             Taken::Nothing => (default, None),
@@ -284,6 +303,23 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
         let example = self.example(default, end);
         self.tell(path, wrong, &example);
         Taken::Wrong
+    }
+
+    /// Whether what is written can't stand in this section.
+    fn is_refused(&mut self, taken: &Taken<T>, default: Option<&T>) -> bool {
+        if let Some(message) = &self.no_effect
+            && self.table.is_written(self.name)
+        {
+            self.table.warn(self.name, message, "remove it");
+        }
+        let (Taken::Value(value, _), Some((message, hint))) = (taken, self.refused) else {
+            return false;
+        };
+        if default.map(Setting::show) == Some(value.show()) {
+            return false;
+        }
+        self.table.error(self.name, message, hint);
+        true
     }
 
     /// For a value outside of the range: the end of it that lies nearer.

@@ -260,7 +260,7 @@ impl Run {
         self.diagnostics.push(severity, place, message, hint);
     }
 
-    fn new(unknown_severity: Severity) -> Self {
+    pub(crate) fn new(unknown_severity: Severity) -> Self {
         Self {
             diagnostics: Diagnostics::default(),
             differences: Vec::new(),

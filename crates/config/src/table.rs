@@ -324,12 +324,10 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Keys that mean something only where `holds`, read by `read`. Elsewhere they are not there, and each of `names` that is
-    /// written is an error.
+    /// Keys that mean something only where `holds`, read by `read`. Elsewhere they are refused.
     pub fn keys_where<R>(
         &mut self,
         holds: bool,
-        names: &[&str],
         message: &str,
         hint: &str,
         read: impl FnOnce(&mut Self) -> R,
@@ -337,12 +335,24 @@ impl<'a> Table<'a> {
         if holds || self.run.describing {
             return Some(read(self));
         }
-        for name in names {
-            if self.take(name).is_some() {
-                self.error(name, message, hint);
+        self.refuse_keys(message, hint, read);
+        None
+    }
+
+    /// Keys that `read` reads elsewhere and that are not there in this section: each that is written
+    /// is an error.
+    pub fn refuse_keys<R>(&mut self, message: &str, hint: &str, read: impl FnOnce(&mut Self) -> R) {
+        let known = self.known.len();
+        // The statements only name their keys: nothing that they find or say counts.
+        let mut nobody = Run::new(self.run.unknown_severity);
+        std::mem::swap(self.run, &mut nobody);
+        read(self);
+        std::mem::swap(self.run, &mut nobody);
+        for name in self.known.split_off(known) {
+            if !self.is_known(&name) && self.take(&name).is_some() {
+                self.error(&name, message, hint);
             }
         }
-        None
     }
 
     /// True when a statement has named this key already.

@@ -8,7 +8,6 @@ use std::task::{Context, Poll};
 
 use pronghorn_base::LogThrottle;
 use pronghorn_cgi::Variables;
-use pronghorn_pool::settings::Retry;
 use pronghorn_pool::{
     Answer, Body as CallBody, CallError, Content, Dispatch, Payload, Pending, Pool, Reply,
     ReplyBody, Stamps, Terms, Unencodable, streamed,
@@ -16,6 +15,7 @@ use pronghorn_pool::{
 use pronghorn_process::Credentials;
 use pronghorn_wire::native::{self, Envelope, Thrown};
 use pronghorn_wire::{Codec, ReplyHead, Request as WireRequest, json, proto};
+use pronghorn_workers::settings::Retry;
 use tokio::time::Instant;
 
 use crate::body::{

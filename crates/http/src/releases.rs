@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use pronghorn_base::lock;
-use pronghorn_pool::settings::{Mode, SiteSettings};
 use pronghorn_process::file::{identity, open_folder, open_folder_at_once};
+use pronghorn_workers::settings::{Mode, SiteSettings};
 
 use crate::scripts::Scripts;
 

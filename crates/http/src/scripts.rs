@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use pronghorn_base::lock;
 use pronghorn_cgi::path::Path;
 use pronghorn_cgi::{Found, Script, Site, Target};
-use pronghorn_pool::settings::{Mode, ResolveRoot, SiteSettings};
 use pronghorn_process::file::Patience;
+use pronghorn_workers::settings::{Mode, ResolveRoot, SiteSettings};
 use tokio::time::Instant;
 
 use crate::files::{CACHE_DURATION, Files, Looked, RootSettings, to_folder, trouble};

@@ -6,10 +6,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use pronghorn_base::micros;
 use pronghorn_cgi::{Script, Target, Variables};
-use pronghorn_pool::settings::{Mode, SiteSettings};
 use pronghorn_pool::{Body, Dispatch, Payload, Unencodable, Warmup};
 use pronghorn_wire::native::{self, Envelope};
 use pronghorn_wire::{Codec, Fields, Form, Protocol, Request, json, proto};
+use pronghorn_workers::settings::{Mode, SiteSettings};
 
 use crate::scripts::Scripts;
 

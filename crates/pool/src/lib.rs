@@ -22,6 +22,7 @@ mod content;
 mod core;
 mod escalation;
 mod fastcgi;
+mod fence;
 mod home;
 mod php;
 mod pieces;
@@ -32,7 +33,6 @@ mod queue;
 mod relay;
 mod remarks;
 mod roster;
-pub mod settings;
 mod spool;
 mod stats;
 mod supervisor;
@@ -40,7 +40,7 @@ mod supervisor;
 pub use body::{BodyFeed, BodyStream, streamed};
 pub use boot::{
     BootCause, BootError, CommandLauncher, NotForked, RelayAddress, RelayListener, Spawn,
-    WORKER_OUTPUT, Warmup, Zygotes,
+    TransportChoice, WORKER_OUTPUT, Warmup, Zygotes,
 };
 pub use call::{
     Answer, Body, CallError, Dispatch, Payload, Pending, Refused, Reply, ReplyBody, Stamps, Terms,
@@ -49,8 +49,9 @@ pub use call::{
 pub use content::Content;
 pub use core::{SlotId, SlotState};
 pub use fastcgi::{Addresses, Current, FastCgiLauncher, Fpm, Peers, Place};
+pub use fence::Fence;
 pub use home::{Home, collect};
-pub use php::{About, Php, classic_command, classic_variables, script_of};
+pub use php::{About, Ini, IniSetting, Php, Preset, classic_command, classic_variables, script_of};
 pub use pieces::{Lead, Piece, PieceSender, Pieces, pieces};
 pub use pool::{NotExtended, Options, Pool};
 pub use program::ProgramLauncher;

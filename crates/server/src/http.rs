@@ -19,9 +19,9 @@ use pronghorn_metrics::Registry;
 use pronghorn_plugin_api::{
     self as api, BoxFuture, Context, Handover, NotReady, Reload, Running, Stopped, WorkerContext,
 };
-use pronghorn_pool::settings::{PoolSettings, RequestBody};
 use pronghorn_pool::{Spool, Terms, Warmup};
 use pronghorn_process::open_files;
+use pronghorn_workers::settings::{HttpPoolSettings, RequestBody};
 use pronghorn_workers::{Io, PoolHandle, PoolSet, PoolSpec, Pools, StartedPools, WorkerUser};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -76,8 +76,10 @@ struct Patience {
 impl Patience {
     fn of(settings: &HttpSettings) -> Self {
         let pools = || settings.running_pools().map(|(_, pool)| pool);
-        let stop = pools().map(|pool| pool.destroy_timeout).max();
-        let handover = pools().map(|pool| pool.reset_timeout).max();
+        let stop = pools()
+            .map(|pool| pool.workers.common.destroy_timeout)
+            .max();
+        let handover = pools().map(|pool| pool.workers.common.reset_timeout).max();
         Self {
             stop: stop.unwrap_or_default(),
             handover: handover.unwrap_or_default(),
@@ -252,21 +254,21 @@ impl HttpService {
 
 impl HttpResources {
     fn specs<'a>(&self, settings: &'a HttpSettings) -> Vec<PoolSpec<'a>> {
-        let spec = |(name, pool)| PoolSpec {
+        let spec = |(name, pool): (_, &'a HttpPoolSettings)| PoolSpec {
             name,
-            settings: pool,
+            settings: &pool.workers,
             warmup: self.warmup(pool),
             spool: self.spool.clone(),
         };
         settings.running_pools().map(spec).collect()
     }
 
-    fn warmup(&self, pool: &PoolSettings) -> Warmup {
+    fn warmup(&self, pool: &HttpPoolSettings) -> Warmup {
         let targets = &pool.warmup;
-        match &pool.site {
+        match pool.workers.site() {
             Some(site) => {
                 let root = self.folder.join(&site.root).components().collect();
-                pronghorn_http::warmup_of_scripts(targets, site, pool.mode, root)
+                pronghorn_http::warmup_of_scripts(targets, site, pool.workers.mode(), root)
             }
             None => pronghorn_http::warmup(targets),
         }
@@ -321,13 +323,15 @@ impl HttpResources {
     fn sites(&self, settings: &HttpSettings) -> Result<Sites, Unusable> {
         let mut sites = Sites::new();
         for (name, pool) in settings.running_pools() {
-            let Some(site) = &pool.site else { continue };
+            let Some(site) = pool.workers.site() else {
+                continue;
+            };
             // Without doubled slashes and one at its end: it is what scripts see.
             let root: PathBuf = self.folder.join(&site.root).components().collect();
             let routes = settings.routes.iter().filter(|route| route.pool == name);
             let prefixes = routes.map(|route| route.strip_prefix.as_deref().unwrap_or_default());
             for prefix in prefixes.chain([""]) {
-                let opened = Scripts::open(site, pool.mode, root.clone(), prefix);
+                let opened = Scripts::open(site, pool.workers.mode(), root.clone(), prefix);
                 let scripts = opened.map_err(|source| Unusable {
                     key: "root",
                     path: root.clone(),
@@ -377,7 +381,7 @@ impl HttpResources {
                 ..bodies.clone()
             },
             internal_error_code: settings.internal_error_code,
-            development: self.development || pool.debug,
+            development: self.development || pool.workers.is_debug(),
             access_logs: settings.access_logs,
             metrics: metrics[name].clone(),
             retry: pool.retry,

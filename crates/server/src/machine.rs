@@ -8,9 +8,9 @@ use std::sync::Arc;
 use pronghorn_config::{Listen, Severity};
 use pronghorn_http::settings::{DEFAULT_POOL, HttpSettings};
 use pronghorn_metrics::Registry;
-use pronghorn_pool::settings::{Mode, PoolSettings};
 use pronghorn_pool::{Spool, Warmup};
 use pronghorn_process::Spawner;
+use pronghorn_workers::settings::{Mode, Runner};
 use pronghorn_workers::{
     Launch, PoolResources, PoolSpec, Start, UserError, Versions, WorkerUser, look_up_user,
 };
@@ -93,7 +93,7 @@ fn look_at_certificates(http: &HttpSettings, folder: &Path, findings: &mut Vec<F
 /// Those of files and scripts, and for bodies.
 fn look_at_folders(http: &HttpSettings, folder: &Path, findings: &mut Vec<Finding>) {
     let sites = http.running_pools().filter_map(|(name, pool)| {
-        let root = &pool.site.as_ref()?.root;
+        let root = &pool.workers.site()?.root;
         Some((of_pool(name, "root"), root))
     });
     let are_sent = http.middleware.iter().any(|name| name == "static");
@@ -117,7 +117,7 @@ fn look_at_folders(http: &HttpSettings, folder: &Path, findings: &mut Vec<Findin
 /// Those of FastCGI servers that somebody else runs.
 fn look_at_sockets(http: &HttpSettings, folder: &Path, findings: &mut Vec<Finding>) {
     for (name, pool) in http.running_pools() {
-        for address in &pool.fastcgi.addresses {
+        for address in pool.workers.addresses() {
             if let Listen::Unix(socket) = address
                 && let Err(error) = std::fs::metadata(folder.join(socket))
             {
@@ -161,7 +161,7 @@ async fn look_at_pools(
     for (name, pool) in settings.http.as_ref()?.running_pools() {
         let spec = PoolSpec {
             name,
-            settings: pool,
+            settings: &pool.workers,
             warmup: Warmup::default(),
             spool: spool.clone(),
         };
@@ -172,7 +172,7 @@ async fn look_at_pools(
             environment,
             resources: &resources,
         };
-        let found = match pool.mode {
+        let found = match pool.workers.mode() {
             Mode::Worker => look_at_command(&start),
             Mode::FastCgi => look_at_fastcgi(&start),
             Mode::Classic if may_ask => look_at_classic(&start).await,
@@ -190,10 +190,9 @@ fn look_at_command(start: &Start<'_>) -> Option<Finding> {
 }
 
 fn of_command(start: &Start<'_>) -> Vec<String> {
-    let PoolSettings { command, .. } = start.spec.settings;
-    match command {
-        Some(_) => of_pool(start.spec.name, "command"),
-        None => path(&["server", "command"]),
+    match &start.spec.settings.runner {
+        Runner::Worker(worker) if worker.command.is_some() => of_pool(start.spec.name, "command"),
+        _ => path(&["server", "command"]),
     }
 }
 

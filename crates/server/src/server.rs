@@ -466,5 +466,5 @@ pub(crate) fn run_as_root(settings: &Settings) -> bool {
     settings.server.user.is_none()
         && rustix::process::geteuid().is_root()
         // Those at addresses are somebody else's.
-        && pools.any(|(_, pool)| pool.fastcgi.addresses.is_empty())
+        && pools.any(|(_, pool)| pool.workers.addresses().is_empty())
 }

@@ -8,18 +8,22 @@
 #![forbid(unsafe_code)]
 
 mod io;
+mod launch;
 mod on_init;
 mod pools;
-mod settings;
+pub mod settings;
+mod start;
 mod user;
 mod watching;
 
 pub use io::{Io, IoThread, IoThreads};
+pub use launch::{Lacking, Launch};
 pub use on_init::{OnInitError, run as run_on_init};
 pub use pools::{
-    Lacking, Launch, PoolHandle, PoolInfo, PoolResources, PoolSet, PoolSpec, Pools, Reloaded,
-    Resized, Standing, Start, StartedPools, Versions,
+    PoolHandle, PoolInfo, PoolResources, PoolSet, PoolSpec, Pools, Reloaded, Resized, Standing,
+    StartedPools, Versions,
 };
 pub use settings::{OnInit, RelayAddress, ServerSettings};
+pub use start::Start;
 pub use user::{UserError, WorkerUser, look_up as look_up_user};
 pub use watching::{Watch, Watching};

@@ -1,37 +1,26 @@
 //! The workers of the server's pools: how they are started, and the one task per pool that starts, replaces and stops them.
 
-use std::ffi::{OsStr, OsString};
-use std::fmt;
-use std::num::NonZeroU64;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use pronghorn_base::lock;
-use pronghorn_config::{Address, Command, Listen};
 use pronghorn_metrics::Registry;
-use pronghorn_pool::settings::{
-    ClientGone, CodecChoice, FastCgiSettings, MAX_WORKERS, Mode, PoolSettings, SpawnChoice,
-    TransportChoice,
-};
 use pronghorn_pool::{
-    Addresses, BootError, CommandLauncher, Current, FastCgiLauncher, Fpm, Home, LauncherRef,
-    NotExtended, NotResized, Options, PATIENCE, Peers, Php, Place, Plan, Pool, ProgramLauncher,
-    RelayListener, RunningPool, Spawn, Spool, Stats, Warmup, WorkerInfo, Zygotes, classic_command,
-    classic_variables, script_of,
+    BootError, Home, NotExtended, NotResized, Options, PATIENCE, Plan, Pool, RelayListener,
+    RunningPool, Spool, Stats, Warmup, WorkerInfo,
 };
-use pronghorn_process::{Credentials, Spawner, cpus, which};
-use pronghorn_wire::Codec;
+use pronghorn_process::Spawner;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
-use crate::settings::{RelayAddress, ServerSettings};
+use crate::launch::Launch;
+use crate::settings::{PoolSettings, RelayAddress, Runner, ServerSettings};
+use crate::start::Start;
 use crate::user::WorkerUser;
 
-/// Of a pool in which each call gets a fresh worker, one serves and one is ready.
-const DEBUG_WORKERS: usize = 2;
 /// How often a worker that is free is asked whether it hears.
 const PING_EVERY: Duration = Duration::from_secs(5);
 /// Workers that ask for new ones get them at most so often: code that calls `opcache_reset()` with each request must not keep the
@@ -78,441 +67,6 @@ pub struct PoolSpec<'a> {
     pub spool: Arc<Spool>,
 }
 
-/// All that is needed to start the workers of a pool.
-#[derive(Clone, Copy, Debug)]
-pub struct Start<'a> {
-    /// The service that the pool is for.
-    pub owner: &'static str,
-    pub spec: &'a PoolSpec<'a>,
-    pub server: &'a ServerSettings,
-    pub environment: &'a [(OsString, OsString)],
-    pub resources: &'a PoolResources,
-}
-
-impl Start<'_> {
-    fn options(&self) -> Options {
-        let settings = self.spec.settings;
-        Options {
-            name: self.spec.name.to_owned(),
-            queue_limit: settings.max_queue_size,
-            queue_timeout: settings.queue_timeout,
-            // In development somebody may sit in a debugger.
-            exec_ttl: settings
-                .supervisor
-                .exec_ttl
-                .filter(|_| !self.resources.development),
-            deadline_max: settings.deadline_max,
-            max_jobs: if settings.debug {
-                NonZeroU64::new(1)
-            } else {
-                settings.max_jobs
-            },
-            runs_alone: settings.client_gone == ClientGone::Run,
-            // Each I/O thread is as busy as a worker of quick calls.
-            processors: cpus::usable()
-                .saturating_sub(self.resources.homes.len())
-                .max(1),
-        }
-    }
-
-    /// What a pool is, or is to become.
-    fn setup(&self) -> Setup {
-        Setup {
-            options: self.options(),
-            launch: self.launch(),
-            plan: self.plan(),
-            reset_timeout: self.spec.settings.reset_timeout,
-        }
-    }
-
-    fn plan(&self) -> Plan {
-        let settings = self.spec.settings;
-        let limits = settings.supervisor.limits();
-        let (workers, scaling) = if settings.debug {
-            (DEBUG_WORKERS, None)
-        } else {
-            (settings.num_workers, settings.scaling)
-        };
-        Plan {
-            workers,
-            scaling,
-            most: MAX_WORKERS.max(scaling.map_or(0, |scaling| scaling.max)),
-            at_once: boots_at_once(),
-            limits,
-        }
-    }
-
-    pub fn launch(&self) -> Launch {
-        match self.spec.settings.mode {
-            Mode::FastCgi => Launch::FastCgi(Arc::new(self.fastcgi())),
-            Mode::Cgi => Launch::Programs(Arc::new(self.programs())),
-            Mode::Worker => Launch::Command(Arc::new(self.launcher())),
-            Mode::Classic => {
-                let otherwise = self.fastcgi();
-                let is_there = Path::new(&otherwise.argv[0]).is_file();
-                Launch::Classic {
-                    command: Arc::new(self.launcher()),
-                    otherwise: is_there.then(|| Arc::new(otherwise)),
-                }
-            }
-        }
-    }
-
-    fn programs(&self) -> ProgramLauncher {
-        let mut environment = self.passed_environment();
-        self.name_user(&mut environment);
-        let path = self.environment.iter().rfind(|(name, _)| name == "PATH");
-        if !environment.iter().any(|(name, _)| name == "PATH") {
-            environment.extend(path.cloned());
-        }
-        extend(&mut environment, self.server.env.iter());
-        ProgramLauncher {
-            spawner: self.resources.spawner.clone(),
-            environment,
-            user: self.resources.user.as_ref().map(|(_, user)| user.clone()),
-            spool: self.spec.spool.clone(),
-            homes: self
-                .resources
-                .homes
-                .iter()
-                .map(|home| home.runtime.clone())
-                .collect(),
-        }
-    }
-
-    /// Addresses, the pool's own command, or the first PHP for FastCGI that is found.
-    fn fastcgi(&self) -> FastCgiLauncher {
-        let FastCgiSettings { addresses, php_fpm } = &self.spec.settings.fastcgi;
-        let is_fastcgi = self.spec.settings.mode == Mode::FastCgi;
-        let (command, argv, peers) = if !addresses.is_empty() {
-            let places: Vec<Place> = addresses.iter().map(|at| self.place(at)).collect();
-            let shown: Vec<String> = places.iter().map(Place::to_string).collect();
-            let addresses = Addresses::new(self.spec.name.to_owned(), places);
-            (
-                shown.join(", "),
-                Vec::new(),
-                Peers::Addresses(Arc::new(addresses)),
-            )
-        } else if let Some(command) = self.spec.settings.command.as_ref().filter(|_| is_fastcgi) {
-            (command.to_string(), words(command), Peers::Own)
-        } else {
-            let find = |names: &[&str]| {
-                let mut there = names
-                    .iter()
-                    .filter(|name| self.find_program(name).is_some());
-                there.next().map(|name| (*name).to_owned())
-            };
-            let fpm = php_fpm.clone().map(|name| (name, true));
-            let cgi = || find(&PHP_CGI).map(|name| (name, false));
-            let any_fpm = || find(&PHP_FPM).map(|name| (name, true));
-            let (name, is_fpm) = fpm
-                .or_else(cgi)
-                .or_else(any_fpm)
-                .unwrap_or_else(|| (PHP_CGI[0].to_owned(), false));
-            let mut argv = vec![OsString::from(&name)];
-            for (setting, value) in self.spec.settings.ini.written_lines() {
-                argv.extend(["-d".into(), format!("{setting}={value}").into()]);
-            }
-            let peers = if is_fpm {
-                Peers::Fpm(self.fpm())
-            } else {
-                Peers::Own
-            };
-            (name, argv, peers)
-        };
-        let mut argv = argv;
-        // The programs themselves may have no PATH.
-        if let Some(program) = argv.first_mut()
-            && let Some(found) = self.find_program(&*program)
-        {
-            *program = found.into();
-        }
-        FastCgiLauncher {
-            pool: self.spec.name.to_owned(),
-            peers,
-            master: Current::default(),
-            spawner: self.resources.spawner.clone(),
-            command,
-            argv,
-            env: self.variables(),
-            cwd: self.resources.folder.clone(),
-            user: self.resources.user.clone(),
-            boot_timeout: self.spec.settings.boot_timeout,
-            warmup: if self.spec.settings.fastcgi.addresses.is_empty() {
-                self.spec.warmup.clone()
-            } else {
-                Warmup::default()
-            },
-            stream_timeout: self.spec.settings.stream_timeout,
-            spool: self.spec.spool.clone(),
-            homes: self.resources.homes.clone(),
-        }
-    }
-
-    /// Whether what a classic pool runs is there.
-    pub fn finds_php(&self) -> bool {
-        let (_, argv) = self.command();
-        let program = argv.first();
-        program.is_some_and(|name| self.which(name).is_some_and(|path| path.is_file()))
-    }
-
-    /// What the command of a worker script names and this machine has not, and what to do. A command that does not tell which
-    /// PHP it runs is believed.
-    pub fn lacks(&self) -> Option<(String, String)> {
-        let (_, argv) = self.command();
-        let program = argv.first()?;
-        if !self.finds_php() {
-            let message = format!("runs `{}`, which was not found", program.display());
-            let hint = format!(
-                "`apt install php-cli` for instance; a name is looked up in PATH, and a path is taken from {}",
-                self.resources.folder.display()
-            );
-            return Some((message, hint));
-        }
-        let script = script_of(&argv, &self.environment(), &self.resources.folder)?;
-        let what = match std::fs::File::open(&script) {
-            Ok(_) if script.is_dir() => "is a folder".to_owned(),
-            Ok(_) => return None,
-            Err(error) => format!("can't be read: {error}"),
-        };
-        let message = format!("runs `{}`, which {what}", script.display());
-        let hint = format!(
-            "the script's path is taken from {}",
-            self.resources.folder.display()
-        );
-        Some((message, hint))
-    }
-
-    fn which(&self, name: &OsStr) -> Option<PathBuf> {
-        let path = self.environment.iter().rfind(|(name, _)| name == "PATH");
-        which(name, path.map(|(_, path)| path), &self.resources.folder)
-    }
-
-    /// Also where daemons are.
-    fn find_program(&self, name: impl AsRef<OsStr>) -> Option<PathBuf> {
-        let name = name.as_ref();
-        self.which(name)
-            .or_else(|| which(name, Some(SYSTEM_PROGRAMS), &self.resources.folder))
-    }
-
-    fn place(&self, at: &Listen) -> Place {
-        match at {
-            Listen::Unix(path) => Place::Unix(self.resources.folder.join(path)),
-            Listen::Tcp(Address { host, port }) => {
-                let host = host.clone().unwrap_or_else(|| "127.0.0.1".to_owned());
-                Place::Tcp(host, *port)
-            }
-        }
-    }
-
-    /// What php-fpm is told: as many workers as there are connections.
-    fn fpm(&self) -> Fpm {
-        let plan = self.plan();
-        Fpm {
-            workers: plan.scaling.map_or(plan.workers, |scaling| scaling.max),
-            max_requests: self.spec.settings.max_jobs.map(NonZeroU64::get),
-            // The client is told by the server; what still runs then is ended soon after.
-            drain: self.spec.settings.reset_timeout,
-            terminate_after: self.options().exec_ttl.map(|limit| limit + FPM_GRACE),
-        }
-    }
-
-    /// What to run, as people know it and as the system does.
-    fn command(&self) -> (String, Vec<OsString>) {
-        let of_server = self.server.command.as_ref();
-        if let Some(classic) = &self.spec.settings.classic {
-            let argv = classic_command(classic.php.as_ref(), of_server);
-            let program = argv[0].to_string_lossy().into_owned();
-            return (program, argv);
-        }
-        let Some(command) = self.spec.settings.command.as_ref().or(of_server) else {
-            return Default::default();
-        };
-        (command.to_string(), words(command))
-    }
-
-    fn launcher(&self) -> CommandLauncher {
-        let (command, argv) = self.command();
-        let php = Php::new(
-            self.spec.settings.transport != TransportChoice::Relay,
-            self.spec.settings.mode == Mode::Classic,
-            self.spec.settings.ini.clone(),
-        );
-        CommandLauncher {
-            pool: self.spec.name.to_owned(),
-            spawner: self.resources.spawner.clone(),
-            command,
-            kind: match self.spec.settings.mode {
-                Mode::Classic => "script",
-                _ => "http",
-            },
-            argv,
-            env: self.environment(),
-            php,
-            cwd: self.resources.folder.clone(),
-            user: self.resources.user.clone(),
-            boot_timeout: self.spec.settings.boot_timeout,
-            warmup: self.spec.warmup.clone(),
-            listener: self.resources.listener.clone(),
-            foreign_codec: match self.spec.settings.codec {
-                CodecChoice::Auto | CodecChoice::Json => Codec::Json,
-                CodecChoice::Proto => Codec::Proto,
-            },
-            fence: self.spec.settings.fence,
-            stream_timeout: self.spec.settings.stream_timeout,
-            spool: self.spec.spool.clone(),
-            homes: self.resources.homes.clone(),
-            transport: self.spec.settings.transport,
-            told: AtomicBool::new(false),
-            spawn: self.spawn(),
-        }
-    }
-
-    fn spawn(&self) -> Spawn {
-        let choice = self.spec.settings.spawn;
-        if self.spec.settings.mode != Mode::Classic || choice == SpawnChoice::Exec {
-            return Spawn::Exec;
-        }
-        Spawn::Fork(Zygotes::new(choice == SpawnChoice::Fork))
-    }
-
-    /// `USER` and `HOME` from the account, whatever the server was started with, as php-fpm does it.
-    fn name_user(&self, environment: &mut Vec<(OsString, OsString)>) {
-        let user = self.resources.user.as_ref().map(|(_, user)| user.clone());
-        if let Some(user) = user.or_else(Credentials::current) {
-            set(environment, "USER", user.name());
-            set(environment, "HOME", user.home());
-        }
-    }
-
-    /// Whether a variable of the environment is for scripts.
-    fn is_seen(&self, name: &str) -> bool {
-        let of_environment = !self.spec.settings.clear_env
-            && !OF_SCRIPTS_NEVER.contains(&name)
-            && !name.starts_with("PRONGHORN_");
-        let is_written = || self.server.env.iter().any(|(known, _)| known == name);
-        ["USER", "HOME"].contains(&name) || of_environment || is_written()
-    }
-
-    /// The environment of FastCGI programs, of which php-cgi shows all to scripts.
-    fn variables(&self) -> Vec<(OsString, OsString)> {
-        let mut variables = self.passed_environment();
-        self.name_user(&mut variables);
-        let services = self.resources.variables.iter();
-        let services = services.map(|(name, value)| (*name, value.as_str()));
-        // php-cgi ends after 500 requests where nothing is said; `max_jobs` says it.
-        let ours = [("PHP_FCGI_MAX_REQUESTS", "0")].into_iter().chain(services);
-        extend(&mut variables, ours.chain(self.server.env.iter()));
-        variables
-    }
-
-    /// Of the server's environment what programs get. All of it where that was asked for; else what they need to run: scripts
-    /// show what they find, in `phpinfo()` for instance, and there may be secrets.
-    fn passed_environment(&self) -> Vec<(OsString, OsString)> {
-        const NEEDED: [&str; 3] = ["TMPDIR", "PHPRC", "PHP_INI_SCAN_DIR"];
-        let passes = |(name, _): &&(OsString, OsString)| {
-            let name = name.to_str();
-            name.is_some_and(|name| NEEDED.contains(&name) || self.is_seen(name))
-        };
-        self.environment.iter().filter(passes).cloned().collect()
-    }
-
-    /// The server's environment and what workers are told beside it; what comes later wins.
-    fn environment(&self) -> Vec<(OsString, OsString)> {
-        let relay = match (&self.resources.relay, &self.resources.listener) {
-            (RelayAddress::Pipes, _) => "pipes".to_owned(),
-            // As it was written, without the folder: packages parse it themselves.
-            (RelayAddress::Unix(path), _) => format!("unix://{}", path.display()),
-            (RelayAddress::Tcp(_), Some(listener)) => listener.address().to_string(),
-            (RelayAddress::Tcp(address), None) => format!("tcp://{address}"),
-        };
-        let mut environment = self.environment.to_vec();
-        let is_there = |wanted: &str| environment.iter().any(|(name, _)| name == wanted);
-        // A worker that we only start keeps what the server was given.
-        if self.spec.settings.mode == Mode::Classic
-            || self.resources.user.is_some()
-            || !(is_there("USER") && is_there("HOME"))
-        {
-            self.name_user(&mut environment);
-        }
-        let mut set = |name: &str, value: &str| set(&mut environment, name, value);
-        set("RR_RELAY", &relay);
-        for (name, value) in &self.resources.variables {
-            set(name, value);
-        }
-        for (name, value) in self.server.env.iter() {
-            set(name, value);
-        }
-        set("RR_VERSION", self.resources.versions.roadrunner);
-        set("RR_MODE", self.owner);
-        set("PRONGHORN_VERSION", self.resources.versions.pronghorn);
-        set("PRONGHORN_PIPES", "3,4");
-        if let Some(spin) = self.spec.settings.spin {
-            set("PRONGHORN_SPIN", &spin.as_micros().to_string());
-        }
-        if self.spec.settings.mode == Mode::Classic {
-            let is_seen = |name: &&str| self.is_seen(name);
-            let names = environment.iter().filter_map(|(name, _)| name.to_str());
-            let variables = classic_variables(self.spec.name, names.filter(is_seen));
-            environment.extend(variables);
-        }
-        environment
-    }
-}
-
-/// What says where php.ini is was for this process, and not for those that scripts start.
-const OF_SCRIPTS_NEVER: [&str; 2] = ["PHPRC", "PHP_INI_SCAN_DIR"];
-
-/// Adds variables, each in place of one of the same name.
-fn extend<'a>(
-    variables: &mut Vec<(OsString, OsString)>,
-    more: impl Iterator<Item = (&'a str, &'a str)>,
-) {
-    for (name, value) in more {
-        set(variables, name, value);
-    }
-}
-
-fn set(variables: &mut Vec<(OsString, OsString)>, name: &str, value: impl Into<OsString>) {
-    variables.retain(|(known, _)| known != name);
-    variables.push((name.into(), value.into()));
-}
-
-fn words(command: &Command) -> Vec<OsString> {
-    let arguments = command.arguments().iter().map(OsString::from);
-    let program = std::iter::once(OsString::from(command.program()));
-    program.chain(arguments).collect()
-}
-
-/// As distributions call it; the newest first where several lie side by side.
-const PHP_CGI: [&str; 6] = [
-    "php-cgi",
-    "php-cgi8.5",
-    "php-cgi8.4",
-    "php-cgi8.3",
-    "php-cgi8.2",
-    "php-cgi8.1",
-];
-
-const PHP_FPM: [&str; 6] = [
-    "php-fpm",
-    "php-fpm8.5",
-    "php-fpm8.4",
-    "php-fpm8.3",
-    "php-fpm8.2",
-    "php-fpm8.1",
-];
-/// Where php-fpm is, which a user's PATH may not name.
-const SYSTEM_PROGRAMS: &str = "/usr/local/sbin:/usr/sbin";
-/// So long after a deadline php-fpm ends what still runs; it counts in seconds.
-const FPM_GRACE: Duration = Duration::from_secs(5);
-
-/// How many workers boot at once: more than there are CPUs, because a boot also waits for the disk; not all of a hundred,
-/// because then each takes a hundred times as long.
-fn boots_at_once() -> usize {
-    (cpus::usable() * 2).max(4)
-}
-
 /// What came of a reload.
 pub type Reloaded = Result<(), Arc<str>>;
 
@@ -527,112 +81,6 @@ pub enum Standing {
     Down(Arc<str>),
 }
 
-/// What a classic pool has, and one by FastCGI has not.
-const LOST_BY_CGI: &str = "each process has an OPcache of its own and ends with a call that takes too long, without a trace of where it was";
-const LOST_BY_FPM: &str = "a call that takes too long runs on, and the death of its process is not told from a broken connection";
-
-/// How the slots of a pool are filled.
-#[derive(Clone, Debug)]
-pub enum Launch {
-    Command(Arc<CommandLauncher>),
-    /// By the extension; by FastCGI where the PHP has none and something speaks that.
-    Classic {
-        command: Arc<CommandLauncher>,
-        otherwise: Option<Arc<FastCgiLauncher>>,
-    },
-    FastCgi(Arc<FastCgiLauncher>),
-    Programs(Arc<ProgramLauncher>),
-}
-
-impl Launch {
-    pub fn command(&self) -> &str {
-        match self {
-            Self::Command(launcher)
-            | Self::Classic {
-                command: launcher, ..
-            } => &launcher.command,
-            Self::FastCgi(launcher) => &launcher.command,
-            Self::Programs(_) => "programs",
-        }
-    }
-
-    /// A leak in a worker without any limit ends with the machine's memory.
-    async fn warn_of_unlimited_memory(&self) {
-        let (Self::Command(launcher)
-        | Self::Classic {
-            command: launcher, ..
-        }) = self
-        else {
-            return;
-        };
-        let about = launcher.php.about(launcher).await;
-        if about.is_some_and(|about| about.memory_limit == "-1") {
-            tracing::info!(
-                target: "server", pool = launcher.pool,
-                "workers have no memory limit: `memory_limit` is -1 for PHP on the command line, and the pool's `supervisor.max_worker_memory` is not set"
-            );
-        }
-    }
-
-    async fn filling(&self) -> LauncherRef {
-        if let Some(lacking) = self.lacks_extension().await
-            && let Some(otherwise) = lacking.otherwise
-        {
-            tracing::warn!(target: "server", pool = otherwise.pool, "{lacking}");
-            return otherwise.clone().into();
-        }
-        match self {
-            Self::Command(launcher)
-            | Self::Classic {
-                command: launcher, ..
-            } => launcher.clone().into(),
-            Self::FastCgi(launcher) => launcher.clone().into(),
-            Self::Programs(launcher) => launcher.clone().into(),
-        }
-    }
-
-    /// Of a classic pool whose PHP says that it has no extension, and gets none. Asks PHP the first time.
-    pub async fn lacks_extension(&self) -> Option<Lacking<'_>> {
-        match self {
-            Self::Classic { command, otherwise } => {
-                let lacks = command.php.lacks_extension(command).await;
-                lacks.then_some(Lacking {
-                    php: &command.command,
-                    otherwise: otherwise.as_ref(),
-                })
-            }
-            Self::Command(_) | Self::FastCgi(_) | Self::Programs(_) => None,
-        }
-    }
-}
-
-/// A classic pool without the extension, in words.
-#[derive(Debug)]
-pub struct Lacking<'a> {
-    php: &'a str,
-    /// What it becomes; None: it does not start.
-    pub otherwise: Option<&'a Arc<FastCgiLauncher>>,
-}
-
-impl fmt::Display for Lacking<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let php = self.php;
-        write!(f, "`{php}` has no extension `pronghorn`")?;
-        let Some(otherwise) = self.otherwise else {
-            return f.write_str(", and neither php-cgi nor php-fpm is there to run scripts");
-        };
-        let lost = match otherwise.peers {
-            Peers::Fpm(_) => LOST_BY_FPM,
-            Peers::Own | Peers::Addresses(_) => LOST_BY_CGI,
-        };
-        let name = &otherwise.command;
-        write!(
-            f,
-            ", so scripts run by FastCGI (`{name}`): calls cost more, and {lost}"
-        )
-    }
-}
-
 /// What the configuration makes of a pool.
 struct Setup {
     options: Options,
@@ -642,8 +90,17 @@ struct Setup {
 }
 
 impl Setup {
+    fn of(start: &Start<'_>) -> Self {
+        Self {
+            options: start.options(),
+            launch: start.launch(),
+            plan: start.plan(),
+            reset_timeout: start.spec.settings.common.reset_timeout,
+        }
+    }
+
     async fn start(&self, pool: &Pool) -> Result<RunningPool, BootError> {
-        RunningPool::start(pool.clone(), self.launch.filling().await, self.plan).await
+        RunningPool::start(pool.clone(), self.launch.launcher().await, self.plan).await
     }
 }
 
@@ -798,7 +255,7 @@ impl Pools {
             environment: &environment,
             resources: &self.0.resources,
         };
-        specs.iter().map(|spec| start(spec).setup()).collect()
+        specs.iter().map(|spec| Setup::of(&start(spec))).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -809,9 +266,13 @@ impl Pools {
 impl PoolSpec<'_> {
     /// Whether nothing but PHP's own `memory_limit` could end a leak.
     fn leaves_memory_unlimited(&self) -> bool {
-        let mut written = self.settings.ini.written.iter();
-        self.settings.supervisor.max_worker_memory.is_none()
-            && !written.any(|(name, _)| name == "memory_limit")
+        let (kept, ini) = match &self.settings.runner {
+            Runner::Worker(worker) => (&worker.kept, &worker.ini),
+            Runner::Classic(classic) => (&classic.kept, &classic.ini),
+            Runner::FastCgi(_) | Runner::Cgi(_) => return false,
+        };
+        let mut written = ini.written.iter();
+        kept.max_worker_memory.is_none() && !written.any(|it| it.name == "memory_limit")
     }
 }
 
@@ -1116,7 +577,7 @@ impl PoolTask {
                     ..
                 } = &change;
                 supervised
-                    .change(launch.filling().await, *plan, *reset_timeout)
+                    .change(launch.launcher().await, *plan, *reset_timeout)
                     .await
             }
             None => change

@@ -2,6 +2,7 @@
 
 mod hostile;
 mod loading;
+mod places;
 
 use std::path::PathBuf;
 use std::time::Duration;

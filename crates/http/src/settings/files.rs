@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pronghorn_config::{Key, Node, Section, Setting, Shown, Table, Wrong};
-use pronghorn_pool::settings::Symlinks;
 use pronghorn_wire::Fields;
+use pronghorn_workers::settings::Symlinks;
 
 use super::headers::FieldRules;
 use crate::coding::Coding;

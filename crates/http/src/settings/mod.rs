@@ -18,8 +18,8 @@ use std::path::PathBuf;
 
 use pronghorn_config::{Listen, Section, Size, Table};
 use pronghorn_h1::FIELDS;
-use pronghorn_pool::settings::PoolSettings;
 use pronghorn_process::cpus;
+use pronghorn_workers::settings::HttpPoolSettings;
 
 use crate::http2::Http2Limits;
 use crate::middleware;
@@ -111,9 +111,9 @@ pub struct HttpSettings {
     /// Where large bodies are kept while they come in.
     pub spool_dir: PathBuf,
     /// The default pool.
-    pub pool: PoolSettings,
+    pub pool: HttpPoolSettings,
     /// More pools by name, in the order of the file.
-    pub pools: Vec<(String, PoolSettings)>,
+    pub pools: Vec<(String, HttpPoolSettings)>,
     /// First match wins; what matches none goes to the default pool.
     pub routes: Vec<RouteSettings>,
 }

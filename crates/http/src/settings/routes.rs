@@ -2,7 +2,7 @@
 
 use pronghorn_config::{Section, Size, Table, nearest};
 use pronghorn_pool::Terms;
-use pronghorn_pool::settings::{LONGEST, Mode, PoolSettings, RequestBody, SHORTEST};
+use pronghorn_workers::settings::{HttpPoolSettings, LONGEST, Mode, RequestBody, SHORTEST};
 
 use super::{HttpSettings, RateLimitSettings};
 use crate::routes::{Conditions, Routes};
@@ -69,7 +69,7 @@ impl RouteSettings {
 
 impl HttpSettings {
     /// The pools that run, the default one first. It is missing when a route takes all requests before it.
-    pub fn running_pools(&self) -> impl Iterator<Item = (&str, &PoolSettings)> {
+    pub fn running_pools(&self) -> impl Iterator<Item = (&str, &HttpPoolSettings)> {
         let default = self
             .has_default_pool()
             .then_some((DEFAULT_POOL, &self.pool));
@@ -98,7 +98,7 @@ impl HttpSettings {
     }
 }
 
-pub(super) fn read_pools(t: &mut Table<'_>) -> Vec<(String, PoolSettings)> {
+pub(super) fn read_pools(t: &mut Table<'_>) -> Vec<(String, HttpPoolSettings)> {
     if t.is_written("pools") {
         t.differs(
             "pools",
@@ -115,7 +115,7 @@ pub(super) fn read_pools(t: &mut Table<'_>) -> Vec<(String, PoolSettings)> {
         |t| {
             t.ours();
             check_name(t);
-            PoolSettings::read(t)
+            HttpPoolSettings::read(t)
         },
     )
 }
@@ -149,8 +149,8 @@ fn wrong_name(name: &str) -> Option<(&'static str, String)> {
 
 pub(super) fn read_routes(
     t: &mut Table<'_>,
-    default: &PoolSettings,
-    pools: &[(String, PoolSettings)],
+    default: &HttpPoolSettings,
+    pools: &[(String, HttpPoolSettings)],
 ) -> Vec<RouteSettings> {
     if t.is_written("routes") {
         t.differs(
@@ -184,8 +184,8 @@ pub(super) fn read_routes(
 
 fn read_route(
     t: &mut Table<'_>,
-    default: &PoolSettings,
-    pools: &[(String, PoolSettings)],
+    default: &HttpPoolSettings,
+    pools: &[(String, HttpPoolSettings)],
 ) -> RouteSettings {
     let conditions = Conditions {
         paths: t
@@ -220,11 +220,11 @@ fn read_route(
         }
     }
     let pool = read_pool(t, pools);
-    let mode = pools.iter().find(|(name, _)| *name == pool);
-    let mode = mode.map_or(default, |(_, pool)| pool).mode;
+    let runner = pools.iter().find(|(name, _)| *name == pool);
+    let runner = runner.map_or(default, |(_, pool)| pool);
     RouteSettings {
         conditions,
-        strip_prefix: read_prefix(t, mode),
+        strip_prefix: read_prefix(t, runner.workers.mode()),
         pool,
         terms: Terms {
             priority: t
@@ -301,7 +301,7 @@ fn read_prefix(t: &mut Table<'_>, mode: Mode) -> Option<String> {
     Some(prefix.trim_end_matches('/').to_owned())
 }
 
-fn read_pool(t: &mut Table<'_>, pools: &[(String, PoolSettings)]) -> String {
+fn read_pool(t: &mut Table<'_>, pools: &[(String, HttpPoolSettings)]) -> String {
     let written = t
         .key("pool", "The pool's name.")
         .default(DEFAULT_POOL.to_owned());

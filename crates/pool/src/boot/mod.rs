@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::core::SlotId;
+use crate::fence::Fence;
 use crate::home::Home;
 use crate::php::{Php, classic_worker};
 use crate::pool::{Report, SlotHandle, Transport};
@@ -25,7 +26,6 @@ use crate::relay::channel::{Channel, Detached};
 use crate::relay::inbox::Inbox;
 use crate::relay::{self, Dialect, Relay};
 use crate::roster::Via;
-use crate::settings::{Fence, TransportChoice};
 use crate::spool::Spool;
 use crate::supervisor::{Connect, Launched, Launcher, Watched};
 
@@ -79,6 +79,17 @@ pub struct CommandLauncher {
     /// Whether it was said already that shared memory is not used.
     pub told: AtomicBool,
     pub spawn: Spawn,
+}
+
+/// How workers are connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransportChoice {
+    /// As the worker announces itself.
+    Auto,
+    /// Goridge frames.
+    Relay,
+    /// Shared memory.
+    Ring,
 }
 
 impl Launcher for CommandLauncher {

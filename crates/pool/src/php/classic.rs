@@ -1,8 +1,6 @@
 //! How a PHP is started that serves scripts: as php's command line, which the extension takes over before its first request.
 
-use std::ffi::OsString;
-
-use pronghorn_config::Command;
+use std::ffi::{OsStr, OsString};
 
 use super::program::is_php;
 
@@ -16,22 +14,15 @@ const BETWEEN: &str = "=";
 /// What php's command line runs when nothing has taken it over.
 const OTHERWISE: &str = "if (PHP_SAPI === 'cli') { fwrite(STDERR, 'This PHP has no extension `pronghorn` that serves scripts: docs/reference/extension.md says how to get it, and `mode: fastcgi` needs none'.PHP_EOL); exit(1); }";
 
-/// The command of a classic pool: the PHP that is named, else the one that the server's command runs, else `php`.
-pub fn classic_command(php: Option<&Command>, server: Option<&Command>) -> Vec<OsString> {
-    let mut argv = match (php, server) {
-        (Some(php), _) => whole(php),
-        (None, Some(server)) if is_php(server.program().as_ref()) => vec![server.program().into()],
-        (None, _) => vec!["php".into()],
-    };
+/// The command of a classic pool: the PHP that is named, with its options, else the program of the
+/// server's command if that is a PHP, else `php`.
+pub fn classic_command(php: Option<Vec<OsString>>, of_server: Option<&OsStr>) -> Vec<OsString> {
+    let mut argv = php.unwrap_or_else(|| {
+        let of_server = of_server.filter(|program| is_php(program.as_ref()));
+        vec![of_server.map_or_else(|| "php".into(), OsStr::to_owned)]
+    });
     argv.extend(["-r", OTHERWISE].map(OsString::from));
     argv
-}
-
-fn whole(command: &Command) -> Vec<OsString> {
-    let arguments = command.arguments().iter().map(OsString::from);
-    std::iter::once(command.program().into())
-        .chain(arguments)
-        .collect()
 }
 
 /// What starts such a PHP in this pool, whose scripts see the variables with these names.

@@ -5,8 +5,8 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use super::settings::{Ini, IniSetting, Preset, in_php_ini, wants_jit};
 use super::{About, Program};
-use crate::settings::{Ini, Preset, in_php_ini, wants_jit};
 
 /// A folder of one file that goes with its owner.
 #[derive(Debug)]
@@ -48,7 +48,8 @@ pub(super) fn of_pool(ini: &Ini, about: &About, program: &Program, pool: &str) -
         Preset::Auto => program.uses_package(),
     };
     let added = ini.added.iter().filter(|_| preset);
-    let mut settings: Vec<(&str, &str)> = added.chain(ini.written.iter()).collect();
+    let settings = added.chain(&ini.written).map(IniSetting::pair);
+    let mut settings: Vec<(&str, &str)> = settings.collect();
     let mut lines = Vec::new();
     if preset && about.could_have_opcache {
         lines.push("zend_extension=opcache\n".to_owned());
@@ -69,8 +70,8 @@ pub(super) fn of_pool(ini: &Ini, about: &About, program: &Program, pool: &str) -
         );
     }
     lines.extend(settings.iter().map(|(name, value)| {
-        let mut written = ini.written.0.iter();
-        let quoted = written.any(|pair| pair.name == *name && pair.quoted);
+        let mut written = ini.written.iter();
+        let quoted = written.any(|it| it.name == *name && it.quoted);
         format!("{name}={}\n", in_php_ini(value, quoted))
     }));
     lines
@@ -82,7 +83,7 @@ fn drops_jit(settings: &[(&str, &str)], ini: &Ini, about: &About, program: &Prog
     // An option of the command goes before all files.
     let is_option = |option: &OsString| option.to_string_lossy().contains("opcache.jit");
     settings.iter().any(names)
-        && !ini.written.iter().any(|it| names(&it))
+        && !ini.written.iter().any(|it| names(&it.pair()))
         && wants_jit(&("opcache.jit", &about.jit))
         && !program.options.iter().any(is_option)
 }

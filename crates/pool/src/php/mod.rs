@@ -11,17 +11,18 @@ use std::sync::Arc;
 use tokio::sync::OnceCell;
 
 use crate::boot::CommandLauncher;
-use crate::settings::Ini;
 
 mod classic;
 mod ini;
 mod program;
 mod question;
+mod settings;
 
 pub(crate) use classic::classic_worker;
 pub use classic::{classic_command, classic_variables};
 use ini::Folder;
 pub use question::About;
+pub use settings::{Ini, IniSetting, Preset};
 
 /// Where PHP looks for settings beside `php.ini`; an empty part stands for the folder that it was compiled with.
 const SCAN: &str = "PHP_INI_SCAN_DIR";

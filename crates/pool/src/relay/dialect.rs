@@ -7,9 +7,9 @@ use pronghorn_wire::{Codec, DecodeError, ReplyHead, json, proto};
 use std::time::Duration;
 
 use crate::call::CallError;
+use crate::fence::Fence;
 use crate::pool::{Report, SlotHandle};
 use crate::relay::incoming::{Garbage, Incoming, Item};
-use crate::settings::Fence;
 
 /// What an official package sends when it wants to be replaced: as the answer to a call, that call was not handled.
 const REPLACE_ME: &[u8] = br#"{"stop":true}"#;

@@ -26,12 +26,12 @@ use crate::call::{
 };
 use crate::content::Content;
 use crate::core::SlotState;
+use crate::fence::Fence;
 use crate::pieces::{Piece, Pieces};
 use crate::pool::{Options, Order, Pool, Report, Transport};
 use crate::relay::channel::Channel;
 use crate::relay::inbox::Inbox;
 use crate::relay::{Dialect, Relay, Settings};
-use crate::settings::Fence;
 use crate::spool::Spool;
 
 /// A pool with one worker, which the test plays.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pronghorn_config::{Address, Choice, Endpoint, Section, Table, describe};
 use pronghorn_http::settings::{DEFAULT_POOL, HttpSettings};
-use pronghorn_pool::settings::Mode;
+use pronghorn_workers::settings::Runner;
 
 pub use fileserver::FileServerSettings;
 pub use logs::{Encoding, FileLog, Level, LogMode, LogOutput, LogSettings, LogTarget};
@@ -172,7 +172,7 @@ impl Section for Settings {
 fn check_commands(t: &mut Table<'_>, http: &HttpSettings) {
     const SERVER: &str = "for example `command: php worker.php` in the section `server`";
     for (name, pool) in http.running_pools() {
-        if pool.command.is_some() || pool.mode != Mode::Worker {
+        if !matches!(&pool.workers.runner, Runner::Worker(worker) if worker.command.is_none()) {
             continue;
         }
         let (message, hint) = match name {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use pronghorn_config::{Choice, Table};
 use pronghorn_process::file::Links;
 
-use super::{ClientGone, CodecChoice, Mode, PoolSettings, RequestBody, TransportChoice};
+use super::Mode;
 
 /// What stands for a folder. The second is for folders of pages beside an application.
 const INDEX: [&str; 2] = ["index.php", "index.html"];
@@ -36,6 +36,14 @@ pub struct SiteSettings {
     pub software: Option<String>,
 }
 
+/// Of pools that start an executable for each call.
+#[derive(Clone, Debug)]
+pub struct CgiSettings {
+    pub site: SiteSettings,
+    /// Programs see no more of the environment than what is named for them.
+    pub clear_env: bool,
+}
+
 /// Which symbolic links are followed below a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Symlinks(pub Links);
@@ -62,83 +70,28 @@ impl Choice for ResolveRoot {
         &[("never", Self::Never), ("each_request", Self::EachRequest)];
 }
 
-/// Keys of pools with a root.
-const KEYS: [&str; 7] = [
-    "root",
-    "index",
-    "fallback",
-    "no_scripts",
-    "symlinks",
-    "resolve_root",
-    "server_software",
-];
-
-/// Keys that are read and say nothing in a pool of this mode.
-const fn without_effect(mode: Mode) -> &'static [&'static str] {
-    match mode {
-        Mode::Worker => &[],
-        Mode::Classic => &["codec", "relay"],
-        Mode::FastCgi => &[
-            "transport",
-            "spin",
-            "codec",
-            "relay",
-            "ini_preset",
-            "request_body",
-        ],
-        Mode::Cgi => &["relay", "ini", "ini_preset", "boot_timeout"],
-    }
-}
-
-/// Warns of those that are written.
-pub(super) fn warn_of_others(t: &mut Table<'_>, mode: Mode) {
-    let name = Mode::CHOICES.iter().find(|(_, known)| *known == mode);
-    let name = name.map_or("", |(name, _)| name);
-    for key in without_effect(mode) {
-        if t.is_written(key) {
-            let message = format!("has no effect in a pool in `mode: {name}`");
-            t.warn(key, &message, "remove it");
-        }
-    }
-}
-
-/// What means nothing where each call starts a program.
-pub(super) fn refuse_keys_of_kept(t: &mut Table<'_>, settings: &PoolSettings) {
-    let limits = settings.supervisor.limits();
-    for (key, is_used) in [
-        ("command", settings.command.is_some()),
-        ("warmup", !settings.warmup.is_empty()),
-        ("max_jobs", settings.max_jobs.is_some()),
-        ("debug", settings.debug),
-        ("transport", settings.transport != TransportChoice::Auto),
-        ("spin", settings.spin.is_some()),
-        ("codec", settings.codec != CodecChoice::Auto),
-        ("request_body", settings.request_body != RequestBody::Buffer),
-        ("client_gone", settings.client_gone != ClientGone::Drop),
-        ("supervisor", limits.any()),
-    ] {
-        if is_used {
-            let message =
-                "is of pools whose processes are kept, and `mode: cgi` starts one for each call";
-            let hint = match key {
-                "supervisor" => "of its keys `exec_ttl` holds for programs, too; remove the others",
-                _ => "remove it",
-            };
-            t.error(key, message, hint);
-        }
-    }
-}
-
 pub(super) fn read(t: &mut Table<'_>, mode: Mode) -> Option<SiteSettings> {
     let message = "is of pools that run scripts below a root, and this one runs a worker script";
     let hint = "write `mode: classic` beside it, or remove it";
-    let site = t.keys_where(mode != Mode::Worker, &KEYS, message, hint, |t| {
-        read_site(t, mode)
-    });
-    site.flatten()
+    t.keys_where(mode != Mode::Worker, message, hint, |t| read_site(t, mode))
 }
 
-fn read_site(t: &mut Table<'_>, mode: Mode) -> Option<SiteSettings> {
+/// Whether scripts see no more of the environment than what is named for them.
+pub(super) fn read_clear_env(t: &mut Table<'_>, mode: Mode) -> bool {
+    let message = "is of pools that run scripts or programs, and this one runs a worker script";
+    let holds = mode != Mode::Worker;
+    let clear_env = t.keys_where(holds, message, "remove it", |t| {
+        t.key(
+            "clear_env",
+            "In other modes than `worker`, whether scripts see of the environment only `server.env`, `HOME` and `USER`, as under php-fpm; php-cgi and programs also `TMPDIR`, programs `PATH`.",
+        )
+        .ours()
+        .default(true)
+    });
+    clear_env.unwrap_or(true)
+}
+
+fn read_site(t: &mut Table<'_>, mode: Mode) -> SiteSettings {
     let root: Option<PathBuf> = t
         .key(
             "root",
@@ -148,13 +101,7 @@ fn read_site(t: &mut Table<'_>, mode: Mode) -> Option<SiteSettings> {
         .optional();
     let message =
         "is of pools that run PHP scripts, and `mode: cgi` runs whatever program is asked for";
-    let php = t.keys_where(
-        mode != Mode::Cgi,
-        &["index", "fallback", "no_scripts"],
-        message,
-        "remove it",
-        read_php,
-    );
+    let php = t.keys_where(mode != Mode::Cgi, message, "remove it", read_php);
     let (index, fallback, no_scripts) = php.unwrap_or_default();
     let links = t
         .key::<Symlinks>(
@@ -192,23 +139,22 @@ fn read_site(t: &mut Table<'_>, mode: Mode) -> Option<SiteSettings> {
             "for example `server_software: nginx/1.26`",
         );
     }
-    let Some(root) = root else {
+    if root.is_none() {
         t.error(
             "mode",
             "needs a `root`, the folder of the site, and there is none",
             "for example `root: public` beside it",
         );
-        return None;
-    };
-    Some(SiteSettings {
-        root,
+    }
+    SiteSettings {
+        root: root.unwrap_or_default(),
         index,
         fallback,
         no_scripts,
         links: links.0,
         resolve,
         software,
-    })
+    }
 }
 
 /// `index`, the script of `fallback`, and `no_scripts`.

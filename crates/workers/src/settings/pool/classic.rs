@@ -1,0 +1,99 @@
+//! The keys of pools that run scripts in PHP processes with the extension.
+
+use std::time::Duration;
+
+use pronghorn_config::{Choice, Command, Table};
+use pronghorn_pool::{Ini, TransportChoice};
+
+use super::{KeptSettings, Mode, SiteSettings};
+
+/// Of pools that run any PHP program, in kept processes.
+#[derive(Clone, Debug)]
+pub struct ClassicSettings {
+    pub kept: KeptSettings,
+    pub site: SiteSettings,
+    /// None is the one of `server.command`, or `php`.
+    pub php: Option<Command>,
+    pub spawn: SpawnChoice,
+    /// Scripts see no more of the environment than what is named for them.
+    pub clear_env: bool,
+    /// How workers are connected.
+    pub transport: TransportChoice,
+    /// How long a worker looks for its next call before it sleeps.
+    pub spin: Option<Duration>,
+    pub ini: Ini,
+}
+
+/// How the workers of a pool come to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpawnChoice {
+    /// Forked in a pool that runs scripts, unless something speaks against it.
+    Auto,
+    /// Each is a start of its command.
+    Exec,
+    /// From one process that has started PHP.
+    Fork,
+}
+
+impl Choice for SpawnChoice {
+    const CHOICES: &'static [(&'static str, Self)] = &[
+        ("auto", Self::Auto),
+        ("exec", Self::Exec),
+        ("fork", Self::Fork),
+    ];
+}
+
+pub(super) fn read_php(t: &mut Table<'_>, mode: Mode) -> Option<Command> {
+    let message = "is of pools in `mode: classic`, and this one is in another";
+    let php = t.keys_where(mode == Mode::Classic, message, "remove it", |t| {
+        t.key(
+            "php",
+            "In `mode: classic`, the PHP that runs the scripts, and options for it; the one of `server.command` when not written, else `php`.",
+        )
+        .ours()
+        .optional()
+    });
+    php.flatten()
+}
+
+pub(super) fn read_spawn(t: &mut Table<'_>, mode: Mode) -> SpawnChoice {
+    let spawn = t
+        .key(
+            "spawn",
+            "How workers come to be. `fork`: from one PHP that has started its engine, so that they share one OPcache; in `mode: classic`. `exec`: each is a start of its command. `auto`: `fork` in `mode: classic` if OPcache's JIT is off, else `exec`.",
+        )
+        .ours()
+        .default(SpawnChoice::Auto);
+    if spawn == SpawnChoice::Fork && mode != Mode::Classic {
+        t.error(
+            "spawn",
+            "is `fork`, which is for scripts in `mode: classic`, and this pool is in another",
+            "remove it: workers of this pool are started one by one",
+        );
+    }
+    spawn
+}
+
+impl ClassicSettings {
+    /// Keys that do not go together.
+    pub(super) fn check(&self, t: &mut Table<'_>) {
+        if self.spawn != SpawnChoice::Exec && self.ini.wants_jit() {
+            let (message, hint) = match self.spawn {
+                SpawnChoice::Fork => (
+                    "switches on OPcache's JIT, which is known to crash in a cache that processes share, and `spawn` is `fork`",
+                    "remove one of the two",
+                ),
+                SpawnChoice::Auto | SpawnChoice::Exec => (
+                    "switches on OPcache's JIT, so workers share no OPcache: each starts PHP anew",
+                    "`spawn: exec` says that this is meant",
+                ),
+            };
+            t.warn("ini", message, hint);
+        }
+        if self.transport == TransportChoice::Relay {
+            let message =
+                "is `relay`, and scripts in `mode: classic` get their calls in shared memory only";
+            t.error("transport", message, "remove it");
+        }
+    }
+}

@@ -1,0 +1,605 @@
+//! The keys of a pool, typed.
+//!
+//! They are read in one order, whatever the pool runs, and the statement of a key says in which
+//! pools it counts. What was read becomes the settings of one runner, which have nothing of the
+//! others.
+
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use pronghorn_config::{Command, Listen, Section, Size, Table};
+use pronghorn_pool::{Fence, Ini, Scaling, TransportChoice};
+
+mod choices;
+mod classic;
+mod fastcgi;
+mod ini;
+mod requests;
+mod scaling;
+mod scripts;
+
+pub use choices::{ClientGone, CodecChoice, Mode, RequestBody, Retry};
+pub use classic::{ClassicSettings, SpawnChoice};
+pub use fastcgi::{FastCgiPeer, FastCgiSettings};
+pub use requests::HttpPoolSettings;
+pub use scripts::{CgiSettings, ResolveRoot, SiteSettings, Symlinks};
+
+use choices::{FenceWord, TransportWord};
+use fastcgi::FastCgiKeys;
+
+/// As RoadRunner's. Far more processes than that need another machine.
+pub const MAX_WORKERS: usize = 500;
+
+/// Waiting calls. Enough for a burst, few enough that the last one is still answered in time.
+const QUEUE_SIZE: usize = 1024;
+
+/// Every queue has an end. Each waiting call holds a connection, and this is as many as an
+/// open-file limit usually leaves.
+const MAX_QUEUE_SIZE: usize = 65_536;
+
+/// How long a call may wait for a worker. Shorter than the 60 s after which common proxies give up,
+/// so that the client sees our 503 and not their 504.
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// From start to handshake, as RoadRunner's: a cold framework on a busy disk takes its time.
+const BOOT_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// What calls under way get when the server stops, as RoadRunner's.
+const DESTROY_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// What calls under way get when a reload replaces their workers, as RoadRunner's.
+const RESET_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// What a worker gets to notice that the client of its stream left, as RoadRunner's.
+const STREAM_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// A call that takes longer is hung: no client waits that long.
+const EXEC_TTL: Duration = Duration::from_mins(5);
+
+/// The most that a call may ask for at a time; one that needs longer asks again.
+const DEADLINE_MAX: Duration = Duration::from_hours(1);
+
+/// How often soft limits are looked at, as RoadRunner's.
+const WATCH_TICK: Duration = Duration::from_secs(5);
+
+/// Of our own keys, where 0 would be a riddle.
+pub const SHORTEST: Duration = Duration::from_millis(1);
+/// Longer ones are none.
+pub const LONGEST: Duration = Duration::from_hours(24);
+/// The most that `spin` may be: a worker sleeps and is woken in a twentieth of that.
+const LONGEST_SPIN: Duration = Duration::from_millis(1);
+
+/// A pool: what every pool has, and what its workers are.
+///
+/// Read as a section, it is the pool of a service whose calls are no HTTP requests: its workers run
+/// a script, and keys about requests and other runners are refused. See [`HttpPoolSettings`].
+#[derive(Clone, Debug)]
+pub struct PoolSettings {
+    pub common: CommonSettings,
+    pub runner: Runner,
+}
+
+/// What every pool has.
+#[derive(Clone, Debug)]
+pub struct CommonSettings {
+    /// From 1 to [`MAX_WORKERS`].
+    pub num_workers: usize,
+    /// Between which numbers of workers it moves by itself.
+    pub scaling: Option<Scaling>,
+    /// Waiting calls, from 1 to 65,536; those that run are not counted.
+    pub max_queue_size: usize,
+    /// How long a call may wait for a worker.
+    pub queue_timeout: Duration,
+    /// What calls under way get when the server stops.
+    pub destroy_timeout: Duration,
+    /// What calls under way get at a reload.
+    pub reset_timeout: Duration,
+    /// How long a worker may go on with a stream whose client left.
+    pub stream_timeout: Duration,
+    /// The most that a call may ask for at a time.
+    pub deadline_max: Duration,
+    pub client_gone: ClientGone,
+    /// How often the limits of [`KeptSettings`] and the number of workers are looked at.
+    pub watch_tick: Duration,
+    /// The hard limit of one call.
+    pub exec_ttl: Option<Duration>,
+}
+
+/// What the workers of a pool are.
+#[derive(Clone, Debug)]
+pub enum Runner {
+    /// Processes that run a worker script.
+    Worker(WorkerSettings),
+    /// Processes of PHP with the extension, which run any PHP program.
+    Classic(ClassicSettings),
+    /// Whatever speaks FastCGI.
+    FastCgi(FastCgiSettings),
+    /// An executable per call.
+    Cgi(CgiSettings),
+}
+
+/// Of workers that serve one call after the other.
+#[derive(Clone, Debug)]
+pub struct KeptSettings {
+    /// From a worker's start to its handshake.
+    pub boot_timeout: Duration,
+    /// Calls after which a worker is replaced.
+    pub max_jobs: Option<NonZeroU64>,
+    /// A fresh worker for each call.
+    pub debug: bool,
+    /// Age at which a worker is replaced.
+    pub ttl: Option<Duration>,
+    /// Time without a call after which a worker is replaced.
+    pub idle_ttl: Option<Duration>,
+    /// Memory of its own at which a worker is replaced between calls.
+    pub max_worker_memory: Option<Size>,
+}
+
+/// Of pools that run a worker script.
+#[derive(Clone, Debug)]
+pub struct WorkerSettings {
+    pub kept: KeptSettings,
+    /// None runs the server's command.
+    pub command: Option<Command>,
+    /// How workers are connected.
+    pub transport: TransportChoice,
+    /// How long a worker looks for its next call before it sleeps.
+    pub spin: Option<Duration>,
+    pub ini: Ini,
+    /// How calls are written for foreign packages.
+    pub codec: CodecChoice,
+    /// When to check that a worker has nothing left to say.
+    pub fence: Fence,
+}
+
+impl PoolSettings {
+    pub const fn mode(&self) -> Mode {
+        match self.runner {
+            Runner::Worker(_) => Mode::Worker,
+            Runner::Classic(_) => Mode::Classic,
+            Runner::FastCgi(_) => Mode::FastCgi,
+            Runner::Cgi(_) => Mode::Cgi,
+        }
+    }
+
+    /// Where its scripts are, if it runs those.
+    pub const fn site(&self) -> Option<&SiteSettings> {
+        match &self.runner {
+            Runner::Worker(_) => None,
+            Runner::Classic(classic) => Some(&classic.site),
+            Runner::FastCgi(fastcgi) => Some(&fastcgi.site),
+            Runner::Cgi(cgi) => Some(&cgi.site),
+        }
+    }
+
+    /// If its workers serve one call after the other.
+    pub const fn kept(&self) -> Option<&KeptSettings> {
+        match &self.runner {
+            Runner::Worker(worker) => Some(&worker.kept),
+            Runner::Classic(classic) => Some(&classic.kept),
+            Runner::FastCgi(fastcgi) => Some(&fastcgi.kept),
+            Runner::Cgi(_) => None,
+        }
+    }
+
+    /// Where those are that answer, if they are not this server's.
+    pub fn addresses(&self) -> &[Listen] {
+        match &self.runner {
+            Runner::FastCgi(fastcgi) => fastcgi.peer.addresses(),
+            Runner::Worker(_) | Runner::Classic(_) | Runner::Cgi(_) => &[],
+        }
+    }
+
+    /// Whether each call gets a fresh worker.
+    pub const fn is_debug(&self) -> bool {
+        matches!(self.kept(), Some(kept) if kept.debug)
+    }
+}
+
+impl Section for PoolSettings {
+    fn read(t: &mut Table<'_>) -> Self {
+        read(t, Calls::Other).workers
+    }
+}
+
+/// What the calls of a pool are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Calls {
+    Requests,
+    Other,
+}
+
+impl Calls {
+    /// Reads keys that only pools for HTTP requests have; other pools refuse them.
+    fn http_keys<R>(self, t: &mut Table<'_>, read: impl FnOnce(&mut Table<'_>) -> R) -> Option<R> {
+        if self == Self::Requests {
+            return Some(read(t));
+        }
+        let message = "is of pools that answer HTTP requests, and this one does not";
+        t.refuse_keys(message, "remove it", read);
+        None
+    }
+}
+
+/// The keys that say what the workers are.
+struct RunnerKeys {
+    mode: Mode,
+    /// Of all modes but [`Mode::Worker`].
+    site: Option<SiteSettings>,
+    php: Option<Command>,
+    spawn: SpawnChoice,
+    clear_env: bool,
+    fastcgi: FastCgiKeys,
+}
+
+impl RunnerKeys {
+    fn read(t: &mut Table<'_>) -> Self {
+        let probably = if t.is_written("root") {
+            Mode::Classic
+        } else {
+            Mode::Worker
+        };
+        let mode = t
+            .key("mode", "What the workers are: `worker` runs a worker script; `classic` any PHP program below a `root`, and `fastcgi` too, by a FastCGI program; `cgi` programs below a `root`, a process for each call.")
+            .ours()
+            .guess(probably)
+            .default(Mode::Worker);
+        Self {
+            mode,
+            site: scripts::read(t, mode),
+            php: classic::read_php(t, mode),
+            spawn: classic::read_spawn(t, mode),
+            clear_env: scripts::read_clear_env(t, mode),
+            fastcgi: fastcgi::read(t, mode),
+        }
+    }
+
+    /// Without any of them.
+    fn of_worker_script() -> Self {
+        Self {
+            mode: Mode::Worker,
+            site: None,
+            php: None,
+            spawn: SpawnChoice::Auto,
+            clear_env: true,
+            fastcgi: FastCgiKeys::default(),
+        }
+    }
+}
+
+/// The keys about how workers that run PHP are connected and what they are given.
+struct WorkerKeys {
+    transport: TransportChoice,
+    spin: Option<Duration>,
+    ini: Ini,
+    codec: CodecChoice,
+    fence: Fence,
+}
+
+/// All keys of a pool, in the order in which they are shown.
+fn read(t: &mut Table<'_>, calls: Calls) -> HttpPoolSettings {
+    t.key::<Duration>(
+        "allocate_timeout",
+        "RoadRunner's one limit for boot and queue.",
+    )
+    .zero_is_default()
+    .optional();
+    let of_runner = calls.http_keys(t, RunnerKeys::read);
+    let of_runner = of_runner.unwrap_or_else(RunnerKeys::of_worker_script);
+    let mode = of_runner.mode;
+    let command = read_command(t, mode);
+    let num_workers = scaling::num_workers(t);
+    let scaling = scaling::scaling(t, num_workers);
+    let (max_queue_size, queue_timeout) = read_queue(t);
+    let boot_timeout = t
+        .key(
+            "boot_timeout",
+            "How long a worker may take from its start to its handshake.",
+        )
+        .ours()
+        .or_key("allocate_timeout")
+        .range(SHORTEST..=LONGEST)
+        .no_effect(mode.ignores(&[Mode::Cgi]))
+        .default(BOOT_TIMEOUT);
+    let elsewhere = of_runner.fastcgi.is_elsewhere();
+    let warmup = calls.http_keys(t, |t| requests::read_warmup(t, mode, elsewhere));
+    let destroy_timeout = t
+        .key(
+            "destroy_timeout",
+            "How long calls under way may take when the server stops.",
+        )
+        .zero_is_default()
+        .default(DESTROY_TIMEOUT);
+    let reset_timeout = t
+        .key(
+            "reset_timeout",
+            "How long calls under way may take when a reload replaces their workers.",
+        )
+        .zero_is_default()
+        .default(RESET_TIMEOUT);
+    let stream_timeout = t
+        .key(
+            "stream_timeout",
+            "How long a worker may go on with a stream whose client left.",
+        )
+        .zero_is_default()
+        .default(STREAM_TIMEOUT);
+    let deadline_max = t
+        .key(
+            "deadline_max",
+            "The most time that a call may ask for, counted from then.",
+        )
+        .ours()
+        .range(SHORTEST..=LONGEST)
+        .default(DEADLINE_MAX);
+    let max_jobs = t
+        .key(
+            "max_jobs",
+            "Calls after which a worker is replaced, with 0 to 14 % added by chance. It goes on until its \
+             successor is up; with 1, no worker gets a second call.",
+        )
+        .refused(mode.without_kept())
+        .limit()
+        .and_then(NonZeroU64::new);
+    let debug = t
+        .key(
+            "debug",
+            "For development: a fresh worker for each call, errors in the browser.",
+        )
+        .refused(mode.without_kept())
+        .default(false);
+    let worker = WorkerKeys::read(t, mode);
+    let retry = calls.http_keys(t, requests::read_retry);
+    let client_gone = t
+        .key(
+            "client_gone",
+            "What becomes of a call whose client leaves while it waits: `run`, as with php-fpm, up to a quarter of the \
+             queue, or `drop`. A program may ask itself for work and not wait for it, as WordPress does for its cron.",
+        )
+        .ours()
+        .refused(mode.without_kept())
+        .default_as(ClientGone::usual(mode), "`run` in `mode: classic` and `fastcgi`, else `drop`");
+    let request_body = calls.http_keys(t, |t| requests::read_body(t, mode));
+    let limits = t.section_with("supervisor", "Limits per worker.", |t| {
+        Limits::read(t, mode)
+    });
+    t.not_yet("fork", "workers forked from a booted one");
+    let common = CommonSettings {
+        num_workers: scaling.map_or(num_workers, |scaling| scaling.min),
+        scaling,
+        max_queue_size,
+        queue_timeout,
+        destroy_timeout,
+        reset_timeout,
+        stream_timeout,
+        deadline_max,
+        client_gone,
+        watch_tick: limits.watch_tick,
+        exec_ttl: limits.exec_ttl,
+    };
+    let kept = KeptSettings {
+        boot_timeout,
+        max_jobs,
+        debug,
+        ttl: limits.ttl,
+        idle_ttl: limits.idle_ttl,
+        max_worker_memory: limits.max_worker_memory,
+    };
+    let runner = of_runner.runner(t, kept, command, worker);
+    HttpPoolSettings {
+        workers: PoolSettings { common, runner },
+        warmup: warmup.unwrap_or_default(),
+        retry: retry.unwrap_or(Retry::Never),
+        request_body: request_body.unwrap_or(RequestBody::Buffer),
+    }
+}
+
+/// None runs what the mode does by itself.
+fn read_command(t: &mut Table<'_>, mode: Mode) -> Option<Command> {
+    let of_scripts = (
+        "is of pools that run a worker script, and this one runs scripts below a root",
+        "`php` names the PHP of a pool in `mode: classic`",
+    );
+    t.key(
+        "command",
+        "What to run as a worker; `server.command` when not written. In `mode: fastcgi` what speaks FastCGI, php-cgi when not written.",
+    )
+    .refused(match mode {
+        Mode::Classic => Some(of_scripts),
+        Mode::Worker | Mode::FastCgi | Mode::Cgi => mode.without_kept(),
+    })
+    .optional()
+}
+
+/// How many calls may wait, and how long.
+fn read_queue(t: &mut Table<'_>) -> (usize, Duration) {
+    let max_queue_size = t
+        .key(
+            "max_queue_size",
+            "How many calls may wait for a worker; more are answered 503.",
+        )
+        .range(1..=MAX_QUEUE_SIZE)
+        .zero_means(MAX_QUEUE_SIZE, "every queue has an end")
+        .roadrunner("endless", "every queue has an end")
+        .differs("counts running calls too", "only waiting ones are counted")
+        .default(QUEUE_SIZE);
+    let queue_timeout = t
+        .key(
+            "queue_timeout",
+            "How long a call may wait for a worker; then it is answered 503.",
+        )
+        .ours()
+        .roadrunner("60s", "ours answers before a proxy's 60 s")
+        .or_key("allocate_timeout")
+        .range(SHORTEST..=LONGEST)
+        .default(QUEUE_TIMEOUT);
+    (max_queue_size, queue_timeout)
+}
+
+impl WorkerKeys {
+    fn read(t: &mut Table<'_>, mode: Mode) -> Self {
+        let transport = t
+            .key(
+                "transport",
+                "How workers are connected; `auto` follows what a worker announces.",
+            )
+            .ours()
+            .no_effect(mode.ignores(&[Mode::FastCgi]))
+            .refused(mode.without_kept())
+            .default(TransportWord(TransportChoice::Auto))
+            .0;
+        let spin = t
+            .key(
+                "spin",
+                "How long a worker in shared memory looks for its next call before it sleeps. A call that comes meanwhile \
+                 finds it awake, and a processor is busy with looking.",
+            )
+            .ours()
+            .range(Duration::from_micros(1)..=LONGEST_SPIN)
+            .no_effect(mode.ignores(&[Mode::FastCgi]))
+            .refused(mode.without_kept())
+            .limit();
+        if spin.is_some() && transport == TransportChoice::Relay {
+            let message = "has no effect: with `transport: relay` there is no memory to look at";
+            t.warn("spin", message, "remove one of them");
+        }
+        let ini = ini::read(t, mode);
+        let codec = t
+            .key(
+                "codec",
+                "How calls are written for foreign packages; `auto` is `json` for them.",
+            )
+            .ours()
+            .no_effect(mode.ignores(&[Mode::Classic, Mode::FastCgi]))
+            .refused(mode.without_kept())
+            .default(CodecChoice::Auto);
+        let fence = t.section_with("relay", "Workers on pipes and sockets.", |t| {
+            t.key("fence", "Whether a call to a foreign worker begins with a question, so that no answer to another call passes for its own.")
+                .ours()
+                .no_effect(mode.ignores(&[Mode::Classic, Mode::FastCgi, Mode::Cgi]))
+                .default(FenceWord(Fence::Always))
+                .0
+        });
+        Self {
+            transport,
+            spin,
+            ini,
+            codec,
+            fence,
+        }
+    }
+}
+
+/// The section `supervisor`.
+struct Limits {
+    watch_tick: Duration,
+    ttl: Option<Duration>,
+    idle_ttl: Option<Duration>,
+    exec_ttl: Option<Duration>,
+    max_worker_memory: Option<Size>,
+}
+
+impl Limits {
+    fn read(t: &mut Table<'_>, mode: Mode) -> Self {
+        Self {
+            watch_tick: t
+                .key("watch_tick", "How often the soft limits are looked at.")
+                .zero_is_default()
+                .range(Duration::from_millis(100)..=LONGEST)
+                .default(WATCH_TICK),
+            ttl: t
+                .key("ttl", "Age at which a worker is replaced.")
+                .refused(mode.without_kept())
+                .limit(),
+            idle_ttl: t
+                .key(
+                    "idle_ttl",
+                    "Time without a call after which a worker is replaced that had one.",
+                )
+                .refused(mode.without_kept())
+                .limit(),
+            exec_ttl: t
+                .key(
+                    "exec_ttl",
+                    "The hard limit of one call: the client gets 504, the worker is stopped.",
+                )
+                .zero_warns("a call that never ends holds its worker for ever, and nobody is told")
+                .roadrunner("off", "a hung worker must be noticed")
+                .limit_of(EXEC_TTL),
+            max_worker_memory: t
+                .key(
+                    "max_worker_memory",
+                    "Memory of its own at which a worker is replaced after its call; what it shares is not counted.",
+                )
+                .refused(mode.without_kept())
+                .limit(),
+        }
+    }
+}
+
+impl RunnerKeys {
+    /// What of all keys counts for what the pool runs.
+    fn runner(
+        self,
+        t: &mut Table<'_>,
+        kept: KeptSettings,
+        command: Option<Command>,
+        worker: WorkerKeys,
+    ) -> Runner {
+        let Self {
+            mode,
+            site,
+            php,
+            spawn,
+            clear_env,
+            fastcgi,
+        } = self;
+        let WorkerKeys {
+            transport,
+            spin,
+            ini,
+            codec,
+            fence,
+        } = worker;
+        match (mode, site) {
+            (Mode::Classic, Some(site)) => {
+                let settings = ClassicSettings {
+                    kept,
+                    site,
+                    php,
+                    spawn,
+                    clear_env,
+                    transport,
+                    spin,
+                    ini,
+                };
+                settings.check(t);
+                Runner::Classic(settings)
+            }
+            (Mode::FastCgi, Some(site)) => {
+                let settings = FastCgiSettings {
+                    kept,
+                    site,
+                    clear_env,
+                    peer: fastcgi.peer(command),
+                    ini,
+                };
+                settings.check(t);
+                Runner::FastCgi(settings)
+            }
+            (Mode::Cgi, Some(site)) => Runner::Cgi(CgiSettings { site, clear_env }),
+            (Mode::Worker, _) | (_, None) => Runner::Worker(WorkerSettings {
+                kept,
+                command,
+                transport,
+                spin,
+                ini,
+                codec,
+                fence,
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! The keys that only pools for HTTP requests have, beside their runners.
+
+use pronghorn_config::{Section, Table};
+
+use super::{Calls, Mode, PoolSettings, RequestBody, Retry};
+
+/// Each is answered by every new worker: a reload with more takes too long.
+const MOST_WARMUPS: usize = 16;
+/// As long as a request's head may be by default is longer than anybody writes.
+const LONGEST_TARGET: usize = 8192;
+
+/// A pool whose calls are HTTP requests.
+#[derive(Clone, Debug)]
+pub struct HttpPoolSettings {
+    pub workers: PoolSettings,
+    /// Paths that a worker answers before it gets calls.
+    pub warmup: Vec<String>,
+    /// Which calls may run again after their worker died.
+    pub retry: Retry,
+    /// When a worker gets its request's body.
+    pub request_body: RequestBody,
+}
+
+impl Section for HttpPoolSettings {
+    fn read(t: &mut Table<'_>) -> Self {
+        super::read(t, Calls::Requests)
+    }
+}
+
+/// `elsewhere`: who answers is not this server's.
+pub(super) fn read_warmup(t: &mut Table<'_>, mode: Mode, elsewhere: bool) -> Vec<String> {
+    let elsewhere = elsewhere.then(|| {
+        "has no effect: the processes behind `fastcgi.address` are not this server's".to_owned()
+    });
+    let targets: Vec<String> = t
+        .key(
+            "warmup",
+            "Paths, `/` for instance, that every new worker answers before it gets requests of clients, within \
+             `boot_timeout`. One that answers 5xx has not come up: a reload with it is rolled back. In pools of scripts paths \
+             below the root.",
+        )
+        .ours()
+        .no_effect(elsewhere)
+        .refused(mode.without_kept())
+        .default(Vec::new());
+    if targets.len() > MOST_WARMUPS {
+        t.error(
+            "warmup",
+            &format!(
+                "has {} paths; at most {MOST_WARMUPS} are taken",
+                targets.len()
+            ),
+            "name those that load the most code",
+        );
+    }
+    let usable = |target: &&String| {
+        let graphic = target
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && byte != b'#');
+        target.starts_with('/') && graphic && target.len() <= LONGEST_TARGET
+    };
+    if let Some(wrong) = targets.iter().find(|target| !usable(target)) {
+        t.error(
+            "warmup",
+            &format!(
+                "has `{}`, which is no path of a request",
+                wrong.escape_debug()
+            ),
+            "write a path as in a request, `/health?deep=1` for instance",
+        );
+    }
+    targets
+}
+
+pub(super) fn read_retry(t: &mut Table<'_>) -> Retry {
+    t.key(
+        "retry",
+        "Which calls run once more when their worker died before it replied.",
+    )
+    .ours()
+    .default(Retry::Safe)
+}
+
+pub(super) fn read_body(t: &mut Table<'_>, mode: Mode) -> RequestBody {
+    let of_scripts = (
+        "is `stream`, and PHP reads a body before a script in `mode: classic` begins",
+        "remove it",
+    );
+    t.key(
+        "request_body",
+        "`buffer`: a worker gets a request when all of its body is there. `stream`: it reads the body as it comes, \
+         and a slow client holds it; forms are buffered all the same. Needs the package `pronghorn/worker`.",
+    )
+    .ours()
+    .no_effect(mode.ignores(&[Mode::FastCgi]))
+    .refused(match mode {
+        Mode::Classic => Some(of_scripts),
+        Mode::Worker | Mode::FastCgi | Mode::Cgi => mode.without_kept(),
+    })
+    .default(RequestBody::Buffer)
+}

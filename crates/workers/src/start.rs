@@ -1,0 +1,481 @@
+//! From the settings of a pool to what starts its workers.
+
+use std::ffi::{OsStr, OsString};
+use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use pronghorn_config::{Address, Command, Listen, Size};
+use pronghorn_pool::{
+    Addresses, CommandLauncher, Current, FastCgiLauncher, Fence, Fpm, Ini, Limits, Options, Peers,
+    Php, Place, Plan, ProgramLauncher, Spawn, TransportChoice, Warmup, Zygotes, classic_command,
+    classic_variables, script_of,
+};
+use pronghorn_process::{Credentials, cpus, which};
+use pronghorn_wire::Codec;
+
+use crate::launch::Launch;
+use crate::pools::{PoolResources, PoolSpec};
+use crate::settings::{
+    ClassicSettings, ClientGone, CodecChoice, FastCgiPeer, FastCgiSettings, KeptSettings,
+    MAX_WORKERS, Mode, PoolSettings, RelayAddress, Runner, ServerSettings, SpawnChoice,
+    WorkerSettings,
+};
+
+/// Of a pool in which each call gets a fresh worker, one serves and one is ready.
+const DEBUG_WORKERS: usize = 2;
+
+/// All that is needed to start the workers of a pool.
+#[derive(Clone, Copy, Debug)]
+pub struct Start<'a> {
+    /// The service that the pool is for.
+    pub owner: &'static str,
+    pub spec: &'a PoolSpec<'a>,
+    pub server: &'a ServerSettings,
+    pub environment: &'a [(OsString, OsString)],
+    pub resources: &'a PoolResources,
+}
+
+impl Start<'_> {
+    pub(crate) fn options(&self) -> Options {
+        let PoolSettings { common, .. } = self.spec.settings;
+        let max_jobs = self.spec.settings.kept().and_then(|kept| kept.max_jobs);
+        Options {
+            name: self.spec.name.to_owned(),
+            queue_limit: common.max_queue_size,
+            queue_timeout: common.queue_timeout,
+            // In development somebody may sit in a debugger.
+            exec_ttl: common.exec_ttl.filter(|_| !self.resources.development),
+            deadline_max: common.deadline_max,
+            max_jobs: if self.spec.settings.is_debug() {
+                NonZeroU64::new(1)
+            } else {
+                max_jobs
+            },
+            runs_alone: common.client_gone == ClientGone::Run,
+            // Each I/O thread is as busy as a worker of quick calls.
+            processors: cpus::usable()
+                .saturating_sub(self.resources.homes.len())
+                .max(1),
+        }
+    }
+
+    pub(crate) fn plan(&self) -> Plan {
+        let PoolSettings { common, .. } = self.spec.settings;
+        let kept = self.spec.settings.kept();
+        let (workers, scaling) = if self.spec.settings.is_debug() {
+            (DEBUG_WORKERS, None)
+        } else {
+            (common.num_workers, common.scaling)
+        };
+        let max_memory = kept.and_then(|kept| kept.max_worker_memory);
+        Plan {
+            workers,
+            scaling,
+            most: MAX_WORKERS.max(scaling.map_or(0, |scaling| scaling.max)),
+            at_once: boots_at_once(),
+            limits: Limits {
+                watch_tick: common.watch_tick,
+                ttl: kept.and_then(|kept| kept.ttl),
+                idle_ttl: kept.and_then(|kept| kept.idle_ttl),
+                max_memory: max_memory.map(Size::bytes),
+            },
+        }
+    }
+
+    pub fn launch(&self) -> Launch {
+        match &self.spec.settings.runner {
+            Runner::Worker(worker) => Launch::Command(Arc::new(self.worker(worker))),
+            Runner::Classic(classic) => {
+                let otherwise = self.fastcgi(&classic.kept, &FastCgiPeer::Found, &classic.ini);
+                let is_there = Path::new(&otherwise.argv[0]).is_file();
+                Launch::Classic {
+                    command: Arc::new(self.classic(classic)),
+                    otherwise: is_there.then(|| Arc::new(otherwise)),
+                }
+            }
+            Runner::FastCgi(FastCgiSettings {
+                kept, peer, ini, ..
+            }) => Launch::FastCgi(Arc::new(self.fastcgi(kept, peer, ini))),
+            Runner::Cgi(_) => Launch::Programs(Arc::new(self.programs())),
+        }
+    }
+
+    fn programs(&self) -> ProgramLauncher {
+        let mut environment = self.passed_environment();
+        self.name_user(&mut environment);
+        let path = self.environment.iter().rfind(|(name, _)| name == "PATH");
+        if !environment.iter().any(|(name, _)| name == "PATH") {
+            environment.extend(path.cloned());
+        }
+        extend(&mut environment, self.server.env.iter());
+        ProgramLauncher {
+            spawner: self.resources.spawner.clone(),
+            environment,
+            user: self.resources.user.as_ref().map(|(_, user)| user.clone()),
+            spool: self.spec.spool.clone(),
+            homes: self
+                .resources
+                .homes
+                .iter()
+                .map(|home| home.runtime.clone())
+                .collect(),
+        }
+    }
+
+    fn fastcgi(&self, kept: &KeptSettings, peer: &FastCgiPeer, ini: &Ini) -> FastCgiLauncher {
+        let mut warmup = self.spec.warmup.clone();
+        let (command, mut argv, peers) = match peer {
+            FastCgiPeer::Addresses(addresses) => {
+                let places: Vec<Place> = addresses.iter().map(|at| self.place(at)).collect();
+                let shown: Vec<String> = places.iter().map(Place::to_string).collect();
+                let addresses = Addresses::new(self.spec.name.to_owned(), places);
+                warmup = Warmup::default();
+                let peers = Peers::Addresses(Arc::new(addresses));
+                (shown.join(", "), Vec::new(), peers)
+            }
+            FastCgiPeer::Command(command) => (command.to_string(), words(command), Peers::Own),
+            FastCgiPeer::PhpFpm(name) => (
+                name.clone(),
+                with_ini(name, ini),
+                Peers::Fpm(self.fpm(kept)),
+            ),
+            FastCgiPeer::Found => {
+                let (name, peers) = match (self.first_of(&PHP_CGI), self.first_of(&PHP_FPM)) {
+                    (None, Some(php_fpm)) => (php_fpm, Peers::Fpm(self.fpm(kept))),
+                    (php_cgi, _) => (php_cgi.unwrap_or(PHP_CGI[0]), Peers::Own),
+                };
+                (name.to_owned(), with_ini(name, ini), peers)
+            }
+        };
+        // The programs themselves may have no PATH.
+        if let Some(program) = argv.first_mut()
+            && let Some(found) = self.find_program(&*program)
+        {
+            *program = found.into();
+        }
+        FastCgiLauncher {
+            pool: self.spec.name.to_owned(),
+            peers,
+            master: Current::default(),
+            spawner: self.resources.spawner.clone(),
+            command,
+            argv,
+            env: self.variables(),
+            cwd: self.resources.folder.clone(),
+            user: self.resources.user.clone(),
+            boot_timeout: kept.boot_timeout,
+            warmup,
+            stream_timeout: self.spec.settings.common.stream_timeout,
+            spool: self.spec.spool.clone(),
+            homes: self.resources.homes.clone(),
+        }
+    }
+
+    fn first_of(&self, names: &[&'static str]) -> Option<&'static str> {
+        let mut names = names.iter().copied();
+        names.find(|name| self.find_program(name).is_some())
+    }
+
+    /// Whether what a classic pool runs is there.
+    pub fn finds_php(&self) -> bool {
+        let (_, argv) = self.command();
+        let program = argv.first();
+        program.is_some_and(|name| self.which(name).is_some_and(|path| path.is_file()))
+    }
+
+    /// What the command of a worker script names and this machine has not, and what to do. A
+    /// command that does not tell which PHP it runs is believed.
+    pub fn lacks(&self) -> Option<(String, String)> {
+        let (_, argv) = self.command();
+        let program = argv.first()?;
+        if !self.finds_php() {
+            let message = format!("runs `{}`, which was not found", program.display());
+            let hint = format!(
+                "`apt install php-cli` for instance; a name is looked up in PATH, and a path is taken from {}",
+                self.resources.folder.display()
+            );
+            return Some((message, hint));
+        }
+        let script = script_of(&argv, &self.environment(), &self.resources.folder)?;
+        let what = match std::fs::File::open(&script) {
+            Ok(_) if script.is_dir() => "is a folder".to_owned(),
+            Ok(_) => return None,
+            Err(error) => format!("can't be read: {error}"),
+        };
+        let message = format!("runs `{}`, which {what}", script.display());
+        let hint = format!(
+            "the script's path is taken from {}",
+            self.resources.folder.display()
+        );
+        Some((message, hint))
+    }
+
+    fn which(&self, name: &OsStr) -> Option<PathBuf> {
+        let path = self.environment.iter().rfind(|(name, _)| name == "PATH");
+        which(name, path.map(|(_, path)| path), &self.resources.folder)
+    }
+
+    /// Also where daemons are.
+    fn find_program(&self, name: impl AsRef<OsStr>) -> Option<PathBuf> {
+        let name = name.as_ref();
+        self.which(name)
+            .or_else(|| which(name, Some(SYSTEM_PROGRAMS), &self.resources.folder))
+    }
+
+    fn place(&self, at: &Listen) -> Place {
+        match at {
+            Listen::Unix(path) => Place::Unix(self.resources.folder.join(path)),
+            Listen::Tcp(Address { host, port }) => {
+                let host = host.clone().unwrap_or_else(|| "127.0.0.1".to_owned());
+                Place::Tcp(host, *port)
+            }
+        }
+    }
+
+    /// What php-fpm is told: as many workers as there are connections.
+    fn fpm(&self, kept: &KeptSettings) -> Fpm {
+        let plan = self.plan();
+        Fpm {
+            workers: plan.scaling.map_or(plan.workers, |scaling| scaling.max),
+            max_requests: kept.max_jobs.map(NonZeroU64::get),
+            // The client is told by the server; what still runs then is ended soon after.
+            drain: self.spec.settings.common.reset_timeout,
+            terminate_after: self.options().exec_ttl.map(|limit| limit + FPM_GRACE),
+        }
+    }
+
+    /// What to run, as people know it and as the system does; nothing for what is not PHP.
+    fn command(&self) -> (String, Vec<OsString>) {
+        let of_server = self.server.command.as_ref();
+        match &self.spec.settings.runner {
+            Runner::Worker(worker) => match worker.command.as_ref().or(of_server) {
+                Some(command) => (command.to_string(), words(command)),
+                None => Default::default(),
+            },
+            Runner::Classic(classic) => {
+                let of_server = of_server.map(|command| command.program().as_ref());
+                let argv = classic_command(classic.php.as_ref().map(words), of_server);
+                let program = argv[0].to_string_lossy().into_owned();
+                (program, argv)
+            }
+            Runner::FastCgi(_) | Runner::Cgi(_) => Default::default(),
+        }
+    }
+
+    fn worker(&self, settings: &WorkerSettings) -> CommandLauncher {
+        CommandLauncher {
+            kind: "http",
+            foreign_codec: match settings.codec {
+                CodecChoice::Auto | CodecChoice::Json => Codec::Json,
+                CodecChoice::Proto => Codec::Proto,
+            },
+            fence: settings.fence,
+            ..self.launcher(&settings.kept, settings.transport, &settings.ini)
+        }
+    }
+
+    fn classic(&self, settings: &ClassicSettings) -> CommandLauncher {
+        CommandLauncher {
+            kind: "script",
+            spawn: match settings.spawn {
+                SpawnChoice::Exec => Spawn::Exec,
+                choice => Spawn::Fork(Zygotes::new(choice == SpawnChoice::Fork)),
+            },
+            ..self.launcher(&settings.kept, settings.transport, &settings.ini)
+        }
+    }
+
+    /// What workers that run PHP have in common.
+    fn launcher(
+        &self,
+        kept: &KeptSettings,
+        transport: TransportChoice,
+        ini: &Ini,
+    ) -> CommandLauncher {
+        let (command, argv) = self.command();
+        let runs_scripts = self.spec.settings.mode() == Mode::Classic;
+        let may_ring = transport != TransportChoice::Relay;
+        CommandLauncher {
+            pool: self.spec.name.to_owned(),
+            spawner: self.resources.spawner.clone(),
+            command,
+            kind: "",
+            argv,
+            env: self.environment(),
+            php: Php::new(may_ring, runs_scripts, ini.clone()),
+            cwd: self.resources.folder.clone(),
+            user: self.resources.user.clone(),
+            boot_timeout: kept.boot_timeout,
+            warmup: self.spec.warmup.clone(),
+            listener: self.resources.listener.clone(),
+            foreign_codec: Codec::Json,
+            fence: Fence::Always,
+            stream_timeout: self.spec.settings.common.stream_timeout,
+            spool: self.spec.spool.clone(),
+            homes: self.resources.homes.clone(),
+            transport,
+            told: AtomicBool::new(false),
+            spawn: Spawn::Exec,
+        }
+    }
+
+    /// `USER` and `HOME` from the account, whatever the server was started with, as php-fpm does
+    /// it.
+    fn name_user(&self, environment: &mut Vec<(OsString, OsString)>) {
+        let user = self.resources.user.as_ref().map(|(_, user)| user.clone());
+        if let Some(user) = user.or_else(Credentials::current) {
+            set(environment, "USER", user.name());
+            set(environment, "HOME", user.home());
+        }
+    }
+
+    /// Whether a variable of the environment is for scripts.
+    fn is_seen(&self, name: &str) -> bool {
+        let clear_env = match &self.spec.settings.runner {
+            Runner::Worker(_) => true,
+            Runner::Classic(classic) => classic.clear_env,
+            Runner::FastCgi(fastcgi) => fastcgi.clear_env,
+            Runner::Cgi(cgi) => cgi.clear_env,
+        };
+        let of_environment =
+            !clear_env && !OF_SCRIPTS_NEVER.contains(&name) && !name.starts_with("PRONGHORN_");
+        let is_written = || self.server.env.iter().any(|(known, _)| known == name);
+        ["USER", "HOME"].contains(&name) || of_environment || is_written()
+    }
+
+    /// The environment of FastCGI programs, of which php-cgi shows all to scripts.
+    fn variables(&self) -> Vec<(OsString, OsString)> {
+        let mut variables = self.passed_environment();
+        self.name_user(&mut variables);
+        let services = self.resources.variables.iter();
+        let services = services.map(|(name, value)| (*name, value.as_str()));
+        // php-cgi ends after 500 requests where nothing is said; `max_jobs` says it.
+        let ours = [("PHP_FCGI_MAX_REQUESTS", "0")].into_iter().chain(services);
+        extend(&mut variables, ours.chain(self.server.env.iter()));
+        variables
+    }
+
+    /// Of the server's environment what programs get. All of it where that was asked for; else what
+    /// they need to run: scripts show what they find, in `phpinfo()` for instance, and there may be
+    /// secrets.
+    fn passed_environment(&self) -> Vec<(OsString, OsString)> {
+        const NEEDED: [&str; 3] = ["TMPDIR", "PHPRC", "PHP_INI_SCAN_DIR"];
+        let passes = |(name, _): &&(OsString, OsString)| {
+            let name = name.to_str();
+            name.is_some_and(|name| NEEDED.contains(&name) || self.is_seen(name))
+        };
+        self.environment.iter().filter(passes).cloned().collect()
+    }
+
+    /// The server's environment and what workers are told beside it; what comes later wins.
+    fn environment(&self) -> Vec<(OsString, OsString)> {
+        let relay = match (&self.resources.relay, &self.resources.listener) {
+            (RelayAddress::Pipes, _) => "pipes".to_owned(),
+            // As it was written, without the folder: packages parse it themselves.
+            (RelayAddress::Unix(path), _) => format!("unix://{}", path.display()),
+            (RelayAddress::Tcp(_), Some(listener)) => listener.address().to_string(),
+            (RelayAddress::Tcp(address), None) => format!("tcp://{address}"),
+        };
+        let mut environment = self.environment.to_vec();
+        let is_there = |wanted: &str| environment.iter().any(|(name, _)| name == wanted);
+        // A worker that we only start keeps what the server was given.
+        if self.spec.settings.mode() == Mode::Classic
+            || self.resources.user.is_some()
+            || !(is_there("USER") && is_there("HOME"))
+        {
+            self.name_user(&mut environment);
+        }
+        let mut set = |name: &str, value: &str| set(&mut environment, name, value);
+        set("RR_RELAY", &relay);
+        for (name, value) in &self.resources.variables {
+            set(name, value);
+        }
+        for (name, value) in self.server.env.iter() {
+            set(name, value);
+        }
+        set("RR_VERSION", self.resources.versions.roadrunner);
+        set("RR_MODE", self.owner);
+        set("PRONGHORN_VERSION", self.resources.versions.pronghorn);
+        set("PRONGHORN_PIPES", "3,4");
+        let spin = match &self.spec.settings.runner {
+            Runner::Worker(worker) => worker.spin,
+            Runner::Classic(classic) => classic.spin,
+            Runner::FastCgi(_) | Runner::Cgi(_) => None,
+        };
+        if let Some(spin) = spin {
+            set("PRONGHORN_SPIN", &spin.as_micros().to_string());
+        }
+        if self.spec.settings.mode() == Mode::Classic {
+            let is_seen = |name: &&str| self.is_seen(name);
+            let names = environment.iter().filter_map(|(name, _)| name.to_str());
+            let variables = classic_variables(self.spec.name, names.filter(is_seen));
+            environment.extend(variables);
+        }
+        environment
+    }
+}
+
+/// What says where php.ini is was for this process, and not for those that scripts start.
+const OF_SCRIPTS_NEVER: [&str; 2] = ["PHPRC", "PHP_INI_SCAN_DIR"];
+
+/// Adds variables, each in place of one of the same name.
+fn extend<'a>(
+    variables: &mut Vec<(OsString, OsString)>,
+    more: impl Iterator<Item = (&'a str, &'a str)>,
+) {
+    for (name, value) in more {
+        set(variables, name, value);
+    }
+}
+
+fn set(variables: &mut Vec<(OsString, OsString)>, name: &str, value: impl Into<OsString>) {
+    variables.retain(|(known, _)| known != name);
+    variables.push((name.into(), value.into()));
+}
+
+fn words(command: &Command) -> Vec<OsString> {
+    let arguments = command.arguments().iter().map(OsString::from);
+    let program = std::iter::once(OsString::from(command.program()));
+    program.chain(arguments).collect()
+}
+
+/// A program of PHP, told what is written of its settings.
+fn with_ini(program: &str, ini: &Ini) -> Vec<OsString> {
+    let mut argv = vec![OsString::from(program)];
+    for (setting, value) in ini.written_lines() {
+        argv.extend(["-d".into(), format!("{setting}={value}").into()]);
+    }
+    argv
+}
+
+/// As distributions call it; the newest first where several lie side by side.
+const PHP_CGI: [&str; 6] = [
+    "php-cgi",
+    "php-cgi8.5",
+    "php-cgi8.4",
+    "php-cgi8.3",
+    "php-cgi8.2",
+    "php-cgi8.1",
+];
+
+const PHP_FPM: [&str; 6] = [
+    "php-fpm",
+    "php-fpm8.5",
+    "php-fpm8.4",
+    "php-fpm8.3",
+    "php-fpm8.2",
+    "php-fpm8.1",
+];
+/// Where php-fpm is, which a user's PATH may not name.
+const SYSTEM_PROGRAMS: &str = "/usr/local/sbin:/usr/sbin";
+/// So long after a deadline php-fpm ends what still runs; it counts in seconds.
+const FPM_GRACE: Duration = Duration::from_secs(5);
+
+/// How many workers boot at once: more than there are CPUs, because a boot also waits for the disk;
+/// not all of a hundred, because then each takes a hundred times as long.
+fn boots_at_once() -> usize {
+    (cpus::usable() * 2).max(4)
+}
