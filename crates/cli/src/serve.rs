@@ -135,7 +135,13 @@ fn prepare(
         around,
         folder,
         environment: pronghorn_server::environment(&loaded),
-        source: Some(Source::new(input, &folders::current(), &loaded, &effective)),
+        source: Some(Source::new(
+            input,
+            &folders::current(),
+            &loaded,
+            &effective,
+            &settings.logs,
+        )),
         development: options.dev,
         configuration: loaded
             .files

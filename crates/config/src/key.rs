@@ -45,6 +45,7 @@ pub struct Key<'t, 'a, T> {
     by_fallback: bool,
     secret: bool,
     ours: bool,
+    live: bool,
     roadrunner: Option<(&'static str, &'static str)>,
     differs: Option<(&'static str, &'static str)>,
     not_yet: Option<&'static str>,
@@ -99,6 +100,7 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
             by_fallback: false,
             secret: secret::is_secret(name),
             ours: false,
+            live: false,
             roadrunner: None,
             differs: None,
             not_yet: None,
@@ -185,6 +187,12 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
     /// RoadRunner has no such key.
     pub fn ours(mut self) -> Self {
         self.ours = true;
+        self
+    }
+
+    /// A reload applies it.
+    pub fn live(mut self) -> Self {
+        self.live = true;
         self
     }
 
@@ -431,6 +439,7 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
         origin: Option<Origin>,
     ) {
         let in_ours = self.table.is_ours();
+        let live = self.live || self.table.is_live();
         let zero = match self.zero {
             Zero::Value | Zero::Means(..) => "",
             Zero::Default => "; 0 is the default",
@@ -443,6 +452,7 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
             default,
             fallback: self.fallback,
             ours: self.ours && !in_ours,
+            live,
             roadrunner: self.roadrunner.filter(|_| !in_ours),
             differs: self.differs.filter(|_| !in_ours),
             not_yet: self.not_yet,

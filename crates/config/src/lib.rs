@@ -59,7 +59,7 @@ pub use load::{Disk, Input, Loaded, MAIN_FILES, load};
 pub use node::{Entry, Map, Node, Text, Value};
 pub use place::{Origin, Place};
 pub use reference::{Reference, describe};
-pub use resolve::{Difference, Effective, Resolved};
+pub use resolve::{Change, Difference, Effective, Resolved};
 pub use setting::{
     Address, Choice, Command, Endpoint, Listen, Pair, Pairs, Setting, Shown, Size, Subnet, Wrong,
     show_duration,

@@ -34,6 +34,14 @@ impl fmt::Display for Reference {
 }
 
 impl Reference {
+    /// The path of each key, and whether a reload applies it.
+    pub fn reloads(&self) -> impl Iterator<Item = (&str, bool)> {
+        self.records.iter().filter_map(|record| match record {
+            Record::Key(key) => Some((key.path.as_str(), key.live)),
+            _ => None,
+        })
+    }
+
     fn keys(&self, f: &mut fmt::Formatter<'_>, section: &str) -> fmt::Result {
         let mut rows = String::new();
         let mut unused = [("not used yet", Vec::new()), ("without effect", Vec::new())];
@@ -49,6 +57,7 @@ impl Reference {
                     let cells = [
                         &key.accepts,
                         &default(key),
+                        &(if key.live { "yes" } else { "" }).to_owned(),
                         &roadrunner(key),
                         &sentence(key),
                     ];
@@ -56,7 +65,10 @@ impl Reference {
                 }
                 Record::Loading { sentence, .. } => {
                     let none = String::new();
-                    rows.push_str(&row(name, [&none, &none, &none, &(*sentence).to_owned()]));
+                    rows.push_str(&row(
+                        name,
+                        [&none, &none, &none, &none, &(*sentence).to_owned()],
+                    ));
                 }
                 Record::Unused { state, why, .. } => {
                     for (_, keys) in unused.iter_mut().filter(|(of, _)| of == state) {
@@ -67,7 +79,7 @@ impl Reference {
         }
         if !rows.is_empty() {
             f.write_str(
-                "\n| key | accepted | default | in RoadRunner | |\n|---|---|---|---|---|\n",
+                "\n| key | accepted | default | reload | in RoadRunner | |\n|---|---|---|---|---|---|\n",
             )?;
             f.write_str(&rows)?;
         }
@@ -80,7 +92,7 @@ impl Reference {
     }
 }
 
-fn row(name: &str, cells: [&String; 4]) -> String {
+fn row(name: &str, cells: [&String; 5]) -> String {
     let cells = cells.map(|cell| cell.replace('|', "\\|"));
     format!("| `{name}` | {} |\n", cells.join(" | "))
 }

@@ -96,6 +96,15 @@ impl fmt::Display for Difference {
     }
 }
 
+/// A key that has another value than before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The key's path.
+    pub key: String,
+    /// Whether a reload applies it, as its statement says.
+    pub live: bool,
+}
+
 /// Every value that holds. Displays as YAML with each value's origin as a comment; loading that
 /// text gives the same values, but for secrets, which are `***`.
 #[derive(Clone, Debug)]
@@ -147,6 +156,8 @@ pub(crate) struct KeyRecord {
     pub(crate) fallback: Option<&'static str>,
     /// RoadRunner has no such key.
     pub(crate) ours: bool,
+    /// A reload applies it.
+    pub(crate) live: bool,
     /// Its default and why ours is another.
     pub(crate) roadrunner: Option<(&'static str, &'static str)>,
     /// What it does with a written value, and why ours is not that.

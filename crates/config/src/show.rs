@@ -6,7 +6,7 @@ use std::fmt;
 
 use crate::expand::escape;
 use crate::node::{Node, Value};
-use crate::resolve::{DefaultShown, Effective, KeyRecord, Record};
+use crate::resolve::{Change, DefaultShown, Effective, KeyRecord, Record};
 use crate::secret;
 use crate::setting::{Pair, Shown, shorten};
 
@@ -36,31 +36,30 @@ impl fmt::Display for Effective {
 }
 
 impl Effective {
-    /// The paths of keys that have another value in `newer`, in the order of the keys there.
-    pub fn changes(&self, newer: &Self) -> Vec<String> {
+    /// The keys that have another value in `newer`, in the order of the keys there.
+    pub fn changes(&self, newer: &Self) -> Vec<Change> {
         let (before, after) = (self.values(), newer.values());
-        let here = after.iter().filter(|(path, value)| {
-            before
-                .iter()
-                .find(|(known, _)| known == path)
-                .map(|known| &known.1)
-                != Some(value)
+        let here = after.iter().filter(|(key, value)| {
+            let known = before.iter().find(|(known, _)| known.path == key.path);
+            known.map(|(_, before)| before) != Some(value)
         });
         let gone = before
             .iter()
-            .filter(|(path, _)| !after.iter().any(|(known, _)| known == path));
-        here.chain(gone)
-            .map(|(path, _)| (*path).to_owned())
-            .collect()
+            .filter(|(key, _)| !after.iter().any(|(known, _)| known.path == key.path));
+        let change = |(key, _): &(&KeyRecord, String)| Change {
+            key: key.path.clone(),
+            live: key.live,
+        };
+        here.chain(gone).map(change).collect()
     }
 
     /// Each key with its value as text; one without a value is not there.
-    fn values(&self) -> Vec<(&str, String)> {
+    fn values(&self) -> Vec<(&KeyRecord, String)> {
         let keys = self.records.iter().filter_map(|record| match record {
-            Record::Key(key) => Some((key.path.as_str(), key.value()?)),
+            Record::Key(key) => Some((key, key.value()?)),
             _ => None,
         });
-        keys.map(|(path, shown)| (path, format!("{shown:?}")))
+        keys.map(|(key, shown)| (key, format!("{shown:?}")))
             .collect()
     }
 }

@@ -33,6 +33,8 @@ pub struct Table<'a> {
     unused: Vec<String>,
     /// RoadRunner has nothing like this section, so nothing in it is compared.
     ours: bool,
+    /// A reload applies each key of this section.
+    live: bool,
 }
 
 impl<'a> Table<'a> {
@@ -45,6 +47,7 @@ impl<'a> Table<'a> {
             known: Vec::new(),
             unused: Vec::new(),
             ours: false,
+            live: false,
         }
     }
 
@@ -163,6 +166,15 @@ impl<'a> Table<'a> {
         self.ours = true;
     }
 
+    /// Says that a reload applies each key of this section, and of those below it.
+    pub fn live(&mut self) {
+        self.live = true;
+    }
+
+    pub(crate) fn is_live(&self) -> bool {
+        self.live
+    }
+
     pub(crate) fn is_ours(&self) -> bool {
         self.ours
     }
@@ -240,6 +252,7 @@ impl<'a> Table<'a> {
         });
         let mut table = Table {
             ours: self.ours,
+            live: self.live,
             run: &mut *self.run,
             map,
             place,

@@ -3,51 +3,13 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use pronghorn_config::{Effective, Input, Loaded, Severity, load};
+use pronghorn_config::{Change, Effective, Input, Loaded, Severity, load};
 use pronghorn_plugin_api::Reload;
 use pronghorn_process::Program;
 
 use crate::logs::{self, Logs};
 use crate::server::Server;
-use crate::settings::Settings;
-
-/// Keys, and sections, that a reload applies. A change of any other is told.
-const APPLIED: &[&str] = &[
-    "endure.grace_period",
-    "endure.upgrade",
-    "endure.upgrade_timeout",
-    "http.access_log",
-    "http.access_logs",
-    "http.compress",
-    "http.error_pages",
-    "http.forms",
-    "http.headers",
-    "http.max_per_address",
-    "http.internal_error_code",
-    "http.max_request_size",
-    "http.middleware",
-    "http.pool",
-    "http.pools",
-    "http.rate_limit",
-    "http.raw_body",
-    "http.request_id",
-    "http.rewrite",
-    "http.routes",
-    "http.sendfile",
-    "http.ssl.cert",
-    "http.ssl.certificates",
-    "http.ssl.hsts",
-    "http.ssl.key",
-    "http.ssl.redirect",
-    "http.static",
-    "http.trusted_headers",
-    "http.trusted_subnets",
-    "http.uploads.allow",
-    "http.uploads.forbid",
-    "logs",
-    "server.command",
-    "server.env",
-];
+use crate::settings::{LogSettings, Settings};
 
 /// Where the configuration comes from, and what was in it at the start.
 #[derive(Debug, Clone)]
@@ -55,18 +17,24 @@ pub struct Source {
     input: Input,
     started_with: Effective,
     /// What the logs are written by now.
-    logged_by: Effective,
+    logged_by: LogSettings,
 }
 
 impl Source {
     /// Of what was loaded from `input`. Its paths begin in `here` from now on: when a link in that moves, they follow.
-    pub fn new(mut input: Input, here: &Path, loaded: &Loaded, effective: &Effective) -> Self {
+    pub fn new(
+        mut input: Input,
+        here: &Path,
+        loaded: &Loaded,
+        effective: &Effective,
+        logs: &LogSettings,
+    ) -> Self {
         input.folder = here.join(&input.folder);
         input.file.clone_from(&loaded.file);
         Self {
             input,
             started_with: effective.clone(),
-            logged_by: effective.clone(),
+            logged_by: logs.clone(),
         }
     }
 }
@@ -101,32 +69,25 @@ impl Server {
             }
         };
         let changed = source.started_with.changes(&effective);
-        let (applied, others): (Vec<_>, Vec<_>) =
-            changed.into_iter().partition(|key| is_applied(key));
-        for key in others {
+        for Change { key, .. } in changed.iter().filter(|change| !change.live) {
             tracing::warn!(
                 target: "server", key,
                 "changed, and can't be applied while the server runs: it holds from an upgrade (SIGUSR2) or a restart on"
             );
         }
-        let changed = source.logged_by.changes(&effective);
-        // The channel `access` is made of the second.
-        if changed
-            .iter()
-            .any(|key| is_in(key, "logs") || is_in(key, "http.access_log"))
-        {
+        if source.logged_by != settings.logs {
             match logs.renew(&settings.logs) {
-                Ok(()) => source.logged_by = effective,
+                Ok(()) => source.logged_by = settings.logs.clone(),
                 Err(error) => {
                     tracing::error!(target: "server", "logs go on as they were: {error}");
                 }
             }
         }
-        self.apply(settings, &applied, &loaded).await;
+        self.apply(settings, &changed, &loaded).await;
     }
 
-    /// Hands each running service its new settings. `changed` are the keys that a reload applies, if the service does.
-    async fn apply(&mut self, settings: Settings, changed: &[String], loaded: &Loaded) {
+    /// Hands each running service its new settings. `changed` is what differs from those of the start.
+    async fn apply(&mut self, settings: Settings, changed: &[Change], loaded: &Loaded) {
         self.endure = settings.endure.clone();
         let pools = self.pools();
         if let Some(pools) = &pools {
@@ -141,7 +102,11 @@ impl Server {
                 None => Reload::NeedsRestart,
             };
             if reloaded == Reload::NeedsRestart {
-                if to.is_none() || changed.iter().any(|key| is_in(key, name)) {
+                if to.is_none()
+                    || changed
+                        .iter()
+                        .any(|change| change.live && is_in(&change.key, name))
+                {
                     is_whole = false;
                     tell_restart(name);
                 }
@@ -169,33 +134,8 @@ fn tell_restart(service: &str) {
     );
 }
 
-fn is_applied(key: &str) -> bool {
-    APPLIED.iter().any(|applied| is_in(key, applied))
-}
-
-/// Whether it is this key, or one of this section.
+/// Whether it is a key of this section.
 fn is_in(key: &str, section: &str) -> bool {
-    key.strip_prefix(section)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_section_is_applied_with_all_its_keys_and_no_others() {
-        for (key, applied) in [
-            ("http.pool.num_workers", true),
-            ("http.pools.api.command", true),
-            ("logs.level", true),
-            ("http.poolish", false),
-            ("http.address", false),
-            ("http.threads", false),
-            ("rpc.listen", false),
-            ("server.user", false),
-        ] {
-            assert_eq!(is_applied(key), applied, "{key}");
-        }
-    }
+    let rest = key.strip_prefix(section);
+    rest.is_some_and(|rest| rest.starts_with(['.', '[']))
 }

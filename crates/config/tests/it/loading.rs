@@ -256,14 +256,39 @@ fn a_mistake_in_a_secret_does_not_show_it() {
 fn the_reference_has_every_key_and_its_default() {
     let page = describe::<Sample>().to_string();
     for row in [
-        "| `count` | a whole number, from 1 to 10; 0 is the default | `3` |  | A number. |",
+        "| `count` | a whole number, from 1 to 10; 0 is the default | `3` |  |  | A number. |",
         "| `patience` | a duration such as `30s` | `former_patience`, else `30s` |",
         "Not used yet: `later` (what comes later).",
         "Without effect: `former` (it is gone).",
         "## `named.<name>`",
         "## `items[]`",
-        "| `limit` | a duration such as `30s`; 0 is off | `1s` |  | A limit. |",
+        "| `limit` | a duration such as `30s`; 0 is off | `1s` | yes |  | A limit. |",
     ] {
         assert!(page.contains(row), "{row}\n{page}");
     }
+}
+
+#[test]
+fn a_change_says_whether_a_reload_applies_it() {
+    let effective = |text: &str| {
+        let resolved = load(&Input::from_text("a.yaml", text)).resolve::<Sample>(Severity::Error);
+        resolved.effective().clone()
+    };
+    let before = effective("count: 1\ninner: {limit: 2s}\nnamed: {a: {port: 1}}");
+    let after = effective("count: 2\ninner: {port: 3, limit: 4s}\nnamed: {b: {port: 1}}");
+    let changes: Vec<_> = before.changes(&after);
+    let changes: Vec<(&str, bool)> = changes.iter().map(|c| (c.key.as_str(), c.live)).collect();
+    assert_eq!(
+        changes,
+        [
+            ("count", false),
+            ("inner.port", false),
+            ("inner.limit", true),
+            ("named.b.port", true),
+            ("named.b.limit", true),
+            ("named.a.port", true),
+            ("named.a.limit", true),
+        ]
+    );
+    assert_eq!(before.changes(&before), []);
 }

@@ -73,7 +73,10 @@ impl Section for Sample {
                 .or_key("former_patience")
                 .default(Duration::from_secs(30)),
             inner: t.section("inner", "A section."),
-            named: t.sections_with("named", "Sections by name.", "One.", Inner::read),
+            named: t.sections_with("named", "Sections by name.", "One.", |t| {
+                t.live();
+                Inner::read(t)
+            }),
             items: t.section_list_with("items", "Sections in a list.", "One.", 3, Inner::read),
         }
     }
@@ -83,7 +86,10 @@ impl Section for Inner {
     fn read(t: &mut Table<'_>) -> Self {
         Self {
             port: t.key("port", "A port.").default(80),
-            limit: t.key("limit", "A limit.").limit_of(Duration::from_secs(1)),
+            limit: t
+                .key("limit", "A limit.")
+                .live()
+                .limit_of(Duration::from_secs(1)),
         }
     }
 }

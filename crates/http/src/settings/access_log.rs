@@ -89,6 +89,7 @@ const MOST_PIECES: usize = 100;
 impl Section for AccessLogSettings {
     fn read(t: &mut Table<'_>) -> Self {
         t.ours();
+        t.live();
         Self {
             format: t
                 .key("format", "What a line looks like.")

@@ -70,6 +70,7 @@ impl ClientSettings {
                 "the first of them that is there",
                 "a client can send those that its proxy does not set",
             )
+            .live()
             .default(default_headers());
         let headers = if headers.is_empty() {
             default_headers() // as in RoadRunner
@@ -97,6 +98,7 @@ impl ClientSettings {
                     "the first address in `Forwarded`, then in `X-Forwarded-For`, for `proxy_ip_parser`",
                     "a client can put any address before the one that the proxy adds",
                 )
+                .live()
                 .default(Vec::new()),
             headers,
         }

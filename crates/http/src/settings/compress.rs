@@ -62,6 +62,7 @@ impl Default for CompressSettings {
 impl Section for CompressSettings {
     fn read(t: &mut Table<'_>) -> Self {
         t.ours();
+        t.live();
         let by_default = Self::default();
         Self {
             codings: t

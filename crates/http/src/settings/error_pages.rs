@@ -29,6 +29,7 @@ impl StatusPages {
 impl Section for ErrorPagesSettings {
     fn read(t: &mut Table<'_>) -> Self {
         t.ours();
+        t.live();
         Self {
             pages: t
                 .key(

@@ -108,6 +108,7 @@ impl Setting for Page {
 
 impl Section for StaticSettings {
     fn read(t: &mut Table<'_>) -> Self {
+        t.live();
         let dir: Option<PathBuf> = t.key("dir", "The folder with the files.").optional();
         let tag = read_tag(t);
         let request = t

@@ -133,6 +133,7 @@ impl FieldRules {
 
 impl Section for HeadersSettings {
     fn read(t: &mut Table<'_>) -> Self {
+        t.live();
         Self {
             request: t
                 .key(

@@ -74,6 +74,7 @@ pub struct Forms(pub FormLimits);
 impl Section for Forms {
     fn read(t: &mut Table<'_>) -> Self {
         t.ours();
+        t.live();
         let memory = t
             .key(
                 "memory",

@@ -203,10 +203,12 @@ impl Section for SslSettings {
                 "cert",
                 "The certificate and those that lead to its authority, in PEM.",
             )
+            .live()
             .optional();
         let key: Option<PathBuf> = t
             .key("key", "The certificate's private key, in PEM.")
             .is_path()
+            .live()
             .optional();
         let more = read_certificates(t);
         let settings = Self {
@@ -216,6 +218,7 @@ impl Section for SslSettings {
                     "redirect",
                     "Requests without TLS are sent to `address`, by 308.",
                 )
+                .live()
                 .default(false),
             hsts: t.optional_section(
                 "hsts",
@@ -270,6 +273,7 @@ fn read_certificates(t: &mut Table<'_>) -> Vec<Pair> {
         "A certificate.",
         MOST_CERTIFICATES,
         |t| {
+            t.live();
             t.ours();
             let certificate: Option<PathBuf> = t.key("cert", "As `http.ssl.cert`.").optional();
             let key: Option<PathBuf> = t.key("key", "As `http.ssl.key`.").is_path().optional();
@@ -303,6 +307,7 @@ fn client_certificates(t: &mut Table<'_>) {
 impl Section for HstsSettings {
     fn read(t: &mut Table<'_>) -> Self {
         t.ours();
+        t.live();
         let settings = Self {
             max_age: t
                 .key("max_age", "How long browsers remember it.")

@@ -165,24 +165,29 @@ impl Section for HttpSettings {
                     "internal_error_code",
                     "The status of a reply when PHP fails.",
                 )
+                .live()
                 .zero_is_default()
                 .range(400..=599)
                 .default(INTERNAL_ERROR_CODE),
             access_logs: t
                 .key("access_logs", "More fields in the record of each request.")
+                .live()
                 .default(false),
             max_request_size: t
                 .key("max_request_size", "A larger body is answered 413.")
+                .live()
                 .zero_is_default()
                 .default(MAX_REQUEST_SIZE),
             raw_body: t
                 .key("raw_body", "Forms reach PHP unparsed.")
+                .live()
                 .default(false),
             middleware: t
                 .key(
                     "middleware",
                     "What requests pass on their way to PHP; the first is the innermost.",
                 )
+                .live()
                 .default(Vec::new()),
             headers: t.optional_section(
                 "headers",
@@ -250,6 +255,7 @@ impl Section for HttpSettings {
                     "Connections that one address may have at a time (an IPv6 one by its /64). Those of trusted proxies are \
                      not counted: their requests are, by the address that they tell.",
                 )
+                .live()
                 .ours()
                 .range(0..=1_000_000)
                 .limit(),
@@ -283,6 +289,7 @@ impl Section for HttpSettings {
 impl Section for RequestIdSettings {
     fn read(t: &mut Table<'_>) -> Self {
         t.ours();
+        t.live();
         let header = t
             .key("header", "The field that carries it, both ways.")
             .default("X-Request-Id".to_owned());
@@ -307,7 +314,7 @@ impl Section for Uploads {
         let ending =
             |text: String| format!(".{}", text.trim_start_matches('.').to_ascii_lowercase());
         let mut endings = |name, sentence| -> Vec<String> {
-            let list: Vec<String> = t.key(name, sentence).default(Vec::new());
+            let list: Vec<String> = t.key(name, sentence).live().default(Vec::new());
             list.into_iter().map(ending).collect()
         };
         Self {

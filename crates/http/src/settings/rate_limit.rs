@@ -40,6 +40,7 @@ impl RateLimitSettings {
     /// None, and an error, without a rate.
     pub(super) fn read(t: &mut Table<'_>) -> Option<Self> {
         t.ours();
+        t.live();
         let was_written = t.is_written("rate");
         let rate: Option<Rate> = t
             .key("rate", "How many requests of one client in a time; more are answered 429 with `Retry-After`.")

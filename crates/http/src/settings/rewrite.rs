@@ -45,6 +45,7 @@ pub(super) fn read(t: &mut Table<'_>) -> Vec<RewriteRule> {
         MOST_RULES,
         |t| {
             t.ours();
+            t.live();
             read_rule(t)
         },
     );

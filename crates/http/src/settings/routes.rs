@@ -168,6 +168,7 @@ pub(super) fn read_routes(
         MOST_ROUTES,
         |t| {
             t.ours();
+            t.live();
             let route = read_route(t, default, pools);
             let covers = |earlier: &RouteSettings| {
                 !earlier.broken && !route.broken && earlier.conditions.cover(&route.conditions)

@@ -19,6 +19,7 @@ pub struct SendfileSettings {
 impl Section for SendfileSettings {
     fn read(t: &mut Table<'_>) -> Self {
         t.ours();
+        t.live();
         Self {
             roots: t
                 .key(

@@ -16,7 +16,7 @@ const FILE_MAX_AGE: u32 = 24;
 const FILE_MAX_BACKUPS: u32 = 10;
 
 /// Where records go, and how.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSettings {
     /// For every channel that has no settings of its own.
     pub target: LogTarget,
@@ -25,7 +25,7 @@ pub struct LogSettings {
 }
 
 /// How the records of a channel are written.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogTarget {
     /// What they look like by default.
     pub mode: LogMode,
@@ -117,7 +117,7 @@ pub enum LogOutput {
 }
 
 /// A file that is replaced when it grows.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileLog {
     /// The file.
     pub path: PathBuf,
@@ -133,6 +133,7 @@ pub struct FileLog {
 
 impl Section for LogSettings {
     fn read(t: &mut Table<'_>) -> Self {
+        t.live();
         let target = LogTarget::read(t, None);
         Self {
             channels: t.sections_with(

@@ -259,6 +259,7 @@ impl Section for EndureSettings {
                     "grace_period",
                     "How long stopping may take in all; then everything ends at once.",
                 )
+                .live()
                 .zero_is_default()
                 .default(GRACE_PERIOD),
             upgrade: t
@@ -266,6 +267,7 @@ impl Section for EndureSettings {
                     "upgrade",
                     "How SIGUSR2 goes over to a new process; `in_place` keeps the number of this one.",
                 )
+                .live()
                 .ours()
                 .default_as(
                     UpgradeChoice::Auto,
@@ -276,6 +278,7 @@ impl Section for EndureSettings {
                     "upgrade_timeout",
                     "How long a new process may take to be ready; then this one goes on.",
                 )
+                .live()
                 .ours()
                 .range(Duration::from_secs(1)..=Duration::from_hours(1))
                 .default(UPGRADE_TIMEOUT),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pronghorn_config::{Input, Severity, load};
+use pronghorn_config::{Input, Severity, describe, load};
 use pronghorn_server::settings::{Settings, reference};
 
 /// Directories with pages, and pages that lie elsewhere.
@@ -175,7 +175,6 @@ fn lists_count_from_one_and_the_index_has_each_page_once() {
 #[test]
 fn what_needs_a_restart_is_named_and_not_applied_by_a_reload() {
     let keys = Keys::read();
-    let applied = applied();
     let mut wrong = Vec::new();
     for page in pages() {
         if page.is_history() || page.name == "CHANGELOG.md" {
@@ -195,10 +194,7 @@ fn what_needs_a_restart_is_named_and_not_applied_by_a_reload() {
             if named.is_empty() {
                 wrong.push(format!("{}: no key is named: {sentence}", page.name));
             }
-            for key in named
-                .iter()
-                .filter(|key| applied.iter().any(|known| is_in(key, known)))
-            {
+            for key in named.iter().filter(|key| is_applied(key)) {
                 wrong.push(format!(
                     "{}: a reload applies `{key}`: {sentence}",
                     page.name
@@ -272,6 +268,18 @@ fn what_is_wrong_in_a_page_is_noticed() {
         assert!(!page.leads(dead), "{dead}");
     }
     let keys = Keys::read();
+    for (name, applied) in [
+        ("http.pool", true),
+        ("http.pool.num_workers", true),
+        ("http.routes", true),
+        ("logs.level", true),
+        ("http", false),
+        ("http.poolish", false),
+        ("http.address", false),
+        ("rpc.listen", false),
+    ] {
+        assert_eq!(is_applied(name), applied, "{name}");
+    }
     for (name, is_meant, has) in [
         ("http.pool.ini", true, true),
         ("pool.ini", true, true),
@@ -540,33 +548,15 @@ fn segments(key: &str) -> impl Iterator<Item = &str> {
         .map(|part| part.split('[').next().unwrap_or(part))
 }
 
-/// Keys and sections that a reload applies, from the source that says so.
-fn applied() -> Vec<String> {
-    let sources = root().join("crates/server/src");
-    let files = tree()
-        .into_iter()
-        .filter(|file| root().join(file).starts_with(&sources));
-    let lists: Vec<String> = files
-        .filter_map(|file| fs::read_to_string(root().join(file)).ok())
-        .filter_map(|text| {
-            Some(
-                text.split_once("const APPLIED: ")?
-                    .1
-                    .split_once("];")?
-                    .0
-                    .to_owned(),
-            )
-        })
+/// Whether a reload applies it: a key, or each of a section.
+fn is_applied(name: &str) -> bool {
+    let reference = describe::<Settings>();
+    let keys = reference.reloads();
+    let meant: Vec<bool> = keys
+        .filter(|(key, _)| is_in(key, name))
+        .map(|(_, live)| live)
         .collect();
-    let keys = lists
-        .iter()
-        .flat_map(|list| list.split('"').skip(1).step_by(2));
-    let keys: Vec<String> = keys.map(str::to_owned).collect();
-    assert!(
-        !keys.is_empty(),
-        "nothing says what a reload applies: where is `APPLIED`?"
-    );
-    keys
+    !meant.is_empty() && !meant.contains(&false)
 }
 
 fn is_in(key: &str, section: &str) -> bool {

@@ -55,7 +55,7 @@ pub struct OnInit {
 impl Section for ServerSettings {
     fn read(t: &mut Table<'_>) -> Self {
         let settings = Self {
-            command: t.key("command", "What to run as a worker.").optional(),
+            command: t.key("command", "What to run as a worker.").live().optional(),
             user: t
                 .key("user", "User that workers run as; needs root.")
                 .optional(),
@@ -68,6 +68,7 @@ impl Section for ServerSettings {
                 .optional(),
             env: t
                 .key("env", "Variables for workers, over those of the server.")
+                .live()
                 .default(Pairs::default()),
             relay: t
                 .key("relay", "What workers of foreign packages speak over.")

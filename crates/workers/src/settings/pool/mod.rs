@@ -278,6 +278,7 @@ struct WorkerKeys {
 
 /// All keys of a pool, in the order in which they are shown.
 fn read(t: &mut Table<'_>, calls: Calls) -> HttpPoolSettings {
+    t.live();
     t.key::<Duration>(
         "allocate_timeout",
         "RoadRunner's one limit for boot and queue.",
