@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// They know workers and the contract of a service, and not each other.
-const SERVICES: [&str; 3] = ["http", "lock", "rpc"];
+const SERVICES: [&str; 4] = ["http", "jobs", "lock", "rpc"];
 
 #[test]
 fn no_crate_uses_one_that_stands_above_it() {

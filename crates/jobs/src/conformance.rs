@@ -1,0 +1,617 @@
+//! What every driver does. Each one runs all of it; `drivers` lists how they are made.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+
+use pronghorn_base::BoxFuture;
+use pronghorn_store::Store;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use crate::driver::MOST_ATTEMPTS;
+use crate::*;
+
+const SOON: Duration = Duration::from_millis(200);
+/// For what has to happen; a machine under load may be slow.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// For what must not happen.
+const NEVER: Duration = Duration::from_millis(300);
+
+/// A driver under test, resumed, and what it leaves.
+struct Subject {
+    driver: Arc<dyn Driver>,
+    wake: Wake,
+    /// A nack without `requeue` loses the job.
+    drops_nacked: bool,
+    /// Makes a driver on what this one has left, as a new process would.
+    again: Option<Again>,
+    /// Where its store is.
+    folder: Option<(PathBuf, Store)>,
+}
+
+type Again = Box<dyn Fn(Wake) -> BoxFuture<'static, Arc<dyn Driver>>>;
+
+impl Drop for Subject {
+    fn drop(&mut self) {
+        if let Some((folder, _)) = &self.folder {
+            _ = std::fs::remove_dir_all(folder);
+        }
+    }
+}
+
+const PLENTY: u64 = 64 << 20;
+
+fn memory(limit: u64) -> Subject {
+    let wake = Wake::default();
+    Subject {
+        driver: Arc::new(Memory::new(limit, wake.clone())),
+        wake,
+        drops_nacked: true,
+        again: None,
+        folder: None,
+    }
+}
+
+async fn embedded(limit: u64) -> Subject {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Relaxed);
+    let name = format!("pronghorn-jobs-{}-{number}", std::process::id());
+    embedded_in(std::env::temp_dir().join(name), limit).await
+}
+
+async fn embedded_in(folder: PathBuf, limit: u64) -> Subject {
+    let store = Store::open(&folder, limit).unwrap();
+    let wake = Wake::default();
+    let left = store.clone();
+    let open = move |wake| {
+        let store = store.clone();
+        let driver = async move {
+            let driver = Embedded::open("mail", store, wake).await.unwrap();
+            Arc::new(driver) as Arc<dyn Driver>
+        };
+        Box::pin(driver) as BoxFuture<'static, _>
+    };
+    Subject {
+        driver: open(wake.clone()).await,
+        wake,
+        drops_nacked: false,
+        again: Some(Box::new(open)),
+        folder: Some((folder, left)),
+    }
+}
+
+/// A test for each driver.
+macro_rules! conformance {
+    ($($name:ident,)*) => {
+        mod of_memory {
+            $(#[tokio::test]
+            async fn $name() {
+                let subject = super::memory(super::PLENTY);
+                subject.driver.resume();
+                super::$name(subject).await;
+            })*
+        }
+
+        mod of_embedded {
+            $(#[tokio::test]
+            async fn $name() {
+                let subject = super::embedded(super::PLENTY).await;
+                subject.driver.resume();
+                super::$name(subject).await;
+            })*
+        }
+    };
+}
+
+conformance! {
+    jobs_come_out_as_they_went_in,
+    equal_priorities_keep_their_order_and_lower_numbers_go_first,
+    low_priorities_do_not_starve,
+    a_delayed_job_comes_at_its_time_and_not_before,
+    a_delayed_job_gets_past_many_others,
+    what_is_acknowledged_is_gone,
+    a_ticket_is_good_for_one_settlement,
+    what_is_released_comes_again_as_it_was,
+    a_job_that_fails_is_tried_again_and_not_for_ever,
+    a_nack_that_asks_for_it_brings_the_job_again,
+    a_nack_without_requeue_does_as_the_driver_says,
+    a_requeued_job_has_the_new_headers,
+    a_paused_pipeline_takes_pushes_and_gives_nothing,
+    a_large_payload_passes,
+    thousands_of_jobs_each_come_once,
+    pushes_and_settlements_at_the_same_time_lose_nothing,
+    what_is_not_settled_outlives_the_driver,
+}
+
+fn job(id: impl std::fmt::Display) -> Job {
+    Job {
+        id: id.to_string(),
+        name: "App\\Job".to_owned(),
+        priority: 10,
+        ..Job::default()
+    }
+}
+
+impl Subject {
+    async fn push(&self, jobs: impl IntoIterator<Item = Job>) {
+        let jobs = jobs.into_iter().collect();
+        self.driver.push(jobs).await.unwrap();
+    }
+
+    /// As a consumer does it.
+    async fn next(&self) -> Delivery {
+        timeout(PATIENCE, self.next_at_some_time())
+            .await
+            .expect("a job comes")
+    }
+
+    async fn next_at_some_time(&self) -> Delivery {
+        loop {
+            let now = Instant::now();
+            if let Some(delivery) = self.driver.take(now) {
+                return delivery;
+            }
+            let due = self.driver.next_due();
+            let due = due.unwrap_or_else(|| now + Duration::from_hours(1));
+            tokio::select! {
+                () = self.wake.woken() => {}
+                () = sleep_until(due) => {}
+            }
+        }
+    }
+
+    async fn nothing_comes(&self) {
+        let come = timeout(NEVER, self.next_at_some_time()).await;
+        if let Ok(delivery) = come {
+            panic!("nothing should come, not {:?}", delivery.job);
+        }
+    }
+
+    async fn settle(&self, delivery: &Delivery, settlement: Settlement) {
+        let settled = self.driver.settle(delivery.ticket, settlement);
+        settled.await.unwrap();
+    }
+
+    async fn ack_next(&self) -> String {
+        let delivery = self.next().await;
+        self.settle(&delivery, Settlement::Ack).await;
+        delivery.job.id.clone()
+    }
+
+    async fn stat(&self, active: u64, delayed: u64, reserved: u64) {
+        let stat = self.driver.stat().await.unwrap();
+        let expected = Stat {
+            active,
+            delayed,
+            reserved,
+        };
+        assert_eq!(stat, expected);
+    }
+}
+
+async fn jobs_come_out_as_they_went_in(subject: Subject) {
+    let mut full = Job {
+        id: "ä 1".to_owned(),
+        name: "App\\Jobs\\Ping".to_owned(),
+        payload: (0..=255).collect(),
+        priority: -3,
+        auto_ack: true,
+        ..Job::default()
+    };
+    let values = vec!["1".to_owned(), "2".to_owned()];
+    full.headers.insert("x-retries".to_owned(), values);
+    full.headers.insert("empty".to_owned(), Vec::new());
+    subject.push([full.clone(), job("")]).await;
+    let delivery = subject.next().await;
+    assert_eq!(*delivery.job, full);
+    assert_eq!(*subject.next().await.job, job(""));
+    subject.nothing_comes().await;
+    subject.stat(0, 0, 2).await;
+}
+
+async fn equal_priorities_keep_their_order_and_lower_numbers_go_first(subject: Subject) {
+    let of = |id, priority| Job {
+        priority,
+        ..job(id)
+    };
+    subject.push([of("a", 10), of("b", 5)]).await;
+    subject.push([of("c", 10), of("d", i64::MIN)]).await;
+    subject.push([of("e", 5), of("f", i64::MAX)]).await;
+    assert_eq!(subject.driver.head(Instant::now()), Some(i64::MIN));
+    let mut order = String::new();
+    for _ in 0..6 {
+        order += &subject.ack_next().await;
+    }
+    assert_eq!(order, "dbeacf");
+    assert_eq!(subject.driver.head(Instant::now()), None);
+}
+
+async fn low_priorities_do_not_starve(subject: Subject) {
+    let of = |priority| {
+        move |number| Job {
+            priority,
+            ..job(format!("{priority} {number}"))
+        }
+    };
+    subject.push((0..1000).map(of(1))).await;
+    subject.push((0..10).map(of(20))).await;
+    let mut low = 0;
+    for _ in 0..100 {
+        if subject.ack_next().await.starts_with("20 ") {
+            low += 1;
+        }
+    }
+    assert!((5..=10).contains(&low), "{low} of 100");
+}
+
+async fn a_delayed_job_comes_at_its_time_and_not_before(subject: Subject) {
+    let delayed = Job {
+        delay: SOON,
+        ..job("later")
+    };
+    let started = Instant::now();
+    subject.push([delayed, job("now")]).await;
+    subject.stat(1, 1, 0).await;
+    assert_eq!(subject.ack_next().await, "now");
+    assert_eq!(subject.ack_next().await, "later");
+    let took = started.elapsed();
+    assert!(took >= SOON, "{took:?}");
+    subject.stat(0, 0, 0).await;
+}
+
+async fn a_delayed_job_gets_past_many_others(subject: Subject) {
+    let far = |number: u64| Job {
+        delay: Duration::from_secs(3600 + number),
+        ..job(number)
+    };
+    for thousand in 0..3 {
+        let all = (thousand * 1000)..(thousand * 1000 + 1000);
+        subject.push(all.rev().map(far)).await;
+    }
+    let years = Job {
+        delay: Duration::MAX,
+        ..job("never")
+    };
+    let soon = Job {
+        delay: SOON,
+        ..job("soon")
+    };
+    subject.push([years, soon]).await;
+    let pushed = Instant::now();
+    assert_eq!(subject.ack_next().await, "soon");
+    let took = pushed.elapsed();
+    assert!(took < SOON + Duration::from_secs(2), "{took:?}");
+    subject.stat(0, 3001, 0).await;
+    subject.nothing_comes().await;
+}
+
+async fn what_is_acknowledged_is_gone(subject: Subject) {
+    subject.push([job("a")]).await;
+    let delivery = subject.next().await;
+    subject.stat(0, 0, 1).await;
+    subject.settle(&delivery, Settlement::Ack).await;
+    subject.stat(0, 0, 0).await;
+    subject.nothing_comes().await;
+}
+
+async fn a_ticket_is_good_for_one_settlement(subject: Subject) {
+    subject.push([job("a")]).await;
+    let delivery = subject.next().await;
+    subject.settle(&delivery, Settlement::Ack).await;
+    let again = subject.driver.settle(delivery.ticket, Settlement::Ack);
+    let error = again.await.unwrap_err();
+    assert_eq!(error, DriverError::NotReserved);
+    let released = subject.driver.settle(delivery.ticket, Settlement::Release);
+    assert_eq!(released.await, Err(DriverError::NotReserved));
+}
+
+async fn what_is_released_comes_again_as_it_was(subject: Subject) {
+    subject.push([job("a"), job("b")]).await;
+    let first = subject.next().await;
+    subject.settle(&first, Settlement::Release).await;
+    let again = subject.next().await;
+    assert_eq!(again.job, first.job);
+    subject.settle(&again, Settlement::Ack).await;
+    assert_eq!(subject.ack_next().await, "b");
+    subject.stat(0, 0, 0).await;
+}
+
+async fn a_job_that_fails_is_tried_again_and_not_for_ever(subject: Subject) {
+    subject.push([job("bad"), job("good")]).await;
+    let mut tries = 0;
+    while let Ok(delivery) = timeout(NEVER, subject.next_at_some_time()).await {
+        if delivery.job.id == "good" {
+            subject.settle(&delivery, Settlement::Ack).await;
+            continue;
+        }
+        assert_eq!(delivery.job.attempts, tries);
+        tries += 1;
+        subject.settle(&delivery, Settlement::Failed).await;
+    }
+    assert_eq!(tries, MOST_ATTEMPTS);
+    subject.stat(0, 0, 0).await;
+}
+
+async fn a_nack_that_asks_for_it_brings_the_job_again(subject: Subject) {
+    subject.push([job("a")]).await;
+    let delivery = subject.next().await;
+    let nacked = Instant::now();
+    let nack = Settlement::Nack {
+        requeue: true,
+        delay: SOON,
+    };
+    subject.settle(&delivery, nack).await;
+    subject.stat(0, 1, 0).await;
+    assert_eq!(subject.ack_next().await, "a");
+    assert!(nacked.elapsed() >= SOON);
+}
+
+async fn a_nack_without_requeue_does_as_the_driver_says(subject: Subject) {
+    subject.push([job("a")]).await;
+    let delivery = subject.next().await;
+    let nack = Settlement::Nack {
+        requeue: false,
+        delay: Duration::ZERO,
+    };
+    subject.settle(&delivery, nack).await;
+    if subject.drops_nacked {
+        subject.nothing_comes().await;
+    } else {
+        assert_eq!(subject.ack_next().await, "a");
+    }
+    subject.stat(0, 0, 0).await;
+}
+
+async fn a_requeued_job_has_the_new_headers(subject: Subject) {
+    let one = |value: &str| vec![value.to_owned()];
+    let mut first = job("a");
+    first.headers = Headers::from([("kept".into(), one("1")), ("new".into(), one("old"))]);
+    subject.push([first, job("b")]).await;
+    let delivery = subject.next().await;
+    let requeue = Settlement::Requeue {
+        headers: Headers::from([("new".into(), one("2"))]),
+        delay: Duration::ZERO,
+    };
+    subject.settle(&delivery, requeue).await;
+    assert_eq!(subject.ack_next().await, "b", "it is behind the others");
+    let again = subject.next().await;
+    let expected = Headers::from([("kept".into(), one("1")), ("new".into(), one("2"))]);
+    assert_eq!(again.job.headers, expected);
+    assert_eq!(again.job.attempts, 0);
+}
+
+async fn a_paused_pipeline_takes_pushes_and_gives_nothing(subject: Subject) {
+    subject.push([job("a"), job("b")]).await;
+    let taken = subject.next().await;
+    subject.driver.pause();
+    subject.push([job("c")]).await;
+    let soon = Job {
+        delay: Duration::from_millis(1),
+        ..job("d")
+    };
+    subject.push([soon]).await;
+    assert_eq!(subject.driver.head(Instant::now()), None);
+    subject.nothing_comes().await;
+    subject.settle(&taken, Settlement::Ack).await;
+    subject.driver.resume();
+    let mut rest = BTreeSet::new();
+    for _ in 0..3 {
+        rest.insert(subject.ack_next().await);
+    }
+    assert_eq!(rest, BTreeSet::from(["b".into(), "c".into(), "d".into()]));
+}
+
+async fn a_large_payload_passes(subject: Subject) {
+    let payload: Vec<u8> = (0..5_000_000u32).map(|n| n.to_le_bytes()[0]).collect();
+    let large = |id: &str| Job {
+        payload: payload.clone().into(),
+        ..job(id)
+    };
+    subject.push([large("a"), large("b")]).await;
+    for id in ["a", "b"] {
+        let delivery = subject.next().await;
+        assert_eq!(
+            (&*delivery.job.id, &delivery.job.payload[..]),
+            (id, &payload[..])
+        );
+        subject.settle(&delivery, Settlement::Ack).await;
+    }
+}
+
+async fn thousands_of_jobs_each_come_once(subject: Subject) {
+    const JOBS: usize = 3000;
+    for first in (0..JOBS).step_by(100) {
+        subject.push((first..first + 100).map(job)).await;
+    }
+    subject.stat(JOBS as u64, 0, 0).await;
+    for expected in 0..JOBS {
+        let delivery = subject.next().await;
+        assert_eq!(delivery.job.id, expected.to_string());
+        if expected % 100 == 0 {
+            subject.settle(&delivery, Settlement::Ack).await;
+        }
+    }
+    subject.nothing_comes().await;
+    subject.stat(0, 0, 2970).await;
+}
+
+async fn pushes_and_settlements_at_the_same_time_lose_nothing(subject: Subject) {
+    const JOBS: usize = 600;
+    let pushing = async {
+        for number in 0..JOBS / 4 {
+            let jobs = (0..4).map(|part| Job {
+                priority: i64::from(fastrand::u8(0..5)),
+                delay: Duration::from_millis(fastrand::u64(0..4) / 3 * 30),
+                ..job(number * 4 + part)
+            });
+            subject.push(jobs).await;
+            if number % 50 == 0 {
+                sleep(Duration::from_millis(1)).await;
+            }
+        }
+    };
+    let consuming = async {
+        let mut seen: HashMap<String, u32> = HashMap::new();
+        let mut done = 0;
+        while done < JOBS {
+            let mut taken = vec![subject.next().await];
+            while taken.len() < 50
+                && let Some(delivery) = subject.driver.take(Instant::now())
+            {
+                taken.push(delivery);
+            }
+            for delivery in taken {
+                let times = seen.entry(delivery.job.id.clone()).or_default();
+                *times += 1;
+                if *times == 1 && fastrand::u8(0..4) == 0 {
+                    let again = match fastrand::u8(0..4) {
+                        0 => Settlement::Release,
+                        1 => Settlement::Failed,
+                        2 => Settlement::Nack {
+                            requeue: true,
+                            delay: Duration::ZERO,
+                        },
+                        _ => Settlement::Requeue {
+                            headers: Headers::new(),
+                            delay: Duration::from_millis(5),
+                        },
+                    };
+                    subject.settle(&delivery, again).await;
+                } else {
+                    assert!(*times <= 2, "{} comes once more", delivery.job.id);
+                    subject.settle(&delivery, Settlement::Ack).await;
+                    done += 1;
+                }
+            }
+        }
+        assert_eq!(seen.len(), JOBS);
+    };
+    timeout(Duration::from_secs(120), async {
+        tokio::join!(pushing, consuming)
+    })
+    .await
+    .expect("all jobs are done");
+    subject.nothing_comes().await;
+    subject.stat(0, 0, 0).await;
+}
+
+async fn what_is_not_settled_outlives_the_driver(mut subject: Subject) {
+    let Some(again) = subject.again.take() else {
+        return;
+    };
+    let later = Job {
+        delay: Duration::from_hours(1),
+        ..job("later")
+    };
+    subject
+        .push([job("done"), job("taken"), job("waiting"), later])
+        .await;
+    subject.ack_next().await;
+    assert_eq!(subject.next().await.job.id, "taken");
+    subject.wake = Wake::default();
+    subject.driver = again(subject.wake.clone()).await;
+    subject.nothing_comes().await;
+    subject.driver.resume();
+    assert_eq!(subject.ack_next().await, "taken");
+    assert_eq!(subject.ack_next().await, "waiting");
+    subject.stat(0, 1, 0).await;
+}
+
+/// Starts this test again as a process of its own, which is killed while it pushes and consumes.
+#[tokio::test]
+async fn a_kill_loses_no_job_that_was_pushed_and_none_comes_after_its_ack() {
+    const FOLDER: &str = "PRONGHORN_JOBS_TEST_FOLDER";
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        let store = Store::open(folder.as_ref(), PLENTY).unwrap();
+        let wake = Wake::default();
+        let driver = Embedded::open("mail", store, wake).await.unwrap();
+        driver.resume();
+        for number in 0.. {
+            let id = format!("{}-{number}", std::process::id());
+            let pushed = Job {
+                delay: Duration::from_millis(fastrand::u64(0..2) * 20),
+                ..job(&id)
+            };
+            driver.push(vec![pushed]).await.unwrap();
+            println!("pushed {id}");
+            if let Some(delivery) = driver.take(Instant::now()).filter(|_| fastrand::bool()) {
+                driver
+                    .settle(delivery.ticket, Settlement::Ack)
+                    .await
+                    .unwrap();
+                println!("acked {}", delivery.job.id);
+            }
+        }
+    }
+    let subject = embedded(PLENTY).await;
+    let (folder, store) = subject.folder.clone().unwrap();
+    store.close().await;
+    drop(subject);
+    let (mut pushed, mut acked) = (BTreeSet::new(), BTreeSet::new());
+    for _ in 0..5 {
+        let test = "a_kill_loses_no_job_that_was_pushed_and_none_comes_after_its_ack";
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args([test, "--nocapture"])
+            .env(FOLDER, &folder)
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = child.stdout.take().unwrap();
+        let lines = std::io::BufRead::lines(std::io::BufReader::new(output));
+        let enough = pushed.len() + fastrand::usize(10..40);
+        for line in lines {
+            let line = line.unwrap();
+            if let Some(id) = line.strip_prefix("pushed ") {
+                pushed.insert(id.to_owned());
+            } else if let Some(id) = line.strip_prefix("acked ") {
+                acked.insert(id.to_owned());
+            }
+            if pushed.len() == enough {
+                child.kill().unwrap();
+            }
+        }
+        child.wait().unwrap();
+    }
+    let subject = embedded_in(folder, PLENTY).await;
+    subject.driver.resume();
+    let mut left = BTreeSet::new();
+    while let Ok(delivery) = timeout(NEVER, subject.next_at_some_time()).await {
+        let id = delivery.job.id.clone();
+        assert!(!acked.contains(&id), "{id} comes after its ack");
+        assert!(left.insert(id), "{} comes twice", delivery.job.id);
+    }
+    let lost: Vec<_> = pushed
+        .iter()
+        .filter(|id| !acked.contains(*id) && !left.contains(*id))
+        .collect();
+    assert!(lost.is_empty(), "lost: {lost:?}");
+    assert!(pushed.len() >= 50 && acked.len() >= 5);
+}
+
+#[tokio::test]
+async fn a_full_driver_refuses_all_of_a_push_and_has_room_after_an_ack() {
+    let small = Job {
+        payload: vec![1; 900].into(),
+        ..job("a")
+    };
+    for subject in [memory(4000), embedded(4000).await] {
+        let driver = subject.driver.clone();
+        driver.resume();
+        subject.push([small.clone(), small.clone()]).await;
+        let refused = driver.push(vec![small.clone(); 3]).await.unwrap_err();
+        let said = "the pipeline is full: 4000 bytes are allowed";
+        assert_eq!(refused.to_string(), said);
+        subject.stat(2, 0, 0).await;
+        subject.ack_next().await;
+        subject.push([small.clone()]).await;
+        let delivery = subject.next().await;
+        let requeue = Settlement::Requeue {
+            headers: Headers::new(),
+            delay: Duration::ZERO,
+        };
+        subject.settle(&delivery, requeue).await;
+        subject.stat(2, 0, 0).await;
+    }
+}

@@ -1,0 +1,164 @@
+//! What a pipeline asks of the place where its jobs are.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pronghorn_base::BoxFuture;
+use thiserror::Error;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::job::{Headers, Job};
+
+/// Keeps the jobs of one pipeline.
+///
+/// A consumer takes a job when a worker is free for it, and not before: what is not taken is as
+/// good as in the engine, and another consumer's.
+pub trait Driver: Send + Sync + 'static {
+    /// As the configuration names it.
+    fn name(&self) -> &'static str;
+
+    /// Keeps jobs: all of them or none. Done once they are as safe as the engine makes them.
+    ///
+    /// # Errors
+    ///
+    /// When there is no room, or the engine does not answer. In the second case they may be there.
+    fn push(&self, jobs: Vec<Job>) -> BoxFuture<'_, Result<(), DriverError>>;
+
+    /// The priority of the job that [`take`](Self::take) would give now. None while it is paused.
+    fn head(&self, now: Instant) -> Option<i64>;
+
+    /// Takes the next job: by priority, and those of equal priority in the order of their pushes.
+    /// What is low has its turn too, if a rare one.
+    fn take(&self, now: Instant) -> Option<Delivery>;
+
+    /// When a delayed job becomes ready, if nothing else happens before.
+    fn next_due(&self) -> Option<Instant>;
+
+    /// Says what became of a job that was taken.
+    ///
+    /// # Errors
+    ///
+    /// When the ticket is not known, or the engine does not answer: the job will run again then.
+    fn settle(
+        &self,
+        ticket: Ticket,
+        settlement: Settlement,
+    ) -> BoxFuture<'_, Result<(), DriverError>>;
+
+    /// Gives out no further job until [`resume`](Self::resume). A new driver is paused.
+    fn pause(&self);
+
+    fn resume(&self);
+
+    /// How many jobs it has, by where they stand.
+    fn stat(&self) -> BoxFuture<'_, Result<Stat, DriverError>>;
+
+    /// Whether a push would succeed, as far as is known without one; what is wrong, as a text.
+    fn health(&self) -> Result<(), String>;
+}
+
+/// Tells a consumer that a driver may have a job for it. Clones tell the same one.
+#[derive(Clone, Debug, Default)]
+pub struct Wake(Arc<Notify>);
+
+impl Wake {
+    pub(crate) fn wake(&self) {
+        self.0.notify_one();
+    }
+
+    /// Waits for one. One that came before counts.
+    pub async fn woken(&self) {
+        self.0.notified().await;
+    }
+}
+
+/// A job that was taken and is not settled.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    pub job: Arc<Job>,
+    pub ticket: Ticket,
+}
+
+/// Names a delivery of its driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ticket(pub(crate) u64);
+
+/// What became of a delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Settlement {
+    /// It is done.
+    Ack,
+    /// No worker has had it: it is as if it had not been taken.
+    Release,
+    /// Its worker died, or its deadline passed. It is tried again, [`MOST_ATTEMPTS`] times in all.
+    Failed,
+    /// The handler does not want it: another may try, or nobody.
+    Nack { requeue: bool, delay: Duration },
+    /// The handler wants it again, with these headers in addition.
+    Requeue { headers: Headers, delay: Duration },
+}
+
+/// A job that kills each worker must not go round for ever.
+pub(crate) const MOST_ATTEMPTS: u32 = 3;
+
+/// What a settlement makes of a job.
+pub(crate) enum Fate {
+    Gone,
+    /// At its old place.
+    Back,
+    /// Behind all others of its priority.
+    Again(Job),
+}
+
+impl Settlement {
+    /// The same for every driver that keeps its jobs itself. A nack that does not want the job
+    /// again loses it unless `keeps_nacked`.
+    pub(crate) fn fate(self, job: &Job, keeps_nacked: bool) -> Fate {
+        let again = || Job {
+            delay: Duration::ZERO,
+            ..job.clone()
+        };
+        match self {
+            Self::Ack => Fate::Gone,
+            Self::Release => Fate::Back,
+            Self::Failed if job.attempts + 1 >= MOST_ATTEMPTS => Fate::Gone,
+            Self::Failed => Fate::Again(Job {
+                attempts: job.attempts + 1,
+                ..again()
+            }),
+            Self::Nack { requeue: false, .. } if !keeps_nacked => Fate::Gone,
+            Self::Nack { delay, .. } => Fate::Again(Job { delay, ..again() }),
+            Self::Requeue { headers, delay } => {
+                let mut job = Job { delay, ..again() };
+                job.merge(headers);
+                Fate::Again(job)
+            }
+        }
+    }
+}
+
+/// How many jobs a pipeline has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stat {
+    /// They wait for a worker.
+    pub active: u64,
+    /// They wait for their time.
+    pub delayed: u64,
+    /// Workers have them.
+    pub reserved: u64,
+}
+
+/// Why a driver did not do something.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum DriverError {
+    /// Nothing was kept.
+    #[error("the pipeline is full: {limit} bytes are allowed")]
+    Full { limit: u64 },
+    /// It is not known whether it was done.
+    #[error("{0}")]
+    Unavailable(String),
+    /// The words are RoadRunner's.
+    #[error("failed to acknowledge the JOB, the pipeline is probably stopped")]
+    NotReserved,
+}

@@ -1,0 +1,394 @@
+//! `embedded`: jobs in the server's own store, which outlive it.
+//!
+//! - `record`: how a job and a pipeline lie in the store.
+//! - `window`: the part of the jobs that is in memory, and what of the store it covers.
+//!
+//! A push is answered when its jobs are on the disk. A job that was taken stays there until it is
+//! settled: after a kill it is ready again, so it may run twice, and is never lost.
+//!
+//! The store's thread changes the window in the order of commits, so that both agree on what comes
+//! behind what.
+
+mod record;
+mod window;
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use pronghorn_base::{BoxFuture, lock};
+use pronghorn_store::{Failed, Store, StoreError, Transaction, Tree, entry_size};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use self::record::{Key, Kind, Record};
+use self::window::{CHUNK, CHUNK_BYTES, Entry, Load, Window};
+use crate::driver::{Delivery, Driver, DriverError, Fate, Settlement, Stat, Ticket, Wake};
+use crate::job::{Job, LONGEST_DELAY};
+
+const JOBS: Tree = Tree::new("jobs");
+const PIPELINES: Tree = Tree::new("jobs.pipelines");
+
+/// After a failure of the store, the window is read again at most this often.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// One pipeline in the store.
+pub struct Embedded {
+    shared: Arc<Shared>,
+    _loader: JoinSet<()>,
+}
+
+struct Shared {
+    pipeline: String,
+    store: Store,
+    clock: Clock,
+    window: Mutex<Window>,
+    load: Notify,
+    wake: Wake,
+}
+
+/// Due times are those of the calendar, for they outlive the process. It is looked at once: a clock
+/// that is set later makes no job early or late.
+#[derive(Clone, Copy)]
+struct Clock {
+    start: Instant,
+    /// Milliseconds since 1970.
+    at_start: u64,
+}
+
+impl Embedded {
+    /// The jobs of this pipeline, paused. Its name has 255 bytes at most, and no byte of zero.
+    ///
+    /// # Errors
+    ///
+    /// When the store does not answer.
+    pub async fn open(pipeline: &str, store: Store, wake: Wake) -> Result<Self, DriverError> {
+        let shared = Arc::new(Shared {
+            pipeline: pipeline.to_owned(),
+            store,
+            clock: Clock::new(),
+            window: Mutex::new(Window::new()),
+            load: Notify::new(),
+            wake,
+        });
+        shared.survey().await?;
+        let mut loader = JoinSet::new();
+        loader.spawn(keep_loaded(shared.clone()));
+        Ok(Self {
+            shared,
+            _loader: loader,
+        })
+    }
+}
+
+/// Brings jobs into memory before they are wanted, until the driver is dropped.
+async fn keep_loaded(shared: Arc<Shared>) {
+    loop {
+        let next = lock(&shared.window).next_load();
+        let outcome = match next {
+            None => {
+                shared.load.notified().await;
+                continue;
+            }
+            Some(Load::All) => shared.survey().await,
+            Some(Load::Ready { priority, behind }) => shared.load_ready(priority, behind).await,
+            Some(Load::Delayed { behind }) => shared.load_delayed(behind).await,
+        };
+        if outcome.is_err() {
+            // The store logs what is wrong with it.
+            sleep(RETRY).await;
+        }
+    }
+}
+
+impl Shared {
+    /// Looks which priorities there are, and how many jobs. The window begins anew.
+    async fn survey(self: &Arc<Self>) -> Result<(), DriverError> {
+        let (pipeline, shared) = (self.pipeline.clone(), self.clone());
+        let read = move |transaction: &mut Transaction<'_>| {
+            let record = Record::read(transaction, &pipeline)?;
+            let mut priorities = Vec::new();
+            let mut next = Some(i64::MIN);
+            while let Some(least) = next {
+                let from = Key::ready(&pipeline, least, 0);
+                let mut found = None;
+                transaction.scan(JOBS, Bound::Included(from.bytes()), |key, _| {
+                    found = Key::parse(&pipeline, key);
+                    ControlFlow::Break(())
+                })?;
+                next = match found {
+                    Some(Key {
+                        kind: Kind::Ready { priority },
+                        ..
+                    }) => {
+                        priorities.push(priority);
+                        priority.checked_add(1)
+                    }
+                    _ => None,
+                };
+            }
+            Ok((record, priorities))
+        };
+        let then = move |outcome: Result<(Record, Vec<i64>), StoreError>| {
+            let (record, priorities) = outcome?;
+            let mut window = lock(&shared.window);
+            window.begin(record, priorities);
+            drop(window);
+            shared.load.notify_one();
+            Ok(())
+        };
+        self.carry_out(0, read, then).await
+    }
+
+    async fn load_ready(self: &Arc<Self>, priority: i64, behind: u64) -> Result<(), DriverError> {
+        let from = Key::ready(&self.pipeline, priority, behind);
+        let load = move |window: &mut Window, entries, more| {
+            window.loaded_ready(priority, entries, more);
+        };
+        let same = move |kind: &Kind| matches!(kind, Kind::Ready { priority: p } if *p == priority);
+        self.load(from, same, load).await
+    }
+
+    async fn load_delayed(self: &Arc<Self>, behind: (u64, u64)) -> Result<(), DriverError> {
+        let from = Key::delayed(&self.pipeline, behind.0, behind.1);
+        let same = |kind: &Kind| matches!(kind, Kind::Delayed { .. });
+        self.load(from, same, Window::loaded_delayed).await
+    }
+
+    async fn load(
+        self: &Arc<Self>,
+        from: Key,
+        same: impl Fn(&Kind) -> bool + Send + 'static,
+        into: impl FnOnce(&mut Window, Vec<Entry>, bool) + Send + 'static,
+    ) -> Result<(), DriverError> {
+        let (pipeline, shared) = (self.pipeline.clone(), self.clone());
+        let read = move |transaction: &mut Transaction<'_>| {
+            let (mut entries, mut bytes, mut more) = (Vec::new(), 0, false);
+            transaction.scan(JOBS, Bound::Excluded(from.bytes()), |key, value| {
+                let Some(key) = Key::parse(&pipeline, key).filter(|key| same(&key.kind)) else {
+                    return ControlFlow::Break(());
+                };
+                if entries.len() >= CHUNK || bytes >= CHUNK_BYTES {
+                    more = true;
+                    return ControlFlow::Break(());
+                }
+                bytes += value.len();
+                entries.push(Entry {
+                    key,
+                    job: Arc::new(record::decode(value)),
+                });
+                ControlFlow::Continue(())
+            })?;
+            Ok((entries, more))
+        };
+        let then = move |outcome: Result<(Vec<Entry>, bool), StoreError>| {
+            let (entries, more) = outcome?;
+            into(&mut lock(&shared.window), entries, more);
+            shared.wake.wake();
+            Ok(())
+        };
+        self.carry_out(0, read, then).await
+    }
+
+    async fn push(self: &Arc<Self>, jobs: Vec<Job>) -> Result<(), DriverError> {
+        let (pipeline, shared) = (self.pipeline.clone(), self.clone());
+        let now = self.clock.now();
+        let values: Vec<Vec<u8>> = jobs.iter().map(record::encode).collect();
+        let longest_key = Key::delayed(&pipeline, 0, 0);
+        let growth = values.iter().map(|v| entry_size(longest_key.bytes(), v));
+        let growth = growth.sum::<u64>() + entry_size(pipeline.as_bytes(), &[0; record::LENGTH]);
+        let write = move |transaction: &mut Transaction<'_>| {
+            let mut record = Record::read(transaction, &pipeline)?;
+            let mut entries = Vec::with_capacity(jobs.len());
+            for (job, value) in jobs.into_iter().zip(&values) {
+                let key = record.add(&pipeline, &job, now);
+                transaction.put(JOBS, key.bytes(), value)?;
+                let job = Arc::new(job);
+                entries.push(Entry { key, job });
+            }
+            record.write(transaction, &pipeline)?;
+            Ok((record, entries))
+        };
+        let then = move |outcome: Result<(Record, Vec<Entry>), StoreError>| {
+            let mut window = lock(&shared.window);
+            let outcome = outcome.map(|(record, entries)| window.pushed(record, entries));
+            shared.finish(window, outcome)
+        };
+        self.carry_out(growth, write, then).await
+    }
+
+    async fn settle(
+        self: &Arc<Self>,
+        ticket: Ticket,
+        settlement: Settlement,
+    ) -> Result<(), DriverError> {
+        // It stays reserved until the disk says that it is settled.
+        let entry = lock(&self.window).reserved(ticket);
+        let entry = entry.ok_or(DriverError::NotReserved)?;
+        let next = match settlement.fate(&entry.job, true) {
+            Fate::Gone => None,
+            Fate::Again(job) => Some(job),
+            Fate::Back => {
+                lock(&self.window).put_back(ticket);
+                self.wake.wake();
+                return Ok(());
+            }
+        };
+        let (pipeline, shared) = (self.pipeline.clone(), self.clone());
+        let now = self.clock.now();
+        let write = move |transaction: &mut Transaction<'_>| {
+            let mut record = Record::read(transaction, &pipeline)?;
+            if transaction.remove(JOBS, entry.key.bytes())? {
+                record.remove(&entry.key.kind);
+            }
+            let next = next.map(|job| {
+                let key = record.add(&pipeline, &job, now);
+                transaction.put(JOBS, key.bytes(), &record::encode(&job))?;
+                let job = Arc::new(job);
+                Ok(Entry { key, job })
+            });
+            let next = next.transpose()?;
+            record.write(transaction, &pipeline)?;
+            Ok((record, next))
+        };
+        let then = move |outcome: Result<(Record, Option<Entry>), StoreError>| {
+            let mut window = lock(&shared.window);
+            window.settled(ticket);
+            let outcome =
+                outcome.map(|(record, next)| window.pushed(record, next.into_iter().collect()));
+            shared.finish(window, outcome)
+        };
+        // What replaces a job is about as long as it was; it has its place also in a full store.
+        self.carry_out(0, write, then).await
+    }
+
+    /// Of a failed commit nobody knows what it has done, so the window is read again.
+    fn finish(
+        &self,
+        mut window: std::sync::MutexGuard<'_, Window>,
+        outcome: Result<(), StoreError>,
+    ) -> Result<(), DriverError> {
+        if matches!(outcome, Err(StoreError::Failed(_))) {
+            window.forget();
+        }
+        drop(window);
+        self.load.notify_one();
+        self.wake.wake();
+        Ok(outcome?)
+    }
+
+    async fn carry_out<T: Send + 'static>(
+        &self,
+        growth: u64,
+        run: impl FnOnce(&mut Transaction<'_>) -> Result<T, Failed> + Send + 'static,
+        then: impl FnOnce(Result<T, StoreError>) -> Result<(), DriverError> + Send + 'static,
+    ) -> Result<(), DriverError> {
+        self.store.carry_out(growth, run, then).await?
+    }
+}
+
+impl From<StoreError> for DriverError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Full { limit } => Self::Full { limit },
+            other => Self::Unavailable(other.to_string()),
+        }
+    }
+}
+
+impl Clock {
+    fn new() -> Self {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        Self {
+            start: Instant::now(),
+            // A clock before 1970 is no clock.
+            at_start: millis(since.unwrap_or_default()),
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.at(Instant::now())
+    }
+
+    fn at(&self, instant: Instant) -> u64 {
+        self.at_start + millis(instant.saturating_duration_since(self.start))
+    }
+
+    fn instant(&self, at: u64) -> Instant {
+        let behind = Duration::from_millis(at.saturating_sub(self.at_start));
+        self.start + behind.min(LONGEST_DELAY)
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Driver for Embedded {
+    fn name(&self) -> &'static str {
+        "embedded"
+    }
+
+    fn push(&self, jobs: Vec<Job>) -> BoxFuture<'_, Result<(), DriverError>> {
+        Box::pin(self.shared.push(jobs))
+    }
+
+    fn head(&self, now: Instant) -> Option<i64> {
+        lock(&self.shared.window).head(self.shared.clock.at(now))
+    }
+
+    fn take(&self, now: Instant) -> Option<Delivery> {
+        let mut window = lock(&self.shared.window);
+        let delivery = window.take(self.shared.clock.at(now));
+        let wants_more = window.next_load().is_some();
+        drop(window);
+        if wants_more {
+            self.shared.load.notify_one();
+        }
+        delivery
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        let due = lock(&self.shared.window).next_due();
+        due.map(|due| self.shared.clock.instant(due))
+    }
+
+    fn settle(
+        &self,
+        ticket: Ticket,
+        settlement: Settlement,
+    ) -> BoxFuture<'_, Result<(), DriverError>> {
+        Box::pin(self.shared.settle(ticket, settlement))
+    }
+
+    fn pause(&self) {
+        lock(&self.shared.window).pause(true);
+    }
+
+    fn resume(&self) {
+        lock(&self.shared.window).pause(false);
+        self.shared.wake.wake();
+    }
+
+    fn stat(&self) -> BoxFuture<'_, Result<Stat, DriverError>> {
+        let stat = lock(&self.shared.window).stat(self.shared.clock.now());
+        Box::pin(std::future::ready(Ok(stat)))
+    }
+
+    fn health(&self) -> Result<(), String> {
+        if lock(&self.shared.window).is_stale() {
+            return Err("the store can't be written or read".to_owned());
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Embedded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let pipeline = &self.shared.pipeline;
+        f.debug_struct("Embedded")
+            .field("pipeline", pipeline)
+            .finish_non_exhaustive()
+    }
+}

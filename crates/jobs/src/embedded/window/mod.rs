@@ -1,0 +1,352 @@
+//! The jobs that are in memory: the next ones of each priority, the next delayed ones, and those
+//! that workers have. The rest is in the store alone.
+//!
+//! Knows no store and no clock: what was committed and what was read comes in, in the order in
+//! which the store did it.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use crate::driver::{Delivery, Stat, Ticket};
+use crate::embedded::record::{Key, Kind, Record};
+use crate::job::Job;
+use crate::ready::Ready;
+
+/// How many jobs are read at a time. Large enough that a read is rare, small enough that other
+/// operations of the store do not wait for it. Tests come to the edges with few jobs.
+pub(super) const CHUNK: usize = if cfg!(test) { 8 } else { 256 };
+/// How many bytes of them: large payloads come in smaller numbers.
+pub(super) const CHUNK_BYTES: usize = 1 << 20;
+
+/// Fewer of a priority, and more are read: enough for the time that a read takes.
+const LOW: usize = CHUNK / 4;
+/// More are not kept, of a priority and of those that are delayed.
+const HIGH: usize = 2 * CHUNK;
+/// How many are kept of all priorities, and their bytes, before they are wanted. The best priority
+/// and the delayed jobs have one in memory in any case.
+const MOST: usize = 16 * CHUNK;
+const MOST_BYTES: u64 = 16 << 20;
+
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) key: Key,
+    pub(super) job: Arc<Job>,
+}
+
+/// How far the window reaches into the jobs of one priority.
+#[derive(Clone, Copy, Debug)]
+struct Reach {
+    /// The number of the last job that was brought in.
+    last: u64,
+    /// There are further ones in the store.
+    more: bool,
+}
+
+/// What to read next.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Load {
+    /// Which priorities there are: nothing is known, or nothing any more.
+    All,
+    Ready {
+        priority: i64,
+        behind: u64,
+    },
+    Delayed {
+        behind: (u64, u64),
+    },
+}
+
+#[derive(Debug)]
+pub(super) struct Window {
+    record: Record,
+    ready: Ready<Entry>,
+    reach: BTreeMap<i64, Reach>,
+    delayed: BTreeMap<(u64, u64), Entry>,
+    /// Those up to here are in memory.
+    delayed_last: (u64, u64),
+    delayed_more: bool,
+    reserved: HashMap<Ticket, Entry>,
+    tickets: u64,
+    /// Delayed ones whose time has come and that are in `ready`.
+    promoted: u64,
+    /// Of jobs in `ready` and in `delayed`.
+    bytes: u64,
+    /// The priority that was read last; the next ones have their turn before it.
+    read_last: i64,
+    paused: bool,
+    stale: bool,
+}
+
+impl Window {
+    pub(super) fn new() -> Self {
+        Self {
+            record: Record::default(),
+            ready: Ready::new(),
+            reach: BTreeMap::new(),
+            delayed: BTreeMap::new(),
+            delayed_last: (0, 0),
+            delayed_more: false,
+            reserved: HashMap::new(),
+            tickets: 0,
+            promoted: 0,
+            bytes: 0,
+            read_last: i64::MIN,
+            paused: true,
+            stale: false,
+        }
+    }
+
+    /// Begins with what a survey has found. Jobs that workers have stay theirs.
+    pub(super) fn begin(&mut self, record: Record, priorities: Vec<i64>) {
+        self.record = record;
+        self.ready = Ready::new();
+        let all = Reach {
+            last: 0,
+            more: true,
+        };
+        self.reach = priorities.into_iter().map(|p| (p, all)).collect();
+        self.delayed = BTreeMap::new();
+        self.delayed_last = (0, 0);
+        self.delayed_more = record.delayed > 0;
+        self.promoted = 0;
+        self.bytes = 0;
+        self.stale = false;
+    }
+
+    /// What is in the store is not known any more.
+    pub(super) fn forget(&mut self) {
+        self.stale = true;
+    }
+
+    pub(super) fn is_stale(&self) -> bool {
+        self.stale
+    }
+
+    pub(super) fn next_load(&self) -> Option<Load> {
+        if self.stale {
+            return Some(Load::All);
+        }
+        let has_room = self.bytes < MOST_BYTES;
+        let delayed = self.delayed.len();
+        if self.delayed_more && (delayed == 0 || (has_room && delayed < LOW)) {
+            let behind = self.delayed_last;
+            return Some(Load::Delayed { behind });
+        }
+        let best = self.reach.keys().next();
+        let has_room = has_room && self.ready.len() < MOST;
+        let is_low = |(priority, reach): &(&i64, &Reach)| {
+            let here = self.ready.len_of(**priority);
+            let first = here == 0 && best == Some(*priority);
+            reach.more && (first || (has_room && here < LOW))
+        };
+        let behind = (Bound::Excluded(self.read_last), Bound::Unbounded);
+        let next = self.reach.range(behind).find(is_low);
+        let (priority, reach) = next.or_else(|| self.reach.iter().find(is_low))?;
+        Some(Load::Ready {
+            priority: *priority,
+            behind: reach.last,
+        })
+    }
+
+    /// What was read behind the last one of a priority.
+    pub(super) fn loaded_ready(&mut self, priority: i64, entries: Vec<Entry>, more: bool) {
+        let taken = self.taken();
+        self.read_last = priority;
+        let Some(reach) = self.reach.get_mut(&priority) else {
+            return;
+        };
+        for entry in entries {
+            // One that is there already was pushed while it was read.
+            if entry.key.number > reach.last {
+                reach.last = entry.key.number;
+                if !taken.contains(entry.key.bytes()) {
+                    self.bytes += entry.job.size();
+                    self.ready.push(priority, entry);
+                }
+            }
+        }
+        reach.more = more;
+        self.drop_empty(priority);
+    }
+
+    /// What was read behind the last delayed one.
+    pub(super) fn loaded_delayed(&mut self, entries: Vec<Entry>, more: bool) {
+        let taken = self.taken();
+        for entry in entries {
+            let place = place(&entry.key);
+            if place > self.delayed_last {
+                self.delayed_last = place;
+                if !taken.contains(entry.key.bytes()) {
+                    self.bytes += entry.job.size();
+                    self.delayed.insert(place, entry);
+                }
+            }
+        }
+        self.delayed_more = more;
+    }
+
+    /// Jobs were added, or none, and this is what the pipeline has now.
+    pub(super) fn pushed(&mut self, record: Record, entries: Vec<Entry>) {
+        self.record = record;
+        for entry in entries {
+            match entry.key.kind {
+                Kind::Ready { priority } => self.add_ready(priority, entry),
+                Kind::Delayed { .. } => self.add_delayed(entry),
+            }
+        }
+    }
+
+    fn add_ready(&mut self, priority: i64, entry: Entry) {
+        // All before it were here, and are gone or with workers.
+        let none = Reach {
+            last: entry.key.number - 1,
+            more: false,
+        };
+        let reach = self.reach.entry(priority).or_insert(none);
+        let here = self.ready.len_of(priority);
+        // Behind jobs that are not here, it can't be either.
+        if reach.more || here >= HIGH || (here > 0 && self.bytes >= MOST_BYTES) {
+            reach.more = true;
+            return;
+        }
+        reach.last = entry.key.number;
+        self.bytes += entry.job.size();
+        self.ready.push(priority, entry);
+    }
+
+    fn add_delayed(&mut self, entry: Entry) {
+        let place = place(&entry.key);
+        if self.delayed_more && place > self.delayed_last {
+            return;
+        }
+        self.delayed_last = self.delayed_last.max(place);
+        self.bytes += entry.job.size();
+        self.delayed.insert(place, entry);
+        let too_many = self.delayed.len() > HIGH;
+        if too_many || self.bytes >= MOST_BYTES {
+            let keep = if too_many { CHUNK } else { 1 };
+            while self.delayed.len() > keep
+                && let Some((_, entry)) = self.delayed.pop_last()
+            {
+                self.bytes = self.bytes.saturating_sub(entry.job.size());
+                self.delayed_more = true;
+            }
+            let last = self.delayed.last_key_value();
+            self.delayed_last = last.map_or((0, 0), |(place, _)| *place);
+        }
+    }
+
+    pub(super) fn head(&mut self, now: u64) -> Option<i64> {
+        if self.paused {
+            return None;
+        }
+        self.promote(now);
+        self.ready.best()
+    }
+
+    pub(super) fn take(&mut self, now: u64) -> Option<Delivery> {
+        self.head(now)?;
+        let entry = self.ready.pop()?;
+        self.bytes = self.bytes.saturating_sub(entry.job.size());
+        if matches!(entry.key.kind, Kind::Delayed { .. }) {
+            self.promoted -= 1;
+        }
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        let job = entry.job.clone();
+        self.drop_empty(job.priority);
+        self.reserved.insert(ticket, entry);
+        Some(Delivery { job, ticket })
+    }
+
+    /// Those whose time has come, as long as there is room among those that are ready.
+    fn promote(&mut self, now: u64) {
+        while self.ready.len() < HIGH
+            && let Some(first) = self.delayed.first_entry()
+            && first.key().0 <= now
+        {
+            let entry = first.remove();
+            self.promoted += 1;
+            self.ready.push(entry.job.priority, entry);
+        }
+    }
+
+    pub(super) fn next_due(&self) -> Option<u64> {
+        let first = self.delayed.keys().next().filter(|_| !self.paused);
+        first.map(|(due, _)| *due)
+    }
+
+    pub(super) fn reserved(&self, ticket: Ticket) -> Option<Entry> {
+        self.reserved.get(&ticket).cloned()
+    }
+
+    /// The store has done with it what was asked.
+    pub(super) fn settled(&mut self, ticket: Ticket) {
+        self.reserved.remove(&ticket);
+    }
+
+    /// One that the window has not come to, since it began anew, is read in its turn.
+    pub(super) fn put_back(&mut self, ticket: Ticket) {
+        let Some(entry) = self.reserved.remove(&ticket) else {
+            return;
+        };
+        let place = place(&entry.key);
+        let is_here = match entry.key.kind {
+            Kind::Delayed { .. } => !self.delayed_more || place <= self.delayed_last,
+            Kind::Ready { priority } => {
+                let reach = self.reach.get(&priority);
+                reach.is_none_or(|reach| !reach.more || entry.key.number <= reach.last)
+            }
+        };
+        if !is_here {
+            return;
+        }
+        if matches!(entry.key.kind, Kind::Delayed { .. }) {
+            self.promoted += 1;
+        }
+        self.bytes += entry.job.size();
+        self.ready.push_front(entry.job.priority, entry);
+    }
+
+    pub(super) fn pause(&mut self, paused: bool) {
+        self.paused = paused;
+    }
+
+    pub(super) fn stat(&mut self, now: u64) -> Stat {
+        self.promote(now);
+        let was_delayed = |entry: &&Entry| matches!(entry.key.kind, Kind::Delayed { .. });
+        let of_delayed = self.reserved.values().filter(was_delayed).count() as u64;
+        let reserved = self.reserved.len() as u64;
+        let of_ready = reserved - of_delayed;
+        Stat {
+            active: (self.record.ready + self.promoted).saturating_sub(of_ready),
+            delayed: (self.record.delayed).saturating_sub(self.promoted + of_delayed),
+            reserved,
+        }
+    }
+
+    /// A priority of which nothing is left anywhere needs no place.
+    fn drop_empty(&mut self, priority: i64) {
+        if self.ready.len_of(priority) == 0
+            && self.reach.get(&priority).is_some_and(|reach| !reach.more)
+        {
+            self.reach.remove(&priority);
+        }
+    }
+
+    fn taken(&self) -> HashSet<Vec<u8>> {
+        let keys = self.reserved.values().map(|entry| entry.key.bytes());
+        keys.map(<[u8]>::to_vec).collect()
+    }
+}
+
+fn place(key: &Key) -> (u64, u64) {
+    match key.kind {
+        Kind::Delayed { due } => (due, key.number),
+        Kind::Ready { .. } => (0, key.number),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! `memory`: jobs that live as long as the server.
+
+use std::collections::{BTreeMap, HashMap};
+use std::future::ready;
+use std::sync::{Arc, Mutex};
+
+use pronghorn_base::{BoxFuture, lock};
+use tokio::time::Instant;
+
+use crate::driver::{Delivery, Driver, DriverError, Fate, Settlement, Stat, Ticket, Wake};
+use crate::job::{Job, LONGEST_DELAY};
+use crate::ready::Ready;
+
+/// Keeps jobs in memory, up to a limit in bytes.
+#[derive(Debug)]
+pub struct Memory {
+    state: Mutex<State>,
+    limit: u64,
+    wake: Wake,
+}
+
+#[derive(Debug)]
+struct State {
+    ready: Ready<Job>,
+    /// The number tells those of one moment apart.
+    delayed: BTreeMap<(Instant, u64), Job>,
+    reserved: HashMap<Ticket, Arc<Job>>,
+    /// Of all three.
+    size: u64,
+    number: u64,
+    paused: bool,
+}
+
+impl Memory {
+    /// One without jobs, paused.
+    pub fn new(limit: u64, wake: Wake) -> Self {
+        let state = State {
+            ready: Ready::new(),
+            delayed: BTreeMap::new(),
+            reserved: HashMap::new(),
+            size: 0,
+            number: 0,
+            paused: true,
+        };
+        Self {
+            state: Mutex::new(state),
+            limit,
+            wake,
+        }
+    }
+
+    fn keep(&self, jobs: Vec<Job>) -> Result<(), DriverError> {
+        let size = jobs.iter().map(Job::size).sum();
+        let mut state = lock(&self.state);
+        let whole = state.size.saturating_add(size);
+        if whole > self.limit {
+            return Err(DriverError::Full { limit: self.limit });
+        }
+        state.size = whole;
+        let now = Instant::now();
+        for job in jobs {
+            state.add(job, now);
+        }
+        drop(state);
+        self.wake.wake();
+        Ok(())
+    }
+
+    fn settled(&self, ticket: Ticket, settlement: Settlement) -> Result<(), DriverError> {
+        let mut state = lock(&self.state);
+        let job = state.reserved.remove(&ticket);
+        let job = job.ok_or(DriverError::NotReserved)?;
+        let size = job.size();
+        match settlement.fate(&job, false) {
+            Fate::Gone => state.size = state.size.saturating_sub(size),
+            Fate::Back => {
+                let job = Arc::unwrap_or_clone(job);
+                state.ready.push_front(job.priority, job);
+            }
+            Fate::Again(job) => {
+                state.size = state.size.saturating_sub(size) + job.size();
+                state.add(job, Instant::now());
+            }
+        }
+        drop(state);
+        self.wake.wake();
+        Ok(())
+    }
+}
+
+impl State {
+    fn add(&mut self, job: Job, now: Instant) {
+        if job.delay.is_zero() {
+            self.ready.push(job.priority, job);
+        } else {
+            self.number += 1;
+            let due = now + job.delay.min(LONGEST_DELAY);
+            self.delayed.insert((due, self.number), job);
+        }
+    }
+
+    fn promote(&mut self, now: Instant) {
+        while let Some(first) = self.delayed.first_entry()
+            && first.key().0 <= now
+        {
+            let job = first.remove();
+            self.ready.push(job.priority, job);
+        }
+    }
+}
+
+impl Driver for Memory {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    fn push(&self, jobs: Vec<Job>) -> BoxFuture<'_, Result<(), DriverError>> {
+        Box::pin(ready(self.keep(jobs)))
+    }
+
+    fn head(&self, now: Instant) -> Option<i64> {
+        let mut state = lock(&self.state);
+        if state.paused {
+            return None;
+        }
+        state.promote(now);
+        state.ready.best()
+    }
+
+    fn take(&self, now: Instant) -> Option<Delivery> {
+        let mut state = lock(&self.state);
+        if state.paused {
+            return None;
+        }
+        state.promote(now);
+        let job = Arc::new(state.ready.pop()?);
+        state.number += 1;
+        let ticket = Ticket(state.number);
+        state.reserved.insert(ticket, job.clone());
+        Some(Delivery { job, ticket })
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        let state = lock(&self.state);
+        let first = state.delayed.first_key_value().filter(|_| !state.paused);
+        first.map(|((due, _), _)| *due)
+    }
+
+    fn settle(
+        &self,
+        ticket: Ticket,
+        settlement: Settlement,
+    ) -> BoxFuture<'_, Result<(), DriverError>> {
+        Box::pin(ready(self.settled(ticket, settlement)))
+    }
+
+    fn pause(&self) {
+        lock(&self.state).paused = true;
+    }
+
+    fn resume(&self) {
+        lock(&self.state).paused = false;
+        self.wake.wake();
+    }
+
+    fn stat(&self) -> BoxFuture<'_, Result<Stat, DriverError>> {
+        let mut state = lock(&self.state);
+        state.promote(Instant::now());
+        Box::pin(ready(Ok(Stat {
+            active: state.ready.len() as u64,
+            delayed: state.delayed.len() as u64,
+            reserved: state.reserved.len() as u64,
+        })))
+    }
+
+    fn health(&self) -> Result<(), String> {
+        Ok(())
+    }
+}
