@@ -191,15 +191,18 @@ const char *native_find(const native_wanted *wanted, size_t count)
 	return NULL;
 }
 
-const char *native_find_slots(native_slots *slots, const zend_class_entry *exchange, const zend_class_entry *request)
+const char *native_find_slots(
+	native_slots *slots, const zend_class_entry *http, const zend_class_entry *request, const zend_class_entry *raw
+)
 {
 	const native_wanted wanted[] = {
-		{&slots->id, exchange, "id"}, {&slots->started_at, request, "startedAt"}, {&slots->deadline, exchange, "deadline"},
-		{&slots->request, exchange, "request"}, {&slots->method, request, "method"}, {&slots->remote, request, "remoteAddress"},
+		{&slots->id, http, "id"}, {&slots->started_at, request, "startedAt"}, {&slots->deadline, http, "deadline"},
+		{&slots->request, http, "request"}, {&slots->method, request, "method"}, {&slots->remote, request, "remoteAddress"},
 		{&slots->uri, request, "uri"}, {&slots->host, request, "host"}, {&slots->path, request, "path"},
 		{&slots->query, request, "queryString"}, {&slots->protocol, request, "protocol"}, {&slots->fields, request, "fields"},
 		{&slots->attributes, request, "attributes"}, {&slots->flags, request, "flags"}, {&slots->count, request, "count"},
-		{&slots->payload, request, "payload"},
+		{&slots->payload, request, "payload"}, {&slots->raw_started_at, raw, "startedAt"},
+		{&slots->raw_payload, raw, "payload"},
 	};
 	return native_find(wanted, sizeof wanted / sizeof *wanted);
 }
@@ -307,6 +310,23 @@ static zend_long deadline_after(uint32_t milliseconds)
 	return (zend_long) (clock_nanoseconds() + (int64_t) milliseconds * 1000000);
 }
 
+/* With what the head of every call says, but for when it was accepted. */
+static zend_object *exchange_of(
+	const native_slots *slots, zend_object *empty, const unsigned char *context, const native_envelope *envelope
+)
+{
+	zend_object *exchange = zend_objects_clone_obj(empty);
+	ZVAL_LONG(slot(exchange, slots->id), envelope->call);
+	uint32_t left = read_u32(context + 16);
+	zval *deadline = slot(exchange, slots->deadline);
+	if (left == NATIVE_NO_LIMIT) {
+		ZVAL_NULL(deadline);
+	} else {
+		ZVAL_LONG(deadline, deadline_after(left));
+	}
+	return exchange;
+}
+
 zend_object *native_read_request(
 	const native_slots *slots, zend_object *empty, const unsigned char *frame, size_t length, const native_envelope *envelope
 )
@@ -321,22 +341,31 @@ zend_object *native_read_request(
 		return NULL;
 	}
 	zend_string *payload = zend_string_init_fast((const char *) context + context_length, length - NATIVE_FRAME - context_length);
-	zend_object *exchange = zend_objects_clone_obj(empty);
+	zend_object *exchange = exchange_of(slots, empty, context, envelope);
 	zend_object *request = zend_objects_clone_obj(Z_OBJ_P(OBJ_PROP(empty, slots->request)));
 	ZVAL_OBJ(slot(exchange, slots->request), request);
-	ZVAL_LONG(slot(exchange, slots->id), envelope->call);
-	ZVAL_LONG(slot(request, slots->started_at), (zend_long) read_u64(context + 8));
-	uint32_t left = read_u32(context + 16);
-	zval *deadline = slot(exchange, slots->deadline);
-	if (left == NATIVE_NO_LIMIT) {
-		ZVAL_NULL(deadline);
-	} else {
-		ZVAL_LONG(deadline, deadline_after(left));
-	}
+	ZVAL_LONG(slot(request, slots->started_at), (zend_long) read_u64(context + NATIVE_ENVELOPE));
 	if (!fill_request(slots, request, context, context_length, payload, envelope)) {
 		OBJ_RELEASE(exchange);
 		return NULL;
 	}
+	return exchange;
+}
+
+zend_object *native_read_raw(
+	const native_slots *slots, zend_object *empty, const unsigned char *frame, size_t length, const native_envelope *envelope
+)
+{
+	const unsigned char *context = frame + NATIVE_FRAME, *payload = context + NATIVE_CALL_HEAD;
+	/* Its bytes are in the frame, however many. */
+	if (length < NATIVE_FRAME + NATIVE_CALL_HEAD || read_u32(frame + NATIVE_FRAME_START) != NATIVE_CALL_HEAD
+		|| (envelope->flags & ~NATIVE_DEVELOPMENT) != 0 || envelope->call == 0) {
+		return NULL;
+	}
+	zend_string *bytes = zend_string_init_fast((const char *) payload, length - NATIVE_FRAME - NATIVE_CALL_HEAD);
+	zend_object *exchange = exchange_of(slots, empty, context, envelope);
+	ZVAL_LONG(slot(exchange, slots->raw_started_at), (zend_long) read_u64(context + NATIVE_ENVELOPE));
+	ZVAL_STR(slot(exchange, slots->raw_payload), bytes);
 	return exchange;
 }
 

@@ -19,11 +19,13 @@ typedef struct {
 /* How soon the server has to know of a message; `last` is said of the last frame of a reply. */
 ring_urgency native_urgency(uint8_t kind, bool last);
 
-/* Where the package keeps what a request is made of: offsets of properties of its classes, which it
- * may arrange as it likes. */
+/* Where the package keeps what a call is made of: offsets of properties of its classes, which it may
+ * arrange as it likes. */
 typedef struct {
-	uint32_t id, started_at, deadline, request;
-	uint32_t method, remote, uri, host, path, query, protocol, fields, attributes, flags, count, payload;
+	uint32_t id, deadline;           /* of every exchange */
+	uint32_t request;                /* of one of HTTP, and of its request: */
+	uint32_t started_at, method, remote, uri, host, path, query, protocol, fields, attributes, flags, count, payload;
+	uint32_t raw_started_at, raw_payload;
 } native_slots;
 
 /* Once for the process. */
@@ -40,7 +42,9 @@ typedef struct {
 const char *native_find(const native_wanted *wanted, size_t count);
 
 /* NULL, or the name of the property that is missing. */
-const char *native_find_slots(native_slots *slots, const zend_class_entry *exchange, const zend_class_entry *request);
+const char *native_find_slots(
+	native_slots *slots, const zend_class_entry *http, const zend_class_entry *request, const zend_class_entry *raw
+);
 
 /* The length of the frame that these 12 bytes begin with, 0 when they begin none. */
 size_t native_frame_length(const unsigned char *bytes);
@@ -48,11 +52,14 @@ size_t native_frame_length(const unsigned char *bytes);
 /* The envelope of a whole frame with a native message in it; false: of another one. */
 bool native_read_envelope(const unsigned char *frame, size_t length, native_envelope *envelope);
 
-/* Makes an exchange with its request of a whole frame, as clones of one that is empty. NULL: its
- * lengths leave the frame. */
-zend_object *native_read_request(
+/* Makes an exchange of a whole frame, as a clone of one that is empty. NULL: it is for PHP code, or
+ * its lengths leave the frame. */
+typedef zend_object *native_reader(
 	const native_slots *slots, zend_object *empty, const unsigned char *frame, size_t length, const native_envelope *envelope
 );
+
+/* An HTTP request, itself a clone of the empty one's, and a raw call. */
+native_reader native_read_request, native_read_raw;
 
 /* The headers of a request by name: what follows the sixth string of its text, NULL when nothing
  * does. False: another number of them. */

@@ -32,6 +32,8 @@
 #define NATIVE_REQUEST 0x01u
 /* A call of kind `script`. */
 #define NATIVE_SCRIPT 0x02u
+/* A call of kind `raw`. */
+#define NATIVE_RAW 0x03u
 /* The client of this call has left. */
 #define NATIVE_CANCEL 0x10u
 /* Asks whether the worker lives. */

@@ -25,7 +25,7 @@
 
 #define PRONGHORN_VERSION "0.1.0"
 /* Changes whenever a function of ours does. */
-#define PRONGHORN_API 6
+#define PRONGHORN_API 7
 
 #include "pronghorn_arginfo.h"
 
@@ -33,8 +33,7 @@
 static ring_t ring;
 /* The thread that attached it: with threads in PHP, another one must not read its calls. */
 static pthread_t owner;
-/* What calls are clones of, and where everything is in it. */
-static zend_object *empty;
+/* Where everything is in an exchange. */
 static native_slots slots;
 /* What is looked at of a call when its handler has returned, in objects of the package's
  * classes. */
@@ -45,10 +44,48 @@ static struct {
 	const zend_class_entry *response;
 	/* The static property that holds the call under way. */
 	zval *current;
-} places;
+} property_offsets;
 /* Of an exchange: no byte of its reply was sent, or all. */
 #define FRESH 0
 #define DONE 2
+
+/* Sends what a handler returned, where that takes no more than sending. */
+typedef bool answer_function(zend_object *exchange, const zval *result);
+static answer_function answers_request, answers_raw;
+
+/* The kinds of calls that are served here without a line of PHP: the message that begins one, what
+ * makes an exchange of it, and where its handler's parameter is. */
+enum { HTTP, RAW, KINDS };
+static const struct {
+	uint8_t message;
+	native_reader *read;
+	const uint32_t *parameter;
+	answer_function *answers;
+} kinds[KINDS] = {
+	[HTTP] = {NATIVE_REQUEST, native_read_request, &slots.request, answers_request},
+	[RAW] = {NATIVE_RAW, native_read_raw, &slots.raw_payload, answers_raw},
+};
+/* What their exchanges are clones of; NULL: nothing is attached. */
+static zend_object *exchange_templates[KINDS];
+
+/* KINDS: it is no call. */
+static unsigned kind_of_message(uint8_t message)
+{
+	unsigned kind = 0;
+	while (kind < KINDS && kinds[kind].message != message) {
+		kind++;
+	}
+	return kind;
+}
+
+static unsigned kind_of_exchange(const zend_object *exchange)
+{
+	unsigned kind = 0;
+	while (kind < KINDS - 1 && exchange_templates[kind]->ce != exchange->ce) {
+		kind++;
+	}
+	return kind;
+}
 
 static bool is_attached(void)
 {
@@ -184,15 +221,16 @@ static zend_string *read_long_frame(size_t length)
 	return frame;
 }
 
-/* Makes a call of a request, else a string. False: it was answered here. */
+/* Makes an exchange of a call, else a string. False: it was answered here. */
 static bool read_frame(zval *into, const unsigned char *frame, size_t length, uint32_t *call)
 {
 	native_envelope envelope;
 	if (native_read_envelope(frame, length, &envelope)) {
 		zend_object *exchange = NULL;
-		if (envelope.kind == NATIVE_REQUEST) {
+		unsigned kind = kind_of_message(envelope.kind);
+		if (kind < KINDS) {
 			*call = envelope.call;
-			exchange = native_read_request(&slots, empty, frame, length, &envelope);
+			exchange = kinds[kind].read(&slots, exchange_templates[kind], frame, length, &envelope);
 		}
 		if (exchange != NULL) {
 			ZVAL_OBJ(into, exchange);
@@ -254,15 +292,15 @@ static bool next(zval *into)
 }
 
 /* NULL, or the name of the property that is missing. */
-static const char *find_places(zend_class_entry *exchange, const zend_class_entry *output, const zend_class_entry *response)
+static const char *find_properties(zend_class_entry *exchange, const zend_class_entry *output, const zend_class_entry *response)
 {
 	const native_wanted wanted[] = {
-		{&places.state, exchange, "state"}, {&places.deferred, exchange, "deferred"}, {&places.body, exchange, "body"},
-		{&places.face, exchange, "call"}, {&places.open, output, "open"}, {&places.spilled, output, "spilled"},
-		{&places.level, output, "level"}, {&places.text, response, "body"}, {&places.status, response, "status"},
-		{&places.headers, response, "headers"},
+		{&property_offsets.state, exchange, "state"}, {&property_offsets.deferred, exchange, "deferred"}, {&property_offsets.body, exchange, "body"},
+		{&property_offsets.face, exchange, "call"}, {&property_offsets.open, output, "open"}, {&property_offsets.spilled, output, "spilled"},
+		{&property_offsets.level, output, "level"}, {&property_offsets.text, response, "body"}, {&property_offsets.status, response, "status"},
+		{&property_offsets.headers, response, "headers"},
 	};
-	if (places.response == response) {
+	if (property_offsets.response == response) {
 		return NULL;
 	}
 	const char *missing = native_find(wanted, sizeof wanted / sizeof *wanted);
@@ -270,12 +308,12 @@ static const char *find_places(zend_class_entry *exchange, const zend_class_entr
 		return missing;
 	}
 	zend_string *name = zend_string_init(ZEND_STRL("current"), false);
-	places.current = zend_std_get_static_property(exchange, name, BP_VAR_IS);
+	property_offsets.current = zend_std_get_static_property(exchange, name, BP_VAR_IS);
 	zend_string_release(name);
-	if (places.current == NULL) {
+	if (property_offsets.current == NULL) {
 		return "current";
 	}
-	places.response = response;
+	property_offsets.response = response;
 	return NULL;
 }
 
@@ -288,16 +326,17 @@ static void hide(zend_long descriptor)
 ZEND_FUNCTION(Pronghorn_Internal_ring_attach)
 {
 	zend_long memory, page, bell, server, output, look_after;
-	zval *exchange;
+	zval *http, *raw;
 
-	ZEND_PARSE_PARAMETERS_START(7, 7)
+	ZEND_PARSE_PARAMETERS_START(8, 8)
 		Z_PARAM_LONG(memory)
 		Z_PARAM_LONG(page)
 		Z_PARAM_LONG(bell)
 		Z_PARAM_LONG(server)
 		Z_PARAM_LONG(output)
 		Z_PARAM_LONG(look_after)
-		Z_PARAM_OBJECT(exchange)
+		Z_PARAM_OBJECT(http)
+		Z_PARAM_OBJECT(raw)
 	ZEND_PARSE_PARAMETERS_END();
 
 	if (look_after < 0 || look_after > 60000) {
@@ -307,14 +346,14 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_attach)
 	if (ring.map != NULL) {
 		RETURN_STRING("it is in use already");
 	}
-	const zval *request = zend_read_property(Z_OBJCE_P(exchange), Z_OBJ_P(exchange), ZEND_STRL("request"), true, &EG(uninitialized_zval));
+	const zval *request = zend_read_property(Z_OBJCE_P(http), Z_OBJ_P(http), ZEND_STRL("request"), true, &EG(uninitialized_zval));
 	if (Z_TYPE_P(request) != IS_OBJECT) {
 		zend_argument_value_error(7, "must have a request");
 		RETURN_THROWS();
 	}
-	const char *missing = native_find_slots(&slots, Z_OBJCE_P(exchange), Z_OBJCE_P(request));
+	const char *missing = native_find_slots(&slots, Z_OBJCE_P(http), Z_OBJCE_P(request), Z_OBJCE_P(raw));
 	if (missing != NULL) {
-		zend_argument_value_error(7, "must have a property $%s, or its request", missing);
+		zend_argument_value_error(7, "must have a property $%s, or its request, or the raw one", missing);
 		RETURN_THROWS();
 	}
 	if (!deadline_watch()) {
@@ -330,8 +369,11 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_attach)
 	leftovers_watch();
 	chunks_keep((unsigned) look_after);
 	owner = pthread_self();
-	empty = Z_OBJ_P(exchange);
-	GC_ADDREF(empty);
+	exchange_templates[HTTP] = Z_OBJ_P(http);
+	exchange_templates[RAW] = Z_OBJ_P(raw);
+	for (unsigned kind = 0; kind < KINDS; kind++) {
+		GC_ADDREF(exchange_templates[kind]);
+	}
 	RETURN_NULL();
 }
 
@@ -373,7 +415,7 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_peek)
 			/* Nonsense waits for its message, and the rest for its bytes. */
 			break;
 		}
-		if (!native_read_envelope(frame, length, &envelope) || envelope.kind != NATIVE_REQUEST) {
+		if (!native_read_envelope(frame, length, &envelope) || kind_of_message(envelope.kind) == KINDS) {
 			RETVAL_STRINGL((const char *) frame, length);
 			ring_take(&ring, length);
 			return;
@@ -431,7 +473,7 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_reply)
 
 /* How a call ended, as far as the handler is concerned: Pronghorn\Internal\Ring has the same
  * numbers. */
-enum how { ANSWERED, RETURNED, THREW, EXITED };
+enum call_outcome { ANSWERED, RETURNED, THREW, EXITED };
 
 static bool is_text(const zval *value)
 {
@@ -463,25 +505,53 @@ static uint32_t number_of(zend_object *exchange)
 
 static bool has_deferred(zend_object *exchange)
 {
-	const zval *deferred = OBJ_PROP(exchange, places.deferred);
+	const zval *deferred = OBJ_PROP(exchange, property_offsets.deferred);
 	return Z_TYPE_P(deferred) == IS_ARRAY && zend_hash_num_elements(Z_ARRVAL_P(deferred)) > 0;
 }
 
-/* Sends what a handler returned, where that takes no more than sending. */
-static bool answers(zend_object *exchange, const zval *result)
+static bool is_fresh(zend_object *exchange)
 {
 	/* A reference to what was deferred is followed by PHP. */
-	if (Z_TYPE_P(OBJ_PROP(exchange, places.deferred)) != IS_ARRAY
-		|| Z_LVAL_P(OBJ_PROP(exchange, places.state)) != FRESH || Z_TYPE_P(OBJ_PROP(exchange, places.body)) != IS_NULL) {
+	return Z_TYPE_P(OBJ_PROP(exchange, property_offsets.deferred)) == IS_ARRAY
+		&& Z_LVAL_P(OBJ_PROP(exchange, property_offsets.state)) == FRESH;
+}
+
+/* Notes that the reply was sent. Where it was not, PHP comes to the same end, and has the words for
+ * it. */
+static bool is_answered(zend_object *exchange, bool sent)
+{
+	if (sent) {
+		ZVAL_LONG(OBJ_PROP(exchange, property_offsets.state), DONE);
+	} else {
+		zend_clear_exception();
+	}
+	return sent;
+}
+
+static bool answers_raw(zend_object *exchange, const zval *result)
+{
+	if (!is_fresh(exchange) || Z_TYPE_P(result) != IS_STRING) {
+		return false;
+	}
+	const native_envelope envelope = {
+		.kind = NATIVE_REPLY, .flags = has_deferred(exchange) ? NATIVE_BUSY : 0, .call = number_of(exchange),
+	};
+	end_deadline(&envelope);
+	return is_answered(exchange, send_message(&envelope, NULL, NULL, Z_STR_P(result), false));
+}
+
+static bool answers_request(zend_object *exchange, const zval *result)
+{
+	if (!is_fresh(exchange) || Z_TYPE_P(OBJ_PROP(exchange, property_offsets.body)) != IS_NULL) {
 		return false;
 	}
 	zend_long status = 200;
 	zend_array *headers = (zend_array *) &zend_empty_array;
 	const zval *text = result;
-	if (Z_TYPE_P(result) == IS_OBJECT && Z_OBJCE_P(result) == places.response) {
-		text = OBJ_PROP(Z_OBJ_P(result), places.text);
-		status = Z_LVAL_P(OBJ_PROP(Z_OBJ_P(result), places.status));
-		headers = Z_ARRVAL_P(OBJ_PROP(Z_OBJ_P(result), places.headers));
+	if (Z_TYPE_P(result) == IS_OBJECT && Z_OBJCE_P(result) == property_offsets.response) {
+		text = OBJ_PROP(Z_OBJ_P(result), property_offsets.text);
+		status = Z_LVAL_P(OBJ_PROP(Z_OBJ_P(result), property_offsets.status));
+		headers = Z_ARRVAL_P(OBJ_PROP(Z_OBJ_P(result), property_offsets.headers));
 	}
 	if (Z_TYPE_P(text) != IS_STRING || !are_plain(headers)) {
 		return false;
@@ -489,13 +559,7 @@ static bool answers(zend_object *exchange, const zval *result)
 	const native_envelope envelope = {
 		.flags = has_deferred(exchange) ? NATIVE_BUSY : 0, .small = (uint16_t) status, .call = number_of(exchange),
 	};
-	if (!send_reply(envelope, headers, Z_STR_P(text), false)) {
-		/* PHP comes to the same end, and has the words for it. */
-		zend_clear_exception();
-		return false;
-	}
-	ZVAL_LONG(OBJ_PROP(exchange, places.state), DONE);
-	return true;
+	return is_answered(exchange, send_reply(envelope, headers, Z_STR_P(text), false));
 }
 
 /* An `exit` has ended what was called: where it was. A forked child that exits has to end, and not
@@ -516,10 +580,11 @@ typedef struct {
 
 /* Calls the handler, and answers if that is simple. `value` is what is left to do something
  * with. */
-static enum how call_handler(callback *handler, zend_object *exchange, zval *value)
+static enum call_outcome call_handler(callback *handler, zend_object *exchange, zval *value)
 {
+	const unsigned kind = kind_of_exchange(exchange);
 	zval argument;
-	ZVAL_COPY(&argument, OBJ_PROP(exchange, slots.request));
+	ZVAL_COPY(&argument, OBJ_PROP(exchange, *kinds[kind].parameter));
 	if (ARG_SHOULD_BE_SENT_BY_REF(handler->cache.function_handler, 1)) {
 		ZVAL_MAKE_REF(&argument);
 	}
@@ -531,7 +596,7 @@ static enum how call_handler(callback *handler, zend_object *exchange, zval *val
 	zval_ptr_dtor(&argument);
 	if (EG(exception) == NULL) {
 		/* Not in a forked child, which has no server. */
-		if (ring.map == NULL || !answers(exchange, value)) {
+		if (ring.map == NULL || !kinds[kind].answers(exchange, value)) {
 			return RETURNED;
 		}
 		zval_ptr_dtor(value);
@@ -595,7 +660,7 @@ static void tell_failed(const callback *failed, zend_object *exchange)
 
 /* False: no more of it is done, because of an `exit`, or because the call is over in another
  * way. */
-static bool goes_on(const callback *failed, zend_object *exchange)
+static bool handle_exception(const callback *failed, zend_object *exchange)
 {
 	if (EG(exception) == NULL) {
 		return true;
@@ -620,7 +685,7 @@ static bool goes_on(const callback *failed, zend_object *exchange)
  * worker is free. */
 static void do_deferred(const callback *failed, zend_object *exchange)
 {
-	zval *place = OBJ_PROP(exchange, places.deferred);
+	zval *place = OBJ_PROP(exchange, property_offsets.deferred);
 	bool more = true;
 
 	exit_forget();
@@ -631,7 +696,7 @@ static void do_deferred(const callback *failed, zend_object *exchange)
 		ZVAL_EMPTY_ARRAY(place);
 		ZEND_HASH_FOREACH_VAL(Z_ARRVAL(all), work) {
 			call_deferred(work);
-			more = goes_on(failed, exchange);
+			more = handle_exception(failed, exchange);
 			if (!more) {
 				break;
 			}
@@ -654,12 +719,12 @@ static void do_deferred(const callback *failed, zend_object *exchange)
 static bool is_silent(zend_object *output)
 {
 	zval length;
-	return Z_TYPE_P(OBJ_PROP(output, places.open)) == IS_TRUE && Z_TYPE_P(OBJ_PROP(output, places.spilled)) == IS_FALSE
-		&& php_output_get_level() == Z_LVAL_P(OBJ_PROP(output, places.level))
+	return Z_TYPE_P(OBJ_PROP(output, property_offsets.open)) == IS_TRUE && Z_TYPE_P(OBJ_PROP(output, property_offsets.spilled)) == IS_FALSE
+		&& php_output_get_level() == Z_LVAL_P(OBJ_PROP(output, property_offsets.level))
 		&& php_output_get_length(&length) == SUCCESS && Z_LVAL(length) == 0;
 }
 
-static void set(zval *place, zend_object *object)
+static void assign_property(zval *place, zend_object *object)
 {
 	zval before;
 	ZVAL_COPY_VALUE(&before, place);
@@ -673,11 +738,12 @@ static void set(zval *place, zend_object *object)
 
 ZEND_FUNCTION(Pronghorn_Internal_ring_serve)
 {
-	callback handler, failed;
+	callback handlers[KINDS], failed;
 	zval *output, *response;
 
-	ZEND_PARSE_PARAMETERS_START(4, 4)
-		Z_PARAM_FUNC(handler.call, handler.cache)
+	ZEND_PARSE_PARAMETERS_START(5, 5)
+		Z_PARAM_FUNC_OR_NULL(handlers[HTTP].call, handlers[HTTP].cache)
+		Z_PARAM_FUNC_OR_NULL(handlers[RAW].call, handlers[RAW].cache)
 		Z_PARAM_FUNC(failed.call, failed.cache)
 		Z_PARAM_OBJECT(output)
 		Z_PARAM_OBJECT(response)
@@ -686,7 +752,7 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_serve)
 	if (!is_attached()) {
 		RETURN_THROWS();
 	}
-	const char *missing = find_places(empty->ce, Z_OBJCE_P(output), Z_OBJCE_P(response));
+	const char *missing = find_properties(exchange_templates[HTTP]->ce, Z_OBJCE_P(output), Z_OBJCE_P(response));
 	if (missing != NULL) {
 		zend_value_error("The classes of the package have no property $%s", missing);
 		RETURN_THROWS();
@@ -695,28 +761,29 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_serve)
 	for (;;) {
 		zval next, value;
 		wait_for_next(&next);
-		if (Z_TYPE(next) != IS_OBJECT) {
+		callback *handler = Z_TYPE(next) != IS_OBJECT ? NULL : &handlers[kind_of_exchange(Z_OBJ(next))];
+		if (handler == NULL || !ZEND_FCI_INITIALIZED(handler->call)) {
 			RETURN_COPY_VALUE(&next);
 		}
-		set(places.current, Z_OBJ(next));
-		enum how how = call_handler(&handler, Z_OBJ(next), &value);
-		if (how == ANSWERED && has_deferred(Z_OBJ(next))) {
+		assign_property(property_offsets.current, Z_OBJ(next));
+		enum call_outcome outcome = call_handler(handler, Z_OBJ(next), &value);
+		if (outcome == ANSWERED && has_deferred(Z_OBJ(next))) {
 			do_deferred(&failed, Z_OBJ(next));
 		}
 		if (EG(exception) != NULL) {
 			zval_ptr_dtor(&next);
 			RETURN_THROWS();
 		}
-		if (how != ANSWERED || !is_silent(Z_OBJ_P(output)) || leftovers_any()) {
+		if (outcome != ANSWERED || !is_silent(Z_OBJ_P(output)) || leftovers_any()) {
 			array_init_size(return_value, 3);
 			add_next_index_zval(return_value, &next);
-			add_next_index_long(return_value, how);
+			add_next_index_long(return_value, outcome);
 			add_next_index_zval(return_value, &value);
 			return;
 		}
 		/* What belongs to a call is gone before the wait for the next one begins. */
-		set(places.current, NULL);
-		set(OBJ_PROP(Z_OBJ(next), places.face), NULL);
+		assign_property(property_offsets.current, NULL);
+		assign_property(OBJ_PROP(Z_OBJ(next), property_offsets.face), NULL);
 		zval_ptr_dtor(&next);
 	}
 }
@@ -843,12 +910,14 @@ static PHP_RINIT_FUNCTION(pronghorn)
 
 static PHP_RSHUTDOWN_FUNCTION(pronghorn)
 {
-	if (empty != NULL && pthread_equal(owner, pthread_self())) {
-		OBJ_RELEASE(empty);
-		empty = NULL;
+	if (exchange_templates[HTTP] != NULL && pthread_equal(owner, pthread_self())) {
+		for (unsigned kind = 0; kind < KINDS; kind++) {
+			OBJ_RELEASE(exchange_templates[kind]);
+			exchange_templates[kind] = NULL;
+		}
 		chunks_let_go();
 	}
-	places.response = NULL;
+	property_offsets.response = NULL;
 	exit_forget();
 	leftovers_forget();
 	classic_script_ended();

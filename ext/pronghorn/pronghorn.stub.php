@@ -39,9 +39,12 @@ namespace Pronghorn\Internal {
      * @param int $server descriptor of the pipe whose other end the server holds
      * @param int $output descriptor of the pipe to the server; like the others it is hidden from programs that this one starts
      * @param int $look_after milliseconds after which a sleeper looks whether the server still lives
-     * @param object $empty an exchange with an empty request; those of calls are clones of it
+     * @param object $http an exchange with an empty request; those of HTTP requests are clones of it
+     * @param object $raw an exchange with an empty payload; those of raw calls are clones of it
      */
-    function ring_attach(int $memory, int $page, int $bell, int $server, int $output, int $look_after, object $empty): ?string
+    function ring_attach(
+        int $memory, int $page, int $bell, int $server, int $output, int $look_after, object $http, object $raw
+    ): ?string
     {
     }
 
@@ -56,19 +59,22 @@ namespace Pronghorn\Internal {
     }
 
     /**
-     * Calls the function with the request of one call after another, sends what it returns, and does what it has deferred, as
-     * long as that takes no more: a string, or a response whose body is one, and nothing echoed.
+     * Calls the function for its kind with the request or payload of one call after another, sends what it returns, and does
+     * what it has deferred, as long as that takes no more: a string, or a response whose body is one, and nothing echoed.
      *
+     * @param callable|null $http for HTTP requests
+     * @param callable|null $raw for raw calls
      * @param callable $failed gets the exchange and what was thrown by something that its call has deferred
      * @param object $output where what was echoed is kept
      * @param object $response of the class that responses have
-     * @return array|string|null the exchange of a call that is not over, how its handler ended, and with what; or as ring_next
+     * @return object|array|string|null the exchange of a call that is not over, how its handler ended, and with what; the
+     *     exchange of one that has no function; or as ring_next
      */
-    function ring_serve(callable $function, callable $failed, object $output, object $response): array|string|null
+    function ring_serve(?callable $http, ?callable $raw, callable $failed, object $output, object $response): object|array|string|null
     {
     }
 
-    /** The next frame if one is there and it is no request, without waiting. */
+    /** The next frame if one is there and it is no call, without waiting. */
     function ring_peek(): ?string
     {
     }

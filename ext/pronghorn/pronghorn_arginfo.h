@@ -1,21 +1,23 @@
 /* This is a generated file, edit the .stub.php file instead.
- * Stub hash: 25d0a3d46c72831882e604ab2b0af0325e628615 */
+ * Stub hash: 2a53fac1f3535a05bb1f26344dc1a316a6d2c9dc */
 
-ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_attach, 0, 7, IS_STRING, 1)
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_attach, 0, 8, IS_STRING, 1)
 	ZEND_ARG_TYPE_INFO(0, memory, IS_LONG, 0)
 	ZEND_ARG_TYPE_INFO(0, page, IS_LONG, 0)
 	ZEND_ARG_TYPE_INFO(0, bell, IS_LONG, 0)
 	ZEND_ARG_TYPE_INFO(0, server, IS_LONG, 0)
 	ZEND_ARG_TYPE_INFO(0, output, IS_LONG, 0)
 	ZEND_ARG_TYPE_INFO(0, look_after, IS_LONG, 0)
-	ZEND_ARG_TYPE_INFO(0, empty, IS_OBJECT, 0)
+	ZEND_ARG_TYPE_INFO(0, http, IS_OBJECT, 0)
+	ZEND_ARG_TYPE_INFO(0, raw, IS_OBJECT, 0)
 ZEND_END_ARG_INFO()
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_MASK_EX(arginfo_Pronghorn_Internal_ring_next, 0, 0, MAY_BE_OBJECT|MAY_BE_STRING|MAY_BE_NULL)
 ZEND_END_ARG_INFO()
 
-ZEND_BEGIN_ARG_WITH_RETURN_TYPE_MASK_EX(arginfo_Pronghorn_Internal_ring_serve, 0, 4, MAY_BE_ARRAY|MAY_BE_STRING|MAY_BE_NULL)
-	ZEND_ARG_TYPE_INFO(0, function, IS_CALLABLE, 0)
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_MASK_EX(arginfo_Pronghorn_Internal_ring_serve, 0, 5, MAY_BE_OBJECT|MAY_BE_ARRAY|MAY_BE_STRING|MAY_BE_NULL)
+	ZEND_ARG_TYPE_INFO(0, http, IS_CALLABLE, 1)
+	ZEND_ARG_TYPE_INFO(0, raw, IS_CALLABLE, 1)
 	ZEND_ARG_TYPE_INFO(0, failed, IS_CALLABLE, 0)
 	ZEND_ARG_TYPE_INFO(0, output, IS_OBJECT, 0)
 	ZEND_ARG_TYPE_INFO(0, response, IS_OBJECT, 0)

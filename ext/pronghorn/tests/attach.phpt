@@ -8,22 +8,26 @@ pronghorn
 <?php
 require __DIR__ . '/common.inc';
 
-use Pronghorn\Internal\{Exchange, Relay, Ring};
+use Pronghorn\Internal\{HttpExchange, RawExchange, Relay, Ring};
 use Pronghorn\Request;
 use Pronghorn\Tests\Support\Box;
 use function Pronghorn\Internal\ring_attach;
 
 $transport = (new ReflectionClass(Relay::class))->newInstanceWithoutConstructor();
-$empty = new Exchange($transport, 0, null, Request::blank());
-$attach = fn (Box $box, object $empty, int $look = 0) => ring_attach(...[...$box->descriptors, $box->pipe, $box->pipe, $look, $empty]);
+$empty = new HttpExchange($transport, 0, null, Request::blank());
+$raw = new RawExchange($transport, 0, null, 0, '');
+$attach = fn (Box $box, object $empty, int $look = 0, ?object $bytes = null) =>
+    ring_attach(...[...$box->descriptors, $box->pipe, $box->pipe, $look, $empty, $bytes ?? $raw]);
 
 echo $attach(new Box(['VERSION' => 1]), $empty), "\n";
 echo $attach(new Box(['MAGIC' => 1]), $empty), "\n";
 echo $attach(new Box(['UP' => 4096]), $empty), "\n";
-echo ring_attach(997, 998, 999, 0, 0, 0, $empty), "\n";
-foreach ([[new stdClass(), 0], [(object) ['request' => new stdClass()], 0], [$empty, -1], [$empty, 60001]] as [$object, $look]) {
+echo ring_attach(997, 998, 999, 0, 0, 0, $empty, $raw), "\n";
+foreach ([
+    [new stdClass(), 0], [(object) ['request' => new stdClass()], 0], [$empty, 0, $empty], [$empty, -1], [$empty, 60001],
+] as $arguments) {
     try {
-        $attach(new Box(), $object, $look);
+        $attach(new Box(), ...$arguments);
     } catch (ValueError $error) {
         echo $error->getMessage(), "\n";
     }
@@ -41,8 +45,9 @@ the server and this extension are of different releases
 the server and this extension are of different releases
 the server and this extension are of different releases
 its memory can't be mapped
-Pronghorn\Internal\ring_attach(): Argument #7 ($empty) must have a request
-Pronghorn\Internal\ring_attach(): Argument #7 ($empty) must have a property $id, or its request
+Pronghorn\Internal\ring_attach(): Argument #7 ($http) must have a request
+Pronghorn\Internal\ring_attach(): Argument #7 ($http) must have a property $id, or its request, or the raw one
+Pronghorn\Internal\ring_attach(): Argument #7 ($http) must have a property $startedAt, or its request, or the raw one
 Pronghorn\Internal\ring_attach(): Argument #6 ($look_after) must be between 0 and 60000
 Pronghorn\Internal\ring_attach(): Argument #6 ($look_after) must be between 0 and 60000
 NULL

@@ -10,9 +10,10 @@ require __DIR__ . '/common.inc';
 
 use Pronghorn\Call;
 use Pronghorn\Internal\Exchange;
-use Pronghorn\Internal\Handler;
+use Pronghorn\Internal\HttpHandler;
 use Pronghorn\Internal\Native;
 use Pronghorn\Internal\Output;
+use Pronghorn\Internal\Psr\Messages;
 use Pronghorn\Request;
 use Pronghorn\Tests\Support\Codec;
 
@@ -55,7 +56,6 @@ $works = [
 ];
 $output = new Output(STDERR);
 $output->start();
-$handler = Handler::of(fn (Request $request) => null);
 $function = function (Request $request) use ($works, $say) {
     $say("$request->path:");
     foreach ($works[$request->path] ?? throw new LogicException('the last') as $work) {
@@ -64,6 +64,7 @@ $function = function (Request $request) use ($works, $say) {
 
     return 'text';
 };
+$handlers = ['http' => HttpHandler::of($function, new Messages([]))];
 $failed = static function (Exchange $exchange, Throwable $thrown) use ($say): void {
     $say("{$exchange->request->path} failed: " . get_debug_type($thrown) . ' ' . $thrown->getMessage());
     if ($exchange->request->path === '/late' && $thrown instanceof LogicException) {
@@ -75,7 +76,7 @@ foreach ([...array_keys($works), '/last'] as $path) {
     $box->put(Codec::frame(Codec::request(['call' => ++$number, 'uri' => "https://example.com$path"])));
 }
 do {
-    [$exchange, $what, $value] = $ring->serve($function, $failed, $handler, $output);
+    [$exchange, $what, $value] = $ring->serve($handlers, $failed, $output);
     $say("given back: {$exchange->request->path} $what " . json_encode($exchange->deferred) . ' ' . json_encode($output->take()));
     $output->start();
     $last = $exchange->id === $number;

@@ -9,14 +9,16 @@ pronghorn
 require __DIR__ . '/common.inc';
 
 use Pronghorn\Exception;
+use Pronghorn\Internal\RawExchange;
 use Pronghorn\Tests\Support\Codec;
 
 [$box, $ring] = attached();
 mt_srand(4711);
 $context = Codec::request(['headers' => [['accept', '*/*'], ['cookie', 'a=1']], 'attributes' => [['x', 'y'], ['z', '']]]);
+$raw = Codec::raw(['left' => 5000]);
 $taken = $refused = 0;
 for ($round = 0; $round < 2000; $round++) {
-    $broken = $context;
+    $broken = $round % 3 === 0 ? $raw : $context;
     for ($i = mt_rand(1, 4); $i > 0; $i--) {
         $broken[mt_rand(0, strlen($broken) - 1)] = chr([0, 1, 0x7F, 0xFF, mt_rand(0, 255)][mt_rand(0, 4)]);
     }
@@ -28,8 +30,13 @@ for ($round = 0; $round < 2000; $round++) {
     $box->put($frame);
     $box->hangUp();
     try {
-        while (($request = $ring->next()?->request) !== null) {
+        while (($exchange = $ring->next()) !== null) {
             $taken++;
+            if ($exchange instanceof RawExchange) {
+                strlen($exchange->payload) < 100 ?: print 'too long';
+                continue;
+            }
+            $request = $exchange->request;
             [$request->headers, $request->attributes, $request->cookies, $request->path, $request->bodyFile() ?? $request->body()];
         }
     } catch (Exception) {

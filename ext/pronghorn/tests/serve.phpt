@@ -9,8 +9,9 @@ pronghorn
 require __DIR__ . '/common.inc';
 
 use Pronghorn\Internal\Exchange;
-use Pronghorn\Internal\Handler;
+use Pronghorn\Internal\HttpHandler;
 use Pronghorn\Internal\Output;
+use Pronghorn\Internal\Psr\Messages;
 use Pronghorn\Request;
 use Pronghorn\Response;
 use Pronghorn\Tests\Support\Codec;
@@ -68,7 +69,7 @@ $answers = [
 ];
 $output = new Output(STDERR);
 $output->start();
-$handler = Handler::of(fn (Request $request) => null);
+$messages = new Messages([]);
 $how = ['answered', 'returned', 'threw', 'exited'];
 $number = 0;
 foreach ($answers as $path => $answer) {
@@ -84,7 +85,7 @@ foreach ($answers as $path => $answer) {
     };
     $ended = [];
     do {
-        [$exchange, $what, $value] = $ring->serve($function, fn () => print 'failed', $handler, $output);
+        [$exchange, $what, $value] = $ring->serve(['http' => HttpHandler::of($function, $messages)], fn () => print 'failed', $output);
         $ended[] = "$how[$what] " . (is_object($value) ? get_debug_type($value) : json_encode($value));
         $output->take();
         $output->start();
@@ -102,7 +103,7 @@ foreach ($answers as $path => $answer) {
 }
 $output->stop();
 try {
-    Pronghorn\Internal\ring_serve(fn () => 1, fn () => 1, $output, new stdClass());
+    Pronghorn\Internal\ring_serve(fn () => 1, null, fn () => 1, $output, new stdClass());
 } catch (Error $error) {
     fwrite(STDOUT, $error->getMessage() . "\n");
 }
@@ -120,6 +121,6 @@ try {
 /deferred-array: returned {"a":1}
 /deferred-reference: returned "text"
 /throw: threw LogicException
-/exit: exited ["serve.php",53]
-/call: reply 200 [] Pronghorn\Internal\Handler 14
+/exit: exited ["serve.php",54]
+/call: reply 200 [] Pronghorn\Internal\HttpHandler 14
 The classes of the package have no property $body

@@ -29,9 +29,9 @@ preg_match('/^Shared memory => .*$/m', ob_get_clean(), $line);
 echo $line[0], "\n";
 ?>
 --EXPECT--
-Pronghorn\Internal\ring_attach(int $memory, int $page, int $bell, int $server, int $output, int $look_after, object $empty): ?string
+Pronghorn\Internal\ring_attach(int $memory, int $page, int $bell, int $server, int $output, int $look_after, object $http, object $raw): ?string
 Pronghorn\Internal\ring_next(): object|string|null
-Pronghorn\Internal\ring_serve(callable $function, callable $failed, object $output, object $response): array|string|null
+Pronghorn\Internal\ring_serve(?callable $http, ?callable $raw, callable $failed, object $output, object $response): object|array|string|null
 Pronghorn\Internal\ring_peek(): ?string
 Pronghorn\Internal\ring_reply(int $call, int $status, array $headers, string $body, int $flags, bool $more): bool
 Pronghorn\Internal\ring_message(int $kind, int $call, int $flags, int $small, string $context, string $body, bool $more): bool
@@ -41,6 +41,6 @@ Pronghorn\Internal\until_exit(callable $function, mixed ...$arguments): ?array
 Pronghorn\Internal\places_seen(): array
 Pronghorn\Internal\NativeProperties::__construct(array $objects)
 Pronghorn\Internal\NativeProperties::restore(): void
-int(6)
+int(7)
 bool(true)
 Shared memory => not attached

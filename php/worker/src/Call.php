@@ -6,26 +6,27 @@ namespace Pronghorn;
 
 use Pronghorn\Internal\BadCall;
 use Pronghorn\Internal\Exchange;
+use Pronghorn\Internal\HttpExchange;
 use Psr\Http\Message\ResponseInterface;
 use Psr\Http\Message\ServerRequestInterface;
 
 /**
- * The call under way: one request on its way through this worker. PSR-7 requests carry it as the attribute
- * `Call::class`.
+ * The call under way: one request, or one raw call, on its way through this worker. PSR-7 requests carry it as the
+ * attribute `Call::class`.
  */
 final class Call
 {
     /** The server's number of this call, unique among those that this worker has yet to answer. */
     public readonly int $id;
 
-    /** When the server accepted the request: seconds since the Unix epoch. */
+    /** When the server accepted the call: seconds since the Unix epoch. */
     public readonly float $startedAt;
 
     /** @internal */
     public function __construct(private readonly Exchange $exchange)
     {
         $this->id = $exchange->id;
-        $this->startedAt = $exchange->request->startedAt() / 1e6;
+        $this->startedAt = $exchange->startedAt() / 1e6;
     }
 
     /** @throws NotAWorker when no call is under way in this process */
@@ -81,11 +82,12 @@ final class Call
      * Sends `103 Early Hints`, so that the client fetches what the page will need while it is being made.
      *
      * @param string ...$links values of `Link` headers, e.g. `</app.css>; rel=preload; as=style`
-     * @throws Exception when the reply has begun
+     * @throws Exception when the reply has begun, or the call is no HTTP request
      * @throws ConnectionLost when the server is gone
      */
     public function earlyHints(string ...$links): void
     {
+        $this->http();
         if ($this->exchange->state !== Exchange::FRESH) {
             throw new BadCall('Early hints come before the reply, which has begun.');
         }
@@ -109,10 +111,14 @@ final class Call
         $this->exchange->deferred[] = $work;
     }
 
-    /** What the client asked for. */
+    /**
+     * What the client asked for.
+     *
+     * @throws Exception when the call is no HTTP request
+     */
     public function request(): Request
     {
-        return $this->exchange->request;
+        return $this->http()->request;
     }
 
     /**
@@ -122,7 +128,7 @@ final class Call
      */
     public function serverRequest(): ServerRequestInterface
     {
-        return $this->loop()->serverRequest($this->exchange);
+        return $this->loop()->serverRequest($this->http());
     }
 
     /**
@@ -133,7 +139,7 @@ final class Call
      */
     public function reply(string|iterable|\Stringable|Response|ResponseInterface $reply): void
     {
-        $this->loop()->reply($this->exchange, $reply);
+        $this->loop()->reply($this->http(), $reply);
     }
 
     /**
@@ -144,6 +150,13 @@ final class Call
     public function fail(\Throwable $thrown): void
     {
         $this->loop()->fail($this->exchange, $thrown);
+    }
+
+    private function http(): HttpExchange
+    {
+        return $this->exchange instanceof HttpExchange
+            ? $this->exchange
+            : throw new BadCall('This call is no HTTP request.');
     }
 
     private function loop(): Internal\Loop

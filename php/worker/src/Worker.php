@@ -7,15 +7,18 @@ namespace Pronghorn;
 use Pronghorn\Internal\BadWorker;
 use Pronghorn\Internal\Boot;
 use Pronghorn\Internal\Handler;
+use Pronghorn\Internal\HttpHandler;
+use Pronghorn\Internal\Kind;
 use Pronghorn\Internal\Loop;
 use Pronghorn\Internal\ProtocolError;
 use Pronghorn\Internal\Psr\Messages;
+use Pronghorn\Internal\RawHandler;
 use Psr\Http\Server\RequestHandlerInterface;
 
 /** What a worker script answers, and how. */
 final class Worker
 {
-    /** @var array<string, callable|RequestHandlerInterface> by the kind of call */
+    /** @var array<value-of<Kind>, callable|RequestHandlerInterface> */
     private array $handlers = [];
     /** @var list<callable(): mixed> */
     private array $onStop = [];
@@ -33,7 +36,20 @@ final class Worker
      */
     public function onRequest(callable|RequestHandlerInterface $handler): static
     {
-        $this->handlers['http'] = $handler;
+        $this->handlers[Kind::Http->value] = $handler;
+
+        return $this;
+    }
+
+    /**
+     * Answers raw calls: bytes of a service of one's own, which are answered by bytes. What the handler throws fails
+     * the call, and the worker goes on; what it echoes goes to the log.
+     *
+     * @param callable(string): string $handler
+     */
+    public function onRaw(callable $handler): static
+    {
+        $this->handlers[Kind::Raw->value] = $handler;
 
         return $this;
     }
@@ -71,11 +87,8 @@ final class Worker
         try {
             $messages = new Messages($this->factories);
             Boot::expectServer();
-            $handler = $this->handler();
-            if ($handler->wantsPsr) {
-                $messages->prepare($handler->type);
-            }
-            $this->open($messages)->run($handler);
+            $handlers = $this->handlers($messages);
+            $this->open(\array_map(Kind::from(...), \array_keys($handlers)), $messages)->run($handlers);
             $this->close();
         } catch (ConnectionLost) {
             $this->close();
@@ -93,7 +106,7 @@ final class Worker
     public function next(): ?Call
     {
         try {
-            $loop = $this->loop ?? $this->open(new Messages($this->factories));
+            $loop = $this->loop ?? $this->open([Kind::Http], new Messages($this->factories));
             $call = $loop->next()?->call();
         } catch (ConnectionLost) {
             $call = null;
@@ -105,19 +118,46 @@ final class Worker
         return $call;
     }
 
-    private function handler(): Handler
+    /**
+     * @return non-empty-array<value-of<Kind>, Handler>
+     * @throws BadWorker
+     */
+    private function handlers(Messages $messages): array
     {
         $mode = Boot::mode();
+        $kind = Kind::ofMode($mode);
+        if (!isset($this->handlers[$kind->value])) {
+            $cure = match ($kind) {
+                Kind::Http => 'Give one to onRequest().',
+                Kind::Raw => 'Give one to onRaw(): the calls of a service of one\'s own are bytes.',
+            };
+            throw new BadWorker("This pool runs `$mode` (RR_MODE), and the script has no handler for it. $cure");
+        }
+        $handlers = [];
+        foreach ($this->handlers as $name => $handler) {
+            $handlers[$name] = match (Kind::from($name)) {
+                Kind::Http => $this->httpHandler($handler, $messages),
+                Kind::Raw => RawHandler::of($handler),
+            };
+        }
 
-        return Handler::of($this->handlers[$mode] ?? throw new BadWorker(
-            "This pool runs `$mode` (RR_MODE), and the script has no handler for it."
-                . ($mode === 'http' ? ' Give one to onRequest().' : ' This version of pronghorn/worker answers `http`.')
-        ));
+        return $handlers;
     }
 
-    private function open(Messages $messages): Loop
+    private function httpHandler(callable|RequestHandlerInterface $given, Messages $messages): HttpHandler
     {
-        return $this->loop = Boot::loop(['http'], $messages);
+        $handler = HttpHandler::of($given, $messages);
+        if ($handler->wantsPsr) {
+            $messages->prepare($handler->type);
+        }
+
+        return $handler;
+    }
+
+    /** @param non-empty-list<Kind> $kinds */
+    private function open(array $kinds, Messages $messages): Loop
+    {
+        return $this->loop = Boot::loop($kinds, $messages);
     }
 
     /** Runs what onStop() was given, once. */

@@ -6,7 +6,9 @@ namespace Pronghorn\Tests;
 
 use PHPUnit\Framework\TestCase;
 use Pronghorn\Internal\BadWorker;
-use Pronghorn\Internal\Handler;
+use Pronghorn\Internal\HttpHandler;
+use Pronghorn\Internal\Psr\Messages;
+use Pronghorn\Internal\RawHandler;
 use Pronghorn\Request;
 use Psr\Http\Message\RequestInterface;
 use Psr\Http\Message\ServerRequestInterface;
@@ -16,7 +18,7 @@ final class HandlerTest extends TestCase
     /** @dataProvider shapes */
     public function testTheFirstParameterDecides(callable $handler, bool $psr): void
     {
-        self::assertSame($psr, Handler::of($handler)->wantsPsr);
+        self::assertSame($psr, HttpHandler::of($handler, new Messages([]))->wantsPsr);
     }
 
     /** @return iterable<string, array{callable, bool}> */
@@ -43,7 +45,7 @@ final class HandlerTest extends TestCase
     public function testWhatNobodyCanCall(callable $handler, string $message): void
     {
         try {
-            Handler::of($handler);
+            HttpHandler::of($handler, new Messages([]));
             self::fail();
         } catch (BadWorker $bad) {
             self::assertStringContainsString($message, $bad->getMessage());
@@ -63,6 +65,31 @@ final class HandlerTest extends TestCase
         yield 'a class that is not there' => [fn (Reqest $r) => '', '`Pronghorn\Tests\Reqest`'];
         yield 'two' => [fn (Request $r, int $x) => '', 'more than one parameter'];
         yield 'a function of PHP' => ['strlen', '`string`'];
+    }
+
+    /** @dataProvider rawShapes */
+    public function testAHandlerOfRawCallsTakesAString(callable $handler, bool $taken): void
+    {
+        if (!$taken) {
+            $this->expectException(BadWorker::class);
+            $this->expectExceptionMessageMatches('/^The handler .+ does not take one string. Accepted is fn/');
+        }
+        self::assertInstanceOf(RawHandler::class, RawHandler::of($handler));
+    }
+
+    /** @return iterable<string, array{callable, bool}> */
+    public static function rawShapes(): iterable
+    {
+        yield 'a string' => [fn (string $payload) => '', true];
+        yield 'a string or null' => [fn (?string $payload) => '', true];
+        yield 'mixed' => [fn (mixed $payload) => '', true];
+        yield 'no type' => [fn ($payload) => '', true];
+        yield 'a function of PHP' => ['strrev', true];
+        yield 'more that need not be given' => [fn (string $payload, int $x = 5) => '', true];
+        yield 'nothing' => [fn () => '', false];
+        yield 'a request' => [fn (Request $request) => '', false];
+        yield 'a number' => [fn (int $payload) => '', false];
+        yield 'two' => [fn (string $payload, int $x) => '', false];
     }
 
     public static function takesPsr(ServerRequestInterface $request): string

@@ -197,6 +197,10 @@ abstract class NativeTestCase extends TestCase
         yield 'context longer than the payload' => [substr_replace($frame, pack('V', 500), 12, 4), 'leave its frame'];
         yield 'no context' => [substr_replace($frame, pack('V', 0), 12, 4), 'leave its frame'];
         yield 'a reply' => [Codec::frame(Codec::envelope(Native::REPLY, 1)), '0x81'];
+        yield 'a raw call 0' => [Codec::frame(Codec::raw(['call' => 0]), 'x'), 'raw'];
+        yield 'a raw call in a file' => [Codec::frame(Codec::raw(['flags' => Native::BODY_FILE]), '/x'), 'raw'];
+        yield 'a raw call with a longer head' => [Codec::frame(Codec::raw([]) . 'x', 'x'), 'raw'];
+        yield 'a raw call with half a head' => [Codec::frame(substr(Codec::raw([]), 0, 19)), '0x03'];
         yield 'another codec' => [Frame::encode(Frame::JSON, 0, [2], '{}'), 'neither control nor native'];
         yield 'two options' => [Frame::encode(Frame::NATIVE, 0, [8, 0], '12345678'), 'neither control nor native'];
         yield 'half an envelope' => [Frame::encode(Frame::NATIVE, 0, [4], '12345678'), 'neither control nor native'];

@@ -119,6 +119,16 @@ final class ProcessTest extends ProcessTestCase
             ['RR_MODE' => 'jobs'],
             'This pool runs `jobs` (RR_MODE)',
         ];
+        yield 'no handler of bytes' => [
+            'Pronghorn\serve(fn (Pronghorn\Request $r) => "x");',
+            ['RR_MODE' => 'echo'],
+            'This pool runs `echo` (RR_MODE), and the script has no handler for it. Give one to onRaw()',
+        ];
+        yield 'a handler of bytes that takes none' => [
+            '(new Pronghorn\Worker())->onRaw(fn (int $r) => "x")->run();',
+            ['RR_MODE' => 'echo'],
+            'does not take one string',
+        ];
         yield 'no PSR-7 library' => [
             'Pronghorn\serve(fn (Psr\Http\Message\ServerRequestInterface $r) => "x");',
             [],

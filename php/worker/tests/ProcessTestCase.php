@@ -74,6 +74,43 @@ abstract class ProcessTestCase extends TestCase
         yield 'a function declared twice' => ['/fatal', $twice];
     }
 
+    public function testAWorkerAnswersRawCallsUntilItIsStopped(): void
+    {
+        $worker = $this->start();
+        $worker->raw('abc', ['call' => 1]);
+        self::assertSame('cba', $worker->reply()[0]->body);
+        $worker->request(['call' => 2, 'uri' => 'http://h/pid']);
+        self::assertSame((string) $worker->pid(), $worker->reply()[0]->body);
+        $worker->send(Codec::control('{"stop":true}'));
+
+        self::assertSame(0, $worker->wait());
+    }
+
+    /** What it echoed is text for the log, and no reply. */
+    public function testAnExitFailsARawCall(): void
+    {
+        $worker = $this->start();
+        $worker->raw('echo-exit');
+        [$error] = $worker->reply();
+
+        self::assertSame('error', $error->kind);
+        self::assertStringStartsWith('exit() ended the call, and nothing', $error->error['message']);
+        $worker->hangUp();
+        $worker->wait();
+        self::assertStringContainsString("echoed\n", $worker->output());
+    }
+
+    public function testAFatalErrorFailsARawCall(): void
+    {
+        $worker = $this->start();
+        $worker->raw('fatal');
+        [$error] = $worker->reply();
+
+        self::assertSame(['error', Native::LEAVING], [$error->kind, $error->flags]);
+        self::assertStringContainsString('twice()', $error->error['message']);
+        self::assertSame(255, $worker->wait());
+    }
+
     public function testAnErrorIsNoEnd(): void
     {
         $worker = $this->start();

@@ -5,7 +5,8 @@ declare(strict_types=1);
 namespace Pronghorn\Tests;
 
 use PHPUnit\Framework\TestCase;
-use Pronghorn\Internal\Handler;
+use Pronghorn\Internal\HttpHandler;
+use Pronghorn\Internal\Psr\Messages;
 use Pronghorn\Worker;
 use Psr\Http\Message\ResponseInterface;
 use Psr\Http\Message\ServerRequestInterface;
@@ -28,7 +29,7 @@ final class Psr15Test extends TestCase
             {
             }
         };
-        self::assertTrue(Handler::of($handler)->wantsPsr);
+        self::assertTrue(HttpHandler::of($handler, new Messages([]))->wantsPsr);
         self::assertInstanceOf(Worker::class, (new Worker())->onRequest($handler));
     }
 }

@@ -10,7 +10,7 @@ use PHPUnit\Framework\TestCase;
 use Pronghorn\Call;
 use Pronghorn\ClientGone;
 use Pronghorn\Internal\BadWorker;
-use Pronghorn\Internal\Handler;
+use Pronghorn\Internal\HttpHandler;
 use Pronghorn\Internal\Loop;
 use Pronghorn\Internal\Native;
 use Pronghorn\Internal\Output;
@@ -438,7 +438,7 @@ final class PsrTest extends TestCase
     }
 
     /** @param array<string, mixed> $fields */
-    private function exchange(array $fields, string $body): \Pronghorn\Internal\Exchange
+    private function exchange(array $fields, string $body): \Pronghorn\Internal\HttpExchange
     {
         [$worker, $server] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
         (new SocketServer($server))->request($fields, $body);
@@ -466,15 +466,17 @@ final class PsrTest extends TestCase
             $this->server->body(1, $piece, $number === count($pieces) - 1);
         }
         $transport = new UntilServed(new Relay(new Pipes($worker, $worker)), $this->server);
-        $loop = new Loop($transport, new Output(STDERR), new Messages($factories));
-        $loop->run(Handler::of(function (ServerRequestInterface $request) use ($handler, $after): ResponseInterface {
+        $messages = new Messages($factories);
+        $loop = new Loop($transport, new Output(STDERR), $messages);
+        $answer = function (ServerRequestInterface $request) use ($handler, $after): ResponseInterface {
             $response = $handler($request);
             if ($after !== null) {
                 $after($response);
             }
 
             return $response;
-        }));
+        };
+        $loop->run(['http' => HttpHandler::of($answer, $messages)]);
         $loop->stop();
 
         return $this->server->received();

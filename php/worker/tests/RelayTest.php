@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Pronghorn\Tests;
 
+use Pronghorn\Internal\Kind;
 use Pronghorn\Internal\Pipes;
 use Pronghorn\Internal\ProtocolError;
 use Pronghorn\Internal\Relay;
@@ -22,7 +23,7 @@ final class RelayTest extends TransportTestCase
     public function testTheHandshakeSaysWhatTheWorkerSpeaks(): void
     {
         $this->server->send(Codec::control('{"pid":1,"native":1}'));
-        $this->transport->announce(['http']);
+        $this->transport->announce([Kind::Http]);
         [$answer] = $this->server->received();
 
         $said = json_decode($answer->body, true);
@@ -40,7 +41,7 @@ final class RelayTest extends TransportTestCase
         $this->server->send($bytes);
         $this->expectException(ProtocolError::class);
         $this->expectExceptionMessage($message);
-        $this->transport->announce(['http']);
+        $this->transport->announce([Kind::Http]);
     }
 
     /** @return iterable<string, array{string, string}> */

@@ -11,10 +11,13 @@ use Pronghorn\ClientGone;
 use Pronghorn\ConnectionLost;
 use Pronghorn\Exception;
 use Pronghorn\Internal\Handler;
+use Pronghorn\Internal\HttpHandler;
 use Pronghorn\Internal\Loop;
 use Pronghorn\Internal\Native;
 use Pronghorn\Internal\Output;
+use Pronghorn\Internal\ProtocolError;
 use Pronghorn\Internal\Psr\Messages;
+use Pronghorn\Internal\RawHandler;
 use Pronghorn\Internal\Transport;
 use Pronghorn\NotAWorker;
 use Pronghorn\Request;
@@ -818,6 +821,140 @@ abstract class TransportTestCase extends TestCase
         self::assertStringContainsString('a handler returns its reply', $error->error['message']);
     }
 
+    /** @dataProvider payloads */
+    public function testBytesAreAnsweredByBytes(string $payload): void
+    {
+        $this->server->raw($payload, ['call' => 4]);
+        $received = $this->serveRaw(strrev(...));
+
+        self::assertEquals([new Message('reply', 4, body: strrev($payload))], $received);
+    }
+
+    /** @return iterable<string, array{string}> */
+    public static function payloads(): iterable
+    {
+        yield 'nothing' => [''];
+        yield 'one byte' => ["\0"];
+        yield 'some' => ["\0\xff any bytes"];
+        yield 'many' => [str_repeat("\xff\0", 50_000)];
+    }
+
+    public function testWorkersMayAnswerMoreThanOneKind(): void
+    {
+        $this->server->raw('bytes', ['call' => 1]);
+        $this->server->request(['call' => 2]);
+        $this->server->raw('again', ['call' => 3]);
+        $received = $this->answerAll([
+            'http' => HttpHandler::of(fn (Request $request) => $request->path, new Messages([])),
+            'raw' => RawHandler::of(fn (string $payload) => "<$payload>"),
+        ]);
+
+        self::assertSame(['<bytes>', '/', '<again>'], array_column($received, 'body'));
+        self::assertSame([0, 200, 0], array_column($received, 'number'));
+    }
+
+    public function testWhatAHandlerOfRawCallsThrowsFailsTheCall(): void
+    {
+        $this->server->raw('one', ['call' => 1]);
+        $this->server->raw('two', ['call' => 2]);
+        $received = $this->serveRaw(fn (string $payload) => match ($payload) {
+            'one' => throw new \DomainException('no such thing'),
+            default => 'good',
+        });
+
+        self::assertSame(['error', 'reply'], array_column($received, 'kind'));
+        self::assertSame(['DomainException', 'no such thing'], [
+            $received[0]->error['class'], $received[0]->error['message'],
+        ]);
+    }
+
+    /** @dataProvider noBytes */
+    public function testAHandlerOfRawCallsReturnsAString(mixed $returned, string $type): void
+    {
+        $this->server->raw('x');
+        [$error] = $this->serveRaw(fn (string $payload) => $returned);
+
+        self::assertSame('TypeError', $error->error['class']);
+        self::assertStringStartsWith("A handler of raw calls returned $type.", $error->error['message']);
+    }
+
+    /** @return iterable<string, array{mixed, string}> */
+    public static function noBytes(): iterable
+    {
+        yield 'nothing' => [null, 'null'];
+        yield 'a number' => [5, 'int'];
+        yield 'a response' => [new Response('x'), Response::class];
+    }
+
+    public function testARawCallIsACallButNoRequest(): void
+    {
+        $this->server->raw('x', ['call' => 9, 'started' => 1_500_000, 'left' => 60_000]);
+        $seen = [];
+        $received = $this->serveRaw(function (string $payload) use (&$seen): string {
+            $call = Call::current();
+            $seen = [$call->id, $call->startedAt, $call->timeLeft() > 50, $call->clientConnected()];
+            $seen[] = self::message(fn () => $call->request());
+            $seen[] = self::message(fn () => $call->earlyHints('</app.css>'));
+            $call->extend(5);
+            $call->defer(function () use (&$seen): void {
+                $seen[] = count($this->server->received());
+            });
+
+            return 'good';
+        });
+
+        $refused = 'This call is no HTTP request.';
+        self::assertSame([9, 1.5, true, true, $refused, $refused, 2], $seen);
+        self::assertEquals([new Message('free', 9)], $received);
+    }
+
+    public function testWorkThatARawCallDeferredMayFail(): void
+    {
+        $this->server->raw('x');
+        $this->serveRaw(function (string $payload): string {
+            Call::current()->defer(fn () => throw new \LogicException('deferred too far'));
+
+            return 'good';
+        });
+
+        self::assertStringContainsString('pronghorn: deferred work of a raw call failed: ', $this->log());
+        self::assertStringContainsString('deferred too far', $this->log());
+    }
+
+    public function testWhatAHandlerOfRawCallsEchoesGoesToTheLog(): void
+    {
+        $this->server->raw('x');
+        [$reply] = $this->serveRaw(function (string $payload): string {
+            echo 'echoed';
+
+            return 'good';
+        });
+
+        self::assertSame('good', $reply->body);
+        self::assertSame("echoed\n", $this->log());
+    }
+
+    public function testACallOfAKindThatNoHandlerIsForEndsTheWorker(): void
+    {
+        $this->server->raw('x');
+        $this->expectException(ProtocolError::class);
+        $this->expectExceptionMessage('a call of the kind `raw`, which this worker does not answer');
+        $this->serve(fn (Request $request) => 'x');
+    }
+
+    public function testAnOwnLoopTakesNoRawCalls(): void
+    {
+        $this->server->raw('x');
+        $loop = $this->loop();
+        $this->expectException(ProtocolError::class);
+        $this->expectExceptionMessage('a call of the kind `raw`, which this worker does not answer');
+        try {
+            $loop->next();
+        } finally {
+            $loop->stop();
+        }
+    }
+
     public function testWhenTheServerIsGoneAWriteSaysSo(): void
     {
         $this->server->request();
@@ -871,9 +1008,28 @@ abstract class TransportTestCase extends TestCase
      */
     protected function serve(callable $handler, ?\Closure $idle = null): array
     {
+        return $this->answerAll(['http' => HttpHandler::of($handler, new Messages([]))], $idle);
+    }
+
+    /**
+     * Answers all raw calls of the server.
+     *
+     * @return list<Message>
+     */
+    private function serveRaw(callable $handler): array
+    {
+        return $this->answerAll(['raw' => RawHandler::of($handler)]);
+    }
+
+    /**
+     * @param array<string, Handler> $handlers
+     * @return list<Message>
+     */
+    private function answerAll(array $handlers, ?\Closure $idle = null): array
+    {
         $loop = $this->loop($idle);
         try {
-            $loop->run(Handler::of($handler));
+            $loop->run($handlers);
         } finally {
             $loop->stop();
         }

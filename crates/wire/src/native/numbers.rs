@@ -58,6 +58,8 @@ numbers! {
         KIND_REQUEST: u8 = 0x01;
         /// A call of kind `script`.
         KIND_SCRIPT: u8 = 0x02;
+        /// A call of kind `raw`.
+        KIND_RAW: u8 = 0x03;
         /// The client of this call has left.
         KIND_CANCEL: u8 = 0x10;
         /// Asks whether the worker lives.

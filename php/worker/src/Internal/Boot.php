@@ -28,14 +28,14 @@ final class Boot
         }
     }
 
-    /** What the calls of this worker's pool are; RoadRunner's variable. */
+    /** The service that this worker's pool belongs to; RoadRunner's variable. */
     public static function mode(): string
     {
         return \getenv('RR_MODE') ?: 'http';
     }
 
     /**
-     * @param non-empty-list<string> $kinds
+     * @param non-empty-list<Kind> $kinds
      * @throws NotAWorker
      * @throws ConnectionLost
      */

@@ -5,13 +5,12 @@ declare(strict_types=1);
 namespace Pronghorn\Internal;
 
 use Pronghorn\Call;
-use Pronghorn\Request;
 
 /**
  * One call as this package sees it: what came in, what went out so far, what is left to do. {@see Call} is its public
  * face, made when somebody asks for it.
  */
-final class Exchange
+abstract class Exchange
 {
     /** No byte of the reply was sent. */
     public const FRESH = 0;
@@ -26,9 +25,6 @@ final class Exchange
     /** @var self::FRESH|self::STREAMING|self::DONE */
     public int $state = self::FRESH;
 
-    /** @var ?array{int, array<array-key, string|list<string>>} status and headers of a streamed reply */
-    public ?array $head = null;
-
     /** The client has left. */
     public bool $gone = false;
 
@@ -41,7 +37,7 @@ final class Exchange
     /** Set in an application's own loop, which answers through {@see Call}. */
     public ?Loop $loop = null;
 
-    private ?Call $call = null;
+    protected ?Call $call = null;
 
     /**
      * @param ?int $deadline on the clock of `hrtime`, in nanoseconds; null: no limit
@@ -50,11 +46,27 @@ final class Exchange
         public readonly Transport $transport,
         public readonly int $id,
         public ?int $deadline,
-        public readonly Request $request,
-        /** What is asked for while it is read; null when the request came with its body. */
-        public readonly ?BodyReader $body = null,
     ) {
     }
+
+    abstract public function kind(): Kind;
+
+    /** When the server accepted the call: microseconds since the Unix epoch. */
+    abstract public function startedAt(): int;
+
+    /** The call in the words of a log record. */
+    abstract public function describe(): string;
+
+    /** What did not come with the call by now is not asked for any more. */
+    abstract public function beginReply(): void;
+
+    /**
+     * The handler has called `exit()` before a byte of the reply was sent.
+     *
+     * @param int $flags of the reply's end
+     * @return bool whether there was something to send as the reply
+     */
+    abstract public function endByExit(Output $output, int $flags): bool;
 
     public function call(): Call
     {

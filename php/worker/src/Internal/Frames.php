@@ -9,18 +9,26 @@ use Pronghorn\ConnectionLost;
 use Pronghorn\Request;
 
 /**
- * A transport that carries Goridge frames, however their bytes travel: what is announced, and everything but requests
- * and replies, which have ways of their own.
+ * A transport that carries Goridge frames, however their bytes travel: what is announced, how calls of each kind are
+ * read, and everything but replies to HTTP requests, which have ways of their own.
  */
 abstract class Frames implements Transport
 {
     /**
-     * Unpacks a request's frame up to its tables, the frame's own header included. One letter a number, because PHP
-     * makes no string for a key of one letter: it halves the time. n payload length, s check sum of the frame, o length
-     * of the context, k kind, f flags, h headers, c call, t accepted at, l time left, v protocol, b attributes, x
-     * length of the text.
+     * Unpacks a call's frame by the kind of its message, up to what has no fixed length, the frame's own header
+     * included. One letter a number, because PHP makes no string for a key of one letter: it halves the time. n payload
+     * length, s check sum of the frame, o length of the context, k kind, f flags, h headers, c call, t accepted at, l
+     * time left, v protocol, b attributes, x length of the text.
      */
-    public const FIXED = 'x2/Vn/Vs/x2/Vo/Ck/Cf/vh/Vc/Pt/Vl/vv/vb/Vx';
+    public const FIXED = [
+        Native::REQUEST => 'x2/Vn/Vs/x2/Vo/Ck/Cf/vh/Vc/Pt/Vl/vv/vb/Vx',
+        Native::RAW => 'x2/Vn/Vs/x2/Vo/Ck/Cf/x2/Vc/Pt/Vl',
+    ];
+    /** How many bytes that takes. */
+    private const LENGTHS = [
+        Native::REQUEST => Native::FRAME + Native::REQUEST_HEAD,
+        Native::RAW => Native::FRAME + Native::CALL_HEAD,
+    ];
 
     /** Stands for a kind where a frame is a control frame. */
     private const CONTROL = 0;
@@ -28,8 +36,6 @@ abstract class Frames implements Transport
     protected const NATIVE = "\x14\x02";
     /** Of this package. */
     protected const RELEASE = '0.1.0';
-    /** A frame's header with the fixed part of a request. */
-    private const REQUEST_HEAD = Native::FRAME + Native::REQUEST_HEAD;
 
     protected bool $stopped = false;
     /** The last call whose client left, maybe long answered. */
@@ -60,6 +66,11 @@ abstract class Frames implements Transport
      * @throws ProtocolError
      */
     abstract protected function frame(): Frame;
+
+    public function replyRaw(int $call, string $payload, int $flags = 0): void
+    {
+        $this->message(Native::REPLY, $call, $flags, 0, '', $payload);
+    }
 
     public function chunk(int $call, string $piece, int $flags = 0, bool $more = false): void
     {
@@ -133,35 +144,61 @@ abstract class Frames implements Transport
         return \pack('V*', \count($lengths) >> 1, ...$lengths) . $strings;
     }
 
-    /** @return ?array<string, int> the numbers of a request's heads, if these bytes begin with a request */
-    protected function request(string $bytes): ?array
+    /** Whether messages of this kind begin a call. */
+    protected static function isCall(int $kind): bool
     {
-        if (\strlen($bytes) < self::REQUEST_HEAD || !\str_starts_with($bytes, self::NATIVE)) {
+        return isset(self::FIXED[$kind]);
+    }
+
+    /** @return ?array<string, int> the numbers of a call's heads, if these bytes begin with a call */
+    protected function heads(string $bytes): ?array
+    {
+        $kind = \ord($bytes[Native::FRAME] ?? "\0");
+        if (\strlen($bytes) < (self::LENGTHS[$kind] ?? \PHP_INT_MAX) || !\str_starts_with($bytes, self::NATIVE)) {
             return null;
         }
-        $fixed = \unpack(self::FIXED, $bytes);
+        $fixed = \unpack(self::FIXED[$kind], $bytes);
 
-        return $fixed['k'] === Native::REQUEST && \crc32(\substr($bytes, 0, 6)) === $fixed['s'] ? $fixed : null;
+        return \crc32(\substr($bytes, 0, 6)) === $fixed['s'] ? $fixed : null;
     }
 
     /** @param array<string, int> $fixed */
     protected function exchange(string $frame, array $fixed): Exchange
     {
-        $head = self::REQUEST_HEAD + 8 * $fixed['b'] + $fixed['x'];
+        $deadline = $fixed['l'] === Native::NO_LIMIT ? null : \hrtime(true) + $fixed['l'] * 1_000_000;
+
+        return $fixed['k'] === Native::REQUEST
+            ? $this->httpExchange($frame, $fixed, $deadline)
+            : $this->rawExchange($frame, $fixed, $deadline);
+    }
+
+    /** @param array<string, int> $fixed */
+    private function httpExchange(string $frame, array $fixed, ?int $deadline): HttpExchange
+    {
+        $head = self::LENGTHS[Native::REQUEST] + 8 * $fixed['b'] + $fixed['x'];
         if ($head > Native::FRAME + $fixed['o'] || $fixed['o'] > $fixed['n'] || $fixed['c'] === 0) {
             throw new ProtocolError('a request whose lengths leave its frame');
         }
-        $deadline = $fixed['l'] === Native::NO_LIMIT ? null : \hrtime(true) + $fixed['l'] * 1_000_000;
         $body = $fixed['f'] & Native::BODY_STREAM ? new BodyReader($this, $fixed['c']) : null;
-        $request = Request::decode($frame, $fixed, $body);
 
-        return new Exchange($this, $fixed['c'], $deadline, $request, $body);
+        return new HttpExchange($this, $fixed['c'], $deadline, Request::decode($frame, $fixed, $body), $body);
+    }
+
+    /** @param array<string, int> $fixed */
+    private function rawExchange(string $frame, array $fixed, ?int $deadline): RawExchange
+    {
+        // Its bytes are in the frame, however many.
+        if ($fixed['o'] !== Native::CALL_HEAD || $fixed['c'] === 0 || $fixed['f'] & ~Native::DEVELOPMENT) {
+            throw new ProtocolError('a raw call whose lengths leave its frame');
+        }
+
+        return new RawExchange($this, $fixed['c'], $deadline, $fixed['t'], \substr($frame, self::LENGTHS[Native::RAW]));
     }
 
     /**
      * What the worker says of itself.
      *
-     * @param non-empty-list<string> $kinds
+     * @param non-empty-list<Kind> $kinds
      * @param array<string, mixed> $more
      */
     protected static function announcement(array $kinds, array $more = []): string

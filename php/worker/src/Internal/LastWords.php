@@ -78,22 +78,10 @@ final class LastWords
         }
         if ($exchange->state === Exchange::STREAMING) {
             $exchange->transport->chunk($exchange->id, '', $flags);
-        } elseif ($exchange->state === Exchange::FRESH) {
-            self::reply($exchange, $output->take(), $place, $flags);
+        } elseif ($exchange->state === Exchange::FRESH && !$exchange->endByExit($output, $flags)) {
+            $exchange->transport->error($exchange->id, self::silent($exchange, $place), $flags);
         }
         $exchange->state = Exchange::DONE;
-    }
-
-    /** @param array{string, int} $place */
-    private static function reply(Exchange $exchange, string $echoed, array $place, int $flags): void
-    {
-        if ($exchange->head === null && $echoed === '') {
-            $exchange->transport->error($exchange->id, self::silent($exchange, $place), $flags);
-
-            return;
-        }
-        [$status, $headers] = $exchange->head ?? [200, []];
-        $exchange->transport->reply($exchange->id, $status, $headers, $echoed, $flags);
     }
 
     /**

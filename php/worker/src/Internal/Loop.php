@@ -29,33 +29,36 @@ final class Loop
         $this->leftovers = new Leftovers($transport, $output, $survivesExit);
     }
 
-    /** Answers calls with a handler until the server stops this worker. */
-    public function run(Handler $handler): void
+    /**
+     * Answers calls until the server stops this worker.
+     *
+     * @param array<value-of<Kind>, Handler> $handlers
+     */
+    public function run(array $handlers): void
     {
         if ($this->transport instanceof Ring) {
-            $this->runInExtension($this->transport, $handler);
+            $this->runInExtension($this->transport, $handlers);
 
             return;
         }
         while (!$this->isSpoiled && ($exchange = $this->transport->next()) !== null) {
-            $exchange->handler = $handler;
-            $this->serve($exchange, $handler);
+            $this->serve($exchange, $handlers);
             // What belongs to a call is gone before the wait for the next one begins.
             unset($exchange);
         }
     }
 
-    /** The same, but most calls take no line of ours. */
-    private function runInExtension(Ring $ring, Handler $handler): void
+    /**
+     * The same, but most calls take no line of ours.
+     *
+     * @param array<value-of<Kind>, Handler> $handlers
+     */
+    private function runInExtension(Ring $ring, array $handlers): void
     {
-        $function = $handler->wantsPsr
-            ? fn (): mixed => Sender::ready(($handler->function)($this->messages->request(Exchange::$current)))
-            : $handler->function;
         $failed = $this->tellFailed(...);
-        while (!$this->isSpoiled && ($next = $ring->serve($function, $failed, $handler, $this->output)) !== null) {
+        while (!$this->isSpoiled && ($next = $ring->serve($handlers, $failed, $this->output)) !== null) {
             if ($next instanceof Exchange) {
-                $next->handler = $handler;
-                $this->serve($next, $handler);
+                $this->serve($next, $handlers);
             } else {
                 $this->conclude(...$next);
             }
@@ -73,21 +76,26 @@ final class Loop
         $this->settle(null);
         $exchange = $this->isSpoiled ? null : $this->transport->next();
         if ($exchange !== null) {
+            $this->expectKind($exchange, $exchange instanceof HttpExchange);
             $exchange->loop = $this;
         }
 
         return Exchange::$current = $exchange;
     }
 
-    public function serverRequest(Exchange $exchange): ServerRequestInterface
+    public function serverRequest(HttpExchange $exchange): ServerRequestInterface
     {
         return $this->messages->request($exchange);
     }
 
-    public function reply(Exchange $exchange, mixed $reply): void
+    public function reply(HttpExchange $exchange, mixed $reply): void
     {
         $this->expectOpen($exchange);
-        $this->send($exchange, $reply);
+        try {
+            Sender::send($exchange, $reply);
+        } catch (\Throwable $thrown) {
+            $this->error($exchange, $thrown);
+        }
         $this->end($exchange);
     }
 
@@ -103,8 +111,11 @@ final class Loop
         $this->output->stop();
     }
 
-    private function serve(Exchange $exchange, Handler $handler): void
+    /** @param array<value-of<Kind>, Handler> $handlers */
+    private function serve(Exchange $exchange, array $handlers): void
     {
+        $handler = $exchange->handler = $handlers[$exchange->kind()->value] ?? null;
+        $this->expectKind($exchange, $handler !== null);
         Exchange::$current = $exchange;
         $place = null;
         if ($this->survivesExit) {
@@ -135,7 +146,7 @@ final class Loop
     private function send(Exchange $exchange, mixed $result): void
     {
         try {
-            Sender::send($exchange, $result);
+            $exchange->handler->send($exchange, $result);
         } catch (\Throwable $thrown) {
             $this->error($exchange, $thrown);
         }
@@ -144,15 +155,7 @@ final class Loop
     private function answer(Exchange $exchange, Handler $handler): void
     {
         try {
-            $request = $handler->wantsPsr ? $this->messages->request($exchange) : $exchange->request;
-            $result = ($handler->function)($request);
-            if (\is_string($result) && $exchange->deferred === [] && $exchange->body === null) {
-                // As Sender does, without three calls of functions.
-                $exchange->transport->reply($exchange->id, 200, [], $result);
-                $exchange->state = Exchange::DONE;
-            } else {
-                Sender::send($exchange, $result);
-            }
+            $handler->answer($exchange);
         } catch (\Throwable $thrown) {
             $this->error($exchange, $thrown);
         }
@@ -161,7 +164,7 @@ final class Loop
     private function error(Exchange $exchange, \Throwable $thrown): void
     {
         $flags = $exchange->deferred === [] ? 0 : Native::BUSY;
-        $exchange->body?->close();
+        $exchange->beginReply();
         $exchange->transport->error($exchange->id, Failure::of($thrown), $flags);
         $exchange->state = Exchange::DONE;
     }
@@ -214,8 +217,16 @@ final class Loop
 
     private function tellFailed(Exchange $exchange, \Throwable $thrown): void
     {
-        $request = $exchange->request;
-        $this->output->write("pronghorn: deferred work of {$request->method} {$request->path} failed: $thrown");
+        $this->output->write("pronghorn: deferred work of {$exchange->describe()} failed: $thrown");
+    }
+
+    /** The server was told which kinds this worker answers. */
+    private function expectKind(Exchange $exchange, bool $isAnswered): void
+    {
+        if (!$isAnswered) {
+            $kind = $exchange->kind()->value;
+            throw new ProtocolError("a call of the kind `$kind`, which this worker does not answer");
+        }
     }
 
     private function expectOpen(Exchange $exchange): void

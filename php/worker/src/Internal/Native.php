@@ -41,6 +41,8 @@ final class Native
     public const REQUEST = 0x01;
     /** A call of kind `script`. */
     public const SCRIPT = 0x02;
+    /** A call of kind `raw`. */
+    public const RAW = 0x03;
     /** The client of this call has left. */
     public const CANCEL = 0x10;
     /** Asks whether the worker lives. */

@@ -30,7 +30,7 @@ final class Relay extends Frames
     /**
      * Announces this worker, and returns when the server has been told.
      *
-     * @param non-empty-list<string> $kinds of calls it answers, e.g. `http`
+     * @param non-empty-list<Kind> $kinds of calls it answers
      */
     public function announce(array $kinds): void
     {
@@ -49,12 +49,12 @@ final class Relay extends Frames
             if ($bytes === '' && ($bytes = $this->pipes->read(self::READ)) === '') {
                 return null;
             }
-            // Almost always this is one request and nothing else, and then one unpack() is enough for both of its
+            // Almost always this is one call and nothing else, and then one unpack() is enough for both of its
             // heads.
-            $fixed = $this->request($bytes);
+            $fixed = $this->heads($bytes);
             if ($fixed === null || \strlen($bytes) !== Native::FRAME + $fixed['n']) {
                 $bytes = $this->complete($bytes);
-                $fixed = $this->request($bytes);
+                $fixed = $this->heads($bytes);
             }
             if ($fixed !== null) {
                 return $this->exchange($bytes, $fixed);
@@ -83,7 +83,7 @@ final class Relay extends Frames
         }
         while (($length = Frame::length($this->buffer)) !== null && $length <= \strlen($this->buffer)) {
             $frame = Frame::decode(\substr($this->buffer, 0, $length));
-            if ($this->envelope($frame)[0] === Native::REQUEST) {
+            if (self::isCall($this->envelope($frame)[0])) {
                 // Sent too early; it waits.
                 break;
             }

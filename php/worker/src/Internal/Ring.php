@@ -18,7 +18,7 @@ final class Ring extends Frames
     public const OFFER = 'PRONGHORN_RING';
 
     /** Of the extension, as this package knows it. */
-    private const API = 6;
+    private const API = 7;
     /** Milliseconds after which a worker that waits looks whether the server still lives. */
     private const LOOK_AFTER = 5000;
 
@@ -29,12 +29,14 @@ final class Ring extends Frames
     public const EXITED = 3;
 
     /** What the exchanges of calls are clones of. */
-    private readonly Exchange $empty;
+    private readonly HttpExchange $http;
+    private readonly RawExchange $raw;
     private readonly Response $response;
 
     private function __construct()
     {
-        $this->empty = new Exchange($this, 0, null, Request::blank());
+        $this->http = new HttpExchange($this, 0, null, Request::blank());
+        $this->raw = new RawExchange($this, 0, null, 0, '');
         $this->response = new Response();
     }
 
@@ -78,19 +80,21 @@ final class Ring extends Frames
     }
 
     /**
-     * Lets the extension call a handler for one call after another, until one is left to do something for: one that it
-     * makes no exchange of, which nobody has answered, or one whose handler has ended, with how it did and what came of
-     * it.
+     * Lets the extension call handlers for one call after another, until one is left to do something for: one that
+     * nobody has answered, because the extension makes no exchange of it or its kind has no handler, or one whose
+     * handler has ended, with how it did and what came of it.
      *
-     * @param \Closure $function gets the request
+     * @param array<value-of<Kind>, Handler> $handlers
      * @param \Closure $failed gets the exchange and what was thrown by something that its call has deferred
      * @return Exchange|array{Exchange, self::ANSWERED|self::RETURNED|self::THREW|self::EXITED, mixed}|null
      */
-    public function serve(\Closure $function, \Closure $failed, Handler $handler, Output $output): Exchange|array|null
+    public function serve(array $handlers, \Closure $failed, Output $output): Exchange|array|null
     {
-        $this->empty->handler = $handler;
+        $this->http->handler = $handlers[Kind::Http->value] ?? null;
+        $this->raw->handler = $handlers[Kind::Raw->value] ?? null;
+        $functions = [$this->http->handler?->function(), $this->raw->handler?->function()];
         while (!$this->stopped) {
-            $next = \Pronghorn\Internal\ring_serve($function, $failed, $output, $this->response);
+            $next = \Pronghorn\Internal\ring_serve(...[...$functions, $failed, $output, $this->response]);
             if (!\is_string($next)) {
                 return $next;
             }
@@ -146,7 +150,7 @@ final class Ring extends Frames
             throw self::lost();
         }
         if ($next instanceof Exchange) {
-            throw new ProtocolError('a request in the middle of another');
+            throw new ProtocolError('a call in the middle of another');
         }
         Frame::length($next);
 
@@ -164,17 +168,18 @@ final class Ring extends Frames
     private function other(string $frame): ?Exchange
     {
         Frame::length($frame);
-        if (!\str_starts_with($frame, self::NATIVE) || \ord($frame[Native::FRAME] ?? '') !== Native::REQUEST) {
+        $fixed = $this->heads($frame);
+        if ($fixed === null) {
             $this->handle(Frame::decode($frame));
 
             return null;
         }
         // One whose body is to be asked for, or one that makes no sense.
-        $fixed = $this->request($frame);
-        if ($fixed !== null && $fixed['f'] & Native::BODY_STREAM) {
-            return $this->exchange($frame, $fixed);
+        $exchange = $this->exchange($frame, $fixed);
+        if ($fixed['f'] & Native::BODY_STREAM) {
+            return $exchange;
         }
-        throw new ProtocolError('a request whose lengths leave its frame');
+        throw new ProtocolError('a call whose lengths leave its frame');
     }
 
     /** What is in the way, if something is. */
@@ -192,7 +197,7 @@ final class Ring extends Frames
         }
         $descriptors = \array_map('intval', \array_slice($numbers, 1));
 
-        return \Pronghorn\Internal\ring_attach(...[...$descriptors, $lookAfter, $this->empty]);
+        return \Pronghorn\Internal\ring_attach(...[...$descriptors, $lookAfter, $this->http, $this->raw]);
     }
 
     private static function lost(): ConnectionLost

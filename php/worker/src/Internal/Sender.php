@@ -19,7 +19,7 @@ final class Sender
     /** Reads in a row that may give nothing from a body that says it isn't at its end. */
     private const EMPTY_READS = 1000;
 
-    public static function send(Exchange $exchange, mixed $result): void
+    public static function send(HttpExchange $exchange, mixed $result): void
     {
         if (\is_string($result)) {
             self::whole($exchange, 200, [], $result);
@@ -57,7 +57,7 @@ final class Sender
         return new Response($body, $status, $headers);
     }
 
-    private static function response(Exchange $exchange, Response $response): void
+    private static function response(HttpExchange $exchange, Response $response): void
     {
         $body = $response->body;
         if ($body instanceof ServedFile) {
@@ -69,7 +69,7 @@ final class Sender
         }
     }
 
-    private static function psr(Exchange $exchange, ResponseInterface $response): void
+    private static function psr(HttpExchange $exchange, ResponseInterface $response): void
     {
         [$headers, $body] = self::read($response);
         if (\is_string($body)) {
@@ -144,12 +144,17 @@ final class Sender
     }
 
     /** @param array<array-key, string|list<string>> $headers */
-    private static function whole(Exchange $exchange, int $status, array $headers, string $body, int $flags = 0): void
-    {
+    private static function whole(
+        HttpExchange $exchange,
+        int $status,
+        array $headers,
+        string $body,
+        int $flags = 0,
+    ): void {
         if ($exchange->deferred !== []) {
             $flags |= Native::BUSY;
         }
-        $exchange->body?->close();
+        $exchange->beginReply();
         $exchange->transport->reply($exchange->id, $status, $headers, $body, $flags);
         $exchange->state = Exchange::DONE;
     }
@@ -158,7 +163,7 @@ final class Sender
      * @param array<array-key, string|list<string>> $headers
      * @param iterable<mixed> $pieces
      */
-    private static function stream(Exchange $exchange, int $status, array $headers, iterable $pieces): void
+    private static function stream(HttpExchange $exchange, int $status, array $headers, iterable $pieces): void
     {
         $exchange->head = [$status, $headers];
         $iterator = Pieces::iterator($pieces);
@@ -183,7 +188,7 @@ final class Sender
         $exchange->state = Exchange::DONE;
     }
 
-    private static function piece(Exchange $exchange, string $piece): void
+    private static function piece(HttpExchange $exchange, string $piece): void
     {
         if ($exchange->state === Exchange::FRESH) {
             self::head($exchange, $piece);
@@ -192,10 +197,10 @@ final class Sender
         }
     }
 
-    private static function head(Exchange $exchange, string $piece): void
+    private static function head(HttpExchange $exchange, string $piece): void
     {
         [$status, $headers] = $exchange->head;
-        $exchange->body?->close();
+        $exchange->beginReply();
         $exchange->transport->reply($exchange->id, $status, $headers, $piece, more: true);
         $exchange->state = Exchange::STREAMING;
     }

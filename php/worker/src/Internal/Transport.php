@@ -19,7 +19,7 @@ interface Transport
     public function next(): ?Exchange;
 
     /**
-     * The reply's head with its body, or with the first piece of it when more follows.
+     * The reply to an HTTP request: its head with its body, or with the first piece of it when more follows.
      *
      * @param array<array-key, string|list<string>> $headers
      */
@@ -32,10 +32,17 @@ interface Transport
         bool $more = false,
     ): void;
 
+    /** The reply to a raw call, whole. */
+    public function replyRaw(int $call, string $payload, int $flags = 0): void;
+
     /** The next piece. The last one ends the reply; only that one has flags. */
     public function chunk(int $call, string $piece, int $flags = 0, bool $more = false): void;
 
-    /** @param array<string, string|list<string>> $headers */
+    /**
+     * What comes before the reply to an HTTP request.
+     *
+     * @param array<string, string|list<string>> $headers
+     */
     public function informational(int $call, int $status, array $headers): void;
 
     public function error(int $call, Failure $failure, int $flags = 0): void;

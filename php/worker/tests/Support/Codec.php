@@ -58,6 +58,18 @@ final class Codec
         ) . $table . $text . $attributes;
     }
 
+    /**
+     * @param array<string, mixed> $fields as in `vectors/native.json`
+     * @return string the context of a raw call
+     */
+    public static function raw(array $fields): string
+    {
+        $fields += ['call' => 1, 'flags' => 0, 'started' => 0, 'left' => null];
+
+        return self::envelope(Native::RAW, $fields['call'], $fields['flags'])
+            . pack('PV', $fields['started'], $fields['left'] ?? Native::NO_LIMIT);
+    }
+
     /** @param list<array<string, mixed>> $entries as in `vectors/native.json` */
     public static function form(array $entries): string
     {
@@ -143,6 +155,10 @@ final class Codec
     /** @return list<array{string, string}> */
     private static function fields(string $bytes): array
     {
+        if ($bytes === '') {
+            // The reply to a raw call has none, not even their number.
+            return [];
+        }
         $count = unpack('V', $bytes)[1];
         $at = 4 + 8 * $count;
         $fields = [];

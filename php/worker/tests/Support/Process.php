@@ -87,6 +87,12 @@ final class Process
         $this->send(Codec::frame(Codec::request($fields), $body));
     }
 
+    /** @param array<string, mixed> $fields */
+    public function raw(string $payload, array $fields = []): void
+    {
+        $this->send(Codec::frame(Codec::raw($fields), $payload));
+    }
+
     public function send(string $bytes): void
     {
         if (!$this->usesBox) {

@@ -50,6 +50,12 @@ final class RingServer implements Server
         $this->send(Codec::frame(Codec::request($fields + ['call' => $this->requests]), $body));
     }
 
+    public function raw(string $payload, array $fields = []): void
+    {
+        $this->requests++;
+        $this->send(Codec::frame(Codec::raw($fields + ['call' => $this->requests]), $payload));
+    }
+
     public function requests(): int
     {
         return $this->requests;

@@ -12,6 +12,9 @@ interface Server
      */
     public function request(array $fields = [], string $body = ''): void;
 
+    /** @param array<string, mixed> $fields see {@see Codec::raw()} */
+    public function raw(string $payload, array $fields = []): void;
+
     public function cancel(int $call): void;
 
     /** A piece of the body of a request that came without it. */
@@ -19,7 +22,7 @@ interface Server
 
     public function ping(int $number): void;
 
-    /** How many were sent. */
+    /** How many calls were sent. */
     public function requests(): int;
 
     /** Asks the worker to stop. */

@@ -25,6 +25,12 @@ final class SocketServer implements Server
         $this->send(Codec::frame(Codec::request($fields), $body));
     }
 
+    public function raw(string $payload, array $fields = []): void
+    {
+        $this->requests++;
+        $this->send(Codec::frame(Codec::raw($fields), $payload));
+    }
+
     public function requests(): int
     {
         return $this->requests;

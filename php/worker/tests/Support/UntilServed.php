@@ -42,6 +42,11 @@ final class UntilServed implements Transport
         $this->inner->reply($call, $status, $headers, $body, $flags, $more);
     }
 
+    public function replyRaw(int $call, string $payload, int $flags = 0): void
+    {
+        $this->inner->replyRaw($call, $payload, $flags);
+    }
+
     public function chunk(int $call, string $piece, int $flags = 0, bool $more = false): void
     {
         $this->inner->chunk($call, $piece, $flags, $more);

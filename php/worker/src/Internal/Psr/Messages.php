@@ -7,7 +7,7 @@ namespace Pronghorn\Internal\Psr;
 use Pronghorn\Call;
 use Pronghorn\File;
 use Pronghorn\Internal\BadWorker;
-use Pronghorn\Internal\Exchange;
+use Pronghorn\Internal\HttpExchange;
 use Pronghorn\Request;
 use Psr\Http\Message\ServerRequestInterface;
 use Psr\Http\Message\StreamInterface;
@@ -49,7 +49,7 @@ final class Messages
         $this->ofLibrary = $this->ofLibrary || !\interface_exists($type);
     }
 
-    public function request(Exchange $exchange): ServerRequestInterface
+    public function request(HttpExchange $exchange): ServerRequestInterface
     {
         return $this->ofLibrary ? $this->build($exchange) : new ServerRequest($this, $exchange);
     }
@@ -96,7 +96,7 @@ final class Messages
     }
 
     /** One of the library. */
-    private function build(Exchange $exchange): ServerRequestInterface
+    private function build(HttpExchange $exchange): ServerRequestInterface
     {
         $library = $this->library();
         $request = $exchange->request;

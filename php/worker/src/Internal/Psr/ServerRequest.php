@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Pronghorn\Internal\Psr;
 
 use Pronghorn\Call;
-use Pronghorn\Internal\Exchange;
+use Pronghorn\Internal\HttpExchange;
 use Pronghorn\Request;
 use Psr\Http\Message\ServerRequestInterface;
 use Psr\Http\Message\StreamInterface;
@@ -49,7 +49,7 @@ final class ServerRequest implements ServerRequestInterface
 
     private readonly Request $request;
 
-    public function __construct(private readonly Messages $messages, private readonly Exchange $exchange)
+    public function __construct(private readonly Messages $messages, private readonly HttpExchange $exchange)
     {
         $this->request = $exchange->request;
     }
