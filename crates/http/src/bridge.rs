@@ -6,15 +6,16 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use pronghorn_base::LogThrottle;
 use pronghorn_cgi::Variables;
 use pronghorn_pool::{
-    Answer, Body as CallBody, CallError, Content, Dispatch, Payload, Pending, Pool, Reply,
+    Answer, Body as CallBody, CallError, Content, Encoding, Payload, Pending, Pool, Reply,
     ReplyBody, Stamps, Terms, Unencodable, streamed,
 };
 use pronghorn_process::Credentials;
 use pronghorn_wire::native::{self, Envelope, Thrown};
-use pronghorn_wire::{Codec, ReplyHead, Request as WireRequest, json, proto};
+use pronghorn_wire::{Codec, DecodeError, Head, ReplyHead, Request as WireRequest, json, proto};
 use pronghorn_workers::settings::Retry;
 use tokio::time::Instant;
 
@@ -162,7 +163,7 @@ impl PoolHandler {
         let outcome = wait(&call, &mut pending, exchange, meanwhile).await;
         // What is seldom waits in places of its own: it would make this future longer.
         if let Ok(Ok(reply)) = &outcome
-            && let ReplyBody::LocalRedirect(target) = &reply.body
+            && let Head::LocalRedirect(target) = &reply.head
         {
             return Box::pin(self.follow(&call.request, target, exchange)).await;
         }
@@ -270,7 +271,11 @@ impl PoolHandler {
 
     /// A response from a worker's reply, but for one that names a file.
     fn respond(&self, request: &Request, reply: Reply) -> Response {
-        let Reply { mut head, body, .. } = reply;
+        let Reply { head, body, .. } = reply;
+        let mut head = match http_head(head) {
+            Ok(head) => head,
+            Err(why) => return self.fail(request, why, why),
+        };
         if let Some(bad) = self.bad_head(request, &mut head) {
             return bad;
         }
@@ -279,10 +284,6 @@ impl PoolHandler {
             ReplyBody::Whole(Content::Lent(loan)) => Body::Lent(loan),
             ReplyBody::Pieces { pieces, len } => Body::Pieces { pieces, len },
             ReplyBody::Whole(_) | ReplyBody::File(_) => Body::Empty,
-            ReplyBody::LocalRedirect(_) => {
-                let why = "the reply leads to another path of this server";
-                return self.fail(request, why, why);
-            }
         };
         // A script's PHP has a default of its own, which may be none.
         if self.scripts.is_none()
@@ -301,9 +302,13 @@ impl PoolHandler {
     }
 
     async fn send_file(&self, request: &Request, reply: Box<Reply>) -> Response {
-        let Reply { mut head, body, .. } = *reply;
+        let Reply { head, body, .. } = *reply;
         let ReplyBody::File(path) = body else {
             unreachable!("the caller has looked");
+        };
+        let mut head = match http_head(head) {
+            Ok(head) => head,
+            Err(why) => return self.fail(request, why, why),
         };
         if let Some(bad) = self.bad_head(request, &mut head) {
             return bad;
@@ -388,6 +393,15 @@ impl PoolHandler {
     }
 }
 
+/// The head of a reply that is for a client.
+fn http_head(head: Head) -> Result<ReplyHead, &'static str> {
+    match head {
+        Head::Http(head) => Ok(head),
+        Head::LocalRedirect(_) => Err("the reply leads to another path of this server"),
+        Head::Raw => Err("the reply is none to a request"),
+    }
+}
+
 /// The answer to a request whose body can't be had.
 fn not_taken(request: &Request, why: NotTaken) -> Response {
     match why {
@@ -435,9 +449,11 @@ async fn wait(
                 call.tell_who_is_at_work(exchange); // of a stream, the rest is still to come
                 return Ok(Ok(reply));
             }
-            Ok(Answer::Informational(mut head)) => {
+            Ok(Answer::Interim(head)) => {
                 // One that can't be sent is no reason to fail the request: hints are hints.
-                if head.check().is_ok() {
+                if let Head::Http(mut head) = head
+                    && head.check().is_ok()
+                {
                     head.leave_out_control_characters();
                     exchange.inform(head.status, &head.headers);
                     exchange.flush().await;
@@ -473,13 +489,11 @@ impl HttpCall {
 }
 
 impl Payload for HttpCall {
-    fn encode(
-        &self,
-        codec: Codec,
-        terms: Dispatch,
-        out: &mut Vec<u8>,
-    ) -> Result<CallBody, Unencodable> {
+    fn encode(&self, encoding: Encoding, out: &mut Vec<u8>) -> Result<CallBody, Unencodable> {
         let request = self.wire();
+        let Encoding::Frame(codec, terms) = encoding else {
+            return self.variables(&request, out);
+        };
         if codec == Codec::Native {
             let (body, kind) = for_native(&self.body)?;
             let envelope = Envelope {
@@ -521,17 +535,12 @@ impl Payload for HttpCall {
         _ = self.stamps.set(*stamps);
     }
 
-    fn variables(&self, out: &mut Vec<u8>) -> Result<CallBody, Unencodable> {
-        let Some(script) = &self.script else {
-            return Err(Unencodable::Pool(
-                "the pool runs scripts, and the call is for none".to_owned(),
-            ));
-        };
-        // A program is ended when its client leaves; what speaks FastCGI is not told.
-        self.can_be_told
-            .get_or_init(|| script.scripts.runs_programs());
-        self.script_variables(&self.wire(), script).write(out);
-        for_script(&self.body)
+    fn decode_head(&self, codec: Codec, context: &Bytes) -> Result<Head, DecodeError> {
+        Head::decode_http(codec, context)
+    }
+
+    fn late_answer(&self) -> &'static str {
+        "got 504"
     }
 
     fn repeatable(&self) -> bool {
@@ -592,6 +601,20 @@ impl Drop for HttpCall {
 }
 
 impl HttpCall {
+    fn variables(
+        &self,
+        request: &WireRequest<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<CallBody, Unencodable> {
+        let script = self.script.as_ref();
+        let script = script.ok_or_else(Unencodable::for_no_script)?;
+        // A program is ended when its client leaves; what speaks FastCGI is not told.
+        self.can_be_told
+            .get_or_init(|| script.scripts.runs_programs());
+        self.script_variables(request, script).write(out);
+        for_script(&self.body)
+    }
+
     fn script_variables<'a>(
         &'a self,
         request: &'a WireRequest<'a>,

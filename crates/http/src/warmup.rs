@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
 use pronghorn_base::micros;
 use pronghorn_cgi::{Script, Target, Variables};
-use pronghorn_pool::{Body, Dispatch, Payload, Unencodable, Warmup};
+use pronghorn_pool::{Body, Dispatch, Encoding, Payload, Unencodable, Warmup, WarmupCall};
 use pronghorn_wire::native::{self, Envelope};
-use pronghorn_wire::{Codec, Fields, Form, Protocol, Request, json, proto};
+use pronghorn_wire::{Codec, DecodeError, Fields, Form, Head, Protocol, Request, json, proto};
 use pronghorn_workers::settings::{Mode, SiteSettings};
 
 use crate::scripts::Scripts;
@@ -20,7 +21,7 @@ pub fn warmup(targets: &[String]) -> Warmup {
     if targets.is_empty() {
         return Warmup::default();
     }
-    let call = |target: &String| -> Arc<dyn Payload> { Arc::new(Get(target.clone())) };
+    let call = |target: &String| -> Arc<dyn WarmupCall> { Arc::new(Get(target.clone())) };
     let calls: Vec<_> = targets.iter().map(call).collect();
     Warmup::new(move || calls.clone())
 }
@@ -43,7 +44,7 @@ pub fn warmup_of_scripts(
             None => Arc::new(scripts),
         });
         let scripts = scripts.map_err(|error| error.to_string());
-        let call = |target: &String| -> Arc<dyn Payload> {
+        let call = |target: &String| -> Arc<dyn WarmupCall> {
             let target = Get(target.clone());
             let found = scripts.clone().and_then(|scripts| target.script(scripts));
             Arc::new(Run { target, found })
@@ -91,12 +92,10 @@ impl Get {
 }
 
 impl Payload for Get {
-    fn encode(
-        &self,
-        codec: Codec,
-        terms: Dispatch,
-        out: &mut Vec<u8>,
-    ) -> Result<Body, Unencodable> {
+    fn encode(&self, encoding: Encoding, out: &mut Vec<u8>) -> Result<Body, Unencodable> {
+        let Encoding::Frame(codec, terms) = encoding else {
+            return Err(Unencodable::for_no_script());
+        };
         self.with_request(&Fields::new(), |request| match codec {
             Codec::Native => native::encode_request(out, request, envelope(terms)),
             Codec::Json => _ = json::encode_request(out, request, Form::default()), // ASCII loses nothing
@@ -105,12 +104,31 @@ impl Payload for Get {
         Ok(Body::Empty)
     }
 
+    fn decode_head(&self, codec: Codec, context: &Bytes) -> Result<Head, DecodeError> {
+        Head::decode_http(codec, context)
+    }
+
     fn repeatable(&self) -> bool {
         false
     }
 
     fn describe(&self) -> String {
         format!("GET {}", self.0)
+    }
+}
+
+impl WarmupCall for Get {
+    fn failure(&self, head: &Head) -> Option<String> {
+        failure(head)
+    }
+}
+
+/// `/` may well redirect.
+fn failure(head: &Head) -> Option<String> {
+    match head {
+        Head::Http(head) if head.status >= 500 => Some(format!("it answered {}", head.status)),
+        Head::Http(_) | Head::LocalRedirect(_) => None,
+        Head::Raw => Some("its answer is none to a request".to_owned()),
     }
 }
 
@@ -158,16 +176,19 @@ impl Run {
 }
 
 impl Payload for Run {
-    /// A worker that runs scripts has the native codec.
-    fn encode(&self, _: Codec, terms: Dispatch, out: &mut Vec<u8>) -> Result<Body, Unencodable> {
-        let head = |request: &Request<'_>, out: &mut Vec<u8>| {
-            native::encode_script(out, request.accepted_us, envelope(terms));
+    fn encode(&self, encoding: Encoding, out: &mut Vec<u8>) -> Result<Body, Unencodable> {
+        let head = |request: &Request<'_>, out: &mut Vec<u8>| match encoding {
+            // A worker that runs scripts has the native codec.
+            Encoding::Frame(_, terms) => {
+                native::encode_script(out, request.accepted_us, envelope(terms));
+            }
+            Encoding::Variables => {}
         };
         self.write(head, out)
     }
 
-    fn variables(&self, out: &mut Vec<u8>) -> Result<Body, Unencodable> {
-        self.write(|_, _| {}, out)
+    fn decode_head(&self, codec: Codec, context: &Bytes) -> Result<Head, DecodeError> {
+        Head::decode_http(codec, context)
     }
 
     fn repeatable(&self) -> bool {
@@ -176,5 +197,11 @@ impl Payload for Run {
 
     fn describe(&self) -> String {
         self.target.describe()
+    }
+}
+
+impl WarmupCall for Run {
+    fn failure(&self, head: &Head) -> Option<String> {
+        failure(head)
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use pronghorn_process::Exit;
 use pronghorn_wire::native::Thrown;
-use pronghorn_wire::{Codec, ReplyHead};
+use pronghorn_wire::{Codec, DecodeError, Head};
 use thiserror::Error;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -25,26 +25,22 @@ use crate::pieces::Pieces;
 use crate::pool::Shared;
 use crate::spool::SpoolFile;
 
-/// What a call carries. Written for a worker when one takes it, in the codec that this worker speaks.
+/// What a call carries, and how its answer is read: the pool knows neither. Written for a worker when one takes it, in the
+/// encoding that this worker reads.
 pub trait Payload: Send + Sync + 'static {
-    /// Appends the context to `out` and says what body follows it.
+    /// Appends the call to `out` and says what body follows it.
     ///
     /// # Errors
     ///
-    /// When this payload can't be written in this codec; the text goes to the client's answer and to the log.
-    fn encode(&self, codec: Codec, terms: Dispatch, out: &mut Vec<u8>)
-    -> Result<Body, Unencodable>;
+    /// When this payload can't be written so; the text goes to the client's answer and to the log.
+    fn encode(&self, encoding: Encoding, out: &mut Vec<u8>) -> Result<Body, Unencodable>;
 
-    /// For workers that run scripts: appends the variables of CGI as `pronghorn_cgi` writes them, and says what body follows.
+    /// Reads what an answer begins with, the context of a frame.
     ///
     /// # Errors
     ///
-    /// When this payload is no call of a script.
-    fn variables(&self, _out: &mut Vec<u8>) -> Result<Body, Unencodable> {
-        Err(Unencodable::Pool(
-            "the pool runs scripts, and the call is for none".to_owned(),
-        ))
-    }
+    /// When it makes no sense: the worker is replaced.
+    fn decode_head(&self, codec: Codec, context: &Bytes) -> Result<Head, DecodeError>;
 
     /// A worker has taken it up, and not only lies it there for later. Does such a worker hear before its reply that a client
     /// has left?
@@ -64,6 +60,11 @@ pub trait Payload: Send + Sync + 'static {
 
     /// A short text for reports, `GET /path` for instance.
     fn describe(&self) -> String;
+
+    /// What its client gets once its deadline has passed, for records.
+    fn late_answer(&self) -> &'static str {
+        "got an error"
+    }
 
     /// The same number for the same request, another one for any other. Only asked for after a worker has died. `None`
     /// when requests can't be told apart.
@@ -88,6 +89,15 @@ impl Default for Terms {
             deadline: None,
         }
     }
+}
+
+/// How a worker reads its calls.
+#[derive(Debug, Clone, Copy)]
+pub enum Encoding {
+    /// As the context of a frame, in this codec.
+    Frame(Codec, Dispatch),
+    /// As the variables of CGI, in the way of `pronghorn_cgi`.
+    Variables,
 }
 
 /// What is only known when a call is handed to a worker.
@@ -130,6 +140,13 @@ pub enum Unencodable {
     /// The operator's: the pool's workers are not what its settings need.
     #[error("{0}")]
     Pool(String),
+}
+
+impl Unencodable {
+    /// A call that is no script's was given to a pool of scripts.
+    pub fn for_no_script() -> Self {
+        Self::Pool("the pool runs scripts, and the call is for none".to_owned())
+    }
 }
 
 /// When each step of a call happened.
@@ -188,25 +205,24 @@ pub(crate) struct Inner {
     answer: oneshot::Sender<Delivery>,
 }
 
-/// What goes over a call's channel: its end, or a 1xx reply and the channel that goes on.
+/// What goes over a call's channel: its end, or an interim reply and the channel that goes on.
 enum Delivery {
-    Informational(ReplyHead, oneshot::Receiver<Self>),
+    Interim(Head, oneshot::Receiver<Self>),
     End(Result<Box<Reply>, CallError>),
 }
 
 /// What comes back for a call.
 #[derive(Debug)]
 pub enum Answer {
-    /// A 1xx reply. The real one follows: ask again.
-    Informational(ReplyHead),
+    /// The real one follows: ask again.
+    Interim(Head),
     Reply(Box<Reply>),
 }
 
 /// A worker's reply.
 #[derive(Debug)]
 pub struct Reply {
-    /// Not yet checked.
-    pub head: ReplyHead,
+    pub head: Head,
     pub body: ReplyBody,
     pub stamps: Stamps,
 }
@@ -217,8 +233,6 @@ pub enum ReplyBody {
     Whole(Content),
     /// The worker names a file for the server to send.
     File(PathBuf),
-    /// The server is to answer as if this path, with its query, had been asked for by GET.
-    LocalRedirect(Vec<u8>),
     /// It arrives in pieces; the length is known when the worker has already announced all of it.
     Pieces {
         pieces: Pieces,
@@ -364,9 +378,9 @@ impl Pending {
     /// The same, for those who wait for something else as well.
     pub fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answer, CallError>> {
         match std::task::ready!(Pin::new(&mut self.answer).poll(cx)) {
-            Ok(Delivery::Informational(head, rest)) => {
+            Ok(Delivery::Interim(head, rest)) => {
                 self.answer = rest;
-                Poll::Ready(Ok(Answer::Informational(head)))
+                Poll::Ready(Ok(Answer::Interim(head)))
             }
             Ok(Delivery::End(end)) => {
                 self.place = None;
@@ -408,12 +422,12 @@ impl DerefMut for Call {
 }
 
 impl Call {
-    /// Passes a 1xx reply on.
-    pub(crate) fn inform(&mut self, head: ReplyHead) {
+    /// Passes an interim reply on.
+    pub(crate) fn inform(&mut self, head: Head) {
         let (sender, rest) = oneshot::channel();
         let before = std::mem::replace(&mut self.0.answer, sender);
         // If the caller has left, `rest` is dropped here and the call looks withdrawn, as before.
-        _ = before.send(Delivery::Informational(head, rest));
+        _ = before.send(Delivery::Interim(head, rest));
     }
 
     /// Ends the call with a reply.

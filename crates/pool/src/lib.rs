@@ -30,6 +30,7 @@ mod poison;
 mod pool;
 mod program;
 mod queue;
+mod raw;
 mod relay;
 mod remarks;
 mod roster;
@@ -40,11 +41,11 @@ mod supervisor;
 pub use body::{BodyFeed, BodyStream, streamed};
 pub use boot::{
     BootCause, BootError, CommandLauncher, NotForked, RelayAddress, RelayListener, Spawn,
-    TransportChoice, WORKER_OUTPUT, Warmup, Zygotes,
+    TransportChoice, WORKER_OUTPUT, Warmup, WarmupCall, Zygotes,
 };
 pub use call::{
-    Answer, Body, CallError, Dispatch, Payload, Pending, Refused, Reply, ReplyBody, Stamps, Terms,
-    Unencodable, WorkerFault,
+    Answer, Body, CallError, Dispatch, Encoding, Payload, Pending, Refused, Reply, ReplyBody,
+    Stamps, Terms, Unencodable, WorkerFault,
 };
 pub use content::Content;
 pub use core::{SlotId, SlotState};
@@ -57,6 +58,7 @@ pub use pool::{NotExtended, Options, Pool};
 pub use program::ProgramLauncher;
 pub use pronghorn_ring::Loan;
 pub use queue::PATIENCE;
+pub use raw::{RawCall, RawError};
 pub use roster::{Request, Via, WorkerInfo};
 pub use spool::{Spool, SpoolError, SpoolFile};
 pub use stats::{Counter, Stats};

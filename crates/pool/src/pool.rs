@@ -250,7 +250,7 @@ pub(crate) enum Report {
     Overdue {
         what: String,
         ran: Duration,
-        /// What became of the client, as `got 504`.
+        /// What became of the client.
         client: &'static str,
         /// By which the worker can be told of it, and stay.
         call: Option<u32>,
@@ -482,7 +482,7 @@ impl Pool {
             if shared.poison.died(request, Instant::now()) {
                 tracing::error!(
                     target: "server", pool = shared.name, request = what,
-                    "two workers died of this request: it gets 500 for 30 s"
+                    "two workers died of this request: it is refused for 30 s"
                 );
             }
         });

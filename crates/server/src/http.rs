@@ -21,6 +21,7 @@ use pronghorn_plugin_api::{
 };
 use pronghorn_pool::{Spool, Terms, Warmup};
 use pronghorn_process::open_files;
+use pronghorn_wire::Kind;
 use pronghorn_workers::settings::{HttpPoolSettings, RequestBody};
 use pronghorn_workers::{Io, PoolHandle, PoolSet, PoolSpec, Pools, StartedPools, WorkerUser};
 use tokio::task::JoinSet;
@@ -257,6 +258,7 @@ impl HttpResources {
         let spec = |(name, pool): (_, &'a HttpPoolSettings)| PoolSpec {
             name,
             settings: &pool.workers,
+            kind: Kind::Http,
             warmup: self.warmup(pool),
             spool: self.spool.clone(),
         };

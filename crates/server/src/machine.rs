@@ -10,6 +10,7 @@ use pronghorn_http::settings::{DEFAULT_POOL, HttpSettings};
 use pronghorn_metrics::Registry;
 use pronghorn_pool::{Spool, Warmup};
 use pronghorn_process::Spawner;
+use pronghorn_wire::Kind;
 use pronghorn_workers::settings::{Mode, Runner};
 use pronghorn_workers::{
     Launch, PoolResources, PoolSpec, Start, UserError, Versions, WorkerUser, look_up_user,
@@ -162,6 +163,7 @@ async fn look_at_pools(
         let spec = PoolSpec {
             name,
             settings: &pool.workers,
+            kind: Kind::Http,
             warmup: Warmup::default(),
             spool: spool.clone(),
         };

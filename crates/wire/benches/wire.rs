@@ -138,7 +138,8 @@ fn native_decode(bencher: Bencher<'_, '_>) {
         context.extend(name.bytes().chain(value.bytes()));
     }
     decode(bencher, &context, |context| {
-        native::decode(context).expect("a reply")
+        native::decode(context).expect("a reply");
+        native::decode_reply(context).expect("a head")
     });
 }
 

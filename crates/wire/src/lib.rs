@@ -6,7 +6,8 @@
 //! "need more", or a typed error.
 //!
 //! - [`frame`]: the Goridge frame, on every channel between server, workers and RPC clients.
-//! - [`Request`] and [`ReplyHead`]: what a codec carries.
+//! - [`Kind`] and [`Head`]: what a call is, and what its answer begins with.
+//! - [`Request`] and [`ReplyHead`]: what a codec carries of HTTP.
 //! - [`json`] and [`proto`]: RoadRunner's codecs; [`native`]: ours
 //!   (`docs/reference/native-codec.md`).
 
@@ -18,6 +19,7 @@
     warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)
 )]
 
+mod call;
 mod fields;
 mod foreign;
 pub mod frame;
@@ -26,6 +28,7 @@ mod message;
 pub mod native;
 pub mod proto;
 
+pub use call::{Head, Kind};
 pub use fields::Fields;
 pub use foreign::Form;
 pub use message::{BadHead, Codec, DecodeError, Protocol, ReplyHead, Request};

@@ -12,6 +12,7 @@ use pronghorn_pool::{
     RunningPool, Spool, Stats, Warmup, WorkerInfo,
 };
 use pronghorn_process::Spawner;
+use pronghorn_wire::Kind;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
@@ -61,6 +62,8 @@ pub struct Versions {
 pub struct PoolSpec<'a> {
     pub name: &'a str,
     pub settings: &'a PoolSettings,
+    /// What its calls are, where its workers run a worker script; others run scripts.
+    pub kind: Kind,
     /// What a worker answers before it gets calls.
     pub warmup: Warmup,
     /// For bodies that workers leave in files.

@@ -14,7 +14,7 @@ use pronghorn_pool::{
     classic_variables, script_of,
 };
 use pronghorn_process::{Credentials, cpus, which};
-use pronghorn_wire::Codec;
+use pronghorn_wire::{Codec, Kind};
 
 use crate::launch::Launch;
 use crate::pools::{PoolResources, PoolSpec};
@@ -267,7 +267,6 @@ impl Start<'_> {
 
     fn worker(&self, settings: &WorkerSettings) -> CommandLauncher {
         CommandLauncher {
-            kind: "http",
             foreign_codec: match settings.codec {
                 CodecChoice::Auto | CodecChoice::Json => Codec::Json,
                 CodecChoice::Proto => Codec::Proto,
@@ -279,7 +278,7 @@ impl Start<'_> {
 
     fn classic(&self, settings: &ClassicSettings) -> CommandLauncher {
         CommandLauncher {
-            kind: "script",
+            kind: Kind::Script,
             spawn: match settings.spawn {
                 SpawnChoice::Exec => Spawn::Exec,
                 choice => Spawn::Fork(Zygotes::new(choice == SpawnChoice::Fork)),
@@ -302,7 +301,7 @@ impl Start<'_> {
             pool: self.spec.name.to_owned(),
             spawner: self.resources.spawner.clone(),
             command,
-            kind: "",
+            kind: self.spec.kind,
             argv,
             env: self.environment(),
             php: Php::new(may_ring, runs_scripts, ini.clone()),

@@ -1,7 +1,7 @@
 //! The head of a script's answer (RFC 3875, section 6).
 
 use bytes::Bytes;
-use pronghorn_wire::{Fields, ReplyHead};
+use pronghorn_wire::{self as wire, Fields, ReplyHead};
 use thiserror::Error;
 
 /// The longest head. Cookies and security policies of real applications fit several times.
@@ -220,6 +220,25 @@ impl Head {
             },
             kind,
             left_out: None,
+        }
+    }
+}
+
+impl Head {
+    /// For a server that does not look for another path itself: as with nginx, the client asks again.
+    pub fn for_client(mut self) -> wire::Head {
+        if let Kind::LocalRedirect(_) = self.kind {
+            self.reply.status = 302;
+        }
+        wire::Head::Http(self.reply)
+    }
+}
+
+impl From<Head> for wire::Head {
+    fn from(head: Head) -> Self {
+        match head.kind {
+            Kind::LocalRedirect(path) => Self::LocalRedirect(path),
+            Kind::Document | Kind::ClientRedirect => Self::Http(head.reply),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::pin::Pin;
 
 use bytes::Bytes;
+use pronghorn_wire::Kind;
 use pronghorn_wire::frame::{Flags, Stream, encode_plain};
 use pronghorn_wire::native;
 use serde_json::Value;
@@ -33,17 +34,25 @@ pub(crate) struct Announcement {
 
 impl Announcement {
     /// What is in the way of giving it such calls.
-    pub(crate) fn cannot_answer(&self, kind: &str) -> Option<String> {
-        if self.kinds.iter().any(|it| it == kind) {
+    pub(crate) fn cannot_answer(&self, kind: Kind) -> Option<String> {
+        let answers = |kind: Kind| self.kinds.iter().any(|it| it == kind.name());
+        if answers(kind) {
             return None;
         }
-        let kinds = self.kinds.join("`, `");
         let hint = match kind {
-            "script" => "a worker script runs in a pool with `mode: worker`",
-            _ => "scripts below a root run in a pool with `mode: classic`",
+            Kind::Script => "a worker script runs in a pool with `mode: worker`",
+            Kind::Http if answers(Kind::Script) => {
+                "scripts below a root run in a pool with `mode: classic`"
+            }
+            Kind::Http => "give it a function for them with `$worker->onRequest(…)`",
+            Kind::Raw => "give it a function for them with `$worker->onRaw(…)`",
+        };
+        let kinds = match &*self.kinds {
+            [] => "no calls".to_owned(),
+            kinds => format!("calls of kind `{}`", kinds.join("`, `")),
         };
         Some(format!(
-            "it answers calls of kind `{kinds}`, and those of this pool are of kind `{kind}`: {hint}"
+            "it answers {kinds}, and those of this pool are of kind `{kind}`: {hint}"
         ))
     }
 
@@ -168,7 +177,7 @@ fn read_announcement(body: &[u8]) -> Result<Announcement, Refusal> {
         Err(why.unwrap_or("it does not say why").to_owned())
     });
     let kinds = match said.get("kinds") {
-        None => vec!["http".to_owned()],
+        None => vec![Kind::Http.name().to_owned()],
         Some(said) => kinds(said).ok_or_else(|| refuse("`kinds` that are no list of names"))?,
     };
     let signal = match said.get("deadline_signal") {
@@ -208,16 +217,48 @@ mod tests {
 
     #[test]
     fn a_worker_gets_the_calls_that_it_answers() {
-        for (more, http, script) in [
-            ("", true, false),
-            (r#","kinds":["http"]"#, true, false),
-            (r#","kinds":["script"]"#, false, true),
-            (r#","kinds":["jobs","http"]"#, true, false),
-            (r#","kinds":[]"#, false, false),
+        for (more, http, script, raw) in [
+            ("", true, false, false),
+            (r#","kinds":["http"]"#, true, false, false),
+            (r#","kinds":["script"]"#, false, true, false),
+            (r#","kinds":["jobs","http"]"#, true, false, false),
+            (r#","kinds":["raw","http"]"#, true, false, true),
+            (r#","kinds":[]"#, false, false, false),
         ] {
             let answer = announced(more).unwrap();
-            assert_eq!(answer.cannot_answer("http").is_none(), http, "{more}");
-            assert_eq!(answer.cannot_answer("script").is_none(), script, "{more}");
+            assert_eq!(answer.cannot_answer(Kind::Http).is_none(), http, "{more}");
+            assert_eq!(
+                answer.cannot_answer(Kind::Script).is_none(),
+                script,
+                "{more}"
+            );
+            assert_eq!(answer.cannot_answer(Kind::Raw).is_none(), raw, "{more}");
+        }
+        for (kinds, of_pool, hint) in [
+            (
+                "script",
+                Kind::Http,
+                "of kind `script`, and those of this pool are of kind `http`: scripts below a root run in a pool with `mode: classic`",
+            ),
+            (
+                "raw",
+                Kind::Http,
+                "of kind `http`: give it a function for them with `$worker->onRequest(…)`",
+            ),
+            (
+                "http",
+                Kind::Raw,
+                "of kind `raw`: give it a function for them with `$worker->onRaw(…)`",
+            ),
+            (
+                "http",
+                Kind::Script,
+                "of kind `script`: a worker script runs in a pool with `mode: worker`",
+            ),
+        ] {
+            let answer = announced(&format!(r#","kinds":["{kinds}"]"#)).unwrap();
+            let why = answer.cannot_answer(of_pool).unwrap();
+            assert!(why.ends_with(hint), "{why}");
         }
         for wrong in [r#","kinds":"http""#, r#","kinds":[1]"#, r#","kinds":null"#] {
             assert!(announced(wrong).unwrap_err().contains("`kinds`"), "{wrong}");

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use pronghorn_base::BoxFuture;
 use pronghorn_process::{Command, Credentials, Exit, Process, Signal, Spawner, Stream};
-use pronghorn_wire::Codec;
+use pronghorn_wire::{Codec, Kind};
 use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
@@ -39,8 +39,8 @@ mod zygote;
 pub use error::{BootCause, BootError};
 pub use listener::{RelayAddress, RelayListener};
 pub use output::WORKER_OUTPUT;
-pub use warmup::Warmup;
 use warmup::until_warm;
+pub use warmup::{Warmup, WarmupCall};
 pub use zygote::{NotForked, Spawn, Zygotes};
 
 use handshake::{Announcement, Refusal};
@@ -53,8 +53,8 @@ pub struct CommandLauncher {
     pub spawner: Spawner,
     /// As the operator wrote it, for messages.
     pub command: String,
-    /// What its calls are, `http` or `script`, as our own workers announce it.
-    pub kind: &'static str,
+    /// What its calls are.
+    pub kind: Kind,
     pub argv: Vec<OsString>,
     pub env: Vec<(OsString, OsString)>,
     /// Kept as it was written and resolved anew for each worker, so that a `current` link may move.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use pronghorn_metrics::Registry;
 use pronghorn_process::Exit;
+use pronghorn_wire::Head;
 use tokio::runtime::Handle;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Instant, sleep_until};
@@ -19,7 +20,13 @@ use crate::relay::channel::Channel;
 use crate::relay::inbox::Inbox;
 use crate::relay::{self, Relay};
 
-pub(crate) type Calls = Vec<Arc<dyn Payload>>;
+/// A call that a new worker answers before it gets those of clients.
+pub trait WarmupCall: Payload {
+    /// Why an answer that begins so is a failure, if it is one.
+    fn failure(&self, head: &Head) -> Option<String>;
+}
+
+pub(crate) type Calls = Vec<Arc<dyn WarmupCall>>;
 
 /// What new workers answer first.
 #[derive(Clone, Default)]
@@ -124,7 +131,7 @@ pub(crate) async fn warm<C: Carrier>(
     let mut carrier = make(slot_handle)?;
     for payload in calls {
         let what = payload.describe();
-        let (call, pending) = pool.call_aside(payload);
+        let (call, pending) = pool.call_aside(payload.clone());
         let serve = async {
             let free = carrier.is_free_after(call).await;
             if !free {
@@ -132,7 +139,7 @@ pub(crate) async fn warm<C: Carrier>(
             }
             free
         };
-        let (free, answer) = tokio::join!(serve, judge(pending));
+        let (free, answer) = tokio::join!(serve, judge(&*payload, pending));
         answer.map_err(|cold| Cold {
             why: format!("{what}: {}", cold.why),
             ..cold
@@ -175,11 +182,11 @@ pub(crate) async fn until_warm<C: 'static>(
     warm.map_err(BootCause::WarmUp)
 }
 
-/// Reads a reply to its end. Whatever is no failure of the application's will do: `/` may well redirect.
-async fn judge(mut pending: Pending) -> Result<(), Cold> {
+/// Reads a reply to its end. Whatever is no failure of the application's will do.
+async fn judge(payload: &dyn WarmupCall, mut pending: Pending) -> Result<(), Cold> {
     let reply = loop {
         match pending.answer().await {
-            Ok(Answer::Informational(_)) => {}
+            Ok(Answer::Interim(_)) => {}
             Ok(Answer::Reply(reply)) => break reply,
             Err(CallError::Thrown(thrown)) => {
                 let (class, file, line) = (&thrown.class, &thrown.file, thrown.line);
@@ -203,8 +210,8 @@ async fn judge(mut pending: Pending) -> Result<(), Cold> {
             }
         }
     }
-    match reply.head.status {
-        status @ 500.. => Err(Cold::said(format!("it answered {status}"))),
-        _ => Ok(()),
+    match payload.failure(&reply.head) {
+        Some(why) => Err(Cold::said(why)),
+        None => Ok(()),
     }
 }

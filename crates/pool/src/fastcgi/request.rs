@@ -10,7 +10,7 @@ use pronghorn_cgi::fastcgi::{LARGEST, OpenParams, RequestId, begin, stdin};
 use tokio::io::AsyncWrite;
 use tokio::task::JoinHandle;
 
-use crate::call::{Body, Payload, Unencodable};
+use crate::call::{Body, Encoding, Payload, Unencodable};
 use crate::spool::SpoolFile;
 
 /// A body up to this size goes out in the same buffer as what comes before it; copying it is cheaper than a second vector.
@@ -87,7 +87,7 @@ impl Outgoing {
         }
         let params = OpenParams::begin(&mut self.records);
         let body = payload
-            .variables(&mut self.records)
+            .encode(Encoding::Variables, &mut self.records)
             .inspect_err(|_| self.records.clear())?;
         params.finish(&mut self.records, id);
         self.begun = false;

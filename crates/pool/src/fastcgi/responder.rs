@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use pronghorn_base::{LogThrottle, Timer, millis};
 use pronghorn_cgi::fastcgi::{BadRecord, End, Item, Records, RequestId};
-use pronghorn_cgi::{BadReply, Head, HeadReader, Kind, Lines};
+use pronghorn_cgi::{BadReply, Head, HeadReader, Lines};
 use pronghorn_process::Exit;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -133,17 +133,29 @@ impl From<BadRecord> for Over {
 
 /// What a worker did with a call that it was given.
 enum Trouble {
-    Overdue { request: String, ran: Duration },
-    Garbage { request: String, what: String },
+    Overdue {
+        request: String,
+        ran: Duration,
+        /// What became of the client.
+        client: &'static str,
+    },
+    Garbage {
+        request: String,
+        what: String,
+    },
 }
 
 impl From<Trouble> for Report {
     fn from(trouble: Trouble) -> Self {
         match trouble {
-            Trouble::Overdue { request, ran } => Self::Overdue {
+            Trouble::Overdue {
+                request,
+                ran,
+                client,
+            } => Self::Overdue {
                 what: request,
                 ran,
-                client: "got 504",
+                client,
                 call: None,
             },
             Trouble::Garbage { request, what } => Self::Garbage {
@@ -307,9 +319,13 @@ impl Responder {
         self.hang_up();
         let pool = self.slot_handle.pool();
         match trouble {
-            Trouble::Overdue { request, ran } => tracing::error!(
+            Trouble::Overdue {
+                request,
+                ran,
+                client,
+            } => tracing::error!(
                 target: "server", pool, request, ran_ms = millis(ran),
-                "deadline passed: the client got 504; what runs in the FastCGI server can't be stopped"
+                "deadline passed: the client {client}; what runs in the FastCGI server can't be stopped"
             ),
             Trouble::Garbage { request, what } => tracing::error!(
                 target: "server", pool, request, "what a FastCGI server sent makes no sense: {what}"
@@ -580,7 +596,7 @@ impl Responder {
             End::UnknownRole => "it is no FastCGI responder",
         };
         tracing::error!(
-            target: "http", pool = self.slot_handle.pool(), request = call.payload.describe(),
+            target: "server", pool = self.slot_handle.pool(), request = call.payload.describe(),
             "the script's answer can't be used: {what}"
         );
         call.fail(WorkerFault::Garbage(what.to_owned()));
@@ -591,7 +607,7 @@ impl Responder {
     async fn refuse(&mut self, call: Call, bad: &BadReply) -> Served {
         let streamed = Streamed::of(&call, &self.slot_handle);
         tracing::error!(
-            target: "http", pool = self.slot_handle.pool(), request = streamed.request,
+            target: "server", pool = self.slot_handle.pool(), request = streamed.request,
             "the script's answer can't be used: {bad}"
         );
         call.fail(WorkerFault::Garbage(bad.to_string()));
@@ -606,15 +622,11 @@ impl Responder {
             && let Some(times) = self.left_out.should_log()
         {
             tracing::warn!(
-                target: "http", pool = self.slot_handle.pool(), request = call.payload.describe(), times,
+                target: "server", pool = self.slot_handle.pool(), request = call.payload.describe(), times,
                 "a line of the script's header is left out, because it is no `Name: value`: `{line}`"
             );
         }
-        let mut reply = head.reply;
-        if let Kind::LocalRedirect(_) = head.kind {
-            // As nginx does it: the client asks again.
-            reply.status = 302;
-        }
+        let reply = head.for_client();
         let mut body = vec![first];
         let mut length = 0;
         let ended = loop {
@@ -664,10 +676,11 @@ impl Responder {
         } = streamed;
         match self.pass_pieces(outlet, limit).await {
             Ok(()) => self.done(),
-            Err(Over::Overdue) => {
-                let ran = stamps.ran();
-                self.unusable(Trouble::Overdue { request, ran })
-            }
+            Err(Over::Overdue) => self.unusable(Trouble::Overdue {
+                request,
+                ran: stamps.ran(),
+                client: "was cut off",
+            }),
             Err(Over::Garbage(what) | Over::Stray(what)) => {
                 self.unusable(Trouble::Garbage { request, what })
             }
@@ -827,9 +840,13 @@ impl Responder {
             }
             Over::Overdue => {
                 self.slot_handle.count(Counter::Overdue);
-                let (request, ran) = (call.payload.describe(), call.stamps.ran());
+                let late = Trouble::Overdue {
+                    request: call.payload.describe(),
+                    ran: call.stamps.ran(),
+                    client: call.payload.late_answer(),
+                };
                 call.fail(CallError::Deadline);
-                self.unusable(Trouble::Overdue { request, ran })
+                self.unusable(late)
             }
             Over::HungUp if self.dial.is_some() => {
                 let request = call.payload.describe();

@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use pronghorn_base::{Timer, millis};
-use pronghorn_cgi::{BadReply, Head, HeadReader, Kind};
+use pronghorn_cgi::{BadReply, HeadReader};
 use pronghorn_process::{Command, Credentials, Exit, Signal, Spawner, Stream};
+use pronghorn_wire::Head;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::running::{Output, Running};
 use super::start::{Program, cannot_start, stdin_of};
-use crate::call::{Body, Call, CallError, Reply, ReplyBody, Stamps, WorkerFault};
+use crate::call::{Body, Call, CallError, Encoding, Reply, ReplyBody, Stamps, WorkerFault};
 use crate::core::Next;
 use crate::pieces::Lead;
 use crate::pool::SlotHandle;
@@ -100,7 +101,7 @@ impl CgiRunner {
             return;
         }
         let mut block = Vec::with_capacity(BLOCK);
-        let body = match call.payload.variables(&mut block) {
+        let body = match call.payload.encode(Encoding::Variables, &mut block) {
             Ok(body) => body,
             Err(error) => return call.fail(error),
         };
@@ -207,20 +208,15 @@ impl CgiRunner {
             }
         };
         match head {
-            Ok(Head {
-                kind: Kind::LocalRedirect(path),
-                reply: head,
-                ..
-            }) => {
-                let stamps = call.stamps;
-                call.deliver(Reply {
-                    head,
-                    body: ReplyBody::LocalRedirect(path),
-                    stamps,
-                });
+            Ok(head) => {
+                let head = Head::from(head);
+                if !matches!(head, Head::LocalRedirect(_)) {
+                    return self.document(call, head, running).await;
+                }
+                let (body, stamps) = (ReplyBody::Whole(Bytes::new().into()), call.stamps);
+                call.deliver(Reply { head, body, stamps });
                 Parting::Finish(self.limit_from_now())
             }
-            Ok(head) => self.document(call, head, running).await,
             Err(bad) => self.bad_answer(call, &bad, running),
         }
     }
@@ -274,7 +270,6 @@ impl CgiRunner {
     }
 
     async fn document(&mut self, call: Call, head: Head, running: &mut Running) -> Parting {
-        let head = head.reply;
         let mut stamps = call.stamps;
         while running.received.len() < WHOLE {
             match running.try_more() {

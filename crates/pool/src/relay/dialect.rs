@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use pronghorn_wire::frame::{Flags, Header, OpenFrame, Stream, encode_plain};
 use pronghorn_wire::native::{self, Message};
-use pronghorn_wire::{Codec, DecodeError, ReplyHead, json, proto};
+use pronghorn_wire::{Codec, DecodeError, Head};
 use std::time::Duration;
 
-use crate::call::CallError;
+use crate::call::{CallError, Payload};
 use crate::fence::Fence;
 use crate::pool::{Report, SlotHandle};
 use crate::relay::incoming::{Garbage, Incoming, Item};
@@ -33,9 +33,9 @@ pub(crate) enum Dialect {
 /// A frame in answer to a call.
 #[derive(Debug)]
 pub(crate) enum Heard {
-    Informational(ReplyHead),
+    Interim(Head),
     Reply {
-        head: ReplyHead,
+        head: Head,
         file: bool,
         said: Said,
     },
@@ -106,12 +106,12 @@ impl Dialect {
         header: &Header,
         context: &Bytes,
         body: &Bytes,
-        number: u32,
+        (number, call): (u32, &dyn Payload),
         begun: Option<Said>,
     ) -> Result<Heard, Garbage> {
         match self {
-            Self::Native => hear_native(header, context, number, begun.is_some()),
-            Self::Foreign { .. } => hear_foreign(header, context, body, begun),
+            Self::Native => hear_native(header, context, number, call, begun.is_some()),
+            Self::Foreign { .. } => hear_foreign(header, context, body, call, begun),
         }
         .map_err(|error| Garbage(with_causes(&error)))
     }
@@ -274,6 +274,7 @@ fn hear_native(
     header: &Header,
     context: &Bytes,
     number: u32,
+    payload: &dyn Payload,
     streaming: bool,
 ) -> Result<Heard, Nonsense> {
     if header.flags != Flags::NATIVE {
@@ -285,15 +286,18 @@ fn hear_native(
         Message::Reply { .. } | Message::Informational { .. } if streaming => {
             return Err(Nonsense::Order("second reply"));
         }
-        Message::Reply { call, flags, head } => (
+        Message::Reply { call, flags } => (
             call,
             Heard::Reply {
-                head,
+                head: payload.decode_head(Codec::Native, context)?,
                 file: flags.file,
                 said: said.with(flags),
             },
         ),
-        Message::Informational { call, head } => (call, Heard::Informational(head)),
+        Message::Informational { call } => {
+            let head = payload.decode_head(Codec::Native, context)?;
+            (call, Heard::Interim(head))
+        }
         Message::Chunk { .. } if !streaming => return Err(Nonsense::Order("chunk")),
         Message::Chunk { call, flags } => (call, Heard::Chunk(said.with(flags))),
         Message::Error {
@@ -336,6 +340,7 @@ fn hear_foreign(
     header: &Header,
     context: &Bytes,
     body: &Bytes,
+    payload: &dyn Payload,
     begun: Option<Said>,
 ) -> Result<Heard, Nonsense> {
     let said = Said::of(header);
@@ -372,12 +377,9 @@ fn hear_foreign(
     if context == REPLACE_ME && body.is_empty() {
         return Ok(Heard::Declined);
     }
-    let head = match Codec::of_reply(header.flags) {
-        Codec::Proto => proto::decode_reply(context)?,
-        Codec::Json | Codec::Native => json::decode_reply(context)?,
-    };
-    if (100..200).contains(&head.status) && said.more {
-        return Ok(Heard::Informational(head));
+    let head = payload.decode_head(Codec::of_reply(header.flags), context)?;
+    if head.is_interim() && said.more {
+        return Ok(Heard::Interim(head));
     }
     Ok(Heard::Reply {
         head,

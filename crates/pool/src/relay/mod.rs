@@ -21,14 +21,16 @@ use pronghorn_base::Timer;
 use pronghorn_process::Exit;
 use pronghorn_wire::frame::{Flags, OpenFrame, Stream, encode_plain};
 use pronghorn_wire::native::Thrown;
-use pronghorn_wire::{Codec, ReplyHead};
+use pronghorn_wire::{Codec, Head};
 use tokio::io::AsyncWrite;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::io::poll_read_buf;
 
 use crate::body::{BodyStream, StreamPiece};
-use crate::call::{Body, Call, CallError, Dispatch, Reply, ReplyBody, Unencodable, WorkerFault};
+use crate::call::{
+    Body, Call, CallError, Dispatch, Encoding, Reply, ReplyBody, Unencodable, WorkerFault,
+};
 use crate::content::Content;
 use crate::core::{Next, PrefetchLimits};
 use crate::pieces::Lead;
@@ -67,8 +69,8 @@ const MOST_NUMBERS: u32 = 32;
 /// Wishes for new workers between two calls. The extension sends one, if any, before it waits for the next call, and it waits
 /// again where one was taken back.
 const MOST_WISHES: u32 = 100;
-/// 1xx replies to one call. Each waits in memory for a client that reads slowly.
-const MOST_INFORMATIONAL: u32 = 100;
+/// Interim replies to one call. Each waits in memory for a client that reads slowly.
+const MOST_INTERIM: u32 = 100;
 /// Buffers that grew beyond this are given back after a call.
 const KEPT_BUFFER: usize = 64 << 10;
 
@@ -113,7 +115,7 @@ pub(crate) struct Relay {
     patient_until: Instant,
     /// Wishes for new workers since the last call began.
     wishes: u32,
-    /// 1xx replies to the call at hand.
+    /// Interim replies to the call at hand.
     informed: u32,
     /// Calls that the worker still gets.
     calls_left: Lifetime,
@@ -602,7 +604,7 @@ impl Relay {
             };
             call.stamps.first_byte.get_or_insert_with(Instant::now);
             match self.hear(&item, None) {
-                Ok(Heard::Informational(head)) => call.inform(head),
+                Ok(Heard::Interim(head)) => call.inform(head),
                 Ok(Heard::Extend(time)) => self.extend(&mut call, time),
                 Ok(Heard::Pong) => self.inbox.pong(),
                 Ok(Heard::Nothing) => {}
@@ -720,12 +722,15 @@ impl Relay {
     }
 
     fn hear(&mut self, item: &Item, begun: Option<Said>) -> Result<Heard, Garbage> {
+        let under_way = self.under_way.as_ref();
+        let payload = &*under_way.expect("it is heard with a call").payload;
+        let call = (self.number, payload);
         let heard = match item {
             Item::Frame {
                 header,
                 context,
                 body: Content::Here(body),
-            } => self.dialect.hear(header, context, body, self.number, begun),
+            } => self.dialect.hear(header, context, body, call, begun),
             // Only of native workers, who say everything in the context.
             Item::Frame {
                 header, context, ..
@@ -734,13 +739,13 @@ impl Relay {
                 header, context, ..
             } => self
                 .dialect
-                .hear(header, context, &Bytes::new(), self.number, begun),
+                .hear(header, context, &Bytes::new(), call, begun),
             Item::Piece { .. } => Err(Garbage("a piece of nothing".into())),
         };
-        if matches!(heard, Ok(Heard::Informational(_))) {
+        if matches!(heard, Ok(Heard::Interim(_))) {
             self.informed = self.informed.saturating_add(1);
-            if self.informed > MOST_INFORMATIONAL {
-                let what = format!("more than {MOST_INFORMATIONAL} replies of 1xx to one call");
+            if self.informed > MOST_INTERIM {
+                let what = format!("more than {MOST_INTERIM} interim replies to one call");
                 return Err(Garbage(what));
             }
         }
@@ -766,7 +771,9 @@ impl Relay {
         self.out.clear();
         self.out.extend_from_slice(self.dialect.question());
         let frame = OpenFrame::begin(&mut self.out);
-        let body = call.payload.encode(codec, terms, &mut self.out)?;
+        let body = call
+            .payload
+            .encode(Encoding::Frame(codec, terms), &mut self.out)?;
         let len = usize::try_from(body.len()).unwrap_or(usize::MAX);
         frame
             .finish(&mut self.out, codec.flag(), Stream::END, len)
@@ -974,7 +981,7 @@ impl Relay {
         self.slot_handle.report(Report::Overdue {
             what: request.clone(),
             ran: call.stamps.ran(),
-            client: "got 504",
+            client: call.payload.late_answer(),
             call: number,
         });
         call.fail(CallError::Deadline);
@@ -1061,7 +1068,7 @@ impl Relay {
     async fn reply(
         &mut self,
         call: Call,
-        head: ReplyHead,
+        head: Head,
         file: bool,
         said: Said,
         item: Item,
@@ -1222,10 +1229,10 @@ impl Relay {
                 Heard::Failed { said, .. } if nobody_reads_since.is_some() => return Ok(said),
                 Heard::Failed { error, said } => {
                     // Without its end the client's connection is cut: the reply must not look whole.
-                    tracing::error!(target: "http", pool = self.slot_handle.pool(), request, "reply broken off: {error}");
+                    tracing::error!(target: "server", pool = self.slot_handle.pool(), request, "reply broken off: {error}");
                     return Ok(said);
                 }
-                Heard::Informational(_)
+                Heard::Interim(_)
                 | Heard::Reply { .. }
                 | Heard::Free(_)
                 | Heard::Want(_)

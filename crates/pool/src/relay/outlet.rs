@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use pronghorn_wire::ReplyHead;
+use pronghorn_wire::Head;
 
 use crate::call::{Call, Reply, ReplyBody, Stamps};
 use crate::content::Content;
@@ -40,7 +40,7 @@ pub(crate) struct Outlet {
 
 impl Outlet {
     /// Hands the head of a reply over. Its body follows, of this length if that is known.
-    pub(crate) fn begin(call: Call, head: ReplyHead, len: Option<u64>, spool: Arc<Spool>) -> Self {
+    pub(crate) fn begin(call: Call, head: Head, len: Option<u64>, spool: Arc<Spool>) -> Self {
         let (sender, pieces) = pieces();
         let stamps = call.stamps;
         let body = ReplyBody::Pieces { pieces, len };
@@ -146,7 +146,7 @@ impl Outlet {
     }
 
     fn give_up(&mut self, file: Option<SpoolFile>, error: &SpoolError) {
-        tracing::warn!(target: "http", "a worker has to wait for a slow client: {error}");
+        tracing::warn!(target: "server", "a worker has to wait for a slow client: {error}");
         self.may_spill = false;
         if let Some(file) = file {
             self.pieces.put_last(Piece::Spooled(file));

@@ -294,7 +294,7 @@ async fn body(pending: &mut Pending) -> Result<String, CallError> {
             ReplyBody::Whole(bytes) => Ok(String::from_utf8(Bytes::from(bytes).to_vec()).unwrap()),
             other => panic!("{other:?}"),
         },
-        Answer::Informational(head) => panic!("{head:?}"),
+        Answer::Interim(head) => panic!("{head:?}"),
     }
 }
 

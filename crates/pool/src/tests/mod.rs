@@ -12,10 +12,25 @@ mod supervision;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use pronghorn_wire::Codec;
 use pronghorn_wire::native::{self, Envelope};
+use pronghorn_wire::{Codec, DecodeError, Fields, Head, ReplyHead};
 
-use crate::call::{Body, Dispatch, Payload, Unencodable};
+use crate::boot::WarmupCall;
+use crate::call::{Body, Encoding, Payload, Unencodable};
+
+/// The head of an answer to a request.
+pub(super) fn http(head: &Head) -> &ReplyHead {
+    match head {
+        Head::Http(head) => head,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// One without fields.
+pub(super) fn status(status: u16) -> Head {
+    let headers = Fields::new();
+    Head::Http(ReplyHead { status, headers })
+}
 
 /// A call that carries a text. Its context is a native request for a path of that name.
 pub(super) struct TestPayload {
@@ -43,16 +58,14 @@ impl TestPayload {
 }
 
 impl Payload for TestPayload {
-    fn encode(
-        &self,
-        codec: Codec,
-        terms: Dispatch,
-        out: &mut Vec<u8>,
-    ) -> Result<Body, Unencodable> {
+    fn encode(&self, encoding: Encoding, out: &mut Vec<u8>) -> Result<Body, Unencodable> {
+        let Encoding::Frame(codec, terms) = encoding else {
+            return Err(Unencodable::for_no_script());
+        };
         if self.name == "unencodable" {
             return Err(Unencodable::Request("it has a bad escape".into()));
         }
-        let none = pronghorn_wire::Fields::new();
+        let none = Fields::new();
         let request = pronghorn_wire::Request {
             method: "GET",
             tls: false,
@@ -85,11 +98,22 @@ impl Payload for TestPayload {
         Ok(Body::Bytes(self.body.clone()))
     }
 
+    fn decode_head(&self, codec: Codec, context: &Bytes) -> Result<Head, DecodeError> {
+        Head::decode_http(codec, context)
+    }
+
     fn repeatable(&self) -> bool {
         self.repeatable
     }
 
     fn describe(&self) -> String {
         self.name.to_owned()
+    }
+}
+
+impl WarmupCall for TestPayload {
+    fn failure(&self, head: &Head) -> Option<String> {
+        let status = http(head).status;
+        (status >= 500).then(|| format!("it answered {status}"))
     }
 }

@@ -12,15 +12,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use pronghorn_base::{BoxFuture, lock};
 use pronghorn_process::{Exit, Signal};
-use pronghorn_wire::{Codec, Fields, ReplyHead};
+use pronghorn_wire::{Codec, DecodeError, Head};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::status;
 use crate::boot::{BootCause, BootError};
 use crate::bugs::{Bug, PLANTED};
 use crate::call::{
-    Answer, Body, Call, CallError, Dispatch, Payload, Pending, Refused, Reply, ReplyBody, Terms,
+    Answer, Body, Call, CallError, Encoding, Payload, Pending, Refused, Reply, ReplyBody, Terms,
     Unencodable, WorkerFault,
 };
 use crate::content::Content;
@@ -484,10 +485,7 @@ impl Relay {
                         (0..WISHES).for_each(|_| self.slot_handle.asks_for_renewal(false));
                     }
                     let stamps = call.stamps;
-                    let head = ReplyHead {
-                        status: 200,
-                        headers: Fields::new(),
-                    };
+                    let head = status(200);
                     let body = ReplyBody::Whole(Bytes::from(number.to_string()).into());
                     call.deliver(Reply { head, body, stamps });
                     return if leave { Served::Leaving } else { Served::Free };
@@ -523,8 +521,12 @@ struct Numbered {
 }
 
 impl Payload for Numbered {
-    fn encode(&self, _: Codec, _: Dispatch, _: &mut Vec<u8>) -> Result<Body, Unencodable> {
+    fn encode(&self, _: Encoding, _: &mut Vec<u8>) -> Result<Body, Unencodable> {
         Ok(Body::Empty)
+    }
+
+    fn decode_head(&self, codec: Codec, context: &Bytes) -> Result<Head, DecodeError> {
+        Head::decode_http(codec, context)
     }
 
     fn repeatable(&self) -> bool {
@@ -884,7 +886,7 @@ impl Model {
                     );
                     continue;
                 }
-                Poll::Ready(Ok(Answer::Informational(_))) => {
+                Poll::Ready(Ok(Answer::Interim(_))) => {
                     return Err("nobody said that".into());
                 }
                 Poll::Ready(Ok(Answer::Reply(reply))) => {

@@ -8,12 +8,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use pronghorn_cgi::variables::push;
 use pronghorn_process::Spawner;
-use pronghorn_wire::Codec;
+use pronghorn_wire::{Codec, DecodeError, Head};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
+use super::http;
 use crate::call::{
-    Answer, Body, CallError, Dispatch, Payload, Pending, Reply, ReplyBody, Terms, Unencodable,
+    Answer, Body, CallError, Encoding, Payload, Pending, Reply, ReplyBody, Terms, Unencodable,
     WorkerFault,
 };
 use crate::pieces::Piece;
@@ -38,11 +39,11 @@ struct Script {
 }
 
 impl Payload for Script {
-    fn encode(&self, _: Codec, _: Dispatch, _: &mut Vec<u8>) -> Result<Body, Unencodable> {
-        Err(Unencodable::Pool("programs get no frames".into()))
-    }
-
-    fn variables(&self, out: &mut Vec<u8>) -> Result<Body, Unencodable> {
+    fn encode(&self, encoding: Encoding, out: &mut Vec<u8>) -> Result<Body, Unencodable> {
+        assert!(
+            matches!(encoding, Encoding::Variables),
+            "programs get no frames"
+        );
         push(
             out,
             b"SCRIPT_FILENAME",
@@ -50,6 +51,10 @@ impl Payload for Script {
         );
         push(out, b"QUERY_STRING", &[b"a=b"]);
         Ok(self.body.lock().unwrap().take().unwrap_or_default())
+    }
+
+    fn decode_head(&self, _: Codec, _: &Bytes) -> Result<Head, DecodeError> {
+        unreachable!("programs send no frames")
     }
 
     fn repeatable(&self) -> bool {
@@ -137,7 +142,7 @@ impl Scripts {
     async fn page(&self, text: &str, body: Body) -> (u16, String) {
         let reply = self.run(text, body).await.unwrap();
         (
-            reply.head.status,
+            http(&reply.head).status,
             read(reply.body).await.expect("a whole body"),
         )
     }
@@ -155,7 +160,7 @@ impl Scripts {
 async fn answer(pending: &mut Pending) -> Result<Reply, CallError> {
     match timeout(SOON, pending.answer()).await.expect("in time")? {
         Answer::Reply(reply) => Ok(*reply),
-        Answer::Informational(head) => panic!("{head:?}"),
+        Answer::Interim(head) => panic!("{head:?}"),
     }
 }
 
@@ -176,7 +181,7 @@ async fn read(body: ReplyBody) -> Option<String> {
                 Piece::End => break,
             }
         },
-        other => panic!("{other:?}"),
+        other @ ReplyBody::File(_) => panic!("{other:?}"),
     }
     Some(String::from_utf8(text).unwrap())
 }
@@ -202,14 +207,14 @@ async fn a_program_answers_with_what_it_prints() {
     let scripts = Scripts::start("answers", SOON).await;
     let text = "echo 'Status: 404 Not Found'; echo 'X-Query:' $QUERY_STRING; echo; echo body; pwd";
     let reply = scripts.run(text, Body::Empty).await.unwrap();
-    assert_eq!(reply.head.status, 404);
-    assert_eq!(reply.head.headers.get("x-query"), Some(&b"a=b"[..]));
+    assert_eq!(http(&reply.head).status, 404);
+    assert_eq!(http(&reply.head).headers.get("x-query"), Some(&b"a=b"[..]));
     let folder = scripts.folder.display().to_string();
     assert_eq!(read(reply.body).await.unwrap(), format!("body\n{folder}\n"));
     // What it leaves running keeps its output open, and nobody waits for that.
     let text = "sleep 1000 & echo 'X-Pid:' $!; echo; echo done";
     let reply = scripts.run(text, Body::Empty).await.unwrap();
-    let pid = reply.head.headers.get("x-pid").unwrap().to_vec();
+    let pid = http(&reply.head).headers.get("x-pid").unwrap().to_vec();
     assert_eq!(read(reply.body).await.unwrap(), "done\n");
     let pid = String::from_utf8(pid).unwrap().trim().parse().unwrap();
     rustix::process::kill_process(
@@ -254,12 +259,12 @@ async fn redirects_within_the_server_are_its_business() {
         .run("echo Location: /there?x=y; echo", Body::Empty)
         .await
         .unwrap();
-    assert!(matches!(reply.body, ReplyBody::LocalRedirect(path) if path == b"/there?x=y"));
+    assert!(matches!(reply.head, Head::LocalRedirect(path) if path == b"/there?x=y"));
     let reply = scripts
         .run("echo Location: http://h/; echo", Body::Empty)
         .await
         .unwrap();
-    assert_eq!(reply.head.status, 302);
+    assert_eq!(http(&reply.head).status, 302);
     scripts.stop().await;
 }
 

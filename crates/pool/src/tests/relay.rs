@@ -8,20 +8,21 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use pronghorn_process::Exit;
-use pronghorn_wire::Codec;
 use pronghorn_wire::frame::{Flags, Header, MAX_PAYLOAD, OpenFrame, Stream, encode_plain};
+use pronghorn_wire::{Codec, DecodeError, Head};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, advance};
 
-use super::TestPayload;
+use super::{TestPayload, http};
 use crate::body::{BodyFeed, BodyStream, streamed};
 use crate::boot::Connection;
+use crate::boot::WarmupCall;
 use crate::boot::warmup::{Cold, warm_up};
 use crate::call::{
-    Answer, Body, CallError, Dispatch, Payload, Pending, Reply, ReplyBody, Stamps, Terms,
+    Answer, Body, CallError, Encoding, Payload, Pending, Reply, ReplyBody, Stamps, Terms,
     Unencodable, WorkerFault,
 };
 use crate::content::Content;
@@ -29,6 +30,7 @@ use crate::core::SlotState;
 use crate::fence::Fence;
 use crate::pieces::{Piece, Pieces};
 use crate::pool::{Options, Order, Pool, Report, Transport};
+use crate::raw::{RawCall, RawError};
 use crate::relay::channel::Channel;
 use crate::relay::inbox::Inbox;
 use crate::relay::{Dialect, Relay, Settings};
@@ -284,7 +286,7 @@ impl Stage {
 async fn reply(pending: &mut Pending) -> Result<Reply, CallError> {
     match pending.answer().await? {
         Answer::Reply(reply) => Ok(*reply),
-        Answer::Informational(head) => panic!("{head:?}"),
+        Answer::Interim(head) => panic!("{head:?}"),
     }
 }
 
@@ -322,7 +324,7 @@ async fn a_call_goes_out_whole_and_its_reply_comes_back() {
         )
         .await;
     let Reply { head, stamps, .. } = reply(&mut pending).await.unwrap();
-    assert_eq!(head.status, 200);
+    assert_eq!(http(&head).status, 200);
     assert!(stamps.claimed.is_some() && stamps.first_byte.is_some() && stamps.complete.is_some());
     stage.goes_on().await;
 }
@@ -331,13 +333,12 @@ async fn a_call_goes_out_whole_and_its_reply_comes_back() {
 struct Timed(Arc<TestPayload>, Mutex<Vec<Stamps>>);
 
 impl Payload for Timed {
-    fn encode(
-        &self,
-        codec: Codec,
-        terms: Dispatch,
-        out: &mut Vec<u8>,
-    ) -> Result<Body, Unencodable> {
-        self.0.encode(codec, terms, out)
+    fn encode(&self, encoding: Encoding, out: &mut Vec<u8>) -> Result<Body, Unencodable> {
+        self.0.encode(encoding, out)
+    }
+
+    fn decode_head(&self, codec: Codec, context: &Bytes) -> Result<Head, DecodeError> {
+        self.0.decode_head(codec, context)
     }
 
     fn repeatable(&self) -> bool {
@@ -389,10 +390,17 @@ async fn a_call_hears_once_when_each_of_its_steps_happened() {
 struct Streaming(BodyStream);
 
 impl Payload for Streaming {
-    fn encode(&self, _: Codec, terms: Dispatch, out: &mut Vec<u8>) -> Result<Body, Unencodable> {
+    fn encode(&self, encoding: Encoding, out: &mut Vec<u8>) -> Result<Body, Unencodable> {
+        let Encoding::Frame(Codec::Native, terms) = encoding else {
+            panic!("{encoding:?}");
+        };
         out.extend_from_slice(&[1, 0x10, 0, 0]);
         out.extend_from_slice(&terms.number.to_le_bytes());
         Ok(Body::Stream(self.0.clone()))
+    }
+
+    fn decode_head(&self, codec: Codec, context: &Bytes) -> Result<Head, DecodeError> {
+        Head::decode_http(codec, context)
     }
 
     fn repeatable(&self) -> bool {
@@ -581,7 +589,7 @@ async fn a_worker_that_floods_is_ended_and_its_end_is_known() {
         stage.worker.send(&[flood(call), leaves].concat()).await;
         let error = loop {
             match pending.answer().await {
-                Ok(Answer::Informational(_)) => {}
+                Ok(Answer::Interim(_)) => {}
                 Ok(Answer::Reply(_)) => panic!("it is taken for an answer"),
                 Err(error) => break error.to_string(),
             }
@@ -859,7 +867,7 @@ async fn early_hints_come_before_the_reply() {
     stage.worker.reply(call, b"page").await;
     for _ in 0..2 {
         assert!(
-            matches!(pending.answer().await, Ok(Answer::Informational(head)) if head.status == 103)
+            matches!(pending.answer().await, Ok(Answer::Interim(head)) if http(&head).status == 103)
         );
     }
     assert_eq!(body(&mut pending).await.unwrap(), "page");
@@ -1138,7 +1146,7 @@ async fn a_foreign_worker_answers_in_json_or_with_an_error() {
         .worker
         .send(&json(r#"{"status":201,"headers":{"X":["1"]}}"#, b"made"))
         .await;
-    assert_eq!(reply(&mut pending).await.unwrap().head.status, 201);
+    assert_eq!(http(&reply(&mut pending).await.unwrap().head).status, 201);
     let mut pending = stage.call(TestPayload::new("/"));
     stage.worker.take_up().await;
     let mut error = Vec::new();
@@ -1451,7 +1459,7 @@ fn warming(names: &[&'static str]) -> (Worker, Warming, Arc<Inbox>) {
         stream_timeout: Duration::from_secs(60),
         spool: Arc::new(Spool::open(std::env::temp_dir(), None).unwrap()),
     };
-    let call = |name: &&'static str| -> Arc<dyn Payload> { TestPayload::new(name) };
+    let call = |name: &&'static str| -> Arc<dyn WarmupCall> { TestPayload::new(name) };
     let calls = names.iter().map(call).collect();
     let home = tokio::runtime::Handle::current();
     let inbox = Arc::new(Inbox::default());
@@ -1565,4 +1573,73 @@ async fn what_a_worker_said_before_its_end_is_why_it_is_not_warm() {
     worker.frame().await;
     inbox.order(ended);
     assert!(!warming.await.unwrap().err().unwrap().answered);
+}
+
+fn ask_bytes(stage: &Stage, most: usize) -> JoinHandle<Result<Bytes, RawError>> {
+    let call = RawCall {
+        name: "bytes".into(),
+        body: Bytes::from_static(b"\0\xff?"),
+        repeatable: false,
+    };
+    let pool = stage.pool.clone();
+    tokio::runtime::Handle::current()
+        .spawn(async move { call.ask(&pool, Terms::default(), most).await })
+}
+
+fn raw_reply(kind: u8, call: u32, body: &[u8], stream: Stream) -> Vec<u8> {
+    native(kind, 0, 0, call, b"", body, stream)
+}
+
+#[tokio::test(start_paused = true)]
+async fn bytes_are_answered_by_bytes() {
+    let mut stage = Stage::native().await;
+    let answer = ask_bytes(&stage, 7);
+    let frame = stage.worker.frame().await;
+    let (kind, call) = (frame.kind(), frame.call());
+    assert_eq!((kind, &frame.body[..]), (3, &b"\0\xff?"[..]));
+    let first = raw_reply(0x81, call, b"\0\xfe", Stream::MORE);
+    stage.worker.send(&first).await;
+    let rest = raw_reply(0x82, call, b" says", Stream::END);
+    stage.worker.send(&rest).await;
+    assert_eq!(answer.await.unwrap().unwrap(), &b"\0\xfe says"[..]);
+
+    // A worker of an official package: no context in either direction.
+    let mut foreign = Stage::foreign(Fence::Never).await;
+    let answer = ask_bytes(&foreign, 7);
+    let frame = foreign.worker.frame().await;
+    assert_eq!(frame.header.flags, Flags::JSON);
+    assert_eq!(
+        (&frame.context[..], &frame.body[..]),
+        (&b""[..], &b"\0\xff?"[..])
+    );
+    foreign.worker.send(&json("", b"\0\xfe")).await;
+    assert_eq!(answer.await.unwrap().unwrap(), &b"\0\xfe"[..]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_answer_to_bytes_costs_the_worker_and_a_long_one_does_not() {
+    let mut stage = Stage::native().await;
+    for stream in [Stream::END, Stream::MORE] {
+        let answer = ask_bytes(&stage, 7);
+        let call = stage.worker.frame().await.call();
+        let long = raw_reply(0x81, call, b"8 bytes.", stream);
+        stage.worker.send(&long).await;
+        let answer = answer.await.unwrap();
+        assert!(matches!(answer, Err(RawError::TooLong(7))), "{answer:?}");
+        if stream == Stream::MORE {
+            let rest = raw_reply(0x82, call, b"", Stream::END);
+            stage.worker.send(&rest).await;
+        }
+    }
+    let answer = ask_bytes(&stage, 7);
+    let call = stage.worker.frame().await.call();
+    stage.worker.reply(call, b"of a request").await; // with a count of headers
+    let answer = answer.await.unwrap();
+    assert!(
+        matches!(&answer, Err(RawError::Call(CallError::Worker(WorkerFault::Garbage(what))))
+            if what == "the native context has 4 bytes too many"),
+        "{answer:?}"
+    );
+    let report = stage.reports.recv().await;
+    assert!(matches!(report, Some(Report::Garbage { .. })), "{report:?}");
 }

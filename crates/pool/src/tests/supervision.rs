@@ -7,11 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use pronghorn_base::BoxFuture;
 use pronghorn_process::{Exit, Signal};
-use pronghorn_wire::{Fields, ReplyHead};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, advance, sleep};
 
-use super::TestPayload;
+use super::{TestPayload, status};
 use crate::boot::{BootCause, BootError};
 use crate::call::{
     Answer, Call, CallError, Payload, Pending, Refused, Reply, ReplyBody, Terms, WorkerFault,
@@ -259,12 +258,8 @@ async fn work(
 fn answer(slot_handle: &SlotHandle, call: Call) -> Next<Call> {
     let body = Bytes::from(call.payload.describe());
     let stamps = call.stamps;
-    let head = ReplyHead {
-        status: 200,
-        headers: Fields::new(),
-    };
     call.deliver(Reply {
-        head,
+        head: status(200),
         body: ReplyBody::Whole(body.into()),
         stamps,
     });
@@ -325,7 +320,7 @@ async fn body(pending: &mut Pending) -> Result<String, CallError> {
             ReplyBody::Whole(bytes) => Ok(String::from_utf8(Bytes::from(bytes).to_vec()).unwrap()),
             other => panic!("{other:?}"),
         },
-        Answer::Informational(head) => panic!("{head:?}"),
+        Answer::Interim(head) => panic!("{head:?}"),
     }
 }
 

@@ -12,9 +12,9 @@ pub mod numbers;
 pub use numbers::VERSION;
 use numbers::{
     BODY_FILE, BODY_STREAM, BUSY, DEVELOPMENT, FORM, IGNORABLE, KIND_BODY, KIND_CANCEL, KIND_CHUNK,
-    KIND_ERROR, KIND_EXTEND, KIND_FREE, KIND_INFORMATIONAL, KIND_PING, KIND_PONG, KIND_REMARK,
-    KIND_RENEW, KIND_REPLY, KIND_REQUEST, KIND_SCRIPT, KIND_WANT, LEAVING, NO_LIMIT, REST_UNIT_US,
-    TLS,
+    KIND_ERROR, KIND_EXTEND, KIND_FREE, KIND_INFORMATIONAL, KIND_PING, KIND_PONG, KIND_RAW,
+    KIND_REMARK, KIND_RENEW, KIND_REPLY, KIND_REQUEST, KIND_SCRIPT, KIND_WANT, LEAVING, NO_LIMIT,
+    REST_UNIT_US, TLS,
 };
 
 /// In which a worker tells how long it was at work after its reply.
@@ -106,6 +106,12 @@ pub fn encode_script(out: &mut Vec<u8>, accepted_us: u64, envelope: Envelope) {
     put_times(out, accepted_us, envelope.time_left_ms);
 }
 
+/// Appends the context of a *raw*: a call whose body is bytes that are this server's only to pass on.
+pub fn encode_raw(out: &mut Vec<u8>, accepted_us: u64, envelope: Envelope) {
+    put_envelope(out, KIND_RAW, envelope.flags(), 0, envelope.call);
+    put_times(out, accepted_us, envelope.time_left_ms);
+}
+
 /// Appends the context of a *cancel*: the client of this call has left.
 pub fn encode_cancel(out: &mut Vec<u8>, call: u32) {
     put_envelope(out, KIND_CANCEL, 0, 0, call);
@@ -125,14 +131,13 @@ pub fn encode_body(out: &mut Vec<u8>, call: u32) {
 /// What a worker sends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
-    /// The head of a reply; its body, or the first piece, follows the context.
+    /// The head of a reply, which depends on the kind of the call and is not read yet; its body, or the first piece,
+    /// follows the context.
     Reply {
         /// The call it answers.
         call: u32,
         /// What else it says.
         flags: ReplyFlags,
-        /// Status and headers, not yet checked.
-        head: ReplyHead,
     },
     /// A further piece of a reply's body.
     Chunk {
@@ -141,12 +146,10 @@ pub enum Message {
         /// What else it says, in the last chunk.
         flags: ReplyFlags,
     },
-    /// A 1xx reply before the real one.
+    /// The head of a 1xx reply before the real one, not read yet.
     Informational {
         /// The call it belongs to.
         call: u32,
-        /// Status and headers, not yet checked.
-        head: ReplyHead,
     },
     /// The handler threw.
     Error {
@@ -243,7 +246,7 @@ pub fn remark(context: &[u8]) -> Option<Thrown> {
     input.thrown().ok().filter(|_| input.rest.is_empty())
 }
 
-/// Reads a context that a worker sent.
+/// Reads a context that a worker sent, but for the head of a reply.
 ///
 /// # Errors
 ///
@@ -258,21 +261,11 @@ pub fn decode(context: &Bytes) -> Result<Message, DecodeError> {
         return Err(DecodeError::CallNumber);
     }
     let message = match kind {
-        KIND_REPLY | KIND_INFORMATIONAL => {
-            let head = ReplyHead {
-                status: small,
-                headers: input.fields(context)?,
-            };
-            if kind == KIND_REPLY {
-                Message::Reply {
-                    call,
-                    flags: ReplyFlags::from_byte(flags),
-                    head,
-                }
-            } else {
-                Message::Informational { call, head }
-            }
+        KIND_REPLY => {
+            let flags = ReplyFlags::from_byte(flags);
+            return Ok(Message::Reply { call, flags });
         }
+        KIND_INFORMATIONAL => return Ok(Message::Informational { call }),
         KIND_CHUNK => Message::Chunk {
             call,
             flags: ReplyFlags::from_byte(flags),
@@ -298,13 +291,37 @@ pub fn decode(context: &Bytes) -> Result<Message, DecodeError> {
         _ if flags & IGNORABLE != 0 => return Ok(Message::Ignorable),
         _ => return Err(DecodeError::Kind(kind)),
     };
-    match input.rest.len() {
-        0 => Ok(message),
-        bytes => Err(DecodeError::LeftOver {
-            codec: Codec::Native,
-            bytes,
-        }),
+    input.end().map(|()| message)
+}
+
+/// Reads the head of a *reply* or *informational* that answers a request or a script.
+///
+/// # Errors
+///
+/// When a length leads outside or bytes are left over.
+pub fn decode_reply(context: &Bytes) -> Result<ReplyHead, DecodeError> {
+    let mut input = Reader { rest: context };
+    let [_kind, _flags] = input.array()?;
+    let status = input.u16()?;
+    let _call = input.u32()?;
+    let headers = input.fields(context)?;
+    input.end().map(|()| ReplyHead { status, headers })
+}
+
+/// Looks whether a context is that of a *reply* to a raw call.
+///
+/// # Errors
+///
+/// When it is another message, or says more than which call it answers.
+pub fn decode_raw_reply(context: &Bytes) -> Result<(), DecodeError> {
+    let mut input = Reader { rest: context };
+    let [kind, _flags] = input.array()?;
+    if kind != KIND_REPLY {
+        return Err(DecodeError::Kind(kind));
     }
+    let _small = input.u16()?;
+    let _call = input.u32()?;
+    input.end()
 }
 
 fn put_envelope(out: &mut Vec<u8>, kind: u8, flags: u8, small: u16, call: u32) {
@@ -374,6 +391,16 @@ impl<'a> Reader<'a> {
         Ok(*first)
     }
 
+    fn end(&self) -> Result<(), DecodeError> {
+        match self.rest.len() {
+            0 => Ok(()),
+            bytes => Err(DecodeError::LeftOver {
+                codec: Codec::Native,
+                bytes,
+            }),
+        }
+    }
+
     fn u8(&mut self) -> Result<u8, DecodeError> {
         self.array::<1>().map(|[byte]| byte)
     }
@@ -441,7 +468,10 @@ impl<'a> Reader<'a> {
 /// Fuzz entry: no input may panic or allocate beyond its own size.
 #[doc(hidden)]
 pub fn fuzz_decode(data: &[u8]) {
-    if let Ok(Message::Reply { head, .. }) = decode(&Bytes::copy_from_slice(data)) {
+    let context = Bytes::copy_from_slice(data);
+    if let Ok(Message::Reply { .. }) = decode(&context)
+        && let Ok(head) = decode_reply(&context)
+    {
         assert!(
             head.headers.len() <= data.len() / numbers::ENVELOPE,
             "more headers than table entries fit"

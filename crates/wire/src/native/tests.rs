@@ -9,6 +9,7 @@ use crate::frame::{Flags, Header, MAX_PAYLOAD, OpenFrame, Stream};
 #[derive(Deserialize)]
 struct Vectors {
     messages: Vec<Vector>,
+    raw: Vec<Vector>,
     broken: Vec<Broken>,
 }
 
@@ -153,6 +154,59 @@ fn assert_frame(vector: &Vector) {
     );
 }
 
+fn has_head(message: &Message) -> bool {
+    matches!(
+        message,
+        Message::Reply { .. } | Message::Informational { .. }
+    )
+}
+
+/// Reads a message of a worker that has requests, with the head that it may have.
+fn read(context: &Bytes) -> Result<Message, DecodeError> {
+    let message = decode(context)?;
+    if has_head(&message) {
+        decode_reply(context)?;
+    }
+    Ok(message)
+}
+
+#[test]
+fn raw_calls_are_written_and_answered_as_the_vectors_say() {
+    let [call, reply] = <[Vector; 2]>::try_from(vectors().raw).ok().unwrap();
+    let envelope = Envelope {
+        call: number(&call.fields["call"]),
+        time_left_ms: Some(number(&call.fields["left"])),
+        ..Envelope::default()
+    };
+    let mut context = Vec::new();
+    encode_raw(&mut context, number(&call.fields["started"]), envelope);
+    assert_eq!(Bytes::from(context), bytes(&call.context_hex));
+    assert_frame(&call);
+
+    let context = bytes(&reply.context_hex);
+    let want = Message::Reply {
+        call: number(&reply.fields["call"]),
+        flags: ReplyFlags::from_byte(number(&reply.fields["flags"])),
+    };
+    assert_eq!(decode(&context).unwrap(), want);
+    decode_raw_reply(&context).unwrap();
+    assert_frame(&reply);
+    for cut in 0..context.len() {
+        assert!(decode_raw_reply(&context.slice(..cut)).is_err());
+    }
+    let (mut longer, mut informational) = (context.to_vec(), context.to_vec());
+    longer.push(0);
+    assert!(matches!(
+        decode_raw_reply(&longer.into()),
+        Err(DecodeError::LeftOver { bytes: 1, .. })
+    ));
+    informational[0] = KIND_INFORMATIONAL;
+    assert!(matches!(
+        decode_raw_reply(&informational.into()),
+        Err(DecodeError::Kind(KIND_INFORMATIONAL))
+    ));
+}
+
 #[test]
 fn replies_are_read_as_the_vectors_say() {
     let mut seen = 0;
@@ -163,18 +217,10 @@ fn replies_are_read_as_the_vectors_say() {
     {
         let of = |key: &str| &vector.fields[key];
         let call = number(of("call"));
-        let head = || ReplyHead {
-            status: number(of("status")),
-            headers: fields(of("headers")),
-        };
         let flags = ReplyFlags::from_byte(number(of("flags")));
         let want = match vector.kind.as_str() {
-            "reply" => Message::Reply {
-                call,
-                flags,
-                head: head(),
-            },
-            "informational" => Message::Informational { call, head: head() },
+            "reply" => Message::Reply { call, flags },
+            "informational" => Message::Informational { call },
             "chunk" => Message::Chunk { call, flags },
             "extend" => Message::Extend {
                 call,
@@ -207,9 +253,16 @@ fn replies_are_read_as_the_vectors_say() {
         };
         let context = bytes(&vector.context_hex);
         assert_eq!(decode(&context).unwrap(), want, "{}", vector.name);
+        if has_head(&want) {
+            let head = ReplyHead {
+                status: number(of("status")),
+                headers: fields(of("headers")),
+            };
+            assert_eq!(decode_reply(&context).unwrap(), head, "{}", vector.name);
+        }
         for cut in 0..context.len() {
             assert!(
-                decode(&context.slice(..cut)).is_err(),
+                read(&context.slice(..cut)).is_err(),
                 "{} cut to {cut}",
                 vector.name
             );
@@ -227,7 +280,7 @@ fn broken_contexts_are_refused() {
         .iter()
         .filter(|vector| vector.direction == "to server")
     {
-        let got = decode(&bytes(&vector.context_hex));
+        let got = read(&bytes(&vector.context_hex));
         assert!(got.is_err(), "{} gave {got:?}", vector.name);
     }
 }

@@ -1,0 +1,129 @@
+//! Calls of bytes, answered by bytes: for services that bring what they ask their workers in a shape of their own.
+
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::{Bytes, BytesMut};
+use pronghorn_base::micros;
+use pronghorn_wire::native::{self, Envelope};
+use pronghorn_wire::{Codec, DecodeError, Head};
+use thiserror::Error;
+use tokio::time::Instant;
+
+use crate::call::{
+    Answer, Body, CallError, Encoding, Payload, Reply, ReplyBody, Terms, Unencodable,
+};
+use crate::pieces::Piece;
+use crate::pool::Pool;
+use crate::spool::SpoolFile;
+
+/// Bytes that a worker is asked with.
+#[derive(Debug, Clone)]
+pub struct RawCall {
+    /// How records name it.
+    pub name: String,
+    pub body: Bytes,
+    /// Whether it may be given to a second worker after the first one died with it.
+    pub repeatable: bool,
+}
+
+/// Why there are no bytes in answer to a raw call.
+#[derive(Debug, Error)]
+pub enum RawError {
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error("the answer is longer than {0} bytes")]
+    TooLong(usize),
+    /// It named a file, for instance.
+    #[error("the answer is not made of bytes")]
+    NoBytes,
+    #[error("the answer broke off")]
+    BrokenOff,
+    #[error("the answer cannot be read back: {0}")]
+    Unreadable(#[from] io::Error),
+}
+
+impl RawCall {
+    /// Asks a pool, and waits for an answer of at most so many bytes.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or it is longer.
+    pub async fn ask(self, pool: &Pool, terms: Terms, most: usize) -> Result<Bytes, RawError> {
+        let now = Instant::now();
+        let mut pending = pool.call(Arc::new(self), terms, now, now);
+        loop {
+            match pending.answer().await? {
+                Answer::Interim(_) => {}
+                Answer::Reply(reply) => return whole(*reply, most).await,
+            }
+        }
+    }
+}
+
+async fn whole(reply: Reply, most: usize) -> Result<Bytes, RawError> {
+    let mut pieces = match reply.body {
+        ReplyBody::Whole(content) if content.len() > most => return Err(RawError::TooLong(most)),
+        ReplyBody::Whole(content) => return Ok(content.into()),
+        ReplyBody::File(_) => return Err(RawError::NoBytes),
+        ReplyBody::Pieces { pieces, .. } => pieces,
+    };
+    let mut bytes = BytesMut::new();
+    loop {
+        let piece = match pieces.next().await {
+            Some(Piece::Bytes(piece)) => piece.into(),
+            Some(Piece::Spooled(file)) if file.len() <= most as u64 => read_back(file).await?,
+            Some(Piece::Spooled(_)) => return Err(RawError::TooLong(most)),
+            Some(Piece::End) => return Ok(bytes.freeze()),
+            None => return Err(RawError::BrokenOff),
+        };
+        if bytes.len() + piece.len() > most {
+            return Err(RawError::TooLong(most));
+        }
+        bytes.extend_from_slice(&piece);
+    }
+}
+
+async fn read_back(file: SpoolFile) -> Result<Bytes, RawError> {
+    let read = move || {
+        let mut bytes = vec![0; usize::try_from(file.len()).unwrap_or(usize::MAX)];
+        file.file().read_exact_at(&mut bytes, 0)?;
+        io::Result::Ok(bytes.into())
+    };
+    let read = tokio::task::spawn_blocking(read).await;
+    read.map_err(io::Error::other)?.map_err(RawError::from)
+}
+
+impl Payload for RawCall {
+    fn encode(&self, encoding: Encoding, out: &mut Vec<u8>) -> Result<Body, Unencodable> {
+        match encoding {
+            Encoding::Frame(Codec::Native, terms) => {
+                let envelope = Envelope {
+                    call: terms.number,
+                    time_left_ms: terms.time_left_ms,
+                    ..Envelope::default()
+                };
+                let now = SystemTime::now().duration_since(UNIX_EPOCH);
+                native::encode_raw(out, now.map_or(0, micros), envelope);
+            }
+            // The official packages take any context, also an empty one.
+            Encoding::Frame(Codec::Json | Codec::Proto, _) => {}
+            Encoding::Variables => return Err(Unencodable::for_no_script()),
+        }
+        Ok(Body::Bytes(self.body.clone()))
+    }
+
+    fn decode_head(&self, codec: Codec, context: &Bytes) -> Result<Head, DecodeError> {
+        Head::decode_raw(codec, context)
+    }
+
+    fn repeatable(&self) -> bool {
+        self.repeatable
+    }
+
+    fn describe(&self) -> String {
+        self.name.clone()
+    }
+}

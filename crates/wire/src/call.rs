@@ -1,0 +1,109 @@
+//! What a call is, and what a worker's answer to it begins with.
+
+use std::fmt;
+
+use bytes::Bytes;
+
+use crate::{Codec, DecodeError, ReplyHead, json, native, proto};
+
+/// What a worker is asked to do. Workers announce the kinds that they answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// An HTTP request.
+    Http,
+    /// An HTTP request that a script answers, by the variables of CGI.
+    Script,
+    /// Bytes, answered by bytes.
+    Raw,
+}
+
+impl Kind {
+    /// As workers announce it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Script => "script",
+            Self::Raw => "raw",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What an answer begins with. Which one it is depends on the kind of the call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Head {
+    /// Of an HTTP request or a script, not yet checked.
+    Http(ReplyHead),
+    /// Of a script: the server is to answer as if this path, with its query, had been asked for by GET.
+    LocalRedirect(Vec<u8>),
+    /// Of a raw call, which has none.
+    Raw,
+}
+
+impl Head {
+    /// Reads the head of an answer to an HTTP request or a script.
+    ///
+    /// # Errors
+    ///
+    /// When the context is no such head in this codec.
+    pub fn decode_http(codec: Codec, context: &Bytes) -> Result<Self, DecodeError> {
+        let head = match codec {
+            Codec::Json => json::decode_reply(context),
+            Codec::Proto => proto::decode_reply(context),
+            Codec::Native => native::decode_reply(context),
+        };
+        head.map(Self::Http)
+    }
+
+    /// Reads the head of an answer to a raw call.
+    ///
+    /// # Errors
+    ///
+    /// When there is one.
+    pub fn decode_raw(codec: Codec, context: &Bytes) -> Result<Self, DecodeError> {
+        match (codec, context.len()) {
+            (Codec::Native, _) => native::decode_raw_reply(context)?,
+            (Codec::Json | Codec::Proto, 0) => {}
+            (Codec::Json | Codec::Proto, bytes) => {
+                return Err(DecodeError::LeftOver { codec, bytes });
+            }
+        }
+        Ok(Self::Raw)
+    }
+
+    /// Whether the real answer is still to come, where the codec has no message of its own for that.
+    pub fn is_interim(&self) -> bool {
+        matches!(self, Self::Http(head) if (100..200).contains(&head.status))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_to_a_raw_call_has_no_head() {
+        for codec in [Codec::Json, Codec::Proto] {
+            assert_eq!(Head::decode_raw(codec, &Bytes::new()).unwrap(), Head::Raw);
+            let refused = Head::decode_raw(codec, &Bytes::from_static(b"{}"));
+            let text = format!("the {codec} context has 2 bytes too many");
+            assert_eq!(refused.unwrap_err().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn only_1xx_is_interim() {
+        for (status, interim) in [(99, false), (100, true), (199, true), (200, false)] {
+            let context = Bytes::from(format!(r#"{{"status":{status}}}"#));
+            let head = Head::decode_http(Codec::Json, &context).unwrap();
+            assert_eq!(head.is_interim(), interim, "{status}");
+        }
+        assert!(!Head::Raw.is_interim());
+        assert!(!Head::LocalRedirect(b"/".to_vec()).is_interim());
+    }
+}
