@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::task::{Context, Poll};
 
@@ -224,7 +224,7 @@ impl PoolHandler {
             body,
             script,
             handler: self.clone(),
-            can_be_told: OnceLock::new(),
+            begun: HasBegun::default(),
             read_bytes: AtomicU64::new(read),
             stamps: OnceLock::new(),
         })
@@ -436,17 +436,27 @@ async fn wait(
     exchange: &mut dyn Exchange,
     mut meanwhile: impl FnMut(&mut Context<'_>, &mut dyn Exchange) -> Poll<NotTaken>,
 ) -> Result<Result<Box<Reply>, CallError>, NotTaken> {
+    // Looked for at each step: the client can close its sending side between any two.
+    let mut begun = None;
+    let mut tell = |exchange: &mut dyn Exchange| {
+        if begun.is_none() {
+            begun = call.begun.get();
+            if let Some(can_be_told) = begun {
+                exchange.begun(can_be_told);
+            }
+        }
+    };
     loop {
         let answer = poll_fn(|cx| match pending.poll_answer(cx) {
             Poll::Ready(answer) => Poll::Ready(Ok(answer)),
             Poll::Pending => {
-                call.tell_who_is_at_work(exchange);
+                tell(exchange);
                 meanwhile(cx, exchange).map(Err)
             }
         });
         match answer.await? {
             Ok(Answer::Reply(reply)) => {
-                call.tell_who_is_at_work(exchange); // of a stream, the rest is still to come
+                tell(exchange); // of a stream, the rest is still to come
                 return Ok(Ok(reply));
             }
             Ok(Answer::Interim(head)) => {
@@ -472,19 +482,28 @@ pub(crate) struct HttpCall {
     /// What runs, in a pool of scripts.
     script: Option<ScriptCall>,
     handler: Arc<PoolHandler>,
-    /// Once a worker has it: whether that can be told before its reply that the client has left.
-    can_be_told: OnceLock<bool>,
+    begun: HasBegun,
     /// Of the body; of one that was read while the worker had the call, known at the end.
     read_bytes: AtomicU64,
     /// Once the pool is done with it.
     stamps: OnceLock<Stamps>,
 }
 
-impl HttpCall {
-    fn tell_who_is_at_work(&self, exchange: &mut dyn Exchange) {
-        if let Some(can_be_told) = self.can_be_told.get() {
-            exchange.begun(*can_be_told);
+/// Whether a worker has a call; and whether the first that got it can be told before its reply
+/// that the client has left.
+#[derive(Debug, Default)]
+struct HasBegun(AtomicU8);
+
+impl HasBegun {
+    /// By the one relay that has the call.
+    fn set(&self, can_be_told: bool) {
+        if self.get().is_none() {
+            self.0.store(1 + u8::from(can_be_told), Relaxed);
         }
+    }
+
+    fn get(&self) -> Option<bool> {
+        self.0.load(Relaxed).checked_sub(1).map(|told| told == 1)
     }
 }
 
@@ -526,8 +545,7 @@ impl Payload for HttpCall {
     }
 
     fn begun(&self, hears: bool) {
-        self.can_be_told
-            .get_or_init(|| hears && self.script.is_none());
+        self.begun.set(hears && self.script.is_none());
     }
 
     fn ended(&self, stamps: &Stamps) {
@@ -609,8 +627,7 @@ impl HttpCall {
         let script = self.script.as_ref();
         let script = script.ok_or_else(Unencodable::for_no_script)?;
         // A program is ended when its client leaves; what speaks FastCGI is not told.
-        self.can_be_told
-            .get_or_init(|| script.scripts.runs_programs());
+        self.begun.set(script.scripts.runs_programs());
         self.script_variables(request, script).write(out);
         for_script(&self.body)
     }
