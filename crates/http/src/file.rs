@@ -9,8 +9,6 @@ use std::sync::Arc;
 
 use pronghorn_process::Credentials;
 
-use crate::files::Identity;
-
 /// A stretch of an open file.
 #[derive(Debug, Clone)]
 pub struct OpenFile {
@@ -55,6 +53,32 @@ impl OpenFile {
             start: self.start + start,
             len: range.end.clamp(start, self.len) - start,
         }
+    }
+}
+
+/// As long as this is the same, so is the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+    pub(crate) len: u64,
+    pub(crate) modified: (i64, i64),
+    pub(crate) changed: (i64, i64),
+}
+
+impl Identity {
+    pub(crate) fn of(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            len: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+
+    pub(crate) fn modified(&self) -> u64 {
+        u64::try_from(self.modified.0).unwrap_or_default()
     }
 }
 

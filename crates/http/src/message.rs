@@ -11,10 +11,10 @@ use pronghorn_pool::{Loan, Pieces};
 use pronghorn_wire::{Fields, Protocol};
 use tokio::time::Instant;
 
-use crate::compress::Coded;
 use crate::exchange::Exchange;
 use crate::file::OpenFile;
 use crate::sent::{OnSent, add};
+use crate::source::BodySource;
 
 /// What a client reads that came to a port of TLS without it.
 pub(crate) const WITHOUT_TLS: &str = "this port speaks HTTPS, and the request came as plain HTTP: ask for https:// instead of http://\n";
@@ -269,8 +269,8 @@ pub enum Body {
     File(OpenFile),
     /// Stretches of a file with text between them, for several ranges.
     Parts(Vec<Part>),
-    /// Compressed while it is sent.
-    Coded(Box<Coded>),
+    /// Made while it is sent: compressed, for instance.
+    Made(Box<dyn BodySource>),
     /// From a worker, as it comes. A length is known when the worker has already announced all of it.
     Pieces {
         pieces: Pieces,
@@ -294,7 +294,7 @@ impl Body {
             Self::Lent(loan) => Some(loan.len() as u64),
             Self::File(file) => Some(file.len),
             Self::Parts(parts) => Some(parts.iter().map(Part::len).sum()),
-            Self::Coded(_) => None,
+            Self::Made(_) => None,
             Self::Pieces { len, .. } => *len,
         }
     }
@@ -337,5 +337,16 @@ impl Response {
     /// Just the status, in words.
     pub fn status_only(status: u16) -> Self {
         Self::plain(status, &format!("{status} {}\n", reason(status)))
+    }
+}
+
+/// Says in a response that it depends on this field of the request.
+pub(crate) fn vary(fields: &mut Fields, name: &str) {
+    let is_said = fields.all("vary").any(|value| {
+        let mut names = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+        names.any(|said| said == b"*" || said.eq_ignore_ascii_case(name.as_bytes()))
+    });
+    if !is_said {
+        fields.push("Vary", name);
     }
 }

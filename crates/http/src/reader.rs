@@ -14,31 +14,12 @@ use pronghorn_pool::{Content, Piece, Pieces, SpoolFile};
 use pronghorn_process::file::{Patience, read_at};
 use tokio::task::JoinHandle;
 
-use crate::compress::Coded;
 use crate::file::OpenFile;
 use crate::message::{Body, Part};
+use crate::source::{BodySource, Read};
 
 /// How much of a file is read at a time.
 pub(crate) const FILE_PIECE: usize = 256 << 10;
-
-/// What a body holds next.
-#[derive(Debug)]
-pub(crate) enum Read<B = Bytes> {
-    Bytes(B),
-    End,
-    /// It can't be had whole: the client must not take it for that.
-    Broken,
-}
-
-impl<B> Read<B> {
-    fn converted<C: From<B>>(self) -> Read<C> {
-        match self {
-            Self::Bytes(bytes) => Read::Bytes(bytes.into()),
-            Self::End => Read::End,
-            Self::Broken => Read::Broken,
-        }
-    }
-}
 
 /// Reads a body piece by piece.
 #[derive(Debug)]
@@ -46,17 +27,17 @@ pub(crate) struct Reader {
     pieces: Option<Pieces>,
     parts: VecDeque<Part>,
     file: Option<FileReader>,
-    coded: Option<Box<Coded>>,
+    made: Option<Box<dyn BodySource>>,
     /// Of a file, how much is read at a time.
     most: usize,
 }
 
 impl Reader {
     pub(crate) fn new(body: Body) -> Self {
-        let mut coded = None;
+        let mut made = None;
         let (parts, pieces) = match body {
-            Body::Coded(body) => {
-                coded = Some(body);
+            Body::Made(body) => {
+                made = Some(body);
                 (Vec::new(), None)
             }
             Body::Empty => (Vec::new(), None),
@@ -70,7 +51,7 @@ impl Reader {
             pieces,
             parts: parts.into(),
             file: None,
-            coded,
+            made,
             most: FILE_PIECE,
         }
     }
@@ -108,8 +89,8 @@ impl Reader {
                     }
                 }
             }
-            if let Some(coded) = &mut self.coded {
-                return coded.poll_next(cx).map(Read::converted);
+            if let Some(made) = &mut self.made {
+                return made.poll_next(cx).map(Read::converted);
             }
             match self.parts.pop_front() {
                 Some(Part::Bytes(bytes)) if bytes.is_empty() => continue,

@@ -12,40 +12,11 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::addresses::{Addresses, ConnectionPermit};
-use crate::http2::Http2Limits;
+use crate::limits::Limits;
 use crate::message::{Handler, PeerAddress};
 use crate::metrics::ResponseMetrics;
 use crate::sent::{OnSent, Sent};
 use crate::standing::{LEAVING, Place, Standings};
-
-/// Between two writes that a client takes something of: as long as a client may pause while it sends.
-pub const SEND_PAUSE: Duration = Duration::from_secs(60);
-
-/// For who does not count descriptors; the server does.
-const CONNECTIONS: usize = 10_000;
-
-/// Time limits and sizes beyond those of the protocol.
-#[derive(Debug, Clone, Copy)]
-pub struct Limits {
-    /// What a client may send, and how slowly.
-    pub receive: pronghorn_h1::Limits,
-    /// Between two writes that a client takes something of. Default is [`SEND_PAUSE`].
-    pub send_pause: Duration,
-    /// Open connections in all.
-    pub connections: usize,
-    pub http2: Http2Limits,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            receive: pronghorn_h1::Limits::default(),
-            send_pause: SEND_PAUSE,
-            connections: CONNECTIONS,
-            http2: Http2Limits::default(),
-        }
-    }
-}
 
 /// A handler with its limits, and the way to an orderly end.
 pub struct Service {

@@ -1,5 +1,6 @@
 //! Connections that go on in another protocol: what a handler gets after `101 Switching Protocols`.
 
+use std::any::Any;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -10,7 +11,6 @@ use pronghorn_base::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::sync::CancellationToken;
 
-use crate::service::Entered;
 use crate::stream::Stream;
 
 /// What serves an upgraded connection, to its end.
@@ -24,21 +24,29 @@ pub struct Upgraded {
     stream: Stream,
     /// What the client sent ahead.
     read: BytesMut,
-    entered: Entered,
+    stopping: CancellationToken,
+    /// While it is there the connection counts.
+    _entered: Box<dyn Any + Send>,
 }
 
 impl Upgraded {
-    pub(crate) fn new(stream: Stream, read: BytesMut, entered: Entered) -> Self {
+    pub(crate) fn new(
+        stream: Stream,
+        read: BytesMut,
+        stopping: CancellationToken,
+        entered: impl Send + 'static,
+    ) -> Self {
         Self {
             stream,
             read,
-            entered,
+            stopping,
+            _entered: Box::new(entered),
         }
     }
 
     /// Cancelled when the server drains.
     pub fn stopping(&self) -> CancellationToken {
-        self.entered.service().draining.clone()
+        self.stopping.clone()
     }
 }
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pronghorn_http::files::{FileServer, MOST_OPEN};
+use pronghorn_http::FileServer;
+use pronghorn_http::files::MOST_OPEN;
 use pronghorn_http::{Accepting, Limits, Listener, Service};
 use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, Running, Stopped};
 use pronghorn_process::open_files;

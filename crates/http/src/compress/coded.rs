@@ -10,14 +10,15 @@ use tokio::task::JoinHandle;
 use super::encoder::{Encoder, Levels, Then};
 use crate::coding::Coding;
 use crate::message::Body;
-use crate::reader::{Read, Reader};
+use crate::reader::Reader;
+use crate::source::{BodySource, Read};
 
 /// A longer piece is compressed on a file thread: the I/O thread has others to serve, and this much takes it about a
 /// millisecond.
 pub(super) const INLINE: usize = 32 << 10;
 
 /// A body and the coding that it goes through, piece by piece: what has come is sent, and nothing waits for more.
-pub struct Coded {
+pub(super) struct Coded {
     source: Reader,
     work: Work,
     /// The encoder holds back some of what it was given.
@@ -38,15 +39,6 @@ impl Coded {
             work: Work::Begins(coding, levels),
             owes: false,
         }
-    }
-
-    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Read> {
-        self.poll_encoded(cx).map(|encoded| {
-            encoded.unwrap_or_else(|error| {
-                tracing::error!(target: "http", "a body can't be compressed: {error}");
-                Read::Broken
-            })
-        })
     }
 
     fn poll_encoded(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Read>> {
@@ -116,6 +108,17 @@ impl Coded {
             Work::Here(encoder) => Ok(encoder),
             Work::Elsewhere(_) | Work::Ended => Err(io::Error::other("it has no encoder")),
         }
+    }
+}
+
+impl BodySource for Coded {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Read> {
+        self.poll_encoded(cx).map(|encoded| {
+            encoded.unwrap_or_else(|error| {
+                tracing::error!(target: "http", "a body can't be compressed: {error}");
+                Read::Broken
+            })
+        })
     }
 }
 

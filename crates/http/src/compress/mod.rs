@@ -8,7 +8,6 @@ mod types;
 use bytes::Bytes;
 use pronghorn_wire::Fields;
 
-pub use coded::Coded;
 pub use types::TypePattern;
 
 pub(crate) use decoder::Decoder;
@@ -16,9 +15,8 @@ pub(crate) use encoder::Levels;
 
 use crate::coding::{Coding, choose};
 use crate::files::Tags;
-use crate::message::{Body, Response};
-use crate::middleware::vary;
-use coded::INLINE;
+use crate::message::{Body, Response, vary};
+use coded::{Coded, INLINE};
 use encoder::{Encoder, Then};
 
 /// Compresses what is worth it.
@@ -122,7 +120,7 @@ impl Compressor {
                     _ => Err(Body::Whole(bytes)),
                 }
             }
-            body => Ok(Body::Coded(Box::new(Coded::new(body, coding, self.levels)))),
+            body => Ok(Body::Made(Box::new(Coded::new(body, coding, self.levels)))),
         }
     }
 }

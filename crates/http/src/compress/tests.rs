@@ -7,7 +7,8 @@ use pronghorn_pool::{Lead, Piece, pieces};
 
 use super::encoder::testing::{LEVELS, decoded};
 use super::*;
-use crate::reader::{Read, Reader};
+use crate::reader::Reader;
+use crate::source::Read;
 
 fn compressor() -> Compressor {
     Compressor {

@@ -7,7 +7,8 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes};
 use pronghorn_pool::Content;
 
-use crate::reader::{Read, Reader};
+use crate::reader::Reader;
+use crate::source::Read;
 
 /// Pieces of a body, in their order; none is empty.
 ///

@@ -12,7 +12,8 @@ use tokio::time::Instant;
 use super::{Gone, Http1, JOINED_BODY};
 use crate::file::OpenFile;
 use crate::message::Body;
-use crate::reader::{Read, Reader, is_in_memory, read_now};
+use crate::reader::{Reader, is_in_memory, read_now};
+use crate::source::Read;
 
 /// How much the kernel sends before others get their turn, and before the next stretch is looked for on the disk.
 const STRETCH: u64 = 256 << 10;

@@ -22,10 +22,11 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::exchange::{BodyError, Exchange};
 use crate::message::{Body, Part, Peer, Request, Response, Unhandled, WITHOUT_TLS};
-use crate::reader::{Read, Reader};
+use crate::reader::Reader;
 use crate::record::epoch_us;
 use crate::sent::{OnSent, Sent};
 use crate::service::Entered;
+use crate::source::Read;
 use crate::stream::Stream;
 use crate::upgrade::{Upgrade, Upgraded};
 use crate::{buffers, date, http2};
@@ -186,7 +187,9 @@ impl Http1 {
                 entered: self.entered,
             }),
             End::Upgrade(serve) => {
-                serve(Upgraded::new(self.stream, self.input, self.entered)).await;
+                let stopping = self.entered.service().draining.clone();
+                let entered = self.entered;
+                serve(Upgraded::new(self.stream, self.input, stopping, entered)).await;
                 None
             }
         }
@@ -538,7 +541,7 @@ impl Http1 {
             // These wait in places of their own: here they would make every idle connection larger.
             Body::File(file) => Box::pin(self.send_file(framing, file)).await?,
             Body::Parts(parts) => Box::pin(self.send_parts(framing, parts)).await?,
-            body @ (Body::Pieces { .. } | Body::Coded(_)) => {
+            body @ (Body::Pieces { .. } | Body::Made(_)) => {
                 let is_announced = body.known_len().is_some();
                 Box::pin(self.send_read(framing, Reader::new(body), is_announced)).await?;
             }

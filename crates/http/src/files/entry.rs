@@ -1,8 +1,7 @@
 //! A file as it is sent: what is in it, or where it is, and the fields that describe it.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use tokio::time::Instant;
 
 use super::conditions::{Validators, date};
 use crate::coding::Coding;
-use crate::file::{OpenFile, content_type};
+use crate::file::{Identity, OpenFile, content_type};
 use crate::message::{Body, Part};
 
 /// Up to this size a file is kept in memory: sent together with its head, it costs one write.
@@ -36,16 +35,6 @@ pub(super) struct Representation {
     pub(super) fields: Fields,
     etag: Option<String>,
     modified: u64,
-}
-
-/// As long as this is the same, so is the file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Identity {
-    device: u64,
-    inode: u64,
-    len: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
 }
 
 /// What a file holds.
@@ -75,16 +64,6 @@ pub(super) struct Style {
 }
 
 impl Identity {
-    pub(crate) fn of(metadata: &Metadata) -> Self {
-        Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            len: metadata.len(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        }
-    }
-
     /// From time and size, as nginx has it, with all that the clock gives.
     pub(crate) fn tag(&self, tag: Tag) -> Option<String> {
         let weak = match tag {
@@ -94,10 +73,6 @@ impl Identity {
         };
         let (seconds, nanos) = self.modified;
         Some(format!("{weak}\"{seconds:x}.{nanos:x}-{:x}\"", self.len))
-    }
-
-    pub(crate) fn modified(&self) -> u64 {
-        u64::try_from(self.modified.0).unwrap_or_default()
     }
 }
 

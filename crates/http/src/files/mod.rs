@@ -11,7 +11,6 @@ mod path;
 mod range;
 mod reply;
 mod root;
-mod server;
 mod trusted;
 
 use std::ffi::OsStr;
@@ -27,14 +26,12 @@ use tokio::time::Instant;
 pub use entry::Tag;
 pub use pronghorn_process::file::Links;
 pub use root::{CACHE_DURATION, RootSettings};
-pub use server::FileServer;
 
 pub(crate) use conditions::Tags;
-pub(crate) use entry::Identity;
 pub(crate) use reply::Asked;
 
 use crate::coding::choose;
-use crate::file::OpenFile;
+use crate::file::{Identity, OpenFile};
 use crate::message::{Body, Request, Response};
 use entry::Entry;
 use path::Named;

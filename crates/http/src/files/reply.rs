@@ -8,9 +8,9 @@ use pronghorn_h1::RequestHead;
 use pronghorn_wire::Fields;
 
 use super::conditions::{Outcome, Validators, allows_range, date, judge, seconds};
-use super::entry::{Content, Identity, Tag};
+use super::entry::{Content, Tag};
 use super::range::{self, Wanted};
-use crate::file::{OpenFile, content_type};
+use crate::file::{Identity, OpenFile, content_type};
 use crate::message::{Body, Part, Response};
 
 /// Answers a GET or HEAD with a file that `fields` describe, as far as conditions and ranges in the request ask for it.

@@ -17,11 +17,12 @@ use rustix::io::Errno;
 use tokio::time::Instant;
 
 use super::cache::Cache;
-use super::entry::{Entry, Identity, Representation, Style, Tag};
+use super::entry::{Entry, Representation, Style, Tag};
 use super::is_servable;
 use super::path::{Named, below, ending, is_php, name};
 use super::trusted;
 use crate::coding::Coding;
+use crate::file::Identity;
 
 /// A larger file is opened for each request, which is nothing beside sending it: a file that was removed keeps its place on
 /// the disk as long as somebody has it open.

@@ -8,7 +8,8 @@ use std::time::Duration;
 use super::*;
 use crate::coding::Coding;
 use crate::middleware::testing::request;
-use crate::reader::{Read, Reader};
+use crate::reader::Reader;
+use crate::source::Read;
 
 /// A folder with another one in it, `public`, which is served.
 struct Site(PathBuf);

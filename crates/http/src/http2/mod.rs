@@ -24,9 +24,10 @@ use tokio::time::Instant;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use self::guard::{Guard, Signs};
+use crate::limits::Limits;
 use crate::message::Peer;
 use crate::record::epoch_us;
-use crate::service::{Entered, Limits};
+use crate::service::Entered;
 use crate::stream::Stream;
 
 /// What a client sends first, on a connection without TLS instead of a request.
@@ -57,24 +58,6 @@ fn resets_unseen(limits: &Limits) -> usize {
 const ABANDONED: usize = 2;
 /// How long the goodbye of a connection that ends with an error may take.
 const GOODBYE: Duration = Duration::from_secs(1);
-
-/// HTTP/2's own limits.
-#[derive(Debug, Clone, Copy)]
-pub struct Http2Limits {
-    /// Whether it is spoken without TLS, by clients that begin with it.
-    pub clear: bool,
-    /// Requests that a client may have open on a connection. Default is 128, as RoadRunner's.
-    pub streams: u32,
-}
-
-impl Default for Http2Limits {
-    fn default() -> Self {
-        Self {
-            clear: false,
-            streams: 128,
-        }
-    }
-}
 
 /// What all requests of a connection share. The connection counts as open until the last one has ended.
 struct Shared {

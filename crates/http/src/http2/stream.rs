@@ -22,8 +22,9 @@ use crate::date;
 use crate::exchange::{BodyError, Exchange};
 use crate::file::OpenFile;
 use crate::message::{Body, Request, Response, Unhandled};
-use crate::reader::{FILE_PIECE, Read, Reader};
+use crate::reader::{FILE_PIECE, Reader};
 use crate::sent::{OnSent, Sent};
+use crate::source::Read;
 
 /// A request and the way back to its client.
 struct Stream {

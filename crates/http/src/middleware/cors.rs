@@ -6,7 +6,7 @@
 use pronghorn_h1::RequestHead;
 use pronghorn_wire::Fields;
 
-use crate::message::{Body, Response};
+use crate::message::{Body, Response, vary};
 use crate::settings::{CorsSettings, OriginPattern};
 
 const ORIGIN: &str = "Access-Control-Allow-Origin";
@@ -100,7 +100,7 @@ impl Cors {
         for name in [ORIGIN, CREDENTIALS, EXPOSED] {
             fields.remove(name);
         }
-        super::vary(fields, "Origin");
+        vary(fields, "Origin");
         let Some(allowed) = allowed else {
             return;
         };

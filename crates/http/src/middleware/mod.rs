@@ -9,6 +9,7 @@ mod compression;
 mod cors;
 mod error_pages;
 mod headers;
+mod https;
 mod rate_limit;
 mod request_id;
 mod rewrite;
@@ -20,15 +21,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pronghorn_process::Credentials;
-use pronghorn_wire::Fields;
 use thiserror::Error;
 
 pub use rate_limit::limited;
 
 use crate::addresses::Addresses;
-use crate::https;
 use crate::message::Handler;
 use crate::settings::HttpSettings;
+use crate::settings::middleware::Middleware;
 
 /// What middleware is made from.
 #[derive(Debug, Clone, Copy)]
@@ -55,35 +55,23 @@ pub struct Unusable {
 }
 
 /// Puts a handler around the next one.
-type Around = fn(Arc<dyn Handler>, Parts<'_>) -> Result<Arc<dyn Handler>, Unusable>;
-
-/// All middleware that there is. Settings lie in the section of `http` that has its name, if it has any.
-const KNOWN: &[(&str, Around)] = &[
-    // One a line.
-    ("compress", |next, parts| {
-        Ok(compression::around(next, parts))
-    }),
-    ("gzip", |next, parts| {
-        Ok(compression::gzip_around(next, parts))
-    }),
-    // It has its place around all others, where `trusted_subnets` puts it.
-    ("proxy_ip_parser", |next, _| Ok(next)),
-    ("headers", |next, parts| Ok(headers::around(next, parts))),
-    ("sendfile", |next, parts| Ok(sendfile::around(next, parts))),
-    ("static", static_files::around),
-    ("rate_limit", |next, parts| {
-        Ok(rate_limit::around(next, parts))
-    }),
-    ("rewrite", |next, parts| Ok(rewrite::around(next, parts))),
-    ("error_pages", error_pages::around),
-];
-
-/// RoadRunner's that are not there yet.
-pub(crate) const LATER: &[&str] = &["http_metrics", "otel", "new_relic", "cache"];
-
-/// The names that `http.middleware` can list.
-pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    KNOWN.iter().map(|(name, _)| *name)
+fn around(
+    middleware: Middleware,
+    next: Arc<dyn Handler>,
+    parts: Parts<'_>,
+) -> Result<Arc<dyn Handler>, Unusable> {
+    Ok(match middleware {
+        Middleware::Compress => compression::around(next, parts),
+        Middleware::Gzip => compression::gzip_around(next, parts),
+        // It has its place around all others, where `trusted_subnets` puts it.
+        Middleware::ProxyIpParser => next,
+        Middleware::Headers => headers::around(next, parts),
+        Middleware::Sendfile => sendfile::around(next, parts),
+        Middleware::Static => return static_files::around(next, parts),
+        Middleware::RateLimit => rate_limit::around(next, parts),
+        Middleware::Rewrite => rewrite::around(next, parts),
+        Middleware::ErrorPages => return error_pages::around(next, parts),
+    })
 }
 
 /// Puts what `http.middleware` lists around `innermost`. Of nothing it makes nothing: without middleware a request goes to
@@ -93,13 +81,14 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 ///
 /// When something that a section names can't be used.
 pub fn chain(innermost: Arc<dyn Handler>, parts: Parts<'_>) -> Result<Arc<dyn Handler>, Unusable> {
-    let mut left = KNOWN.to_vec();
+    let mut seen = Vec::new();
     let mut handler = innermost;
-    for listed in &parts.settings.middleware {
-        let is_listed = |(name, _): &(&str, Around)| name.eq_ignore_ascii_case(listed);
-        if let Some(at) = left.iter().position(is_listed) {
-            let (_, around) = left.swap_remove(at); // nothing is there twice
-            handler = around(handler, parts)?;
+    let listed = parts.settings.middleware.iter();
+    for middleware in listed.filter_map(|name| Middleware::by_name(name)) {
+        // Nothing is there twice.
+        if !seen.contains(&middleware) {
+            seen.push(middleware);
+            handler = around(middleware, handler, parts)?;
         }
     }
     // What names or observes requests is around all of them, so that nobody has to find the right place for it.
@@ -108,17 +97,6 @@ pub fn chain(innermost: Arc<dyn Handler>, parts: Parts<'_>) -> Result<Arc<dyn Ha
     handler = request_id::around(handler, parts);
     handler = client::around(handler, parts);
     Ok(handler)
-}
-
-/// Says in a response that it depends on this field of the request.
-pub(crate) fn vary(fields: &mut Fields, name: &str) {
-    let is_said = fields.all("vary").any(|value| {
-        let mut names = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
-        names.any(|said| said == b"*" || said.eq_ignore_ascii_case(name.as_bytes()))
-    });
-    if !is_said {
-        fields.push("Vary", name);
-    }
 }
 
 #[cfg(test)]

@@ -13,8 +13,8 @@ use pronghorn_wire::Fields;
 
 use super::Parts;
 use crate::exchange::Exchange;
-use crate::file::{self, OpenFile};
-use crate::files::{Asked, Identity, below_prefix, may_be_named, open_named};
+use crate::file::{self, Identity, OpenFile};
+use crate::files::{Asked, below_prefix, may_be_named, open_named};
 use crate::message::{Handled, Handler, Request, Response};
 
 struct Sendfile {

@@ -7,7 +7,7 @@ use pronghorn_config::{Section, Size, Table};
 use pronghorn_form::{FIELD_BYTES, FIELDS, FILES, LEVELS, Limits as FormLimits};
 use pronghorn_h1::{BODY_PAUSE, HEAD_TIME, IDLE, Limits as ReceiveLimits};
 
-use crate::service::{Limits, SEND_PAUSE};
+use crate::limits::{Limits, SEND_PAUSE};
 
 /// What is waited for longer is not waited for at all.
 const WAIT: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_hours(1);

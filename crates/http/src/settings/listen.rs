@@ -6,7 +6,7 @@ use std::time::Duration;
 use pronghorn_config::{Address, Listen, Node, Section, Setting, Shown, Table, Wrong};
 
 use super::HttpSettings;
-use crate::http2::Http2Limits;
+use crate::limits::Http2Limits;
 use crate::tls::Pair;
 
 /// Where RoadRunner listens for TLS, this machine only.

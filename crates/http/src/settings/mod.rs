@@ -8,6 +8,7 @@ mod files;
 mod headers;
 mod limits;
 mod listen;
+pub(crate) mod middleware;
 mod rate_limit;
 mod rewrite;
 mod routes;
@@ -21,8 +22,7 @@ use pronghorn_h1::FIELDS;
 use pronghorn_process::cpus;
 use pronghorn_workers::settings::HttpPoolSettings;
 
-use crate::http2::Http2Limits;
-use crate::middleware;
+use crate::limits::Http2Limits;
 use crate::routes::is_token;
 
 pub use crate::expression::Expression;

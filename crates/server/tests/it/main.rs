@@ -1,5 +1,6 @@
 //! Tests of the crate from outside.
 
+mod circles;
 mod configuration;
 mod features;
 mod layers;

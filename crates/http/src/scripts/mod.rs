@@ -1,5 +1,7 @@
 //! A site's root: which of its files is sent, and which script is asked.
 
+mod releases;
+
 use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
@@ -14,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::files::{CACHE_DURATION, Files, Looked, RootSettings, to_folder, trouble};
 use crate::message::{Request, Response};
-use crate::releases::Releases;
+use releases::Releases;
 
 /// Scripts and folders that are remembered; there are seldom more that are asked for in one second.
 const MOST_KNOWN: usize = 256;
@@ -60,7 +62,8 @@ impl Scripts {
         self.programs
     }
 
-    /// `root` is absolute. `prefix` is the path below which it lies, without a slash at its end; empty for all.
+    /// `root` is absolute. `prefix` is the path below which it lies, without a slash at its end;
+    /// empty for all.
     ///
     /// # Errors
     ///

@@ -4,17 +4,18 @@ use std::fmt::Write;
 use std::future::ready;
 use std::sync::Arc;
 
+use super::Parts;
 use crate::exchange::Exchange;
 use crate::message::{Handled, Handler, Request, Response};
-use crate::middleware::Parts;
 use crate::settings::HstsSettings;
 
 struct Https {
     next: Arc<dyn Handler>,
-    /// The port to which requests without TLS are sent; `None` lets them pass. Those of a unix socket always pass: there
-    /// is a proxy in front of it, whose business that is.
+    /// The port to which requests without TLS are sent; `None` lets them pass. Those of a unix
+    /// socket always pass: there is a proxy in front of it, whose business that is.
     redirect: Option<u16>,
-    /// The value of `Strict-Transport-Security`, sent with TLS alone, as RFC 6797, section 7.2, wants it.
+    /// The value of `Strict-Transport-Security`, sent with TLS alone, as RFC 6797, section 7.2,
+    /// wants it.
     hsts: Option<String>,
 }
 

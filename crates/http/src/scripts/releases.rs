@@ -1,7 +1,8 @@
-//! A root whose path is, or goes through, a link that deployments move: each request gets the site that is there when it comes.
+//! A root whose path is, or goes through, a link that deployments move: each request gets the site
+//! that is there when it comes.
 //!
-//! A release is a whole site with its own caches, at its real path. So no script of one runs beside files of another, and PHP,
-//! which keeps code by real paths, compiles what is new.
+//! A release is a whole site with its own caches, at its real path. So no script of one runs beside
+//! files of another, and PHP, which keeps code by real paths, compiles what is new.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,7 +13,7 @@ use pronghorn_base::lock;
 use pronghorn_process::file::{identity, open_folder, open_folder_at_once};
 use pronghorn_workers::settings::{Mode, SiteSettings};
 
-use crate::scripts::Scripts;
+use super::Scripts;
 
 /// Where a root has led, and what is there.
 #[derive(Debug)]
@@ -51,7 +52,8 @@ impl Releases {
         })
     }
 
-    /// The site that is there now. While there is none, in the middle of a deployment, the one before.
+    /// The site that is there now. While there is none, in the middle of a deployment, the one
+    /// before.
     pub(crate) async fn now(self: &Arc<Self>) -> Arc<Scripts> {
         let current = self.current();
         let folder = match open_folder_at_once(&self.root) {

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Files, Tag};
 use crate::compress::Compressor;
 use crate::exchange::Exchange;
+use crate::files::{Files, Tag};
 use crate::message::{Handled, Handler, Request, Response};
 use crate::middleware::Unusable;
 use crate::settings::{CompressSettings, RootKeys};

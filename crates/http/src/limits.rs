@@ -1,0 +1,51 @@
+//! Time limits and sizes of connections.
+
+use std::time::Duration;
+
+/// Between two writes that a client takes something of: as long as a client may pause while it
+/// sends.
+pub const SEND_PAUSE: Duration = Duration::from_secs(60);
+
+/// For who does not count descriptors; the server does.
+const CONNECTIONS: usize = 10_000;
+
+/// Time limits and sizes beyond those of the protocol.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// What a client may send, and how slowly.
+    pub receive: pronghorn_h1::Limits,
+    /// Between two writes that a client takes something of. Default is [`SEND_PAUSE`].
+    pub send_pause: Duration,
+    /// Open connections in all.
+    pub connections: usize,
+    pub http2: Http2Limits,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            receive: pronghorn_h1::Limits::default(),
+            send_pause: SEND_PAUSE,
+            connections: CONNECTIONS,
+            http2: Http2Limits::default(),
+        }
+    }
+}
+
+/// HTTP/2's own limits.
+#[derive(Debug, Clone, Copy)]
+pub struct Http2Limits {
+    /// Whether it is spoken without TLS, by clients that begin with it.
+    pub clear: bool,
+    /// Requests that a client may have open on a connection. Default is 128, as RoadRunner's.
+    pub streams: u32,
+}
+
+impl Default for Http2Limits {
+    fn default() -> Self {
+        Self {
+            clear: false,
+            streams: 128,
+        }
+    }
+}

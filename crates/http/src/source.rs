@@ -1,0 +1,32 @@
+//! A body that is made while it is sent, and what it gives.
+
+use std::fmt::Debug;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+
+/// What a body holds next.
+#[derive(Debug)]
+pub enum Read<B = Bytes> {
+    Bytes(B),
+    End,
+    /// It can't be had whole: the client must not take it for that.
+    Broken,
+}
+
+impl<B> Read<B> {
+    pub(crate) fn converted<C: From<B>>(self) -> Read<C> {
+        match self {
+            Self::Bytes(bytes) => Read::Bytes(bytes.into()),
+            Self::End => Read::End,
+            Self::Broken => Read::Broken,
+        }
+    }
+}
+
+/// Makes a body piece by piece.
+pub trait BodySource: Debug + Send {
+    /// The next piece. Pending when there is none yet: what was had before should be on its way
+    /// then.
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Read>;
+}
