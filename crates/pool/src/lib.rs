@@ -40,8 +40,8 @@ mod supervisor;
 
 pub use body::{BodyFeed, BodyStream, streamed};
 pub use boot::{
-    BootCause, BootError, CommandLauncher, NotForked, RelayAddress, RelayListener, Spawn,
-    TransportChoice, WORKER_OUTPUT, Warmup, WarmupCall, Zygotes,
+    CommandLauncher, LaunchSpec, RelayAddress, RelayListener, Spawn, TransportChoice,
+    WORKER_OUTPUT, Warmup, WarmupCall, Zygotes,
 };
 pub use call::{
     Answer, Body, CallError, Dispatch, Encoding, Payload, Pending, Refused, Reply, ReplyBody,
@@ -62,7 +62,7 @@ pub use raw::{RawCall, RawError};
 pub use roster::{Request, Via, WorkerInfo};
 pub use spool::{Spool, SpoolError, SpoolFile};
 pub use stats::{Counter, Stats};
-pub use supervisor::{LauncherRef, Limits, NotResized, Plan, RunningPool, Scaling};
+pub use supervisor::{LaunchError, LauncherRef, Limits, NotResized, Plan, RunningPool, Scaling};
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use std::io;
 
 use pronghorn_http::CertificateError;
-use pronghorn_pool::{BootError, SpoolError};
+use pronghorn_pool::{LaunchError, SpoolError};
 use pronghorn_process::LookupError;
 use pronghorn_process::socket::BindError;
 use thiserror::Error;
@@ -44,7 +44,7 @@ pub enum StartError {
     Host { host: String, source: io::Error },
     /// The application's.
     #[error("a worker does not start")]
-    Boot(#[source] Box<BootError>),
+    Boot(#[source] LaunchError),
     /// The application's: `server.on_init`, with `exit_on_error`.
     #[error("`server.on_init` failed")]
     OnInit(#[from] OnInitError),
@@ -77,7 +77,7 @@ impl StartError {
     /// The whole story for a person, without `error:` before it and without a line end.
     pub fn report(&self) -> String {
         if let Self::Boot(error) = self {
-            return error.report();
+            return error.report().to_owned();
         }
         let mut text = self.to_string();
         let mut source = match self {

@@ -202,7 +202,7 @@ fn look_at_fastcgi(start: &Start<'_>) -> Option<Finding> {
     let Launch::FastCgi(launcher) = start.launch() else {
         return None;
     };
-    let program = Path::new(launcher.argv.first()?);
+    let program = Path::new(launcher.spec.argv.first()?);
     if program.is_file() {
         return None;
     }

@@ -28,8 +28,8 @@ impl Launch {
             Self::Command(launcher)
             | Self::Classic {
                 command: launcher, ..
-            } => &launcher.command,
-            Self::FastCgi(launcher) => &launcher.command,
+            } => &launcher.spec.command,
+            Self::FastCgi(launcher) => &launcher.spec.command,
             Self::Programs(_) => "programs",
         }
     }
@@ -43,10 +43,10 @@ impl Launch {
         else {
             return;
         };
-        let about = launcher.php.about(launcher).await;
+        let about = launcher.php.about(&launcher.spec).await;
         if about.is_some_and(|about| about.memory_limit == "-1") {
             tracing::info!(
-                target: "server", pool = launcher.pool,
+                target: "server", pool = launcher.spec.pool,
                 "workers have no memory limit: `memory_limit` is -1 for PHP on the command line, and the pool's `supervisor.max_worker_memory` is not set"
             );
         }
@@ -56,7 +56,7 @@ impl Launch {
         if let Some(lacking) = self.lacks_extension().await
             && let Some(otherwise) = lacking.otherwise
         {
-            tracing::warn!(target: "server", pool = otherwise.pool, "{lacking}");
+            tracing::warn!(target: "server", pool = otherwise.spec.pool, "{lacking}");
             return otherwise.clone().into();
         }
         match self {
@@ -74,9 +74,9 @@ impl Launch {
     pub async fn lacks_extension(&self) -> Option<Lacking<'_>> {
         match self {
             Self::Classic { command, otherwise } => {
-                let lacks = command.php.lacks_extension(command).await;
+                let lacks = command.php.lacks_extension(&command.spec).await;
                 lacks.then_some(Lacking {
-                    php: &command.command,
+                    php: &command.spec.command,
                     otherwise: otherwise.as_ref(),
                 })
             }
@@ -104,7 +104,7 @@ impl fmt::Display for Lacking<'_> {
             Peers::Fpm(_) => LOST_BY_FPM,
             Peers::Own | Peers::Addresses(_) => LOST_BY_CGI,
         };
-        let name = &otherwise.command;
+        let name = &otherwise.spec.command;
         write!(
             f,
             ", so scripts run by FastCGI (`{name}`): calls cost more, and {lost}"

@@ -8,7 +8,7 @@ use std::time::Duration;
 use pronghorn_base::lock;
 use pronghorn_metrics::Registry;
 use pronghorn_pool::{
-    BootError, Home, NotExtended, NotResized, Options, PATIENCE, Plan, Pool, RelayListener,
+    Home, LaunchError, NotExtended, NotResized, Options, PATIENCE, Plan, Pool, RelayListener,
     RunningPool, Spool, Stats, Warmup, WorkerInfo,
 };
 use pronghorn_process::Spawner;
@@ -102,7 +102,7 @@ impl Setup {
         }
     }
 
-    async fn start(&self, pool: &Pool) -> Result<RunningPool, BootError> {
+    async fn start(&self, pool: &Pool) -> Result<RunningPool, LaunchError> {
         RunningPool::start(pool.clone(), self.launch.launcher().await, self.plan).await
     }
 }
@@ -183,7 +183,7 @@ impl Pools {
         &self,
         owner: &'static str,
         specs: &[PoolSpec<'_>],
-    ) -> Result<StartedPools, Box<BootError>> {
+    ) -> Result<StartedPools, LaunchError> {
         let setups = self.setups(owner, specs);
         let setups = setups.into_iter().zip(specs);
         let starting_pools = setups.map(|(setup, spec)| StartingPool {
@@ -333,7 +333,7 @@ struct StartingPool {
 async fn start_all(
     starting_pools: Vec<StartingPool>,
     development: bool,
-) -> Result<StartedPools, Box<BootError>> {
+) -> Result<StartedPools, LaunchError> {
     let pools = starting_pools.len().max(1);
     let mut starting = JoinSet::new();
     let mut tasks = JoinSet::new();
@@ -370,7 +370,7 @@ impl PoolHandle {
     async fn start(
         starting_pool: StartingPool,
         development: bool,
-    ) -> Result<(Self, impl Future<Output = ()> + use<>), Box<BootError>> {
+    ) -> Result<(Self, impl Future<Output = ()> + use<>), LaunchError> {
         let StartingPool {
             owner,
             pool,
@@ -381,7 +381,7 @@ impl PoolHandle {
         let (supervised, standing) = match started {
             Ok(supervised) => (Some(supervised), Standing::Up),
             Err(error) if development => (None, Standing::Down(report(&error))),
-            Err(error) => return Err(Box::new(error)),
+            Err(error) => return Err(error),
         };
         if settings_of_memory {
             setup.launch.warn_of_unlimited_memory().await;
@@ -542,7 +542,7 @@ async fn due(at: Option<Instant>) {
     }
 }
 
-fn report(error: &BootError) -> Arc<str> {
+fn report(error: &LaunchError) -> Arc<str> {
     tracing::error!(target: "server", "{}", error.report());
     error.report().into()
 }
@@ -561,7 +561,7 @@ struct PoolTask {
 
 impl PoolTask {
     /// Brings new workers up; with a change, which holds if they come up.
-    async fn boot(&mut self, change: Option<Setup>) -> Result<(), BootError> {
+    async fn boot(&mut self, change: Option<Setup>) -> Result<(), LaunchError> {
         let Some(change) = change else {
             match &self.supervised {
                 Some(supervised) => supervised.reload(self.setup.reset_timeout).await?,

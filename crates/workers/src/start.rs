@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use pronghorn_config::{Address, Command, Listen, Size};
 use pronghorn_pool::{
-    Addresses, CommandLauncher, Current, FastCgiLauncher, Fence, Fpm, Ini, Limits, Options, Peers,
-    Php, Place, Plan, ProgramLauncher, Spawn, TransportChoice, Warmup, Zygotes, classic_command,
-    classic_variables, script_of,
+    Addresses, CommandLauncher, Current, FastCgiLauncher, Fence, Fpm, Ini, LaunchSpec, Limits,
+    Options, Peers, Php, Place, Plan, ProgramLauncher, Spawn, TransportChoice, Warmup, Zygotes,
+    classic_command, classic_variables, script_of,
 };
 use pronghorn_process::{Credentials, cpus, which};
 use pronghorn_wire::{Codec, Kind};
@@ -90,7 +90,7 @@ impl Start<'_> {
             Runner::Worker(worker) => Launch::Command(Arc::new(self.worker(worker))),
             Runner::Classic(classic) => {
                 let otherwise = self.fastcgi(&classic.kept, &FastCgiPeer::Found, &classic.ini);
-                let is_there = Path::new(&otherwise.argv[0]).is_file();
+                let is_there = Path::new(&otherwise.spec.argv[0]).is_file();
                 Launch::Classic {
                     command: Arc::new(self.classic(classic)),
                     otherwise: is_there.then(|| Arc::new(otherwise)),
@@ -156,18 +156,32 @@ impl Start<'_> {
         {
             *program = found.into();
         }
-        FastCgiLauncher {
-            pool: self.spec.name.to_owned(),
-            peers,
-            master: Current::default(),
-            spawner: self.resources.spawner.clone(),
+        let spec = LaunchSpec {
             command,
             argv,
             env: self.variables(),
+            warmup,
+            ..self.spec_of(kept)
+        };
+        FastCgiLauncher {
+            spec,
+            peers,
+            master: Current::default(),
+        }
+    }
+
+    /// What all processes of the pool are started with.
+    fn spec_of(&self, kept: &KeptSettings) -> LaunchSpec {
+        LaunchSpec {
+            pool: self.spec.name.to_owned(),
+            spawner: self.resources.spawner.clone(),
+            command: String::new(),
+            argv: Vec::new(),
+            env: Vec::new(),
             cwd: self.resources.folder.clone(),
             user: self.resources.user.clone(),
             boot_timeout: kept.boot_timeout,
-            warmup,
+            warmup: self.spec.warmup.clone(),
             stream_timeout: self.spec.settings.common.stream_timeout,
             spool: self.spec.spool.clone(),
             homes: self.resources.homes.clone(),
@@ -297,24 +311,19 @@ impl Start<'_> {
         let (command, argv) = self.command();
         let runs_scripts = self.spec.settings.mode() == Mode::Classic;
         let may_ring = transport != TransportChoice::Relay;
-        CommandLauncher {
-            pool: self.spec.name.to_owned(),
-            spawner: self.resources.spawner.clone(),
+        let spec = LaunchSpec {
             command,
-            kind: self.spec.kind,
             argv,
             env: self.environment(),
+            ..self.spec_of(kept)
+        };
+        CommandLauncher {
+            spec,
+            kind: self.spec.kind,
             php: Php::new(may_ring, runs_scripts, ini.clone()),
-            cwd: self.resources.folder.clone(),
-            user: self.resources.user.clone(),
-            boot_timeout: kept.boot_timeout,
-            warmup: self.spec.warmup.clone(),
             listener: self.resources.listener.clone(),
             foreign_codec: Codec::Json,
             fence: Fence::Always,
-            stream_timeout: self.spec.settings.common.stream_timeout,
-            spool: self.spec.spool.clone(),
-            homes: self.resources.homes.clone(),
             transport,
             told: AtomicBool::new(false),
             spawn: Spawn::Exec,

@@ -9,22 +9,23 @@ use std::time::Duration;
 use pronghorn_process::{Exit, SpawnError};
 
 use super::NotForked;
+use crate::supervisor::LaunchError;
 
 /// A worker that was started, or was to be, and is not up.
 #[derive(Debug)]
-pub struct BootError {
-    pub pool: String,
+pub(crate) struct BootError {
+    pub(crate) pool: String,
     /// As the operator wrote it.
-    pub command: String,
-    pub cwd: PathBuf,
-    pub user: Option<String>,
-    pub cause: BootCause,
+    pub(crate) command: String,
+    pub(crate) cwd: PathBuf,
+    pub(crate) user: Option<String>,
+    pub(crate) cause: BootCause,
     /// What it printed on stdout and stderr until then.
-    pub transcript: String,
+    pub(crate) transcript: String,
 }
 
 #[derive(Debug)]
-pub enum BootCause {
+pub(crate) enum BootCause {
     /// The operator's: wrong path, no permission.
     Spawn(SpawnError),
     /// The application's: it ran, said something and left.
@@ -41,8 +42,6 @@ pub enum BootCause {
     WarmUp(String),
     /// The zygote's that its workers are forked from.
     NotForked(NotForked),
-    /// Nobody's: the pool was stopped meanwhile.
-    Stopped,
     /// The server's: no descriptors, no memory.
     System(std::io::Error),
 }
@@ -63,7 +62,6 @@ impl fmt::Display for BootCause {
             Self::Protocol(what) => write!(f, "worker cannot be used: {what}"),
             Self::WarmUp(how) => write!(f, "worker failed its warm-up: {how}"),
             Self::NotForked(why) => write!(f, "the zygote gave no worker: {why}"),
-            Self::Stopped => f.write_str("it is stopping"),
             Self::System(error) => write!(f, "worker cannot be connected: {error}"),
         }
     }
@@ -77,24 +75,16 @@ impl fmt::Display for BootError {
 
 impl Error for BootError {}
 
-impl BootError {
-    pub(crate) fn stopped(pool: &str) -> Self {
-        Self {
-            pool: pool.to_owned(),
-            command: String::new(),
-            cwd: PathBuf::new(),
-            user: None,
-            cause: BootCause::Stopped,
-            transcript: String::new(),
-        }
+impl From<BootError> for LaunchError {
+    fn from(error: BootError) -> Self {
+        Self::new(error.to_string(), error.report())
     }
+}
 
+impl BootError {
     /// The whole story: what, where, the evidence, the next step. Several lines, without an end of line.
-    pub fn report(&self) -> String {
+    pub(crate) fn report(&self) -> String {
         let mut text = self.to_string();
-        if matches!(self.cause, BootCause::Stopped) {
-            return text;
-        }
         _ = write!(
             text,
             "\n  command  {}   in {}",
@@ -128,7 +118,6 @@ impl BootError {
         let said = |text: &str| self.transcript.contains(text);
         let cwd = self.cwd.display();
         Some(match &self.cause {
-            BootCause::Stopped => return None,
             BootCause::Spawn(SpawnError::NotFound { program }) if program.contains("cgi") => {
                 "`mode: fastcgi` needs php-cgi: `apt install php-cgi`, `apk add php83-cgi`, `dnf install php-cli`; or write the \
                  path of one into the pool's `command`"
@@ -220,4 +209,33 @@ fn readable(line: &str) -> String {
 fn is_php(program: &str) -> bool {
     let name = program.rsplit('/').next().unwrap_or(program);
     name.starts_with("php")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_report_has_what_where_the_evidence_and_the_next_step() {
+        let error = LaunchError::from(BootError {
+            pool: "test".into(),
+            command: "php worker.php".into(),
+            cwd: PathBuf::from("/srv/app"),
+            user: None,
+            cause: BootCause::Exited(Exit::Code(255)),
+            transcript: "PHP Parse error: oops".into(),
+        });
+        assert_eq!(
+            error.to_string(),
+            "pool `test`: worker ended before it was ready (exit code 255)"
+        );
+        let report = error.report();
+        for part in [
+            "command  php worker.php   in /srv/app",
+            "it said  PHP Parse error: oops",
+            "hint: ",
+        ] {
+            assert!(report.contains(part), "{report}");
+        }
+    }
 }

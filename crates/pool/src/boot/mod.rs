@@ -4,13 +4,11 @@ use std::ffi::OsString;
 use std::future::pending;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use pronghorn_base::BoxFuture;
-use pronghorn_process::{Command, Credentials, Exit, Process, Signal, Spawner, Stream};
+use pronghorn_process::{Command, Exit, Process, Signal, Stream};
 use pronghorn_wire::{Codec, Kind};
 use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
@@ -26,22 +24,24 @@ use crate::relay::channel::{Channel, Detached};
 use crate::relay::inbox::Inbox;
 use crate::relay::{self, Dialect, Relay};
 use crate::roster::Via;
-use crate::spool::Spool;
-use crate::supervisor::{Connect, Launched, Launcher, Watched};
+use crate::supervisor::{Connect, LaunchError, Launched, Launcher, Watched};
 
 mod error;
 mod handshake;
 mod listener;
 pub(crate) mod output;
+mod spec;
 pub(crate) mod warmup;
 mod zygote;
 
-pub use error::{BootCause, BootError};
+pub(crate) use error::{BootCause, BootError};
 pub use listener::{RelayAddress, RelayListener};
 pub use output::WORKER_OUTPUT;
+pub use spec::LaunchSpec;
 use warmup::until_warm;
 pub use warmup::{Warmup, WarmupCall};
-pub use zygote::{NotForked, Spawn, Zygotes};
+pub(crate) use zygote::NotForked;
+pub use zygote::{Spawn, Zygotes};
 
 use handshake::{Announcement, Refusal};
 pub(crate) use output::{Output, Readers};
@@ -49,30 +49,14 @@ pub(crate) use output::{Output, Readers};
 /// Starts workers by a command.
 #[derive(Debug)]
 pub struct CommandLauncher {
-    pub pool: String,
-    pub spawner: Spawner,
-    /// As the operator wrote it, for messages.
-    pub command: String,
+    pub spec: LaunchSpec,
     /// What its calls are.
     pub kind: Kind,
-    pub argv: Vec<OsString>,
-    pub env: Vec<(OsString, OsString)>,
-    /// Kept as it was written and resolved anew for each worker, so that a `current` link may move.
-    pub cwd: PathBuf,
-    /// Name and rights.
-    pub user: Option<(String, Credentials)>,
-    pub boot_timeout: Duration,
-    /// Part of the boot.
-    pub warmup: Warmup,
     /// Where foreign workers connect, when not over their pipes.
     pub listener: Option<Arc<RelayListener>>,
     /// How calls to foreign workers are written.
     pub foreign_codec: Codec,
     pub fence: Fence,
-    pub stream_timeout: Duration,
-    pub spool: Arc<Spool>,
-    /// The threads that serve requests: each worker's connection lives on one of them.
-    pub homes: Vec<Home>,
     pub transport: TransportChoice,
     /// What its PHP is given besides.
     pub php: Php,
@@ -93,8 +77,8 @@ pub enum TransportChoice {
 }
 
 impl Launcher for CommandLauncher {
-    fn launch(&self, slot: SlotId) -> BoxFuture<'_, Result<Launched, BootError>> {
-        Box::pin(self.launch_worker(slot))
+    fn launch(&self, slot: SlotId) -> BoxFuture<'_, Result<Launched, LaunchError>> {
+        Box::pin(async move { Ok(self.launch_worker(slot).await?) })
     }
 
     fn begin_generation(&self) {
@@ -161,8 +145,8 @@ pub(crate) struct Connection {
 impl CommandLauncher {
     async fn launch_worker(&self, slot: SlotId) -> Result<Launched, BootError> {
         let (ours, mut passed) =
-            private_pipes().map_err(|error| self.failed(BootCause::System(error), None))?;
-        let home = self.homes[slot % self.homes.len()].clone();
+            private_pipes().map_err(|error| self.spec.failed(BootCause::System(error), None))?;
+        let home = self.spec.homes[slot % self.spec.homes.len()].clone();
         let memory = self.offer_ring(&home).map(|(memory, offer)| {
             passed.extend(offer);
             memory
@@ -179,17 +163,17 @@ impl CommandLauncher {
                 }
             }
             Spawn::Fork(_) | Spawn::Exec => {
-                let besides = self.php.variables(self).await;
+                let besides = self.php.variables(&self.spec).await;
                 let mut command = self.command_line(passed, besides);
                 if self.php.runs_scripts() {
                     command.env.push(classic_worker(number));
                 }
-                let spawned = self.spawner.spawn(command);
-                let failed = |error| self.failed(BootCause::Spawn(error), None);
+                let spawned = self.spec.spawner.spawn(command);
+                let failed = |error| self.spec.failed(BootCause::Spawn(error), None);
                 (spawned.await.map_err(failed)?, None)
             }
         };
-        let mut worker = RunningWorker::new(&self.pool, child.process);
+        let mut worker = RunningWorker::new(&self.spec.pool, child.process);
         worker.forked_by = forked_by;
         let pipes = (child.stdin, child.stdout, child.stderr);
         match self.bring_up(&mut worker, ours, memory, pipes, &home).await {
@@ -206,7 +190,7 @@ impl CommandLauncher {
                     worker.process.kill_group();
                 }
                 worker.readers.finish().await;
-                Err(self.failed(cause, Some(&worker.output)))
+                Err(self.spec.failed(cause, Some(&worker.output)))
             }
         }
     }
@@ -219,7 +203,7 @@ impl CommandLauncher {
         pipes: (Option<OwnedFd>, Option<OwnedFd>, Option<OwnedFd>),
         home: &Home,
     ) -> Result<(Via, Connect), BootCause> {
-        let until = Instant::now() + self.boot_timeout;
+        let until = Instant::now() + self.spec.boot_timeout;
         let connection = self.connect(worker, ours, memory, pipes).await?;
         let via = match connection.channel {
             Detached::Ring { .. } => Via::Ring,
@@ -229,11 +213,11 @@ impl CommandLauncher {
         let settings = relay::Settings {
             codec: connection.codec,
             interruptible: connection.deadline_signal.is_some(),
-            stream_timeout: self.stream_timeout,
-            spool: self.spool.clone(),
+            stream_timeout: self.spec.stream_timeout,
+            spool: self.spec.spool.clone(),
         };
         let home = home.runtime.clone();
-        let Some(calls) = self.warmup.calls().await else {
+        let Some(calls) = self.spec.warmup.calls().await else {
             let connect = move |slot_handle| start_relay(&home, connection, settings, slot_handle);
             return Ok((via, Box::new(connect)));
         };
@@ -244,13 +228,13 @@ impl CommandLauncher {
             connection,
             settings,
             calls,
-            self.pool.clone(),
+            self.spec.pool.clone(),
             home.clone(),
             inbox.clone(),
         );
         warming.spawn_on(warm_up, &home);
         let end = worker.end();
-        let relay = until_warm(warming, &inbox, end, until, self.boot_timeout).await?;
+        let relay = until_warm(warming, &inbox, end, until, self.spec.boot_timeout).await?;
         let connect = move |slot_handle: SlotHandle| -> Arc<dyn Transport> {
             let inbox = Arc::new(Inbox::default());
             home.spawn(relay.seated(slot_handle, inbox.clone()).run());
@@ -297,18 +281,19 @@ impl CommandLauncher {
 
     fn no_ring(&self, why: &str) {
         if !self.told.swap(true, Ordering::Relaxed) {
-            tracing::warn!(target: "server", pool = self.pool, "pipes are used instead of the ring: {why}");
+            tracing::warn!(target: "server", pool = self.spec.pool, "pipes are used instead of the ring: {why}");
         }
     }
 
     fn command_line(&self, passed: Vec<OwnedFd>, besides: Vec<(OsString, OsString)>) -> Command {
-        let mut env = self.env.clone();
+        let mut env = self.spec.env.clone();
         env.retain(|(known, _)| besides.iter().all(|(name, _)| known != name));
         env.extend(besides);
         if passed.len() > PIPES {
             env.push(("PRONGHORN_RING".into(), "5,6,7".into()));
         }
         let (program, args) = self
+            .spec
             .argv
             .split_first()
             .map_or_else(Default::default, |(program, args)| {
@@ -318,8 +303,9 @@ impl CommandLauncher {
             program,
             args,
             env,
-            cwd: self.cwd.clone(),
+            cwd: self.spec.cwd.clone(),
             credentials: self
+                .spec
                 .user
                 .as_ref()
                 .map(|(_, credentials)| credentials.clone()),
@@ -332,17 +318,6 @@ impl CommandLauncher {
             stdout: Stream::Pipe,
             stderr: Stream::Pipe,
             passed,
-        }
-    }
-
-    fn failed(&self, cause: BootCause, output: Option<&Output>) -> BootError {
-        BootError {
-            pool: self.pool.clone(),
-            command: self.command.clone(),
-            cwd: self.cwd.clone(),
-            user: self.user.as_ref().map(|(name, _)| name.clone()),
-            cause,
-            transcript: output.map(Output::transcript).unwrap_or_default(),
         }
     }
 
@@ -415,10 +390,10 @@ impl CommandLauncher {
                 }
                 return Err(BootCause::Exited(exit));
             }
-            () = tokio::time::sleep(self.boot_timeout) => {
+            () = tokio::time::sleep(self.spec.boot_timeout) => {
                 let listener = self.listener.as_ref();
                 return Err(BootCause::TimedOut {
-                    after: self.boot_timeout,
+                    after: self.spec.boot_timeout,
                     strangers: listener.map(|listener| listener.turn_away()).unwrap_or_default(),
                 });
             }

@@ -76,7 +76,7 @@ struct Order {
 
 /// Why a zygote gave no worker.
 #[derive(Debug)]
-pub enum NotForked {
+pub(crate) enum NotForked {
     TimedOut(Duration),
     Ended(Exit),
     Failed(ForkError),
@@ -147,7 +147,7 @@ impl Zygotes {
         worker: SlotId,
         passed: Vec<OwnedFd>,
     ) -> Result<Option<(Child, u32)>, BootError> {
-        let system = |error| of.failed(BootCause::System(error), None);
+        let system = |error| of.spec.failed(BootCause::System(error), None);
         let Some((orders, zygote)) = self.zygote(of).await? else {
             return Ok(None);
         };
@@ -179,7 +179,7 @@ impl Zygotes {
                 self.forbid(of, &error.to_string(), "");
                 Ok(None)
             }
-            Err(why) => Err(of.failed(BootCause::NotForked(why), None)),
+            Err(why) => Err(of.spec.failed(BootCause::NotForked(why), None)),
         }
     }
 
@@ -226,7 +226,7 @@ impl Zygotes {
         }
         if facts.has_jit {
             tracing::warn!(
-                target: "server", pool = of.pool,
+                target: "server", pool = of.spec.pool,
                 "workers are forked (`spawn: fork`) with OPcache's JIT, which is known to crash in a cache that processes share: `ini: {{opcache.jit: disable}}`"
             );
         }
@@ -239,7 +239,7 @@ impl Zygotes {
         if self.is_forbidden.swap(true, Ordering::Relaxed) {
             return;
         }
-        let pool = &of.pool;
+        let pool = &of.spec.pool;
         let what = "each worker starts PHP anew and has an OPcache of its own";
         let hint = if hint.is_empty() {
             String::new()
@@ -255,7 +255,7 @@ impl Zygotes {
 }
 
 async fn command_line(of: &CommandLauncher, control: OwnedFd) -> Command {
-    let besides = of.php.variables(of).await;
+    let besides = of.php.variables(&of.spec).await;
     let mut command = of.command_line(vec![control], besides);
     command.env.retain(|(name, _)| name != PIPES);
     command.env.push((VARIABLE.0.into(), VARIABLE.1.into()));
@@ -308,16 +308,16 @@ enum Over {
 
 impl Owner {
     async fn start(of: &CommandLauncher) -> Result<(Self, Facts), BootError> {
-        let system = |error| of.failed(BootCause::System(error), None);
+        let system = |error| of.spec.failed(BootCause::System(error), None);
         let (link, theirs) = Zygote::pair().map_err(system)?;
-        let child = of.spawner.spawn(command_line(of, theirs).await).await;
-        let child = child.map_err(|error| of.failed(BootCause::Spawn(error), None))?;
-        let mut zygote = RunningWorker::new(&of.pool, child.process);
+        let child = of.spec.spawner.spawn(command_line(of, theirs).await).await;
+        let child = child.map_err(|error| of.spec.failed(BootCause::Spawn(error), None))?;
+        let mut zygote = RunningWorker::new(&of.spec.pool, child.process);
         let facts = bring_up(
             &mut zygote,
             &link,
             [child.stdout, child.stderr],
-            of.boot_timeout,
+            of.spec.boot_timeout,
         );
         let facts = match facts.await {
             Ok(facts) => facts,
@@ -326,15 +326,15 @@ impl Owner {
                     zygote.process.kill_group();
                 }
                 zygote.readers.finish().await;
-                return Err(of.failed(cause, Some(&zygote.output)));
+                return Err(of.spec.failed(cause, Some(&zygote.output)));
             }
         };
         zygote.output.up();
         let owner = Self {
-            pool: of.pool.clone(),
+            pool: of.spec.pool.clone(),
             zygote,
             link,
-            patience: of.boot_timeout,
+            patience: of.spec.boot_timeout,
         };
         Ok((owner, facts))
     }

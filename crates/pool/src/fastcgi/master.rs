@@ -57,13 +57,13 @@ impl Folder {
     /// In the folder for spool files, whose leftovers the next server removes, unless its path is too long. Whoever runs
     /// php-fpm may write there, and nobody else.
     fn make(of: &FastCgiLauncher) -> io::Result<Self> {
-        let mut path = of.spool.path("fpm");
+        let mut path = of.spec.spool.path("fpm");
         if path.join(SOCKET).as_os_str().len() > LONGEST_SOCKET_PATH {
             path = std::env::temp_dir().join(path.file_name().unwrap_or_default());
         }
         std::fs::DirBuilder::new().mode(0o700).create(&path)?;
         let folder = Self(path);
-        if let Some((_, user)) = &of.user {
+        if let Some((_, user)) = &of.spec.user {
             // In a folder of somebody else's its name may be a link by now.
             lchown(&folder.0, Some(user.uid()), Some(user.gid()))?;
         }
@@ -112,22 +112,22 @@ impl Master {
 
     /// Starts one and waits until it takes requests.
     pub(super) async fn start(of: &FastCgiLauncher, fpm: &Fpm) -> Result<Arc<Self>, BootError> {
-        let system = |error| of.failed(BootCause::System(error), None);
+        let system = |error| of.spec.failed(BootCause::System(error), None);
         let folder = Folder::make(of).map_err(system)?;
         let socket = folder.socket();
         let config = folder.write_configuration(&configuration(of, fpm, &socket));
         let config = config.map_err(system)?;
-        let child = of.spawner.spawn(command_line(of, &config)).await;
-        let child = child.map_err(|error| of.failed(BootCause::Spawn(error), None))?;
+        let child = of.spec.spawner.spawn(command_line(of, &config)).await;
+        let child = child.map_err(|error| of.spec.failed(BootCause::Spawn(error), None))?;
         let pid = child.process.pid();
-        let mut worker = RunningWorker::new(&of.pool, child.process);
+        let mut worker = RunningWorker::new(&of.spec.pool, child.process);
         let up = bring_up(of, &mut worker, &socket, [child.stdout, child.stderr]).await;
         if let Err(cause) = up {
             if worker.exit.is_none() {
                 worker.process.kill_group();
             }
             worker.readers.finish().await;
-            return Err(of.failed(cause, Some(&worker.output)));
+            return Err(of.spec.failed(cause, Some(&worker.output)));
         }
         let output = worker.output.clone();
         output.up();
@@ -164,7 +164,7 @@ fn configuration(of: &FastCgiLauncher, fpm: &Fpm, socket: &Path) -> String {
          pm = static\npm.max_children = {children}\npm.max_requests = {requests}\n\
          request_terminate_timeout = {terminate}\nclear_env = no\n\
          catch_workers_output = yes\ndecorate_workers_output = no\n",
-        pool = of.pool,
+        pool = of.spec.pool,
         socket = socket.display(),
         drain = seconds(fpm.drain),
         children = fpm.workers,
@@ -174,7 +174,7 @@ fn configuration(of: &FastCgiLauncher, fpm: &Fpm, socket: &Path) -> String {
 
 /// php-fpm has to be told that this is meant.
 fn runs_as_root(of: &FastCgiLauncher) -> bool {
-    match &of.user {
+    match &of.spec.user {
         Some((_, user)) => user.uid() == 0,
         None => rustix::process::geteuid().is_root(),
     }
@@ -182,6 +182,7 @@ fn runs_as_root(of: &FastCgiLauncher) -> bool {
 
 fn command_line(of: &FastCgiLauncher, config: &Path) -> Command {
     let (program, own) = of
+        .spec
         .argv
         .split_first()
         .map_or_else(Default::default, |(program, own)| {
@@ -197,9 +198,13 @@ fn command_line(of: &FastCgiLauncher, config: &Path) -> Command {
     Command {
         program,
         args,
-        env: of.env.clone(),
-        cwd: of.cwd.clone(),
-        credentials: of.user.as_ref().map(|(_, credentials)| credentials.clone()),
+        env: of.spec.env.clone(),
+        cwd: of.spec.cwd.clone(),
+        credentials: of
+            .spec
+            .user
+            .as_ref()
+            .map(|(_, credentials)| credentials.clone()),
         stdin: Stream::Null,
         stdout: Stream::Pipe,
         stderr: Stream::Pipe,
@@ -213,7 +218,7 @@ async fn bring_up(
     socket: &Path,
     output: [Option<std::os::fd::OwnedFd>; 2],
 ) -> Result<(), BootCause> {
-    let until = Instant::now() + of.boot_timeout;
+    let until = Instant::now() + of.spec.boot_timeout;
     for pipe in output.into_iter().flatten() {
         let read = worker.readers.read(pipe, worker.output.clone());
         read.map_err(BootCause::System)?;
@@ -228,7 +233,7 @@ async fn bring_up(
         }
         exit = worker.end() => Err(BootCause::Exited(exit)),
         () = sleep_until(until) => Err(BootCause::TimedOut {
-            after: of.boot_timeout,
+            after: of.spec.boot_timeout,
             strangers: Vec::new(),
         }),
     }

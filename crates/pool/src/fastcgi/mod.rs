@@ -7,17 +7,16 @@
 //! By php-fpm, and at addresses, a slot is a connection. Which process answers over it nobody can tell, so a call that is given
 //! up runs on there, and only its connection is closed.
 
-use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use pronghorn_base::BoxFuture;
 use pronghorn_cgi::fastcgi::{RequestId, begin, is_answer, question};
-use pronghorn_process::{Command, Credentials, Exit, Signal, Spawner, Stream};
+use pronghorn_process::{Command, Exit, Signal, Stream};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -27,16 +26,14 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use crate::boot::warmup::{Cold, until_warm, warm};
-use crate::boot::{BootCause, BootError, Output, RunningWorker, Warmup};
+use crate::boot::{BootCause, BootError, LaunchSpec, Output, RunningWorker};
 use crate::core::SlotId;
-use crate::home::Home;
 use crate::pool::Transport;
 use crate::program::StandIn;
 use crate::relay::channel::Detached;
 use crate::relay::inbox::Inbox;
 use crate::roster::Via;
-use crate::spool::Spool;
-use crate::supervisor::{Connect, Launched, Launcher, Watched};
+use crate::supervisor::{Connect, LaunchError, Launched, Launcher, Watched};
 
 mod addresses;
 mod master;
@@ -69,25 +66,11 @@ pub enum Peers {
 /// Fills slots with what speaks FastCGI.
 #[derive(Debug)]
 pub struct FastCgiLauncher {
-    pub pool: String,
+    /// Its warm-up is not for servers at addresses.
+    pub spec: LaunchSpec,
     pub peers: Peers,
     /// The php-fpm of the last generation.
     pub master: Current,
-    pub spawner: Spawner,
-    /// As the operator wrote it, for messages.
-    pub command: String,
-    pub argv: Vec<OsString>,
-    pub env: Vec<(OsString, OsString)>,
-    pub cwd: PathBuf,
-    /// Name and rights.
-    pub user: Option<(String, Credentials)>,
-    pub boot_timeout: Duration,
-    /// Part of the boot, but not of servers at addresses.
-    pub warmup: Warmup,
-    pub stream_timeout: Duration,
-    pub spool: Arc<Spool>,
-    /// The threads that serve requests: each worker's connection lives on one of them.
-    pub homes: Vec<Home>,
 }
 
 /// The php-fpm that new slots belong to.
@@ -98,20 +81,21 @@ pub struct Current {
 }
 
 impl Launcher for FastCgiLauncher {
-    fn launch(&self, slot: SlotId) -> BoxFuture<'_, Result<Launched, BootError>> {
+    fn launch(&self, slot: SlotId) -> BoxFuture<'_, Result<Launched, LaunchError>> {
         Box::pin(async move {
-            match &self.peers {
+            let launched = match &self.peers {
                 Peers::Own => self.launch_worker(slot).await,
                 Peers::Fpm(fpm) => {
                     let master = self.master(fpm).await?;
                     let places = vec![Place::Unix(master.socket.clone())];
-                    let addresses = Arc::new(Addresses::new(self.pool.clone(), places));
+                    let addresses = Arc::new(Addresses::new(self.spec.pool.clone(), places));
                     self.launch_line(slot, addresses, Some(master)).await
                 }
                 Peers::Addresses(addresses) => {
                     self.launch_line(slot, addresses.clone(), None).await
                 }
-            }
+            };
+            Ok(launched?)
         })
     }
 
@@ -204,13 +188,13 @@ impl FastCgiLauncher {
         addresses: Arc<Addresses>,
         master: Option<Arc<Master>>,
     ) -> Result<Launched, BootError> {
-        let until = Instant::now() + self.boot_timeout;
+        let until = Instant::now() + self.spec.boot_timeout;
         let end = Arc::new(watch::Sender::new(None));
         let unneeded = Arc::new(Notify::new());
         let output = match &master {
             Some(master) => master.output.clone(),
             None => {
-                let output = Output::new(&self.pool, 0);
+                let output = Output::new(&self.spec.pool, 0);
                 output.up();
                 output
             }
@@ -224,7 +208,7 @@ impl FastCgiLauncher {
             }
         };
         let connect = self.connect(slot, line, settings, its_end, until).await;
-        let connect = connect.map_err(|cause| self.failed(cause, Some(&output)))?;
+        let connect = connect.map_err(|cause| self.spec.failed(cause, Some(&output)))?;
         let process = LineStandIn {
             stand_in: StandIn(end),
             master,
@@ -243,12 +227,12 @@ impl FastCgiLauncher {
             first,
             second,
             id,
-        } = Entrance::open(&self.spool.path("fastcgi"))
-            .map_err(|error| self.failed(BootCause::System(error), None))?;
-        let child = self.spawner.spawn(self.command_line(listening)).await;
-        let child = child.map_err(|error| self.failed(BootCause::Spawn(error), None))?;
-        let mut worker = RunningWorker::new(&self.pool, child.process);
-        let until = Instant::now() + self.boot_timeout;
+        } = Entrance::open(&self.spec.spool.path("fastcgi"))
+            .map_err(|error| self.spec.failed(BootCause::System(error), None))?;
+        let child = self.spec.spawner.spawn(self.command_line(listening)).await;
+        let child = child.map_err(|error| self.spec.failed(BootCause::Spawn(error), None))?;
+        let mut worker = RunningWorker::new(&self.spec.pool, child.process);
+        let until = Instant::now() + self.spec.boot_timeout;
         let unneeded = Arc::new(Notify::new());
         let settings = self.settings(worker.output.clone(), unneeded.clone());
         let line = responder::Line::Of(Detached::Unix(second.into()), id);
@@ -272,13 +256,14 @@ impl FastCgiLauncher {
                     worker.process.kill_group();
                 }
                 worker.readers.finish().await;
-                Err(self.failed(cause, Some(&worker.output)))
+                Err(self.spec.failed(cause, Some(&worker.output)))
             }
         }
     }
 
     fn command_line(&self, listening: OwnedFd) -> Command {
         let (program, args) = self
+            .spec
             .argv
             .split_first()
             .map_or_else(Default::default, |(program, args)| {
@@ -287,9 +272,10 @@ impl FastCgiLauncher {
         Command {
             program,
             args,
-            env: self.env.clone(),
-            cwd: self.cwd.clone(),
+            env: self.spec.env.clone(),
+            cwd: self.spec.cwd.clone(),
             credentials: self
+                .spec
                 .user
                 .as_ref()
                 .map(|(_, credentials)| credentials.clone()),
@@ -337,7 +323,7 @@ impl FastCgiLauncher {
             },
             exit = worker.end() => Err(BootCause::Exited(exit)),
             () = sleep_until(until) => Err(BootCause::TimedOut {
-                after: self.boot_timeout,
+                after: self.spec.boot_timeout,
                 strangers: Vec::new(),
             }),
         }
@@ -345,8 +331,8 @@ impl FastCgiLauncher {
 
     fn settings(&self, output: Output, unneeded: Arc<Notify>) -> responder::Settings {
         responder::Settings {
-            stream_timeout: self.stream_timeout,
-            spool: self.spool.clone(),
+            stream_timeout: self.spec.stream_timeout,
+            spool: self.spec.spool.clone(),
             output,
             unneeded,
         }
@@ -361,8 +347,10 @@ impl FastCgiLauncher {
         end: impl Future<Output = Exit>,
         until: Instant,
     ) -> Result<Connect, BootCause> {
-        let home = self.homes[slot % self.homes.len()].runtime.clone();
-        let Some(calls) = self.warmup.calls().await else {
+        let home = self.spec.homes[slot % self.spec.homes.len()]
+            .runtime
+            .clone();
+        let Some(calls) = self.spec.warmup.calls().await else {
             return Ok(Box::new(move |slot_handle| {
                 let inbox = Arc::new(Inbox::default());
                 let transport: Arc<dyn Transport> = inbox.clone();
@@ -374,7 +362,7 @@ impl FastCgiLauncher {
         // Ended by being dropped.
         let mut warming = JoinSet::new();
         let inbox = Arc::new(Inbox::default());
-        let (name, there, told) = (self.pool.clone(), home.clone(), inbox.clone());
+        let (name, there, told) = (self.spec.pool.clone(), home.clone(), inbox.clone());
         let warm_up = async move {
             let responder = |slot_handle| {
                 let mut responder = Responder::new(line, settings, slot_handle, told);
@@ -387,23 +375,12 @@ impl FastCgiLauncher {
             warm(responder, calls, name, &there).await
         };
         warming.spawn_on(warm_up, &home);
-        let responder = until_warm(warming, &inbox, end, until, self.boot_timeout).await?;
+        let responder = until_warm(warming, &inbox, end, until, self.spec.boot_timeout).await?;
         Ok(Box::new(move |slot_handle| {
             let inbox = Arc::new(Inbox::default());
             home.spawn(responder.seated(slot_handle, inbox.clone()).run()); // as above
             inbox
         }))
-    }
-
-    fn failed(&self, cause: BootCause, output: Option<&Output>) -> BootError {
-        BootError {
-            pool: self.pool.clone(),
-            command: self.command.clone(),
-            cwd: self.cwd.clone(),
-            user: self.user.as_ref().map(|(name, _)| name.clone()),
-            cause,
-            transcript: output.map(Output::transcript).unwrap_or_default(),
-        }
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tokio::sync::OnceCell;
 
-use crate::boot::CommandLauncher;
+use crate::boot::LaunchSpec;
 
 mod classic;
 mod ini;
@@ -66,7 +66,7 @@ impl Php {
     }
 
     /// The variables that workers get besides. Asks PHP the first time, which takes as long as PHP takes to start.
-    pub(crate) async fn variables(&self, of: &CommandLauncher) -> Variables {
+    pub(crate) async fn variables(&self, of: &LaunchSpec) -> Variables {
         let found = self.found(of).await;
         let mut variables = found.variables.clone();
         if let Some(folder) = &found.folder {
@@ -80,7 +80,7 @@ impl Php {
     }
 
     /// What its PHP says of itself; None where the command does not tell which one it is.
-    pub async fn about(&self, of: &CommandLauncher) -> Option<&About> {
+    pub async fn about(&self, of: &LaunchSpec) -> Option<&About> {
         self.found(of).await.about.as_deref()
     }
 
@@ -90,16 +90,16 @@ impl Php {
     }
 
     /// Whether it says what it is, and has no extension and gets none.
-    pub async fn lacks_extension(&self, of: &CommandLauncher) -> bool {
+    pub async fn lacks_extension(&self, of: &LaunchSpec) -> bool {
         let found = self.found(of).await;
         found.about.is_some() && !found.has_extension
     }
 
-    async fn found(&self, of: &CommandLauncher) -> &Found {
+    async fn found(&self, of: &LaunchSpec) -> &Found {
         self.found.get_or_init(|| self.find(of)).await
     }
 
-    async fn find(&self, of: &CommandLauncher) -> Found {
+    async fn find(&self, of: &LaunchSpec) -> Found {
         let Some(program) = program::find(&of.argv, &of.env, &of.cwd) else {
             if self.offer_extension || self.ini.is_written() {
                 tracing::info!(
@@ -154,7 +154,7 @@ impl Php {
     /// With the settings of php-fpm, where a distribution has them apart from those of the command line.
     async fn as_fpm(
         &self,
-        of: &CommandLauncher,
+        of: &LaunchSpec,
         program: &Program,
         about: Arc<About>,
     ) -> (Option<Arc<About>>, Variables) {
@@ -193,7 +193,7 @@ fn fpm_folder(ini_file: &Path) -> Option<PathBuf> {
 }
 
 /// The build that fits.
-fn extension(of: &CommandLauncher, about: &About) -> Option<PathBuf> {
+fn extension(of: &LaunchSpec, about: &About) -> Option<PathBuf> {
     let name = format!("pronghorn-{}.so", about.identity);
     let folders = extension_folders();
     let found = folders

@@ -11,7 +11,7 @@ use pronghorn_base::lock;
 use pronghorn_process::{Command, Stream};
 
 use super::Program;
-use crate::boot::CommandLauncher;
+use crate::boot::LaunchSpec;
 
 /// PHP starts in 30 ms.
 const LONGEST: Duration = Duration::from_secs(5);
@@ -113,7 +113,7 @@ fn keep(asked: Asked, about: &Arc<About>) {
 
 /// None when it does not answer, or something else.
 pub(super) async fn ask(
-    of: &CommandLauncher,
+    of: &LaunchSpec,
     program: &Program,
     environment: &[(OsString, OsString)],
 ) -> Option<Arc<About>> {
@@ -142,7 +142,7 @@ pub(super) async fn ask(
 }
 
 async fn answer(
-    of: &CommandLauncher,
+    of: &LaunchSpec,
     program: &Program,
     environment: &[(OsString, OsString)],
 ) -> Option<String> {

@@ -11,12 +11,11 @@ use pronghorn_process::{Credentials, Exit, Signal, Spawner};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use crate::boot::BootError;
 use crate::core::SlotId;
 use crate::relay::inbox::Inbox;
 use crate::roster::Via;
 use crate::spool::Spool;
-use crate::supervisor::{Launched, Launcher, Watched};
+use crate::supervisor::{LaunchError, Launched, Launcher, Watched};
 
 mod runner;
 mod running;
@@ -38,7 +37,7 @@ pub struct ProgramLauncher {
 }
 
 impl Launcher for ProgramLauncher {
-    fn launch(&self, slot: SlotId) -> BoxFuture<'_, Result<Launched, BootError>> {
+    fn launch(&self, slot: SlotId) -> BoxFuture<'_, Result<Launched, LaunchError>> {
         let home = self.homes[slot % self.homes.len()].clone();
         let (spawner, user, spool) = (self.spawner.clone(), self.user.clone(), self.spool.clone());
         let environment = self.environment.clone();

@@ -15,17 +15,18 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-use crate::boot::BootError;
 use crate::core::SlotId;
 use crate::pool::{Pool, SlotHandle, Transport};
 use crate::roster::Via;
 
 mod backoff;
+mod error;
 mod pool_supervisor;
 mod scaling;
 mod slot_supervisor;
 mod wear;
 
+pub use error::LaunchError;
 pub use scaling::Scaling;
 pub use wear::Limits;
 
@@ -36,7 +37,7 @@ const ORDERS: usize = 16;
 
 /// Starts one worker's process and waits until it has announced itself.
 pub(crate) trait Launcher: Send + Sync + 'static {
-    fn launch(&self, slot: SlotId) -> BoxFuture<'_, Result<Launched, BootError>>;
+    fn launch(&self, slot: SlotId) -> BoxFuture<'_, Result<Launched, LaunchError>>;
 
     /// What is launched from now on belongs to a new generation.
     fn begin_generation(&self) {}
@@ -148,7 +149,7 @@ impl RunningPool {
         pool: Pool,
         filling: impl Into<LauncherRef>,
         plan: Plan,
-    ) -> Result<Self, BootError> {
+    ) -> Result<Self, LaunchError> {
         Self::start_with(pool, filling.into().0, plan).await
     }
 
@@ -156,7 +157,7 @@ impl RunningPool {
         pool: Pool,
         launcher: Arc<dyn Launcher>,
         plan: Plan,
-    ) -> Result<Self, BootError> {
+    ) -> Result<Self, LaunchError> {
         let (orders, inbox) = mpsc::channel(ORDERS);
         let renewals = Arc::new(Notify::new());
         let (supervisor, troubles) =
@@ -179,7 +180,7 @@ impl RunningPool {
     /// # Errors
     ///
     /// The first worker that does not come up ends the reload; the old generation goes on as if nothing had happened.
-    pub async fn reload(&self, grace: Duration) -> Result<(), BootError> {
+    pub async fn reload(&self, grace: Duration) -> Result<(), LaunchError> {
         self.reload_with(None, grace).await
     }
 
@@ -193,13 +194,17 @@ impl RunningPool {
         filling: impl Into<LauncherRef>,
         plan: Plan,
         grace: Duration,
-    ) -> Result<(), BootError> {
+    ) -> Result<(), LaunchError> {
         let launcher = filling.into().0;
         let change = Change { launcher, plan };
         self.reload_with(Some(change), grace).await
     }
 
-    async fn reload_with(&self, change: Option<Change>, grace: Duration) -> Result<(), BootError> {
+    async fn reload_with(
+        &self,
+        change: Option<Change>,
+        grace: Duration,
+    ) -> Result<(), LaunchError> {
         let order = |done| Order::Reload {
             change,
             grace,
@@ -207,7 +212,7 @@ impl RunningPool {
         };
         match self.ask(order).await {
             Some(reloaded) => reloaded,
-            None => Err(BootError::stopped(self.pool.name())),
+            None => Err(LaunchError::stopped(self.pool.name())),
         }
     }
 

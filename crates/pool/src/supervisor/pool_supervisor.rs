@@ -15,8 +15,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 use super::backoff::Backoff;
 use super::slot_supervisor::{MemberId, News, Phase, Renewal, SlotSupervisor};
 use super::wear::{Life, Wear};
-use super::{Launcher, NotResized, Plan, scaling};
-use crate::boot::BootError;
+use super::{LaunchError, Launcher, NotResized, Plan, scaling};
 use crate::bugs::{Bug, planted};
 use crate::core::SlotId;
 use crate::pool::Pool;
@@ -36,7 +35,7 @@ pub(super) enum Order {
         /// What the pool is to become, if that is not what it is.
         change: Option<Change>,
         grace: Duration,
-        done: oneshot::Sender<Result<(), BootError>>,
+        done: oneshot::Sender<Result<(), LaunchError>>,
     },
     Add {
         count: usize,
@@ -119,7 +118,7 @@ enum Stage {
 struct ReloadToCome {
     change: Option<Change>,
     grace: Duration,
-    done: oneshot::Sender<Result<(), BootError>>,
+    done: oneshot::Sender<Result<(), LaunchError>>,
 }
 
 /// A new generation on its way.
@@ -129,8 +128,8 @@ struct Reload {
     before: Option<(Change, usize)>,
     grace: Duration,
     let_in: bool,
-    failed: Option<BootError>,
-    done: oneshot::Sender<Result<(), BootError>>,
+    failed: Option<LaunchError>,
+    done: oneshot::Sender<Result<(), LaunchError>>,
 }
 
 struct Addition {
@@ -382,7 +381,7 @@ impl PoolSupervisor {
         self.renewals.notify_one();
     }
 
-    fn did_not_boot(&mut self, id: MemberId, error: BootError, now: Instant) {
+    fn did_not_boot(&mut self, id: MemberId, error: LaunchError, now: Instant) {
         let Some(member) = self.members.get_mut(&id) else {
             return;
         };

@@ -9,8 +9,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::Instant;
 
 use super::backoff::Backoff;
-use super::{Launched, Launcher, Watched};
-use crate::boot::BootError;
+use super::{LaunchError, Launched, Launcher, Watched};
 use crate::bugs::{Bug, planted};
 use crate::core::SlotId;
 use crate::escalation::{self, Escalation, Step};
@@ -53,7 +52,7 @@ pub(super) enum News {
     /// Its process has ended.
     Ended,
     /// It did not come up. For the first time, the slot supervisor gives up; later it tries again.
-    Failed(BootError),
+    Failed(LaunchError),
 }
 
 /// Why all workers should be new ones.
@@ -125,7 +124,7 @@ impl SlotSupervisor {
     }
 
     /// `Err(None)` when the stop came first; the half-started worker is ended by being dropped.
-    async fn boot(&self) -> Result<Launched, Option<BootError>> {
+    async fn boot(&self) -> Result<Launched, Option<LaunchError>> {
         let mut phases = self.phases.clone();
         let boot = async {
             let _permit = self.boots.acquire().await;

@@ -17,6 +17,7 @@ use pronghorn_wire::{Codec, DecodeError, Fields, Head, ReplyHead};
 
 use crate::boot::WarmupCall;
 use crate::call::{Body, Encoding, Payload, Unencodable};
+use crate::supervisor::LaunchError;
 
 /// The head of an answer to a request.
 pub(super) fn http(head: &Head) -> &ReplyHead {
@@ -30,6 +31,13 @@ pub(super) fn http(head: &Head) -> &ReplyHead {
 pub(super) fn status(status: u16) -> Head {
     let headers = Fields::new();
     Head::Http(ReplyHead { status, headers })
+}
+
+/// As a launcher tells it.
+fn not_launched(pool: &str) -> LaunchError {
+    let summary = format!("pool `{pool}`: worker ended before it was ready (exit code 255)");
+    let report = format!("{summary}\n  it said  PHP Parse error: oops");
+    LaunchError::new(summary, report)
 }
 
 /// A call that carries a text. Its context is a native request for a path of that name.

@@ -4,7 +4,6 @@
 //! The workers are the test's; time is paused. What the test is worth is shown by [`Bug`]: it finds every one of them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -18,7 +17,6 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::status;
-use crate::boot::{BootCause, BootError};
 use crate::bugs::{Bug, PLANTED};
 use crate::call::{
     Answer, Body, Call, CallError, Encoding, Payload, Pending, Refused, Reply, ReplyBody, Terms,
@@ -29,7 +27,9 @@ use crate::core::{Next, PrefetchLimits, SlotId, SlotState};
 use crate::pool::{Lifetime, Options, Order, Pool, Report, SlotHandle, Transport};
 use crate::roster::{UnderWay, Via};
 use crate::stats::Counter;
-use crate::supervisor::{Launched, Launcher, Limits, Plan, RunningPool, Scaling, Watched};
+use crate::supervisor::{
+    LaunchError, Launched, Launcher, Limits, Plan, RunningPool, Scaling, Watched,
+};
 
 const QUEUE_LIMIT: usize = 12;
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -139,7 +139,7 @@ impl World {
 }
 
 impl Launcher for Shared {
-    fn launch(&self, slot: SlotId) -> BoxFuture<'_, Result<Launched, BootError>> {
+    fn launch(&self, slot: SlotId) -> BoxFuture<'_, Result<Launched, LaunchError>> {
         Box::pin(async move {
             let boot = {
                 let mut world = self.lock();
@@ -154,14 +154,7 @@ impl Launcher for Shared {
             sleep(boot.unwrap_or(Duration::from_millis(30))).await;
             drop(booting);
             if boot.is_none() {
-                return Err(BootError {
-                    pool: "model".into(),
-                    command: "php worker.php".into(),
-                    cwd: PathBuf::from("/srv/app"),
-                    user: None,
-                    cause: BootCause::Exited(Exit::Code(255)),
-                    transcript: String::new(),
-                });
+                return Err(super::not_launched("model"));
             }
             let mut world = self.lock();
             world.last_pid += 1;

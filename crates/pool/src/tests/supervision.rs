@@ -1,6 +1,5 @@
 //! Pool and supervisor with workers that exist only here, under a paused clock.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,14 +10,13 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, advance, sleep};
 
 use super::{TestPayload, status};
-use crate::boot::{BootCause, BootError};
 use crate::call::{
     Answer, Call, CallError, Payload, Pending, Refused, Reply, ReplyBody, Terms, WorkerFault,
 };
 use crate::core::{Next, SlotId, SlotState};
 use crate::pool::{Options, Order, Pool, Report, SlotHandle, Transport};
 use crate::roster::{UnderWay, Via};
-use crate::supervisor::{Launched, Launcher, Limits, Plan, RunningPool, Watched};
+use crate::supervisor::{LaunchError, Launched, Launcher, Limits, Plan, RunningPool, Watched};
 
 /// What a worker does with its calls.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -62,7 +60,7 @@ impl Fakes {
 }
 
 impl Launcher for Fakes {
-    fn launch(&self, _: SlotId) -> BoxFuture<'_, Result<Launched, BootError>> {
+    fn launch(&self, _: SlotId) -> BoxFuture<'_, Result<Launched, LaunchError>> {
         Box::pin(async {
             {
                 let mut booting = self.booting.lock().unwrap();
@@ -73,14 +71,7 @@ impl Launcher for Fakes {
             sleep(boot.unwrap_or(Duration::from_millis(10))).await;
             self.booting.lock().unwrap().0 -= 1;
             if boot.is_err() {
-                return Err(BootError {
-                    pool: "test".into(),
-                    command: "php worker.php".into(),
-                    cwd: PathBuf::from("/srv/app"),
-                    user: None,
-                    cause: BootCause::Exited(Exit::Code(255)),
-                    transcript: "PHP Parse error: oops".into(),
-                });
+                return Err(super::not_launched("test"));
             }
             *self.booted.lock().unwrap() += 1;
             let (end, ended) = watch::channel(None);
@@ -510,14 +501,7 @@ async fn the_first_start_fails_when_a_worker_does_not_come_up() {
         error.to_string(),
         "pool `test`: worker ended before it was ready (exit code 255)"
     );
-    let report = error.report();
-    for part in [
-        "command  php worker.php   in /srv/app",
-        "it said  PHP Parse error: oops",
-        "hint: ",
-    ] {
-        assert!(report.contains(part), "{report}");
-    }
+    assert_eq!(error, super::not_launched("test"), "with its report");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,47 @@
+//! What the processes of a pool are started with, whatever they speak.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pronghorn_process::{Credentials, Spawner};
+
+use super::{BootCause, BootError, Output, Warmup};
+use crate::home::Home;
+use crate::spool::Spool;
+
+/// What the processes of a pool are started with.
+#[derive(Clone, Debug)]
+pub struct LaunchSpec {
+    pub pool: String,
+    pub spawner: Spawner,
+    /// As the operator wrote it, for messages.
+    pub command: String,
+    pub argv: Vec<OsString>,
+    pub env: Vec<(OsString, OsString)>,
+    /// Kept as it was written and resolved anew for each worker, so that a `current` link may move.
+    pub cwd: PathBuf,
+    /// Name and rights.
+    pub user: Option<(String, Credentials)>,
+    pub boot_timeout: Duration,
+    /// Part of the boot.
+    pub warmup: Warmup,
+    pub stream_timeout: Duration,
+    pub spool: Arc<Spool>,
+    /// The threads that serve requests: the connection of each worker lives on one of them.
+    pub homes: Vec<Home>,
+}
+
+impl LaunchSpec {
+    pub(crate) fn failed(&self, cause: BootCause, output: Option<&Output>) -> BootError {
+        BootError {
+            pool: self.pool.clone(),
+            command: self.command.clone(),
+            cwd: self.cwd.clone(),
+            user: self.user.as_ref().map(|(name, _)| name.clone()),
+            cause,
+            transcript: output.map(Output::transcript).unwrap_or_default(),
+        }
+    }
+}
