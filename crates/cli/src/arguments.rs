@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-use pronghorn_config::Input;
-use pronghorn_server::{ROADRUNNER_VERSION, VERSION};
+use pronghorn_config::{Era, Input};
+use pronghorn_server::VERSION;
 
 use crate::exit::{Exit, misused, say};
 
@@ -103,7 +103,11 @@ pub(crate) enum Command {
     /// Starts the server; Ctrl-C stops it
     Serve(Serve),
     /// Judges the configuration: every mistake, and what differs from RoadRunner
-    Check,
+    Check {
+        /// Says what to write for this RoadRunner
+        #[arg(long, value_name = "RELEASE")]
+        to: Option<Release>,
+    },
     /// Shows the configuration
     Config {
         #[command(subcommand)]
@@ -158,6 +162,24 @@ pub(crate) struct Jobs {
     of: Vec<String>,
 }
 
+/// A release of RoadRunner, as `compat` has it.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Release {
+    #[value(name = "2025")]
+    V2025,
+    #[value(name = "3")]
+    V3,
+}
+
+impl From<Release> for Era {
+    fn from(release: Release) -> Self {
+        match release {
+            Release::V2025 => Self::V2025,
+            Release::V3 => Self::V3,
+        }
+    }
+}
+
 /// A shell with completions.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum Shell {
@@ -190,11 +212,11 @@ impl Arguments {
     /// the `Err`.
     pub(crate) fn read(name: Name) -> Result<Self, Exit> {
         // `pronghorn --version` needs no command, whatever else is there.
-        let given: Vec<_> = std::env::args_os().skip(1).collect();
-        if matches!(given.as_slice(), [flag] if flag == "--version" || flag == "-v") {
-            return Err(print_version(name));
-        }
-        let matches = match Self::command().try_get_matches() {
+        let asks = std::env::args_os().any(|given| given == "--version" || given == "-v");
+        let definition = Self::command()
+            .subcommand_required(!asks)
+            .arg_required_else_help(!asks);
+        let matches = match definition.try_get_matches() {
             Ok(matches) => matches,
             Err(error) => {
                 _ = error.print(); // a closed terminal
@@ -205,12 +227,12 @@ impl Arguments {
                 });
             }
         };
-        let arguments =
-            Self::from_arg_matches(&matches).map_err(|error| misused(&error.to_string()))?;
-        if arguments.globals.version {
-            return Err(print_version(name));
+        let unfit = |error: clap::Error| misused(&error.to_string());
+        let globals = Globals::from_arg_matches(&matches).map_err(unfit)?;
+        if globals.version {
+            return Err(print_version(name, &globals.overrides));
         }
-        Ok(arguments)
+        Self::from_arg_matches(&matches).map_err(unfit)
     }
 
     /// What the configuration is read from.
@@ -234,8 +256,9 @@ impl Arguments {
     }
 }
 
-/// As `rr`, the line that Octane and RoadRunner's own tools parse: the third word is the version.
-pub(crate) fn print_version(name: Name) -> Exit {
+/// As `rr`, the line that Octane and RoadRunner's own tools parse: the third word is the version. No file is read, so that
+/// Octane, which takes 3.0.0 for older than 2023.3, gets an answer that it works with; `-o compat=3` asks for the other one.
+pub(crate) fn print_version(name: Name, overrides: &[String]) -> Exit {
     match name {
         Name::Pronghorn => say(&format!("pronghorn {VERSION}\n")),
         Name::Rr => {
@@ -244,8 +267,17 @@ pub(crate) fn print_version(name: Name) -> Exit {
                 "aarch64" => "arm64",
                 other => other,
             };
+            let asked = overrides
+                .iter()
+                .rev()
+                .find_map(|o| o.strip_prefix("compat="));
+            let era = match asked.map(str::trim) {
+                Some("3") => Era::V3,
+                _ => Era::V2025,
+            };
+            let release = era.version();
             say(&format!(
-                "rr version {ROADRUNNER_VERSION} (build time: development, pronghorn {VERSION}), OS: {}, arch: {architecture}\n",
+                "rr version {release} (build time: development, pronghorn {VERSION}), OS: {}, arch: {architecture}\n",
                 std::env::consts::OS
             ));
         }

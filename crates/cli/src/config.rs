@@ -1,17 +1,22 @@
 //! `check` and `config show`.
 
+use pronghorn_config::Era;
 use pronghorn_server::settings::{Said, check as judge, config_show};
 use pronghorn_server::{environment, look};
 
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, Release};
 use crate::exit::{Exit, mention, say};
 use crate::folders;
 
-pub(crate) fn check(arguments: &Arguments) -> Exit {
-    tell(&judge(&arguments.input(), |loaded, settings| {
-        let folder = folders::working(arguments, loaded.file.as_deref());
-        look(settings, &folder, &environment(loaded))
-    }))
+pub(crate) fn check(arguments: &Arguments, to: Option<Release>) -> Exit {
+    tell(&judge(
+        &arguments.input(),
+        to.map(Era::from),
+        |loaded, settings| {
+            let folder = folders::working(arguments, loaded.file.as_deref());
+            look(settings, &folder, &environment(loaded))
+        },
+    ))
 }
 
 pub(crate) fn show(arguments: &Arguments) -> Exit {

@@ -44,7 +44,7 @@ fn run_around(around: Around) -> ExitCode {
     };
     match &arguments.command {
         Command::Serve(options) => serve::run(name, &arguments, options, around),
-        Command::Check => config::check(&arguments),
+        Command::Check { to } => config::check(&arguments, *to),
         Command::Config {
             command: ConfigCommand::Show,
         } => config::show(&arguments),
@@ -67,7 +67,7 @@ fn run_around(around: Around) -> ExitCode {
         Command::Jobs(_) => {
             exit::failed("message queues are not there yet, so there are no pipelines to steer")
         }
-        Command::Version => arguments::print_version(name),
+        Command::Version => arguments::print_version(name, &arguments.globals.overrides),
     }
     .into()
 }

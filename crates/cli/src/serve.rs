@@ -4,14 +4,14 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pronghorn_config::{Input, MAIN_FILES, Severity, load};
+use pronghorn_config::{Compat, Era, Input, MAIN_FILES, Severity, is_roadrunners, load};
 use pronghorn_control::Place;
 use pronghorn_process::{Program, reap_orphans};
 use pronghorn_server::logs::{self, Logs};
 use pronghorn_server::settings::Settings;
 use pronghorn_server::{
-    Around, Control, Manager, Next, Plan, Predecessor, ROADRUNNER_VERSION, Server, Source,
-    StartError, UpgradeError, VERSION, Way,
+    Around, Control, Manager, Next, Plan, Predecessor, Server, Source, StartError, UpgradeError,
+    VERSION, Way,
 };
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -38,6 +38,7 @@ pub(crate) fn run(name: Name, arguments: &Arguments, options: &Serve, around: Ar
     };
     let call = Call {
         name,
+        compat: plan.settings.compat,
         silent: arguments.globals.silent,
         pid_file: arguments.globals.pid.then(|| plan.folder.join(".pid")),
         program,
@@ -58,6 +59,7 @@ pub(crate) fn run(name: Name, arguments: &Arguments, options: &Serve, around: Ar
 /// How `serve` was called.
 struct Call {
     name: Name,
+    compat: Era,
     silent: bool,
     pid_file: Option<PathBuf>,
     program: io::Result<Program>,
@@ -128,6 +130,10 @@ fn prepare(
     let logs = logs::init(&settings.logs, &folder);
     let logs = logs.map_err(|error| Failure::failed(error.to_string()))?;
     logs::tell(&report);
+    if let Some(file) = loaded.file.as_deref().filter(|file| is_roadrunners(file)) {
+        let Compat { era, reason } = loaded.compat();
+        tracing::info!(target: "config", "`{}` is read as {era} reads it: {reason}", file.display());
+    }
     let place = place_of(arguments, loaded.file.as_deref());
     let config = loaded.file.is_some().then(|| place.named().to_owned());
     let plan = Plan {
@@ -345,7 +351,7 @@ async fn live(
         commands = control.take_over(&call.place);
         tracing::info!(target: "server", pid = std::process::id(), "upgrade: this process has taken over");
     } else if !call.silent {
-        greet(call.name, &server);
+        greet(call.name, call.compat, &server);
     }
     manager.ready();
     let next = heed(&mut server, call, &mut signals, logs, manager).await;
@@ -451,10 +457,11 @@ async fn finish(
     (exit, None)
 }
 
-fn greet(name: Name, server: &Server) {
+fn greet(name: Name, compat: Era, server: &Server) {
     if name == Name::Rr {
         say(&format!(
-            "[INFO] RoadRunner server started; version: {ROADRUNNER_VERSION}, buildtime: development\n"
+            "[INFO] RoadRunner server started; version: {}, buildtime: development\n",
+            compat.version()
         ));
         return;
     }

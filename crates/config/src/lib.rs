@@ -36,6 +36,7 @@
 
 mod diagnostic;
 mod dotenv;
+mod era;
 mod expand;
 mod fuzz;
 mod json;
@@ -53,6 +54,7 @@ mod table;
 mod yaml;
 
 pub use diagnostic::{Diagnostic, Report, Severity};
+pub use era::{Compat, Era, is_roadrunners};
 pub use fuzz::fuzz_load;
 pub use key::Key;
 pub use load::{Disk, Input, Loaded, MAIN_FILES, load};

@@ -1,6 +1,7 @@
 //! The raw tree: the file as written, every value with its origin.
 
 use crate::Origin;
+use crate::setting::one_line;
 
 /// A value and where it came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +61,15 @@ impl Node {
         }
     }
 
+    /// The texts of a list; of a single text those between its commas, as in RoadRunner.
+    pub fn words(&self) -> Vec<&str> {
+        match &self.value {
+            Value::Text(text) => text.text.split(',').map(str::trim).collect(),
+            Value::List(items) => items.iter().filter_map(Self::text).map(str::trim).collect(),
+            Value::Null | Value::Map(_) => Vec::new(),
+        }
+    }
+
     /// True for nothing at all and for an empty text, which all but lists and maps read as unset.
     pub fn is_blank(&self) -> bool {
         matches!(self.value, Value::Null)
@@ -72,6 +82,28 @@ impl Map {
     pub fn get(&self, name: &str) -> Option<&Node> {
         let entry = self.entries.iter().find(|e| same_name(&e.name, name))?;
         Some(&entry.node)
+    }
+
+    /// All entries at a path of names, `http.pools.*.command` for instance: `*` is any name. Each with its whole path.
+    pub fn find(&self, path: &str) -> Vec<(String, &Entry)> {
+        let (name, rest) = match path.split_once('.') {
+            Some((name, rest)) => (name, Some(rest)),
+            None => (path, None),
+        };
+        let named = |entry: &&Entry| name == "*" || same_name(&entry.name, name);
+        let found = self.entries.iter().filter(named).flat_map(|entry| {
+            let here = one_line(&entry.name);
+            match (rest, &entry.node.value) {
+                (None, _) => vec![(here, entry)],
+                (Some(rest), Value::Map(map)) => {
+                    let below = map.find(rest).into_iter();
+                    let whole = |(path, entry)| (format!("{here}.{path}"), entry);
+                    below.map(whole).collect()
+                }
+                (Some(_), Value::Null | Value::Text(_) | Value::List(_)) => Vec::new(),
+            }
+        });
+        found.collect()
     }
 
     /// The entry of that very name, else one that differs in case only.

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::diagnostic::{Diagnostics, Report, Severity};
+use crate::era::{self, Era};
 use crate::expand::join;
 use crate::load::Loaded;
 use crate::node::{Map, Node, Value};
@@ -115,6 +116,7 @@ pub struct Effective {
 /// What one run collects.
 #[derive(Debug)]
 pub(crate) struct Run {
+    pub(crate) era: Era,
     pub(crate) diagnostics: Diagnostics,
     pub(crate) differences: Vec<Difference>,
     pub(crate) records: Vec<Record>,
@@ -188,7 +190,7 @@ pub(crate) struct Unknown {
 }
 
 pub(crate) fn resolve<S: Section>(loaded: &Loaded, unknown: Severity) -> Resolved<S> {
-    let mut run = Run::new(unknown);
+    let mut run = Run::new(unknown, loaded.compat.era);
     judge_version(loaded, &mut run);
     let settings = read(&mut run, Some(&loaded.root), &loaded.main);
     tell_unknown::<S>(&mut run);
@@ -235,7 +237,7 @@ fn tell_unknown<S: Section>(run: &mut Run) {
 
 /// The statements of `S`, run over nothing.
 pub(crate) fn described<S: Section>() -> Vec<Record> {
-    let mut run = Run::new(Severity::Error);
+    let mut run = Run::new(Severity::Error, era::DEFAULT);
     run.describing = true;
     read::<S>(&mut run, None, &Place::file(0, ""));
     run.records
@@ -271,8 +273,9 @@ impl Run {
         self.diagnostics.push(severity, place, message, hint);
     }
 
-    pub(crate) fn new(unknown_severity: Severity) -> Self {
+    pub(crate) fn new(unknown_severity: Severity, era: Era) -> Self {
         Self {
+            era,
             diagnostics: Diagnostics::default(),
             differences: Vec::new(),
             records: Vec::new(),

@@ -1,6 +1,7 @@
 //! One statement per key: what sections are written with.
 
 use crate::diagnostic::Severity;
+use crate::era::Era;
 use crate::expand::join;
 use crate::key::Key;
 use crate::node::{Entry, Map, Node, Value, same_name};
@@ -177,6 +178,11 @@ impl<'a> Table<'a> {
 
     pub(crate) fn is_ours(&self) -> bool {
         self.ours
+    }
+
+    /// Which RoadRunner the file was written for.
+    pub fn era(&self) -> Era {
+        self.run.era
     }
 
     /// The section's own name; of a list's item, that of the list with its number in brackets.
@@ -357,7 +363,7 @@ impl<'a> Table<'a> {
     pub fn refuse_keys<R>(&mut self, message: &str, hint: &str, read: impl FnOnce(&mut Self) -> R) {
         let known = self.known.len();
         // The statements only name their keys: nothing that they find or say counts.
-        let mut nobody = Run::new(self.run.unknown_severity);
+        let mut nobody = Run::new(self.run.unknown_severity, self.run.era);
         std::mem::swap(self.run, &mut nobody);
         read(self);
         std::mem::swap(self.run, &mut nobody);

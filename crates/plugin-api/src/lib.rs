@@ -26,8 +26,3 @@ pub use service::{
     Context, Handover, Reload, Running, Service, StartError, Stopped, WorkerContext,
 };
 pub use sockets::Sockets;
-
-/// The release of RoadRunner as which this server answers PHP packages and tools. They compare it with the least release
-/// that they work with (Laravel Octane wants 2023.3), and our own number would be too low for each; this is the release
-/// whose behaviour was taken as the measure.
-pub const ROADRUNNER_VERSION: &str = "2025.1.15";

@@ -3,8 +3,7 @@
 use pronghorn_config::Endpoint;
 use pronghorn_plugin_api::rpc::{Binary, Failure};
 use pronghorn_plugin_api::{
-    BoxFuture, Configuration, Context, Handover, ROADRUNNER_VERSION, Running, Service, StartError,
-    Stopped,
+    BoxFuture, Configuration, Context, Handover, Running, Service, StartError, Stopped,
 };
 use tokio::time::Instant;
 
@@ -17,6 +16,15 @@ use crate::server::Server;
 pub struct Rpc {
     /// Where to listen.
     pub listen: Endpoint,
+    /// The release of RoadRunner that is answered for.
+    pub version: &'static str,
+}
+
+/// What its own methods tell.
+#[derive(Clone, Debug)]
+struct Own {
+    version: &'static str,
+    configuration: Configuration,
 }
 
 /// RPC at work.
@@ -37,7 +45,13 @@ impl Service for Rpc {
         context: Context,
     ) -> BoxFuture<'static, Result<Box<dyn Running>, StartError>> {
         Box::pin(async move {
-            let own = context.rpc.service("rpc", context.configuration);
+            let own = context.rpc.service(
+                "rpc",
+                Own {
+                    version: self.version,
+                    configuration: context.configuration,
+                },
+            );
             own.add("Version", version);
             own.add("Config", config);
             let listen = match self.listen {
@@ -94,10 +108,10 @@ impl Running for Serving {
     }
 }
 
-async fn version(_: Configuration, _: bool) -> Result<String, Failure> {
-    Ok(ROADRUNNER_VERSION.to_owned())
+async fn version(own: Own, _: bool) -> Result<String, Failure> {
+    Ok(own.version.to_owned())
 }
 
-async fn config(configuration: Configuration, _: bool) -> Result<Binary, Failure> {
-    Ok(Binary(configuration.json().into()))
+async fn config(own: Own, _: bool) -> Result<Binary, Failure> {
+    Ok(Binary(own.configuration.json().into()))
 }

@@ -25,7 +25,6 @@ pub use control::{Control, ControlSocket};
 pub use error::StartError;
 pub use machine::look;
 pub use notify::Manager;
-pub use pronghorn_plugin_api::ROADRUNNER_VERSION;
 pub use pronghorn_workers::{
     OnInitError, PoolHandle, PoolInfo, Pools, Reloaded, Resized, Standing,
 };

@@ -17,11 +17,11 @@ use pronghorn_workers::{
 };
 use tokio::runtime::Builder;
 
+use crate::VERSION;
 use crate::http::HTTP;
 use crate::listening::Certificates;
 use crate::server::{WORKERS_OF_ROOT, run_as_root};
 use crate::settings::{Finding, Settings};
-use crate::{ROADRUNNER_VERSION, VERSION};
 
 /// What of this machine is not as the settings say: users, certificates, folders, sockets, programs and scripts that are not
 /// there, and classic pools whose PHP has no extension. Of the last nothing where it can't be found out, as by somebody who may
@@ -154,7 +154,7 @@ async fn look_at_pools(
         relay: server.relay.clone(),
         listener: None,
         versions: Versions {
-            roadrunner: ROADRUNNER_VERSION,
+            roadrunner: settings.compat.version(),
             pronghorn: VERSION,
         },
         development: false,

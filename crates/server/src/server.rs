@@ -24,6 +24,7 @@ use pronghorn_workers::{
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::VERSION;
 use crate::control::{Control, Serving};
 use crate::development;
 use crate::error::StartError;
@@ -34,7 +35,6 @@ use crate::rpc;
 use crate::settings::{EndureSettings, RpcSettings, Settings};
 use crate::status::StatusService;
 use crate::upgrade::{Predecessor, Word};
-use crate::{ROADRUNNER_VERSION, VERSION};
 
 /// The socket of `server.relay`, for the next process.
 const RELAY: &str = "relay";
@@ -188,6 +188,7 @@ impl Server {
             configuration,
             ..
         } = plan;
+        let compat = settings.compat;
         let server = settings.server.clone();
         let user = look_up_user(server.user.as_deref(), server.group.as_deref())?;
         let watching = settings.reload.take();
@@ -239,7 +240,7 @@ impl Server {
                 relay: server.relay.clone(),
                 listener: listener.clone(),
                 versions: Versions {
-                    roadrunner: ROADRUNNER_VERSION,
+                    roadrunner: compat.version(),
                     pronghorn: VERSION,
                 },
                 development,
@@ -426,6 +427,7 @@ impl std::fmt::Debug for Server {
 /// What the settings ask for, not started yet, in the order of their start.
 fn services_of(settings: Settings, around: &Around) -> Result<Vec<Box<dyn Service>>, StartError> {
     let Settings {
+        compat,
         http,
         rpc,
         status,
@@ -437,7 +439,10 @@ fn services_of(settings: Settings, around: &Around) -> Result<Vec<Box<dyn Servic
     }
     let mut services: Vec<Box<dyn Service>> = Vec::new();
     if let Some(RpcSettings { listen }) = rpc {
-        services.push(Box::new(Rpc { listen }));
+        services.push(Box::new(Rpc {
+            listen,
+            version: compat.version(),
+        }));
     }
     services.push(Box::new(Lock));
     services.push(Box::new(StatusService { settings: status }));

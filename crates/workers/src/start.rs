@@ -74,7 +74,9 @@ impl Start<'_> {
         Plan {
             workers,
             scaling,
-            most: MAX_WORKERS.max(scaling.map_or(0, |scaling| scaling.max)),
+            most: MAX_WORKERS
+                .max(workers)
+                .max(scaling.map_or(0, |scaling| scaling.max)),
             at_once: boots_at_once(),
             limits: Limits {
                 watch_tick: common.watch_tick,

@@ -13,6 +13,7 @@ mod compression;
 mod control;
 mod deadline;
 mod development;
+mod eras;
 mod examples;
 mod extension;
 mod fastcgi;

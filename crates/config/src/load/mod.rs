@@ -12,6 +12,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use crate::diagnostic::{Diagnostics, Severity};
+use crate::era::Compat;
 use crate::expand::{Allowance, Expander};
 use crate::node::{Map, Value, same_name};
 use crate::place::Place;
@@ -19,7 +20,7 @@ use crate::resolve::{Difference, Resolved};
 use crate::setting::one_line;
 use crate::table::Section;
 use crate::yaml::MAX_FILE_BYTES;
-use crate::{dotenv, resolve, yaml};
+use crate::{dotenv, era, resolve, yaml};
 
 /// Looked for in this order in the working folder when no file is named.
 pub const MAIN_FILES: [&str; 2] = ["pronghorn.yaml", ".rr.yaml"];
@@ -79,12 +80,12 @@ impl Disk {
         }
     }
 
-    /// One byte more than a file may have at most, so that the reader can tell.
-    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+    /// One byte more than `most` at most, so that the reader can tell.
+    pub(crate) fn read(&self, path: &Path, most: usize) -> io::Result<Vec<u8>> {
         match self {
             Self::Real => {
                 let mut bytes = Vec::new();
-                let limit = MAX_FILE_BYTES as u64 + 1;
+                let limit = most as u64 + 1;
                 std::fs::File::open(path)?
                     .take(limit)
                     .read_to_end(&mut bytes)?;
@@ -105,6 +106,7 @@ pub struct Loaded {
     pub(crate) main: Place,
     pub(crate) diagnostics: Diagnostics,
     pub(crate) differences: Vec<Difference>,
+    pub(crate) compat: Compat,
     /// A file could not be read to its end.
     pub(crate) incomplete: bool,
     /// The file that was read, or None when none was named and none of [`MAIN_FILES`] is there:
@@ -120,6 +122,11 @@ impl Loaded {
     /// The tree itself: every section, known or not.
     pub fn root(&self) -> &Map {
         &self.root
+    }
+
+    /// Which RoadRunner the file was written for.
+    pub fn compat(&self) -> &Compat {
+        &self.compat
     }
 
     /// Where what stands at this path of names is written; of a default, where the section is that would have it.
@@ -167,11 +174,14 @@ pub fn load(input: &Input) -> Loaded {
     loader.note_lost_overrides(&overrides, &included);
     overrides::apply_late(&overrides, &mut root, &mut loader.diagnostics);
     loader.expander().map(&mut root, "");
+    let disk = (input.folder.as_path(), &input.disk);
+    let compat = era::tell(&root, file.as_deref(), disk, &mut loader.diagnostics);
     Loaded {
         root,
         main,
         diagnostics: loader.diagnostics,
         differences: loader.differences,
+        compat,
         incomplete: loader.incomplete,
         file,
         files: loader.files,
@@ -278,7 +288,11 @@ impl Loader<'_> {
 
     /// The file's bytes, or None and an error at `named_at`.
     fn read(&mut self, path: &Path, file: &Place, named_at: &Place) -> Option<Vec<u8>> {
-        match self.input.disk.read(&self.input.folder.join(path)) {
+        match self
+            .input
+            .disk
+            .read(&self.input.folder.join(path), MAX_FILE_BYTES)
+        {
             Ok(bytes) => {
                 self.files.push(path.to_owned());
                 Some(bytes)

@@ -1,7 +1,8 @@
 //! The chain of middleware: what requests pass on their way to the routes, and responses on their way back.
 //!
-//! There is one chain, around everything that answers requests. `http.middleware` lists it in RoadRunner's order: the first
-//! name is the innermost, next to the routes, and the last one sees a request first and its response last.
+//! There is one chain, around everything that answers requests. `http.middleware` lists it in RoadRunner's order, which
+//! is one in 2025.1 and the opposite one in 3: in the settings the first name is the innermost, next to the routes, and the
+//! last one sees a request first and its response last.
 
 mod access_log;
 mod client;

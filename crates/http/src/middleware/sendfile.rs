@@ -26,6 +26,8 @@ struct Sendfile {
     /// What targets begin with, and the folder that this stands for.
     locations: Vec<(String, PathBuf)>,
     user: Option<Credentials>,
+    /// What `X-Sendfile` names has no type of its own.
+    untyped: bool,
 }
 
 pub(super) fn around(next: Arc<dyn Handler>, parts: Parts<'_>) -> Arc<dyn Handler> {
@@ -38,6 +40,7 @@ pub(super) fn around(next: Arc<dyn Handler>, parts: Parts<'_>) -> Arc<dyn Handle
         roots: settings.roots.iter().map(whole).collect(),
         locations: settings.locations.iter().map(location).collect(),
         user: parts.worker_user.cloned(),
+        untyped: settings.untyped,
     })
 }
 
@@ -86,6 +89,12 @@ impl Sendfile {
             "x-accel-expires",
         ] {
             response.fields.remove(name);
+        }
+        if self.untyped && matches!(named, Named::Path(_)) {
+            response.fields.remove("content-type");
+            response
+                .fields
+                .push("Content-Type", "application/octet-stream");
         }
         let on_sent = response.on_sent.take();
         let opened = match &named {

@@ -17,7 +17,7 @@ mod sendfile;
 use std::env;
 use std::path::PathBuf;
 
-use pronghorn_config::{Listen, Section, Size, Table};
+use pronghorn_config::{Era, Listen, Section, Size, Table};
 use pronghorn_h1::FIELDS;
 use pronghorn_process::cpus;
 use pronghorn_workers::settings::HttpPoolSettings;
@@ -74,7 +74,7 @@ pub struct HttpSettings {
     pub max_request_size: Size,
     /// Forms reach PHP unparsed.
     pub raw_body: bool,
-    /// Names in the order of the file: the first is the innermost.
+    /// The first is the innermost.
     pub middleware: Vec<String>,
     /// Of the middleware `headers`.
     pub headers: Option<HeadersSettings>,
@@ -185,7 +185,7 @@ impl Section for HttpSettings {
             middleware: t
                 .key(
                     "middleware",
-                    "What requests pass on their way to PHP; the first is the innermost.",
+                    "What requests pass on their way to PHP: the last one listed sees them first; with `compat: 3` the first one.",
                 )
                 .live()
                 .default(Vec::new()),
@@ -275,6 +275,9 @@ impl Section for HttpSettings {
             pools: routes::read_pools(t),
             routes: Vec::new(),
         };
+        if t.era() == Era::V3 {
+            settings.middleware.reverse();
+        }
         settings.routes = routes::read_routes(t, &settings.pool, &settings.pools);
         listen::check(t, &settings);
         routes::check_use(t, &settings);

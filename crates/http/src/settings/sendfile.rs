@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use pronghorn_config::{Section, Table};
+use pronghorn_config::{Era, Section, Table};
 
 /// More than anybody keeps an overview of.
 const MOST_LOCATIONS: usize = 64;
@@ -14,6 +14,8 @@ pub struct SendfileSettings {
     pub roots: Vec<PathBuf>,
     /// For `X-Accel-Redirect`: what a target begins with, and the folder that this stands for.
     pub locations: Vec<(String, PathBuf)>,
+    /// Whatever `X-Sendfile` names is `application/octet-stream`, as in RoadRunner 3.
+    pub untyped: bool,
 }
 
 impl Section for SendfileSettings {
@@ -21,6 +23,7 @@ impl Section for SendfileSettings {
         t.ours();
         t.live();
         Self {
+            untyped: t.era() == Era::V3,
             roots: t
                 .key(
                     "roots",

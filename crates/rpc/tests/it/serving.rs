@@ -36,6 +36,7 @@ async fn the_service_answers_its_two_methods() {
     context.configuration.set(r#"{"asked":0}"#.to_owned());
     let service = Box::new(Rpc {
         listen: tcp(Some("127.0.0.1"), 0),
+        version: "2025.1.15",
     });
     assert_eq!(service.name(), "rpc");
     let running = service.start(context.clone()).await.unwrap();

@@ -23,6 +23,8 @@ pub(super) struct Host {
     pub(super) folder: PathBuf,
     /// Whether a terminal is given colours.
     pub(super) colours: bool,
+    /// Whether Laravel Octane has started this process, and reads its records.
+    pub(super) octane: bool,
     /// Writes a line where the operator may see it when an output fails.
     pub(super) complain: Arc<dyn Fn(&str) + Send + Sync>,
 }
@@ -47,6 +49,7 @@ impl Host {
             stderr: Standard::of(io::stderr())?,
             folder: std::path::absolute(folder)?,
             colours: !is_set("NO_COLOR") && env::var_os("TERM").is_none_or(|term| term != "dumb"),
+            octane: is_set("LARAVEL_OCTANE"),
             complain: Arc::new(|what| _ = writeln!(io::stderr(), "{what}")), // nobody left to tell
         })
     }

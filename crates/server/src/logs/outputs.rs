@@ -83,7 +83,11 @@ impl Outputs {
             Place::Stdout => &self.host.stdout,
             Place::Stderr | Place::File { .. } => &self.host.stderr,
         };
-        let format = Format::new(target, self.host.terminal(standard.is_terminal));
+        let format = Format::new(
+            target,
+            self.host.terminal(standard.is_terminal),
+            self.host.octane,
+        );
         let identity = standard.identity;
         let known = self.outputs.iter().find(|o| o.identity == identity);
         let queue = match known {
@@ -101,7 +105,11 @@ impl Outputs {
     ) -> Result<(Format, Arc<Queue>), LogError> {
         let path = self.host.folder.join(path);
         let file = file::open(&path)?;
-        let format = Format::new(target, self.host.terminal(file.is_terminal()));
+        let format = Format::new(
+            target,
+            self.host.terminal(file.is_terminal()),
+            self.host.octane,
+        );
         let identity = host::identity(&file)?;
         // Only a file can be replaced; what else has a path stays what it is.
         let rotation = rotation

@@ -1,5 +1,6 @@
 //! Dates, in UTC: no time zone of the machine has to be known, and logs of several can be merged.
 
+use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
 /// The last second that four digits of a year can show.
@@ -14,7 +15,7 @@ pub(super) struct Moment {
     hour: u64,
     minute: u64,
     second: u64,
-    milli: u32,
+    nano: u32,
 }
 
 impl Moment {
@@ -29,19 +30,30 @@ impl Moment {
             hour: seconds / 3600 % 24,
             minute: seconds / 60 % 60,
             second: seconds % 60,
-            milli: since.subsec_millis(),
+            nano: since.subsec_nanos(),
         }
     }
 
     /// `2026-11-21T19:26:15+0000`
     pub(super) fn write_long(self, out: &mut String) {
+        self.write_second(out);
+        out.push_str("+0000");
+    }
+
+    fn write_second(self, out: &mut String) {
         push(out, "", self.year / 100);
         push(out, "", self.year % 100);
         push(out, "-", self.month);
         push(out, "-", self.day);
         out.push('T');
         self.write_short(out);
-        out.push_str("+0000");
+    }
+
+    /// `2026-11-21T19:26:15.123456789Z`
+    pub(super) fn write_exact(self, out: &mut String) {
+        self.write_second(out);
+        // A String takes all.
+        _ = write!(out, ".{:09}Z", self.nano);
     }
 
     /// `19:26:15`
@@ -61,8 +73,9 @@ impl Moment {
             hour,
             minute,
             second,
-            milli,
+            nano,
         } = self;
+        let milli = nano / 1_000_000;
         format!("{year:04}-{month:02}-{day:02}T{hour:02}-{minute:02}-{second:02}.{milli:03}")
     }
 }

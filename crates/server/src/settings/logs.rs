@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use pronghorn_config::{Choice, Node, Section, Setting, Shown, Size, Table, Wrong};
+use pronghorn_config::{Choice, Era, Node, Section, Setting, Shown, Size, Table, Wrong};
 
 use crate::logs::ACCESS;
 
@@ -39,6 +39,8 @@ pub struct LogTarget {
     pub line_ending: String,
     /// When set, records go to this file instead of to `output`.
     pub file: Option<FileLog>,
+    /// Whose JSON it is.
+    pub era: Era,
 }
 
 /// What records look like by default.
@@ -166,6 +168,7 @@ impl LogSettings {
             output: outputs.iter().map(output).collect(),
             line_ending: "\n".to_owned(),
             file: None,
+            era: Era::V2025,
         };
         self.channels.push((ACCESS.to_owned(), target));
     }
@@ -229,6 +232,7 @@ impl LogTarget {
             output,
             line_ending,
             file,
+            era: t.era(),
         };
         t.no_effect("err_output", "the logger's own errors go to standard error");
         target

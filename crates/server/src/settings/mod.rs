@@ -1,15 +1,17 @@
 //! The whole configuration, typed, and what `check` and `config show` say about it.
 
+mod eras;
 mod fileserver;
 mod logs;
 mod say;
 
 use std::time::Duration;
 
-use pronghorn_config::{Address, Choice, Endpoint, Section, Table, describe};
+use pronghorn_config::{Address, Choice, Endpoint, Era, Section, Table, describe};
 use pronghorn_http::settings::{DEFAULT_POOL, HttpSettings};
 use pronghorn_workers::settings::Runner;
 
+pub use eras::eras;
 pub use fileserver::FileServerSettings;
 pub use logs::{Encoding, FileLog, Level, LogMode, LogOutput, LogSettings, LogTarget};
 pub use pronghorn_workers::Watching;
@@ -39,6 +41,8 @@ const CHECK_TIMEOUT: u16 = 60;
 /// Everything that a file can say.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// Which RoadRunner the file was written for.
+    pub compat: Era,
     /// How workers are started.
     pub server: ServerSettings,
     /// The HTTP side, when there is a section for it.
@@ -127,7 +131,19 @@ pub fn reference() -> String {
 
 impl Section for Settings {
     fn read(t: &mut Table<'_>) -> Self {
+        let era = t.era();
         let mut settings = Self {
+            compat: t
+                .key(
+                    "compat",
+                    "Which RoadRunner the file was written for, where two of them read it in different ways \
+                     ([what depends on it](../migration/from-roadrunner.md#two-eras)).",
+                )
+                .ours()
+                .default_as(
+                    era,
+                    "told by keys that one of them alone has, else by Composer's packages, else `2025`; in `pronghorn.yaml` `2025`",
+                ),
             server: t.section("server", "How workers are started."),
             http: t.optional_section("http", "The HTTP side. Without this section there is none."),
             rpc: t.optional_section(
@@ -218,7 +234,7 @@ impl Section for StatusSettings {
             address: t
                 .key(
                     "address",
-                    "Where to listen for `/health`, `/ready` and `/jobs`.",
+                    "Where to listen for `/health` and `/livez`, `/ready` and `/readyz`, `/jobs`.",
                 )
                 .default(address),
             check_timeout: Duration::from_secs(
@@ -298,6 +314,28 @@ impl Section for EndureSettings {
     }
 }
 
+/// Of RoadRunner 3.
+fn read_lock(t: &mut Table<'_>) {
+    let kept = t
+        .key("driver", "Where locks are kept.")
+        .default(LockDriver::Memory);
+    if kept == LockDriver::Redis {
+        t.section_not_yet("driver", "locks in Redis");
+    }
+    t.no_effect("config", "the server keeps locks in memory");
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LockDriver {
+    Memory,
+    Redis,
+}
+
+impl Choice for LockDriver {
+    const CHOICES: &'static [(&'static str, Self)] =
+        &[("memory", Self::Memory), ("redis", Self::Redis)];
+}
+
 /// What later work brings; each line moves up into a section of its own then.
 fn not_yet(t: &mut Table<'_>) {
     let kv: Vec<String> = t.names_in("kv");
@@ -305,6 +343,7 @@ fn not_yet(t: &mut Table<'_>) {
     t.not_yet("kv", "caches");
     t.not_yet("service", "other programs kept running");
     t.not_yet("grpc", "gRPC");
+    t.not_yet("protoreg", "gRPC");
     t.not_yet("tcp", "TCP servers");
     t.not_yet("centrifuge", "Centrifugo");
     t.not_yet("metrics", "metrics");
@@ -315,6 +354,7 @@ fn not_yet(t: &mut Table<'_>) {
     t.not_yet("boltdb", "message queues and caches");
     t.not_yet("kafka", "message queues");
     t.not_yet("nats", "message queues");
+    t.not_yet("nsq", "message queues");
     t.not_yet("sqs", "message queues");
     t.not_yet("google_pub_sub", "message queues");
     t.not_yet("redis", "caches");
@@ -326,7 +366,7 @@ fn not_yet(t: &mut Table<'_>) {
             t.not_yet(&name, "caches");
         }
     }
-    t.no_effect("lock", "locks are always there and have no settings");
+    t.optional_section_with("lock", "Locks over RPC are always there.", read_lock);
     t.no_effect("websockets", "RoadRunner removed it");
     t.no_effect("broadcast", "RoadRunner removed it");
 }

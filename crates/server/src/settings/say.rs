@@ -1,11 +1,12 @@
 //! What `check` and `config show` print.
 
 use std::fmt::Write;
-use std::path::Path;
 
-use pronghorn_config::{Difference, Input, Loaded, MAIN_FILES, Resolved, Severity, load};
+use pronghorn_config::{
+    Difference, Era, Input, Loaded, MAIN_FILES, Resolved, Severity, is_roadrunners, load,
+};
 
-use super::Settings;
+use super::{Settings, eras};
 
 /// What a command prints, and whether it succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,9 +19,14 @@ pub struct Said {
     pub passed: bool,
 }
 
-/// Every mistake, and for a file of RoadRunner's name what differs from RoadRunner. `look` says what of this machine does
+/// Every mistake, and for a file of RoadRunner's name how each `RoadRunner` reads it and what
+/// differs from them; with `to` what has to be changed for that one, instead. `look` says what of this machine does
 /// not fit: it is asked when the text has no mistake.
-pub fn check(input: &Input, look: impl FnOnce(&Loaded, &Settings) -> Vec<Finding>) -> Said {
+pub fn check(
+    input: &Input,
+    to: Option<Era>,
+    look: impl FnOnce(&Loaded, &Settings) -> Vec<Finding>,
+) -> Said {
     let loaded = load(input);
     let Some(file) = &loaded.file else {
         return nothing_to_read(input);
@@ -40,7 +46,10 @@ pub fn check(input: &Input, look: impl FnOnce(&Loaded, &Settings) -> Vec<Finding
     }
     let report = resolved.report().worst_first();
     let mut out = format!("{report}{}: {}\n", file.display(), report.summary());
-    if is_roadrunners(file) {
+    if let Some(to) = to {
+        eras::tell_changes(&loaded, to, &mut out);
+    } else if is_roadrunners(file) {
+        eras::tell(&loaded, &mut out);
         differences(resolved.differences(), &mut out);
     }
     Said {
@@ -92,10 +101,6 @@ fn nothing_to_read(input: &Input) -> Said {
         err,
         passed: false,
     }
-}
-
-fn is_roadrunners(file: &Path) -> bool {
-    file.file_stem().is_some_and(|stem| stem != "pronghorn")
 }
 
 fn differences(differences: &[Difference], out: &mut String) {

@@ -153,8 +153,9 @@ impl Running for Status {
 impl Handler for Checks {
     fn handle<'a>(&'a self, request: Request, _: &'a mut dyn Exchange) -> Handled<'a> {
         let response = match request.head.path() {
-            b"/health" => self.report(Question::Alive, request.head.query()),
-            b"/ready" => self.report(Question::Ready, request.head.query()),
+            // The longer names are RoadRunner 3's.
+            b"/health" | b"/livez" => self.report(Question::Alive, request.head.query()),
+            b"/ready" | b"/readyz" => self.report(Question::Ready, request.head.query()),
             b"/jobs" if self.health.is_leaving() => Response::plain(503, STOPPING),
             // There are no pipelines yet.
             b"/jobs" => Response::plain(200, "[]"),

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use pronghorn_config::{Disk, Input, fuzz_load};
-use pronghorn_server::settings::{Settings, check, config_show, reference};
+use pronghorn_config::{Disk, Era, Input, fuzz_load};
+use pronghorn_server::settings::{Settings, check, config_show, eras, reference};
 
 const UPDATE: &str = "`UPDATE_GOLDEN=1 cargo test -p pronghorn-server --test it`";
 
@@ -52,6 +52,22 @@ fn the_reference_page_is_what_the_settings_say() {
         "{} is old: {UPDATE} writes it anew",
         page.display()
     );
+}
+
+#[test]
+fn the_table_of_eras_is_what_check_goes_by() {
+    const HEADING: &str = "| what | RoadRunner 2025.1 |";
+    let page = in_crate("../../docs/migration/from-roadrunner.md");
+    let text = fs::read_to_string(&page).expect("the page");
+    let at = text.find(HEADING).expect("the page has the table");
+    let (before, rest) = text.split_at(at);
+    let end = rest.find("\n\n").expect("something comes behind the table") + 1;
+    let (table, after) = rest.split_at(end);
+    if update() {
+        fs::write(&page, format!("{before}{}{after}", eras())).expect("the page");
+    } else {
+        assert_eq!(table, eras(), "{UPDATE} writes it anew");
+    }
 }
 
 #[test]
@@ -150,7 +166,9 @@ impl Case {
         let input = self.input();
         for (title, body) in &mut self.blocks {
             *body = match title.as_str() {
-                "check" => check(&input, |_, _| Vec::new()).out,
+                "check" => check(&input, None, |_, _| Vec::new()).out,
+                "check --to 3" => check(&input, Some(Era::V3), |_, _| Vec::new()).out,
+                "check --to 2025" => check(&input, Some(Era::V2025), |_, _| Vec::new()).out,
                 "show" => written(&config_show(&input).out),
                 "show all" => config_show(&input).out,
                 _ => match title.strip_prefix("show ") {

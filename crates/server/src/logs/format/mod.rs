@@ -9,6 +9,7 @@ mod request;
 use std::fmt::Write;
 use std::time::SystemTime;
 
+use pronghorn_config::Era;
 use pronghorn_pool::WORKER_OUTPUT;
 use tracing::Event;
 
@@ -49,7 +50,10 @@ pub(super) struct Format {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layout {
+    /// Of RoadRunner 2025.1.
     Json,
+    /// Of RoadRunner 3.
+    Json3,
     Columns,
     Raw,
     /// For people.
@@ -67,8 +71,10 @@ pub(super) struct Terminal {
 }
 
 impl Format {
-    pub(super) fn new(target: &LogTarget, terminal: Option<Terminal>) -> Self {
+    /// Laravel Octane looks for levels in lower case: its records are of one shape whatever the file is written for.
+    pub(super) fn new(target: &LogTarget, terminal: Option<Terminal>, octane: bool) -> Self {
         let layout = match (target.encoding, target.mode, terminal) {
+            (Encoding::Json, _, _) if target.era == Era::V3 && !octane => Layout::Json3,
             (Encoding::Json, _, _) => Layout::Json,
             (Encoding::Console, LogMode::Raw, _) => Layout::Raw,
             (Encoding::Console, LogMode::Development, Some(terminal)) => {
@@ -87,6 +93,7 @@ impl Format {
         let mut left = LONGEST;
         match self.layout {
             Layout::Json => record.json(out, &mut left),
+            Layout::Json3 => record.json_3(out, &mut left),
             Layout::Columns => record.columns(out, &mut left),
             Layout::Raw => record.raw(out, &mut left),
             Layout::Screen(paint) => {
@@ -109,6 +116,23 @@ impl Record<'_> {
         out.push_str(self.logger);
         out.push_str("\",\"msg\":\"");
         self.message(out, Place::Json, left);
+        self.rest(out, left);
+    }
+
+    fn json_3(&self, out: &mut String, left: &mut usize) {
+        out.push_str("{\"time\":\"");
+        Moment::of(self.time).write_exact(out);
+        out.push_str("\",\"level\":\"");
+        out.push_str(self.level.label());
+        out.push_str("\",\"msg\":\"");
+        self.message(out, Place::Json, left);
+        out.push_str("\",\"logger\":\"");
+        out.push_str(self.logger);
+        self.rest(out, left);
+    }
+
+    /// The end of a text, and the fields.
+    fn rest(&self, out: &mut String, left: &mut usize) {
         out.push('"');
         self.content.visit(Fields {
             out,

@@ -81,6 +81,7 @@ impl Rig {
             is_terminal: self.is_terminal,
         };
         Host {
+            octane: false,
             folder: PathBuf::new(),
             clock: self.clock(),
             stdout: standard(Box::new(stdout), 1),

@@ -82,7 +82,7 @@ pub struct PoolSettings {
 /// What every pool has.
 #[derive(Clone, Debug)]
 pub struct CommonSettings {
-    /// From 1 to [`MAX_WORKERS`].
+    /// At least 1.
     pub num_workers: usize,
     /// Between which numbers of workers it moves by itself.
     pub scaling: Option<Scaling>,

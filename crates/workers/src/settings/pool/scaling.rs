@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pronghorn_config::Table;
+use pronghorn_config::{Era, Table};
 use pronghorn_pool::Scaling;
 use pronghorn_process::cpus;
 
@@ -12,6 +12,9 @@ use super::{LONGEST, MAX_WORKERS};
 const DYNAMIC_WORKERS: usize = 10;
 const SPAWN_RATE: usize = 5;
 const MOST_DYNAMIC: usize = 100;
+
+/// As RoadRunner 3's, for a pool as a whole: files that were written for it may rely on it.
+const MAX_WORKERS_3: usize = 2048;
 
 /// What a worker that was added may idle, as RoadRunner's: long enough that a wave of visitors does
 /// not boot it twice.
@@ -23,8 +26,12 @@ fn default_workers() -> usize {
 }
 
 pub(super) fn num_workers(t: &mut Table<'_>) -> usize {
+    let most = match t.era() {
+        Era::V2025 => MAX_WORKERS,
+        Era::V3 => MAX_WORKERS_3,
+    };
     t.key("num_workers", "How many workers run at once.")
-        .range(1..=MAX_WORKERS)
+        .range(1..=most)
         .zero_is_default()
         .roadrunner(
             "the machine's CPUs",
@@ -99,11 +106,15 @@ pub(super) fn scaling(t: &mut Table<'_>, num_workers: usize) -> Option<Scaling> 
 }
 
 fn read_dynamic(t: &mut Table<'_>, num_workers: usize) -> Scaling {
+    let most = match t.era() {
+        Era::V2025 => MOST_DYNAMIC,
+        Era::V3 => MAX_WORKERS_3.saturating_sub(num_workers).max(1),
+    };
     let more = t
         .key("max_workers", "How many workers more than `num_workers`.")
-        .range(1..=MOST_DYNAMIC)
+        .range(1..=most)
         .zero_is_default()
-        .default(DYNAMIC_WORKERS);
+        .default(DYNAMIC_WORKERS.min(most));
     let step = t
         .key("spawn_rate", "How many workers are added at once.")
         .range(1..=MOST_DYNAMIC)
