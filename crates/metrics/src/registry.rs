@@ -129,6 +129,16 @@ impl Registry {
         }
     }
 
+    /// One whose names begin with this and an underscore, whatever they began with before: for names
+    /// that other programs' dashboards know.
+    #[must_use]
+    pub fn named_anew(&self, prefix: &str) -> Self {
+        Self {
+            prefix: format!("{prefix}_"),
+            ..self.clone()
+        }
+    }
+
     /// One whose series carry this label.
     #[must_use]
     pub fn labelled(&self, name: &'static str, value: &str) -> Self {
@@ -296,6 +306,14 @@ mod tests {
         );
         assert_eq!(families[1].series[0].reading, Reading::Value(0.5));
         assert_eq!(families[2].series[0].reading, Reading::Value(4.0));
+    }
+
+    #[test]
+    fn a_name_anew_has_no_prefix_of_before() {
+        let registry = Registry::default();
+        let jobs = registry.named("pronghorn").named_anew("rr_jobs");
+        jobs.counter("push_ok", "Pushes.").increment();
+        assert_eq!(registry.families()[0].name, "rr_jobs_push_ok");
     }
 
     #[test]

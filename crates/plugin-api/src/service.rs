@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use pronghorn_base::BoxFuture;
 use pronghorn_metrics::Registry;
+use pronghorn_store::LazyStore;
 use pronghorn_workers::{Io, Pools, WorkerUser};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -149,6 +150,8 @@ pub struct Context {
     pub readiness: Readiness,
     /// Those to take and those to leave for the next process.
     pub sockets: Sockets,
+    /// Where the server keeps what outlives it. The server closes it behind the last service.
+    pub store: LazyStore,
 }
 
 /// What a service needs to have workers.

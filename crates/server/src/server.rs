@@ -17,6 +17,7 @@ use pronghorn_plugin_api::{
 use pronghorn_pool::{RelayAddress as RelaySocket, RelayListener};
 use pronghorn_process::Spawner;
 use pronghorn_rpc::Rpc;
+use pronghorn_store::LazyStore;
 use pronghorn_workers::{
     IoThreads, PoolHandle, PoolResources, Pools, RelayAddress, ServerSettings, Versions, Watch,
     WorkerUser, look_up_user, run_on_init,
@@ -212,6 +213,7 @@ impl Server {
             metrics: metrics.clone(),
             readiness: Readiness::default(),
             sockets: self.sockets.clone(),
+            store: LazyStore::default(),
         };
         for (service, readiness) in others {
             self.start_service(service, readiness, &context).await?;

@@ -9,6 +9,9 @@ use thiserror::Error;
 /// Why a store was not opened.
 #[derive(Debug, Error)]
 pub enum OpenError {
+    /// The server was made without a place for it.
+    #[error("there is no state directory")]
+    NoFolder,
     /// The operator's: two servers would share it.
     #[error(
         "the store in {} is used by {}: stop that server, or set a `state_dir` of its own for each",

@@ -3,6 +3,7 @@
 //! - [`Store`]: the open file. One thread owns it; whoever reads or writes sends it an operation.
 //!   Operations that wait at the same time share one commit, and each is answered when it is on
 //!   the disk.
+//! - [`LazyStore`]: the same before somebody needs it.
 //! - [`Transaction`]: what an operation sees.
 //! - [`state_folder`]: where the file is.
 //!
@@ -14,12 +15,14 @@
 mod engine;
 mod error;
 mod folder;
+mod lazy;
 mod lock;
 mod store;
 mod transaction;
 
 pub use error::{OpenError, StoreError};
 pub use folder::{Surroundings, state_folder};
+pub use lazy::LazyStore;
 pub use store::Store;
 pub use transaction::{Failed, Transaction, Tree, entry_size};
 

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 use crate::engine::{Engine, FORMAT};
 use crate::store::builder;
-use crate::{OpenError, Store, StoreError, Transaction, Tree, entry_size};
+use crate::{LazyStore, OpenError, Store, StoreError, Transaction, Tree, entry_size};
 
 const NOTES: Tree = Tree::new("notes");
 const PLENTY: u64 = 1 << 30;
@@ -136,6 +136,21 @@ async fn a_second_server_learns_who_has_the_store() {
     );
     assert_eq!(said, expected);
     store.close().await;
+    folder.open();
+}
+
+#[tokio::test]
+async fn a_store_that_nobody_asks_for_makes_no_folder() {
+    let folder = Folder::new();
+    let lazy = LazyStore::new(folder.0.clone(), PLENTY);
+    lazy.close().await;
+    assert!(!folder.0.exists());
+    let held = folder.open();
+    assert!(matches!(lazy.get().await, Err(OpenError::InUse { .. })));
+    held.close().await;
+    put(&lazy.get().await.unwrap(), 1, b"value").await.unwrap();
+    assert_eq!(keys(&lazy.get().await.unwrap()).await, [1]);
+    lazy.close().await;
     folder.open();
 }
 

@@ -15,6 +15,8 @@ pub enum Kind {
     Script,
     /// Bytes, answered by bytes.
     Raw,
+    /// A job out of a queue.
+    Job,
 }
 
 impl Kind {
@@ -24,6 +26,7 @@ impl Kind {
             Self::Http => "http",
             Self::Script => "script",
             Self::Raw => "raw",
+            Self::Job => "job",
         }
     }
 }
@@ -41,7 +44,7 @@ pub enum Head {
     Http(ReplyHead),
     /// Of a script: the server is to answer as if this path, with its query, had been asked for by GET.
     LocalRedirect(Vec<u8>),
-    /// Of a raw call, which has none.
+    /// Of a raw call or a job, which have none.
     Raw,
 }
 

@@ -46,6 +46,7 @@ impl Announcement {
             }
             Kind::Http => "give it a function for them with `$worker->onRequest(…)`",
             Kind::Raw => "give it a function for them with `$worker->onRaw(…)`",
+            Kind::Job => "jobs are run by the class `Consumer` of `spiral/roadrunner-jobs`",
         };
         let kinds = match &*self.kinds {
             [] => "no calls".to_owned(),
@@ -249,6 +250,11 @@ mod tests {
                 "http",
                 Kind::Raw,
                 "of kind `raw`: give it a function for them with `$worker->onRaw(…)`",
+            ),
+            (
+                "http",
+                Kind::Job,
+                "of kind `job`: jobs are run by the class `Consumer` of `spiral/roadrunner-jobs`",
             ),
             (
                 "http",

@@ -1,0 +1,118 @@
+//! `jobs.Push` and its companions, over RPC.
+
+use std::collections::BTreeMap;
+
+use pronghorn_plugin_api::rpc::{Failure, Methods};
+
+use crate::messages::{
+    DeclareRequest, Empty, PipelineNames, PipelineStat, PushBatchRequest, PushRequest, Pushed,
+    Stats,
+};
+use crate::pipelines::{PipelineError, Pipelines};
+use crate::settings::PipelineSettings;
+
+pub(crate) fn add(methods: &Methods, pipelines: &Pipelines) {
+    let methods = methods.service("jobs", pipelines.clone());
+    methods.add("Push", async |pipelines, request: PushRequest| {
+        push(pipelines, request.jobs()).await
+    });
+    methods.add("PushBatch", async |pipelines, request: PushBatchRequest| {
+        push(pipelines, request.jobs()).await
+    });
+    methods.add(
+        "Pause",
+        async |pipelines: Pipelines, names: PipelineNames| {
+            each(&names, |name| pipelines.pause(name))
+        },
+    );
+    methods.add(
+        "Resume",
+        async |pipelines: Pipelines, names: PipelineNames| {
+            each(&names, |name| pipelines.resume(name))
+        },
+    );
+    methods.add("Destroy", destroy);
+    methods.add("List", list);
+    methods.add("Declare", declare);
+    methods.add("Stat", stat);
+}
+
+/// RoadRunner's chain of operations in front of a text.
+fn chain(operations: &str, error: &PipelineError) -> Failure {
+    Failure::new(format!("{operations}{}", with_causes(error)))
+}
+
+fn with_causes(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {}", with_causes(source)),
+        None => error.to_string(),
+    }
+}
+
+async fn push(pipelines: Pipelines, jobs: Result<Pushed, Failure>) -> Result<Empty, Failure> {
+    let pushed = pipelines.push(jobs?).await;
+    pushed.map_err(|error| chain("rpc_push:\n\tjobs_plugin_push: ", &error))?;
+    Ok(Empty {})
+}
+
+fn each(
+    names: &PipelineNames,
+    step: impl Fn(&str) -> Result<(), PipelineError>,
+) -> Result<Empty, Failure> {
+    for name in &names.pipelines {
+        step(name).map_err(|error| chain("", &error))?;
+    }
+    Ok(Empty {})
+}
+
+async fn destroy(pipelines: Pipelines, names: PipelineNames) -> Result<PipelineNames, Failure> {
+    let mut destroyed = Vec::new();
+    for name in names.pipelines {
+        let gone = pipelines.destroy(&name);
+        gone.map_err(|error| chain("rpc_destroy_pipeline:\n\tjobs_plugin_destroy: ", &error))?;
+        destroyed.push(name);
+    }
+    Ok(PipelineNames {
+        pipelines: destroyed,
+    })
+}
+
+async fn list(pipelines: Pipelines, _: Empty) -> Result<PipelineNames, Failure> {
+    let names = pipelines.all().into_iter().map(|it| it.name.clone());
+    Ok(PipelineNames {
+        pipelines: names.collect(),
+    })
+}
+
+async fn declare(pipelines: Pipelines, request: DeclareRequest) -> Result<Empty, Failure> {
+    const OPERATION: &str = "rpc_declare_pipeline: ";
+    let map: BTreeMap<String, String> = request.pipeline;
+    let (name, settings) = PipelineSettings::declared(&map)
+        .map_err(|wrong| Failure::new(format!("{OPERATION}{wrong}")))?;
+    let declared = pipelines.declare(name, &settings).await;
+    declared.map_err(|error| chain(OPERATION, &error))?;
+    Ok(Empty {})
+}
+
+async fn stat(pipelines: Pipelines, _: Empty) -> Result<Stats, Failure> {
+    let mut stats = Vec::new();
+    for pipeline in pipelines.all() {
+        let stat = pipelines.stat(&pipeline).await;
+        let stat = stat.map_err(|error| chain("rpc_stats: ", &error))?;
+        let count = |jobs: u64| i64::try_from(jobs).unwrap_or(i64::MAX);
+        stats.push(PipelineStat {
+            pipeline: pipeline.name.clone(),
+            driver: pipeline.driver_name.to_owned(),
+            queue: pipeline.name.clone(),
+            active: count(stat.active),
+            delayed: count(stat.delayed),
+            reserved: count(stat.reserved),
+            ready: pipeline.consumes(),
+            priority: u64::try_from(pipeline.priority).unwrap_or(0),
+        });
+    }
+    Ok(Stats { stats })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+//! What callers get, word for word where RoadRunner's clients may look at it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use pronghorn_metrics::Registry;
+use pronghorn_plugin_api::rpc::Encoding;
+use pronghorn_store::LazyStore;
+
+use super::*;
+use crate::metrics::Metrics;
+
+struct Server(Methods);
+
+impl Server {
+    fn new() -> Self {
+        let methods = Methods::default();
+        let metrics = Metrics::new(&Registry::default());
+        let patience = Duration::from_secs(60);
+        let pipelines = Pipelines::new(LazyStore::default(), patience, metrics);
+        add(&methods, &pipelines);
+        Self(methods)
+    }
+
+    async fn call(&self, method: &str, json: &str) -> String {
+        let argument = Bytes::copy_from_slice(json.as_bytes());
+        let method = self.0.find(&format!("jobs.{method}")).unwrap();
+        match method.call(Encoding::Json, argument).await {
+            Ok(result) => String::from_utf8(result.to_vec()).unwrap(),
+            Err(failure) => failure.to_string(),
+        }
+    }
+
+    async fn expect(&self, method: &str, json: &str, said: &str) {
+        assert_eq!(self.call(method, json).await, said, "{method} {json}");
+    }
+}
+
+#[tokio::test]
+async fn a_pipeline_is_declared_filled_seen_and_destroyed() {
+    let server = Server::new();
+    let declare = r#"{"pipeline":{"name":"mail","driver":"memory","priority":"7"}}"#;
+    server.expect("Declare", declare, "{}").await;
+    server
+        .expect("List", "{}", r#"{"pipelines":["mail"]}"#)
+        .await;
+    let push = r#"{"job":{"job":"n","id":"1","payload":"","options":{"pipeline":"mail"}}}"#;
+    server.expect("Push", push, "{}").await;
+    let batch = r#"{"jobs":[{"id":"2","options":{"pipeline":"mail","delay":9}},{"id":"3","options":{"pipeline":"mail"}}]}"#;
+    server.expect("PushBatch", batch, "{}").await;
+    let stat = r#"{"stats":[{"pipeline":"mail","driver":"memory","queue":"mail","active":2,"delayed":1,"priority":7}]}"#;
+    server.expect("Stat", "{}", stat).await;
+    let mail = r#"{"pipelines":["mail"]}"#;
+    server.expect("Resume", mail, "{}").await;
+    let ready = stat.replace(r#""priority""#, r#""ready":true,"priority""#);
+    server.expect("Stat", "null", &ready).await;
+    server.expect("Pause", mail, "{}").await;
+    server.expect("Stat", "{}", stat).await;
+    server.expect("Destroy", mail, mail).await;
+    server.expect("List", "{}", "{}").await;
+}
+
+#[tokio::test]
+async fn failures_have_roadrunners_words() {
+    let server = Server::new();
+    let declare = r#"{"pipeline":{"name":"n","driver":"memory"}}"#;
+    server.expect("Declare", declare, "{}").await;
+    for (method, json, said) in [
+        (
+            "Push",
+            r#"{"job":{"id":""}}"#,
+            "rpc_push: empty ID field not allowed",
+        ),
+        (
+            "Push",
+            r#"{"job":{"id":"1","options":{"pipeline":"X"}}}"#,
+            "rpc_push:\n\tjobs_plugin_push: no such pipeline, requested: X",
+        ),
+        (
+            "PushBatch",
+            r#"{"jobs":[{"id":"1","options":{"pipeline":"n"}},{"id":"2"}]}"#,
+            "rpc_push:\n\tjobs_plugin_push: no such pipeline, requested: ",
+        ),
+        (
+            "Pause",
+            r#"{"pipelines":["X"]}"#,
+            "no such pipeline, requested: X",
+        ),
+        (
+            "Resume",
+            r#"{"pipelines":["X"]}"#,
+            "no such pipeline, requested: X",
+        ),
+        (
+            "Destroy",
+            r#"{"pipelines":["X"]}"#,
+            "rpc_destroy_pipeline:\n\tjobs_plugin_destroy: no such pipeline, requested: X",
+        ),
+        (
+            "Declare",
+            declare,
+            "rpc_declare_pipeline: pipeline already exists, name: n, driver: memory",
+        ),
+        (
+            "Declare",
+            r#"{"pipeline":{"name":"m"}}"#,
+            "rpc_declare_pipeline: no associated driver with the pipeline, pipeline name: m",
+        ),
+        (
+            "Declare",
+            r#"{"pipeline":{"name":"m","driver":"embedded"}}"#,
+            "rpc_declare_pipeline: there is no state directory",
+        ),
+    ] {
+        server.expect(method, json, said).await;
+    }
+    server
+        .expect(
+            "Stat",
+            "{}",
+            r#"{"stats":[{"pipeline":"n","driver":"memory","queue":"n","priority":10}]}"#,
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn a_name_counts_in_lower_case_too() {
+    let server = Server::new();
+    let declare = r#"{"pipeline":{"name":"Mail","driver":"memory"}}"#;
+    server.expect("Declare", declare, "{}").await;
+    let push = r#"{"job":{"id":"1","options":{"pipeline":"mail"}}}"#;
+    server.expect("Push", push, "{}").await;
+}
+
+#[tokio::test]
+async fn there_is_an_end_to_pipelines() {
+    let server = Server::new();
+    for number in 0..crate::pipelines::MOST {
+        let declare = format!(r#"{{"pipeline":{{"name":"{number}","driver":"memory"}}}}"#);
+        server.expect("Declare", &declare, "{}").await;
+    }
+    let declare = r#"{"pipeline":{"name":"more","driver":"memory"}}"#;
+    let said = "rpc_declare_pipeline: there are 1000 pipelines already, and no more are taken";
+    server.expect("Declare", declare, said).await;
+}

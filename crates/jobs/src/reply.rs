@@ -1,0 +1,206 @@
+//! What a worker answers about a job, in the protocol of RoadRunner's packages.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer};
+
+use crate::driver::Settlement;
+use crate::job::Headers;
+use crate::metrics::Verdict;
+
+/// What an answer means, and what is odd about it, for the log.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Answered {
+    pub(crate) settlement: Settlement,
+    pub(crate) verdict: Verdict,
+    pub(crate) remark: Option<String>,
+}
+
+/// Longer texts of a worker are cut in a record.
+const LONGEST_REMARK: usize = 1000;
+
+#[derive(Deserialize)]
+struct Reply {
+    #[serde(rename = "type")]
+    kind: u64,
+    #[serde(default, deserialize_with = "lenient")]
+    data: Data,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Data {
+    message: Option<String>,
+    requeue: Option<bool>,
+    delay_seconds: Option<i64>,
+    #[serde(deserialize_with = "lenient")]
+    headers: Headers,
+}
+
+/// PHP writes an empty array where a map is meant.
+fn lenient<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written<T> {
+        Empty([(); 0]),
+        There(T),
+        Null(()),
+    }
+    Ok(match Written::deserialize(deserializer)? {
+        Written::There(value) => value,
+        Written::Empty([]) | Written::Null(()) => T::default(),
+    })
+}
+
+/// Reads the body of an answer.
+pub(crate) fn read(body: &[u8]) -> Answered {
+    let Ok(reply) = serde_json::from_slice::<Reply>(body) else {
+        // RoadRunner would take the job for done.
+        let what = if body.is_empty() {
+            "the worker's answer is empty".to_owned()
+        } else {
+            let text: String = String::from_utf8_lossy(body).chars().take(100).collect();
+            format!(
+                "the worker's answer makes no sense: `{}`",
+                text.escape_debug()
+            )
+        };
+        return Answered {
+            settlement: Settlement::Failed,
+            verdict: Verdict::Failed,
+            remark: Some(what),
+        };
+    };
+    let Data {
+        message,
+        requeue,
+        delay_seconds,
+        headers,
+    } = reply.data;
+    let requeue = requeue.unwrap_or(false);
+    let delay = Duration::from_secs(delay_seconds.unwrap_or(0).try_into().unwrap_or(0));
+    let message: Option<String> = message.map(|text| text.chars().take(LONGEST_REMARK).collect());
+    let (settlement, verdict, remark) = match reply.kind {
+        0 | 2 => (Settlement::Ack, Verdict::Done, None),
+        1 if requeue => (
+            Settlement::Requeue { headers, delay },
+            Verdict::Failed,
+            message,
+        ),
+        1 => (
+            Settlement::Ack,
+            Verdict::Failed,
+            message.or_else(|| Some("the handler failed".to_owned())),
+        ),
+        3 => (
+            Settlement::Nack { requeue, delay },
+            Verdict::Failed,
+            message,
+        ),
+        4 => (Settlement::Requeue { headers, delay }, Verdict::Again, None),
+        other => (
+            Settlement::Ack,
+            Verdict::Done,
+            Some(format!(
+                "the worker's answer is of the unknown type {other}"
+            )),
+        ),
+    };
+    Answered {
+        settlement,
+        verdict,
+        remark,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers() -> Headers {
+        Headers::from([("a".to_owned(), vec!["1".to_owned()])])
+    }
+
+    #[test]
+    fn each_type_of_answer_has_its_settlement() {
+        let requeue = |headers, seconds| Settlement::Requeue {
+            headers,
+            delay: Duration::from_secs(seconds),
+        };
+        let nack = |requeue, seconds| Settlement::Nack {
+            requeue,
+            delay: Duration::from_secs(seconds),
+        };
+        for (body, settlement, verdict) in [
+            (r#"{"type":0}"#, Settlement::Ack, Verdict::Done),
+            (r#"{"type":0,"data":[]}"#, Settlement::Ack, Verdict::Done),
+            (r#"{"type":2,"data":null}"#, Settlement::Ack, Verdict::Done),
+            (
+                r#"{"type":1,"data":{"message":"no","requeue":false,"delay_seconds":0}}"#,
+                Settlement::Ack,
+                Verdict::Failed,
+            ),
+            (
+                r#"{"type":1,"data":{"message":"no","requeue":true,"delay_seconds":5,"headers":{"a":["1"]}}}"#,
+                requeue(headers(), 5),
+                Verdict::Failed,
+            ),
+            (
+                r#"{"type":1,"data":{"message":"no","requeue":true,"delay_seconds":-1,"headers":[]}}"#,
+                requeue(Headers::new(), 0),
+                Verdict::Failed,
+            ),
+            (
+                r#"{"type":3,"data":{"message":"no","requeue":true,"delay_seconds":2}}"#,
+                nack(true, 2),
+                Verdict::Failed,
+            ),
+            (
+                r#"{"type":3,"data":{"message":"no"}}"#,
+                nack(false, 0),
+                Verdict::Failed,
+            ),
+            (
+                r#"{"type":4,"data":{"message":"later","delay_seconds":1,"headers":{"a":["1"]}}}"#,
+                requeue(headers(), 1),
+                Verdict::Again,
+            ),
+            (r#"{"type":99}"#, Settlement::Ack, Verdict::Done),
+            ("", Settlement::Failed, Verdict::Failed),
+            ("{", Settlement::Failed, Verdict::Failed),
+            (r#"{"type":"x"}"#, Settlement::Failed, Verdict::Failed),
+        ] {
+            let answered = read(body.as_bytes());
+            assert_eq!(
+                (answered.settlement, answered.verdict),
+                (settlement, verdict),
+                "{body}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_odd_is_said() {
+        let remark = |body: &str| read(body.as_bytes()).remark;
+        assert_eq!(remark(r#"{"type":0}"#), None);
+        assert_eq!(
+            remark(r#"{"type":1,"data":{"message":"no"}}"#).unwrap(),
+            "no"
+        );
+        assert_eq!(remark("").unwrap(), "the worker's answer is empty");
+        assert_eq!(
+            remark("a\nb").unwrap(),
+            "the worker's answer makes no sense: `a\\nb`"
+        );
+        assert!(remark(r#"{"type":7}"#).unwrap().ends_with("type 7"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_an_answer(body in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..100)) {
+            read(&body);
+        }
+    }
+}

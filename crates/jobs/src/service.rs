@@ -1,0 +1,215 @@
+//! The service `jobs`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pronghorn_plugin_api::{
+    BoxFuture, Context, Handover, NotReady, Reload, Running, Service, StartError, Stopped,
+};
+use pronghorn_pool::{Spool, Warmup};
+use pronghorn_wire::Kind;
+use pronghorn_workers::{Io, PoolHandle, PoolSet, PoolSpec, Pools, StartedPools};
+use thiserror::Error;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use crate::consumer::Consumer;
+use crate::methods;
+use crate::metrics::Metrics;
+use crate::pipelines::{PipelineError, Pipelines};
+use crate::settings::JobsSettings;
+
+/// The name of the service, and of its pool.
+const JOBS: &str = "jobs";
+/// What workers get that have a job when its time at the end is over. Those without one need no more to end in order.
+const WORKERS_AFTER_CUT: Duration = Duration::from_secs(2);
+
+/// Queues of jobs before their start.
+#[derive(Debug)]
+pub struct JobsService {
+    pub settings: JobsSettings,
+}
+
+struct Jobs {
+    settings: JobsSettings,
+    pipelines: Pipelines,
+    spool: Arc<Spool>,
+    all_pools: Pools,
+    pools: PoolSet,
+    tasks: JoinSet<()>,
+    io: Io,
+    /// Begins when this process is responsible, on a thread of its own pool.
+    consumer: JoinSet<()>,
+    /// Nothing more is taken.
+    end: CancellationToken,
+}
+
+/// A pipeline of the configuration could not be opened.
+#[derive(Debug, Error)]
+#[error("pipeline `{pipeline}` can't be opened")]
+struct NotOpened {
+    pipeline: String,
+    source: PipelineError,
+}
+
+impl Service for JobsService {
+    fn name(&self) -> &'static str {
+        JOBS
+    }
+
+    fn has_workers(&self) -> bool {
+        true
+    }
+
+    fn start(
+        self: Box<Self>,
+        context: Context,
+    ) -> BoxFuture<'static, Result<Box<dyn Running>, StartError>> {
+        Box::pin(async move {
+            let running = start(self.settings, &context).await?;
+            Ok(Box::new(running) as Box<dyn Running>)
+        })
+    }
+}
+
+/// Pipelines come before the workers, which may push while they boot.
+async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartError> {
+    let workers = context.workers.clone().expect("a service with workers");
+    let metrics = Metrics::new(&context.metrics);
+    let pipelines = Pipelines::new(context.store.clone(), settings.timeout, metrics);
+    for (name, pipeline) in &settings.pipelines {
+        let opened = pipelines.declare(name, pipeline).await;
+        opened.map_err(|source| NotOpened {
+            pipeline: name.clone(),
+            source,
+        })?;
+    }
+    methods::add(&context.rpc, &pipelines);
+    let owner = context.user.as_ref().map(|(_, user)| user.clone());
+    let spool = Arc::new(Spool::open(std::env::temp_dir(), owner)?);
+    let StartedPools { pools, tasks } = workers
+        .pools
+        .start(JOBS, &[spec(&settings, &spool)])
+        .await?;
+    let end = context.shutdown.child_token();
+    let (ready, alive, ending) = (pools.clone(), pools.clone(), end.clone());
+    let not_ready = |why: String| NotReady(why.into());
+    context.readiness.answer_apart(
+        move || {
+            if ending.is_cancelled() {
+                return Err(NotReady("stopping".into()));
+            }
+            let standing = ready.iter().try_for_each(PoolHandle::ready);
+            standing.map_err(not_ready)
+        },
+        move || {
+            let standing = alive.iter().try_for_each(PoolHandle::alive);
+            standing.map_err(not_ready)
+        },
+    );
+    Ok(Jobs {
+        settings,
+        pipelines,
+        spool,
+        all_pools: workers.pools,
+        pools,
+        tasks,
+        io: workers.io,
+        consumer: JoinSet::new(),
+        end,
+    })
+}
+
+fn spec<'a>(settings: &'a JobsSettings, spool: &Arc<Spool>) -> PoolSpec<'a> {
+    PoolSpec {
+        name: JOBS,
+        settings: &settings.pool,
+        kind: Kind::Job,
+        warmup: Warmup::default(),
+        spool: spool.clone(),
+    }
+}
+
+impl Running for Jobs {
+    fn open(&mut self) -> Result<(), StartError> {
+        for name in &self.settings.consume {
+            // One of another driver is not there yet, as `check` says.
+            if self.pipelines.resume(name).is_err() {
+                tracing::warn!(target: "jobs", pipeline = name, "there is no such pipeline to consume");
+            }
+        }
+        let pool = self.pools.get(JOBS).expect("it was started");
+        let consumer = Consumer::new(
+            self.pipelines.clone(),
+            pool.pool().clone(),
+            self.settings.num_pollers,
+        );
+        let work = consumer.work(self.end.clone());
+        // Calls take the lock of their pool, which the control thread does not.
+        self.consumer.spawn_on(work, &self.io.threads()[0].runtime);
+        Ok(())
+    }
+
+    fn reload(&mut self, to: Box<dyn Service>) -> BoxFuture<'_, Reload> {
+        Box::pin(async move {
+            let Some(to) = to.downcast::<JobsService>() else {
+                return Reload::NeedsRestart;
+            };
+            let specs = [spec(&to.settings, &self.spool)];
+            if !self.all_pools.change(JOBS, &self.pools, &specs).await {
+                return Reload::Failed;
+            }
+            self.settings.pool = to.settings.pool;
+            Reload::Applied
+        })
+    }
+
+    fn hand_over(&mut self, step: Handover) {
+        if step == Handover::Done {
+            self.end.cancel();
+        }
+    }
+
+    fn stop(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Stopped> {
+        Box::pin(stop(*self, deadline))
+    }
+}
+
+/// No job is taken any more, those that run finish within the pool's `destroy_timeout`, then the
+/// workers end. What is cut off runs again, from a pipeline that outlives the server.
+async fn stop(jobs: Jobs, deadline: Instant) -> Stopped {
+    let Jobs {
+        settings,
+        pipelines,
+        spool,
+        pools,
+        tasks,
+        mut consumer,
+        end,
+        ..
+    } = jobs;
+    end.cancel();
+    let cut_at = deadline.min(Instant::now() + settings.pool.common.destroy_timeout);
+    let in_time = timeout_at(cut_at, async {
+        while consumer.join_next().await.is_some() {}
+    })
+    .await;
+    let reserved = pipelines.reserved().await;
+    consumer.shutdown().await;
+    let most = if in_time.is_ok() {
+        Duration::MAX
+    } else {
+        WORKERS_AFTER_CUT
+    };
+    let left = deadline.saturating_duration_since(Instant::now());
+    let killed = pools.stop(left.min(most)).await;
+    tasks.join_all().await; // each has done its last order
+    pipelines.say_what_is_lost().await;
+    // A file that is left there is removed at the next start.
+    _ = timeout_at(deadline, spool.settle()).await;
+    if reserved == 0 && killed == 0 {
+        return Stopped::Clean;
+    }
+    Stopped::CutOff(format!("{reserved} jobs, {killed} workers"))
+}

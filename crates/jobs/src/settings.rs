@@ -1,0 +1,332 @@
+//! The keys of `jobs`, typed.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use pronghorn_config::{Choice, Section, Size, Table};
+use pronghorn_workers::settings::PoolSettings;
+
+use crate::pipelines::MOST;
+
+/// As RoadRunner's; lower goes first.
+const PRIORITY: i64 = 10;
+
+/// Of one pipeline in memory. A million small jobs fit, and most machines have it to spare.
+const MAX_SIZE: Size = Size::megabytes(512);
+
+/// Seconds, as RoadRunner's: an engine that does not answer by then is away.
+const TIMEOUT: u32 = 60;
+const LONGEST_TIMEOUT: u32 = 3600;
+
+/// A pipeline's name is part of a key in the store.
+const LONGEST_NAME: usize = 255;
+
+/// Queues of jobs.
+#[derive(Clone, Debug)]
+pub struct JobsSettings {
+    /// Those who run them.
+    pub pool: PoolSettings,
+    /// How many jobs run at a time at most; None is as many as there are workers.
+    pub num_pollers: Option<usize>,
+    /// What a push or another step of a driver may take.
+    pub timeout: Duration,
+    /// The pipelines that are resumed at the start.
+    pub consume: Vec<String>,
+    pub pipelines: Vec<(String, PipelineSettings)>,
+}
+
+/// A pipeline before it is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PipelineSettings {
+    pub driver: DriverSettings,
+    /// Of jobs that have none of their own.
+    pub priority: i64,
+}
+
+/// Where a pipeline's jobs are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DriverSettings {
+    /// In memory, so many bytes.
+    Memory { max_size: u64 },
+    /// In the server's store. RoadRunner's name for such a driver is `boltdb`.
+    Embedded { is_boltdb: bool },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DriverChoice {
+    Memory,
+    Embedded,
+    Boltdb,
+    Amqp,
+    Beanstalk,
+    GooglePubSub,
+    Kafka,
+    Nats,
+    Nsq,
+    Sqs,
+}
+
+impl Choice for DriverChoice {
+    const CHOICES: &'static [(&'static str, Self)] = &[
+        ("memory", Self::Memory),
+        ("embedded", Self::Embedded),
+        ("boltdb", Self::Boltdb),
+        ("amqp", Self::Amqp),
+        ("beanstalk", Self::Beanstalk),
+        ("google_pub_sub", Self::GooglePubSub),
+        ("kafka", Self::Kafka),
+        ("nats", Self::Nats),
+        ("nsq", Self::Nsq),
+        ("sqs", Self::Sqs),
+    ];
+}
+
+impl DriverSettings {
+    /// As the configuration and workers name it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Memory { .. } => "memory",
+            Self::Embedded { is_boltdb: false } => "embedded",
+            Self::Embedded { is_boltdb: true } => "boltdb",
+        }
+    }
+
+    /// None for a driver that is not there yet.
+    fn of(choice: DriverChoice, max_size: Size) -> Option<Self> {
+        match choice {
+            DriverChoice::Memory => Some(Self::Memory {
+                max_size: max_size.bytes(),
+            }),
+            DriverChoice::Embedded => Some(Self::Embedded { is_boltdb: false }),
+            DriverChoice::Boltdb => Some(Self::Embedded { is_boltdb: true }),
+            DriverChoice::Amqp
+            | DriverChoice::Beanstalk
+            | DriverChoice::GooglePubSub
+            | DriverChoice::Kafka
+            | DriverChoice::Nats
+            | DriverChoice::Nsq
+            | DriverChoice::Sqs => None,
+        }
+    }
+}
+
+impl PipelineSettings {
+    /// What PHP declares at run time: all values are texts. Its name and the pipeline, or what is
+    /// wrong.
+    pub(crate) fn declared(map: &BTreeMap<String, String>) -> Result<(&str, Self), String> {
+        let name = map.get("name").map(String::as_str).unwrap_or_default();
+        if name.is_empty() {
+            return Err("the pipeline has no name".to_owned());
+        }
+        if !is_name(name) {
+            return Err(WRONG_NAME.to_owned());
+        }
+        let Some(driver) = map.get("driver").filter(|driver| !driver.is_empty()) else {
+            return Err(format!(
+                "no associated driver with the pipeline, pipeline name: {name}"
+            ));
+        };
+        let known = DriverChoice::CHOICES
+            .iter()
+            .find(|(word, _)| word == driver);
+        let driver = known.and_then(|(_, choice)| DriverSettings::of(*choice, MAX_SIZE));
+        let Some(driver) = driver else {
+            return Err(format!(
+                "no such driver, pipeline name: {name}; there are `memory`, `embedded` and `boltdb`"
+            ));
+        };
+        let priority = match map.get("priority").map(|text| text.trim()) {
+            None | Some("" | "0") => PRIORITY,
+            Some(text) => text.parse().map_err(|_| {
+                format!("the priority is `{text}` and not a number, pipeline name: {name}")
+            })?,
+        };
+        Ok((name, Self { driver, priority }))
+    }
+}
+
+const WRONG_NAME: &str = "a pipeline's name has 1 to 255 bytes, and no control characters";
+
+fn is_name(name: &str) -> bool {
+    (1..=LONGEST_NAME).contains(&name.len()) && !name.contains(char::is_control)
+}
+
+impl Section for JobsSettings {
+    fn read(t: &mut Table<'_>) -> Self {
+        let num_pollers = t
+            .key(
+                "num_pollers",
+                "How many jobs run at a time at most; as many as there are workers when not written.",
+            )
+            .zero_is_default()
+            .range(1..=65_536)
+            .optional();
+        let timeout = t
+            .key(
+                "timeout",
+                "Seconds that a driver may take for a push or another step.",
+            )
+            .zero_is_default()
+            .range(1..=LONGEST_TIMEOUT)
+            .default(TIMEOUT);
+        t.no_effect(
+            "pipeline_size",
+            "a job is taken out of its pipeline when a worker is free for it, and not before",
+        );
+        t.no_effect("options", "pipelines are started and stopped together");
+        let consume: Vec<String> = t
+            .key(
+                "consume",
+                "The pipelines whose jobs run from the start; the others wait for `jobs.Resume`.",
+            )
+            .default(Vec::new());
+        let pipelines = t.sections_with(
+            "pipelines",
+            "Where jobs are until they run, by name.",
+            "A pipeline.",
+            read_pipeline,
+        );
+        for (name, _) in &pipelines {
+            if !is_name(name) && name != "<name>" {
+                t.error("pipelines", WRONG_NAME, "give it a shorter name");
+            }
+        }
+        if pipelines.len() > MOST {
+            let message = format!(
+                "has {} pipelines; accepted: at most {MOST}",
+                pipelines.len()
+            );
+            t.error("pipelines", &message, "remove some of them");
+        }
+        for name in &consume {
+            if !pipelines.iter().any(|(known, _)| known == name) {
+                let message = format!("names `{name}`, and there is no such pipeline");
+                let hint = "remove it, or add it to `jobs.pipelines`";
+                t.unknown("consume", &message, hint);
+            }
+        }
+        t.not_yet("pools", "several pools for jobs");
+        Self {
+            pool: t.section("pool", "Those who run jobs."),
+            num_pollers,
+            timeout: Duration::from_secs(timeout.into()),
+            consume,
+            pipelines: pipelines
+                .into_iter()
+                .filter_map(|(name, pipeline)| Some((name, pipeline?)))
+                .collect(),
+        }
+    }
+}
+
+/// None, with a warning, for a driver that is not there yet.
+fn read_pipeline(t: &mut Table<'_>) -> Option<PipelineSettings> {
+    let choice = t
+        .key(
+            "driver",
+            "Where the jobs are: `memory` until the server stops, `embedded` in its own store. RoadRunner's `boltdb` is \
+             taken for `embedded`.",
+        )
+        .default(DriverChoice::Embedded);
+    t.not_yet("pool", "several pools for jobs");
+    if DriverSettings::of(choice, MAX_SIZE).is_none() {
+        t.not_yet("config", "this driver");
+        let hint = "for now use `embedded`, which keeps jobs without a broker";
+        t.warn(
+            "driver",
+            "is not there yet: the pipeline is not there either",
+            hint,
+        );
+        return None;
+    }
+    if choice == DriverChoice::Boltdb {
+        let hint = "let RoadRunner finish the jobs that are in its file first";
+        t.warn(
+            "driver",
+            "is taken for `embedded`, which does not read files of BoltDB",
+            hint,
+        );
+    }
+    // RoadRunner takes it in both places.
+    let priority = t
+        .key::<u32>("priority", "Of jobs that have none; lower goes first.")
+        .zero_is_default()
+        .optional();
+    let (inside, max_size) = t.section_with("config", "Settings of the driver.", |t| {
+        let priority = t
+            .key::<u32>("priority", "Of jobs that have none; lower goes first.")
+            .zero_is_default()
+            .optional();
+        let message = "is of pipelines with `driver: memory`";
+        let max_size = t.keys_where(choice == DriverChoice::Memory, message, "remove it", |t| {
+            t.key(
+                "max_size",
+                "How much memory the jobs may take; a push beyond it is refused.",
+            )
+            .ours()
+            .default(MAX_SIZE)
+        });
+        t.no_effect(
+            "prefetch",
+            "a job is taken when a worker is free for it, and not before",
+        );
+        t.no_effect("file", "jobs are in the server's own store");
+        t.no_effect("permissions", "the store is for its owner alone");
+        (priority, max_size.unwrap_or(MAX_SIZE))
+    });
+    Some(PipelineSettings {
+        driver: DriverSettings::of(choice, max_size)?,
+        priority: inside.or(priority).map_or(PRIORITY, i64::from),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn declared(keys: &[(&str, &str)]) -> Result<(String, PipelineSettings), String> {
+        let map = keys.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+        let map = map.collect();
+        PipelineSettings::declared(&map).map(|(name, pipeline)| (name.to_owned(), pipeline))
+    }
+
+    #[test]
+    fn a_declared_pipeline_is_read_from_texts() {
+        let (name, pipeline) = declared(&[
+            ("name", "mail"),
+            ("driver", "memory"),
+            ("priority", "3"),
+            ("prefetch", "100"),
+            ("consume_all", "true"),
+        ])
+        .unwrap();
+        assert_eq!((&*name, pipeline.priority), ("mail", 3));
+        assert_eq!(pipeline.driver.name(), "memory");
+        let (_, pipeline) = declared(&[("name", "n"), ("driver", "boltdb")]).unwrap();
+        assert_eq!((pipeline.driver.name(), pipeline.priority), ("boltdb", 10));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_declared_pipeline_is_said() {
+        let long = "n".repeat(256);
+        for (keys, said) in [
+            (&[("driver", "memory")][..], "the pipeline has no name"),
+            (&[("name", &*long), ("driver", "memory")], WRONG_NAME),
+            (&[("name", "a\0b"), ("driver", "memory")], WRONG_NAME),
+            (
+                &[("name", "n")],
+                "no associated driver with the pipeline, pipeline name: n",
+            ),
+            (
+                &[("name", "n"), ("driver", "amqp")],
+                "no such driver, pipeline name: n; there are `memory`, `embedded` and `boltdb`",
+            ),
+            (
+                &[("name", "n"), ("driver", "memory"), ("priority", "high")],
+                "the priority is `high` and not a number, pipeline name: n",
+            ),
+        ] {
+            assert_eq!(declared(keys).unwrap_err(), said);
+        }
+    }
+}
