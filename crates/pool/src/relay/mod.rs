@@ -5,7 +5,6 @@
 //! packages', whose replies don't. The task ends when the worker's process has ended, which it is told; an end of file
 //! proves nothing, because grandchildren inherit the other end.
 
-use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -32,7 +31,7 @@ use crate::call::{
     Body, Call, CallError, Dispatch, Encoding, Reply, ReplyBody, Unencodable, WorkerFault,
 };
 use crate::content::Content;
-use crate::core::{Next, PrefetchLimits};
+use crate::core::Next;
 use crate::pieces::Lead;
 use crate::pool::{Lifetime, Report, SlotHandle};
 use crate::roster::UnderWay;
@@ -44,7 +43,7 @@ mod dialect;
 pub(crate) mod inbox;
 pub(crate) mod incoming;
 pub(crate) mod outlet;
-mod pace;
+mod prefetch;
 
 pub(crate) use dialect::Dialect;
 
@@ -53,19 +52,10 @@ use dialect::{Heard, Said};
 use inbox::{Inbox, News, Told};
 use incoming::{Garbage, Incoming, Item};
 use outlet::{Outlet, Streamed};
-use pace::Pace;
+use prefetch::{LONGEST_BODY, Prefetch, Prefetched};
 
 /// A body up to this size goes out in the same buffer as its head; copying it is cheaper than a second vector.
 const JOINED_BODY: usize = 1 << 10;
-/// A longer one is not written ahead: a dozen of them would fill the box.
-const AHEAD_BODY: usize = 16 << 10;
-/// How long the call at hand may take before those behind it go to other workers.
-const PATIENCE: Duration = Duration::from_millis(2);
-/// The same of what a long call has left. Its end is told late, and to look for it wakes a thread that may sleep.
-const PATIENCE_WITH_REST: Duration = Duration::from_millis(10);
-/// Calls in the box are told apart by the last five bits of their numbers, those that were taken back included, until the
-/// worker has passed over them.
-const MOST_NUMBERS: u32 = 32;
 /// Wishes for new workers between two calls. The extension sends one, if any, before it waits for the next call, and it waits
 /// again where one was taken back.
 const MOST_WISHES: u32 = 100;
@@ -96,49 +86,16 @@ pub(crate) struct Relay {
     /// The call at hand, for those who ask.
     under_way: Option<UnderWay>,
     timer: Timer,
-    /// Of the call at hand.
-    number: u32,
-    /// Of the last call that was written.
-    last_number: u32,
-    /// Calls for after the one at hand, in their order.
-    ahead: VecDeque<Ahead>,
-    /// Whether they can be written: nothing of the call at hand comes after them, and its end is near.
-    writes_ahead: bool,
-    /// Of the last call that the worker is known to have begun.
-    begun: u32,
-    pace: Pace,
-    /// Since when the call at hand is, and whether the worker had it ahead.
-    at_hand_since: Instant,
-    was_ahead: bool,
+    /// Calls that the worker has before it has answered the one at hand.
+    prefetch: Prefetch<Call>,
+    /// Ends the patience with the call at hand.
     impatience: Timer,
-    /// When those ahead go to other workers.
-    patient_until: Instant,
     /// Wishes for new workers since the last call began.
     wishes: u32,
     /// Interim replies to the call at hand.
     informed: u32,
     /// Calls that the worker still gets.
     calls_left: Lifetime,
-    /// Bytes that went to the worker.
-    written: u64,
-    /// How many there were before the call at hand.
-    begins_at: u64,
-}
-
-/// A call for after the one at hand.
-struct Ahead {
-    call: Call,
-    /// Its number and where it begins, once it is written.
-    written: Option<(u32, u64)>,
-}
-
-impl From<Call> for Ahead {
-    fn from(call: Call) -> Self {
-        Self {
-            call,
-            written: None,
-        }
-    }
 }
 
 /// How a call went, as far as the worker is concerned.
@@ -184,6 +141,8 @@ impl Relay {
     ) -> Self {
         Self {
             incoming: Incoming::starting_with(leftover, channel.most_whole()),
+            prefetch: Prefetch::new(channel.takes_calls_ahead(), Instant::now()),
+            impatience: Timer::default(),
             channel,
             out: Vec::with_capacity(1024),
             dialect,
@@ -195,18 +154,6 @@ impl Relay {
             inbox,
             under_way: None,
             timer: Timer::default(),
-            number: 0,
-            last_number: 0,
-            ahead: VecDeque::new(),
-            writes_ahead: false,
-            begun: 0,
-            pace: Pace::default(),
-            at_hand_since: Instant::now(),
-            was_ahead: false,
-            impatience: Timer::default(),
-            patient_until: Instant::now(),
-            written: 0,
-            begins_at: 0,
         }
     }
 
@@ -240,7 +187,7 @@ impl Relay {
                     }
                     Served::Free(_) | Served::Leaving => {
                         self.slot_handle.close();
-                        self.take_back_ahead();
+                        self.reclaim_prefetched();
                         self.next(Instant::now())
                     }
                     Served::Broken => break,
@@ -267,116 +214,68 @@ impl Relay {
                 }
             };
         }
-        self.take_back_ahead();
+        self.reclaim_prefetched();
         poll_fn(|cx| self.poll_ended(cx)).await;
         self.leave();
     }
 
     /// What comes after a call that ended `since`.
-    fn next(&mut self, since: Instant) -> Next<Ahead> {
-        let took = since.saturating_duration_since(self.at_hand_since);
-        self.pace.note(took, self.was_ahead);
-        self.channel.set_wakeup_threshold(self.pace.enough_calls());
-        self.channel.set_fast_calls(self.pace.is_quick());
-        self.at_hand_since = since;
-        let prefetch = self.prefetch(self.pace.prefetch());
-        let turn = self.slot_handle.next(since, prefetch);
-        self.ahead.extend(turn.ahead.into_iter().map(Ahead::from));
+    fn next(&mut self, since: Instant) -> Next<Prefetched<Call>> {
+        self.prefetch.end(since);
+        self.channel
+            .set_wakeup_threshold(self.prefetch.enough_calls());
+        self.channel.set_fast_calls(self.prefetch.is_quick());
+        let limits = self.prefetch.limits(self.calls_left.calls_left());
+        let turn = self.slot_handle.next(since, limits);
+        self.prefetch.extend(turn.ahead);
         match turn.next {
             Next::Run(call) => Next::Run(call.into()),
-            Next::Wait => self.ahead.pop_front().map_or(Next::Wait, Next::Run),
+            Next::Wait => self.prefetch.next().map_or(Next::Wait, Next::Run),
             Next::Stop => Next::Stop,
         }
     }
 
-    /// How many calls the worker may have beyond the next one, or behind the rest of one.
-    fn prefetch(&self, by_pace: PrefetchLimits) -> PrefetchLimits {
-        if !self.channel.takes_calls_ahead() {
-            return PrefetchLimits::default();
-        }
-        // None beyond its last one.
-        let left = self.calls_left.calls_left();
-        let left = left.map_or(usize::MAX, |left| {
-            usize::try_from(left).unwrap_or(usize::MAX)
-        });
-        let beyond = left.saturating_sub(1);
-        PrefetchLimits {
-            most: by_pace.most.min(beyond),
-            before_waking_idle: by_pace.before_waking_idle.min(beyond),
-            when_cpus_busy: by_pace.when_cpus_busy.min(beyond),
-        }
-    }
-
-    /// Writes the calls for later, as long as each can be had whole and needs no waiting.
-    fn write_ahead(&mut self) {
-        if !self.writes_ahead {
-            return;
-        }
-        let mut ahead = std::mem::take(&mut self.ahead);
-        let unwritten = ahead.iter_mut().filter(|ahead| ahead.written.is_none());
-        for ahead in unwritten {
-            ahead.written = self.write_one_ahead(&ahead.call);
-            if ahead.written.is_none() {
-                break; // it is written when it is at hand
+    /// Sends the calls for later, as long as each can be had whole and needs no waiting.
+    fn send_prefetched(&mut self) {
+        while let Some((number, call)) = self.prefetch.unsent() {
+            let body = match encode(&mut self.out, &self.dialect, &self.settings, call, number) {
+                Ok(Body::Empty) => Bytes::new(),
+                Ok(Body::Bytes(bytes)) if bytes.len() <= LONGEST_BODY => bytes,
+                // It is sent when it is at hand.
+                Ok(Body::Bytes(_) | Body::File(_) | Body::Stream(_)) | Err(_) => return,
+            };
+            self.channel.offer(number);
+            let parts = [IoSlice::new(&self.out), IoSlice::new(&body)];
+            if !matches!(self.channel.write_whole(&parts), Ok(true)) {
+                self.channel.take_back(number);
+                return;
             }
+            self.prefetch.sent(self.out.len() + body.len());
         }
-        self.ahead = ahead;
-    }
-
-    fn write_one_ahead(&mut self, call: &Call) -> Option<(u32, u64)> {
-        let number = number_after(self.last_number);
-        if number.wrapping_sub(self.begun) >= MOST_NUMBERS {
-            return None;
-        }
-        let body = match self.encode(call, number).ok()? {
-            Body::Empty => Bytes::new(),
-            Body::Bytes(bytes) if bytes.len() <= AHEAD_BODY => bytes,
-            Body::Bytes(_) | Body::File(_) | Body::Stream(_) => return None,
-        };
-        self.channel.offer(number);
-        let parts = [IoSlice::new(&self.out), IoSlice::new(&body)];
-        if !matches!(self.channel.write_whole(&parts), Ok(true)) {
-            self.channel.take_back(number);
-            return None;
-        }
-        let begins_at = self.written;
-        self.written += (self.out.len() + body.len()) as u64;
-        self.last_number = number;
-        Some((number, begins_at))
     }
 
     /// Gives back what the worker has not begun of the calls for later, and lets none come before the one at hand is done.
-    fn take_back_ahead(&mut self) {
-        if !self.channel.takes_calls_ahead() {
+    fn reclaim_prefetched(&mut self) {
+        if !self.prefetch.is_possible() {
             return;
         }
-        self.writes_ahead = false;
         while let Some(call) = self.inbox.take_call() {
-            self.ahead.push_back(call.into());
+            self.prefetch.add(call);
         }
-        let mut back = Vec::new();
-        // From the end: the worker comes from the other one.
-        while let Some(last) = self.ahead.pop_back() {
-            if let Some((number, _)) = last.written
-                && !self.channel.take_back(number)
-            {
-                self.ahead.push_back(last);
-                break;
-            }
-            back.push(last.call);
-        }
+        let channel = &self.channel;
+        let back = self.prefetch.take_back(|number| channel.take_back(number));
         self.slot_handle.give_back(back);
     }
 
     fn leave(mut self) {
         // Calls may have been given in the moment of the end; nobody has seen them.
         let late = self.inbox.close(self.slot_handle.requeue());
-        self.ahead.extend(late.into_iter().map(Ahead::from));
+        self.prefetch.extend(late);
         let mut back = Vec::new();
-        for Ahead { call, written } in std::mem::take(&mut self.ahead) {
-            let begun = written.is_some_and(|(number, begins_at)| {
-                let since = self.written - begins_at;
-                !self.channel.has_not_begun(number, since)
+        for Prefetched { call, sent } in self.prefetch.take_all() {
+            let begun = sent.is_some_and(|sent| {
+                let since = self.prefetch.written_since(sent);
+                !self.channel.has_not_begun(sent.number, since)
             });
             match self.inbox.exit() {
                 Some(exit) if begun => _ = self.slot_handle.lose(call, WorkerFault::Died(exit)),
@@ -489,7 +388,7 @@ impl Relay {
         poll_read_buf(Pin::new(&mut self.channel), cx, self.incoming.room())
     }
 
-    async fn serve_one(&mut self, call: Ahead) -> Served {
+    async fn serve_one(&mut self, call: Prefetched<Call>) -> Served {
         let served = self.serve(call).await;
         let under_way = self.under_way.take();
         if let (Served::Free(_) | Served::Leaving, Some(under_way)) = (&served, &under_way) {
@@ -499,29 +398,24 @@ impl Relay {
     }
 
     /// Carries one call to the worker and its reply back.
-    async fn serve(&mut self, Ahead { mut call, written }: Ahead) -> Served {
-        if call.is_unwanted() && written.is_none_or(|(number, _)| self.channel.take_back(number)) {
+    async fn serve(&mut self, Prefetched { mut call, sent }: Prefetched<Call>) -> Served {
+        if call.is_unwanted() && sent.is_none_or(|sent| self.channel.take_back(sent.number)) {
             return Served::Free(Instant::now());
         }
         let mut body_stream = None;
         (self.wishes, self.informed) = (0, 0);
         let since = call.stamps.dispatched.unwrap_or(call.stamps.queued);
-        self.at_hand_since = self.at_hand_since.max(since);
-        self.patient_until = self.at_hand_since + PATIENCE;
-        self.was_ahead = written.is_some();
+        self.prefetch.begin(since, sent);
         self.inbox.count();
         self.under_way = Some(UnderWay {
             payload: call.payload.clone(),
-            since: self.at_hand_since,
+            since: self.prefetch.since(),
             pid: None,
         });
-        if let Some((number, begins_at)) = written {
-            (self.number, self.begins_at) = (number, begins_at);
-        } else {
-            self.number = number_after(self.last_number);
-            self.last_number = self.number;
-            self.begins_at = self.written;
-            let body = match self.encode(&call, self.number) {
+        if sent.is_none() {
+            let number = self.prefetch.number();
+            let encoded = encode(&mut self.out, &self.dialect, &self.settings, &call, number);
+            let body = match encoded {
                 Ok(body) => body,
                 Err(error) => {
                     call.fail(error);
@@ -531,7 +425,7 @@ impl Relay {
             if let Body::Stream(stream) = &body {
                 body_stream = Some(stream.clone());
             }
-            self.channel.offer(self.number);
+            self.channel.offer(number);
             match self.write_call(body, &call).await {
                 Ok(()) => {}
                 // It has not got all of the call, so it has not begun it.
@@ -548,10 +442,10 @@ impl Relay {
             }
         }
         // Told apart by no more than the time that writing takes: each look at the clock costs.
-        call.stamps.claimed = Some(self.at_hand_since);
-        self.writes_ahead = body_stream.is_none();
-        self.write_ahead();
-        if written.is_none() && !self.pace.is_quick() {
+        call.stamps.claimed = Some(self.prefetch.since());
+        self.prefetch.may_send(body_stream.is_none());
+        self.send_prefetched();
+        if sent.is_none() && !self.prefetch.is_quick() {
             self.channel.wake();
         }
         let (mut call, leaving) = if self.dialect.question().is_empty() {
@@ -597,7 +491,7 @@ impl Relay {
                     continue;
                 }
                 Event::Over(Over::Overdue) if self.settings.interruptible => {
-                    let request = self.answer_overdue(call, Some(self.number));
+                    let request = self.answer_overdue(call, Some(self.prefetch.number()));
                     return self.until_ended(request, None).await;
                 }
                 Event::Over(over) => return self.cut_short(over, Some(call)).await,
@@ -710,21 +604,19 @@ impl Relay {
 
     /// Whether the worker has not begun a call that runs without its client.
     fn waits_alone(&self, call: &Call) -> bool {
-        let since = self.written - self.begins_at;
-        call.runs_alone && self.channel.has_not_begun(self.number, since)
+        let (number, since) = self.prefetch.at_hand();
+        call.runs_alone && self.channel.has_not_begun(number, since)
     }
 
     /// Takes the call at hand back, if the worker has not begun it.
     fn passes_over(&self) -> bool {
-        // Its number is free again only when the worker comes by.
-        self.last_number.wrapping_sub(self.begun) < MOST_NUMBERS / 2
-            && self.channel.take_back(self.number)
+        self.prefetch.may_pass_over() && self.channel.take_back(self.prefetch.number())
     }
 
     fn hear(&mut self, item: &Item, begun: Option<Said>) -> Result<Heard, Garbage> {
         let under_way = self.under_way.as_ref();
         let payload = &*under_way.expect("it is heard with a call").payload;
-        let call = (self.number, payload);
+        let call = (self.prefetch.number(), payload);
         let heard = match item {
             Item::Frame {
                 header,
@@ -751,34 +643,9 @@ impl Relay {
         }
         // An answer to a ping was asked for before.
         if !matches!(heard, Ok(Heard::Pong | Heard::Nothing)) {
-            self.begun = self.number;
+            self.prefetch.heard();
         }
         heard
-    }
-
-    fn encode(&mut self, call: &Call, number: u32) -> Result<Body, CallError> {
-        let codec = self.settings.codec;
-        // Told apart by no more than the time that this thread has been at it since.
-        let now = call.stamps.dispatched.unwrap_or_else(Instant::now);
-        let left = call
-            .deadline
-            .map(|deadline| deadline.saturating_duration_since(now));
-        let time_left_ms = left.map(|left| u32::try_from(left.as_millis()).unwrap_or(u32::MAX));
-        let terms = Dispatch {
-            number,
-            time_left_ms,
-        };
-        self.out.clear();
-        self.out.extend_from_slice(self.dialect.question());
-        let frame = OpenFrame::begin(&mut self.out);
-        let body = call
-            .payload
-            .encode(Encoding::Frame(codec, terms), &mut self.out)?;
-        let len = usize::try_from(body.len()).unwrap_or(usize::MAX);
-        frame
-            .finish(&mut self.out, codec.flag(), Stream::END, len)
-            .map_err(|error| Unencodable::Request(error.to_string()))?;
-        Ok(body)
     }
 
     /// Sends a call: one write for all of it where the kernel takes that much.
@@ -808,7 +675,7 @@ impl Relay {
     /// Sends a piece of a body that the worker asked for.
     async fn write_piece(&mut self, bytes: Bytes, last: bool, call: &Call) -> Result<(), Over> {
         self.out.clear();
-        Dialect::body(&mut self.out, self.number, bytes.len(), last);
+        Dialect::body(&mut self.out, self.prefetch.number(), bytes.len(), last);
         self.write(&bytes, call).await
     }
 
@@ -826,7 +693,7 @@ impl Relay {
                 };
                 match written {
                     Poll::Ready(Ok(written)) => {
-                        self.written += written as u64;
+                        self.prefetch.wrote(written);
                         let of_head = written.min(self.out.len() - head);
                         head += of_head;
                         body.advance(written - of_head);
@@ -888,19 +755,18 @@ impl Relay {
                     }
                     Poll::Ready(News::Extended(time)) => return Poll::Ready(Event::Extended(time)),
                     Poll::Ready(News::Ahead(call)) => {
-                        self.ahead.push_back(call.into());
-                        if self.writes_ahead {
-                            self.write_ahead();
+                        if self.prefetch.add(call) {
+                            self.send_prefetched();
                         } else {
-                            self.take_back_ahead();
+                            self.reclaim_prefetched();
                         }
                         continue;
                     }
                     Poll::Pending => {}
                 }
-                let until = (!self.ahead.is_empty()).then_some(self.patient_until);
+                let until = self.prefetch.patient_until();
                 if self.impatience.poll(cx, until).is_ready() {
-                    self.take_back_ahead();
+                    self.reclaim_prefetched();
                 }
                 if let Some(wanted) = wanted
                     && let Poll::Ready(piece) = wanted.poll_piece(cx)
@@ -1045,8 +911,8 @@ impl Relay {
 
     fn lost(&self, call: Option<Call>, exit: Exit) -> Served {
         if let Some(call) = call {
-            let since = self.written - self.begins_at;
-            if self.channel.has_not_begun(self.number, since) {
+            let (number, since) = self.prefetch.at_hand();
+            if self.channel.has_not_begun(number, since) {
                 // It was on its way out already.
                 self.slot_handle.decline(call);
                 return Served::Ended;
@@ -1096,7 +962,7 @@ impl Relay {
             Item::Large { len, .. } => (None, (!said.more).then_some(len)),
             Item::Piece { .. } => unreachable!("`hear` refused it"),
         };
-        self.take_back_ahead();
+        self.reclaim_prefetched();
         let streamed = Streamed::of(&call, &self.slot_handle);
         let spool = self.settings.spool.clone();
         let outlet = Outlet::begin(call, head, whole, spool);
@@ -1126,7 +992,7 @@ impl Relay {
                     what: streamed.request.clone(),
                     ran: streamed.stamps.ran(),
                     client: "was cut off",
-                    call: interruptible.then_some(self.number),
+                    call: interruptible.then_some(self.prefetch.number()),
                 });
                 if !interruptible {
                     return Served::Broken;
@@ -1295,22 +1161,12 @@ impl Relay {
 
     /// Takes calls for after what this one has left, if that is short.
     fn wind_down(&mut self, since: Instant) {
-        let behind_call = self.pace.prefetch();
-        let prefetch = self.prefetch(self.pace.may_have_behind_rest());
-        if prefetch == self.prefetch(behind_call) {
-            return;
+        let calls_left = self.calls_left.calls_left();
+        if let Some(limits) = self.prefetch.wind_down(since, calls_left) {
+            self.prefetch
+                .extend(self.slot_handle.winds_down(since, limits));
+            self.send_prefetched();
         }
-        let is_long = behind_call == PrefetchLimits::default();
-        self.patient_until = since
-            + if is_long {
-                PATIENCE_WITH_REST
-            } else {
-                PATIENCE
-            };
-        self.writes_ahead = true;
-        let ahead = self.slot_handle.winds_down(since, prefetch);
-        self.ahead.extend(ahead.into_iter().map(Ahead::from));
-        self.write_ahead();
     }
 
     /// Waits for the worker's word that it is free; other frames are dropped. What it does meanwhile has a deadline of its own.
@@ -1335,7 +1191,7 @@ impl Relay {
                     Ok(Heard::Free(_)) if late && !self.may_go_on().await => return Served::Broken,
                     Ok(Heard::Free(rest)) => {
                         if let Some(rest) = rest {
-                            self.pace.note_rest(rest);
+                            self.prefetch.note_rest(rest);
                         }
                         return Served::Free(Instant::now());
                     }
@@ -1352,7 +1208,7 @@ impl Relay {
                         what: format!("deferred work of {of}"),
                         ran: limit.unwrap_or_default(),
                         client: "has its reply",
-                        call: interruptible.then_some(deferred_work_of(self.number)),
+                        call: interruptible.then_some(deferred_work_of(self.prefetch.number())),
                     });
                     if !interruptible {
                         return Served::Broken;
@@ -1376,7 +1232,8 @@ impl Relay {
     /// Short enough to go out at once, because a worker that is free has read what there was. One at a time.
     async fn say_ping(&mut self) {
         self.out.clear();
-        self.dialect.ping(&mut self.out, self.number.max(1));
+        self.dialect
+            .ping(&mut self.out, self.prefetch.number().max(1));
         if !self.out.is_empty() && self.inbox.pings() {
             self.flush().await;
         }
@@ -1384,9 +1241,9 @@ impl Relay {
 
     async fn say_cancel(&mut self) {
         // The worker finds it behind what it passes over, not behind a call.
-        self.take_back_ahead();
+        self.reclaim_prefetched();
         self.out.clear();
-        self.dialect.cancel(&mut self.out, self.number);
+        self.dialect.cancel(&mut self.out, self.prefetch.number());
         self.flush().await;
     }
 
@@ -1404,7 +1261,7 @@ impl Relay {
             while written < self.out.len() {
                 match Pin::new(&mut self.channel).poll_write(cx, &self.out[written..]) {
                     Poll::Ready(Ok(more)) => {
-                        self.written += more as u64;
+                        self.prefetch.wrote(more);
                         written += more;
                     }
                     Poll::Ready(Err(_)) => return Poll::Ready(()),
@@ -1417,8 +1274,34 @@ impl Relay {
     }
 }
 
-fn number_after(number: u32) -> u32 {
-    number.checked_add(1).unwrap_or(1)
+/// Writes a call to `out`, but for the body that follows it.
+fn encode(
+    out: &mut Vec<u8>,
+    dialect: &Dialect,
+    settings: &Settings,
+    call: &Call,
+    number: u32,
+) -> Result<Body, CallError> {
+    let codec = settings.codec;
+    // Told apart by no more than the time that this thread has been at it since.
+    let now = call.stamps.dispatched.unwrap_or_else(Instant::now);
+    let left = call
+        .deadline
+        .map(|deadline| deadline.saturating_duration_since(now));
+    let time_left_ms = left.map(|left| u32::try_from(left.as_millis()).unwrap_or(u32::MAX));
+    let terms = Dispatch {
+        number,
+        time_left_ms,
+    };
+    out.clear();
+    out.extend_from_slice(dialect.question());
+    let frame = OpenFrame::begin(out);
+    let body = call.payload.encode(Encoding::Frame(codec, terms), out)?;
+    let len = usize::try_from(body.len()).unwrap_or(usize::MAX);
+    frame
+        .finish(out, codec.flag(), Stream::END, len)
+        .map_err(|error| Unencodable::Request(error.to_string()))?;
+    Ok(body)
 }
 
 /// By which the worker can be told to end what comes after its reply: another number than that of the call, which it may

@@ -2,30 +2,10 @@
 
 use std::time::Duration;
 
+use super::tuning::{
+    FEW, LONGEST, MANY, OF, QUICK, SHORT, SOON, UNTIL_AWAKE, UNTIL_NEXT, UNTIL_TOLD,
+};
 use crate::core::PrefetchLimits;
-
-/// Calls that take less, smoothed, are short: what a worker loses between two of them is worth a place in the queue.
-const SHORT: Duration = Duration::from_millis(1);
-/// Those that take less, with no sleep before them, are quick: several of them are done before another worker is awake.
-const QUICK: Duration = Duration::from_micros(32);
-/// Those that take so long in all.
-const UNTIL_AWAKE: Duration = Duration::from_micros(100);
-/// Calls that a worker may have beyond the one at hand, so that it need not sleep between two: short ones, and quick ones.
-const FEW: u32 = 4;
-const MANY: usize = 12;
-/// What is left of a call after its reply, where it takes less, is over before another worker is at work: to wake that
-/// one, on another processor perhaps, and to fetch there what this one has in its caches.
-const SOON: Duration = Duration::from_micros(300);
-/// How long a reply may wait for the next ones, so that they wake the server together, while other calls wait for the worker
-/// anyway: shorter than a wait that anybody notices.
-const UNTIL_TOLD: Duration = Duration::from_micros(600);
-/// How long it may take until the worker has new calls: the server is woken and sends, a client answers. What the worker still
-/// has when it wakes the server takes as long, or it would sleep in between.
-const UNTIL_NEXT: Duration = Duration::from_micros(150);
-/// A longer one counts as this: some fifteen short ones make up for it. Less than a second.
-const LONGEST: Duration = Duration::from_millis(50);
-/// The last call is one of so many.
-const OF: u32 = 8;
 
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Pace {
