@@ -5,13 +5,10 @@
 #include "classic_call.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
 #include <unistd.h>
 
+#include "channel.h"
 #include "deadline.h"
-#include "native.h"
-#include "ring.h"
 
 /* A reply up to this length goes out in one frame with its head, so that the client is told how
  * long it is. */
@@ -32,10 +29,8 @@ typedef struct {
 	size_t room;
 } buffer_t;
 
-/* Of the process. With threads in PHP there is one all the same: this server API starts none. */
-static ring_t ring;
-
-/* The call at hand. Its context, a NUL, its body, a NUL. */
+/* The call at hand. Its context, a NUL, its body, a NUL. With threads in PHP there is one all the
+ * same: this server API starts none. */
 static call_t call;
 static buffer_t bytes;
 static size_t variables_room;
@@ -71,7 +66,7 @@ static void add(buffer_t *buffer, const void *from, size_t length)
 	}
 }
 
-static void empty(buffer_t *buffer)
+static void clear(buffer_t *buffer)
 {
 	buffer->used = 0;
 	if (buffer->room > LARGE) {
@@ -80,51 +75,20 @@ static void empty(buffer_t *buffer)
 	}
 }
 
-/* A forked child would speak in our name: what it writes goes nowhere. */
-static void in_child(void)
-{
-	ring_forget(&ring);
-}
-
-/* False: the server is gone. */
-static bool wait_for(ring_outcome (*wait)(ring_t *, size_t), size_t length)
-{
-	ring_outcome outcome;
-	while ((outcome = wait(&ring, length)) == RING_INTERRUPTED) {
-	}
-	return outcome == RING_OK;
-}
-
 static void leave_at_once(const char *why)
 {
 	fprintf(stderr, "pronghorn: this worker ends: %s\n", why);
 	_exit(1);
 }
 
-/* ---- To the server ---- */
-
-/* Bytes of any length, in as many pieces as there is room. */
-static void put(const char *from, size_t length)
+static void expect_server(bool is_there)
 {
-	while (length > 0) {
-		/* At least a part of it that is worth a wake-up. */
-		size_t piece = MIN(length, RING_UP / 4);
-		if (!wait_for(ring_wait_for_room, piece)) {
-			leave_at_once("the server is gone");
-		}
-		memcpy(ring_room(&ring), from, piece);
-		ring_put(&ring, piece, RING_NOW);
-		from += piece;
-		length -= piece;
+	if (!is_there) {
+		leave_at_once("the server is gone");
 	}
 }
 
-static uint32_t read_u32(const char *at)
-{
-	uint32_t number;
-	memcpy(&number, at, sizeof number);
-	return number;
-}
+/* ---- To the server ---- */
 
 /* What has no bytes may be nowhere. */
 static unsigned char *copy(unsigned char *at, const void *from, size_t length)
@@ -135,73 +99,36 @@ static unsigned char *copy(unsigned char *at, const void *from, size_t length)
 	return at + length;
 }
 
-/* An envelope, for a reply its fields, and a body. In one step where all of it fits. */
-static void send_message(uint8_t kind, uint8_t flags, uint32_t number, const char *body, size_t length, bool more)
+/* An envelope, for a reply its fields, and a body. */
+static void send_message(uint8_t kind, uint8_t flags, const char *body, size_t length, bool more)
 {
-	size_t context = kind == NATIVE_REPLY ? 4 + reply.table.used + reply.text.used : 0;
-	size_t head = NATIVE_FRAME + NATIVE_ENVELOPE + context;
-	bool at_once = length <= RING_UP - head;
-	if (!wait_for(ring_wait_for_room, at_once ? head + length : head)) {
-		leave_at_once("the server is gone");
-	}
-	uint16_t small = kind == NATIVE_REPLY ? (uint16_t) reply.status : kind == NATIVE_FREE ? deadline_rest(number) : 0;
-	const native_envelope envelope = {.kind = kind, .flags = flags, .small = small, .call = number};
-	unsigned char *start = ring_room(&ring), *at = native_write_head(start, &envelope, context, length, more);
-	if (context > 0) {
-		at = copy(at, &reply.fields, 4);
+	const bool has_head = kind == NATIVE_REPLY;
+	const native_envelope envelope = {
+		.kind = kind, .flags = flags, .small = has_head ? (uint16_t) reply.status : 0, .call = call.number,
+	};
+	size_t fields = has_head ? sizeof reply.fields + reply.table.used + reply.text.used : 0;
+	unsigned char *at = channel_begin(&envelope, fields, length, more);
+	if (at != NULL && has_head) {
+		at = copy(at, &reply.fields, sizeof reply.fields);
 		at = copy(at, reply.table.bytes, reply.table.used);
 		at = copy(at, reply.text.bytes, reply.text.used);
 	}
-	if (at_once) {
-		at = copy(at, body, length);
-	}
-	ring_put(&ring, (size_t) (at - start), native_urgency(kind, at_once && !more));
-	if (!at_once) {
-		put(body, length);
-	}
+	expect_server(at != NULL && channel_end(&envelope, at, body, length, more));
 }
 
 /* ---- From the server ---- */
 
-/* Whether the server says that nobody reads the reply to this call. Of what came before, and is
- * void, nothing is kept:
- *    calls that were offered for after this one, and taken back because it is a long one. */
+/* Whether the server says that nobody reads the reply to this call. A cancel of an earlier one is
+ * void. */
 static bool client_has_left(void)
 {
-	while (!reply.gone) {
-		size_t there = ring_there(&ring);
-		native_envelope envelope;
-		if (there < NATIVE_FRAME_START) {
-			break;
-		}
-		const unsigned char *next = ring_peek(&ring);
-		size_t length = native_frame_length(next);
-		if (length == 0 || length > there || !native_read_envelope(next, length, &envelope)) {
-			break;
-		}
-		bool taken_back = envelope.kind == NATIVE_SCRIPT && ring_is_taken_back(&ring, envelope.call);
-		if (envelope.kind != NATIVE_CANCEL && !taken_back) {
-			break;
-		}
-		ring_take(&ring, length);
-		reply.gone = envelope.kind == NATIVE_CANCEL && envelope.call == call.number;
+	native_envelope envelope;
+	size_t length;
+	while (!reply.gone && (length = channel_look(&envelope)) > 0 && envelope.kind == NATIVE_CANCEL) {
+		ring_take(&channel, length);
+		reply.gone = envelope.call == call.number;
 	}
 	return reply.gone;
-}
-
-/* Takes so many bytes of the stream. */
-static void pull(char *into, size_t length)
-{
-	while (length > 0) {
-		size_t piece = MIN(length, RING_DOWN / 4);
-		if (!wait_for(ring_wait, piece)) {
-			leave_at_once("the server is gone");
-		}
-		memcpy(into, ring_peek(&ring), piece);
-		ring_take(&ring, piece);
-		into += piece;
-		length -= piece;
-	}
 }
 
 /* A length as FastCGI writes it: a byte, or four with the highest bit set. False: it leaves the
@@ -254,48 +181,47 @@ enum taken { CALL, OTHER, STOP };
 /* Takes the next frame, which begins the stream and has this length. */
 static enum taken take(size_t length)
 {
-	char head[NATIVE_FRAME + NATIVE_ENVELOPE];
+	unsigned char head[NATIVE_FRAME + NATIVE_ENVELOPE];
 	native_envelope envelope;
-	if (!wait_for(ring_wait, MIN(length, sizeof head))) {
+	if (!channel_wait(MIN(length, sizeof head))) {
 		return STOP;
 	}
-	memcpy(head, ring_peek(&ring), MIN(length, sizeof head));
-	empty(&bytes);
-	if (!native_read_envelope((const unsigned char *) head, length, &envelope)) {
+	memcpy(head, ring_peek(&channel), MIN(length, sizeof head));
+	clear(&bytes);
+	if (!native_read_envelope(head, length, &envelope)) {
 		/* A control frame. There is one. */
 		if (length > GREETING) {
 			leave_at_once("the server sent a frame that makes no sense");
 		}
-		pull(room_for(&bytes, length), length);
+		expect_server(channel_pull(room_for(&bytes, length), length));
 		return memmem(bytes.bytes, length, "\"stop\":true", sizeof "\"stop\":true" - 1) != NULL ? STOP : OTHER;
 	}
-	size_t context = read_u32(head + NATIVE_FRAME_START);
+	size_t context = native_context_length(head);
 	if (context < NATIVE_ENVELOPE || context > length - NATIVE_FRAME) {
 		leave_at_once("the server sent a frame whose lengths leave it");
 	}
 	size_t body = length - NATIVE_FRAME - context;
 	char *start = room_for(&bytes, context + 1 + body + 1);
 	if (length <= RING_DOWN) {
-		if (!wait_for(ring_wait, length)) {
+		if (!channel_wait(length)) {
 			return STOP;
 		}
-		const unsigned char *whole = ring_peek(&ring) + NATIVE_FRAME;
+		const unsigned char *whole = ring_peek(&channel) + NATIVE_FRAME;
 		memcpy(start, whole, context);
 		memcpy(start + context + 1, whole + context, body);
-		ring_take(&ring, length);
+		ring_take(&channel, length);
 	} else {
-		pull(head, NATIVE_FRAME);
-		pull(start, context);
-		pull(start + context + 1, body);
+		ring_take(&channel, NATIVE_FRAME);
+		expect_server(channel_pull(start, context) && channel_pull(start + context + 1, body));
 	}
 	switch (envelope.kind) {
 		case NATIVE_SCRIPT:
-			if (!ring_claim(&ring, envelope.call)) {
+			if (!ring_claim(&channel, envelope.call)) {
 				return OTHER; /* taken back */
 			}
 			break;
 		case NATIVE_PING:
-			send_message(NATIVE_PONG, 0, envelope.call, NULL, 0, false);
+			expect_server(channel_send((native_envelope) {.kind = NATIVE_PONG, .call = envelope.call}));
 			return OTHER;
 		case NATIVE_CANCEL:
 			return OTHER; /* of a call that had ended */
@@ -322,14 +248,14 @@ const call_t *call_next(void)
 	reply.status = 0;
 	reply.fields = 0;
 	reply.begun = reply.ended = reply.gone = reply.too_long = false;
-	empty(&reply.table);
-	empty(&reply.text);
+	clear(&reply.table);
+	clear(&reply.text);
 	reply.body.used = 0;
 	for (;;) {
-		if (ring.map == NULL || !wait_for(ring_wait, NATIVE_FRAME_START)) {
+		if (channel.map == NULL || !channel_wait(NATIVE_FRAME_START)) {
 			return NULL;
 		}
-		size_t length = native_frame_length(ring_peek(&ring));
+		size_t length = native_frame_length(ring_peek(&channel));
 		if (length == 0) {
 			leave_at_once("the server sent what is no frame");
 		}
@@ -390,17 +316,17 @@ bool call_has_head(void)
 static void send_kept(uint8_t flags, bool more)
 {
 	if (!reply.begun) {
-		send_message(NATIVE_REPLY, flags, call.number, reply.body.bytes, reply.body.used, more);
+		send_message(NATIVE_REPLY, flags, reply.body.bytes, reply.body.used, more);
 		reply.begun = true;
 	} else if (reply.body.used > 0 || !more) {
-		send_message(NATIVE_CHUNK, flags, call.number, reply.body.bytes, reply.body.used, more);
+		send_message(NATIVE_CHUNK, flags, reply.body.bytes, reply.body.used, more);
 	}
 	reply.body.used = 0;
 }
 
 bool call_write(const char *from, size_t length)
 {
-	if (reply.ended || ring.map == NULL) {
+	if (reply.ended || channel.map == NULL) {
 		return true;
 	}
 	while (length > KEPT - reply.body.used) {
@@ -418,7 +344,7 @@ bool call_write(const char *from, size_t length)
 
 bool call_flush(void)
 {
-	if (reply.ended || ring.map == NULL || !call_has_head()) {
+	if (reply.ended || channel.map == NULL || !call_has_head()) {
 		return true;
 	}
 	if (client_has_left()) {
@@ -436,7 +362,7 @@ bool call_end(bool busy)
 	}
 	reply.ended = true;
 	deadline_ends(busy ? call.number : 0);
-	if (ring.map != NULL) {
+	if (channel.map != NULL) {
 		if (!call_has_head()) {
 			call_set_status(500);
 		}
@@ -449,8 +375,10 @@ bool call_end(bool busy)
 void call_free(void)
 {
 	deadline_ends(0);
-	if (ring.map != NULL) {
-		send_message(NATIVE_FREE, 0, call.number, NULL, 0, false);
+	if (channel.map != NULL) {
+		expect_server(channel_send((native_envelope) {
+			.kind = NATIVE_FREE, .small = deadline_rest(call.number), .call = call.number,
+		}));
 	}
 }
 
@@ -510,22 +438,19 @@ const char *call_greet(const call_offer *offer)
 
 const char *call_attach(const call_offer *offer, const char *version)
 {
-	const int *pipe = offer->pipes, *box = offer->box;
-	const char *wrong = ring_attach(&ring, box[0], box[1], box[2], pipe[0], LOOK_AFTER);
+	const channel_descriptors descriptors = {
+		.memory = offer->box[0], .page = offer->box[1], .bell = offer->box[2],
+		.input = offer->pipes[0], .output = offer->pipes[1],
+	};
+	const char *wrong = channel_attach(&descriptors, LOOK_AFTER, NULL);
 	if (wrong != NULL) {
 		return wrong;
 	}
-	if (!deadline_watch()) {
-		return "the signal of the deadline can't be handled";
-	}
-	fcntl(pipe[0], F_SETFD, FD_CLOEXEC);
-	fcntl(pipe[1], F_SETFD, FD_CLOEXEC);
-	pthread_atfork(NULL, NULL, in_child);
 	char said[GREETING], announcement[GREETING];
 	int text = snprintf(
 		said, sizeof said, "{\"pid\":%ld,\"codec\":\"native\",\"version\":1,\"kinds\":[\"script\"],\"sdk\":\"extension %s\",\"php\":\"%s\",\"ring\":true,"
 		"\"deadline_signal\":%d}", (long) getpid(), version, PHP_VERSION, DEADLINE_SIGNAL
 	);
 	size_t all = native_write_control((unsigned char *) announcement, said, (size_t) text);
-	return write(pipe[1], announcement, all) == (ssize_t) all ? NULL : "the server is gone";
+	return write(descriptors.output, announcement, all) == (ssize_t) all ? NULL : "the server is gone";
 }

@@ -159,6 +159,11 @@ size_t native_frame_length(const unsigned char *bytes)
 	return words * 4 + (size_t) payload;
 }
 
+size_t native_context_length(const unsigned char *frame)
+{
+	return read_u32(frame + NATIVE_FRAME_START);
+}
+
 bool native_read_envelope(const unsigned char *frame, size_t length, native_envelope *envelope)
 {
 	if (frame[0] != VERSION_AND_WORDS || frame[1] != NATIVE_FLAG || length < NATIVE_FRAME + NATIVE_ENVELOPE) {
@@ -332,7 +337,7 @@ zend_object *native_read_request(
 )
 {
 	const unsigned char *context = frame + NATIVE_FRAME;
-	uint32_t context_length = read_u32(frame + NATIVE_FRAME_START);
+	size_t context_length = native_context_length(frame);
 	if (context_length > length - NATIVE_FRAME || context_length < NATIVE_REQUEST_HEAD || envelope->call == 0) {
 		return NULL;
 	}
@@ -358,7 +363,7 @@ zend_object *native_read_raw(
 {
 	const unsigned char *context = frame + NATIVE_FRAME, *payload = context + NATIVE_CALL_HEAD;
 	/* Its bytes are in the frame, however many. */
-	if (length < NATIVE_FRAME + NATIVE_CALL_HEAD || read_u32(frame + NATIVE_FRAME_START) != NATIVE_CALL_HEAD
+	if (length < NATIVE_FRAME + NATIVE_CALL_HEAD || native_context_length(frame) != NATIVE_CALL_HEAD
 		|| (envelope->flags & ~NATIVE_DEVELOPMENT) != 0 || envelope->call == 0) {
 		return NULL;
 	}
@@ -478,11 +483,6 @@ void native_release_fields(native_fields *fields)
 	if (fields->fields != NULL) {
 		efree(fields->fields);
 	}
-}
-
-ring_urgency native_urgency(uint8_t kind, bool last)
-{
-	return kind == NATIVE_FREE ? RING_WITH_NEXT : kind == NATIVE_REPLY && last ? RING_WITH_REPLIES : RING_NOW;
 }
 
 size_t native_fields_length(const native_fields *fields)

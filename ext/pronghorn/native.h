@@ -6,7 +6,6 @@
 #include "php.h"
 
 #include "native_numbers.h"
-#include "ring.h"
 
 /* What stands in front of a context and its body. */
 typedef struct {
@@ -16,8 +15,11 @@ typedef struct {
 	uint32_t call;
 } native_envelope;
 
-/* How soon the server has to know of a message; `last` is said of the last frame of a reply. */
-ring_urgency native_urgency(uint8_t kind, bool last);
+/* Whether such a message begins a call. */
+static inline bool native_is_call(uint8_t kind)
+{
+	return kind == NATIVE_REQUEST || kind == NATIVE_SCRIPT || kind == NATIVE_RAW;
+}
 
 /* Where the package keeps what a call is made of: offsets of properties of its classes, which it may
  * arrange as it likes. */
@@ -48,6 +50,9 @@ const char *native_find_slots(
 
 /* The length of the frame that these 12 bytes begin with, 0 when they begin none. */
 size_t native_frame_length(const unsigned char *bytes);
+
+/* The length of the context of a frame with its one option, as the frame says it. */
+size_t native_context_length(const unsigned char *frame);
 
 /* The envelope of a whole frame with a native message in it; false: of another one. */
 bool native_read_envelope(const unsigned char *frame, size_t length, native_envelope *envelope);

@@ -4,7 +4,6 @@
 #include "config.h"
 #endif
 
-#include <fcntl.h>
 #include <pthread.h>
 
 #include "php.h"
@@ -13,15 +12,14 @@
 #include "zend_exceptions.h"
 #include "zend_interfaces.h"
 
+#include "channel.h"
 #include "chunks.h"
 #include "classic.h"
 #include "deadline.h"
 #include "exit.h"
 #include "leftovers.h"
-#include "native.h"
 #include "opcache.h"
 #include "properties.h"
-#include "ring.h"
 
 #define PRONGHORN_VERSION "0.1.0"
 /* Changes whenever a function of ours does. */
@@ -29,9 +27,7 @@
 
 #include "pronghorn_arginfo.h"
 
-/* Of the process, as the box is. */
-static ring_t ring;
-/* The thread that attached it: with threads in PHP, another one must not read its calls. */
+/* The thread that attached the channel: with threads in PHP, another one must not read its calls. */
 static pthread_t owner;
 /* Where everything is in an exchange. */
 static native_slots slots;
@@ -87,18 +83,19 @@ static unsigned kind_of_exchange(const zend_object *exchange)
 	return kind;
 }
 
+/* Not in a forked child, nor where the channel is that of scripts. */
+static bool has_channel(void)
+{
+	return channel.map != NULL && exchange_templates[HTTP] != NULL;
+}
+
 static bool is_attached(void)
 {
-	if (ring.map == NULL || !pthread_equal(owner, pthread_self())) {
+	if (!has_channel() || !pthread_equal(owner, pthread_self())) {
 		zend_throw_error(NULL, "This process is no worker of Pronghorn with shared memory, or was forked from one");
 		return false;
 	}
 	return true;
-}
-
-static void in_child(void)
-{
-	ring_forget(&ring);
 }
 
 /* Runs what a signal has made pending, as the engine does between two lines. False: an exception
@@ -121,101 +118,54 @@ static bool run_pending(void)
 	return EG(exception) == NULL;
 }
 
-/* Waits until there are so many bytes. False: the server is gone, or an exception was thrown. */
-static bool wait_for(size_t bytes)
+/* What a signal's handler throws while a message is written waits until the message is out. */
+static bool handle_interruption(bool is_writing)
 {
-	ring_outcome outcome;
-	chunks_look();
-	while ((outcome = ring_wait(&ring, bytes)) == RING_INTERRUPTED) {
-		chunks_look();
-		/* A handler may have forked, and its child has no box. */
-		if (!run_pending() || ring.map == NULL) {
-			return false;
-		}
-	}
-	return outcome == RING_OK;
-}
-
-/* Waits for room, inside of a frame: what a signal's handler throws meanwhile waits until the frame
- * is out. */
-static bool wait_for_room(size_t bytes)
-{
-	ring_outcome outcome;
-	while ((outcome = ring_wait_for_room(&ring, bytes)) == RING_INTERRUPTED) {
+	if (is_writing) {
 		if (EG(exception) == NULL) {
 			run_pending();
 		}
-		if (ring.map == NULL) {
-			return false;
-		}
+		return true;
 	}
-	return outcome == RING_OK;
+	chunks_look();
+	return run_pending();
 }
 
-/* Bytes of any length, in as many pieces as there is room. */
-static bool put(const char *bytes, size_t length)
+static bool wait_for(size_t bytes)
 {
-	while (length > 0) {
-		/* At least a part of it that is worth a wake-up. */
-		size_t piece = MIN(length, RING_UP / 4);
-		if (!wait_for_room(piece)) {
-			return false;
-		}
-		memcpy(ring_room(&ring), bytes, piece);
-		ring_put(&ring, piece, RING_NOW);
-		bytes += piece;
-		length -= piece;
-	}
-	return true;
+	chunks_look();
+	return channel_wait(bytes);
 }
 
-/* A whole message, in one step where it fits: envelope, fields or context, body. */
+/* A whole message: envelope, fields or context, body. */
 static bool send_message(const native_envelope *envelope, const native_fields *fields, zend_string *context, zend_string *body, bool more)
 {
 	size_t rest = fields != NULL ? native_fields_length(fields) : context != NULL ? ZSTR_LEN(context) : 0;
-	size_t head = NATIVE_FRAME + NATIVE_ENVELOPE + rest, length = ZSTR_LEN(body);
+	size_t length = ZSTR_LEN(body);
 	if (rest > NATIVE_MAX_CONTEXT - NATIVE_ENVELOPE || length > UINT32_MAX - NATIVE_ENVELOPE - rest) {
 		zend_value_error("A message to the server is too long");
 		return false;
 	}
-	bool at_once = length <= RING_UP - head;
-	if (!wait_for_room(at_once ? head + length : head)) {
+	unsigned char *at = channel_begin(envelope, rest, length, more);
+	if (at == NULL) {
 		return false;
 	}
-	unsigned char *start = ring_room(&ring);
-	unsigned char *at = native_write_head(start, envelope, rest, length, more);
 	if (fields != NULL) {
 		at = native_write_fields(at, fields);
 	} else if (context != NULL) {
 		memcpy(at, ZSTR_VAL(context), rest);
 		at += rest;
 	}
-	if (at_once) {
-		memcpy(at, ZSTR_VAL(body), length);
-		at += length;
-	}
-	ring_put(&ring, (size_t) (at - start), native_urgency(envelope->kind, at_once && !more));
-	return at_once || put(ZSTR_VAL(body), length);
-}
-
-static bool send_empty(native_envelope envelope)
-{
-	return send_message(&envelope, NULL, NULL, ZSTR_EMPTY_ALLOC(), false);
+	return channel_end(envelope, at, ZSTR_VAL(body), length, more);
 }
 
 /* A frame that the box can't hold at once. NULL: the server is gone, or an exception was thrown. */
 static zend_string *read_long_frame(size_t length)
 {
 	zend_string *frame = zend_string_alloc(length, false);
-	for (size_t have = 0; have < length;) {
-		if (!wait_for(1)) {
-			zend_string_efree(frame);
-			return NULL;
-		}
-		size_t piece = MIN(MIN(ring_there(&ring), RING_DOWN), length - have);
-		memcpy(ZSTR_VAL(frame) + have, ring_peek(&ring), piece);
-		ring_take(&ring, piece);
-		have += piece;
+	if (!channel_pull(ZSTR_VAL(frame), length)) {
+		zend_string_efree(frame);
+		return NULL;
 	}
 	ZSTR_VAL(frame)[length] = '\0';
 	return frame;
@@ -237,7 +187,7 @@ static bool read_frame(zval *into, const unsigned char *frame, size_t length, ui
 			return true;
 		}
 		if (envelope.kind == NATIVE_PING) {
-			send_empty((native_envelope) {.kind = NATIVE_PONG, .call = envelope.call});
+			channel_send((native_envelope) {.kind = NATIVE_PONG, .call = envelope.call});
 			return false;
 		}
 	}
@@ -253,7 +203,7 @@ static bool begin(zval *into, uint32_t call)
 	if (call == 0) {
 		return true;
 	}
-	if (ring_claim(&ring, call)) {
+	if (ring_claim(&channel, call)) {
 		deadline_begins(call);
 		return true;
 	}
@@ -269,10 +219,10 @@ static bool next(zval *into)
 		return true;
 	}
 	uint32_t call = 0;
-	size_t length = native_frame_length(ring_peek(&ring));
+	size_t length = native_frame_length(ring_peek(&channel));
 	if (length == 0) {
 		/* No frame; enough of it to show. */
-		ZVAL_STRINGL(into, (const char *) ring_peek(&ring), MIN(ring_there(&ring), 80));
+		ZVAL_STRINGL(into, (const char *) ring_peek(&channel), MIN(ring_there(&channel), 80));
 		return true;
 	}
 	if (length > RING_DOWN) {
@@ -286,8 +236,8 @@ static bool next(zval *into)
 	if (!wait_for(length)) {
 		return true;
 	}
-	bool done = read_frame(into, ring_peek(&ring), length, &call);
-	ring_take(&ring, length);
+	bool done = read_frame(into, ring_peek(&channel), length, &call);
+	ring_take(&channel, length);
 	return done && begin(into, call);
 }
 
@@ -317,12 +267,6 @@ static const char *find_properties(zend_class_entry *exchange, const zend_class_
 	return NULL;
 }
 
-/* A descriptor that programs started by this one don't get. */
-static void hide(zend_long descriptor)
-{
-	fcntl((int) descriptor, F_SETFD, FD_CLOEXEC);
-}
-
 ZEND_FUNCTION(Pronghorn_Internal_ring_attach)
 {
 	zend_long memory, page, bell, server, output, look_after;
@@ -343,7 +287,7 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_attach)
 		zend_argument_value_error(6, "must be between 0 and 60000");
 		RETURN_THROWS();
 	}
-	if (ring.map != NULL) {
+	if (channel.map != NULL) {
 		RETURN_STRING("it is in use already");
 	}
 	const zval *request = zend_read_property(Z_OBJCE_P(http), Z_OBJ_P(http), ZEND_STRL("request"), true, &EG(uninitialized_zval));
@@ -356,15 +300,13 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_attach)
 		zend_argument_value_error(7, "must have a property $%s, or its request, or the raw one", missing);
 		RETURN_THROWS();
 	}
-	if (!deadline_watch()) {
-		RETURN_STRING("the signal of the deadline can't be handled");
-	}
-	const char *wrong = ring_attach(&ring, (int) memory, (int) page, (int) bell, (int) server, (unsigned) look_after);
+	const channel_descriptors descriptors = {
+		.memory = (int) memory, .page = (int) page, .bell = (int) bell, .input = (int) server, .output = (int) output,
+	};
+	const char *wrong = channel_attach(&descriptors, (unsigned) look_after, handle_interruption);
 	if (wrong != NULL) {
 		RETURN_STRING(wrong);
 	}
-	hide(server);
-	hide(output);
 	opcache_watch();
 	leftovers_watch();
 	chunks_keep((unsigned) look_after);
@@ -383,7 +325,7 @@ static void wait_for_next(zval *into)
 	ZVAL_NULL(into);
 	enum opcache_wish wish = opcache_wish();
 	if (wish != OPCACHE_NOTHING) {
-		send_empty((native_envelope) {.kind = NATIVE_RENEW, .flags = NATIVE_IGNORABLE, .small = (uint16_t) wish, .call = 1});
+		channel_send((native_envelope) {.kind = NATIVE_RENEW, .flags = NATIVE_IGNORABLE, .small = (uint16_t) wish, .call = 1});
 	}
 	while (!next(into)) {
 	}
@@ -406,27 +348,14 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_peek)
 	if (!is_attached()) {
 		RETURN_THROWS();
 	}
-	size_t there;
-	while ((there = ring_there(&ring)) >= NATIVE_FRAME_START && there <= RING_DOWN) {
-		const unsigned char *frame = ring_peek(&ring);
-		size_t length = native_frame_length(frame);
-		native_envelope envelope;
-		if (length == 0 || length > there) {
-			/* Nonsense waits for its message, and the rest for its bytes. */
-			break;
-		}
-		if (!native_read_envelope(frame, length, &envelope) || kind_of_message(envelope.kind) == KINDS) {
-			RETVAL_STRINGL((const char *) frame, length);
-			ring_take(&ring, length);
-			return;
-		}
-		if (!ring_is_taken_back(&ring, envelope.call)) {
-			/* It waits for its turn. */
-			break;
-		}
-		ring_take(&ring, length);
+	native_envelope envelope;
+	size_t length = channel_look(&envelope);
+	/* A call waits for its turn, and what is no frame for its message. */
+	if (length == 0 || native_is_call(envelope.kind)) {
+		RETURN_NULL();
 	}
-	RETURN_NULL();
+	RETVAL_STRINGL((const char *) ring_peek(&channel), length);
+	ring_take(&channel, length);
 }
 
 /* Nothing interrupts what follows a reply, but for what it has deferred, in until_exit: nobody else
@@ -566,7 +495,7 @@ static bool answers_request(zend_object *exchange, const zval *result)
  * to serve its parent's calls. */
 static void survive_exit(zval *place)
 {
-	if (ring.map != NULL && exit_place(place)) {
+	if (has_channel() && exit_place(place)) {
 		zend_clear_exception();
 		EG(exit_status) = 0;
 	}
@@ -596,7 +525,7 @@ static enum call_outcome call_handler(callback *handler, zend_object *exchange, 
 	zval_ptr_dtor(&argument);
 	if (EG(exception) == NULL) {
 		/* Not in a forked child, which has no server. */
-		if (ring.map == NULL || !kinds[kind].answers(exchange, value)) {
+		if (!has_channel() || !kinds[kind].answers(exchange, value)) {
 			return RETURNED;
 		}
 		zval_ptr_dtor(value);
@@ -711,7 +640,7 @@ static void do_deferred(const callback *failed, zend_object *exchange)
 	/* A forked child that comes to here has no server. */
 	if (EG(exception) == NULL && is_attached()) {
 		const uint32_t number = number_of(exchange);
-		send_empty((native_envelope) {.kind = NATIVE_FREE, .small = deadline_rest(number), .call = number});
+		channel_send((native_envelope) {.kind = NATIVE_FREE, .small = deadline_rest(number), .call = number});
 	}
 }
 
@@ -828,7 +757,7 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_write)
 	if (!is_attached()) {
 		RETURN_THROWS();
 	}
-	RETURN_BOOL(put(ZSTR_VAL(bytes), ZSTR_LEN(bytes)));
+	RETURN_BOOL(channel_put(ZSTR_VAL(bytes), ZSTR_LEN(bytes)));
 }
 
 ZEND_FUNCTION(Pronghorn_Internal_native_headers)
@@ -897,8 +826,6 @@ static PHP_MINIT_FUNCTION(pronghorn)
 	exit_startup();
 	leftovers_startup();
 	properties_startup(register_class_Pronghorn_Internal_NativeProperties());
-	/* The box is not mapped in a child; what knows of it is forgotten there. */
-	pthread_atfork(NULL, NULL, in_child);
 	return SUCCESS;
 }
 
@@ -928,7 +855,7 @@ static PHP_MINFO_FUNCTION(pronghorn)
 {
 	php_info_print_table_start();
 	php_info_print_table_row(2, "Pronghorn", PRONGHORN_VERSION);
-	php_info_print_table_row(2, "Shared memory", ring.map != NULL ? "attached" : "not attached");
+	php_info_print_table_row(2, "Shared memory", channel.map != NULL ? "attached" : "not attached");
 	php_info_print_table_end();
 }
 

@@ -178,6 +178,22 @@ abstract class NativeTestCase extends TestCase
         }
     }
 
+    public function testReadsAndAnswersTheRawCallOfTheVectors(): void
+    {
+        [$relay, $server] = static::connect();
+        [[$call], [$reply]] = array_values(iterator_to_array(Vectors::named('native', 'raw')));
+        $server->send(hex2bin($call['frame_hex']));
+        $exchange = $relay->next();
+        self::assertSame(
+            [$call['fields']['call'], $call['fields']['started'], hex2bin($call['body_hex'])],
+            [$exchange->id, $exchange->startedAt(), $exchange->payload],
+        );
+        self::assertNotNull($exchange->deadline);
+
+        $relay->replyRaw($reply['fields']['call'], hex2bin($reply['body_hex']), $reply['fields']['flags']);
+        self::assertSame($reply['frame_hex'], bin2hex($server->bytes()));
+    }
+
     /** @dataProvider wrong */
     public function testRefusesRequestsThatCannotBe(string $frame, string $message): void
     {

@@ -1,0 +1,150 @@
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "channel.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "deadline.h"
+
+ring_t channel;
+
+static channel_interrupted *on_interruption;
+
+/* A forked child would speak in its parent's name. */
+static void in_child(void)
+{
+	ring_forget(&channel);
+}
+
+const char *channel_attach(const channel_descriptors *descriptors, unsigned look_after, channel_interrupted *interrupted)
+{
+	static bool forgets;
+
+	if (!deadline_watch()) {
+		return "the signal of the deadline can't be handled";
+	}
+	const char *wrong = ring_attach(
+		&channel, descriptors->memory, descriptors->page, descriptors->bell, descriptors->input, look_after
+	);
+	if (wrong != NULL) {
+		return wrong;
+	}
+	fcntl(descriptors->input, F_SETFD, FD_CLOEXEC);
+	fcntl(descriptors->output, F_SETFD, FD_CLOEXEC);
+	on_interruption = interrupted;
+	if (!forgets) {
+		forgets = pthread_atfork(NULL, NULL, in_child) == 0;
+	}
+	return NULL;
+}
+
+static bool wait_for(ring_outcome (*wait)(ring_t *, size_t), size_t bytes, bool is_writing)
+{
+	ring_outcome outcome;
+	while ((outcome = wait(&channel, bytes)) == RING_INTERRUPTED) {
+		/* What was run may have forked, and the child has no channel. */
+		if (on_interruption != NULL && (!on_interruption(is_writing) || channel.map == NULL)) {
+			return false;
+		}
+	}
+	return outcome == RING_OK;
+}
+
+/* ---- From the server ---- */
+
+bool channel_wait(size_t bytes)
+{
+	return wait_for(ring_wait, bytes, false);
+}
+
+bool channel_pull(char *into, size_t length)
+{
+	while (length > 0) {
+		/* At least a part of it that is worth a wake-up. */
+		size_t piece = MIN(length, RING_DOWN / 4);
+		if (!channel_wait(piece)) {
+			return false;
+		}
+		memcpy(into, ring_peek(&channel), piece);
+		ring_take(&channel, piece);
+		into += piece;
+		length -= piece;
+	}
+	return true;
+}
+
+size_t channel_look(native_envelope *envelope)
+{
+	size_t there;
+	while ((there = ring_there(&channel)) >= NATIVE_FRAME_START && there <= RING_DOWN) {
+		const unsigned char *frame = ring_peek(&channel);
+		size_t length = native_frame_length(frame);
+		if (length == 0 || length > there) {
+			break;
+		}
+		if (!native_read_envelope(frame, length, envelope)) {
+			*envelope = (native_envelope) {0};
+			return length;
+		}
+		if (!native_is_call(envelope->kind) || !ring_is_taken_back(&channel, envelope->call)) {
+			return length;
+		}
+		ring_take(&channel, length);
+	}
+	return 0;
+}
+
+/* ---- To the server ---- */
+
+bool channel_put(const char *bytes, size_t length)
+{
+	while (length > 0) {
+		size_t piece = MIN(length, RING_UP / 4);
+		if (!wait_for(ring_wait_for_room, piece, true)) {
+			return false;
+		}
+		memcpy(ring_room(&channel), bytes, piece);
+		ring_put(&channel, piece, RING_NOW);
+		bytes += piece;
+		length -= piece;
+	}
+	return true;
+}
+
+/* How soon the server has to know of a message; `last` is said of the last frame of a reply. */
+static ring_urgency urgency_of(uint8_t kind, bool last)
+{
+	return kind == NATIVE_FREE ? RING_WITH_NEXT : kind == NATIVE_REPLY && last ? RING_WITH_REPLIES : RING_NOW;
+}
+
+unsigned char *channel_begin(const native_envelope *envelope, size_t context, size_t body, bool more)
+{
+	size_t head = NATIVE_FRAME + NATIVE_ENVELOPE + context;
+	if (!wait_for(ring_wait_for_room, body <= RING_UP - head ? head + body : head, true)) {
+		return NULL;
+	}
+	return native_write_head(ring_room(&channel), envelope, context, body, more);
+}
+
+bool channel_end(const native_envelope *envelope, const unsigned char *at, const char *body, size_t length, bool more)
+{
+	unsigned char *start = ring_room(&channel);
+	size_t head = (size_t) (at - start);
+	bool at_once = length <= RING_UP - head;
+	if (at_once && length > 0) {
+		memcpy(start + head, body, length);
+		head += length;
+	}
+	ring_put(&channel, head, urgency_of(envelope->kind, at_once && !more));
+	return at_once || channel_put(body, length);
+}
+
+bool channel_send(native_envelope envelope)
+{
+	unsigned char *at = channel_begin(&envelope, 0, 0, false);
+	return at != NULL && channel_end(&envelope, at, NULL, 0, false);
+}
