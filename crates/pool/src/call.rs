@@ -122,7 +122,7 @@ pub enum Body {
 }
 
 impl Body {
-    pub(crate) fn len(&self) -> u64 {
+    pub fn len(&self) -> u64 {
         match self {
             Self::Empty | Self::Stream(_) => 0,
             Self::Bytes(bytes) => bytes.len() as u64,
@@ -169,7 +169,7 @@ pub struct Stamps {
 
 impl Stamps {
     /// How long a worker has had the call.
-    pub(crate) fn ran(&self) -> Duration {
+    pub fn ran(&self) -> Duration {
         self.dispatched
             .map(|start| start.elapsed())
             .unwrap_or_default()
@@ -189,19 +189,19 @@ impl Stamps {
 
 /// A call inside the pool. It ends in exactly one of [`Call::deliver`] and [`Call::fail`], or is dropped after its client
 /// has left. It passes through many hands, so it lies in one place and its address is handed on.
-pub(crate) struct Call(Box<Inner>);
+pub struct Call(Box<Inner>);
 
-pub(crate) struct Inner {
-    pub(crate) payload: Arc<dyn Payload>,
-    pub(crate) stamps: Stamps,
+pub struct Inner {
+    pub payload: Arc<dyn Payload>,
+    pub stamps: Stamps,
     /// By when it must be done; set when it is dispatched.
-    pub(crate) deadline: Option<Instant>,
-    pub(crate) terms: Terms,
-    pub(crate) seq: u64,
+    pub deadline: Option<Instant>,
+    pub terms: Terms,
+    pub seq: u64,
     /// How many workers had it before.
-    pub(crate) attempts: u8,
+    pub attempts: u8,
     /// It runs also if its caller has left before.
-    pub(crate) runs_alone: bool,
+    pub runs_alone: bool,
     answer: oneshot::Sender<Delivery>,
 }
 
@@ -209,6 +209,15 @@ pub(crate) struct Inner {
 enum Delivery {
     Interim(Head, oneshot::Receiver<Self>),
     End(Result<Box<Reply>, CallError>),
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call")
+            .field("seq", &self.seq)
+            .field("what", &self.payload.describe())
+            .finish_non_exhaustive()
+    }
 }
 
 /// What comes back for a call.
@@ -431,40 +440,37 @@ impl Call {
     }
 
     /// Ends the call with a reply.
-    pub(crate) fn deliver(self, reply: Reply) {
+    pub fn deliver(self, reply: Reply) {
         self.0.payload.ended(&reply.stamps);
         // A caller that has left needs no answer.
         _ = self.0.answer.send(Delivery::End(Ok(Box::new(reply))));
     }
 
     /// Ends the call without one.
-    pub(crate) fn fail(mut self, error: impl Into<CallError>) {
+    pub fn fail(mut self, error: impl Into<CallError>) {
         self.0.stamps.complete = Some(Instant::now());
         self.0.payload.ended(&self.0.stamps);
         _ = self.0.answer.send(Delivery::End(Err(error.into())));
     }
 
     /// Whether nobody needs it to run.
-    pub(crate) fn is_unwanted(&self) -> bool {
+    pub fn is_unwanted(&self) -> bool {
         !self.runs_alone && self.is_withdrawn()
     }
 
     /// Whether the caller has left.
-    pub(crate) fn is_withdrawn(&self) -> bool {
+    pub fn is_withdrawn(&self) -> bool {
         self.0.answer.is_closed()
     }
 
-    pub(crate) fn poll_withdrawn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub fn poll_withdrawn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.0.answer.poll_closed(cx)
     }
 }
 
 impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut call = f.debug_struct("Call");
-        call.field("seq", &self.seq)
-            .field("what", &self.payload.describe())
-            .finish_non_exhaustive()
+        self.0.fmt(f)
     }
 }
 

@@ -97,7 +97,7 @@ pub(crate) enum Admitted<C, T> {
 
 /// What a worker does next.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Next<C> {
+pub enum Next<C> {
     Run(C),
     /// What it was given ahead, if it has some; else wait for a call.
     Wait,

@@ -13,7 +13,7 @@ pub use pronghorn_ring::collect;
 pub struct Home {
     pub runtime: Handle,
     /// What workers in shared memory see of it; or why there is none, and its workers use pipes.
-    pub(crate) ring: Result<pronghorn_ring::Thread, Arc<str>>,
+    pub ring: Result<pronghorn_ring::Thread, Arc<str>>,
 }
 
 impl Home {

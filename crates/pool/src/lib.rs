@@ -15,20 +15,16 @@
 #[doc(hidden)]
 pub mod benchmark;
 mod body;
-mod boot;
 mod bugs;
 mod call;
 mod content;
 mod core;
 mod escalation;
-mod fastcgi;
 mod fence;
 mod home;
-mod php;
 mod pieces;
 mod poison;
 mod pool;
-mod program;
 mod queue;
 mod raw;
 mod relay;
@@ -37,25 +33,19 @@ mod roster;
 mod spool;
 mod stats;
 mod supervisor;
+mod warmup;
 
 pub use body::{BodyFeed, BodyStream, streamed};
-pub use boot::{
-    CommandLauncher, LaunchSpec, RelayAddress, RelayListener, Spawn, TransportChoice,
-    WORKER_OUTPUT, Warmup, WarmupCall, Zygotes,
-};
 pub use call::{
     Answer, Body, CallError, Dispatch, Encoding, Payload, Pending, Refused, Reply, ReplyBody,
     Stamps, Terms, Unencodable, WorkerFault,
 };
 pub use content::Content;
 pub use core::{SlotId, SlotState};
-pub use fastcgi::{Addresses, Current, FastCgiLauncher, Fpm, Peers, Place};
 pub use fence::Fence;
 pub use home::{Home, collect};
-pub use php::{About, Ini, IniSetting, Php, Preset, classic_command, classic_variables, script_of};
 pub use pieces::{Lead, Piece, PieceSender, Pieces, pieces};
 pub use pool::{NotExtended, Options, Pool};
-pub use program::ProgramLauncher;
 pub use pronghorn_ring::Loan;
 pub use queue::PATIENCE;
 pub use raw::{RawCall, RawError};
@@ -63,6 +53,23 @@ pub use roster::{Request, Via, WorkerInfo};
 pub use spool::{Spool, SpoolError, SpoolFile};
 pub use stats::{Counter, Stats};
 pub use supervisor::{LaunchError, LauncherRef, Limits, NotResized, Plan, RunningPool, Scaling};
+pub use warmup::{Warmup, WarmupCall};
+
+/// What starts workers and what carries calls to them are made of.
+pub mod transport {
+    pub use crate::call::{Call, Inner as CallDetails};
+    pub use crate::core::Next;
+    pub use crate::pool::{Lifetime, Order, Report, Requeue, SlotHandle, Transport};
+    pub use crate::relay::channel::{Channel, Detached};
+    pub use crate::relay::connection::Connection;
+    pub use crate::relay::inbox::{Inbox, News, Told};
+    pub use crate::relay::incoming::{Garbage, Incoming, Item};
+    pub use crate::relay::outlet::{Outlet, Streamed};
+    pub use crate::relay::{Dialect, Relay, Settings as RelaySettings};
+    pub use crate::roster::UnderWay;
+    pub use crate::supervisor::{Connect, LaunchError, Launched, Launcher, Watched};
+    pub use crate::warmup::{Carrier, Cold, warm, warm_up};
+}
 
 #[cfg(test)]
 mod tests;

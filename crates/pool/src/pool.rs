@@ -189,10 +189,10 @@ pub(crate) struct Turn {
 
 /// Takes the calls that are on their way to a worker in the moment in which it leaves.
 #[derive(Clone)]
-pub(crate) struct Requeue(Arc<Shared>);
+pub struct Requeue(Arc<Shared>);
 
 impl Requeue {
-    pub(crate) fn take(&self, call: Call) {
+    pub fn take(&self, call: Call) {
         if !call.is_unwanted() {
             self.0.admit(call, Instant::now(), Ahead::MayNot);
         }
@@ -206,7 +206,7 @@ impl fmt::Debug for Requeue {
 }
 
 /// How a worker is reached, by whatever means it is connected.
-pub(crate) trait Transport: Send + Sync {
+pub trait Transport: Send + Sync {
     /// A call for a worker that was free, or may have it ahead.
     fn submit(&self, call: Call);
 
@@ -230,7 +230,7 @@ pub(crate) trait Transport: Send + Sync {
 
 /// What a transport is told beside calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
+pub enum Order {
     /// The call under way gets so much time from now on.
     Extend(Duration),
     /// Ask the process to end; it has no call and gets no more.
@@ -243,7 +243,7 @@ pub(crate) enum Order {
 /// taken. So they wait without a limit, and there can't be many: each comes once in the life of a worker, but for `Overdue` and
 /// `Recovered`, of which the second waits for its answer.
 #[derive(Debug)]
-pub(crate) enum Report {
+pub enum Report {
     /// The worker takes calls.
     Entered,
     /// The call under way passed its deadline, or what it left to do after its reply.
@@ -648,7 +648,7 @@ fn expire(pool: &Shared) -> Option<Instant> {
 
 /// How many calls a worker still gets, if they are counted.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Lifetime(Option<u64>);
+pub struct Lifetime(Option<u64>);
 
 impl Lifetime {
     pub(crate) fn calls_left(self) -> Option<u64> {
@@ -656,7 +656,7 @@ impl Lifetime {
     }
 
     /// Counts a call. True when it was the worker's last. Where it may get more, its successor is asked for.
-    pub(crate) fn is_over(&mut self, slot_handle: &SlotHandle) -> bool {
+    pub fn is_over(&mut self, slot_handle: &SlotHandle) -> bool {
         let Some(left) = &mut self.0 else {
             return false;
         };
@@ -674,7 +674,7 @@ impl Lifetime {
 }
 
 /// A worker's place in its pool, held by its transport.
-pub(crate) struct SlotHandle {
+pub struct SlotHandle {
     shared: Arc<Shared>,
     slot: SlotId,
     reports: mpsc::UnboundedSender<Report>,
@@ -684,7 +684,7 @@ pub(crate) struct SlotHandle {
 
 impl SlotHandle {
     /// Takes the place: from now on calls come.
-    pub(crate) fn enter(&self, worker: Arc<dyn Transport>) -> Next<Call> {
+    pub fn enter(&self, worker: Arc<dyn Transport>) -> Next<Call> {
         let now = Instant::now();
         let freed = self.takes(|core| core.enter(self.slot, worker, now));
         self.report(Report::Entered);
@@ -715,12 +715,12 @@ impl SlotHandle {
     }
 
     /// As [`next`](Self::next), for a worker that has one call at a time.
-    pub(crate) fn next_alone(&self, now: Instant) -> Next<Call> {
+    pub fn next_alone(&self, now: Instant) -> Next<Call> {
         self.next(now, PrefetchLimits::default()).next
     }
 
     /// Calls that the worker was given and has not begun, or none: it gets none ahead until the one at hand is done.
-    pub(crate) fn give_back(&self, calls: Vec<Call>) {
+    pub fn give_back(&self, calls: Vec<Call>) {
         self.shared.lock().core.took_back(self.slot, calls.len());
         if calls.is_empty() {
             return; // without a look at the clock
@@ -735,7 +735,7 @@ impl SlotHandle {
     }
 
     /// The worker takes no further call, by its own wish.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         // Not idle: only a worker that has a call, or just finished one, says so.
         let idle = self.shared.lock().core.drain(self.slot);
         debug_assert!(
@@ -745,13 +745,13 @@ impl SlotHandle {
     }
 
     /// The worker turned out to be unusable while it was free.
-    pub(crate) fn retire(&self) {
+    pub fn retire(&self) {
         _ = self.shared.lock().core.drain(self.slot); // the one who would be asked to stop it is the caller
     }
 
     /// After how many calls this worker is replaced. The random part keeps workers that started together from ending together; its size
     /// is RoadRunner's.
-    pub(crate) fn lifetime(&self) -> Lifetime {
+    pub fn lifetime(&self) -> Lifetime {
         let max_jobs = self.shared.limits.max_jobs();
         Lifetime(max_jobs.map(|most| most.saturating_add(fastrand::u64(..=most / 7))))
     }
@@ -763,17 +763,17 @@ impl SlotHandle {
 
     /// A deadline with so much time from now on, at most what a call may ask for at a time. A call without a deadline needs
     /// no more time, and none gets less than it has.
-    pub(crate) fn later(&self, deadline: Option<Instant>, time: Duration) -> Option<Instant> {
+    pub fn later(&self, deadline: Option<Instant>, time: Duration) -> Option<Instant> {
         let granted = Instant::now() + time.min(self.shared.limits.deadline_max());
         deadline.map(|deadline| deadline.max(granted))
     }
 
-    pub(crate) fn count(&self, counter: Counter) {
+    pub fn count(&self, counter: Counter) {
         self.shared.stats.count(counter);
     }
 
     /// A worker lived through a call.
-    pub(crate) fn lived_through(&self, payload: &dyn Payload) {
+    pub fn lived_through(&self, payload: &dyn Payload) {
         if self.shared.poison.is_known()
             && let Some(request) = payload.identity()
         {
@@ -787,12 +787,12 @@ impl SlotHandle {
     }
 
     /// How long a worker may take for what belongs to no call.
-    pub(crate) fn exec_ttl(&self) -> Option<Duration> {
+    pub fn exec_ttl(&self) -> Option<Duration> {
         self.shared.limits.exec_ttl()
     }
 
     /// The worker asked to be replaced instead of answering: another one gets the call.
-    pub(crate) fn decline(&self, mut call: Call) {
+    pub fn decline(&self, mut call: Call) {
         call.attempts += 1;
         if call.is_unwanted() {
             // Nobody would take it out of the queue again.
@@ -806,7 +806,7 @@ impl SlotHandle {
 
     /// The worker died, or is about to be killed, before any part of a reply was passed on. True when another worker
     /// gets the call: once, and only one that may be repeated.
-    pub(crate) fn lose(&self, mut call: Call, fault: WorkerFault) -> bool {
+    pub fn lose(&self, mut call: Call, fault: WorkerFault) -> bool {
         let repeatable = call.payload.repeatable() || planted(Bug::UnsafeRetry);
         let again = call.attempts == 0 && repeatable && !call.is_withdrawn();
         if again && planted(Bug::LostCall) {
@@ -831,7 +831,7 @@ impl SlotHandle {
         self.shared.remarks.add(remark)
     }
 
-    pub(crate) fn report(&self, report: Report) {
+    pub fn report(&self, report: Report) {
         if planted(Bug::LostReport)
             && matches!(report, Report::Leaving)
             && self.wants_renewal.load(Ordering::Relaxed)
@@ -850,7 +850,7 @@ impl SlotHandle {
     }
 
     /// The process is gone and nothing is under way: the place is empty.
-    pub(crate) fn leave(self) {
+    pub fn leave(self) {
         self.shared.lock().core.vacate(self.slot);
         self.report(Report::Left);
     }
@@ -863,7 +863,7 @@ impl SlotHandle {
         self.slot
     }
 
-    pub(crate) fn pool(&self) -> &str {
+    pub fn pool(&self) -> &str {
         &self.shared.name
     }
 }

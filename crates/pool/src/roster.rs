@@ -74,11 +74,11 @@ pub struct Request {
 
 /// What a relay says about its call.
 #[derive(Clone)]
-pub(crate) struct UnderWay {
-    pub(crate) payload: Arc<dyn Payload>,
-    pub(crate) since: Instant,
+pub struct UnderWay {
+    pub payload: Arc<dyn Payload>,
+    pub since: Instant,
     /// Of the process that was started for it alone.
-    pub(crate) pid: Option<u32>,
+    pub pid: Option<u32>,
 }
 
 impl fmt::Debug for UnderWay {

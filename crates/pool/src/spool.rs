@@ -132,7 +132,7 @@ impl Spool {
     }
 
     /// A path in this folder that the next server removes if this one can't.
-    pub(crate) fn path(&self, what: &str) -> PathBuf {
+    pub fn path(&self, what: &str) -> PathBuf {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (pid, random) = (std::process::id(), fastrand::u32(..));
         let namespace = self.namespace;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use pronghorn_http::Handler;
 use pronghorn_http::settings::{HttpSettings, default_threads};
+use pronghorn_launch::{RelayAddress as RelaySocket, RelayListener};
 use pronghorn_lock::Lock;
 use pronghorn_metrics::Registry;
 use pronghorn_plugin_api::rpc::Methods;
@@ -14,7 +15,6 @@ use pronghorn_plugin_api::{
     Configuration, Context, Handover, Health, Readiness, Running, Service, Sockets, Stopped,
     WorkerContext,
 };
-use pronghorn_pool::{RelayAddress as RelaySocket, RelayListener};
 use pronghorn_process::Spawner;
 use pronghorn_rpc::Rpc;
 use pronghorn_store::LazyStore;

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use pronghorn_pool::{CommandLauncher, FastCgiLauncher, LauncherRef, Peers, ProgramLauncher};
+use pronghorn_launch::{CommandLauncher, FastCgiLauncher, Peers, ProgramLauncher};
+use pronghorn_pool::LauncherRef;
 
 /// What a classic pool has, and one by FastCGI has not.
 const LOST_BY_CGI: &str = "each process has an OPcache of its own and ends with a call that takes too long, without a trace of where it was";

@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use pronghorn_base::lock;
+use pronghorn_launch::RelayListener;
 use pronghorn_metrics::Registry;
 use pronghorn_pool::{
-    Home, LaunchError, NotExtended, NotResized, Options, PATIENCE, Plan, Pool, RelayListener,
-    RunningPool, Spool, Stats, Warmup, WorkerInfo,
+    Home, LaunchError, NotExtended, NotResized, Options, PATIENCE, Plan, Pool, RunningPool, Spool,
+    Stats, Warmup, WorkerInfo,
 };
 use pronghorn_process::Spawner;
 use pronghorn_wire::Kind;

@@ -8,11 +8,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use pronghorn_config::{Address, Command, Listen, Size};
-use pronghorn_pool::{
-    Addresses, CommandLauncher, Current, FastCgiLauncher, Fence, Fpm, Ini, LaunchSpec, Limits,
-    Options, Peers, Php, Place, Plan, ProgramLauncher, Spawn, TransportChoice, Warmup, Zygotes,
-    classic_command, classic_variables, script_of,
+use pronghorn_launch::{
+    Addresses, CommandLauncher, Current, FastCgiLauncher, Fpm, Ini, LaunchSpec, Peers, Php, Place,
+    ProgramLauncher, Spawn, TransportChoice, Zygotes, classic_command, classic_variables,
+    script_of,
 };
+use pronghorn_pool::{Fence, Limits, Options, Plan, Warmup};
 use pronghorn_process::{Credentials, cpus, which};
 use pronghorn_wire::{Codec, Kind};
 

@@ -17,7 +17,7 @@ use super::incoming::WHOLE;
 
 /// A connection to a worker, on the runtime it was made on.
 #[derive(Debug)]
-pub(crate) enum Channel {
+pub enum Channel {
     Unix(UnixStream),
     Tcp(TcpStream),
     Pipes {
@@ -33,7 +33,7 @@ pub(crate) enum Channel {
 
 /// The same between two runtimes.
 #[derive(Debug)]
-pub(crate) enum Detached {
+pub enum Detached {
     Unix(std::os::unix::net::UnixStream),
     Tcp(std::net::TcpStream),
     Pipes {
@@ -48,7 +48,7 @@ pub(crate) enum Detached {
 }
 
 impl Channel {
-    pub(crate) fn detach(self) -> io::Result<Detached> {
+    pub fn detach(self) -> io::Result<Detached> {
         Ok(match self {
             Self::Unix(stream) => Detached::Unix(stream.into_std()?),
             Self::Tcp(stream) => Detached::Tcp(stream.into_std()?),
@@ -60,7 +60,7 @@ impl Channel {
         })
     }
 
-    pub(crate) fn attach(channel: Detached) -> io::Result<Self> {
+    pub fn attach(channel: Detached) -> io::Result<Self> {
         Ok(match channel {
             Detached::Unix(stream) => Self::Unix(UnixStream::from_std(stream)?),
             Detached::Tcp(stream) => Self::Tcp(TcpStream::from_std(stream)?),
@@ -81,7 +81,7 @@ impl Channel {
 
     /// What is there right now, whatever the runtime knows. For a worker that has ended: its last bytes are in the
     /// buffer before its end is known, but perhaps not yet their event.
-    pub(crate) fn read_now(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+    pub fn read_now(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = match self {
             Self::Unix(stream) => rustix::io::read(stream, buffer),
             Self::Tcp(stream) => rustix::io::read(stream, buffer),
@@ -96,7 +96,7 @@ impl Channel {
     }
 
     /// Ends a socket for the worker too, whoever else holds it.
-    pub(crate) fn hang_up(&self) {
+    pub fn hang_up(&self) {
         use rustix::net::{Shutdown, shutdown};
         // One that is closed already needs none of it.
         _ = match self {
@@ -107,7 +107,7 @@ impl Channel {
     }
 
     /// The process that connected, where the kernel tells that: over unix sockets.
-    pub(crate) fn peer(&self) -> Option<u32> {
+    pub fn peer(&self) -> Option<u32> {
         match self {
             Self::Unix(stream) => u32::try_from(stream.peer_cred().ok()?.pid()?).ok(),
             Self::Tcp(_) | Self::Pipes { .. } | Self::Ring { .. } => None,
@@ -185,11 +185,7 @@ impl Channel {
     }
 
     /// The next bytes, copied, and a loan of those behind them, where that can be had.
-    pub(crate) fn borrow(
-        &mut self,
-        head: usize,
-        body: RangeInclusive<usize>,
-    ) -> Option<(Vec<u8>, Loan)> {
+    pub fn borrow(&mut self, head: usize, body: RangeInclusive<usize>) -> Option<(Vec<u8>, Loan)> {
         match self {
             Self::Ring { link, .. } => link.borrow(head, body),
             Self::Unix(_) | Self::Tcp(_) | Self::Pipes { .. } => None,

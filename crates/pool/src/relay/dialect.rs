@@ -16,7 +16,7 @@ const REPLACE_ME: &[u8] = br#"{"stop":true}"#;
 
 /// How a worker talks.
 #[derive(Debug)]
-pub(crate) enum Dialect {
+pub enum Dialect {
     /// Our SDK: replies carry the number of their call.
     Native,
     /// The official packages: a reply answers whatever was asked last.
@@ -90,7 +90,7 @@ impl Said {
 }
 
 impl Dialect {
-    pub(crate) fn foreign(fence: Fence, prints: bool) -> Self {
+    pub fn foreign(fence: Fence, prints: bool) -> Self {
         let mut question = Vec::new();
         if fence == Fence::Always {
             let flags = Flags::CONTROL.with(Flags::JSON);

@@ -17,7 +17,7 @@ use crate::roster::UnderWay;
 
 /// Only a worker that is free is given a call, or one that may have some ahead: there are never many in here.
 #[derive(Debug, Default)]
-pub(crate) struct Inbox {
+pub struct Inbox {
     content: Mutex<Content>,
     /// Calls that the worker was given; written by its relay alone.
     executions: AtomicU64,
@@ -51,7 +51,7 @@ struct Content {
 
 /// What a relay finds, the more urgent first.
 #[derive(Debug)]
-pub(crate) enum Told {
+pub enum Told {
     Ended,
     Call(Call),
     Stop,
@@ -60,7 +60,7 @@ pub(crate) enum Told {
 
 /// What a relay may be told while it has a call.
 #[derive(Debug)]
-pub(crate) enum News {
+pub enum News {
     Ended(Exit),
     /// The call gets so much time from now on.
     Extended(Duration),
@@ -84,13 +84,13 @@ impl Inbox {
     }
 
     /// Counts a call.
-    pub(crate) fn count(&self) {
+    pub fn count(&self) {
         let before = self.executions.load(Relaxed);
         self.executions.store(before + 1, Relaxed);
     }
 
     /// Waits for anything. An end is told again and again; a call and a stop once.
-    pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<Told> {
+    pub fn poll(&self, cx: &Context<'_>) -> Poll<Told> {
         let mut content = self.lock();
         if content.ended.is_some() {
             return Poll::Ready(Told::Ended);
@@ -132,7 +132,7 @@ impl Inbox {
     }
 
     /// Waits for the end only; what else comes stays, but for a question, which is answered with `under_way`.
-    pub(crate) fn poll_ended(&self, cx: &Context<'_>, under_way: Option<&UnderWay>) -> Poll<Exit> {
+    pub fn poll_ended(&self, cx: &Context<'_>, under_way: Option<&UnderWay>) -> Poll<Exit> {
         let mut content = self.lock();
         content.ping = false; // a reply says as much
         answer(&mut content, under_way);
@@ -144,7 +144,7 @@ impl Inbox {
     }
 
     /// As [`poll_ended`](Self::poll_ended), while there is a call that may be given more time.
-    pub(crate) fn poll_news(&self, cx: &Context<'_>, under_way: Option<&UnderWay>) -> Poll<News> {
+    pub fn poll_news(&self, cx: &Context<'_>, under_way: Option<&UnderWay>) -> Poll<News> {
         let mut content = self.lock();
         content.ping = false; // a reply says as much
         answer(&mut content, under_way);
@@ -169,19 +169,19 @@ impl Inbox {
     }
 
     /// How the process ended, if it has.
-    pub(crate) fn exit(&self) -> Option<Exit> {
+    pub fn exit(&self) -> Option<Exit> {
         self.lock().ended
     }
 
     /// Nobody reads any more. What is in here comes back, and calls that are still on their way go to the requeue.
-    pub(crate) fn close(&self, requeue: Requeue) -> VecDeque<Call> {
+    pub fn close(&self, requeue: Requeue) -> VecDeque<Call> {
         let mut content = self.lock();
         content.requeue = Some(requeue);
         std::mem::take(&mut content.calls)
     }
 
     /// A free worker turned out to be unusable. Calls that were given to it in the same moment go to others.
-    pub(crate) fn retire(&self, slot_handle: &SlotHandle, why: Report) {
+    pub fn retire(&self, slot_handle: &SlotHandle, why: Report) {
         slot_handle.report(why);
         slot_handle.retire();
         while let Some(call) = self.take_call() {
@@ -191,7 +191,7 @@ impl Inbox {
 
     /// The process of a worker that has one call at a time has ended. Calls that were given to it in the same moment, which
     /// nobody has seen, go to others.
-    pub(crate) fn leave(&self, slot_handle: SlotHandle) {
+    pub fn leave(&self, slot_handle: SlotHandle) {
         for call in self.close(slot_handle.requeue()) {
             slot_handle.decline(call);
         }

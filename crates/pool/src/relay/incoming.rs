@@ -32,7 +32,7 @@ const QUOTED_BYTES: usize = 64;
 
 /// What the worker's bytes hold next.
 #[derive(Debug)]
-pub(crate) enum Item {
+pub enum Item {
     /// A whole frame. Without option, the context is empty and all is body.
     Frame {
         header: Header,
@@ -51,11 +51,11 @@ pub(crate) enum Item {
 
 /// The worker's bytes make no sense.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Garbage(pub(crate) String);
+pub struct Garbage(pub String);
 
 /// Bytes that were read and not yet taken.
 #[derive(Debug)]
-pub(crate) struct Incoming {
+pub struct Incoming {
     buffer: BytesMut,
     /// Behind the bytes in the buffer: the rest of a frame, or a piece of a large one.
     lent: Option<Loan>,
@@ -103,7 +103,7 @@ impl Incoming {
 
     /// Makes room for all of the frame that begins with these bytes: with room for a part of it, that part would be copied
     /// once more.
-    pub(crate) fn expect(&mut self, start: [u8; START]) {
+    pub fn expect(&mut self, start: [u8; START]) {
         if let Ok(Some(header)) = Header::decode(&start, MAX_PAYLOAD) {
             let whole = header.len() + header.payload as usize;
             self.wanted = if whole > self.most_whole { 0 } else { whole };
@@ -148,7 +148,7 @@ impl Incoming {
     }
 
     /// Where to read to. Never empty.
-    pub(crate) fn room(&mut self) -> &mut BytesMut {
+    pub fn room(&mut self) -> &mut BytesMut {
         let room = if self.large_left > 0 {
             PIECE
         } else {
@@ -159,7 +159,7 @@ impl Incoming {
     }
 
     /// The next item, or `None` when more bytes are needed.
-    pub(crate) fn next(&mut self) -> Result<Option<Item>, Garbage> {
+    pub fn next(&mut self) -> Result<Option<Item>, Garbage> {
         if self.large_left > 0 {
             return Ok(self.piece());
         }
@@ -290,7 +290,7 @@ impl Incoming {
     }
 
     /// What was read and not taken.
-    pub(crate) fn into_rest(self) -> Vec<u8> {
+    pub fn into_rest(self) -> Vec<u8> {
         self.buffer.into()
     }
 
@@ -308,13 +308,13 @@ impl Incoming {
     }
 
     /// Whether what is next, and was refused, is text. Otherwise it is a frame that makes no sense.
-    pub(crate) fn holds_text(&self) -> bool {
+    pub fn holds_text(&self) -> bool {
         !matches!(Header::decode(&self.buffer, MAX_PAYLOAD), Ok(Some(_)))
     }
 
     /// Drops bytes until a frame could start, and gives them back as text; at least one byte, if text it is. For a worker whose output and frames share a
     /// pipe: what it prints between frames must not end it.
-    pub(crate) fn skip_text(&mut self) -> String {
+    pub fn skip_text(&mut self) -> String {
         let could_start = |at: usize| match Header::decode(&self.buffer[at..], MAX_PAYLOAD) {
             Ok(Some(_)) => true,
             // Too short to tell: a frame starts with its version and a count of words.

@@ -39,13 +39,14 @@ use crate::spool::{Spool, SpoolFile};
 use crate::stats::Counter;
 
 pub(crate) mod channel;
+pub(crate) mod connection;
 mod dialect;
 pub(crate) mod inbox;
 pub(crate) mod incoming;
 pub(crate) mod outlet;
 mod prefetch;
 
-pub(crate) use dialect::Dialect;
+pub use dialect::Dialect;
 
 use channel::Channel;
 use dialect::{Heard, Said};
@@ -65,17 +66,18 @@ const MOST_INTERIM: u32 = 100;
 const KEPT_BUFFER: usize = 64 << 10;
 
 /// What a relay is told at its start.
-pub(crate) struct Settings {
+#[derive(Debug)]
+pub struct Settings {
     /// How calls are written.
-    pub(crate) codec: Codec,
+    pub codec: Codec,
     /// Whether the worker can end a call that is late, and stay.
-    pub(crate) interruptible: bool,
+    pub interruptible: bool,
     /// How long a worker may go on with a reply that nobody reads.
-    pub(crate) stream_timeout: Duration,
-    pub(crate) spool: Arc<Spool>,
+    pub stream_timeout: Duration,
+    pub spool: Arc<Spool>,
 }
 
-pub(crate) struct Relay {
+pub struct Relay {
     channel: Channel,
     incoming: Incoming,
     out: Vec<u8>,

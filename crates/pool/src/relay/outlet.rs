@@ -13,15 +13,16 @@ use crate::pool::SlotHandle;
 use crate::spool::{Spool, SpoolError, SpoolFile};
 
 /// The call whose reply is passed on in pieces.
-pub(crate) struct Streamed {
-    pub(crate) request: String,
-    pub(crate) stamps: Stamps,
+#[derive(Debug)]
+pub struct Streamed {
+    pub request: String,
+    pub stamps: Stamps,
     /// How long the worker may take for each piece.
-    pub(crate) limit: Option<Duration>,
+    pub limit: Option<Duration>,
 }
 
 impl Streamed {
-    pub(crate) fn of(call: &Call, slot_handle: &SlotHandle) -> Self {
+    pub fn of(call: &Call, slot_handle: &SlotHandle) -> Self {
         Self {
             request: call.payload.describe(),
             stamps: call.stamps,
@@ -30,7 +31,8 @@ impl Streamed {
     }
 }
 
-pub(crate) struct Outlet {
+#[derive(Debug)]
+pub struct Outlet {
     pieces: PieceSender,
     spool: Arc<Spool>,
     /// Once there is a file, everything that follows goes there.
@@ -40,7 +42,7 @@ pub(crate) struct Outlet {
 
 impl Outlet {
     /// Hands the head of a reply over. Its body follows, of this length if that is known.
-    pub(crate) fn begin(call: Call, head: Head, len: Option<u64>, spool: Arc<Spool>) -> Self {
+    pub fn begin(call: Call, head: Head, len: Option<u64>, spool: Arc<Spool>) -> Self {
         let (sender, pieces) = pieces();
         let stamps = call.stamps;
         let body = ReplyBody::Pieces { pieces, len };
@@ -49,7 +51,7 @@ impl Outlet {
     }
 
     /// Of a reply that nobody gets.
-    pub(crate) fn closed_from_the_start(spool: Arc<Spool>) -> Self {
+    pub fn closed_from_the_start(spool: Arc<Spool>) -> Self {
         Self::new(pieces().0, spool)
     }
 
@@ -63,17 +65,17 @@ impl Outlet {
     }
 
     /// Whether nobody reads any more.
-    pub(crate) fn is_closed(&self) -> bool {
+    pub fn is_closed(&self) -> bool {
         self.pieces.is_closed()
     }
 
     /// Waits until nobody reads any more.
-    pub(crate) async fn closed(&self) {
+    pub async fn closed(&self) {
         self.pieces.closed().await;
     }
 
     /// Hands a piece over if there is room, and gives it back if not.
-    pub(crate) fn try_send(&self, bytes: Content, lead: Lead) -> Option<Content> {
+    pub fn try_send(&self, bytes: Content, lead: Lead) -> Option<Content> {
         if self.is_closed() {
             return None;
         }
@@ -84,7 +86,7 @@ impl Outlet {
     }
 
     /// As [`try_send`](Self::try_send), but what a worker leaves that has ended goes to a file if there is no room.
-    pub(crate) async fn send_or_spill(&mut self, bytes: Content, lead: Lead) -> Option<Content> {
+    pub async fn send_or_spill(&mut self, bytes: Content, lead: Lead) -> Option<Content> {
         let bytes = self.try_send(bytes, lead)?;
         match lead {
             Lead::Long => self.spill(bytes).await,
@@ -93,29 +95,29 @@ impl Outlet {
     }
 
     /// Waits for room.
-    pub(crate) async fn send(&self, bytes: Content, lead: Lead) {
+    pub async fn send(&self, bytes: Content, lead: Lead) {
         self.pieces.put_in_time(bytes, lead).await;
     }
 
     /// How much is in the file; `None` when there is none.
-    pub(crate) fn spilled(&self) -> Option<u64> {
+    pub fn spilled(&self) -> Option<u64> {
         self.spilled.as_ref().map(SpoolFile::len)
     }
 
     /// Waits until the client's side has taken everything that was handed over.
-    pub(crate) async fn drained(&self) {
+    pub async fn drained(&self) {
         self.pieces.emptied().await;
     }
 
     /// Hands over what is in the file, and what comes next is handed over again. For after [`drained`](Self::drained).
-    pub(crate) fn pass_file(&mut self) {
+    pub fn pass_file(&mut self) {
         if let Some(file) = self.spilled.take() {
             self.pieces.put_last(Piece::Spooled(file));
         }
     }
 
     /// Puts a piece into the file. Gives it back when there can be none: then the worker has to wait for the client.
-    pub(crate) async fn spill(&mut self, bytes: Content) -> Option<Content> {
+    pub async fn spill(&mut self, bytes: Content) -> Option<Content> {
         if !self.may_spill {
             return Some(bytes);
         }
@@ -154,7 +156,7 @@ impl Outlet {
     }
 
     /// The reply is complete.
-    pub(crate) fn end(&mut self) {
+    pub fn end(&mut self) {
         self.pass_file();
         self.pieces.put_last(Piece::End);
     }

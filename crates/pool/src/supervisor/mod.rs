@@ -36,7 +36,7 @@ use pool_supervisor::{Change, Order, PoolSupervisor};
 const ORDERS: usize = 16;
 
 /// Starts one worker's process and waits until it has announced itself.
-pub(crate) trait Launcher: Send + Sync + 'static {
+pub trait Launcher: Send + Sync + 'static {
     fn launch(&self, slot: SlotId) -> BoxFuture<'_, Result<Launched, LaunchError>>;
 
     /// What is launched from now on belongs to a new generation.
@@ -59,17 +59,17 @@ pub(crate) trait Launcher: Send + Sync + 'static {
 }
 
 /// A worker that is up and not yet in its pool.
-pub(crate) struct Launched {
-    pub(crate) process: Box<dyn Watched>,
-    pub(crate) via: Via,
+pub struct Launched {
+    pub process: Box<dyn Watched>,
+    pub via: Via,
     /// Connects it: from then on it takes calls.
-    pub(crate) connect: Connect,
+    pub connect: Connect,
 }
 
-pub(crate) type Connect = Box<dyn FnOnce(SlotHandle) -> Arc<dyn Transport> + Send>;
+pub type Connect = Box<dyn FnOnce(SlotHandle) -> Arc<dyn Transport> + Send>;
 
 /// A running process, as far as its watcher needs it. Dropped while it runs, it is killed.
-pub(crate) trait Watched: Send {
+pub trait Watched: Send {
     fn pid(&self) -> u32;
     fn wait(&mut self) -> BoxFuture<'_, Exit>;
     fn signal(&self, signal: Signal);
@@ -98,6 +98,15 @@ impl<L: Launcher> From<Arc<L>> for LauncherRef {
 impl std::fmt::Debug for LauncherRef {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LauncherRef").finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Launched {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Launched")
+            .field("pid", &self.process.pid())
+            .field("via", &self.via)
+            .finish_non_exhaustive()
     }
 }
 

@@ -5,7 +5,6 @@ mod core_model;
 mod incoming;
 mod lent;
 mod model;
-mod programs;
 mod relay;
 mod supervision;
 
@@ -15,9 +14,9 @@ use bytes::Bytes;
 use pronghorn_wire::native::{self, Envelope};
 use pronghorn_wire::{Codec, DecodeError, Fields, Head, ReplyHead};
 
-use crate::boot::WarmupCall;
 use crate::call::{Body, Encoding, Payload, Unencodable};
 use crate::supervisor::LaunchError;
+use crate::warmup::WarmupCall;
 
 /// The head of an answer to a request.
 pub(super) fn http(head: &Head) -> &ReplyHead {

@@ -18,9 +18,6 @@ use tokio::time::{Instant, advance};
 
 use super::{TestPayload, http};
 use crate::body::{BodyFeed, BodyStream, streamed};
-use crate::boot::Connection;
-use crate::boot::WarmupCall;
-use crate::boot::warmup::{Cold, warm_up};
 use crate::call::{
     Answer, Body, CallError, Encoding, Payload, Pending, Reply, ReplyBody, Stamps, Terms,
     Unencodable, WorkerFault,
@@ -32,9 +29,11 @@ use crate::pieces::{Piece, Pieces};
 use crate::pool::{Options, Order, Pool, Report, Transport};
 use crate::raw::{RawCall, RawError};
 use crate::relay::channel::Channel;
+use crate::relay::connection::Connection;
 use crate::relay::inbox::Inbox;
 use crate::relay::{Dialect, Relay, Settings};
 use crate::spool::Spool;
+use crate::warmup::{Cold, WarmupCall, warm_up};
 
 /// A pool with one worker, which the test plays.
 struct Stage {

@@ -37,11 +37,6 @@ const KNOWN: &[(&str, &[&str], &str)] = &[
     ),
     (
         "pool",
-        &["boot", "php", "supervisor"],
-        "a launcher boots workers for the supervisor, also those of classic PHP",
-    ),
-    (
-        "pool",
         &["call", "core", "pool", "roster", "stats"],
         "a waiting caller withdraws its call from the pool",
     ),

@@ -10,7 +10,7 @@ use std::fmt::Write;
 use std::time::SystemTime;
 
 use pronghorn_config::Era;
-use pronghorn_pool::WORKER_OUTPUT;
+use pronghorn_launch::WORKER_OUTPUT;
 use tracing::Event;
 
 use super::time::{Moment, since_1970};

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::{Duration, SystemTime};
 
-use pronghorn_pool::WORKER_OUTPUT;
+use pronghorn_launch::WORKER_OUTPUT;
 use proptest::prelude::*;
 use serde_json::Value;
 use tracing::{debug, error, info, warn};

@@ -1,7 +1,8 @@
 //! The words that keys of a pool take.
 
 use pronghorn_config::Choice;
-use pronghorn_pool::{Fence, Preset, TransportChoice};
+use pronghorn_launch::{Preset, TransportChoice};
+use pronghorn_pool::Fence;
 
 /// `mode`: what the workers of a pool are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pronghorn_config::{Choice, Command, Table};
-use pronghorn_pool::{Ini, TransportChoice};
+use pronghorn_launch::{Ini, TransportChoice};
 
 use super::{KeptSettings, Mode, SiteSettings};
 

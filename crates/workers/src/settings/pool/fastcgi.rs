@@ -1,7 +1,7 @@
 //! The keys of pools whose scripts run by FastCGI.
 
 use pronghorn_config::{Command, Listen, Table};
-use pronghorn_pool::Ini;
+use pronghorn_launch::Ini;
 
 use super::{KeptSettings, Mode, SiteSettings};
 

@@ -2,7 +2,7 @@
 //! texts.
 
 use pronghorn_config::{Pair, Pairs, Table};
-use pronghorn_pool::{Ini, IniSetting, Preset};
+use pronghorn_launch::{Ini, IniSetting, Preset};
 
 use super::Mode;
 use super::choices::PresetWord;

@@ -8,7 +8,8 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use pronghorn_config::{Command, Listen, Section, Size, Table};
-use pronghorn_pool::{Fence, Ini, Scaling, TransportChoice};
+use pronghorn_launch::{Ini, TransportChoice};
+use pronghorn_pool::{Fence, Scaling};
 
 mod choices;
 mod classic;

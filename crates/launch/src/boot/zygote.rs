@@ -4,7 +4,6 @@
 //! before the first one; then the workers of that generation are started one by one.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
@@ -17,9 +16,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::core::SlotId;
+use pronghorn_pool::SlotId;
 
-use super::{BootCause, BootError, CommandLauncher, RunningWorker};
+use super::CommandLauncher;
+use crate::error::{BootCause, BootError, NotForked};
+use crate::worker::RunningWorker;
 
 /// Names the descriptor by which it takes orders, the first one that it is passed.
 const VARIABLE: (&str, &str) = ("PRONGHORN_ZYGOTE", "3");
@@ -72,24 +73,6 @@ struct Order {
     worker: SlotId,
     passed: Vec<OwnedFd>,
     answer: oneshot::Sender<Result<Process, NotForked>>,
-}
-
-/// Why a zygote gave no worker.
-#[derive(Debug)]
-pub(crate) enum NotForked {
-    TimedOut(Duration),
-    Ended(Exit),
-    Failed(ForkError),
-}
-
-impl fmt::Display for NotForked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TimedOut(after) => write!(f, "it did not answer within {after:?}"),
-            Self::Ended(exit) => write!(f, "it has ended ({exit})"),
-            Self::Failed(error) => write!(f, "{error}"),
-        }
-    }
 }
 
 impl Zygotes {

@@ -8,43 +8,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pronghorn_base::BoxFuture;
-use pronghorn_process::{Command, Exit, Process, Signal, Stream};
+use pronghorn_pool::transport::{
+    Channel, Connect, Connection, Detached, Dialect, Inbox, LaunchError, Launched, Launcher,
+    RelaySettings, warm_up,
+};
+use pronghorn_pool::{Fence, Home, SlotId, Via};
+use pronghorn_process::{Command, Exit, Stream};
 use pronghorn_wire::{Codec, Kind};
 use tokio::net::unix::pipe;
-use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::core::SlotId;
-use crate::fence::Fence;
-use crate::home::Home;
+use crate::error::{BootCause, BootError};
 use crate::php::{Php, classic_worker};
-use crate::pool::{Report, SlotHandle, Transport};
-use crate::relay::channel::{Channel, Detached};
-use crate::relay::inbox::Inbox;
-use crate::relay::{self, Dialect, Relay};
-use crate::roster::Via;
-use crate::supervisor::{Connect, LaunchError, Launched, Launcher, Watched};
+use crate::spec::LaunchSpec;
+use crate::warm::until_warm;
+use crate::worker::{RunningWorker, wait_for_exit};
 
-mod error;
 mod handshake;
 mod listener;
-pub(crate) mod output;
-mod spec;
-pub(crate) mod warmup;
 mod zygote;
 
-pub(crate) use error::{BootCause, BootError};
 pub use listener::{RelayAddress, RelayListener};
-pub use output::WORKER_OUTPUT;
-pub use spec::LaunchSpec;
-use warmup::until_warm;
-pub use warmup::{Warmup, WarmupCall};
-pub(crate) use zygote::NotForked;
 pub use zygote::{Spawn, Zygotes};
 
 use handshake::{Announcement, Refusal};
-pub(crate) use output::{Output, Readers};
 
 /// Starts workers by a command.
 #[derive(Debug)]
@@ -132,16 +120,6 @@ fn private_pipes() -> io::Result<((OwnedFd, OwnedFd), Vec<OwnedFd>)> {
     Ok(((our_read, our_write), vec![their_read, their_write]))
 }
 
-/// A worker's connection before it is handed to its home.
-pub(crate) struct Connection {
-    pub(crate) channel: Detached,
-    pub(crate) leftover: Vec<u8>,
-    pub(crate) dialect: Dialect,
-    pub(crate) codec: Codec,
-    /// The signal by which a call of it can be ended.
-    pub(crate) deadline_signal: Option<i32>,
-}
-
 impl CommandLauncher {
     async fn launch_worker(&self, slot: SlotId) -> Result<Launched, BootError> {
         let (ours, mut passed) =
@@ -210,7 +188,7 @@ impl CommandLauncher {
             Detached::Unix(_) | Detached::Tcp(_) | Detached::Pipes { .. } => Via::Relay,
         };
         worker.deadline_signal = connection.deadline_signal;
-        let settings = relay::Settings {
+        let settings = RelaySettings {
             codec: connection.codec,
             interruptible: connection.deadline_signal.is_some(),
             stream_timeout: self.spec.stream_timeout,
@@ -218,13 +196,12 @@ impl CommandLauncher {
         };
         let home = home.runtime.clone();
         let Some(calls) = self.spec.warmup.calls().await else {
-            let connect = move |slot_handle| start_relay(&home, connection, settings, slot_handle);
-            return Ok((via, Box::new(connect)));
+            return Ok((via, connection.connect(home, settings)));
         };
         // Ended by being dropped.
         let mut warming = JoinSet::new();
         let inbox = Arc::new(Inbox::default());
-        let warm_up = warmup::warm_up(
+        let warm_up = warm_up(
             connection,
             settings,
             calls,
@@ -235,12 +212,7 @@ impl CommandLauncher {
         warming.spawn_on(warm_up, &home);
         let end = worker.end();
         let relay = until_warm(warming, &inbox, end, until, self.spec.boot_timeout).await?;
-        let connect = move |slot_handle: SlotHandle| -> Arc<dyn Transport> {
-            let inbox = Arc::new(Inbox::default());
-            home.spawn(relay.seated(slot_handle, inbox.clone()).run());
-            inbox
-        };
-        Ok((via, Box::new(connect)))
+        Ok((via, relay.connect(home)))
     }
 
     /// Memory for a worker, and what it needs to find it. None where it is not wanted, or can't be had.
@@ -469,119 +441,5 @@ async fn answered(answer: Result<Announcement, Refusal>) -> Result<Announcement,
         Ok(announcement) => Ok(announcement),
         Err(Refusal::Protocol(what)) => Err(BootCause::Protocol(what)),
         Err(Refusal::Io(_)) => pending().await,
-    }
-}
-
-pub(crate) async fn wait_for_exit(process: &mut Process) -> Exit {
-    match process.wait().await {
-        Ok(exit) => exit,
-        // The kernel has lost it, which can't happen; there is no process to wait for.
-        Err(error) => {
-            tracing::error!(target: "server", pid = process.pid(), "cannot wait for a worker: {error}");
-            Exit::Code(-1)
-        }
-    }
-}
-
-fn start_relay(
-    home: &Handle,
-    connection: Connection,
-    settings: relay::Settings,
-    slot_handle: SlotHandle,
-) -> Arc<dyn Transport> {
-    let inbox = Arc::new(Inbox::default());
-    let transport: Arc<dyn Transport> = inbox.clone();
-    // Owned by the worker's slot supervisor: it waits until the slot handle is left.
-    home.spawn(async move {
-        match Channel::attach(connection.channel) {
-            Ok(channel) => {
-                let Connection {
-                    leftover, dialect, ..
-                } = connection;
-                Relay::new(channel, &leftover, dialect, settings, slot_handle, inbox)
-                    .run()
-                    .await;
-            }
-            Err(error) => {
-                slot_handle.report(Report::Garbage {
-                    what: format!("nothing, its connection can't be watched ({error})"),
-                    request: None,
-                });
-                std::future::poll_fn(|cx| inbox.poll_ended(cx, None)).await;
-                slot_handle.leave();
-            }
-        }
-    });
-    transport
-}
-
-/// A worker's process with its output.
-pub(crate) struct RunningWorker {
-    pub(crate) process: Process,
-    pub(crate) deadline_signal: Option<i32>,
-    /// The number of its zygote.
-    pub(crate) forked_by: Option<u32>,
-    pub(crate) output: Output,
-    pub(crate) readers: Readers,
-    pub(crate) exit: Option<Exit>,
-}
-
-impl RunningWorker {
-    pub(crate) fn new(pool: &str, process: Process) -> Self {
-        Self {
-            output: Output::new(pool, process.pid()),
-            process,
-            deadline_signal: None,
-            forked_by: None,
-            readers: Readers::default(),
-            exit: None,
-        }
-    }
-
-    /// Waits for the end of its process, and no more.
-    pub(crate) async fn end(&mut self) -> Exit {
-        match self.exit {
-            Some(exit) => exit,
-            None => *self.exit.insert(wait_for_exit(&mut self.process).await),
-        }
-    }
-}
-
-impl Watched for RunningWorker {
-    fn pid(&self) -> u32 {
-        self.process.pid()
-    }
-
-    fn wait(&mut self) -> BoxFuture<'_, Exit> {
-        Box::pin(async {
-            let exit = self.end().await;
-            self.readers.finish().await;
-            exit
-        })
-    }
-
-    fn signal(&self, signal: Signal) {
-        match signal {
-            Signal::Terminate => self.process.signal(signal),
-            Signal::Kill => self.process.kill_group(),
-        }
-    }
-
-    fn interrupt(&self, call: u32) {
-        if let Some(signal) = self.deadline_signal {
-            self.process.signal_with(signal, call);
-        }
-    }
-
-    fn forked_by(&self) -> Option<u32> {
-        self.forked_by
-    }
-
-    fn last_words(&self) -> Vec<String> {
-        self.output.last_words()
-    }
-
-    fn peak_memory(&self) -> Option<u64> {
-        self.process.peak_memory()
     }
 }

@@ -11,11 +11,11 @@ use pronghorn_process::{Credentials, Exit, Signal, Spawner};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use crate::core::SlotId;
-use crate::relay::inbox::Inbox;
-use crate::roster::Via;
-use crate::spool::Spool;
-use crate::supervisor::{LaunchError, Launched, Launcher, Watched};
+use pronghorn_pool::SlotId;
+use pronghorn_pool::Spool;
+use pronghorn_pool::Via;
+use pronghorn_pool::transport::Inbox;
+use pronghorn_pool::transport::{LaunchError, Launched, Launcher, Watched};
 
 mod runner;
 mod running;
@@ -108,3 +108,6 @@ impl Watched for StandIn {
         None
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tokio::sync::OnceCell;
 
-use crate::boot::LaunchSpec;
+use crate::spec::LaunchSpec;
 
 mod classic;
 mod ini;

@@ -10,8 +10,8 @@ use pronghorn_cgi::fastcgi::{LARGEST, OpenParams, RequestId, begin, stdin};
 use tokio::io::AsyncWrite;
 use tokio::task::JoinHandle;
 
-use crate::call::{Body, Encoding, Payload, Unencodable};
-use crate::spool::SpoolFile;
+use pronghorn_pool::SpoolFile;
+use pronghorn_pool::{Body, Encoding, Payload, Unencodable};
 
 /// A body up to this size goes out in the same buffer as what comes before it; copying it is cheaper than a second vector.
 const JOINED_BODY: usize = 16 << 10;

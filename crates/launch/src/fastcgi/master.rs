@@ -15,8 +15,10 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::FastCgiLauncher;
-use crate::boot::{BootCause, BootError, Output, RunningWorker};
-use crate::supervisor::Watched;
+use crate::error::{BootCause, BootError};
+use crate::output::Output;
+use crate::worker::RunningWorker;
+use pronghorn_pool::transport::Watched;
 
 /// Between two looks at whether its socket is there.
 const LOOK: Duration = Duration::from_millis(10);

@@ -10,8 +10,8 @@ use pronghorn_wire::native;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::boot::output::Output;
-use crate::relay::incoming::{Incoming, Item};
+use crate::output::Output;
+use pronghorn_pool::transport::{Incoming, Item};
 
 /// Of Linux, without the two that the C library keeps for itself: no other signal has a number with it, and none of the others may
 /// be sent because a worker says so.

@@ -18,7 +18,7 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::boot::handshake::{Refusal, shake_hands};
-use crate::relay::channel::Channel;
+use pronghorn_pool::transport::Channel;
 
 /// Connections that have not said who they are; each worker needs one, once.
 const STRANGERS: usize = 128;

@@ -16,15 +16,16 @@ use tokio::time::Instant;
 
 use super::running::{Output, Running};
 use super::start::{Program, cannot_start, stdin_of};
-use crate::call::{Body, Call, CallError, Encoding, Reply, ReplyBody, Stamps, WorkerFault};
-use crate::core::Next;
-use crate::pieces::Lead;
-use crate::pool::SlotHandle;
-use crate::relay::inbox::{Inbox, News, Told};
-use crate::relay::outlet::{Outlet, Streamed};
-use crate::roster::UnderWay;
-use crate::spool::Spool;
-use crate::stats::Counter;
+use pronghorn_pool::Counter;
+use pronghorn_pool::Lead;
+use pronghorn_pool::Spool;
+use pronghorn_pool::transport::Call;
+use pronghorn_pool::transport::Next;
+use pronghorn_pool::transport::SlotHandle;
+use pronghorn_pool::transport::UnderWay;
+use pronghorn_pool::transport::{Inbox, News, Told};
+use pronghorn_pool::transport::{Outlet, Streamed};
+use pronghorn_pool::{Body, CallError, Encoding, Reply, ReplyBody, Stamps, WorkerFault};
 
 /// What a program gets to end by itself after SIGTERM; as with workers.
 const GRACE: Duration = Duration::from_secs(5);

@@ -10,7 +10,7 @@ use tokio::io::AsyncWrite;
 use tokio::net::unix::pipe;
 use tokio_util::io::poll_read_buf;
 
-use crate::boot::output::{Lines, Output as Log};
+use crate::output::{Lines, Output as Log};
 
 /// Read at a time; a pipe holds four of them.
 const READ: usize = 16 << 10;

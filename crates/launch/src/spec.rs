@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use pronghorn_process::{Credentials, Spawner};
 
-use super::{BootCause, BootError, Output, Warmup};
-use crate::home::Home;
-use crate::spool::Spool;
+use crate::error::{BootCause, BootError};
+use crate::output::Output;
+use pronghorn_pool::Home;
+use pronghorn_pool::Spool;
+use pronghorn_pool::Warmup;
 
 /// What the processes of a pool are started with.
 #[derive(Clone, Debug)]

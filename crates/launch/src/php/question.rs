@@ -11,7 +11,7 @@ use pronghorn_base::lock;
 use pronghorn_process::{Command, Stream};
 
 use super::Program;
-use crate::boot::LaunchSpec;
+use crate::spec::LaunchSpec;
 
 /// PHP starts in 30 ms.
 const LONGEST: Duration = Duration::from_secs(5);

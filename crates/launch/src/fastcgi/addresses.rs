@@ -10,7 +10,7 @@ use pronghorn_base::{LogThrottle, lock};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, timeout};
 
-use crate::relay::channel::Channel;
+use pronghorn_pool::transport::Channel;
 
 /// A server on this machine or beside it answers at once; one that takes longer is as good as gone.
 const CONNECT: Duration = Duration::from_secs(2);

@@ -21,18 +21,20 @@ use tokio_util::io::poll_read_buf;
 
 use super::addresses::Addresses;
 use super::request::{NotWritten, Outgoing};
-use crate::boot::Output;
-use crate::boot::warmup::Carrier;
-use crate::call::{Call, CallError, Reply, ReplyBody, WorkerFault};
-use crate::core::{Next, SlotId};
-use crate::pieces::Lead;
-use crate::pool::{Lifetime, Report, SlotHandle};
-use crate::relay::channel::{Channel, Detached};
-use crate::relay::inbox::{Inbox, News, Told};
-use crate::relay::outlet::{Outlet, Streamed};
-use crate::roster::UnderWay;
-use crate::spool::Spool;
-use crate::stats::Counter;
+use crate::output::Output;
+use pronghorn_pool::Counter;
+use pronghorn_pool::Lead;
+use pronghorn_pool::SlotId;
+use pronghorn_pool::Spool;
+use pronghorn_pool::transport::Call;
+use pronghorn_pool::transport::Carrier;
+use pronghorn_pool::transport::Next;
+use pronghorn_pool::transport::UnderWay;
+use pronghorn_pool::transport::{Channel, Detached};
+use pronghorn_pool::transport::{Inbox, News, Told};
+use pronghorn_pool::transport::{Lifetime, Report, SlotHandle};
+use pronghorn_pool::transport::{Outlet, Streamed};
+use pronghorn_pool::{CallError, Reply, ReplyBody, WorkerFault};
 
 /// Room for a read when nothing larger came before. Most replies fit.
 const READ: usize = 16 << 10;

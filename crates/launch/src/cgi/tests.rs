@@ -8,20 +8,24 @@ use std::time::Duration;
 use bytes::Bytes;
 use pronghorn_cgi::variables::push;
 use pronghorn_process::Spawner;
-use pronghorn_wire::{Codec, DecodeError, Head};
+use pronghorn_wire::{Codec, DecodeError, Head, ReplyHead};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
-use super::http;
-use crate::call::{
-    Answer, Body, CallError, Encoding, Payload, Pending, Reply, ReplyBody, Terms, Unencodable,
-    WorkerFault,
+use pronghorn_pool::{
+    Answer, Body, CallError, Encoding, Limits, Options, Payload, Pending, Piece, Plan, Pool, Reply,
+    ReplyBody, RunningPool, Spool, Terms, Unencodable, WorkerFault,
 };
-use crate::pieces::Piece;
-use crate::pool::{Options, Pool};
-use crate::program::ProgramLauncher;
-use crate::spool::Spool;
-use crate::supervisor::{Limits, Plan, RunningPool};
+
+use super::ProgramLauncher;
+
+/// The head of an answer to a request.
+fn http(head: &Head) -> &ReplyHead {
+    match head {
+        Head::Http(head) => head,
+        other => panic!("{other:?}"),
+    }
+}
 
 const SOON: Duration = Duration::from_secs(20);
 

@@ -3,20 +3,17 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use pronghorn_metrics::Registry;
-use pronghorn_process::Exit;
 use pronghorn_wire::Head;
 use tokio::runtime::Handle;
-use tokio::task::{JoinSet, spawn_blocking};
-use tokio::time::{Instant, sleep_until};
+use tokio::task::spawn_blocking;
 
-use super::{BootCause, Connection};
 use crate::call::{Answer, Call, CallError, Payload, Pending, ReplyBody, WorkerFault};
 use crate::pieces::Piece;
-use crate::pool::{Options, Order, Pool, SlotHandle, Transport as _};
+use crate::pool::{Options, Pool, SlotHandle};
 use crate::relay::channel::Channel;
+use crate::relay::connection::Connection;
 use crate::relay::inbox::Inbox;
 use crate::relay::{self, Relay};
 
@@ -39,7 +36,7 @@ impl Warmup {
     }
 
     /// None where there are none.
-    pub(crate) async fn calls(&self) -> Option<Calls> {
+    pub async fn calls(&self) -> Option<Vec<Arc<dyn WarmupCall>>> {
         let calls = self.0.clone()?;
         // One that panics makes no calls, and no worker fails them.
         spawn_blocking(move || calls()).await.ok()
@@ -54,7 +51,7 @@ impl fmt::Debug for Warmup {
 }
 
 /// Who carries calls to a worker, also to one that is in no pool yet.
-pub(crate) trait Carrier {
+pub trait Carrier {
     /// Carries one. False when the worker takes no other one.
     fn is_free_after(&mut self, call: Call) -> impl Future<Output = bool> + Send;
 }
@@ -67,11 +64,11 @@ impl Carrier for Relay {
 
 /// Why a worker is not warm.
 #[derive(Debug)]
-pub(crate) struct Cold {
+pub struct Cold {
     /// With the call that it happened to.
-    pub(crate) why: String,
+    pub why: String,
     /// The worker said it, and its end may have come of that. Else all that can be told is that no answer came.
-    pub(crate) answered: bool,
+    pub answered: bool,
 }
 
 impl Cold {
@@ -80,7 +77,7 @@ impl Cold {
         Self { why, answered }
     }
 
-    pub(crate) fn silent(why: impl Into<String>) -> Self {
+    pub fn silent(why: impl Into<String>) -> Self {
         let (why, answered) = (why.into(), false);
         Self { why, answered }
     }
@@ -89,10 +86,10 @@ impl Cold {
 /// Makes the calls on `home`, over the relay that goes on with those of clients, once it has a slot handle.
 ///
 /// No deadline is kept here: the boot's is. Nor is the process watched: who does tells its end to `inbox`.
-pub(crate) async fn warm_up(
+pub async fn warm_up(
     connection: Connection,
     settings: relay::Settings,
-    calls: Calls,
+    calls: Vec<Arc<dyn WarmupCall>>,
     name: String,
     home: Handle,
     inbox: Arc<Inbox>,
@@ -119,9 +116,9 @@ pub(crate) async fn warm_up(
 }
 
 /// Makes the calls by the carrier that `make` makes for a slot handle.
-pub(crate) async fn warm<C: Carrier>(
+pub async fn warm<C: Carrier>(
     make: impl FnOnce(SlotHandle) -> Result<C, Cold>,
-    calls: Calls,
+    calls: Vec<Arc<dyn WarmupCall>>,
     name: String,
     home: &Handle,
 ) -> Result<C, Cold> {
@@ -151,35 +148,6 @@ pub(crate) async fn warm<C: Carrier>(
         }
     }
     Ok(carrier)
-}
-
-/// Waits for a worker that is warming up, until it ends or its time is over.
-pub(crate) async fn until_warm<C: 'static>(
-    mut warming: JoinSet<Result<C, Cold>>,
-    inbox: &Inbox,
-    end: impl Future<Output = Exit>,
-    until: Instant,
-    limit: Duration,
-) -> Result<C, BootCause> {
-    let warm = tokio::select! {
-        biased;
-        Some(warm) = warming.join_next() => {
-            let warm = warm.map_err(|error| BootCause::System(error.into()))?;
-            warm.map_err(|cold| cold.why)
-        }
-        exit = end => {
-            inbox.order(Order::Ended(exit));
-            // An answer, which may have come just before it, says more about an end than the end does.
-            match warming.join_next().await {
-                Some(Ok(Err(cold))) if cold.answered => Err(cold.why),
-                _ => Err(format!("the worker ended with {exit}")),
-            }
-        }
-        () = sleep_until(until) => {
-            Err(format!("no answer within `boot_timeout`, {limit:?} from its start"))
-        }
-    };
-    warm.map_err(BootCause::WarmUp)
 }
 
 /// Reads a reply to its end. Whatever is no failure of the application's will do.

@@ -25,15 +25,19 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use crate::boot::warmup::{Cold, until_warm, warm};
-use crate::boot::{BootCause, BootError, LaunchSpec, Output, RunningWorker};
-use crate::core::SlotId;
-use crate::pool::Transport;
-use crate::program::StandIn;
-use crate::relay::channel::Detached;
-use crate::relay::inbox::Inbox;
-use crate::roster::Via;
-use crate::supervisor::{Connect, LaunchError, Launched, Launcher, Watched};
+use crate::cgi::StandIn;
+use crate::error::{BootCause, BootError};
+use crate::output::Output;
+use crate::spec::LaunchSpec;
+use crate::warm::until_warm;
+use crate::worker::RunningWorker;
+use pronghorn_pool::SlotId;
+use pronghorn_pool::Via;
+use pronghorn_pool::transport::Detached;
+use pronghorn_pool::transport::Inbox;
+use pronghorn_pool::transport::Transport;
+use pronghorn_pool::transport::{Cold, warm};
+use pronghorn_pool::transport::{Connect, LaunchError, Launched, Launcher, Watched};
 
 mod addresses;
 mod master;

@@ -10,7 +10,7 @@ use pronghorn_cgi::Environment;
 use pronghorn_process::{SpawnError, Stream};
 use rustix::io::Errno;
 
-use crate::call::Body;
+use pronghorn_pool::Body;
 
 /// A program to be started for one call.
 pub(super) struct Program {

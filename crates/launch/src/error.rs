@@ -6,10 +6,9 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pronghorn_process::{Exit, SpawnError};
+use pronghorn_process::{Exit, ForkError, SpawnError};
 
-use super::NotForked;
-use crate::supervisor::LaunchError;
+use pronghorn_pool::transport::LaunchError;
 
 /// A worker that was started, or was to be, and is not up.
 #[derive(Debug)]
@@ -44,6 +43,24 @@ pub(crate) enum BootCause {
     NotForked(NotForked),
     /// The server's: no descriptors, no memory.
     System(std::io::Error),
+}
+
+/// Why a zygote gave no worker.
+#[derive(Debug)]
+pub(crate) enum NotForked {
+    TimedOut(Duration),
+    Ended(Exit),
+    Failed(ForkError),
+}
+
+impl fmt::Display for NotForked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TimedOut(after) => write!(f, "it did not answer within {after:?}"),
+            Self::Ended(exit) => write!(f, "it has ended ({exit})"),
+            Self::Failed(error) => write!(f, "{error}"),
+        }
+    }
 }
 
 impl fmt::Display for BootCause {

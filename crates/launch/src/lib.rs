@@ -1,0 +1,26 @@
+//! What fills the slots of a pool: PHP workers that are started or forked, FastCGI servers, and
+//! programs for each call.
+//!
+//! A launcher starts a process, waits until it has announced itself, and hands its connection to
+//! the pool. It knows what it starts; the pool knows only that a worker is up, and how it ends.
+
+#![forbid(unsafe_code)]
+// A new state must be thought about everywhere.
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
+
+mod boot;
+mod cgi;
+mod error;
+mod fastcgi;
+mod output;
+mod php;
+mod spec;
+mod warm;
+mod worker;
+
+pub use boot::{CommandLauncher, RelayAddress, RelayListener, Spawn, TransportChoice, Zygotes};
+pub use cgi::ProgramLauncher;
+pub use fastcgi::{Addresses, Current, FastCgiLauncher, Fpm, Peers, Place};
+pub use output::WORKER_OUTPUT;
+pub use php::{About, Ini, IniSetting, Php, Preset, classic_command, classic_variables, script_of};
+pub use spec::LaunchSpec;
