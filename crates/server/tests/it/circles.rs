@@ -12,6 +12,7 @@ const KNOWN: &[(&str, &[&str], &str)] = &[
         &[
             "diagnostic",
             "dotenv",
+            "era",
             "expand",
             "key",
             "load",
@@ -29,6 +30,11 @@ const KNOWN: &[(&str, &[&str], &str)] = &[
         "h1",
         &["connection", "head"],
         "the limits of a head are among those of a connection",
+    ),
+    (
+        "jobs",
+        &["pipelines", "settings"],
+        "settings describe pipelines, and a pipeline is declared by settings",
     ),
     (
         "metrics",
