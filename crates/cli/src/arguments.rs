@@ -58,19 +58,19 @@ pub(crate) struct Globals {
     /// Configuration file [default: pronghorn.yaml, else .rr.yaml]
     #[arg(short, long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Working folder [default: the configuration file's]
+    /// Working directory [default: the configuration file's]
     #[arg(
         short = 'w',
         long = "workdir",
         alias = "WorkDir",
         global = true,
-        value_name = "FOLDER"
+        value_name = "DIR"
     )]
     pub(crate) workdir: Option<PathBuf>,
     /// File of variables for the configuration and the workers
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) dotenv: Option<PathBuf>,
-    /// Sets a configuration key, `http.address=:8080` for instance; repeatable
+    /// Set a configuration key, for instance `http.address=:8080`; repeatable
     #[arg(
         short = 'o',
         long = "override",
@@ -78,72 +78,72 @@ pub(crate) struct Globals {
         value_name = "KEY=VALUE"
     )]
     pub(crate) overrides: Vec<String>,
-    /// Prints nothing but what was asked for and errors; the logs go on
+    /// Print only results and errors; does not affect the logs
     #[arg(short, long, global = true)]
     pub(crate) silent: bool,
-    /// Writes the server's process number to `.pid` in the working folder
+    /// Write the server's process ID to `.pid` in the working directory
     #[arg(short, long, global = true)]
     pub(crate) pid: bool,
-    /// RoadRunner's profiler; accepted, opens no port
+    /// RoadRunner's profiler; accepted, does nothing
     #[arg(short, long, global = true, hide = true)]
     pub(crate) debug: bool,
-    /// `stop` does not wait for requests under way
+    /// With `stop`: do not wait for requests in progress
     #[arg(short, long, global = true)]
     pub(crate) force: bool,
-    /// RoadRunner's experimental features; accepted, none is behind it
+    /// RoadRunner's experimental features; accepted, does nothing
     #[arg(short, long = "enable-experimental", global = true, hide = true)]
     pub(crate) experimental: bool,
-    /// Prints the version
+    /// Print the version
     #[arg(short, long, global = true)]
     version: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Starts the server; Ctrl-C stops it
+    /// Start the server; Ctrl-C stops it
     Serve(Serve),
-    /// Judges the configuration: every mistake, and what differs from RoadRunner
+    /// Validate the configuration: list all mistakes, and differences from RoadRunner
     Check {
-        /// Says what to write for this RoadRunner
+        /// Print what to write in the file for this release of RoadRunner
         #[arg(long, value_name = "RELEASE")]
         to: Option<Release>,
     },
-    /// Shows the configuration
+    /// Show the configuration
     Config {
         #[command(subcommand)]
         command: ConfigCommand,
     },
-    /// Replaces all workers, without losing a request
+    /// Replace all workers without losing a request
     Reset {
         /// Pools, or `http` for all of HTTP [default: all]
         #[arg(value_name = "POOL")]
         of: Vec<String>,
     },
-    /// Shows who works, and at what
+    /// List workers and what each is running
     Workers {
         /// Pools, or `http` for all of HTTP [default: all]
         #[arg(value_name = "POOL")]
         of: Vec<String>,
-        /// Shows it anew every second; `q` ends
+        /// Update the list every second; `q` ends
         #[arg(short = 'i', long = "interactive")]
         live: bool,
-        /// Starts so many further workers in the pool [default pool: default]
+        /// Start this many more workers in the pool [default pool: default]
         #[arg(long, value_name = "COUNT", conflicts_with_all = ["live", "remove"])]
         add: Option<u16>,
-        /// Ends so many workers of the pool; each finishes its request
+        /// End this many workers of the pool; each finishes its request
         #[arg(long, value_name = "COUNT", conflicts_with = "live")]
         remove: Option<u16>,
     },
-    /// Shows the server as a whole; ends with 1 unless it is ready
+    /// Show the state of the server; exits with 1 unless the server is ready
     Status,
-    /// Stops the server and waits for its end; `-f` does not wait for requests
+    /// Stop the server and wait until it has ended; `-f` does not wait for requests
     Stop,
     /// RoadRunner's message queues, which are not there yet
     #[command(hide = true)]
     Jobs(Jobs),
-    /// Prints the completion script of a shell
+    /// Print the completion script of a shell
     Completion { shell: Shell },
-    /// Prints the version
+    /// Print the version
     Version,
 }
 
@@ -190,20 +190,20 @@ pub(crate) enum Shell {
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// A worker script to serve, in place of `server.command`
+    /// Worker script to serve, instead of `server.command`
     #[arg(value_name = "SCRIPT")]
     pub(crate) script: Option<PathBuf>,
-    /// Development: reloads on changes, errors in the browser, no deadlines
+    /// Development mode: reload on changes, show errors in the browser, no time limits
     #[arg(long)]
     pub(crate) dev: bool,
-    /// A folder of PHP scripts and files to serve, as nginx and php-fpm do
-    #[arg(long, value_name = "FOLDER", conflicts_with = "script")]
+    /// Directory of PHP scripts and files to serve, as nginx and php-fpm do
+    #[arg(long, value_name = "DIR", conflicts_with = "script")]
     pub(crate) root: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Every effective value and where it comes from
+    /// Show every effective value and its source
     Show,
 }
 
@@ -256,8 +256,9 @@ impl Arguments {
     }
 }
 
-/// As `rr`, the line that Octane and RoadRunner's own tools parse: the third word is the version. No file is read, so that
-/// Octane, which takes 3.0.0 for older than 2023.3, gets an answer that it works with; `-o compat=3` asks for the other one.
+/// As `rr`, the line that Octane and RoadRunner's own tools parse: the third word is the version.
+/// No file is read, so that Octane, which takes 3.0.0 for older than 2023.3, gets an answer that it
+/// works with; `-o compat=3` asks for the other one.
 pub(crate) fn print_version(name: Name, overrides: &[String]) -> Exit {
     match name {
         Name::Pronghorn => say(&format!("pronghorn {VERSION}\n")),
@@ -277,7 +278,8 @@ pub(crate) fn print_version(name: Name, overrides: &[String]) -> Exit {
             };
             let release = era.version();
             say(&format!(
-                "rr version {release} (build time: development, pronghorn {VERSION}), OS: {}, arch: {architecture}\n",
+                "rr version {release} (build time: development, pronghorn {VERSION}), OS: {}, \
+                 arch: {architecture}\n",
                 std::env::consts::OS
             ));
         }
@@ -300,9 +302,9 @@ mod tests {
 
     #[test]
     fn octanes_command_line_is_understood() {
-        let line = "rr -c /app/.rr.yaml -o version=3 -o http.address=127.0.0.1:8000 \
-                    -o server.command=/usr/bin/php,/app/vendor/bin/roadrunner-worker -o http.pool.num_workers=0 \
-                    -o http.middleware=static -o logs.output=stdout serve";
+        let line = "rr -c /app/.rr.yaml -o version=3 -o http.address=127.0.0.1:8000 -o \
+                    server.command=/usr/bin/php,/app/vendor/bin/roadrunner-worker -o \
+                    http.pool.num_workers=0 -o http.middleware=static -o logs.output=stdout serve";
         let arguments = read(&line.split_whitespace().collect::<Vec<_>>().join(" "));
         assert_eq!(arguments.globals.overrides.len(), 6);
         assert!(matches!(

@@ -65,7 +65,7 @@ fn run_around(around: Around) -> ExitCode {
         Command::Stop => steer::stop(name, &arguments),
         Command::Completion { shell } => completion::print(name, *shell),
         Command::Jobs(_) => {
-            exit::failed("message queues are not there yet, so there are no pipelines to steer")
+            exit::failed("message queues are not there yet, so there are no pipelines to control")
         }
         Command::Version => arguments::print_version(name, &arguments.globals.overrides),
     }

@@ -122,7 +122,7 @@ fn prepare(
     })?;
     if options.script.is_some() && settings.http.is_none() {
         return Err(Failure::misused(
-            "the script would not be started: the configuration has no section `http`\n\
+            "the script would not run: the configuration has no section `http`\n\
              hint: `-o http.address=127.0.0.1:8080` adds one",
         ));
     }
@@ -132,7 +132,8 @@ fn prepare(
     logs::tell(&report);
     if let Some(file) = loaded.file.as_deref().filter(|file| is_roadrunners(file)) {
         let Compat { era, reason } = loaded.compat();
-        tracing::info!(target: "config", "`{}` is read as {era} reads it: {reason}", file.display());
+        tracing::info!(target: "config", "`{}` is read as {era} reads it: \
+                                          {reason}", file.display());
     }
     let place = place_of(arguments, loaded.file.as_deref());
     let config = loaded.file.is_some().then(|| place.named().to_owned());
@@ -165,7 +166,8 @@ fn prepare(
 fn serve_script(input: &mut Input, script: &Path) -> Result<(), Failure> {
     if script.is_dir() {
         return Err(Failure::misused(format!(
-            "`{0}` is a folder and no worker script\nhint: `pronghorn serve --root {0}` serves the PHP files in it",
+            "`{0}` is a folder and no worker script\nhint: `pronghorn serve --root {0}` serves the \
+             PHP files in it",
             script.display()
         )));
     }
@@ -349,7 +351,10 @@ async fn live(
     });
     if takes_over {
         commands = control.take_over(&call.place);
-        tracing::info!(target: "server", pid = std::process::id(), "upgrade: this process has taken over");
+        tracing::info!(
+            target: "server", pid = std::process::id(),
+            "upgrade: this process has taken over"
+        );
     } else if !call.silent {
         greet(call.name, call.compat, &server);
     }
@@ -414,9 +419,12 @@ async fn upgrade(server: &mut Server, call: &Call) -> Option<Next> {
         Ok(program) => server.upgrade(program, way).await,
         Err(error) => Err(UpgradeError::NoProgram(error.kind().into())),
     };
-    next.inspect_err(
-        |error| tracing::error!(target: "server", "upgrade failed, this process goes on: {error}"),
-    )
+    next.inspect_err(|error| {
+        tracing::error!(
+            target: "server",
+            "upgrade failed, this process continues: {error}"
+        )
+    })
     .ok()
 }
 
@@ -547,10 +555,10 @@ impl<'a> Signals<'a> {
 
     fn reopen_logs(&self) {
         match self.logs.reopen() {
-            Ok(()) => tracing::info!(target: "server", "log files opened anew"),
+            Ok(()) => tracing::info!(target: "server", "log files reopened"),
             Err(errors) => {
                 for error in errors {
-                    tracing::error!(target: "server", "a log file goes on as it is: {error}");
+                    tracing::error!(target: "server", "a log file could not be reopened: {error}");
                 }
             }
         }

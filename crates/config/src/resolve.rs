@@ -247,7 +247,7 @@ fn read<S: Section>(run: &mut Run, map: Option<&Map>, place: &Place) -> S {
     let mut table = Table::root(run, map, place.clone());
     table.loading_key(
         "version",
-        "The configuration's form: `\"3\"`; missing or `\"2\"` is the older one.",
+        "The version of the format: `\"3\"`; `\"2\"`, or none, is the older one.",
     );
     table.loading_key("include", "More files, merged over this one key by key.");
     table.loading_key("envfile", "A file of variables, beside this file.");
@@ -263,7 +263,8 @@ impl Run {
             Severity::Warning => (Severity::Warning, ""),
             Severity::Missing | Severity::Error => (
                 Severity::Missing,
-                "`pronghorn serve` warns and serves the rest; remove it, or leave this part to RoadRunner",
+                "`pronghorn serve` warns and serves the rest; remove it, or leave this part to \
+                 RoadRunner",
             ),
         }
     }

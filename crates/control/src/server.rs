@@ -72,7 +72,10 @@ pub async fn serve(listener: Listener, steerable: Arc<dyn Steerable>) -> io::Res
         match opened {
             // They are tried again by a person.
             Ok(_) if connections.len() >= CONNECTIONS => {
-                tracing::warn!(target: "server", limit = CONNECTIONS, "a connection was refused: there are too many");
+                tracing::warn!(
+                    target: "server", limit = CONNECTIONS,
+                    "connection refused: there are too many"
+                );
             }
             Ok((stream, _)) => _ = connections.spawn(host(stream, steerable.clone())),
             Err(error) if is_about_the_connection(&error) => {}
@@ -95,7 +98,7 @@ async fn host(stream: UnixStream, steerable: Arc<dyn Steerable>) {
         gone: false,
     };
     if let Err(why) = guest.may_ask() {
-        tracing::warn!(target: "server", "a command was refused: {why}");
+        tracing::warn!(target: "server", "command refused: {why}");
         guest.tell(&Tell::Refused { why }).await;
         return;
     }
@@ -183,8 +186,8 @@ fn understand(line: &[u8]) -> Result<Ask, Refusal> {
     let Version { pronghorn } = lines::parse(line).map_err(unreadable)?;
     if pronghorn != PROTOCOL {
         return Err(Refusal(format!(
-            "the command speaks version {pronghorn} of the control protocol, the server {PROTOCOL}: \
-             use the command of the server's release, or restart the server"
+            "the command speaks version {pronghorn} of the control protocol, the server \
+             {PROTOCOL}: use the command of the server's release, or restart the server"
         )));
     }
     let question: Question = lines::parse(line).map_err(unreadable)?;

@@ -40,7 +40,7 @@ pub struct BodySettings {
     pub uploads: Arc<Spool>,
     /// Endings of uploaded files that are refused, in lower case with their dot.
     pub forbid: Vec<String>,
-    /// The only endings that are taken; empty takes all.
+    /// The only file extensions that are accepted; empty accepts all.
     pub allow: Vec<String>,
 }
 
@@ -128,8 +128,8 @@ impl From<SpoolError> for NotTaken {
         let causes =
             std::iter::successors(std::error::Error::source(&error), |error| error.source());
         let why = causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"));
-        tracing::error!(target: "http", "a request's body can't be kept: {why}");
-        Self::refused(503, "there is no room for the body at the moment")
+        tracing::error!(target: "http", "a request's body can't be stored: {why}");
+        Self::refused(503, "there is no space for the body at the moment")
     }
 }
 
@@ -485,8 +485,8 @@ pub(crate) fn for_foreign(body: &RequestBody, limits: &FormLimits) -> Result<For
         RequestBody::Empty => raw(CallBody::Empty),
         RequestBody::Stream(_) => {
             return Err(Unencodable::Pool(
-                "the pool's workers are of RoadRunner's packages, which can't take a body as it comes: `request_body: stream` \
-                 needs pronghorn/worker"
+                "the pool's workers are of RoadRunner's packages, which can't take a body as it \
+                 comes: `request_body: stream` needs pronghorn/worker"
                     .to_owned(),
             ));
         }

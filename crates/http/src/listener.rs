@@ -380,11 +380,14 @@ impl Door {
         match full {
             Full::All => {
                 let limit = self.service.limits.connections;
-                tracing::warn!(target: "http", connections, limit, "connections refused: there are too many");
+                tracing::warn!(
+                    target: "http", connections, limit,
+                    "connections refused: there are too many"
+                );
             }
             Full::Address => tracing::warn!(
                 target: "http", connections, remote_address = %address,
-                "connections refused: an address has as many as `http.max_per_address` allows"
+                "connections refused: an address has reached `http.max_per_address`"
             ),
         }
     }

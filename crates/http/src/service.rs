@@ -134,7 +134,7 @@ impl Service {
         if let Some(connections) = self.evictions.should_log() {
             tracing::warn!(
                 target: "http", connections, limit,
-                "connections without a request closed for new ones: there are as many as there may be"
+                "idle connections closed for new ones: the limit of connections is reached"
             );
         }
         Ok(())

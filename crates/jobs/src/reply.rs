@@ -62,10 +62,7 @@ pub(crate) fn read(body: &[u8]) -> Answered {
             "the worker's answer is empty".to_owned()
         } else {
             let text: String = String::from_utf8_lossy(body).chars().take(100).collect();
-            format!(
-                "the worker's answer makes no sense: `{}`",
-                text.escape_debug()
-            )
+            format!("the worker's answer is invalid: `{}`", text.escape_debug())
         };
         return Answered {
             settlement: Settlement::Failed,
@@ -192,7 +189,7 @@ mod tests {
         assert_eq!(remark("").unwrap(), "the worker's answer is empty");
         assert_eq!(
             remark("a\nb").unwrap(),
-            "the worker's answer makes no sense: `a\\nb`"
+            "the worker's answer is invalid: `a\\nb`"
         );
         assert!(remark(r#"{"type":7}"#).unwrap().ends_with("type 7"));
     }

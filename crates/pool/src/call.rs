@@ -293,7 +293,7 @@ pub enum Refused {
 pub enum WorkerFault {
     #[error("the worker ended with {0}")]
     Died(Exit),
-    #[error("the worker's answer makes no sense: {0}")]
+    #[error("the worker's answer is invalid: {0}")]
     Garbage(String),
     /// There is no process that could have answered.
     #[error("{0}")]

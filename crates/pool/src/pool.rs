@@ -465,7 +465,8 @@ impl Pool {
         if count > 0 {
             tracing::error!(
                 target: "pool", pool = self.name(), calls = count, waiting = self.stats().waiting(), ?states,
-                "calls waited while workers were free: a bug, please report it; they run now"
+                "calls waited although workers were free; they run now. This is a bug, please \
+                 report it"
             );
         }
         for (worker, call) in healed {
@@ -595,7 +596,8 @@ impl Shared {
             if runs_alone && let Some(calls) = self.dropped.should_log() {
                 tracing::warn!(
                     target: "server", pool = self.name, calls, waiting = self.stats.waiting(),
-                    "calls dropped whose clients have left: a quarter of the queue is full of those that run all the same"
+                    "calls dropped whose clients have left: they already fill a quarter of the \
+                     queue"
                 );
             }
         }

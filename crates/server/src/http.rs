@@ -244,7 +244,8 @@ impl HttpService {
             Some(wanted) if wanted > possible => {
                 tracing::warn!(
                     target: "server", wanted, possible,
-                    "`http.max_connections` is more than the process may have: raise its limit of open files"
+                    "`http.max_connections` exceeds the limit of open files of this process: raise \
+                     that limit"
                 );
                 possible
             }
@@ -453,7 +454,8 @@ impl Http {
         if wanted != running {
             tracing::warn!(
                 target: "server", running = running.join(", "), wanted = wanted.join(", "),
-                "there are other pools in the configuration: `http` is applied by an upgrade (SIGUSR2) or a restart"
+                "pools were added or removed: `http` is applied by an upgrade (SIGUSR2) or a \
+                 restart"
             );
             return Reload::NeedsRestart;
         }
@@ -461,7 +463,10 @@ impl Http {
             Ok(handler) => handler,
             Err(error) => {
                 let why = &error.source;
-                tracing::error!(target: "server", "not reloaded, everything is as it was: {error}: {why}");
+                tracing::error!(
+                    target: "server",
+                    "reload failed, nothing has changed: {error}: {why}"
+                );
                 return Reload::Failed;
             }
         };
@@ -497,7 +502,7 @@ impl Http {
                         target: "server",
                         connections = self.service.open(),
                         waiting = self.pools.waiting(),
-                        "stopping: requests under way have {} s left", left(cut_at).as_secs(),
+                        "stopping: requests in progress have {} s left", left(cut_at).as_secs(),
                     ),
                 }
             }

@@ -144,10 +144,10 @@ impl Certificates {
         match replaced.await {
             Ok(None) => self.refresh().await,
             Ok(Some(Ok(()))) => {
-                tracing::info!(target: "http", "other certificates are in use");
+                tracing::info!(target: "http", "new certificates are in use");
             }
             Ok(Some(Err(error))) => {
-                tracing::error!(target: "http", "the certificates before stay in use: {error}");
+                tracing::error!(target: "http", "the old certificates stay in use: {error}");
             }
             Err(_) => {} // it panicked, which was reported
         }
@@ -159,7 +159,8 @@ fn tell(pair: &Pair, result: Result<(), CertificateError>) {
     match result {
         Ok(()) => tracing::info!(target: "http", %certificate, "the certificate is renewed"),
         Err(error) => tracing::error!(
-            target: "http", %certificate, "the certificate can't be renewed, the one before stays in use: {error}"
+            target: "http", %certificate, "the certificate can't be renewed, the one before stays \
+                                           in use: {error}"
         ),
     }
 }

@@ -84,7 +84,7 @@ fn look_at_certificates(http: &HttpSettings, folder: &Path, findings: &mut Vec<F
         let said = error.to_string();
         let (message, hint) = said.split_once("\nhint: ").unwrap_or((
             &said,
-            "the server does not start without it: make it, or name another file",
+            "the server does not start without it: create it, or name another file",
         ));
         let message = format!("can't be used: {message}");
         findings.push(missing(path(&["http", "ssl"]), message, hint));
@@ -109,7 +109,7 @@ fn look_at_folders(http: &HttpSettings, folder: &Path, findings: &mut Vec<Findin
             findings.push(missing(
                 path,
                 format!("names `{}`, which can't be used: {error}", named.display()),
-                "the server does not start without it: make it, or name another folder",
+                "the server does not start without it: create it, or name another directory",
             ));
         }
     }
@@ -220,7 +220,8 @@ async fn look_at_classic(start: &Start<'_>) -> Option<Finding> {
         let (severity, hint) = match lacking.otherwise {
             Some(_) => (
                 Severity::Warning,
-                "docs/reference/extension.md says how to get it; `mode: fastcgi` says that this is meant",
+                "docs/reference/extension.md says how to get it; `mode: fastcgi` turns this \
+                 warning off",
             ),
             None => (
                 Severity::Error,

@@ -27,7 +27,7 @@ impl Manager {
         let socket = std::env::var_os("NOTIFY_SOCKET").and_then(|address| {
             connect(address.as_bytes())
                 .inspect_err(|error| {
-                    tracing::warn!(target: "server", "systemd can't be told anything: {error}");
+                    tracing::warn!(target: "server", "systemd can't be notified: {error}");
                 })
                 .ok()
         });

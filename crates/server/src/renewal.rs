@@ -64,7 +64,8 @@ impl Server {
         let settings = match resolved.into_settings() {
             Ok(settings) => settings,
             Err(report) => {
-                tracing::error!(target: "server", "not reloaded, everything is as it was: {}", report.summary());
+                tracing::error!(target: "server", "reload failed, nothing has changed: \
+                                                   {}", report.summary());
                 return;
             }
         };
@@ -72,14 +73,15 @@ impl Server {
         for Change { key, .. } in changed.iter().filter(|change| !change.live) {
             tracing::warn!(
                 target: "server", key,
-                "changed, and can't be applied while the server runs: it holds from an upgrade (SIGUSR2) or a restart on"
+                "changed, but a reload can't apply it: it holds from an upgrade (SIGUSR2) or a \
+                 restart on"
             );
         }
         if source.logged_by != settings.logs {
             match logs.renew(&settings.logs) {
                 Ok(()) => source.logged_by = settings.logs.clone(),
                 Err(error) => {
-                    tracing::error!(target: "server", "logs go on as they were: {error}");
+                    tracing::error!(target: "server", "log settings not applied: {error}");
                 }
             }
         }
@@ -130,7 +132,7 @@ impl Server {
 fn tell_restart(service: &str) {
     tracing::warn!(
         target: "server", service,
-        "changed, and can't be applied while the server runs: it holds from an upgrade (SIGUSR2) or a restart on"
+        "changed, but a reload can't apply it: it holds from an upgrade (SIGUSR2) or a restart on"
     );
 }
 

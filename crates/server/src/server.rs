@@ -220,7 +220,10 @@ impl Server {
         }
         let mut context = context;
         if with_workers.is_empty() {
-            tracing::warn!(target: "server", "no service in the configuration has workers: none is started");
+            tracing::warn!(
+                target: "server",
+                "no service in the configuration has workers: no workers are started"
+            );
         } else {
             let asked_for = with_workers.iter();
             let threads = asked_for
@@ -404,14 +407,20 @@ impl Server {
         // After a handover, the next process answers health checks.
         if !self.handed_over && !self.drain_delay.is_zero() {
             let seconds = self.drain_delay.as_secs_f32();
-            tracing::info!(target: "server", "serving for {seconds} s more, until health checks were heard");
+            tracing::info!(
+                target: "server",
+                "draining: serving {seconds} s longer so that load balancers notice"
+            );
             tokio::time::sleep(self.drain_delay).await;
         }
         let deadline = Instant::now() + grace;
         self.shutdown.cancel();
         while let Some((name, service)) = self.services.pop() {
             if let Stopped::CutOff(what) = service.stop(deadline).await {
-                tracing::warn!(target: "server", service = name, "their time to stop is over, they were ended: {what}");
+                tracing::warn!(
+                    target: "server", service = name,
+                    "stopped at the end of the grace period: {what}"
+                );
             }
         }
     }
@@ -462,9 +471,10 @@ fn services_of(settings: Settings, around: &Around) -> Result<Vec<Box<dyn Servic
 
 /// What is said where [`run_as_root`] holds; the message goes on after `server.user`.
 pub(crate) const WORKERS_OF_ROOT: (&str, &str) = (
-    "is not set, and the server runs as root: so do its workers, and whoever finds a hole in the application is root",
-    "`server: {user: www-data}`, or another user without rights who can read the application; or start the server as one. \
-     `user: root` says that this is meant",
+    "is not set, and the server runs as root: its workers run as root, too, and whoever breaks \
+     into the application becomes root",
+    "write `server: {user: www-data}`, or another unprivileged user who can read the application, \
+     or start the server as such a user; `user: root` turns this warning off",
 );
 
 /// Whether workers run as root and nobody has asked for that.

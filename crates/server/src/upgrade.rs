@@ -96,7 +96,7 @@ impl Predecessor {
 #[derive(Debug, Error)]
 pub enum UpgradeError {
     /// The system's: `/proc` is not there.
-    #[error("nobody knows which program this process runs: {0}")]
+    #[error("the path of this program is unknown: {0}")]
     NoProgram(io::Error),
     /// The system's, or the operator's: the program is not there any more.
     #[error("`{program}` can't be started: {source}")]
@@ -106,7 +106,8 @@ pub enum UpgradeError {
     #[error("the new process said: {0}")]
     Failed(String),
     #[error(
-        "the new process was not ready within {} s; `endure.upgrade_timeout` is the limit", .0.as_secs()
+        "the new process was not ready within {} s; `endure.upgrade_timeout` is the \
+         limit", .0.as_secs()
     )]
     TooSlow(Duration),
     #[error("the two processes can't talk: {0}")]

@@ -76,7 +76,10 @@ pub async fn run(
         Err(error) if on_init.exit_on_error => Err(error),
         Err(error) => {
             let why = std::error::Error::source(&error).map(ToString::to_string);
-            tracing::error!(target: "server", why, "`server.on_init` failed, the server starts all the same: {error}");
+            tracing::error!(
+                target: "server", why,
+                "`server.on_init` failed, the server starts nevertheless: {error}"
+            );
             Ok(())
         }
     }

@@ -678,7 +678,7 @@ impl PoolTask {
             }
             Err(error) => {
                 let why = report(&error);
-                tracing::error!(target: "server", pool, "not reloaded: the workers that were there go on");
+                tracing::error!(target: "server", pool, "reload failed: the old workers stay");
                 if self.development {
                     // Old code would answer as if nothing had been written.
                     self.standing.send_replace(Standing::Down(why.clone()));

@@ -28,7 +28,7 @@ pub struct Watching {
     pub recursive: bool,
     /// Names of folders that are left out below `folders`, or the last names of their paths.
     pub ignored: Vec<PathBuf>,
-    /// How names of files end whose change counts.
+    /// Endings of the names of files to watch.
     pub patterns: Vec<String>,
     /// Something may be written all the time: how long changes are gathered at most. And how often files are looked at that
     /// nobody reports changes of.
@@ -97,7 +97,7 @@ impl Watch {
             let every = watched.watching.interval;
             tracing::info!(
                 target: "server",
-                "files there are looked at every {every:?}: {kind} does not report all changes"
+                "files there are checked every {every:?}: {kind} does not report all changes"
             );
         }
         let task =
@@ -117,7 +117,8 @@ async fn follow(
             watched.revise(path);
         }
         if let Some(file) = paths.iter().find(|path| configuration.contains(path)) {
-            tracing::warn!(target: "server", "{} changed: restart the server to apply it", file.display());
+            tracing::warn!(target: "server", "{} changed: restart the server to apply \
+                                              it", file.display());
         }
         let Some(file) = paths.iter().find(|path| watched.watching.counts(path)) else {
             continue;

@@ -219,7 +219,7 @@ fn those_who_come_and_go_leave_room_in_the_queue() {
         client.request("GET", "/cron.php?by=gone", "");
         drop(client);
     }
-    server.logged(&["a quarter of the queue is full"]);
+    server.logged(&["they already fill a quarter of the queue"]);
     assert_eq!(server.get("/slow.php").status, 200, "there is room");
     assert_eq!(slow.response().status, 200);
     assert_eq!(ran(&server), "gone gone ");

@@ -81,7 +81,7 @@ fn a_configuration_that_serves_nothing_is_refused() {
         let ended = Server::run(&site, &["serve", "worker.php"]);
         assert_eq!(ended.code, Some(2), "{}", ended.stderr);
         assert!(
-            ended.stderr.contains("the script would not be started"),
+            ended.stderr.contains("the script would not run"),
             "{}",
             ended.stderr
         );

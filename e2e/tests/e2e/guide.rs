@@ -299,7 +299,7 @@ fn as_no_root(said: &str) -> String {
     let mut text = String::new();
     for line in said.split_inclusive('\n') {
         let of_root = line.starts_with("warning: ") && line.contains("the server runs as root");
-        let its_hint = warned && line.starts_with("hint: `server: {user: www-data}`");
+        let its_hint = warned && line.starts_with("hint: write `server: {user: www-data}`");
         warned |= of_root;
         if !of_root && !its_hint {
             text.push_str(line);

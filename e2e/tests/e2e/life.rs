@@ -156,7 +156,7 @@ fn log_files_that_were_moved_away_are_opened_anew() {
     )
     .unwrap();
     server.signal(Signal::USR1);
-    server.logged(&["log files opened anew"]);
+    server.logged(&["log files reopened"]);
     server.get("/?second");
     wait_for("the second record", || {
         lines("requests.log").contains("/?second").then_some(())
@@ -166,7 +166,7 @@ fn log_files_that_were_moved_away_are_opened_anew() {
     std::fs::remove_file(server.site().path("requests.log")).unwrap();
     std::fs::create_dir(server.site().path("requests.log")).unwrap();
     server.signal(Signal::USR1);
-    server.logged(&["ERROR", "a log file goes on as it is", "requests.log"]);
+    server.logged(&["ERROR", "a log file could not be reopened", "requests.log"]);
     assert_eq!(server.get("/").status, 200);
     server.stop();
 }

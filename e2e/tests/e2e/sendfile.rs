@@ -115,6 +115,6 @@ fn what_may_not_be_sent_is_not() {
         assert_eq!(response.status, status, "{by}: {name}");
         assert!(!response.text().contains("secret") && !response.text().contains("instead"));
     }
-    server.logged(&["the application names the file", "/etc/passwd"]);
+    server.logged(&["which the application names, is not sent", "/etc/passwd"]);
     server.stop();
 }

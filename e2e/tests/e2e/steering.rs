@@ -540,7 +540,7 @@ fn another_user_is_refused_even_if_the_socket_lets_him_in() {
         "{}",
         ask()
     );
-    server.logged(&["WARN", "a command was refused: user 65534"]);
+    server.logged(&["WARN", "command refused: user 65534"]);
     assert_eq!(server.get("/").text(), "Hello");
     server.stop();
 }

@@ -211,7 +211,7 @@ fn other_certificates_are_taken_by_a_reload() {
         "key: localhost.key\n    certificates: [{cert: other.pem, key: other.key}]\n",
     );
     server.signal(Signal::HUP);
-    server.logged(&["other certificates are in use"]);
+    server.logged(&["new certificates are in use"]);
     assert!(ask());
     assert_eq!(get(&server, "/", &[]), "Hello");
     server.stop();

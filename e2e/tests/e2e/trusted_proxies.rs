@@ -173,7 +173,7 @@ fn a_doubtful_client_gets_400_and_a_record_says_why() {
     );
     assert_eq!(connection.response().status, 400);
     server.logged(&[
-        "it is not clear who the client is",
+        "the client's address is unclear",
         "X-Forwarded-For",
         "trusted_headers",
     ]);

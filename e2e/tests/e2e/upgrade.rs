@@ -50,7 +50,7 @@ fn a_process_that_cannot_start_leaves_everything_as_it_was() {
         server.site().write(file, content);
         server.signal(Signal::USR2);
         server.logged(&[
-            "upgrade failed, this process goes on",
+            "upgrade failed, this process continues",
             "the new process said",
             why,
         ]);

@@ -286,7 +286,7 @@ fn a_zygote_that_dies_or_hangs_has_a_successor() {
     let first = one_zygote(&server);
     signal(first, Signal::KILL);
     server.logged(&["the zygote has ended with signal 9 (SIGKILL)"]);
-    assert_eq!(answers(&server, 2).len(), 2, "its workers go on");
+    assert_eq!(answers(&server, 2).len(), 2, "its workers continue");
     replace(&server, server.workers()[0]);
     let second = one_zygote(&server);
     signal(second, Signal::STOP);
@@ -332,7 +332,7 @@ fn a_zygote_that_is_none_ends_the_start_with_the_reason() {
         ),
         (
             "printf 'good evening' >&3; exec sleep 60",
-            "the zygote gave no worker: it said `good evening`, which makes no sense",
+            "the zygote gave no worker: it sent `good evening`, which is not a valid answer",
         ),
         ("hello; order; exit 4", "the zygote gave no worker: it has "),
         (
@@ -341,7 +341,7 @@ fn a_zygote_that_is_none_ends_the_start_with_the_reason() {
         ),
         (
             "hello; order; printf 'forked 1' >&3; exec sleep 60",
-            "the zygote gave no worker: it said `forked 1`, which makes no sense",
+            "the zygote gave no worker: it sent `forked 1`, which is not a valid answer",
         ),
         (
             "hello; order; printf 'failed Not enough space' >&3; order",

@@ -100,7 +100,10 @@ pub(super) async fn answer(
         }
         Err(refusal) => {
             let peer = &stream.running.0.peer;
-            tracing::debug!(target: "http", remote_address = %peer.address, "request refused: {refusal}");
+            tracing::debug!(
+                target: "http", remote_address = %peer.address,
+                "request refused: {refusal}"
+            );
             let mut response = Response::plain(refusal.status(), &format!("{refusal}\n"));
             let target = parts.uri.path_and_query();
             response.on_sent = handler.unhandled(&Unhandled {
@@ -332,9 +335,12 @@ impl Stream {
 async fn spill(bytes: Bytes) -> io::Result<OpenFile> {
     let written = tokio::task::spawn_blocking(move || OpenFile::unnamed(&bytes));
     let written = written.await.map_err(io::Error::other)?;
-    written.inspect_err(
-        |error| tracing::warn!(target: "http", "a reply that waits for its client can't be kept: {error}"),
-    )
+    written.inspect_err(|error| {
+        tracing::warn!(
+            target: "http",
+            "a reply that waits for its client can't be stored: {error}"
+        )
+    })
 }
 
 impl From<h2::Error> for Cut {

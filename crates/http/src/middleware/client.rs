@@ -62,13 +62,14 @@ impl fmt::Display for Doubt<'_> {
         match self {
             Self::NoAddress(header) => write!(
                 f,
-                "the proxy's `{header}` names no address (hint: let it set that header, list another one that it sets in \
-                 `http.trusted_headers`, or take it out of `http.trusted_subnets`)"
+                "the proxy's `{header}` names no address (hint: let it set that header, list \
+                 another one that it sets in `http.trusted_headers`, or take it out of \
+                 `http.trusted_subnets`)"
             ),
             Self::Differ(one, other) => write!(
                 f,
-                "`{one}` and `{other}` contradict each other (hint: list in `http.trusted_headers` only what the proxy sets, \
-                 and all your proxies in `http.trusted_subnets`)"
+                "`{one}` and `{other}` contradict each other (hint: list in `http.trusted_headers` \
+                 only what the proxy sets, and all your proxies in `http.trusted_subnets`)"
             ),
         }
     }
@@ -182,7 +183,7 @@ impl Client {
         if let Some(requests) = self.doubtful.should_log() {
             tracing::warn!(
                 target: "http", requests, proxy = %request.peer.address,
-                "requests refused: it is not clear who the client is: {doubt}"
+                "requests refused: the client's address is unclear: {doubt}"
             );
         }
         self.answer(request, Response::status_only(400))
@@ -193,7 +194,7 @@ impl Client {
         if let Some(requests) = self.refused.should_log() {
             tracing::warn!(
                 target: "http", requests, remote_address = %request.peer.address,
-                "requests refused: a client has as many under way as `http.max_per_address` allows"
+                "requests refused: a client has reached `http.max_per_address`"
             );
         }
         let mut response = Response::status_only(429);
@@ -721,7 +722,8 @@ mod tests {
     fn headers_that_are_listed_must_agree() {
         let usual = settings(NETS);
         let all = settings(&format!(
-            "{NETS}trusted_headers: [Forwarded, X-Forwarded-For, X-Forwarded-Proto, X-Forwarded-Host, X-Real-Ip, Cf-Ip]\n"
+            "{NETS}trusted_headers: [Forwarded, X-Forwarded-For, X-Forwarded-Proto, \
+             X-Forwarded-Host, X-Real-Ip, Cf-Ip]\n"
         ));
         let single = settings(&format!(
             "{NETS}trusted_headers: [X-Real-Ip, X-Client-Ip]\n"
@@ -842,7 +844,8 @@ mod tests {
         // What one of two lists says of the scheme and the host alone could be the client's.
         for one in [
             "Forwarded: for=192.0.2.1;proto=https;host=evil\r\nX-Forwarded-For: 192.0.2.1\r\n",
-            "Forwarded: for=192.0.2.1\r\nX-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: evil\r\n",
+            "Forwarded: for=192.0.2.1\r\nX-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: \
+             https\r\nX-Forwarded-Host: evil\r\n",
         ] {
             let told = told(&all, one).unwrap();
             assert_eq!((told.tls, told.authority), (None, None), "{one}");
@@ -943,7 +946,8 @@ mod tests {
         // Host and port only when they are named.
         let told = told(
             &settings(NETS),
-            "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Host: evil.example\r\nX-Forwarded-Port: 1\r\n",
+            "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Host: evil.example\r\nX-Forwarded-Port: \
+             1\r\n",
         );
         assert_eq!(told.unwrap().authority, None);
     }
@@ -951,7 +955,8 @@ mod tests {
     #[test]
     fn scheme_host_and_port() {
         let settings = settings(&format!(
-            "{NETS}trusted_headers: [X-Forwarded-For, X-Forwarded-Proto, X-Forwarded-Host, X-Forwarded-Port]\n"
+            "{NETS}trusted_headers: [X-Forwarded-For, X-Forwarded-Proto, X-Forwarded-Host, \
+             X-Forwarded-Port]\n"
         ));
         for (fields, tls, authority) in [
             ("X-Forwarded-Proto: HTTPS\r\n", Some(true), None),
@@ -1032,13 +1037,17 @@ mod tests {
         /// Whatever stands left of what the last proxy added, the client is who that proxy saw.
         #[test]
         fn no_byte_of_a_client_moves_it(bytes in "[ -~\u{80}-\u{ff}]{0,60}") {
-            let settings = settings(&format!("{NETS}trusted_headers: [X-Forwarded-For, Forwarded]\n"));
-            let list = told(&settings, &format!("X-Forwarded-For: {bytes},192.0.2.1, 10.0.0.2\r\n"));
+            let settings = settings(&format!("{NETS}trusted_headers: [X-Forwarded-For, \
+                                              Forwarded]\n"));
+            let list = told(&settings, &format!("X-Forwarded-For: {bytes},192.0.2.1, \
+                                                 10.0.0.2\r\n"));
             prop_assert_eq!(ip(&list), "192.0.2.1");
-            let two = told(&settings, &format!("Forwarded: {bytes}\r\nForwarded: for=192.0.2.1, for=10.0.0.2\r\n"));
+            let two = told(&settings, &format!("Forwarded: {bytes}\r\nForwarded: for=192.0.2.1, \
+                                                for=10.0.0.2\r\n"));
             prop_assert_eq!(ip(&two), "192.0.2.1");
             // In one field, what the client sent may end in an open quote: then it is refused, and never another one
-            let one = told(&settings, &format!("Forwarded: {bytes}, for=192.0.2.1, for=10.0.0.2\r\n"));
+            let one = told(&settings, &format!("Forwarded: {bytes}, for=192.0.2.1, \
+                                                for=10.0.0.2\r\n"));
             prop_assert!(["192.0.2.1", "400"].contains(&ip(&one).as_str()), "{}", ip(&one));
         }
     }

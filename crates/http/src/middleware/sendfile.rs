@@ -106,7 +106,10 @@ impl Sendfile {
             Err(NotSent(status, why)) => {
                 let (Named::Path(name) | Named::Target(name)) = &named;
                 let name = String::from_utf8_lossy(name);
-                tracing::warn!(target: "http", status, "the application names the file `{name}`, which is not sent: {why}");
+                tracing::warn!(
+                    target: "http", status,
+                    "the file `{name}`, which the application names, is not sent: {why}"
+                );
                 if status == 404 {
                     Response::plain(404, "not found\n")
                 } else {

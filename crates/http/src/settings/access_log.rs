@@ -18,7 +18,7 @@ pub struct AccessLogSettings {
     pub slow: Option<Duration>,
 }
 
-/// What a line looks like.
+/// The format of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     /// As the web servers of the nineties wrote it and all programs read it.
@@ -92,26 +92,25 @@ impl Section for AccessLogSettings {
         t.live();
         Self {
             format: t
-                .key("format", "What a line looks like.")
+                .key("format", "The format of a line.")
                 .default(LogFormat::Combined),
             output: t
                 .key(
                     "output",
-                    "`stdout`, `stderr` or files. A channel `access` in `logs.channels` counts in its place.",
+                    "`stdout`, `stderr` or files. A channel `access` in `logs.channels` replaces \
+                     it.",
                 )
                 .default(vec!["stdout".to_owned()]),
             sample: t
                 .key(
                     "sample",
-                    "One of so many requests is logged, 0 is none; those that end with a status from 500 on always are.",
+                    "One of this many requests is logged, 0 logs none; requests with a status of \
+                     500 or more are always logged.",
                 )
                 .range(0..=1_000_000)
                 .default(1),
             slow: t
-                .key(
-                    "slow",
-                    "A request that took longer is logged whatever `sample` says.",
-                )
+                .key("slow", "Requests that took longer are always logged.")
                 .limit(),
         }
     }

@@ -63,8 +63,8 @@ impl ClientSettings {
         let headers: Vec<Believed> = t
             .key(
                 "trusted_headers",
-                "What is taken from them. Those that name the client must agree, else the answer is 400; a field that is not \
-                 listed is not looked at.",
+                "The fields that trusted proxies set. Fields that name the client must agree, else \
+                 the answer is 400; fields that are not listed are ignored.",
             )
             .differs(
                 "the first of them that is there",
@@ -92,10 +92,11 @@ impl ClientSettings {
             trusted: t
                 .key(
                     "trusted_subnets",
-                    "Proxies whose word about the client is taken: its address, scheme and host.",
+                    "Proxies that are trusted to name the client: its address, scheme and host.",
                 )
                 .differs(
-                    "the first address in `Forwarded`, then in `X-Forwarded-For`, for `proxy_ip_parser`",
+                    "the first address in `Forwarded`, then in `X-Forwarded-For`, for \
+                     `proxy_ip_parser`",
                     "a client can put any address before the one that the proxy adds",
                 )
                 .live()
@@ -132,11 +133,13 @@ impl ClientSettings {
             .collect();
         if t.is_written("trusted_headers") && clients.len() > 1 && !self.trusted.is_empty() {
             let message = format!(
-                "names {} headers that tell the client's address, {}: a request in which they differ is answered 400",
+                "names {} headers that tell the client's address, {}: a request in which they \
+                 differ is answered 400",
                 clients.len(),
                 clients.join(", ")
             );
-            let hint = "name only the one that your proxy sets, for example `trusted_headers: [X-Forwarded-For, X-Forwarded-Proto]`";
+            let hint = "name only the one that your proxy sets, for example `trusted_headers: \
+                        [X-Forwarded-For, X-Forwarded-Proto]`";
             t.warn("trusted_headers", &message, hint);
         }
         if t.is_written("trusted_headers") && self.trusted.is_empty() {
@@ -205,7 +208,9 @@ impl Setting for Believed {
     }
 
     fn accepts() -> String {
-        "`Forwarded`, `X-Forwarded-For`, `-Proto`, `-Host`, `-Port`, or a field with one address, `X-Real-Ip`".to_owned()
+        "`Forwarded`, `X-Forwarded-For`, `-Proto`, `-Host`, `-Port`, or a field with one address, \
+         `X-Real-Ip`"
+            .to_owned()
     }
 
     fn read(node: &Node) -> Result<Self, Vec<Wrong>> {

@@ -68,32 +68,37 @@ impl Section for CompressSettings {
             codings: t
                 .key(
                     "codings",
-                    "What responses are compressed with, the preferred one first; the middleware `gzip` knows `gzip` alone.",
+                    "Codings for responses, the preferred one first; the middleware `gzip` \
+                     supports only `gzip`.",
                 )
                 .default(by_default.codings),
             min_size: t
                 .key("min_size", "A shorter body stays as it is.")
                 .default(by_default.min_size),
             types: t
-                .key("types", "What is worth compressing, by `Content-Type`.")
+                .key("types", "Types to compress, by `Content-Type`.")
                 .default(by_default.types),
             gzip_level: t
-                .key("gzip_level", "How hard gzip tries.")
+                .key("gzip_level", "Compression level of gzip.")
                 .range(1..=9)
                 .default(by_default.gzip_level),
             br_level: t
-                .key("br_level", "How hard br tries. From 10 on it takes seconds for a megabyte.")
+                .key(
+                    "br_level",
+                    "Compression level of br. From 10 on, a megabyte takes seconds.",
+                )
                 .range(0..=11)
                 .default(by_default.br_level),
             zstd_level: t
-                .key("zstd_level", "How hard zstd tries.")
+                .key("zstd_level", "Compression level of zstd.")
                 .range(1..=19)
                 .default(by_default.zstd_level),
             max_request_body: t
                 .key(
                     "max_request_body",
-                    "A request's body may come compressed as well. One that becomes longer than this, or more than 200 \
-                     times as long as it was, is answered 413.",
+                    "Limit for compressed request bodies: if the decompressed body is longer than \
+                     this, or more than 200 times as long as the compressed one, the answer is \
+                     413.",
                 )
                 .zero_is_default()
                 .default(by_default.max_request_body),

@@ -34,13 +34,14 @@ impl Section for ErrorPagesSettings {
             pages: t
                 .key(
                     "pages",
-                    "Files by status, `404: errors/404.html`, or by class, `5xx: errors/down.html`.",
+                    "Files by status, `404: errors/404.html`, or by class, `5xx: \
+                     errors/down.html`.",
                 )
                 .default(StatusPages::default()),
             intercept: t
                 .key(
                     "intercept",
-                    "Also in place of pages that PHP has made for such a status.",
+                    "Replace PHP's own pages for such a status, too.",
                 )
                 .default(false),
         }

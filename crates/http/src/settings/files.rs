@@ -109,12 +109,12 @@ impl Setting for Page {
 impl Section for StaticSettings {
     fn read(t: &mut Table<'_>) -> Self {
         t.live();
-        let dir: Option<PathBuf> = t.key("dir", "The folder with the files.").optional();
+        let dir: Option<PathBuf> = t.key("dir", "The directory with the files.").optional();
         let tag = read_tag(t);
         let request = t
             .key(
                 "request",
-                "Fields that all requests get on their way to PHP, whatever the client sent.",
+                "Fields to set in all requests on their way to PHP, replacing those of the client.",
             )
             .default(FieldRules::default());
         let own = read_rules(t, Kind::Static);
@@ -172,9 +172,10 @@ pub fn read_tag(t: &mut Table<'_>) -> Tag {
 pub fn read_roots(t: &mut Table<'_>, kind: Kind) -> Vec<RootKeys> {
     let sentence = match kind {
         Kind::Static => {
-            "More folders, looked into before `dir`, in this order. RoadRunner has the same list in `fileserver`."
+            "More directories, searched before `dir`, in this order. RoadRunner has the same list \
+             in `fileserver`."
         }
-        Kind::Server => "Folders, looked into in this order.",
+        Kind::Server => "Directories, searched in this order.",
     };
     t.section_list_with("serve", sentence, "A folder.", MOST_ROOTS, |t| {
         if kind == Kind::Static {
@@ -183,7 +184,7 @@ pub fn read_roots(t: &mut Table<'_>, kind: Kind) -> Vec<RootKeys> {
         let prefix: String = t
             .key(
                 "prefix",
-                "The paths that it stands for: `/assets` is `/assets/…`.",
+                "The paths of this directory: `/assets` means `/assets/…`.",
             )
             .default("/".to_owned());
         if !prefix.starts_with('/') {
@@ -194,7 +195,7 @@ pub fn read_roots(t: &mut Table<'_>, kind: Kind) -> Vec<RootKeys> {
             );
         }
         let folder = t
-            .key("root", "The folder with the files.")
+            .key("root", "The directory with the files.")
             .default(PathBuf::from("."));
         let mut root = RootKeys {
             folder,
@@ -202,15 +203,11 @@ pub fn read_roots(t: &mut Table<'_>, kind: Kind) -> Vec<RootKeys> {
             ..read_rules(t, kind)
         };
         if kind == Kind::Server {
-            let sentence =
-                "What is worth it is compressed on its way, as `http.compress` does by default.";
+            let sentence = "Compress files on the fly, as `http.compress` does by default.";
             root.compress = t.key("compress", sentence).default(false);
         }
         root.ranges = t
-            .key(
-                "bytes_range",
-                "Parts of files are sent to who asks for them.",
-            )
+            .key("bytes_range", "Whether clients may request parts of files.")
             .roadrunner("false", "downloads and films can be continued")
             .default(true);
         root
@@ -243,11 +240,12 @@ fn read_rules(t: &mut Table<'_>, kind: Kind) -> RootKeys {
     let (forbid, allow) = (
         endings(
             "forbid",
-            "Endings that are not served, such as `.map`. PHP sources and names with a dot in front never are.",
+            "File extensions that are not served, such as `.map`. PHP sources and names that begin \
+             with a dot are never served.",
         ),
         endings(
             "allow",
-            "The only endings that are served; empty serves all.",
+            "The only file extensions that are served; empty serves all.",
         ),
     );
     let index = match kind {
@@ -263,21 +261,22 @@ fn read_rules(t: &mut Table<'_>, kind: Kind) -> RootKeys {
         index: t
             .key(
                 "index",
-                "What stands for a folder: the first of these files that is in it.",
+                "Files to serve for a directory: the first of them that exists.",
             )
             .ours()
             .default(index),
         fallback: t
             .key(
                 "fallback",
-                "What a browser gets for a page that is not there, when its path has no ending.",
+                "The file that a browser gets for a missing page whose path has no extension.",
             )
             .ours()
             .optional(),
         links: t
             .key::<Symlinks>(
                 "symlinks",
-                "Which symbolic links are followed: none, those that stay in the folder, or all.",
+                "Which symbolic links are followed: none, those that stay in the directory, or \
+                 all.",
             )
             .ours()
             .default(Symlinks(Links::Inside))
@@ -285,18 +284,19 @@ fn read_rules(t: &mut Table<'_>, kind: Kind) -> RootKeys {
         precompressed: t
             .key(
                 "precompressed",
-                "Codings in which a file may lie beside itself (`a.css.br`, `a.css.zst`, `a.css.gz`), the best first.",
+                "Codings of precompressed files beside the original (`a.css.br`, `a.css.zst`, \
+                 `a.css.gz`), the best first.",
             )
             .ours()
             .default(Vec::new()),
         ranges: true,
         response: t
-            .key("response", "Fields that files get.")
+            .key("response", "Fields to set in responses with files.")
             .default(FieldRules::default()),
         max_age: seconds(
             t,
             "max_age",
-            "For how many seconds caches need not ask again; 0 says nothing about it.",
+            "Seconds for which caches may keep a file; 0 sends no limit.",
             MOST_SECONDS,
             kind,
         )
@@ -306,7 +306,8 @@ fn read_rules(t: &mut Table<'_>, kind: Kind) -> RootKeys {
             seconds(
                 t,
                 "cache_duration",
-                "For how many seconds what was seen of a file is believed; 0 looks each time.",
+                "Seconds for which the server relies on its last look at a file; 0 looks each \
+                 time.",
                 3600,
                 kind,
             )

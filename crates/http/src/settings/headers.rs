@@ -138,20 +138,29 @@ impl Section for HeadersSettings {
             request: t
                 .key(
                     "request",
-                    "Fields that requests get on their way to PHP, whatever the client sent; an empty text removes one.",
+                    "Fields to set in requests on their way to PHP, replacing those of the client; \
+                     an empty text removes a field.",
                 )
-                .differs("added to those of the client", "a client could bring its own")
+                .differs(
+                    "added to those of the client",
+                    "a client could bring its own",
+                )
                 .default(FieldRules::default()),
             response: t
                 .key(
                     "response",
-                    "Fields that responses get, whatever PHP set; an empty text removes one.",
+                    "Fields to set in responses, replacing those of PHP; an empty text removes a \
+                     field.",
                 )
-                .differs("a second one where PHP sets it, too", "clients take one of the two")
+                .differs(
+                    "a second one where PHP sets it, too",
+                    "clients take one of the two",
+                )
                 .default(FieldRules::default()),
             cors: t.optional_section(
                 "cors",
-                "What pages of other sites may do (CORS). Questions of browsers are answered without PHP.",
+                "What pages of other sites may do (CORS). Preflight requests are answered without \
+                 PHP.",
             ),
         }
     }
@@ -167,7 +176,7 @@ impl Section for CorsSettings {
             allowed_origin_regex: t
                 .key(
                     "allowed_origin_regex",
-                    "As `allowed_origin`, and in its place: an expression that is found in the origin.",
+                    "Replaces `allowed_origin`: an expression that is searched for in the origin.",
                 )
                 .optional(),
             allowed_headers: t
@@ -182,27 +191,32 @@ impl Section for CorsSettings {
             allow_credentials: t
                 .key(
                     "allow_credentials",
-                    "Pages may let browsers send cookies and the like along.",
+                    "Whether browsers may send cookies and other credentials for these pages.",
                 )
                 .default(false),
             exposed_headers: t
-                .key("exposed_headers", "Fields of responses that pages may read.")
+                .key(
+                    "exposed_headers",
+                    "Fields of responses that pages may read.",
+                )
                 .default(Vec::new()),
             max_age: t
                 .key(
                     "max_age",
-                    "Seconds for which a browser need not ask again; 0 leaves it to the browser.",
+                    "Seconds for which a browser may cache the answer; 0 leaves this to the \
+                     browser.",
                 )
                 .range(0..=LONGEST_MAX_AGE)
                 .default(0),
             options_success_status: t
-                .key("options_success_status", "The status of an answer to a browser's question.")
+                .key(
+                    "options_success_status",
+                    "The status of the answer to a preflight request.",
+                )
                 .zero_is_default()
                 .range(200..=299)
                 .default(OPTIONS_SUCCESS_STATUS),
-            debug: t
-                .key("debug", "A record that tells each decision.")
-                .default(false),
+            debug: t.key("debug", "Log each decision.").default(false),
         };
         settings.check(t);
         settings

@@ -50,7 +50,8 @@ impl Section for Timeouts {
             ),
             body: wait(
                 "body",
-                "For the next bytes of a body; after that time it must also have come with 500 bytes a second on average.",
+                "For the next bytes of a body; after that time, the average must also be at least \
+                 500 bytes per second.",
                 BODY_PAUSE,
             ),
             send: wait(
@@ -60,14 +61,15 @@ impl Section for Timeouts {
             ),
             idle: wait(
                 "idle",
-                "For the next request on a connection. Longer than what a proxy or balancer before the server has for it.",
+                "For the next request on a connection. Must be longer than the same limit of a \
+                 proxy or load balancer in front of the server.",
                 IDLE,
             ),
         }
     }
 }
 
-/// What a form may hold.
+/// Limits of forms.
 #[derive(Clone, Copy, Debug)]
 pub struct Forms(pub FormLimits);
 
@@ -78,21 +80,33 @@ impl Section for Forms {
         let memory = t
             .key(
                 "memory",
-                "What is kept in memory of a form without its files, or of a urlencoded one.",
+                "Limit for the part of a form that is kept in memory: the whole form without its \
+                 files.",
             )
             .range(Size::megabytes(1)..=Size::megabytes(1000))
             .default(Size::megabytes(FIELD_BYTES as u64 >> 20));
         Self(FormLimits {
             fields: t
-                .key("fields", "Fields of a form; more are answered 400. php.ini's `max_input_vars` does not count here.")
+                .key(
+                    "fields",
+                    "Fields of a form; a form with more is answered 400. php.ini's \
+                     `max_input_vars` has no effect here.",
+                )
                 .range(1..=1_000_000)
                 .default(FIELDS),
             files: t
-                .key("files", "Files of a form; more are answered 400.")
+                .key(
+                    "files",
+                    "Files of a form; a form with more is answered 400.",
+                )
                 .range(0..=10_000)
                 .default(FILES),
             levels: t
-                .key("levels", "Brackets in a field's name, `a[b][c]` has 2; more are answered 400.")
+                .key(
+                    "levels",
+                    "Brackets in a field's name, `a[b][c]` has 2; a form with more is answered \
+                     400.",
+                )
                 .range(1..=u8::MAX)
                 .default(LEVELS),
             field_bytes: usize::try_from(memory.bytes()).unwrap_or(usize::MAX),

@@ -127,7 +127,7 @@ impl HttpSettings {
 pub(super) fn read_list(t: &mut Table<'_>) -> Vec<ListenSettings> {
     t.section_list_with(
         "listen",
-        "More places to listen.",
+        "More addresses to listen on.",
         "A place.",
         MOST_LISTENERS,
         |t| {
@@ -146,7 +146,7 @@ impl Section for ListenSettings {
             tls: t
                 .key(
                     "tls",
-                    "Clients speak TLS, with the certificates of `http.ssl`.",
+                    "Whether clients speak TLS here, with the certificates of `http.ssl`.",
                 )
                 .default(false),
             mode: t
@@ -155,13 +155,13 @@ impl Section for ListenSettings {
             user: t
                 .key(
                     "user",
-                    "Whose a unix socket is; the server's own user by default.",
+                    "The owner of a unix socket; by default the server's own user.",
                 )
                 .optional(),
             group: t
                 .key(
                     "group",
-                    "The group of a unix socket; the server's own by default.",
+                    "The group of a unix socket; by default the server's own.",
                 )
                 .optional(),
             at,
@@ -201,7 +201,8 @@ impl Section for SslSettings {
         let certificate: Option<PathBuf> = t
             .key(
                 "cert",
-                "The certificate and those that lead to its authority, in PEM.",
+                "The certificate, followed by the intermediate certificates of its authority, in \
+                 PEM.",
             )
             .live()
             .optional();
@@ -216,13 +217,13 @@ impl Section for SslSettings {
             redirect: t
                 .key(
                     "redirect",
-                    "Requests without TLS are sent to `address`, by 308.",
+                    "Requests without TLS are redirected to `address`, with status 308.",
                 )
                 .live()
                 .default(false),
             hsts: t.optional_section(
                 "hsts",
-                "Browsers ask this site with TLS alone from then on.",
+                "Tells browsers to use only TLS for this site from then on.",
             ),
             pairs: own_pair(t, certificate, key)
                 .into_iter()
@@ -231,7 +232,8 @@ impl Section for SslSettings {
         };
         if settings.pairs.is_empty() && !t.is_written("cert") && !t.is_written("key") {
             let hint = if t.is_written("acme") {
-                "certificates by ACME are not there yet: another client can fetch them, and renewed files are noticed"
+                "certificates by ACME are not there yet: another client can fetch them, and \
+                 renewed files are noticed"
             } else {
                 "for example `cert: fullchain.pem` and `key: privkey.pem`"
             };
@@ -269,7 +271,7 @@ fn own_pair(t: &mut Table<'_>, certificate: Option<PathBuf>, key: Option<PathBuf
 fn read_certificates(t: &mut Table<'_>) -> Vec<Pair> {
     let pairs = t.section_list_with(
         "certificates",
-        "More certificates. A client gets the one with the name that it asks for.",
+        "More certificates. A client gets the certificate for the host name that it requests.",
         "A certificate.",
         MOST_CERTIFICATES,
         |t| {
@@ -313,15 +315,12 @@ impl Section for HstsSettings {
                 .key("max_age", "How long browsers remember it.")
                 .default(HSTS_AGE),
             include_subdomains: t
-                .key(
-                    "include_subdomains",
-                    "It holds for all names below this one.",
-                )
+                .key("include_subdomains", "Applies to all subdomains, too.")
                 .default(false),
             preload: t
                 .key(
                     "preload",
-                    "It may be put on the list that browsers come with.",
+                    "The site may be put on the preload list of browsers.",
                 )
                 .default(false),
         };
@@ -343,7 +342,7 @@ impl Section for Http2Limits {
             clear: t
                 .key(
                     "h2c",
-                    "HTTP/2 also without TLS, for clients that begin with it.",
+                    "HTTP/2 without TLS, too, for clients that begin with HTTP/2.",
                 )
                 .default(default.clear),
             streams: t

@@ -98,7 +98,7 @@ pub struct HttpSettings {
     pub error_pages: Option<ErrorPagesSettings>,
     /// How long a client may take.
     pub timeouts: Timeouts,
-    /// What a form may hold.
+    /// Limits of forms.
     pub forms: Forms,
     /// Connections in all; None is as many as there are descriptors for.
     pub max_connections: Option<usize>,
@@ -108,7 +108,7 @@ pub struct HttpSettings {
     pub max_per_address: Option<u32>,
     /// Whose word about clients is taken, and on what.
     pub client: ClientSettings,
-    /// Where large bodies are kept while they come in.
+    /// Directory for large request bodies while they arrive.
     pub spool_dir: PathBuf,
     /// The default pool.
     pub pool: HttpPoolSettings,
@@ -134,7 +134,7 @@ pub struct Uploads {
     pub dir: PathBuf,
     /// Endings that are refused, in lower case with their dot.
     pub forbid: Vec<String>,
-    /// The only endings that are taken; empty takes all.
+    /// The only file extensions that are accepted; empty accepts all.
     pub allow: Vec<String>,
 }
 
@@ -150,8 +150,11 @@ impl Section for HttpSettings {
         let mut settings = Self {
             address,
             listen: listen::read_list(t),
-            ssl: t.optional_section("ssl", "TLS. Without this section there is none."),
-            http2: t.section("http2", "HTTP/2. With TLS it is always there."),
+            ssl: t.optional_section(
+                "ssl",
+                "TLS. Without this section, the server does not serve TLS.",
+            ),
+            http2: t.section("http2", "HTTP/2. With TLS, it is always on."),
             threads: t
                 .key("threads", "I/O threads.")
                 .ours()
@@ -185,7 +188,8 @@ impl Section for HttpSettings {
             middleware: t
                 .key(
                     "middleware",
-                    "What requests pass on their way to PHP: the last one listed sees them first; with `compat: 3` the first one.",
+                    "What requests pass on their way to PHP: the last one listed sees them first; \
+                     with `compat: 3` the first one.",
                 )
                 .live()
                 .default(Vec::new()),
@@ -195,47 +199,52 @@ impl Section for HttpSettings {
             ),
             sendfile: t.section(
                 "sendfile",
-                "Files that PHP names for the server to send, by `X-Sendfile` or `X-Accel-Redirect`. Used by the middleware \
-                 `sendfile`.",
+                "Files that PHP names for the server to send, by `X-Sendfile` or \
+                 `X-Accel-Redirect`. Used by the middleware `sendfile`.",
             ),
             compress: t.section(
                 "compress",
-                "Shorter bodies. Used by the middlewares `compress` and `gzip`.",
+                "Compression of bodies. Used by the middlewares `compress` and `gzip`.",
             ),
             files: t.optional_section(
                 "static",
-                "Files without PHP. Used by the middleware `static`.",
+                "Static files, served without PHP. Used by the middleware `static`.",
             ),
             access_log: t.optional_section(
                 "access_log",
-                "A line for each request, for programs that read such logs. Whatever answers it: PHP, a file, the server.",
+                "A line for each request, for log analysers, whatever answers the request: PHP, a \
+                 file or the server.",
             ),
             request_id: t.optional_section(
                 "request_id",
-                "A number for each request: in the response, in log records, and for PHP as a header and as the attribute \
-                 `request_id`.",
+                "An ID for each request: in the response, in log records, and for PHP as a header \
+                 and as the attribute `request_id`.",
             ),
             rate_limit: t
                 .optional_section_with(
                     "rate_limit",
-                    "So many requests of one client in a time. Used by the middleware `rate_limit`.",
+                    "Limit for the requests of each client. Used by the middleware `rate_limit`.",
                     RateLimitSettings::read,
                 )
                 .flatten(),
             rewrite: rewrite::read(t),
             error_pages: t.optional_section(
                 "error_pages",
-                "Pages in place of the server's few words; programs that ask for JSON get that. Used by the middleware \
-                 `error_pages`.",
+                "Pages that replace the server's own short texts; clients that ask for JSON get \
+                 JSON. Used by the middleware `error_pages`.",
             ),
-            timeouts: t.section("timeouts", "How long a client may take; then its connection ends."),
-            forms: t.section("forms", "What a form may hold."),
+            timeouts: t.section(
+                "timeouts",
+                "How long a client may take; then its connection is closed.",
+            ),
+            forms: t.section("forms", "Limits of forms."),
             max_connections: t
                 .key(
                     "max_connections",
-                    "Connections at a time. For one more, that which has been without a request for the longest time is closed; where \
-                     all have one, the new one is. When not written: the process's limit of open files, less what everything else \
-                     needs.",
+                    "Connections at a time. At the limit, the connection that has been idle for \
+                     the longest time is closed for a new one; if all have a request, the new \
+                     connection is closed. When not written: the process's limit of open files \
+                     minus what the rest of the server needs.",
                 )
                 .ours()
                 .range(1..=10_000_000)
@@ -243,8 +252,8 @@ impl Section for HttpSettings {
             max_header_fields: t
                 .key(
                     "max_header_fields",
-                    "Fields that the head of a request may have; more are answered 431. A cookie that comes in parts, as over \
-                     HTTP/2, is one.",
+                    "Fields that the head of a request may have; a request with more is answered \
+                     431. A cookie that is split into parts, as in HTTP/2, counts as one field.",
                 )
                 .ours()
                 .range(20..=2000)
@@ -252,8 +261,9 @@ impl Section for HttpSettings {
             max_per_address: t
                 .key(
                     "max_per_address",
-                    "Connections that one address may have at a time (an IPv6 one by its /64). Those of trusted proxies are \
-                     not counted: their requests are, by the address that they tell.",
+                    "Connections that one address may have at a time (for IPv6, a /64 network). \
+                     Connections of trusted proxies are not counted; instead, their requests are \
+                     counted by the client's address.",
                 )
                 .live()
                 .ours()
@@ -263,7 +273,7 @@ impl Section for HttpSettings {
             spool_dir: t
                 .key(
                     "spool_dir",
-                    "Where large bodies are kept while they come in.",
+                    "Directory for large request bodies while they arrive.",
                 )
                 .ours()
                 .default_as(uploads.dir.clone(), "`uploads.dir`"),
@@ -294,7 +304,10 @@ impl Section for RequestIdSettings {
         t.ours();
         t.live();
         let header = t
-            .key("header", "The field that carries it, both ways.")
+            .key(
+                "header",
+                "The field with the ID, in requests and responses.",
+            )
             .default("X-Request-Id".to_owned());
         if header.is_empty() || !header.bytes().all(is_token) || header.contains('_') {
             let hint = "letters, digits and `-` make a name";
@@ -305,7 +318,8 @@ impl Section for RequestIdSettings {
             from_client: t
                 .key(
                     "from_client",
-                    "A number that the client sends counts, when it is one: at most 128 letters, digits and `-_.:`.",
+                    "Whether to keep an ID that the client sends, if it is valid: at most 128 \
+                     letters, digits and `-_.:`.",
                 )
                 .default(true),
         }
@@ -321,11 +335,18 @@ impl Section for Uploads {
             list.into_iter().map(ending).collect()
         };
         Self {
-            forbid: endings("forbid", "Endings that are refused, such as `.php`."),
-            allow: endings("allow", "The only endings that are taken; empty takes all."),
-            dir: t
-                .key("dir", "Where uploaded files are put.")
-                .default_as(env::temp_dir(), "the system's folder for temporary files"),
+            forbid: endings(
+                "forbid",
+                "File extensions that are refused, such as `.php`.",
+            ),
+            allow: endings(
+                "allow",
+                "The only file extensions that are accepted; empty accepts all.",
+            ),
+            dir: t.key("dir", "Directory for uploaded files.").default_as(
+                env::temp_dir(),
+                "the system's directory for temporary files",
+            ),
         }
     }
 }

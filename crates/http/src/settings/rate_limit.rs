@@ -43,7 +43,11 @@ impl RateLimitSettings {
         t.live();
         let was_written = t.is_written("rate");
         let rate: Option<Rate> = t
-            .key("rate", "How many requests of one client in a time; more are answered 429 with `Retry-After`.")
+            .key(
+                "rate",
+                "How many requests a client may send in a time; further requests are answered 429 \
+                 with `Retry-After`.",
+            )
             .optional();
         if !was_written {
             t.error("rate", "is missing", "for example `rate: 100/m`");
@@ -51,13 +55,14 @@ impl RateLimitSettings {
         let most_at_once = rate.map_or(1, |rate| rate.count);
         let settings = Self {
             burst: t
-                .key("burst", "How many of them may come at once.")
+                .key("burst", "How many requests may arrive at once.")
                 .range(1..=MOST)
                 .default_as(most_at_once, "the number in `rate`"),
             by: t
                 .key(
                     "by",
-                    "Who is one client: `address` (an IPv6 one by its /64), or `header:NAME` by a field's value, and by the address without it.",
+                    "What identifies a client: `address` (for IPv6, the /64 network), or \
+                     `header:NAME`, the value of a field, and the address if the field is missing.",
                 )
                 .default(RateKey::Address),
             rate: rate.unwrap_or(Rate {

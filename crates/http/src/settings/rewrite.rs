@@ -39,8 +39,8 @@ pub enum TargetPiece {
 pub(super) fn read(t: &mut Table<'_>) -> Vec<RewriteRule> {
     let rules = t.section_list_with(
         "rewrite",
-        "What becomes of requests whose path matches: another target, or a redirect. The first rule that matches counts. \
-         Used by the middleware `rewrite`.",
+        "Rules that give requests another target or redirect them. The first rule that matches \
+         applies. Used by the middleware `rewrite`.",
         "A rule.",
         MOST_RULES,
         |t| {
@@ -56,21 +56,22 @@ fn read_rule(t: &mut Table<'_>) -> Option<RewriteRule> {
     let path: Option<Expression> = t
         .key(
             "path",
-            "An expression that is found in the path as the client sent it: not decoded, without the query.",
+            "An expression that is searched for in the path as the client sent it: not decoded, \
+             without the query.",
         )
         .optional();
     let hosts = t
         .key(
             "host",
-            "Only requests for these; `*.example.com` is all below it.",
+            "Limits the rule to these hosts; `*.example.com` means all hosts below `example.com`.",
         )
         .optional()
         .unwrap_or_default();
     let to: Option<Target> = t
         .key(
             "to",
-            "The new path, or for a redirect also a whole URI; `{1}` is what the first group found. The client's query is \
-             kept, unless it ends in `?`.",
+            "The new path, or for a redirect also a whole URI; `{1}` is what the first group \
+             found. The client's query is kept, unless it ends in `?`.",
         )
         .optional();
     let status: Option<u16> = t

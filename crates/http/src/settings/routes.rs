@@ -110,7 +110,8 @@ pub(super) fn read_pools(t: &mut Table<'_>) -> Vec<(String, HttpPoolSettings)> {
     t.sections_like(
         "pools",
         "More pools, by name.",
-        "A pool. Takes every key of `http.pool`, with the same defaults; nothing is taken over from there.",
+        "A pool. Accepts every key of `http.pool`, with the same defaults, but inherits no values \
+         from there.",
         MOST_POOLS,
         |t| {
             t.ours();
@@ -163,8 +164,10 @@ pub(super) fn read_routes(
     let mut routes: Vec<RouteSettings> = Vec::new();
     t.section_list_with(
         "routes",
-        "Which requests go to which pool, on which terms; the first route that matches wins, and what matches none goes to the pool `default`.",
-        "A route. It matches what meets all of its conditions: `path`, `host`, `method` and `header`.",
+        "Which requests go to which pool, with which limits. The first route that matches wins; \
+         requests without a route go to the pool `default`.",
+        "A route. It matches requests that meet all of its conditions: `path`, `host`, `method` \
+         and `header`.",
         MOST_ROUTES,
         |t| {
             t.ours();
@@ -174,7 +177,8 @@ pub(super) fn read_routes(
                 !earlier.broken && !route.broken && earlier.conditions.cover(&route.conditions)
             };
             if let Some(at) = routes.iter().position(covers) {
-                let message = format!("can never match: `http.routes[{at}]` takes all of its requests");
+                let message =
+                    format!("can never match: `http.routes[{at}]` takes all of its requests");
                 t.error("", &message, "put it before that one, or remove it");
             }
             routes.push(route);
@@ -190,11 +194,17 @@ fn read_route(
 ) -> RouteSettings {
     let conditions = Conditions {
         paths: t
-            .key("path", "Paths, decoded and without dot segments; `/admin/*` is `/admin` and all below it.")
+            .key(
+                "path",
+                "Paths, decoded and without dot segments; `/admin/*` is `/admin` and all below it.",
+            )
             .optional()
             .unwrap_or_default(),
         hosts: t
-            .key("host", "Hosts, compared without port and case; `*.example.com` is all below it.")
+            .key(
+                "host",
+                "Hosts, compared without port and case; `*.example.com` is all below it.",
+            )
             .optional()
             .unwrap_or_default(),
         methods: t
@@ -202,7 +212,11 @@ fn read_route(
             .optional()
             .unwrap_or_default(),
         headers: t
-            .key("header", "Fields that must all be there, each with a regular expression that is found in its value.")
+            .key(
+                "header",
+                "Fields that must all be present, each with a regular expression that is searched \
+                 for in its value.",
+            )
             .optional()
             .unwrap_or_default(),
     };
@@ -246,7 +260,7 @@ fn read_route(
         rate_limit: t
             .optional_section_with(
                 "rate_limit",
-                "So many requests of one client in a time, of those that take this route.",
+                "Limit for the requests of each client on this route.",
                 RateLimitSettings::read,
             )
             .flatten(),
@@ -271,7 +285,8 @@ fn read_prefix(t: &mut Table<'_>, mode: Mode) -> Option<String> {
     let prefix: Option<String> = t
         .key(
             "strip_prefix",
-            "The path below which the pool's `root` lies: with `/cgi-bin`, a request for `/cgi-bin/a.sh` finds `a.sh` there. Of pools with a `root`.",
+            "The path that the pool's `root` is mounted at: with `/cgi-bin`, a request for \
+             `/cgi-bin/a.sh` finds `a.sh` there. For pools with a `root`.",
         )
         .optional();
     let prefix = prefix?;

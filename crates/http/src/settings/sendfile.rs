@@ -27,13 +27,13 @@ impl Section for SendfileSettings {
             roots: t
                 .key(
                     "roots",
-                    "Folders in which files named by `X-Sendfile` have to lie; empty: anywhere, if the workers' user may \
-                     read them.",
+                    "Directories that may contain the files named by `X-Sendfile`; empty: any file \
+                     that the workers' user may read.",
                 )
                 .default(Vec::new()),
             locations: t.section_list_with(
                 "locations",
-                "What targets in `X-Accel-Redirect` stand for, as nginx's internal locations.",
+                "Targets for `X-Accel-Redirect`, as nginx's internal locations.",
                 "A location.",
                 MOST_LOCATIONS,
                 |t| {
@@ -41,12 +41,20 @@ impl Section for SendfileSettings {
                         .key("prefix", "What the target begins with.")
                         .default("/".to_owned());
                     if !prefix.starts_with('/') {
-                        t.error("prefix", "does not begin with a slash", &format!("write `/{prefix}`"));
+                        t.error(
+                            "prefix",
+                            "does not begin with a slash",
+                            &format!("write `/{prefix}`"),
+                        );
                     }
                     let root: Option<PathBuf> =
-                        t.key("root", "The folder with its files.").optional();
+                        t.key("root", "The directory with its files.").optional();
                     if root.is_none() {
-                        t.error("root", "is not set: the location has no folder", "for example `root: storage`");
+                        t.error(
+                            "root",
+                            "is not set: the location has no folder",
+                            "for example `root: storage`",
+                        );
                     }
                     (prefix, root.unwrap_or_default())
                 },

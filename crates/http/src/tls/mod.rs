@@ -81,7 +81,8 @@ impl Tls {
         match tokio::time::timeout(HANDSHAKE, self.shake(stream, peer)).await {
             Ok(accepted) => accepted,
             Err(_) => {
-                tracing::debug!(target: "http", "TLS handshake took longer than {} s", HANDSHAKE.as_secs());
+                tracing::debug!(target: "http", "TLS handshake took longer than {} \
+                                                 s", HANDSHAKE.as_secs());
                 Accepted::Gone
             }
         }
@@ -119,7 +120,7 @@ impl Tls {
                 target: "http", connections, remote_address = %peer.address,
                 port = peer.server.map(|server| server.port()),
                 begins_with = %begins.escape_ascii(),
-                "connections refused: the client does not speak TLS, and the port is for nothing else"
+                "connections refused: the client does not speak TLS on a port for TLS"
             );
         }
     }

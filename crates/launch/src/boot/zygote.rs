@@ -192,14 +192,16 @@ impl Zygotes {
         running.owners.spawn(owner.run(inbox));
         if facts.threads > 1 {
             let why = format!(
-                "PHP has {} threads as soon as it has started, one of them `{}`, and a forked process would have one",
+                "PHP has {} threads as soon as it has started, one of them `{}`, and a forked \
+                 process would have one",
                 facts.threads, facts.thread
             );
             self.forbid(of, &why, "an extension starts them");
             return Ok(None);
         }
         if facts.has_jit && !self.is_wanted {
-            let hint = "`ini: {opcache.jit: disable}` for a shared OPcache, `spawn: exec` if this is meant";
+            let hint = "`ini: {opcache.jit: disable}` for a shared OPcache, `spawn: exec` if this \
+                        is meant";
             self.forbid(
                 of,
                 "OPcache's JIT is on, which is not safe in a cache that processes share",
@@ -210,7 +212,8 @@ impl Zygotes {
         if facts.has_jit {
             tracing::warn!(
                 target: "server", pool = of.spec.pool,
-                "workers are forked (`spawn: fork`) with OPcache's JIT, which is known to crash in a cache that processes share: `ini: {{opcache.jit: disable}}`"
+                "workers are forked (`spawn: fork`) with OPcache's JIT, which is known to crash in \
+                 a cache that processes share: `ini: {{opcache.jit: disable}}`"
             );
         }
         running.current = Some(current.clone());
@@ -230,7 +233,10 @@ impl Zygotes {
             format!(" ({hint})")
         };
         if self.is_wanted {
-            tracing::warn!(target: "server", pool, "{what}, in spite of `spawn: fork`: {why}{hint}");
+            tracing::warn!(
+                target: "server", pool,
+                "{what}, in spite of `spawn: fork`: {why}{hint}"
+            );
         } else {
             tracing::info!(target: "server", pool, "{what}: {why}{hint}");
         }
@@ -383,14 +389,18 @@ impl Owner {
                 let stderr = zygote.output.last_words().join("\n");
                 tracing::error!(
                     target: "server", pool, pid, stderr,
-                    "the zygote has ended with {exit}: its workers go on, and the next one has a new zygote"
+                    "the zygote has ended with {exit}: its workers continue, and the next worker \
+                     gets a new zygote"
                 );
                 return;
             }
             Over::Broken => zygote.process.kill_group(),
             Over::Unneeded => {
                 if timeout(TO_END, zygote.end()).await.is_err() {
-                    tracing::warn!(target: "server", pool, pid, "the zygote is killed: it did not end within {TO_END:?}");
+                    tracing::warn!(
+                        target: "server", pool, pid,
+                        "the zygote is killed: it did not end within {TO_END:?}"
+                    );
                     zygote.process.kill_group();
                 }
             }

@@ -231,7 +231,7 @@ impl CgiRunner {
     fn bad_answer(&self, call: Call, bad: &BadReply, running: &Running) -> Parting {
         tracing::error!(
             target: "server", pool = self.slot_handle.pool(), pid = running.pid(), request = call.payload.describe(),
-            "the program's answer makes no sense: {bad}"
+            "the program's answer is invalid: {bad}"
         );
         call.fail(WorkerFault::Garbage(bad.to_string()));
         Parting::Terminate
@@ -460,7 +460,8 @@ impl CgiRunner {
                 Err(None) if !given_up => {
                     tracing::warn!(
                         target: "server", pool = self.slot_handle.pool(), pid = running.pid(),
-                        "the program went on after its reply for as long as a call may take: it is stopped"
+                        "the program ran on after its reply until the time limit of a call: it is \
+                         stopped"
                     );
                     given_up = true;
                     running.signal(Signal::Terminate);

@@ -327,10 +327,11 @@ impl Responder {
                 client,
             } => tracing::error!(
                 target: "server", pool, request, ran_ms = millis(ran),
-                "deadline passed: the client {client}; what runs in the FastCGI server can't be stopped"
+                "deadline passed: the client {client}; what runs in the FastCGI server can't be \
+                 stopped"
             ),
             Trouble::Garbage { request, what } => tracing::error!(
-                target: "server", pool, request, "what a FastCGI server sent makes no sense: {what}"
+                target: "server", pool, request, "protocol error of a FastCGI server: {what}"
             ),
         }
         Served::Free(Instant::now())
@@ -393,7 +394,7 @@ impl Responder {
                     self.hang_up();
                     tracing::error!(
                         target: "server", pool = self.slot_handle.pool(),
-                        "what a FastCGI server sent makes no sense: {ANSWERS_NOTHING}"
+                        "protocol error of a FastCGI server: {ANSWERS_NOTHING}"
                     );
                 }
             }
@@ -625,7 +626,8 @@ impl Responder {
         {
             tracing::warn!(
                 target: "server", pool = self.slot_handle.pool(), request = call.payload.describe(), times,
-                "a line of the script's header is left out, because it is no `Name: value`: `{line}`"
+                "a line of the script's header is left out, because it is no `Name: value`: \
+                 `{line}`"
             );
         }
         let reply = head.for_client();

@@ -57,7 +57,8 @@ pub(super) fn of_pool(ini: &Ini, about: &About, program: &Program, pool: &str) -
     if settings.iter().any(wants_jit) && !about.against_jit.is_empty() {
         tracing::warn!(
             target: "server", pool,
-            "`ini.opcache.jit` is not used: PHP switches the JIT off where these extensions are: {}", about.against_jit
+            "`ini.opcache.jit` is not used: PHP switches the JIT off where these extensions are: \
+             {}", about.against_jit
         );
         settings.retain(|setting| !wants_jit(setting));
         settings.push(("opcache.jit", "disable"));
@@ -66,7 +67,9 @@ pub(super) fn of_pool(ini: &Ini, about: &About, program: &Program, pool: &str) -
         let mode = &about.jit;
         tracing::info!(
             target: "server", pool,
-            "php.ini switches OPcache's JIT on, and these workers run without it (`ini: {{opcache.jit: {mode}}}` to have it, `ini: {{opcache.jit: disable}}` if this is meant)"
+            "php.ini switches OPcache's JIT on, but these workers run without it (`ini: \
+             {{opcache.jit: {mode}}}` switches it on, `ini: {{opcache.jit: disable}}` turns this \
+             warning off)"
         );
     }
     lines.extend(settings.iter().map(|(name, value)| {

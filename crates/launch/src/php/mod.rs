@@ -104,7 +104,8 @@ impl Php {
             if self.offer_extension || self.ini.is_written() {
                 tracing::info!(
                     target: "server", pool = of.pool,
-                    "which PHP `{}` runs can't be told, so its workers get neither the extension nor the pool's `ini`: both may stand in its php.ini",
+                    "it is unknown which PHP `{}` runs, so its workers get neither the extension \
+                     nor the pool's `ini`: write both into its php.ini",
                     of.command
                 );
             }
@@ -118,7 +119,8 @@ impl Php {
         let Some(about) = asked else {
             tracing::warn!(
                 target: "server", pool = of.pool,
-                "`{}` does not say what it is, so its workers get neither the extension nor the pool's `ini`",
+                "`{}` does not report its version, so its workers get neither the extension nor \
+                 the pool's `ini`",
                 program.path.display()
             );
             return Found::default();
@@ -138,7 +140,8 @@ impl Php {
                 let folder = of.spool.folder().display();
                 tracing::warn!(
                     target: "server", pool = of.pool,
-                    "workers get neither the extension nor the pool's `ini`: no folder for it can be made in `{folder}`: {error}"
+                    "workers get neither the extension nor the pool's `ini`: no folder for it can \
+                     be made in `{folder}`: {error}"
                 );
             })
             .ok()
@@ -205,7 +208,8 @@ fn extension(of: &LaunchSpec, about: &About) -> Option<PathBuf> {
         let looked: Vec<_> = folders.iter().map(|f| f.display().to_string()).collect();
         tracing::info!(
             target: "server", pool = of.pool,
-            "there is no extension for PHP {} ({}), so pipes are used; `{name}` was looked for in {}",
+            "there is no extension for PHP {} ({}), so pipes are used; `{name}` was looked for in \
+             {}",
             about.version, about.identity, looked.join(", ")
         );
     }

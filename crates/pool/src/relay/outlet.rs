@@ -148,7 +148,7 @@ impl Outlet {
     }
 
     fn give_up(&mut self, file: Option<SpoolFile>, error: &SpoolError) {
-        tracing::warn!(target: "server", "a worker has to wait for a slow client: {error}");
+        tracing::warn!(target: "server", "a worker must wait for a slow client: {error}");
         self.may_spill = false;
         if let Some(file) = file {
             self.pieces.put_last(Piece::Spooled(file));

@@ -277,7 +277,10 @@ impl SlotSupervisor {
                 true
             }
             Report::Garbage { what, request } => {
-                tracing::error!(target: "server", pool, pid, request, "worker replaced: what it sent makes no sense: {what}");
+                tracing::error!(
+                    target: "server", pool, pid, request,
+                    "worker replaced after a protocol error: {what}"
+                );
                 escalation.start(escalation::GARBAGE);
                 true
             }

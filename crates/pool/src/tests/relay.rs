@@ -1547,7 +1547,7 @@ async fn a_worker_that_fails_or_leaves_is_not_warm() {
     let cold = warming.await.unwrap().err().unwrap();
     let why = cold.why;
     assert!(
-        why.starts_with("/: the worker's answer makes no sense"),
+        why.starts_with("/: the worker's answer is invalid"),
         "{why}"
     );
     // Its connection is closed for that, and it may have ended before anybody looks.

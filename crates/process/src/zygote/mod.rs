@@ -40,7 +40,7 @@ pub enum ForkError {
     #[error("it has closed its connection")]
     Closed,
     /// It is none, or one of another release.
-    #[error("it said `{0}`, which makes no sense")]
+    #[error("it sent `{0}`, which is not a valid answer")]
     Nonsense(String),
     /// Out of memory or of processes, in words of the system.
     #[error("it could not fork: {0}")]

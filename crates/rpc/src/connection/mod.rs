@@ -204,11 +204,14 @@ impl Drop for Pending {
         }
         let method = self.method().into_owned();
         if std::thread::panicking() {
-            tracing::error!(target: "rpc", method, "the method failed by a bug in the server; what it said is on stderr");
+            tracing::error!(
+                target: "rpc", method,
+                "the method failed by a bug in the server; what it said is on stderr"
+            );
             let text = format!("{method} failed by a bug in the server; its log says more");
             self.answer(Err(Failure::new(text)));
         } else {
-            tracing::warn!(target: "rpc", method, "call cut off: the time for the server's stop is over");
+            tracing::warn!(target: "rpc", method, "call cut off at the end of the grace period");
         }
     }
 }

@@ -56,7 +56,7 @@ impl fmt::Debug for Channels {
 pub(super) struct Channel {
     /// A record belongs to the channel when its target is this, without regard to case.
     pub(super) name: String,
-    /// The least that is written. `None` when nothing is.
+    /// The lowest level that is written. `None` when nothing is.
     pub(super) level: Option<Level>,
     pub(super) lanes: Arc<[Lane]>,
 }

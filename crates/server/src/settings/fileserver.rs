@@ -23,7 +23,7 @@ impl Section for FileServerSettings {
         if address.is_none() {
             t.error(
                 "address",
-                "is not set: nobody could ask for a file",
+                "is not set: no file could be requested",
                 "for example `address: 127.0.0.1:8081`",
             );
         }

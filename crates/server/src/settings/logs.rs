@@ -29,7 +29,7 @@ pub struct LogSettings {
 pub struct LogTarget {
     /// What they look like by default.
     pub mode: LogMode,
-    /// The least that is written.
+    /// The lowest level that is written.
     pub level: Level,
     /// Text or JSON.
     pub encoding: Encoding,
@@ -140,8 +140,8 @@ impl Section for LogSettings {
         Self {
             channels: t.sections_with(
                 "channels",
-                "Records of parts of the server, by the part's name.",
-                "What is not written is as in `logs`.",
+                "Settings for the records of parts of the server, by the name of the part.",
+                "Keys that are not written are as in `logs`.",
                 |t| LogTarget::read(t, Some(&target)),
             ),
             target,
@@ -177,15 +177,12 @@ impl LogSettings {
 impl LogTarget {
     /// A channel has what is written for it, and all else from `logs`.
     fn read(t: &mut Table<'_>, logs: Option<&Self>) -> Self {
-        let mode = t.key(
-            "mode",
-            "What records look like; the other keys can change it.",
-        );
+        let mode = t.key("mode", "The format of records; other keys can change it.");
         let mode = match logs {
             Some(logs) => mode.default_as(logs.mode, "as `logs.mode`"),
             None => mode.default(LogMode::Development),
         };
-        let level = t.key("level", "The least that is written.");
+        let level = t.key("level", "The lowest level that is written.");
         let level = match logs {
             Some(logs) => level.default_as(logs.level, "as `logs.level`"),
             None => level
@@ -249,7 +246,8 @@ impl LogMode {
 }
 
 const FILE: &str = "file_logger_options";
-const FILE_SENTENCE: &str = "A file that is replaced when it grows, instead of `output`; JSON, unless `encoding` says otherwise.";
+const FILE_SENTENCE: &str = "A file that is rotated by size, instead of `output`; JSON, unless \
+                             `encoding` says otherwise.";
 
 impl FileLog {
     /// None, and an error, without a path. A channel has what is written for it, and all else from
@@ -265,7 +263,7 @@ impl FileLog {
             t.error("log_output", "is missing", hint);
         }
         let max_size = t
-            .key("max_size", "A larger file is closed and a new one begun.")
+            .key("max_size", "Size at which a new file is begun.")
             .zero_is_default()
             .default(logs.map_or(FILE_MAX_SIZE, |logs| logs.max_size));
         let max_age = t

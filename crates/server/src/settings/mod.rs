@@ -145,25 +145,32 @@ impl Section for Settings {
                     "told by keys that one of them alone has, else by Composer's packages, else `2025`; in `pronghorn.yaml` `2025`",
                 ),
             server: t.section("server", "How workers are started."),
-            http: t.optional_section("http", "The HTTP side. Without this section there is none."),
+            http: t.optional_section(
+                "http",
+                "The HTTP server. Without this section, the server does not serve HTTP.",
+            ),
             rpc: t.optional_section(
                 "rpc",
-                "Calls from PHP to the server. Without this section there are none.",
+                "RPC calls from PHP to the server. Without this section, there is no RPC.",
             ),
             fileserver: t.optional_section(
                 "fileserver",
-                "Files at an address of their own. Without this section there are none.",
+                "A file server on an address of its own. Without this section, there is none.",
             ),
             status: t.optional_section(
                 "status",
-                "Health checks over HTTP. Without this section nothing answers them.",
+                "Health checks over HTTP. Without this section, there are none.",
             ),
             logs: t.section("logs", "Log records."),
             reload: t.optional_section(
                 "reload",
-                "New workers when files change, as RoadRunner 2 had it. Without this section only development mode watches.",
+                "New workers when files change, as in RoadRunner 2. Without this section, only \
+                 development mode watches files.",
             ),
-            endure: t.section("endure", "The server's own life; the name is RoadRunner's."),
+            endure: t.section(
+                "endure",
+                "Stopping and upgrading the server; the name is RoadRunner's.",
+            ),
         };
         if let Some(http) = settings
             .http
@@ -193,16 +200,22 @@ fn check_commands(t: &mut Table<'_>, http: &HttpSettings) {
         }
         let (message, hint) = match name {
             DEFAULT_POOL if http.routes.is_empty() => (
-                "has no workers: neither `server.command` nor `http.pool.command` is set".to_owned(),
+                "has no workers: neither `server.command` nor `http.pool.command` is \
+                 set"
+                .to_owned(),
                 SERVER.to_owned(),
             ),
             DEFAULT_POOL => (
-                "has no workers for requests that match no route: neither `server.command` nor `http.pool.command` is set"
+                "has no workers for requests that match no route: neither `server.command` nor \
+                 `http.pool.command` is set"
                     .to_owned(),
                 format!("{SERVER}, or a last route for them that has a `pool` and nothing else"),
             ),
             name => (
-                format!("has no workers for pool `{name}`: neither `server.command` nor `http.pools.{name}.command` is set"),
+                format!(
+                    "has no workers for pool `{name}`: neither `server.command` nor \
+                     `http.pools.{name}.command` is set"
+                ),
                 format!("for example `command: php {name}.php` in `http.pools.{name}`"),
             ),
         };
@@ -250,7 +263,7 @@ impl Section for StatusSettings {
             unavailable_status_code: t
                 .key(
                     "unavailable_status_code",
-                    "The status of an answer when something is missing.",
+                    "The status of the answer if a check fails.",
                 )
                 .zero_is_default()
                 .range(400..=599)
@@ -258,8 +271,8 @@ impl Section for StatusSettings {
             drain_delay: t
                 .key(
                     "drain_delay",
-                    "How long a server that is to stop goes on serving while `/ready` already says no: as long as a \
-                     balancer takes to notice.",
+                    "How long a stopping server continues to serve while `/ready` already answers \
+                     503: as long as a load balancer takes to notice.",
                 )
                 .ours()
                 .default(Duration::ZERO),
@@ -273,7 +286,7 @@ impl Section for EndureSettings {
             grace_period: t
                 .key(
                     "grace_period",
-                    "How long stopping may take in all; then everything ends at once.",
+                    "How long a stop may take in total; then everything ends at once.",
                 )
                 .live()
                 .zero_is_default()
@@ -281,18 +294,19 @@ impl Section for EndureSettings {
             upgrade: t
                 .key(
                     "upgrade",
-                    "How SIGUSR2 goes over to a new process; `in_place` keeps the number of this one.",
+                    "How SIGUSR2 switches to a new process; `in_place` keeps the process ID.",
                 )
                 .live()
                 .ours()
                 .default_as(
                     UpgradeChoice::Auto,
-                    "`auto`: `in_place` as the first process of a container or under a supervisor that can't be told a new number",
+                    "`auto`: `in_place` as the first process of a container or under a supervisor \
+                     that can't follow a new process ID",
                 ),
             upgrade_timeout: t
                 .key(
                     "upgrade_timeout",
-                    "How long a new process may take to be ready; then this one goes on.",
+                    "How long a new process may take to be ready; then the old process continues.",
                 )
                 .live()
                 .ours()
@@ -301,7 +315,8 @@ impl Section for EndureSettings {
             watchdog: t
                 .key::<u64>(
                     "watchdog_sec",
-                    "How often systemd hears that the server lives, in seconds; half of the unit's `WatchdogSec` when not written.",
+                    "How often the server reports to systemd, in seconds; by default half of the \
+                     unit's `WatchdogSec`.",
                 )
                 .range(0..=MOST_WATCHDOG)
                 .optional()

@@ -107,7 +107,7 @@ fn differences(differences: &[Difference], out: &mut String) {
     if differences.is_empty() {
         return;
     }
-    out.push_str("With this file, RoadRunner would do differently:\n");
+    out.push_str("RoadRunner would treat this file differently:\n");
     for difference in differences {
         // Writing to a String cannot fail.
         _ = writeln!(out, "  {difference}");

@@ -236,7 +236,7 @@ fn of_any_machine(line: &str) -> String {
     let words = [
         "CPUs that this process",
         "below four CPUs",
-        "the system's folder",
+        "the system's directory",
         "`uploads.dir`",
     ];
     let (name, _) = line.split_once(": ").unwrap_or((line, ""));

@@ -20,13 +20,13 @@ pub struct ServerSettings {
     pub group: Option<String>,
     /// Variables for workers, in the order of the file, names as written.
     pub env: Pairs,
-    /// What workers of foreign packages speak over.
+    /// The transport of workers of other packages.
     pub relay: RelayAddress,
     /// A command to run once before the workers.
     pub on_init: Option<OnInit>,
 }
 
-/// What workers of foreign packages speak over.
+/// The transport of workers of other packages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RelayAddress {
     /// Standard input and output.
@@ -42,9 +42,9 @@ pub enum RelayAddress {
 pub struct OnInit {
     /// What to run.
     pub command: Option<Command>,
-    /// How long it may take.
+    /// How long the command may take.
     pub exec_timeout: Duration,
-    /// Its failure ends the server.
+    /// Whether the server ends if the command fails.
     pub exit_on_error: bool,
     /// Name of the user it runs as.
     pub user: Option<String>,
@@ -55,27 +55,34 @@ pub struct OnInit {
 impl Section for ServerSettings {
     fn read(t: &mut Table<'_>) -> Self {
         let settings = Self {
-            command: t.key("command", "What to run as a worker.").live().optional(),
+            command: t
+                .key("command", "The command of a worker.")
+                .live()
+                .optional(),
             user: t
                 .key("user", "User that workers run as; needs root.")
                 .optional(),
             group: t
                 .key(
                     "group",
-                    "Group that workers run as; the user's own when not written.",
+                    "Group that workers run as; by default the user's own.",
                 )
                 .differs("read and ignored", "it is used")
                 .optional(),
             env: t
-                .key("env", "Variables for workers, over those of the server.")
+                .key(
+                    "env",
+                    "Environment variables for workers; they override the server's.",
+                )
                 .live()
                 .default(Pairs::default()),
             relay: t
-                .key("relay", "What workers of foreign packages speak over.")
+                .key("relay", "The transport of workers of other packages.")
                 .default(RelayAddress::Pipes),
             on_init: t.optional_section(
                 "on_init",
-                "A command to run once before the first workers; also in the new process of an upgrade, and not at a reload.",
+                "A command to run once before the first workers start; also in the new process of \
+                 an upgrade, but not at a reload.",
             ),
         };
         t.no_effect(
@@ -98,20 +105,26 @@ impl Section for OnInit {
         Self {
             command: t.key("command", "What to run.").optional(),
             exec_timeout: t
-                .key("exec_timeout", "How long it may take.")
+                .key("exec_timeout", "How long the command may take.")
                 .zero_is_default()
                 .default(ON_INIT_TIMEOUT),
             exit_on_error: t
-                .key("exit_on_error", "Its failure ends the server.")
+                .key(
+                    "exit_on_error",
+                    "Whether the server ends if the command fails.",
+                )
                 .default(false),
             user: t
                 .key(
                     "user",
-                    "User that it runs as; needs root. The workers' when not written.",
+                    "User that the command runs as; needs root. By default the workers' user.",
                 )
                 .optional(),
             env: t
-                .key("env", "Variables for it, over those of the server.")
+                .key(
+                    "env",
+                    "Environment variables for the command; they override the server's.",
+                )
                 .differs("the server's own win", "what is written wins")
                 .default(Pairs::default()),
         }

@@ -18,13 +18,14 @@ impl Section for Watching {
         let interval = t
             .key(
                 "interval",
-                "How long changes are gathered at most; and how often files are looked at where the kernel reports no changes.",
+                "How long changes are collected at most, and how often files are checked where the \
+                 kernel reports no changes.",
             )
             .zero_is_default()
             .range(Duration::from_millis(100)..=Duration::from_hours(1))
             .default(INTERVAL);
         let patterns: Vec<String> = t
-            .key("patterns", "How names of files end whose change counts.")
+            .key("patterns", "Endings of the names of files to watch.")
             .default(vec![ENDING.to_owned()]);
         let patterns = endings(&patterns);
         let patterns = if patterns.is_empty() {
@@ -33,7 +34,7 @@ impl Section for Watching {
             patterns
         };
         let others = t.names_in("services");
-        t.section_with("services", "What is watched for whom.", |t| {
+        t.section_with("services", "What to watch, by service.", |t| {
             let watching = t.section_with(HTTP, "For the workers of all pools of HTTP.", |t| {
                 read_service(t, interval, patterns)
             });
@@ -49,23 +50,27 @@ impl Section for Watching {
 
 fn read_service(t: &mut Table<'_>, interval: Duration, patterns: Vec<String>) -> Watching {
     let own: Vec<String> = t
-        .key("patterns", "How names of files end whose change counts.")
+        .key("patterns", "Endings of the names of files to watch.")
         .default_as(patterns.clone(), "`reload.patterns`");
     let own = endings(&own);
     Watching {
         folders: t
-            .key("dirs", "Folders to watch, beginning in the working folder.")
+            .key(
+                "dirs",
+                "Directories to watch, relative to the working directory.",
+            )
             .default(vec![PathBuf::from(".")]),
         recursive: t
             .key(
                 "recursive",
-                "Folders in them are watched, too; of `vendor` only `vendor/composer`, which each installation writes.",
+                "Watch subdirectories, too; of `vendor` only `vendor/composer`, which each \
+                 installation writes.",
             )
             .default(false),
         ignored: t
             .key(
                 "ignore",
-                "Folders that are left out wherever they are: a name, or the last names of a path.",
+                "Directories that are never watched: a name, or the last names of a path.",
             )
             .default(Vec::new()),
         patterns: if own.is_empty() { patterns } else { own },

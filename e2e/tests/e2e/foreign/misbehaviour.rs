@@ -45,7 +45,7 @@ fn an_answer_that_makes_no_sense_is_a_502_and_the_worker_is_replaced() {
             assert!(!response.text().contains("PHP"), "details stay in the log");
             server.logged(&[
                 "ERROR",
-                "worker replaced: what it sent makes no sense",
+                "worker replaced after a protocol error",
                 said,
                 &format!("POST {path}"),
             ]);
@@ -75,7 +75,7 @@ fn a_frame_that_makes_no_sense_behind_an_answer_ends_the_worker_only() {
     assert_eq!(post(&server, "/nonsense-after").text(), "page");
     server.logged(&[
         "ERROR",
-        "what it sent makes no sense",
+        "worker replaced after a protocol error",
         "a frame with 2 options",
     ]);
     assert_eq!(post(&server, "/good").text(), "good");
@@ -150,7 +150,7 @@ fn a_worker_that_dies_before_during_or_after_its_reply_is_replaced() {
         cut("/stream-garbage");
         server.logged(&[
             "ERROR",
-            "worker replaced: what it sent makes no sense",
+            "worker replaced after a protocol error",
             "no frame but text: Fatal error: Allowed memory size exhausted",
             "POST /stream-garbage",
         ]);
@@ -273,7 +273,7 @@ fn a_worker_that_does_not_want_to_end_is_killed() {
     server.signal(Signal::TERM);
     let ended = server.wait();
     assert_eq!(ended.code, Some(0));
-    let record = "their time to stop is over, they were ended: 0 connections, 1 workers";
+    let record = "stopped at the end of the grace period: 0 connections, 1 workers";
     assert!(
         ended.stderr.contains(record),
         "{workers:?} {}",

@@ -54,8 +54,9 @@ pub(super) fn read(t: &mut Table<'_>, mode: Mode) -> FastCgiKeys {
     let settings = t.keys_where(holds, message, "remove it", |t| {
         t.section_with(
             "fastcgi",
-            "Who runs the scripts of a pool in `mode: fastcgi`. When nothing is written: the pool's `command`, a program that \
-             takes a listening socket as its standard input; else php-cgi, a process for each worker; else php-fpm.",
+            "Who runs the scripts of a pool in `mode: fastcgi`. When nothing is written: the \
+             pool's `command`, a program that takes a listening socket as its standard input; else \
+             php-cgi, a process for each worker; else php-fpm.",
             read_section,
         )
     });
@@ -76,8 +77,8 @@ fn read_section(t: &mut Table<'_>) -> FastCgiKeys {
     let addresses: Vec<Listen> = t
         .key(
             "address",
-            "Where FastCGI servers listen that do the same, php-fpm for instance. Workers are shared out among them, and go \
-             to the next one when theirs does not answer.",
+            "Addresses of FastCGI servers that do the same, for instance php-fpm. Workers are \
+             distributed among them, and switch to the next server if theirs does not answer.",
         )
         .default(Vec::new());
     if addresses.len() > MOST_ADDRESSES {
@@ -92,8 +93,8 @@ fn read_section(t: &mut Table<'_>) -> FastCgiKeys {
         php_fpm: t
             .key(
                 "php_fpm",
-                "A php-fpm to run in place of php-cgi, by its name or path: its workers share one OPcache, and none of them can \
-                 be stopped at a deadline.",
+                "The name or path of a php-fpm to run instead of php-cgi: its workers share one \
+                 OPcache, but can't be stopped at a deadline.",
             )
             .optional(),
     }
@@ -129,7 +130,8 @@ impl FastCgiSettings {
             t.warn("ini", message, "put it into the php.ini of what runs there");
         }
         if no_memory && self.kept.max_worker_memory.is_some() {
-            let message = "has a `max_worker_memory`, and what processes of php-fpm or at an address take is not looked at";
+            let message = "has a `max_worker_memory`, and what processes of php-fpm or at an \
+                           address take is not looked at";
             let hint =
                 "remove it; `max_jobs` replaces the processes of a php-fpm that the server runs";
             t.warn("supervisor", message, hint);

@@ -241,7 +241,12 @@ impl RunnerKeys {
             Mode::Worker
         };
         let mode = t
-            .key("mode", "What the workers are: `worker` runs a worker script; `classic` any PHP program below a `root`, and `fastcgi` too, by a FastCGI program; `cgi` programs below a `root`, a process for each call.")
+            .key(
+                "mode",
+                "What the workers are: `worker` runs a worker script; `classic` any PHP program \
+                 below a `root`, and `fastcgi` too, by a FastCGI program; `cgi` programs below a \
+                 `root`, a process for each call.",
+            )
             .ours()
             .guess(probably)
             .default(Mode::Worker);
@@ -337,8 +342,8 @@ fn read(t: &mut Table<'_>, calls: Calls) -> HttpPoolSettings {
     let max_jobs = t
         .key(
             "max_jobs",
-            "Calls after which a worker is replaced, with 0 to 14 % added by chance. It goes on until its \
-             successor is up; with 1, no worker gets a second call.",
+            "Calls after which a worker is replaced, with 0 to 14 % added by chance. It goes on \
+             until its successor is up; with 1, no worker gets a second call.",
         )
         .refused(mode.without_kept())
         .limit()
@@ -355,12 +360,16 @@ fn read(t: &mut Table<'_>, calls: Calls) -> HttpPoolSettings {
     let client_gone = t
         .key(
             "client_gone",
-            "What becomes of a call whose client leaves while it waits: `run`, as with php-fpm, up to a quarter of the \
-             queue, or `drop`. A program may ask itself for work and not wait for it, as WordPress does for its cron.",
+            "What happens to a waiting call whose client leaves: `run`, as with php-fpm, up to a \
+             quarter of the queue, or `drop`. Some programs send requests to themselves and do not \
+             wait, as WordPress does for its cron.",
         )
         .ours()
         .refused(mode.without_kept())
-        .default_as(ClientGone::usual(mode), "`run` in `mode: classic` and `fastcgi`, else `drop`");
+        .default_as(
+            ClientGone::usual(mode),
+            "`run` in `mode: classic` and `fastcgi`, else `drop`",
+        );
     let request_body = calls.http_keys(t, |t| requests::read_body(t, mode));
     let limits = t.section_with("supervisor", "Limits per worker.", |t| {
         Limits::read(t, mode)
@@ -404,7 +413,8 @@ fn read_command(t: &mut Table<'_>, mode: Mode) -> Option<Command> {
     );
     t.key(
         "command",
-        "What to run as a worker; `server.command` when not written. In `mode: fastcgi` what speaks FastCGI, php-cgi when not written.",
+        "What to run as a worker; `server.command` when not written. In `mode: fastcgi` what \
+         speaks FastCGI, php-cgi when not written.",
     )
     .refused(match mode {
         Mode::Classic => Some(of_scripts),
@@ -453,8 +463,8 @@ impl WorkerKeys {
         let spin = t
             .key(
                 "spin",
-                "How long a worker in shared memory looks for its next call before it sleeps. A call that comes meanwhile \
-                 finds it awake, and a processor is busy with looking.",
+                "How long a worker in shared memory looks for its next call before it sleeps. A \
+                 call that comes meanwhile finds it awake, and a processor is busy with looking.",
             )
             .ours()
             .range(Duration::from_micros(1)..=LONGEST_SPIN)
@@ -476,11 +486,15 @@ impl WorkerKeys {
             .refused(mode.without_kept())
             .default(CodecChoice::Auto);
         let fence = t.section_with("relay", "Workers on pipes and sockets.", |t| {
-            t.key("fence", "Whether a call to a foreign worker begins with a question, so that no answer to another call passes for its own.")
-                .ours()
-                .no_effect(mode.ignores(&[Mode::Classic, Mode::FastCgi, Mode::Cgi]))
-                .default(FenceWord(Fence::Always))
-                .0
+            t.key(
+                "fence",
+                "Whether a call to a foreign worker begins with a question, so that an answer to \
+                 another call can't be taken for its answer.",
+            )
+            .ours()
+            .no_effect(mode.ignores(&[Mode::Classic, Mode::FastCgi, Mode::Cgi]))
+            .default(FenceWord(Fence::Always))
+            .0
         });
         Self {
             transport,
@@ -505,7 +519,7 @@ impl Limits {
     fn read(t: &mut Table<'_>, mode: Mode) -> Self {
         Self {
             watch_tick: t
-                .key("watch_tick", "How often the soft limits are looked at.")
+                .key("watch_tick", "How often the soft limits are checked.")
                 .zero_is_default()
                 .range(Duration::from_millis(100)..=LONGEST)
                 .default(WATCH_TICK),
@@ -516,14 +530,15 @@ impl Limits {
             idle_ttl: t
                 .key(
                     "idle_ttl",
-                    "Time without a call after which a worker is replaced that had one.",
+                    "Idle time after which a worker is replaced, if it has had a call.",
                 )
                 .refused(mode.without_kept())
                 .limit(),
             exec_ttl: t
                 .key(
                     "exec_ttl",
-                    "The hard limit of one call: the client gets 504, the worker is stopped.",
+                    "The hard time limit of a call: the client gets 504, and the worker is \
+                     stopped.",
                 )
                 .zero_warns("a call that never ends holds its worker for ever, and nobody is told")
                 .roadrunner("off", "a hung worker must be noticed")
@@ -531,7 +546,8 @@ impl Limits {
             max_worker_memory: t
                 .key(
                     "max_worker_memory",
-                    "Memory of its own at which a worker is replaced after its call; what it shares is not counted.",
+                    "Memory at which a worker is replaced after its call; memory that it shares \
+                     with others does not count.",
                 )
                 .refused(mode.without_kept())
                 .limit(),

@@ -35,9 +35,9 @@ pub(super) fn read_warmup(t: &mut Table<'_>, mode: Mode, elsewhere: bool) -> Vec
     let targets: Vec<String> = t
         .key(
             "warmup",
-            "Paths, `/` for instance, that every new worker answers before it gets requests of clients, within \
-             `boot_timeout`. One that answers 5xx has not come up: a reload with it is rolled back. In pools of scripts paths \
-             below the root.",
+            "Paths, `/` for instance, that every new worker answers before it gets requests of \
+             clients, within `boot_timeout`. One that answers 5xx has not come up: a reload with \
+             it is rolled back. In pools of scripts paths below the root.",
         )
         .ours()
         .no_effect(elsewhere)
@@ -75,7 +75,7 @@ pub(super) fn read_warmup(t: &mut Table<'_>, mode: Mode, elsewhere: bool) -> Vec
 pub(super) fn read_retry(t: &mut Table<'_>) -> Retry {
     t.key(
         "retry",
-        "Which calls run once more when their worker died before it replied.",
+        "Which calls are retried if their worker dies before it replies.",
     )
     .ours()
     .default(Retry::Safe)
@@ -88,8 +88,9 @@ pub(super) fn read_body(t: &mut Table<'_>, mode: Mode) -> RequestBody {
     );
     t.key(
         "request_body",
-        "`buffer`: a worker gets a request when all of its body is there. `stream`: it reads the body as it comes, \
-         and a slow client holds it; forms are buffered all the same. Needs the package `pronghorn/worker`.",
+        "`buffer`: a worker gets a request when all of its body is there. `stream`: it reads the \
+         body as it comes, and a slow client holds it; forms are buffered all the same. Needs the \
+         package `pronghorn/worker`.",
     )
     .ours()
     .no_effect(mode.ignores(&[Mode::FastCgi]))

@@ -83,7 +83,9 @@ pub(super) fn read_clear_env(t: &mut Table<'_>, mode: Mode) -> bool {
     let clear_env = t.keys_where(holds, message, "remove it", |t| {
         t.key(
             "clear_env",
-            "In other modes than `worker`, whether scripts see of the environment only `server.env`, `HOME` and `USER`, as under php-fpm; php-cgi and programs also `TMPDIR`, programs `PATH`.",
+            "In other modes than `worker`, whether scripts see of the environment only \
+             `server.env`, `HOME` and `USER`, as under php-fpm; php-cgi and programs also \
+             `TMPDIR`, programs `PATH`.",
         )
         .ours()
         .default(true)
@@ -95,7 +97,8 @@ fn read_site(t: &mut Table<'_>, mode: Mode) -> SiteSettings {
     let root: Option<PathBuf> = t
         .key(
             "root",
-            "The folder of a site: its scripts run, its other files are sent. This key and the next six are of pools in another `mode` than `worker`.",
+            "The directory of a site: its scripts run, its other files are sent. This key and the \
+             next six are of pools in another `mode` than `worker`.",
         )
         .ours()
         .optional();
@@ -106,7 +109,8 @@ fn read_site(t: &mut Table<'_>, mode: Mode) -> SiteSettings {
     let links = t
         .key::<Symlinks>(
             "symlinks",
-            "Which symbolic links below the root are followed: none, those that stay in the root, or all.",
+            "Which symbolic links below the root are followed: none, those that stay in the root, \
+             or all.",
         )
         .ours()
         .default(Symlinks(Links::Inside));
@@ -114,15 +118,17 @@ fn read_site(t: &mut Table<'_>, mode: Mode) -> SiteSettings {
     let resolve = t
         .key(
             "resolve_root",
-            "When links in the path of `root` itself are resolved: `never`, scripts see it as it is written; or for `each_request`, \
-             so that a deployment which moves such a link takes effect at once, as with nginx's `$realpath_root`.",
+            "When links in the path of `root` itself are resolved: `never`, scripts see it as it \
+             is written; or for `each_request`, so that a deployment which moves such a link takes \
+             effect at once, as with nginx's `$realpath_root`.",
         )
         .ours()
         .default(ResolveRoot::Never);
     let software: Option<String> = t
         .key(
             "server_software",
-            "What scripts find in `SERVER_SOFTWARE`; `pronghorn/` and the version when not written. Some programs decide by it what the server can do.",
+            "What scripts find in `SERVER_SOFTWARE`; `pronghorn/` and the version when not \
+             written. Some programs decide by it what the server can do.",
         )
         .ours()
         .optional();
@@ -162,7 +168,7 @@ fn read_php(t: &mut Table<'_>) -> (Vec<String>, Option<String>, Vec<String>) {
     let index: Vec<String> = t
         .key(
             "index",
-            "What stands for a folder: the first of these scripts and files that is in it.",
+            "Scripts and files that answer for a directory: the first of them that exists.",
         )
         .ours()
         .default(INDEX.map(str::to_owned).into());
@@ -171,7 +177,8 @@ fn read_php(t: &mut Table<'_>) -> (Vec<String>, Option<String>, Vec<String>) {
     let fallback: String = t
         .key(
             "fallback",
-            "The script, by its path below the root, for paths at which there is nothing; `none`: they are answered 404.",
+            "The script, by its path below the root, for paths without a file; with `none`, they \
+             are answered 404.",
         )
         .ours()
         .default_as(usual, "the first script of `index`");
@@ -208,7 +215,8 @@ fn read_no_scripts(t: &mut Table<'_>, fallback: Option<&str>) -> Vec<String> {
     let folders: Vec<String> = t
         .key(
             "no_scripts",
-            "Folders, by their paths below the root, in which no script runs, those for uploads for instance: a path that names one there is answered 404.",
+            "Directories, by their paths below the root, in which no script runs, for instance \
+             those for uploads: a path to a script there is answered 404.",
         )
         .ours()
         .default(Vec::new());
