@@ -176,6 +176,12 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
         self
     }
 
+    /// It has the name of a secret, and is none.
+    pub fn public(mut self) -> Self {
+        self.secret = false;
+        self
+    }
+
     /// It says where something secret lies, and is shown although its name is that of a secret: unless what was written is
     /// the secret itself.
     pub fn is_path(mut self) -> Self {

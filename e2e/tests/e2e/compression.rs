@@ -29,6 +29,23 @@ fn gunzip(response: &Response) -> String {
 const TAKES_GZIP: &str = "Accept-Encoding: gzip, deflate\r\n";
 
 #[test]
+fn the_middleware_zstd_knows_zstd_alone() {
+    let body = "return new Pronghorn\\Response(str_repeat('a', (int) $request->query()['length']), 200, ['Content-Type' => 'text/plain']);";
+    let server = Server::start(site("[zstd]", body));
+    let mut connection = server.connect();
+    let mut coding = |length: usize, takes: &str| {
+        let takes = format!("Accept-Encoding: {takes}\r\n");
+        connection.request("GET", &format!("/?length={length}"), &takes);
+        let response = connection.response();
+        response.header("content-encoding").map(str::to_owned)
+    };
+    assert_eq!(coding(1024, "gzip, zstd").as_deref(), Some("zstd"));
+    assert_eq!(coding(1024, "gzip"), None);
+    assert_eq!(coding(1023, "zstd"), None);
+    server.stop();
+}
+
+#[test]
 fn static_files_and_replies_come_gzipped() {
     let body = "return new Pronghorn\\Response(str_repeat('hello ', 1000 * ($request->query()['times'] ?? 1)), 200, ['Content-Type' => 'text/plain', 'ETag' => '\"a\"']);";
     let server = Server::start(site("[static, gzip]", body));

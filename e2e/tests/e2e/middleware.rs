@@ -304,7 +304,49 @@ fn more_requests_than_the_rate_are_refused_until_later() {
     // A route's own, by the address.
     assert_eq!(ask("/pid", "three").status, 200);
     assert_eq!(ask("/pid", "four").status, 429);
-    server.logged(&["requests refused: a client has sent too many in 3600 s"]);
+    server.logged(&["requests refused: a client has sent too many in 1h"]);
+    server.stop();
+}
+
+#[test]
+fn the_limiter_of_roadrunner_3_has_its_answers() {
+    let server = Server::start(site(
+        "  middleware: [rate_limiter]
+  rate_limiter: {key: header, header: X-Key, rate: 1, interval: 1h, burst: 2}
+",
+    ));
+    let mut connection = server.connect();
+    let mut ask = |headers: &str| {
+        connection.request("GET", "/", headers);
+        connection.response()
+    };
+    assert_eq!(
+        [ask("X-Key: a\r\n").status, ask("X-Key: a\r\n").status],
+        [200, 200]
+    );
+    assert_eq!(ask("X-Key: b\r\n").status, 200, "another client");
+    for (headers, status, text, waits) in [
+        ("X-Key: a\r\n", 429, "Too Many Requests\n", true),
+        ("", 400, "Bad Request\n", false),
+        ("X-Key:  \r\n", 400, "Bad Request\n", false),
+    ] {
+        let refused = ask(headers);
+        assert_eq!((refused.status, refused.text().as_str()), (status, text));
+        for (name, value) in [
+            ("cache-control", "no-store"),
+            ("content-type", "text/plain; charset=utf-8"),
+            ("x-content-type-options", "nosniff"),
+        ] {
+            assert_eq!(refused.header(name), Some(value), "{headers:?}");
+        }
+        let wait = refused
+            .header("retry-after")
+            .map(|wait| wait.parse::<u32>().unwrap());
+        assert_eq!(
+            wait.is_some_and(|wait| (3590..=3600).contains(&wait)),
+            waits
+        );
+    }
     server.stop();
 }
 

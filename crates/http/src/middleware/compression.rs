@@ -1,4 +1,4 @@
-//! `compress`, and `gzip` as RoadRunner has it: shorter responses, and requests with a body that was made shorter.
+//! `compress`, and `gzip` and `zstd` as RoadRunner has them: shorter responses, and requests with a body that was made shorter.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -26,8 +26,12 @@ pub(super) fn around(next: Arc<dyn Handler>, parts: Parts<'_>) -> Arc<dyn Handle
 }
 
 /// The settings are those of `compress`, but for the codings.
-pub(super) fn gzip_around(next: Arc<dyn Handler>, parts: Parts<'_>) -> Arc<dyn Handler> {
-    with(next, &parts.settings.compress, vec![Coding::Gzip])
+pub(super) fn coding_around(
+    next: Arc<dyn Handler>,
+    parts: Parts<'_>,
+    coding: Coding,
+) -> Arc<dyn Handler> {
+    with(next, &parts.settings.compress, vec![coding])
 }
 
 fn with(

@@ -27,6 +27,7 @@ use thiserror::Error;
 pub use rate_limit::limited;
 
 use crate::addresses::Addresses;
+use crate::coding::Coding;
 use crate::message::Handler;
 use crate::settings::HttpSettings;
 use crate::settings::middleware::Middleware;
@@ -63,13 +64,15 @@ fn around(
 ) -> Result<Arc<dyn Handler>, Unusable> {
     Ok(match middleware {
         Middleware::Compress => compression::around(next, parts),
-        Middleware::Gzip => compression::gzip_around(next, parts),
+        Middleware::Gzip => compression::coding_around(next, parts, Coding::Gzip),
+        Middleware::Zstd => compression::coding_around(next, parts, Coding::Zstd),
         // It has its place around all others, where `trusted_subnets` puts it.
         Middleware::ProxyIpParser => next,
         Middleware::Headers => headers::around(next, parts),
         Middleware::Sendfile => sendfile::around(next, parts),
         Middleware::Static => return static_files::around(next, parts),
         Middleware::RateLimit => rate_limit::around(next, parts),
+        Middleware::RateLimiter => rate_limit::limiter_around(next, parts),
         Middleware::Rewrite => rewrite::around(next, parts),
         Middleware::ErrorPages => return error_pages::around(next, parts),
     })

@@ -1,4 +1,4 @@
-//! `rate_limit`: so many requests of one client in a time, and so many at once.
+//! `rate_limit`, and `rate_limiter` as RoadRunner 3 has it: so many requests of one client in a time, and so many at once.
 //!
 //! GCRA: of each client one moment is kept, that at which it would be idle had its requests come evenly. It moves on with
 //! each request, and a request is refused when it is too far ahead. The table has a fixed size: where it is full, the client
@@ -6,15 +6,17 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use pronghorn_base::{LogThrottle, lock};
+use pronghorn_config::show_duration;
 use tokio::time::Instant;
 
 use super::Parts;
 use crate::addresses::Household;
 use crate::exchange::Exchange;
 use crate::message::{Handled, Handler, Request, Response};
-use crate::settings::{RateKey, RateLimitSettings};
+use crate::settings::{RateKey, RateLimitSettings, Refusal};
 
 /// Clients that are known at a time: [`SETS`] × [`WAYS`], 1 MB for each limit.
 const SETS: usize = 4096;
@@ -24,7 +26,8 @@ struct RateLimit {
     next: Arc<dyn Handler>,
     limiter: Limiter,
     by: RateKey,
-    seconds: u64,
+    refusal: Refusal,
+    per: Duration,
     started: Instant,
     refused: LogThrottle,
 }
@@ -50,6 +53,10 @@ pub(super) fn around(next: Arc<dyn Handler>, parts: Parts<'_>) -> Arc<dyn Handle
     limited(next, parts.settings.rate_limit.as_ref())
 }
 
+pub(super) fn limiter_around(next: Arc<dyn Handler>, parts: Parts<'_>) -> Arc<dyn Handler> {
+    limited(next, parts.settings.rate_limiter.as_ref())
+}
+
 /// Puts a limit around a handler, if there is one.
 pub fn limited(next: Arc<dyn Handler>, settings: Option<&RateLimitSettings>) -> Arc<dyn Handler> {
     let Some(settings) = settings else {
@@ -59,7 +66,8 @@ pub fn limited(next: Arc<dyn Handler>, settings: Option<&RateLimitSettings>) -> 
         next,
         limiter: Limiter::new(settings),
         by: settings.by.clone(),
-        seconds: settings.rate.per.as_secs(),
+        refusal: settings.refusal,
+        per: settings.rate.per,
         started: Instant::now(),
         refused: LogThrottle::default(),
     })
@@ -67,8 +75,10 @@ pub fn limited(next: Arc<dyn Handler>, settings: Option<&RateLimitSettings>) -> 
 
 impl Handler for RateLimit {
     fn handle<'a>(&'a self, request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
-        let Some(tag) = self.tag(&request) else {
-            return self.next.handle(request, exchange);
+        let tag = match self.tag(&request) {
+            Client::Known(tag) => tag,
+            Client::Unknown => return self.next.handle(request, exchange),
+            Client::Unnamed => return self.refuse(400, None),
         };
         let now = request.accepted.saturating_duration_since(self.started);
         let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
@@ -78,31 +88,63 @@ impl Handler for RateLimit {
                 if let Some(requests) = self.refused.should_log() {
                     tracing::warn!(
                         target: "http", requests, remote_address = %request.peer.address, URI = request.target(),
-                        "requests refused: a client has sent too many in {} s", self.seconds
+                        "requests refused: a client has sent too many in {}", show_duration(self.per)
                     );
                 }
-                let mut response = Response::status_only(429);
-                let seconds = wait.div_ceil(1_000_000_000).max(1);
-                response.fields.push("Retry-After", seconds.to_string());
-                Box::pin(std::future::ready(response))
+                self.refuse(429, Some(wait.div_ceil(1_000_000_000).max(1)))
             }
         }
     }
 }
 
+/// Whose request it is.
+enum Client {
+    Known(u64),
+    /// It can't be told from others.
+    Unknown,
+    /// The field that names it is missing.
+    Unnamed,
+}
+
 impl RateLimit {
-    /// `None` for a client that can't be told from others.
-    fn tag(&self, request: &Request) -> Option<u64> {
-        let address = || request.peer.address.ip().map(Household::of);
+    fn tag(&self, request: &Request) -> Client {
         let keys = &self.limiter.keys;
+        let by_address = || {
+            let address = request.peer.address.ip().map(Household::of)?;
+            Some(keys.hash_one(address))
+        };
+        let value = |name: &str| request.head.fields().get(name).map(<[u8]>::trim_ascii);
         let tag = match &self.by {
-            RateKey::Address => keys.hash_one(address()?),
-            RateKey::Header(name) => match request.head.fields().get(name) {
-                Some(value) => keys.hash_one(value),
-                None => keys.hash_one(address()?),
+            RateKey::Address => by_address(),
+            RateKey::Global => Some(1),
+            RateKey::Header(name) => match (value(name), self.refusal) {
+                (None | Some(b""), Refusal::RoadRunners) => return Client::Unnamed,
+                (None, Refusal::Ours) => by_address(),
+                (Some(value), _) => Some(keys.hash_one(value)),
             },
         };
-        Some(tag.max(1)) // 0 is an empty slot
+        // 0 is an empty slot.
+        tag.map_or(Client::Unknown, |tag| Client::Known(tag.max(1)))
+    }
+
+    fn refuse<'a>(&self, status: u16, retry_after: Option<u64>) -> Handled<'a> {
+        let mut response = match self.refusal {
+            Refusal::Ours => Response::status_only(status),
+            Refusal::RoadRunners => {
+                let text = match status {
+                    400 => "Bad Request\n",
+                    _ => "Too Many Requests\n",
+                };
+                let mut response = Response::plain(status, text);
+                response.fields.push("Cache-Control", "no-store");
+                response.fields.push("X-Content-Type-Options", "nosniff");
+                response
+            }
+        };
+        if let Some(seconds) = retry_after {
+            response.fields.push("Retry-After", seconds.to_string());
+        }
+        Box::pin(std::future::ready(response))
     }
 }
 
@@ -161,6 +203,7 @@ mod tests {
             },
             burst,
             by: RateKey::Address,
+            refusal: Refusal::Ours,
         })
     }
 

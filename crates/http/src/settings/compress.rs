@@ -68,8 +68,8 @@ impl Section for CompressSettings {
             codings: t
                 .key(
                     "codings",
-                    "Codings for responses, the preferred one first; the middleware `gzip` \
-                     supports only `gzip`.",
+                    "Codings for responses, the preferred one first; the middlewares `gzip` and \
+                     `zstd` support only their own.",
                 )
                 .default(by_default.codings),
             min_size: t

@@ -5,11 +5,13 @@
 pub(crate) enum Middleware {
     Compress,
     Gzip,
+    Zstd,
     ProxyIpParser,
     Headers,
     Sendfile,
     Static,
     RateLimit,
+    RateLimiter,
     Rewrite,
     ErrorPages,
 }
@@ -17,11 +19,13 @@ pub(crate) enum Middleware {
 const KNOWN: &[(&str, Middleware)] = &[
     ("compress", Middleware::Compress),
     ("gzip", Middleware::Gzip),
+    ("zstd", Middleware::Zstd),
     ("proxy_ip_parser", Middleware::ProxyIpParser),
     ("headers", Middleware::Headers),
     ("sendfile", Middleware::Sendfile),
     ("static", Middleware::Static),
     ("rate_limit", Middleware::RateLimit),
+    ("rate_limiter", Middleware::RateLimiter),
     ("rewrite", Middleware::Rewrite),
     ("error_pages", Middleware::ErrorPages),
 ];

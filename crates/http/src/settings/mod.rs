@@ -34,7 +34,7 @@ pub use files::{Kind, MOST_ROOTS, Page, RootKeys, StaticSettings, read_roots, re
 pub use headers::{CorsSettings, FieldRules, HeadersSettings, OriginPattern};
 pub use limits::{Forms, Timeouts};
 pub use listen::{HSTS_AGE, HstsSettings, ListenSettings, Mode, SOCKET_MODE, SslSettings};
-pub use rate_limit::{Rate, RateKey, RateLimitSettings};
+pub use rate_limit::{Rate, RateKey, RateLimitSettings, Refusal};
 #[cfg(test)]
 pub(crate) use rewrite::rule as rewrite_rule;
 pub use rewrite::{MOST_RULES, RewriteRule, Target, TargetPiece};
@@ -92,6 +92,8 @@ pub struct HttpSettings {
     pub request_id: Option<RequestIdSettings>,
     /// Of the middleware `rate_limit`.
     pub rate_limit: Option<RateLimitSettings>,
+    /// Of the middleware `rate_limiter`.
+    pub rate_limiter: Option<RateLimitSettings>,
     /// Of the middleware `rewrite`.
     pub rewrite: Vec<RewriteRule>,
     /// Of the middleware `error_pages`.
@@ -204,7 +206,7 @@ impl Section for HttpSettings {
             ),
             compress: t.section(
                 "compress",
-                "Compression of bodies. Used by the middlewares `compress` and `gzip`.",
+                "Compression of bodies. Used by the middlewares `compress`, `gzip` and `zstd`.",
             ),
             files: t.optional_section(
                 "static",
@@ -225,6 +227,13 @@ impl Section for HttpSettings {
                     "rate_limit",
                     "Limit for the requests of each client. Used by the middleware `rate_limit`.",
                     RateLimitSettings::read,
+                )
+                .flatten(),
+            rate_limiter: t
+                .optional_section_with(
+                    "rate_limiter",
+                    "The same with the keys and answers of RoadRunner 3. Used by the middleware `rate_limiter`.",
+                    RateLimitSettings::read_limiter,
                 )
                 .flatten(),
             rewrite: rewrite::read(t),
@@ -390,8 +399,9 @@ fn check_middleware(t: &mut Table<'_>, listed: &[String]) {
             let message = format!("names `{name}` {times} times");
             t.warn("middleware", &message, "its first place counts");
         }
-        let by_gzip = name == "compress" && is_in_list(listed, "gzip");
-        if times == 0 && !by_gzip && t.is_written(name) {
+        let by_another =
+            name == "compress" && (is_in_list(listed, "gzip") || is_in_list(listed, "zstd"));
+        if times == 0 && !by_another && t.is_written(name) {
             let hint = format!("`http.middleware` does not list `{name}`");
             t.warn(name, "is not used", &hint);
         }

@@ -1,8 +1,8 @@
-//! `http.rate_limit`, and that of a route.
+//! `http.rate_limit`, that of a route, and `http.rate_limiter`, which is RoadRunner 3's.
 
 use std::time::Duration;
 
-use pronghorn_config::{Node, Setting, Shown, Table, Wrong};
+use pronghorn_config::{Choice, Node, Setting, Shown, Table, Wrong};
 
 use crate::routes::is_token;
 
@@ -13,6 +13,16 @@ pub struct RateLimitSettings {
     /// At once, from 1.
     pub burst: u32,
     pub by: RateKey,
+    pub refusal: Refusal,
+}
+
+/// What a refused request is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// 429, as other answers of the server. A request without the field that names its client is one of its address.
+    Ours,
+    /// RoadRunner's text and fields. A request without the field is answered 400.
+    RoadRunners,
 }
 
 /// `10/s`, `100/m`, `1000/h`.
@@ -20,7 +30,7 @@ pub struct RateLimitSettings {
 pub struct Rate {
     /// At least 1.
     pub count: u32,
-    /// A second, a minute or an hour.
+    /// A second, a minute or an hour; with `rate_limiter` any time.
     pub per: Duration,
 }
 
@@ -31,6 +41,8 @@ pub enum RateKey {
     Address,
     /// The value of this field, its name in lower case; without it the address.
     Header(String),
+    /// All clients together.
+    Global,
 }
 
 /// In an hour that is 277 a second; whoever allows more wants no limit.
@@ -65,6 +77,7 @@ impl RateLimitSettings {
                      `header:NAME`, the value of a field, and the address if the field is missing.",
                 )
                 .default(RateKey::Address),
+            refusal: Refusal::Ours,
             rate: rate.unwrap_or(Rate {
                 count: 1,
                 per: Duration::from_secs(1),
@@ -72,6 +85,92 @@ impl RateLimitSettings {
         };
         rate.is_some().then_some(settings)
     }
+
+    /// As [`Self::read`], of RoadRunner 3's section.
+    pub(super) fn read_limiter(t: &mut Table<'_>) -> Option<Self> {
+        t.live();
+        let kind = t
+            .key(
+                "key",
+                "Who is one client: an address, the value of a field, or all together.",
+            )
+            .public()
+            .differs(
+                "each IPv6 address by itself",
+                "a client has a whole /64 of them",
+            )
+            .default(KeyKind::Ip);
+        let header: Option<String> = t
+            .key(
+                "header",
+                "The field, with `key: header`; a request without it is answered 400.",
+            )
+            .optional();
+        let was_written = t.is_written("rate");
+        let count: Option<u32> = t
+            .key("rate", "How many requests of one client in an `interval`; more are answered 429 with `Retry-After`.")
+            .range(1..=MOST)
+            .optional();
+        let per = t
+            .key("interval", "The time that `rate` is for.")
+            .range(Duration::from_millis(1)..=Duration::from_hours(24))
+            .default(Duration::from_secs(1));
+        let burst = t
+            .key("burst", "How many of them may come at once.")
+            .range(1..=MOST)
+            .default(1);
+        t.no_effect(
+            "max_entries",
+            "65,536 clients are known at a time; beyond, the one that is nearest to being idle is forgotten, and nobody is refused for it",
+        );
+        if !was_written {
+            t.error("rate", "is missing", "for example `rate: 100`");
+        }
+        let by = match (kind, header) {
+            (KeyKind::Header, Some(name)) if !name.is_empty() && name.bytes().all(is_token) => {
+                RateKey::Header(name.to_ascii_lowercase())
+            }
+            (KeyKind::Header, _) => {
+                t.error(
+                    "header",
+                    "is no field's name",
+                    "for example `header: X-Api-Key`",
+                );
+                RateKey::Address
+            }
+            (KeyKind::Ip | KeyKind::Global, Some(_)) => {
+                t.error(
+                    "header",
+                    "is for `key: header`",
+                    "write `key: header`, or remove it",
+                );
+                RateKey::Address
+            }
+            (KeyKind::Ip, None) => RateKey::Address,
+            (KeyKind::Global, None) => RateKey::Global,
+        };
+        Some(Self {
+            rate: Rate { count: count?, per },
+            burst,
+            by,
+            refusal: Refusal::RoadRunners,
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum KeyKind {
+    Ip,
+    Header,
+    Global,
+}
+
+impl Choice for KeyKind {
+    const CHOICES: &'static [(&'static str, Self)] = &[
+        ("ip", Self::Ip),
+        ("header", Self::Header),
+        ("global", Self::Global),
+    ];
 }
 
 impl Setting for Rate {
@@ -135,6 +234,7 @@ impl Setting for RateKey {
         Shown::One(match self {
             Self::Address => "address".to_owned(),
             Self::Header(name) => format!("header:{name}"),
+            Self::Global => "global".to_owned(), // not of this key
         })
     }
 }

@@ -106,6 +106,21 @@ const TABLE: &[Row] = &[
         },
     },
     Row {
+        topic: "`logs.format`, `logs.time_format`",
+        in_2025: "no such keys",
+        in_3: "what a record looks like",
+        here: "formats of one's own are not there yet",
+        changes: |root, era| {
+            let keys = [
+                "logs.format",
+                "logs.time_format",
+                "logs.channels.*.format",
+                "logs.channels.*.time_format",
+            ];
+            only_in_3(root, era, &keys)
+        },
+    },
+    Row {
         topic: "`logs.level: panic`, `dpanic`, `fatal`",
         in_2025: "these and worse",
         in_3: "`debug`",
@@ -124,6 +139,13 @@ const TABLE: &[Row] = &[
         in_3: "the first of them that is there names the client",
         here: "in both; those that name the client must agree",
         changes: |root, era| only_in_3(root, era, &["http.trusted_headers"]),
+    },
+    Row {
+        topic: "`http.rate_limiter`, the middleware `zstd`",
+        in_2025: "not there",
+        in_3: "there; a full table of clients refuses new ones",
+        here: "in both; a full table forgets a client that is nearly idle",
+        changes: |root, era| only_in_3(root, era, &["http.rate_limiter"]),
     },
     Row {
         topic: "`http.http2.h2c`",

@@ -200,6 +200,17 @@ impl LogTarget {
             Some(logs) => line_ending.default_as(logs.line_ending.clone(), "as `logs.line_ending`"),
             None => line_ending.default("\n".to_owned()),
         };
+        let is_skipped = t
+            .key(
+                "skip_line_ending",
+                "Nothing after a record, as RoadRunner 3 has it.",
+            )
+            .default(false);
+        let line_ending = if is_skipped {
+            String::new()
+        } else {
+            line_ending
+        };
         let file = match logs.and_then(|logs| logs.file.as_ref()) {
             Some(file) if !output_written => {
                 t.section_with(FILE, FILE_SENTENCE, |t| FileLog::read(t, Some(file)))
@@ -231,6 +242,13 @@ impl LogTarget {
             file,
             era: t.era(),
         };
+        t.not_yet("format", "formats of one's own for log records");
+        t.not_yet("time_format", "formats of one's own for log records");
+        t.no_effect("use_local_time", "times are UTC");
+        t.no_effect(
+            "show_caller",
+            "records name the part of the server that they come from",
+        );
         t.no_effect("err_output", "the logger's own errors go to standard error");
         target
     }
