@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use pronghorn_http::settings::default_threads;
 use pronghorn_process::Spawner;
+use pronghorn_workers::default_io_threads;
 
 use crate::arguments::Arguments;
 use crate::error::BenchError;
@@ -68,7 +68,7 @@ impl Site {
             pronghorn,
             io_threads: arguments
                 .io_threads
-                .map_or_else(default_threads, usize::from),
+                .map_or_else(default_io_threads, usize::from),
             packages: arguments
                 .packages
                 .as_ref()

@@ -2,14 +2,15 @@
 
 use pronghorn_config::Era;
 use pronghorn_server::settings::{Said, check as judge, config_show};
-use pronghorn_server::{environment, look};
+use pronghorn_server::{Services, environment, look};
 
 use crate::arguments::{Arguments, Release};
 use crate::exit::{Exit, mention, say};
 use crate::folders;
 
-pub(crate) fn check(arguments: &Arguments, to: Option<Release>) -> Exit {
+pub(crate) fn check(arguments: &Arguments, services: &Services, to: Option<Release>) -> Exit {
     tell(&judge(
+        services,
         &arguments.input(),
         to.map(Era::from),
         |loaded, settings| {
@@ -19,8 +20,8 @@ pub(crate) fn check(arguments: &Arguments, to: Option<Release>) -> Exit {
     ))
 }
 
-pub(crate) fn show(arguments: &Arguments) -> Exit {
-    tell(&config_show(&arguments.input()))
+pub(crate) fn show(arguments: &Arguments, services: &Services) -> Exit {
+    tell(&config_show(services, &arguments.input()))
 }
 
 fn tell(said: &Said) -> Exit {

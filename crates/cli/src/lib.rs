@@ -19,35 +19,36 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use arguments::{Arguments, Command, ConfigCommand, Name};
+pub use pronghorn_http::Around;
 use pronghorn_http::Handler;
-use pronghorn_server::Around;
+pub use pronghorn_server::Services;
 
 /// Does what the command line says.
 pub fn run() -> ExitCode {
-    run_around(Around::default())
+    run_services(Services::default())
 }
 
-/// The same for a server of one's own: `wrap` gets what answers requests by PHP and gives what
-/// stands before it. It is called at the start of `serve` and for each reload.
-/// `examples/own-server` shows it.
+/// The same for a server of one's own: `wrap` gets what answers requests by PHP and gives what stands before it. It is
+/// called at the start of `serve` and for each reload. `examples/own-server` shows it.
 pub fn run_with(
     wrap: impl Fn(Arc<dyn Handler>) -> Arc<dyn Handler> + Send + Sync + 'static,
 ) -> ExitCode {
-    run_around(Around::new(wrap))
+    run_services(Services::new(Around::new(wrap)))
 }
 
-fn run_around(around: Around) -> ExitCode {
+/// The same for a server with services of one's own. `examples/service` shows it.
+pub fn run_services(services: Services) -> ExitCode {
     let name = Name::of_this_call();
     let arguments = match Arguments::read(name) {
         Ok(arguments) => arguments,
         Err(exit) => return exit.into(),
     };
     match &arguments.command {
-        Command::Serve(options) => serve::run(name, &arguments, options, around),
-        Command::Check { to } => config::check(&arguments, *to),
+        Command::Serve(options) => serve::run(name, &arguments, options, services),
+        Command::Check { to } => config::check(&arguments, &services, *to),
         Command::Config {
             command: ConfigCommand::Show,
-        } => config::show(&arguments),
+        } => config::show(&arguments, &services),
         Command::Reset { of } => steer::reset(name, &arguments, of),
         Command::Workers {
             of,

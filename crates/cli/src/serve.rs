@@ -10,7 +10,7 @@ use pronghorn_process::{Program, reap_orphans};
 use pronghorn_server::logs::{self, Logs};
 use pronghorn_server::settings::Settings;
 use pronghorn_server::{
-    Around, Control, Manager, Next, Plan, Predecessor, Server, Source, StartError, UpgradeError,
+    Control, Manager, Next, Plan, Predecessor, Server, Services, Source, StartError, UpgradeError,
     VERSION, Way,
 };
 use tokio::runtime::Builder;
@@ -29,10 +29,10 @@ const FIRST_ADDRESS: &str = "127.0.0.1:8080";
 /// Signals that follow each other within this time are one: nobody types faster.
 const ONE_STOP: Duration = Duration::from_millis(100);
 
-pub(crate) fn run(name: Name, arguments: &Arguments, options: &Serve, around: Around) -> Exit {
+pub(crate) fn run(name: Name, arguments: &Arguments, options: &Serve, services: Services) -> Exit {
     let predecessor = Predecessor::of_this_process();
     let program = Program::of_this_process(folders::current());
-    let (plan, logs, place) = match prepare(arguments, options, around) {
+    let (plan, logs, place) = match prepare(arguments, options, services) {
         Ok(prepared) => prepared,
         Err(failure) => return refuse(&failure, predecessor.as_ref()),
     };
@@ -98,7 +98,7 @@ fn refuse(failure: &Failure, predecessor: Option<&Predecessor>) -> Exit {
 fn prepare(
     arguments: &Arguments,
     options: &Serve,
-    around: Around,
+    services: Services,
 ) -> Result<(Plan, Logs, Place), Failure> {
     let mut input = arguments.input();
     if let Some(script) = &options.script {
@@ -114,13 +114,13 @@ fn prepare(
     if loaded.file.is_none() && input.overrides.is_empty() {
         return Err(nothing_to_serve(&input));
     }
-    let resolved = loaded.resolve::<Settings>(Severity::Warning);
+    let resolved = loaded.resolve_with(Severity::Warning, |t| Settings::read_with(t, &services));
     let (report, effective) = (resolved.report().clone(), resolved.effective().clone());
     let settings = resolved.into_settings().map_err(|report| {
         mention(&report.to_string());
         Failure::misused(format!("nothing was started: {}", report.summary()))
     })?;
-    if options.script.is_some() && settings.http.is_none() {
+    if options.script.is_some() && !settings.has("http") {
         return Err(Failure::misused(
             "the script would not run: the configuration has no section `http`\n\
              hint: `-o http.address=127.0.0.1:8080` adds one",
@@ -139,10 +139,10 @@ fn prepare(
     let config = loaded.file.is_some().then(|| place.named().to_owned());
     let plan = Plan {
         control: Control::new(config, settings.longest_stop()),
-        around,
         folder,
         environment: pronghorn_server::environment(&loaded),
         source: Some(Source::new(
+            services,
             input,
             &folders::current(),
             &loaded,

@@ -60,7 +60,7 @@ pub use key::Key;
 pub use load::{Disk, Input, Loaded, MAIN_FILES, load};
 pub use node::{Entry, Map, Node, Text, Value};
 pub use place::{Origin, Place};
-pub use reference::{Reference, describe};
+pub use reference::{Reference, describe, describe_with};
 pub use resolve::{Change, Difference, Effective, Resolved};
 pub use setting::{
     Address, Choice, Command, Endpoint, Listen, Pair, Pairs, Setting, Shown, Size, Subnet, Wrong,

@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use crate::resolve::{DefaultShown, KeyRecord, Record, described};
 use crate::setting::Shown;
-use crate::table::Section;
+use crate::table::{Section, Table};
 
 /// Everything that can be written. Displays as Markdown: a heading and a table per section.
 #[derive(Clone, Debug)]
@@ -14,8 +14,13 @@ pub struct Reference {
 
 /// Runs the statements of `S` over nothing.
 pub fn describe<S: Section>() -> Reference {
+    describe_with(S::read)
+}
+
+/// As [`describe`], for sections that are not known before the program runs.
+pub fn describe_with<S>(read: impl Fn(&mut Table<'_>) -> S) -> Reference {
     Reference {
-        records: described::<S>(),
+        records: described(&read),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::node::{Map, Node, Value};
 use crate::place::{Origin, Place};
 use crate::setting::{Shown, Wrong, shorten};
 use crate::suggest::{aliases, is_same, nearest};
-use crate::table::{Section, Table};
+use crate::table::Table;
 
 /// Settings with everything that is to be said about them.
 #[derive(Debug)]
@@ -189,11 +189,15 @@ pub(crate) struct Unknown {
     pub(crate) siblings: Vec<String>,
 }
 
-pub(crate) fn resolve<S: Section>(loaded: &Loaded, unknown: Severity) -> Resolved<S> {
+pub(crate) fn resolve<S>(
+    loaded: &Loaded,
+    unknown: Severity,
+    statements: &dyn Fn(&mut Table<'_>) -> S,
+) -> Resolved<S> {
     let mut run = Run::new(unknown, loaded.compat.era);
     judge_version(loaded, &mut run);
-    let settings = read(&mut run, Some(&loaded.root), &loaded.main);
-    tell_unknown::<S>(&mut run);
+    let settings = read(&mut run, Some(&loaded.root), &loaded.main, statements);
+    tell_unknown(&mut run, statements);
     if loaded.incomplete {
         // What seems to be missing may stand in the file that could not be read.
         run.diagnostics
@@ -217,11 +221,11 @@ pub(crate) fn resolve<S: Section>(loaded: &Loaded, unknown: Severity) -> Resolve
 /// look through all names.
 const MOST_UNKNOWN: usize = 100;
 
-fn tell_unknown<S: Section>(run: &mut Run) {
+fn tell_unknown<S>(run: &mut Run, statements: &dyn Fn(&mut Table<'_>) -> S) {
     if run.unknown.is_empty() {
         return;
     }
-    let known = described::<S>();
+    let known = described(statements);
     let severity = run.unknown_severity;
     for unknown in run.unknown.iter().take(MOST_UNKNOWN) {
         let message = format!("unknown key `{}`", unknown.path());
@@ -235,15 +239,20 @@ fn tell_unknown<S: Section>(run: &mut Run) {
     }
 }
 
-/// The statements of `S`, run over nothing.
-pub(crate) fn described<S: Section>() -> Vec<Record> {
+/// The statements, run over nothing.
+pub(crate) fn described<S>(statements: &dyn Fn(&mut Table<'_>) -> S) -> Vec<Record> {
     let mut run = Run::new(Severity::Error, era::DEFAULT);
     run.describing = true;
-    read::<S>(&mut run, None, &Place::file(0, ""));
+    read(&mut run, None, &Place::file(0, ""), statements);
     run.records
 }
 
-fn read<S: Section>(run: &mut Run, map: Option<&Map>, place: &Place) -> S {
+fn read<S>(
+    run: &mut Run,
+    map: Option<&Map>,
+    place: &Place,
+    statements: &dyn Fn(&mut Table<'_>) -> S,
+) -> S {
     let mut table = Table::root(run, map, place.clone());
     table.loading_key(
         "version",
@@ -251,7 +260,7 @@ fn read<S: Section>(run: &mut Run, map: Option<&Map>, place: &Place) -> S {
     );
     table.loading_key("include", "More files, merged over this one key by key.");
     table.loading_key("envfile", "A file of variables, beside this file.");
-    let settings = S::read(&mut table);
+    let settings = statements(&mut table);
     table.finish();
     settings
 }

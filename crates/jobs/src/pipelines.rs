@@ -17,10 +17,7 @@ use crate::job::Job;
 use crate::memory::Memory;
 use crate::messages::Pushed;
 use crate::metrics::Metrics;
-use crate::settings::{DriverSettings, PipelineSettings};
-
-/// Each has a place in memory, and its consumers look at all of them.
-pub(crate) const MOST: usize = 1000;
+use crate::settings::{DriverSettings, MOST, PipelineSettings};
 
 /// One job in so many is of another pipeline than the one with the best priority, each in turn.
 const SHARE: u32 = 8;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pronghorn_plugin_api::{
-    BoxFuture, Context, Handover, NotReady, Reload, Running, Service, StartError, Stopped,
+    BoxFuture, ConfiguredPool, Context, Handover, NotReady, Reload, Running, Service, StartError,
+    Stopped,
 };
 use pronghorn_pool::{Spool, Warmup};
 use pronghorn_wire::Kind;
@@ -54,12 +55,12 @@ struct NotOpened {
 }
 
 impl Service for JobsService {
-    fn name(&self) -> &'static str {
-        JOBS
-    }
-
-    fn has_workers(&self) -> bool {
-        true
+    fn pools(&self) -> Vec<ConfiguredPool<'_>> {
+        vec![ConfiguredPool {
+            section: "jobs.pool".to_owned(),
+            name: JOBS,
+            settings: &self.settings.pool,
+        }]
     }
 
     fn start(

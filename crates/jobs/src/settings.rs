@@ -6,7 +6,8 @@ use std::time::Duration;
 use pronghorn_config::{Choice, Section, Size, Table};
 use pronghorn_workers::settings::PoolSettings;
 
-use crate::pipelines::MOST;
+/// Each has a place in memory, and its consumers look at all of them.
+pub(crate) const MOST: usize = 1000;
 
 /// As RoadRunner's; lower goes first.
 const PRIORITY: i64 = 10;

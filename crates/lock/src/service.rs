@@ -1,5 +1,6 @@
 //! The service `lock`.
 
+use pronghorn_config::{Choice, Table};
 use pronghorn_plugin_api::rpc::Failure;
 use pronghorn_plugin_api::{BoxFuture, Context, Running, Service, StartError, Stopped};
 use tokio::task::JoinSet;
@@ -18,9 +19,36 @@ struct AtWork {
     _time: JoinSet<()>,
 }
 
+impl Lock {
+    /// Reads the section of RoadRunner 3.
+    pub fn read(t: &mut Table<'_>) -> Self {
+        t.optional_section_with("lock", "Locks over RPC are always there.", |t| {
+            let kept = t
+                .key("driver", "Where locks are kept.")
+                .default(Driver::Memory);
+            if kept == Driver::Redis {
+                t.section_not_yet("driver", "locks in Redis");
+            }
+            t.no_effect("config", "the server keeps locks in memory");
+        });
+        Self
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Driver {
+    Memory,
+    Redis,
+}
+
+impl Choice for Driver {
+    const CHOICES: &'static [(&'static str, Self)] =
+        &[("memory", Self::Memory), ("redis", Self::Redis)];
+}
+
 impl Service for Lock {
-    fn name(&self) -> &'static str {
-        "lock"
+    fn serves(&self) -> bool {
+        false
     }
 
     fn start(

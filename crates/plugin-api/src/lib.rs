@@ -12,6 +12,7 @@
 
 mod configuration;
 mod health;
+mod kind;
 mod readiness;
 pub mod rpc;
 mod service;
@@ -21,8 +22,10 @@ pub use pronghorn_base::BoxFuture;
 
 pub use configuration::Configuration;
 pub use health::{Health, Question};
+pub use kind::ServiceKind;
 pub use readiness::{NotReady, Readiness};
 pub use service::{
-    Context, Handover, Reload, Running, Service, StartError, Stopped, WorkerContext,
+    ConfiguredPool, Context, Finding, Handover, Reload, Running, Service, StartError, Stopped,
+    WorkerContext,
 };
 pub use sockets::Sockets;

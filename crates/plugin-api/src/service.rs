@@ -2,13 +2,16 @@
 
 use std::any::Any;
 use std::error::Error;
-use std::path::PathBuf;
+use std::fmt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pronghorn_base::BoxFuture;
+use pronghorn_config::{Severity, Table};
 use pronghorn_metrics::Registry;
 use pronghorn_store::LazyStore;
-use pronghorn_workers::{Io, Pools, WorkerUser};
+use pronghorn_workers::settings::{PoolSettings, Runner};
+use pronghorn_workers::{Io, Pools, ServerSettings, WorkerUser};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -25,13 +28,38 @@ pub type StartError = Box<dyn Error + Send + Sync>;
 ///
 /// The server starts services one after the other and stops them in reverse: first those without workers, which workers
 /// call from their first line on and until their last, then those that have workers.
-pub trait Service: Any + Send {
-    /// The name of its section, which is also its name in records and in RPC: `http`, `rpc`.
-    fn name(&self) -> &'static str;
+pub trait Service: Any + fmt::Debug + Send {
+    /// Its pools of PHP workers. Services that have some can be reset, health checks ask after them, and they start last.
+    fn pools(&self) -> Vec<ConfiguredPool<'_>> {
+        Vec::new()
+    }
 
-    /// Whether it has PHP workers: those services can be reset, and health checks ask after them.
-    fn has_workers(&self) -> bool {
-        false
+    /// Whether a server has something to do with this service alone.
+    fn serves(&self) -> bool {
+        true
+    }
+
+    /// Says what is wrong between this section and others. `t` is the whole configuration.
+    fn check(&self, t: &mut Table<'_>, server: &ServerSettings) {
+        for pool in self.pools() {
+            pool.check_command(t, server);
+        }
+    }
+
+    /// Says what of this machine does not fit the settings, beside its pools: what the start would fail by. Relative paths
+    /// begin in `folder`.
+    fn look(&self, _folder: &Path) -> Vec<Finding> {
+        Vec::new()
+    }
+
+    /// Channels of the log in which its lines stand alone, and the outputs of each: `stdout`, `stderr` or files.
+    fn log_channels(&self) -> Vec<(&'static str, &[String])> {
+        Vec::new()
+    }
+
+    /// How long the server goes on after it has said that it is not ready any more.
+    fn drain_delay(&self) -> Duration {
+        Duration::ZERO
     }
 
     /// How many I/O threads it asks for. The server has as many as the service that asks for most.
@@ -54,6 +82,80 @@ impl dyn Service {
     #[must_use]
     pub fn downcast<S: Service>(self: Box<Self>) -> Option<Box<S>> {
         (self as Box<dyn Any>).downcast().ok()
+    }
+}
+
+/// A pool of a service before its start.
+#[derive(Clone, Debug)]
+pub struct ConfiguredPool<'a> {
+    /// Where its keys are, `http.pools.api`.
+    pub section: String,
+    /// Its name in records and commands, one of its own among all pools of the server.
+    pub name: &'a str,
+    /// What it is, as configured.
+    pub settings: &'a PoolSettings,
+}
+
+impl ConfiguredPool<'_> {
+    /// Whether nothing says which command its workers run.
+    #[must_use]
+    pub fn lacks_command(&self, server: &ServerSettings) -> bool {
+        let own = match &self.settings.runner {
+            Runner::Worker(worker) => worker.command.is_some(),
+            Runner::Classic(_) | Runner::FastCgi(_) | Runner::Cgi(_) => true,
+        };
+        !own && server.command.is_none()
+    }
+
+    fn check_command(&self, t: &mut Table<'_>, server: &ServerSettings) {
+        if self.lacks_command(server) {
+            let Self { section, name, .. } = self;
+            let (service, _) = section.split_once('.').unwrap_or((section, ""));
+            t.error(
+                service,
+                &format!(
+                    "has no workers for pool `{name}`: neither `server.command` nor `{section}.command` is set"
+                ),
+                &format!("for example `command: php {name}.php` in `{section}`"),
+            );
+        }
+    }
+}
+
+/// What of this machine does not fit the configuration.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// An error where the server does not start with it.
+    pub severity: Severity,
+    /// The key's path.
+    pub key: String,
+    /// Goes on after the key's path.
+    pub message: String,
+    /// What to do.
+    pub hint: String,
+}
+
+impl Finding {
+    /// What the server does not start without.
+    #[must_use]
+    pub fn missing(key: impl Into<String>, message: String, hint: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Error,
+            key: key.into(),
+            message,
+            hint: hint.into(),
+        }
+    }
+
+    /// Of a folder that a key names, if it can't be used. Relative paths begin in `folder`.
+    #[must_use]
+    pub fn of_folder(key: impl Into<String>, named: &Path, folder: &Path) -> Option<Self> {
+        let error = std::fs::read_dir(folder.join(named)).err()?;
+        Some(Self::missing(
+            key,
+            format!("names `{}`, which can't be used: {error}", named.display()),
+            "the server does not start without it: create it, or name another directory",
+        ))
     }
 }
 
@@ -142,7 +244,7 @@ pub struct Context {
     pub health: Health,
     /// What is configured, as text.
     pub configuration: Configuration,
-    /// None for a service that says that it has no workers.
+    /// None for a service without pools.
     pub workers: Option<WorkerContext>,
     /// This service's own: its names begin with `pronghorn_`, and it registers at its start.
     pub metrics: Registry,

@@ -1,6 +1,6 @@
 //! The service `rpc`: the server with its own two methods.
 
-use pronghorn_config::Endpoint;
+use pronghorn_config::{Address, Endpoint, Section, Table};
 use pronghorn_plugin_api::rpc::{Binary, Failure};
 use pronghorn_plugin_api::{
     BoxFuture, Configuration, Context, Handover, Running, Service, StartError, Stopped,
@@ -27,6 +27,25 @@ struct Own {
     configuration: Configuration,
 }
 
+/// RoadRunner's, this machine only.
+const HOST: &str = "127.0.0.1";
+const PORT: u16 = 6001;
+
+impl Section for Rpc {
+    fn read(t: &mut Table<'_>) -> Self {
+        let default = Endpoint::Tcp(Address {
+            host: Some(HOST.to_owned()),
+            port: PORT,
+        });
+        Self {
+            listen: t
+                .key("listen", "Where to listen; workers find it in `RR_RPC`.")
+                .default(default),
+            version: t.era().version(),
+        }
+    }
+}
+
 /// RPC at work.
 #[derive(Debug)]
 struct Serving {
@@ -36,10 +55,6 @@ struct Serving {
 }
 
 impl Service for Rpc {
-    fn name(&self) -> &'static str {
-        "rpc"
-    }
-
     fn start(
         self: Box<Self>,
         context: Context,

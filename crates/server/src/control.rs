@@ -11,11 +11,10 @@ use pronghorn_control::{
     Answer, Ask, Counter, ListenError, Listener, Place, PoolStatus, Refusal, Reset, Served, State,
     Status, Steerable, Steering, Surroundings, Tell, UnderWay, Worker, WorkersOf, serve,
 };
-use pronghorn_http::settings::DEFAULT_POOL;
 use pronghorn_plugin_api::{Health, Question};
 use pronghorn_pool::{self as pool, SlotState, WorkerInfo};
 use pronghorn_process::Usage;
-use pronghorn_workers::{PoolHandle, Pools, Standing};
+use pronghorn_workers::{DEFAULT_POOL, PoolHandle, Pools, Standing};
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;

@@ -2,9 +2,7 @@
 
 use std::io;
 
-use pronghorn_http::CertificateError;
-use pronghorn_pool::{LaunchError, SpoolError};
-use pronghorn_process::LookupError;
+use pronghorn_pool::LaunchError;
 use pronghorn_process::socket::BindError;
 use thiserror::Error;
 
@@ -21,27 +19,9 @@ pub enum StartError {
     Nothing,
     #[error(transparent)]
     User(#[from] UserError),
-    /// The operator's: `http.spool_dir` or `http.uploads.dir`.
-    #[error("bodies can't be kept")]
-    Spool(#[source] SpoolError),
-    /// The operator's: `http.address` or `server.relay`.
+    /// The operator's: `server.relay`.
     #[error("cannot listen")]
     Bind(#[from] BindError),
-    /// The operator's: `user` or `group` in `http.listen`.
-    #[error("nobody can own a socket of `http.listen` by this name")]
-    SocketOwner(#[source] LookupError),
-    /// The operator's: files of `http.ssl`.
-    #[error("TLS needs a certificate")]
-    Certificate(#[source] CertificateError),
-    /// The system's.
-    #[error("TLS can't be set up: {0}")]
-    Tls(String),
-    /// The operator's: what middleware needs.
-    #[error(transparent)]
-    Middleware(#[from] pronghorn_http::middleware::Unusable),
-    /// The operator's: a host name in `http.address` that nobody knows.
-    #[error("`{host}` in `http.address` is no name of this machine")]
-    Host { host: String, source: io::Error },
     /// The application's.
     #[error("a worker does not start")]
     Boot(#[source] LaunchError),
@@ -66,10 +46,10 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// A service's own error, or one of these that it passed on.
+    /// What a service says of itself, or of a worker of its.
     pub(crate) fn of_service(name: &'static str, error: pronghorn_plugin_api::StartError) -> Self {
-        match error.downcast::<Self>() {
-            Ok(own) => *own,
+        match error.downcast() {
+            Ok(launch) => Self::Boot(*launch),
             Err(source) => Self::Service { name, source },
         }
     }

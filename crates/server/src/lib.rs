@@ -6,17 +6,14 @@
 #![forbid(unsafe_code)]
 
 mod control;
-mod development;
 mod error;
-mod fileserver;
-mod http;
-mod listening;
 pub mod logs;
 mod machine;
 mod notify;
 mod renewal;
 mod rpc;
 mod server;
+mod services;
 pub mod settings;
 mod status;
 mod upgrade;
@@ -29,7 +26,8 @@ pub use pronghorn_workers::{
     OnInitError, PoolHandle, PoolInfo, Pools, Reloaded, Resized, Standing,
 };
 pub use renewal::{Source, environment};
-pub use server::{Around, Plan, Server};
+pub use server::{Plan, Server};
+pub use services::Services;
 pub use upgrade::{Next, Predecessor, UpgradeError, Way};
 
 /// This release.

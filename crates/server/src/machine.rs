@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pronghorn_config::{Listen, Severity};
-use pronghorn_http::settings::{DEFAULT_POOL, HttpSettings};
 use pronghorn_metrics::Registry;
+use pronghorn_plugin_api::{ConfiguredPool, Finding};
 use pronghorn_pool::{Spool, Warmup};
 use pronghorn_process::Spawner;
 use pronghorn_wire::Kind;
@@ -18,10 +18,8 @@ use pronghorn_workers::{
 use tokio::runtime::Builder;
 
 use crate::VERSION;
-use crate::http::HTTP;
-use crate::listening::Certificates;
 use crate::server::{WORKERS_OF_ROOT, run_as_root};
-use crate::settings::{Finding, Settings};
+use crate::settings::Settings;
 
 /// What of this machine is not as the settings say: users, certificates, folders, sockets, programs and scripts that are not
 /// there, and classic pools whose PHP has no extension. Of the last nothing where it can't be found out, as by somebody who may
@@ -36,8 +34,8 @@ pub fn look(
     let user = match look_up_user(server.user.as_deref(), server.group.as_deref()) {
         Ok(user) => Some(user),
         Err(UserError::Unknown(error)) => {
-            findings.push(missing(
-                path(&["server", "user"]),
+            findings.push(Finding::missing(
+                "server.user",
                 format!("names nobody: {error}"),
                 "name another one, or add it: `useradd --system --no-create-home NAME`",
             ));
@@ -49,18 +47,20 @@ pub fn look(
         let (message, hint) = WORKERS_OF_ROOT;
         findings.push(Finding {
             severity: Severity::Warning,
-            path: path(&["server", "user"]),
+            key: "server.user".to_owned(),
             message: message.to_owned(),
             hint: hint.to_owned(),
         });
     }
-    let Some(http) = &settings.http else {
-        return findings;
-    };
-    look_at_certificates(http, folder, &mut findings);
-    look_at_folders(http, folder, &mut findings);
-    look_at_sockets(http, folder, &mut findings);
-    if let Ok(runtime) = Builder::new_current_thread().enable_all().build() {
+    for (_, service) in &settings.services {
+        findings.extend(service.look(folder));
+    }
+    for (_, pool) in settings.pools() {
+        look_at_files(&pool, folder, &mut findings);
+    }
+    if settings.pools().next().is_some()
+        && let Ok(runtime) = Builder::new_current_thread().enable_all().build()
+    {
         let found = runtime.block_on(look_at_pools(settings, folder, environment, user.as_ref()));
         findings.extend(found.into_iter().flatten());
         // A question that was given up leaves nothing to wait for.
@@ -69,65 +69,27 @@ pub fn look(
     findings
 }
 
-/// What the server does not start without.
-fn missing(path: Vec<String>, message: String, hint: impl Into<String>) -> Finding {
-    Finding {
-        severity: Severity::Error,
-        path,
-        message,
-        hint: hint.into(),
-    }
-}
-
-fn look_at_certificates(http: &HttpSettings, folder: &Path, findings: &mut Vec<Finding>) {
-    for error in Certificates::judge(http, folder) {
-        let said = error.to_string();
-        let (message, hint) = said.split_once("\nhint: ").unwrap_or((
-            &said,
-            "the server does not start without it: create it, or name another file",
+/// The folder of its scripts, and sockets of FastCGI servers that somebody else runs.
+fn look_at_files(pool: &ConfiguredPool<'_>, folder: &Path, findings: &mut Vec<Finding>) {
+    let ConfiguredPool {
+        section, settings, ..
+    } = pool;
+    if let Some(site) = settings.site() {
+        findings.extend(Finding::of_folder(
+            format!("{section}.root"),
+            &site.root,
+            folder,
         ));
-        let message = format!("can't be used: {message}");
-        findings.push(missing(path(&["http", "ssl"]), message, hint));
     }
-}
-
-/// Those of files and scripts, and for bodies.
-fn look_at_folders(http: &HttpSettings, folder: &Path, findings: &mut Vec<Finding>) {
-    let sites = http.running_pools().filter_map(|(name, pool)| {
-        let root = &pool.workers.site()?.root;
-        Some((of_pool(name, "root"), root))
-    });
-    let are_sent = http.middleware.iter().any(|name| name == "static");
-    let files = http.files.iter().filter(|_| are_sent);
-    let files = files.flat_map(|files| &files.roots);
-    let files = files.map(|root| (path(&["http", "static"]), &root.folder));
-    let uploads = std::iter::once((path(&["http", "uploads", "dir"]), &http.uploads.dir));
-    let spool = std::iter::once((path(&["http", "spool_dir"]), &http.spool_dir));
-    let spool = spool.filter(|(_, spool)| **spool != http.uploads.dir);
-    for (path, named) in sites.chain(files).chain(uploads).chain(spool) {
-        if let Err(error) = std::fs::read_dir(folder.join(named)) {
-            findings.push(missing(
-                path,
-                format!("names `{}`, which can't be used: {error}", named.display()),
-                "the server does not start without it: create it, or name another directory",
+    for address in settings.addresses() {
+        if let Listen::Unix(socket) = address
+            && let Err(error) = std::fs::metadata(folder.join(socket))
+        {
+            findings.push(Finding::missing(
+                format!("{section}.fastcgi"),
+                format!("names the socket `{}`: {error}", socket.display()),
+                "start what listens there, php-fpm for instance, or name another one",
             ));
-        }
-    }
-}
-
-/// Those of FastCGI servers that somebody else runs.
-fn look_at_sockets(http: &HttpSettings, folder: &Path, findings: &mut Vec<Finding>) {
-    for (name, pool) in http.running_pools() {
-        for address in pool.workers.addresses() {
-            if let Listen::Unix(socket) = address
-                && let Err(error) = std::fs::metadata(folder.join(socket))
-            {
-                findings.push(missing(
-                    of_pool(name, "fastcgi"),
-                    format!("names the socket `{}`: {error}", socket.display()),
-                    "start what listens there, php-fpm for instance, or name another one",
-                ));
-            }
         }
     }
 }
@@ -159,25 +121,25 @@ async fn look_at_pools(
         },
         development: false,
     };
-    for (name, pool) in settings.http.as_ref()?.running_pools() {
+    for (owner, pool) in settings.pools() {
         let spec = PoolSpec {
-            name,
-            settings: &pool.workers,
-            kind: Kind::Http,
+            name: pool.name,
+            settings: pool.settings,
+            kind: Kind::Raw, // nothing is called
             warmup: Warmup::default(),
             spool: spool.clone(),
         };
         let start = Start {
-            owner: HTTP,
+            owner,
             spec: &spec,
             server,
             environment,
             resources: &resources,
         };
-        let found = match pool.workers.mode() {
-            Mode::Worker => look_at_command(&start),
-            Mode::FastCgi => look_at_fastcgi(&start),
-            Mode::Classic if may_ask => look_at_classic(&start).await,
+        let found = match pool.settings.mode() {
+            Mode::Worker => look_at_command(&start, &pool),
+            Mode::FastCgi => look_at_fastcgi(&start, &pool),
+            Mode::Classic if may_ask => look_at_classic(&start, &pool).await,
             Mode::Classic | Mode::Cgi => None,
         };
         findings.extend(found);
@@ -186,19 +148,16 @@ async fn look_at_pools(
 }
 
 /// The program of a worker script, and the script.
-fn look_at_command(start: &Start<'_>) -> Option<Finding> {
+fn look_at_command(start: &Start<'_>, pool: &ConfiguredPool<'_>) -> Option<Finding> {
     let (message, hint) = start.lacks()?;
-    Some(missing(of_command(start), message, hint))
+    let key = match &pool.settings.runner {
+        Runner::Worker(worker) if worker.command.is_some() => format!("{}.command", pool.section),
+        _ => "server.command".to_owned(),
+    };
+    Some(Finding::missing(key, message, hint))
 }
 
-fn of_command(start: &Start<'_>) -> Vec<String> {
-    match &start.spec.settings.runner {
-        Runner::Worker(worker) if worker.command.is_some() => of_pool(start.spec.name, "command"),
-        _ => path(&["server", "command"]),
-    }
-}
-
-fn look_at_fastcgi(start: &Start<'_>) -> Option<Finding> {
+fn look_at_fastcgi(start: &Start<'_>, pool: &ConfiguredPool<'_>) -> Option<Finding> {
     let Launch::FastCgi(launcher) = start.launch() else {
         return None;
     };
@@ -206,14 +165,14 @@ fn look_at_fastcgi(start: &Start<'_>) -> Option<Finding> {
     if program.is_file() {
         return None;
     }
-    Some(missing(
-        of_pool(start.spec.name, "mode"),
+    Some(Finding::missing(
+        format!("{}.mode", pool.section),
         format!("is `fastcgi`, and `{}` was not found", program.display()),
         "install it, `apt install php-cgi` for instance, or name another one by `command`",
     ))
 }
 
-async fn look_at_classic(start: &Start<'_>) -> Option<Finding> {
+async fn look_at_classic(start: &Start<'_>, pool: &ConfiguredPool<'_>) -> Option<Finding> {
     let launch = start.launch();
     let (severity, what, hint) = if start.finds_php() {
         let lacking = launch.lacks_extension().await?;
@@ -238,20 +197,8 @@ async fn look_at_classic(start: &Start<'_>) -> Option<Finding> {
     };
     Some(Finding {
         severity,
-        path: of_pool(start.spec.name, "mode"),
+        key: format!("{}.mode", pool.section),
         message: format!("is `classic`, and {what}"),
         hint: hint.to_owned(),
     })
-}
-
-/// The path of a pool's key.
-fn of_pool(name: &str, key: &str) -> Vec<String> {
-    match name {
-        DEFAULT_POOL => path(&["http", "pool", key]),
-        name => path(&["http", "pools", name, key]),
-    }
-}
-
-fn path(names: &[&str]) -> Vec<String> {
-    names.iter().copied().map(str::to_owned).collect()
 }

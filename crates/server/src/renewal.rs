@@ -9,11 +9,13 @@ use pronghorn_process::Program;
 
 use crate::logs::{self, Logs};
 use crate::server::Server;
+use crate::services::Services;
 use crate::settings::{LogSettings, Settings};
 
 /// Where the configuration comes from, and what was in it at the start.
 #[derive(Debug, Clone)]
 pub struct Source {
+    services: Services,
     input: Input,
     started_with: Effective,
     /// What the logs are written by now.
@@ -23,6 +25,7 @@ pub struct Source {
 impl Source {
     /// Of what was loaded from `input`. Its paths begin in `here` from now on: when a link in that moves, they follow.
     pub fn new(
+        services: Services,
         mut input: Input,
         here: &Path,
         loaded: &Loaded,
@@ -32,6 +35,7 @@ impl Source {
         input.folder = here.join(&input.folder);
         input.file.clone_from(&loaded.file);
         Self {
+            services,
             input,
             started_with: effective.clone(),
             logged_by: logs.clone(),
@@ -58,7 +62,9 @@ impl Server {
             return self.reload_workers().await;
         };
         let loaded = load(&source.input);
-        let resolved = loaded.resolve::<Settings>(Severity::Warning);
+        let services = source.services.clone();
+        let resolved =
+            loaded.resolve_with(Severity::Warning, |t| Settings::read_with(t, &services));
         let effective = resolved.effective().clone();
         logs::tell(resolved.report());
         let settings = match resolved.into_settings() {
@@ -95,12 +101,12 @@ impl Server {
         if let Some(pools) = &pools {
             pools.configure(settings.server.clone(), environment(loaded));
         }
-        let mut configured = self.services_of(settings);
+        let mut configured = settings.services;
         let mut is_whole = true;
         for (name, running) in &mut self.services {
-            let to = configured.iter().position(|to| to.name() == *name);
+            let to = configured.iter().position(|(to, _)| to == name);
             let reloaded = match to {
-                Some(at) => running.reload(configured.remove(at)).await,
+                Some(at) => running.reload(configured.remove(at).1).await,
                 None => Reload::NeedsRestart,
             };
             if reloaded == Reload::NeedsRestart {
@@ -118,9 +124,9 @@ impl Server {
             }
             is_whole &= reloaded != Reload::Failed;
         }
-        for service in &configured {
+        for (name, _) in &configured {
             is_whole = false;
-            tell_restart(service.name());
+            tell_restart(name);
         }
         if is_whole {
             self.configuration.set(loaded.to_json());

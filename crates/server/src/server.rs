@@ -5,10 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pronghorn_http::Handler;
-use pronghorn_http::settings::{HttpSettings, default_threads};
+use pronghorn_config::Era;
 use pronghorn_launch::{RelayAddress as RelaySocket, RelayListener};
-use pronghorn_lock::Lock;
 use pronghorn_metrics::Registry;
 use pronghorn_plugin_api::rpc::Methods;
 use pronghorn_plugin_api::{
@@ -16,25 +14,20 @@ use pronghorn_plugin_api::{
     WorkerContext,
 };
 use pronghorn_process::Spawner;
-use pronghorn_rpc::Rpc;
 use pronghorn_store::LazyStore;
 use pronghorn_workers::{
     IoThreads, PoolHandle, PoolResources, Pools, RelayAddress, ServerSettings, Versions, Watch,
-    WorkerUser, look_up_user, run_on_init,
+    Watching, WorkerUser, default_io_threads, look_up_user, run_on_init,
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::VERSION;
 use crate::control::{Control, Serving};
-use crate::development;
 use crate::error::StartError;
-use crate::fileserver::FileService;
-use crate::http::HttpService;
 use crate::renewal::Source;
 use crate::rpc;
-use crate::settings::{EndureSettings, RpcSettings, Settings};
-use crate::status::StatusService;
+use crate::settings::{EndureSettings, Settings};
 use crate::upgrade::{Predecessor, Word};
 
 /// The socket of `server.relay`, for the next process.
@@ -57,37 +50,6 @@ pub struct Plan {
     pub source: Option<Source>,
     /// What the command line will steer it by.
     pub control: Control,
-    /// What stands before PHP in a server of one's own.
-    pub around: Around,
-}
-
-/// A handler of one's own around that of the routes: it answers itself, or hands a request on. Called at the start and for
-/// each reload. Middleware is around both.
-#[derive(Clone, Default)]
-pub struct Around(Option<Arc<Wrap>>);
-
-type Wrap = dyn Fn(Arc<dyn Handler>) -> Arc<dyn Handler> + Send + Sync;
-
-impl Around {
-    pub fn new(
-        wrap: impl Fn(Arc<dyn Handler>) -> Arc<dyn Handler> + Send + Sync + 'static,
-    ) -> Self {
-        Self(Some(Arc::new(wrap)))
-    }
-
-    pub(crate) fn put(&self, handler: Arc<dyn Handler>) -> Arc<dyn Handler> {
-        match &self.0 {
-            Some(wrap) => wrap(handler),
-            None => handler,
-        }
-    }
-}
-
-impl std::fmt::Debug for Around {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let what = if self.0.is_some() { "own" } else { "none" };
-        write!(f, "Around({what})")
-    }
 }
 
 /// A server that serves.
@@ -96,7 +58,6 @@ pub struct Server {
     pub(crate) services: Vec<(&'static str, Box<dyn Running>)>,
     shutdown: CancellationToken,
     workers: Option<Workers>,
-    around: Around,
     pub(crate) endure: EndureSettings,
     /// Between the moment at which nothing is ready any more and the one at which nothing new is taken.
     drain_delay: Duration,
@@ -109,6 +70,14 @@ pub struct Server {
     pub(crate) configuration: Configuration,
 }
 
+/// How workers are started.
+struct Setting {
+    compat: Era,
+    server: ServerSettings,
+    environment: Vec<(OsString, OsString)>,
+    development: bool,
+}
+
 /// What the services with workers share.
 #[derive(Debug)]
 struct Workers {
@@ -116,9 +85,9 @@ struct Workers {
     /// Of workers that are no children of ours by descriptor.
     relay: Option<Arc<RelayListener>>,
     /// None where nobody asked for it.
-    watch: Option<Watch>,
+    watches: Vec<Watch>,
     /// Last, for what is above it lives on these threads.
-    _io: IoThreads,
+    io: IoThreads,
 }
 
 impl Server {
@@ -141,14 +110,12 @@ impl Server {
         let source = plan.source.take();
         let configuration = Configuration::default();
         configuration.set(std::mem::take(&mut plan.written));
-        let status = plan.settings.status.as_ref();
         let mut server = Self {
             services: Vec::new(),
             shutdown: CancellationToken::new(),
             workers: None,
-            around: std::mem::take(&mut plan.around),
             endure: plan.settings.endure.clone(),
-            drain_delay: status.map_or(Duration::ZERO, |status| status.drain_delay),
+            drain_delay: plan.settings.drain_delay(),
             health: Health::default(),
             spawner: Spawner::start()?,
             sockets: predecessor
@@ -182,101 +149,97 @@ impl Server {
 
     async fn start_services(&mut self, plan: Plan) -> Result<(), StartError> {
         let Plan {
-            mut settings,
+            settings,
             folder,
             environment,
             development,
             configuration,
             ..
         } = plan;
-        let compat = settings.compat;
-        let server = settings.server.clone();
-        let user = look_up_user(server.user.as_deref(), server.group.as_deref())?;
-        let watching = settings.reload.take();
-        let watching = watching.or_else(|| development.then(development::watching));
-        let (with_workers, others): (Vec<_>, Vec<_>) = services_of(settings, &self.around)?
+        if !settings
+            .services
+            .iter()
+            .any(|(_, service)| service.serves())
+        {
+            return Err(StartError::Nothing);
+        }
+        let user = look_up_user(
+            settings.server.user.as_deref(),
+            settings.server.group.as_deref(),
+        )?;
+        let watching = settings.reload.map(|services| {
+            let services = services.into_iter();
+            services
+                .map(|(name, watching)| (Some(name), watching))
+                .collect()
+        });
+        let watching = watching.unwrap_or_else(|| {
+            let all = development.then(|| (None, Watching::for_development()));
+            Vec::from_iter(all)
+        });
+        let (with_workers, others): (Vec<_>, Vec<_>) = settings
+            .services
             .into_iter()
-            .map(|service| (service, Readiness::default()))
-            .partition(|(service, _)| service.has_workers());
+            .map(|(name, service)| (name, service, Readiness::default()))
+            .partition(|(_, service, _)| !service.pools().is_empty());
         let watched = with_workers.iter();
-        let watched = watched.map(|(service, readiness)| (service.name(), readiness.clone()));
+        let watched = watched.map(|(name, _, readiness)| (*name, readiness.clone()));
         self.health.watch(watched.collect());
-        let metrics = Registry::default().named("pronghorn");
-        let context = Context {
+        let mut context = Context {
             shutdown: self.shutdown.clone(),
             rpc: Methods::default(),
-            folder: folder.clone(),
-            user: user.clone(),
+            folder,
+            user,
             health: self.health.clone(),
             configuration: self.configuration.clone(),
             workers: None,
-            metrics: metrics.clone(),
+            metrics: Registry::default().named("pronghorn"),
             readiness: Readiness::default(),
             sockets: self.sockets.clone(),
             store: LazyStore::default(),
         };
-        for (service, readiness) in others {
-            self.start_service(service, readiness, &context).await?;
+        for (name, service, readiness) in others {
+            self.start_service(name, service, readiness, &context)
+                .await?;
         }
-        let mut context = context;
         if with_workers.is_empty() {
             tracing::warn!(
                 target: "server",
                 "no service in the configuration has workers: no workers are started"
             );
         } else {
-            let asked_for = with_workers.iter();
-            let threads = asked_for
-                .filter_map(|(service, _)| service.io_threads())
-                .max();
-            let io = IoThreads::start(threads.unwrap_or_else(default_threads))?;
-            let listener = self.relay_listener(&server, &folder, user.as_ref())?;
-            let resources = PoolResources {
-                user: user.clone(),
-                folder: folder.clone(),
-                variables: self
-                    .services
-                    .iter()
-                    .flat_map(|(_, service)| service.variables())
-                    .collect(),
-                spawner: self.spawner.clone(),
-                homes: io.io().homes(),
-                metrics,
-                relay: server.relay.clone(),
-                listener: listener.clone(),
-                versions: Versions {
-                    roadrunner: compat.version(),
-                    pronghorn: VERSION,
-                },
+            let threads = with_workers
+                .iter()
+                .filter_map(|(_, service, _)| service.io_threads());
+            let io = IoThreads::start(threads.max().unwrap_or_else(default_io_threads))?;
+            let setting = Setting {
+                compat: settings.compat,
+                server: settings.server,
+                environment,
                 development,
             };
-            if let Some(on_init) = &server.on_init {
-                let user = user.as_ref().map(|(_, user)| user);
-                run_on_init(on_init, &self.spawner, &folder, &environment, user).await?;
-            }
-            let pools = Pools::new(resources, server, environment);
+            let workers = self.prepare_workers(io, setting, &context).await?;
             context.workers = Some(WorkerContext {
-                pools: pools.clone(),
-                io: io.io().clone(),
+                pools: workers.pools.clone(),
+                io: workers.io.io().clone(),
             });
-            self.workers = Some(Workers {
-                pools,
-                relay: listener,
-                watch: None,
-                _io: io,
-            });
+            self.workers = Some(workers);
         }
         rpc::add(&context.rpc, &self.health, self.pools().as_ref());
-        for (service, readiness) in with_workers {
-            self.start_service(service, readiness, &context).await?;
+        for (name, service, readiness) in with_workers {
+            self.start_service(name, service, readiness, &context)
+                .await?;
         }
-        if let Some((workers, watching)) = self.workers.as_mut().zip(watching) {
-            let watch = Watch::start(watching, &folder, configuration, workers.pools.clone());
-            workers.watch = watch
-                .inspect_err(
-                    |error| tracing::warn!(target: "server", "files can't be watched: {error}"),
-                )
-                .ok();
+        if let Some(workers) = &mut self.workers {
+            for (owner, watching) in watching {
+                let (files, pools) = (configuration.clone(), workers.pools.clone());
+                match Watch::start(watching, &context.folder, files, pools, owner) {
+                    Ok(watch) => workers.watches.push(watch),
+                    Err(error) => {
+                        tracing::warn!(target: "server", "files can't be watched: {error}");
+                    }
+                }
+            }
         }
         self.control.serves(Serving {
             addresses: self.addresses(),
@@ -286,13 +249,58 @@ impl Server {
         Ok(())
     }
 
+    /// What all services with workers share; none is started yet.
+    async fn prepare_workers(
+        &self,
+        io: IoThreads,
+        setting: Setting,
+        context: &Context,
+    ) -> Result<Workers, StartError> {
+        let Setting {
+            compat,
+            server,
+            environment,
+            development,
+        } = setting;
+        let (folder, user) = (&context.folder, context.user.as_ref());
+        let relay = self.relay_listener(&server, folder, user)?;
+        if let Some(on_init) = &server.on_init {
+            let user = user.map(|(_, user)| user);
+            run_on_init(on_init, &self.spawner, folder, &environment, user).await?;
+        }
+        let services = self.services.iter();
+        let resources = PoolResources {
+            user: user.cloned(),
+            folder: folder.clone(),
+            variables: services
+                .flat_map(|(_, service)| service.variables())
+                .collect(),
+            spawner: self.spawner.clone(),
+            homes: io.io().homes(),
+            metrics: context.metrics.clone(),
+            relay: server.relay.clone(),
+            listener: relay.clone(),
+            versions: Versions {
+                roadrunner: compat.version(),
+                pronghorn: VERSION,
+            },
+            development,
+        };
+        Ok(Workers {
+            pools: Pools::new(resources, server, environment),
+            relay,
+            watches: Vec::new(),
+            io,
+        })
+    }
+
     async fn start_service(
         &mut self,
+        name: &'static str,
         service: Box<dyn Service>,
         readiness: Readiness,
         context: &Context,
     ) -> Result<(), StartError> {
-        let name = service.name();
         let context = Context {
             readiness,
             ..context.clone()
@@ -377,11 +385,6 @@ impl Server {
         }
     }
 
-    /// The same settings again, made into services that do not start.
-    pub(crate) fn services_of(&self, settings: Settings) -> Vec<Box<dyn Service>> {
-        services_of(settings, &self.around).unwrap_or_default()
-    }
-
     /// How the server's own life is set up now.
     pub fn endure(&self) -> &EndureSettings {
         &self.endure
@@ -402,7 +405,7 @@ impl Server {
         self.control.stops();
         self.health.leave();
         if let Some(workers) = &mut self.workers {
-            workers.watch = None;
+            workers.watches.clear();
         }
         // After a handover, the next process answers health checks.
         if !self.handed_over && !self.drain_delay.is_zero() {
@@ -435,40 +438,6 @@ impl std::fmt::Debug for Server {
     }
 }
 
-/// What the settings ask for, not started yet, in the order of their start.
-fn services_of(settings: Settings, around: &Around) -> Result<Vec<Box<dyn Service>>, StartError> {
-    let Settings {
-        compat,
-        http,
-        rpc,
-        status,
-        fileserver,
-        ..
-    } = settings;
-    if http.is_none() && rpc.is_none() && fileserver.is_none() {
-        return Err(StartError::Nothing);
-    }
-    let mut services: Vec<Box<dyn Service>> = Vec::new();
-    if let Some(RpcSettings { listen }) = rpc {
-        services.push(Box::new(Rpc {
-            listen,
-            version: compat.version(),
-        }));
-    }
-    services.push(Box::new(Lock));
-    services.push(Box::new(StatusService { settings: status }));
-    if let Some(settings) = fileserver {
-        services.push(Box::new(FileService { settings }));
-    }
-    if let Some(settings) = http {
-        services.push(Box::new(HttpService {
-            settings,
-            around: around.clone(),
-        }));
-    }
-    Ok(services)
-}
-
 /// What is said where [`run_as_root`] holds; the message goes on after `server.user`.
 pub(crate) const WORKERS_OF_ROOT: (&str, &str) = (
     "is not set, and the server runs as root: its workers run as root, too, and whoever breaks \
@@ -479,9 +448,8 @@ pub(crate) const WORKERS_OF_ROOT: (&str, &str) = (
 
 /// Whether workers run as root and nobody has asked for that.
 pub(crate) fn run_as_root(settings: &Settings) -> bool {
-    let mut pools = settings.http.iter().flat_map(HttpSettings::running_pools);
     settings.server.user.is_none()
         && rustix::process::geteuid().is_root()
         // Those at addresses are somebody else's.
-        && pools.any(|(_, pool)| pool.workers.addresses().is_empty())
+        && settings.pools().any(|(_, pool)| pool.settings.addresses().is_empty())
 }

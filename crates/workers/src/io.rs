@@ -6,11 +6,20 @@ use std::sync::atomic::AtomicUsize;
 use std::thread::JoinHandle;
 
 use pronghorn_pool::Home;
+use pronghorn_process::cpus;
 use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::CancellationToken;
 
 /// Threads for file work of each I/O thread. They exist only while there is some.
 const FILE_THREADS: usize = 4;
+
+/// More threads than that only wake each other up.
+pub const MAX_IO_THREADS: usize = 64;
+
+/// How many I/O threads there are where nobody says it. PHP needs the cores, and fewer threads mean fewer wake-ups.
+pub fn default_io_threads() -> usize {
+    (cpus::usable() / 4).clamp(1, MAX_IO_THREADS)
+}
 
 /// All I/O threads of a server.
 #[derive(Debug)]

@@ -16,12 +16,12 @@ mod start;
 mod user;
 mod watching;
 
-pub use io::{Io, IoThread, IoThreads};
+pub use io::{Io, IoThread, IoThreads, MAX_IO_THREADS, default_io_threads};
 pub use launch::{Lacking, Launch};
 pub use on_init::{OnInitError, run as run_on_init};
 pub use pools::{
-    PoolHandle, PoolInfo, PoolResources, PoolSet, PoolSpec, Pools, Reloaded, Resized, Standing,
-    StartedPools, Versions,
+    DEFAULT_POOL, PoolHandle, PoolInfo, PoolResources, PoolSet, PoolSpec, Pools, Reloaded, Resized,
+    Standing, StartedPools, Versions,
 };
 pub use settings::{OnInit, RelayAddress, ServerSettings};
 pub use start::Start;

@@ -23,6 +23,8 @@ use crate::settings::{PoolSettings, RelayAddress, Runner, ServerSettings};
 use crate::start::Start;
 use crate::user::WorkerUser;
 
+/// The name of the pool that a command means where it names none.
+pub const DEFAULT_POOL: &str = "default";
 /// How often a worker that is free is asked whether it hears.
 const PING_EVERY: Duration = Duration::from_secs(5);
 /// Workers that ask for new ones get them at most so often: code that calls `opcache_reset()` with each request must not keep the

@@ -19,6 +19,18 @@ const MOST_FOLDERS: usize = 5_000;
 /// Changes that were not looked at yet. More make no difference: one reload follows all of them.
 const CHANGES: usize = 64;
 
+/// Folders whose files come and go without being the application's code.
+const LEFT_OUT: [&str; 7] = [
+    "node_modules",
+    ".git",
+    ".idea",
+    "cache",
+    "storage",
+    "log",
+    "logs",
+];
+const CODE: [&str; 3] = [".php", ".env", "composer.lock"];
+
 /// What to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watching {
@@ -36,6 +48,17 @@ pub struct Watching {
 }
 
 impl Watching {
+    /// What is watched in development while nobody has written what to watch: all that is code.
+    pub fn for_development() -> Self {
+        Self {
+            folders: vec![PathBuf::from(".")],
+            recursive: true,
+            ignored: LEFT_OUT.map(PathBuf::from).into(),
+            patterns: CODE.map(String::from).into(),
+            interval: Duration::from_secs(1),
+        }
+    }
+
     /// The same with folders that don't depend on where the server works.
     fn in_folder(mut self, folder: &Path) -> Self {
         for watched in &mut self.folders {
@@ -73,7 +96,8 @@ impl Drop for Watch {
 }
 
 impl Watch {
-    /// Reloads the workers after each change that counts. `configuration` are files whose change needs a restart, which is
+    /// Reloads workers after each change that counts: those of the pools of a service, of all where none is named.
+    /// `configuration` are files whose change needs a restart, which is
     /// said.
     ///
     /// # Errors
@@ -84,6 +108,7 @@ impl Watch {
         folder: &Path,
         configuration: Vec<PathBuf>,
         pools: Pools,
+        owner: Option<&'static str>,
     ) -> notify::Result<Self> {
         let watching = watching.in_folder(folder);
         let (changes, inbox) = mpsc::channel(CHANGES);
@@ -100,8 +125,13 @@ impl Watch {
                 "files there are checked every {every:?}: {kind} does not report all changes"
             );
         }
-        let task =
-            tokio::runtime::Handle::current().spawn(follow(watched, inbox, configuration, pools));
+        let task = tokio::runtime::Handle::current().spawn(follow(
+            watched,
+            inbox,
+            configuration,
+            pools,
+            owner,
+        ));
         Ok(Self { task })
     }
 }
@@ -111,6 +141,7 @@ async fn follow(
     mut changes: mpsc::Receiver<Vec<PathBuf>>,
     configuration: Vec<PathBuf>,
     pools: Pools,
+    owner: Option<&'static str>,
 ) {
     while let Some(paths) = batch(&mut changes, watched.watching.interval).await {
         for path in &paths {
@@ -125,7 +156,9 @@ async fn follow(
         };
         tracing::info!(target: "server", "{} changed: starting new workers", file.display());
         // The reason of a failure is in the log and in the browser.
-        pools.reload(|_| true).await;
+        pools
+            .reload(|of| owner.is_none_or(|owner| owner == of))
+            .await;
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use pronghorn_config::{Endpoint, Section, Severity, Table, load};
 use pronghorn_control::{Ask, Client, ClientError, Place, Served, Surroundings, Tell};
-use pronghorn_server::settings::RpcSettings;
+use pronghorn_rpc::Rpc;
 
 use super::{Server, Task};
 use crate::arguments::{Arguments, Name};
@@ -27,7 +27,7 @@ pub(crate) fn place_of(arguments: &Arguments, file: Option<&Path>) -> Place {
 
 /// Of a configuration, the one section that a command needs: a mistake elsewhere keeps nobody from
 /// a server that runs.
-struct RpcAlone(Option<RpcSettings>);
+struct RpcAlone(Option<Rpc>);
 
 impl Section for RpcAlone {
     fn read(t: &mut Table<'_>) -> Self {

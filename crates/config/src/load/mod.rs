@@ -18,7 +18,7 @@ use crate::node::{Map, Value, same_name};
 use crate::place::Place;
 use crate::resolve::{Difference, Resolved};
 use crate::setting::one_line;
-use crate::table::Section;
+use crate::table::{Section, Table};
 use crate::yaml::MAX_FILE_BYTES;
 use crate::{dotenv, era, resolve, yaml};
 
@@ -147,7 +147,16 @@ impl Loaded {
 
     /// Reads the tree through `S`. A key that nobody read is told with the severity `unknown`.
     pub fn resolve<S: Section>(&self, unknown: Severity) -> Resolved<S> {
-        resolve::resolve(self, unknown)
+        self.resolve_with(unknown, S::read)
+    }
+
+    /// As [`Loaded::resolve`], for sections that are not known before the program runs.
+    pub fn resolve_with<S>(
+        &self,
+        unknown: Severity,
+        read: impl Fn(&mut Table<'_>) -> S,
+    ) -> Resolved<S> {
+        resolve::resolve(self, unknown, &read)
     }
 }
 

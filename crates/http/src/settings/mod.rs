@@ -5,6 +5,7 @@ mod client;
 mod compress;
 mod error_pages;
 mod files;
+mod fileserver;
 mod headers;
 mod limits;
 mod listen;
@@ -19,8 +20,8 @@ use std::path::PathBuf;
 
 use pronghorn_config::{Era, Listen, Section, Size, Table};
 use pronghorn_h1::FIELDS;
-use pronghorn_process::cpus;
 use pronghorn_workers::settings::HttpPoolSettings;
+use pronghorn_workers::{MAX_IO_THREADS, default_io_threads};
 
 use crate::limits::Http2Limits;
 use crate::routes::is_token;
@@ -31,14 +32,16 @@ pub use client::{Believed, ClientSettings, Trusted};
 pub use compress::CompressSettings;
 pub use error_pages::{ErrorPagesSettings, StatusPages};
 pub use files::{Kind, MOST_ROOTS, Page, RootKeys, StaticSettings, read_roots, read_tag};
+pub use fileserver::FileServerSettings;
 pub use headers::{CorsSettings, FieldRules, HeadersSettings, OriginPattern};
 pub use limits::{Forms, Timeouts};
 pub use listen::{HSTS_AGE, HstsSettings, ListenSettings, Mode, SOCKET_MODE, SslSettings};
+pub use pronghorn_workers::DEFAULT_POOL;
 pub use rate_limit::{Rate, RateKey, RateLimitSettings, Refusal};
 #[cfg(test)]
 pub(crate) use rewrite::rule as rewrite_rule;
 pub use rewrite::{MOST_RULES, RewriteRule, Target, TargetPiece};
-pub use routes::{DEFAULT_POOL, MOST_POOLS, MOST_ROUTES, RouteSettings};
+pub use routes::{MOST_POOLS, MOST_ROUTES, RouteSettings};
 pub use sendfile::SendfileSettings;
 
 /// As RoadRunner's: uploads of a drop-in must pass. Bodies are spooled to disk, not held.
@@ -46,14 +49,6 @@ pub const MAX_REQUEST_SIZE: Size = Size::megabytes(1000);
 
 /// As RoadRunner's.
 pub const INTERNAL_ERROR_CODE: u16 = 500;
-
-/// More threads than that only wake each other up.
-pub const MAX_THREADS: usize = 64;
-
-/// PHP needs the cores; fewer threads mean fewer wake-ups.
-pub fn default_threads() -> usize {
-    (cpus::usable() / 4).clamp(1, MAX_THREADS)
-}
 
 /// The HTTP side.
 #[derive(Clone, Debug)]
@@ -64,7 +59,7 @@ pub struct HttpSettings {
     pub listen: Vec<ListenSettings>,
     pub ssl: Option<SslSettings>,
     pub http2: Http2Limits,
-    /// I/O threads, from 1 to [`MAX_THREADS`].
+    /// I/O threads, from 1 to [`MAX_IO_THREADS`].
     pub threads: usize,
     /// The status when PHP fails, from 400 to 599.
     pub internal_error_code: u16,
@@ -160,9 +155,9 @@ impl Section for HttpSettings {
             threads: t
                 .key("threads", "I/O threads.")
                 .ours()
-                .range(1..=MAX_THREADS)
+                .range(1..=MAX_IO_THREADS)
                 .default_as(
-                    default_threads(),
+                    default_io_threads(),
                     "1 below four CPUs, else a quarter of them",
                 ),
             internal_error_code: t

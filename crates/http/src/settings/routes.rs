@@ -2,13 +2,11 @@
 
 use pronghorn_config::{Section, Size, Table, nearest};
 use pronghorn_pool::Terms;
+use pronghorn_workers::DEFAULT_POOL;
 use pronghorn_workers::settings::{HttpPoolSettings, LONGEST, Mode, RequestBody, SHORTEST};
 
 use super::{HttpSettings, RateLimitSettings};
 use crate::routes::{Conditions, Routes};
-
-/// The pool that `http.pool` describes.
-pub const DEFAULT_POOL: &str = "default";
 
 /// Each has one worker at least; a site that needs more wants a server each.
 pub const MOST_POOLS: usize = 100;

@@ -38,7 +38,6 @@ async fn the_service_answers_its_two_methods() {
         listen: tcp(Some("127.0.0.1"), 0),
         version: "2025.1.15",
     });
-    assert_eq!(service.name(), "rpc");
     let running = service.start(context.clone()).await.unwrap();
     let address = running.addresses().remove(0);
     let port = address.strip_prefix("tcp://127.0.0.1:").unwrap();

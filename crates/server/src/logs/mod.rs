@@ -113,7 +113,10 @@ fn open(host: Host, settings: &LogSettings) -> Result<(Outlets, Vec<Channel>), L
             lanes: outputs.lanes(target)?,
         });
     }
-    for name in CHANNELS {
+    for name in CHANNELS
+        .into_iter()
+        .chain(settings.services.iter().copied())
+    {
         let mut known = channels.iter_mut();
         match known.find(|channel| channel.name.eq_ignore_ascii_case(name)) {
             Some(channel) => name.clone_into(&mut channel.name),

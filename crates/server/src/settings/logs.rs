@@ -4,8 +4,6 @@ use std::path::PathBuf;
 
 use pronghorn_config::{Choice, Era, Node, Section, Setting, Shown, Size, Table, Wrong};
 
-use crate::logs::ACCESS;
-
 /// As RoadRunner's.
 const FILE_MAX_SIZE: Size = Size::megabytes(100);
 
@@ -22,6 +20,8 @@ pub struct LogSettings {
     pub target: LogTarget,
     /// By the channel's name, as written; match it without regard to case.
     pub channels: Vec<(String, LogTarget)>,
+    /// Each service has a channel of its own.
+    pub services: Vec<&'static str>,
 }
 
 /// How the records of a channel are written.
@@ -145,14 +145,15 @@ impl Section for LogSettings {
                 |t| LogTarget::read(t, Some(&target)),
             ),
             target,
+            services: Vec::new(),
         }
     }
 }
 
 impl LogSettings {
-    /// The channel of `http.access_log`, unless it is written: lines alone, whatever other records look like.
-    pub(super) fn add_access(&mut self, outputs: &[String]) {
-        let is_written = |(name, _): &(String, LogTarget)| name.eq_ignore_ascii_case(ACCESS);
+    /// A channel of a service, unless it is written: lines alone, whatever other records look like.
+    pub(super) fn add_channel(&mut self, channel: &str, outputs: &[String]) {
+        let is_written = |(name, _): &(String, LogTarget)| name.eq_ignore_ascii_case(channel);
         if self.channels.iter().any(is_written) {
             return;
         }
@@ -170,7 +171,7 @@ impl LogSettings {
             file: None,
             era: Era::V2025,
         };
-        self.channels.push((ACCESS.to_owned(), target));
+        self.channels.push((channel.to_owned(), target));
     }
 }
 

@@ -1,22 +1,22 @@
 //! The whole configuration, typed, and what `check` and `config show` say about it.
 
 mod eras;
-mod fileserver;
 mod logs;
 mod say;
 
 use std::time::Duration;
 
-use pronghorn_config::{Address, Choice, Endpoint, Era, Section, Table, describe};
-use pronghorn_http::settings::{DEFAULT_POOL, HttpSettings};
-use pronghorn_workers::settings::Runner;
+use pronghorn_config::{Choice, Era, Section, Table, describe};
+use pronghorn_plugin_api::{ConfiguredPool, Service};
+
+use crate::services::Services;
 
 pub use eras::eras;
-pub use fileserver::FileServerSettings;
 pub use logs::{Encoding, FileLog, Level, LogMode, LogOutput, LogSettings, LogTarget};
+pub use pronghorn_plugin_api::Finding;
 pub use pronghorn_workers::Watching;
 pub use pronghorn_workers::{OnInit, RelayAddress, ServerSettings};
-pub use say::{Finding, Said, check, config_show};
+pub use say::{Said, check, config_show};
 
 /// What everything gets when the server stops, as RoadRunner's.
 pub const GRACE_PERIOD: Duration = Duration::from_secs(30);
@@ -27,58 +27,21 @@ pub const UPGRADE_TIMEOUT: Duration = Duration::from_mins(2);
 /// An hour; nobody waits that long to learn that a server hangs.
 const MOST_WATCHDOG: u64 = 3600;
 
-/// RoadRunner's port for RPC, this machine only.
-const RPC_HOST: &str = "127.0.0.1";
-const RPC_PORT: u16 = 6001;
-
-/// Where RoadRunner's documentation has its health checks, this machine only.
-const STATUS_PORT: u16 = 2114;
-/// The status of a health check that fails, as RoadRunner's.
-pub const UNAVAILABLE: u16 = 503;
-/// Seconds, as RoadRunner's.
-const CHECK_TIMEOUT: u16 = 60;
-
 /// Everything that a file can say.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Settings {
     /// Which RoadRunner the file was written for.
     pub compat: Era,
     /// How workers are started.
     pub server: ServerSettings,
-    /// The HTTP side, when there is a section for it.
-    pub http: Option<HttpSettings>,
-    /// RPC for PHP, when there is a section for it.
-    pub rpc: Option<RpcSettings>,
-    /// Files at an address of their own, when there is a section for them.
-    pub fileserver: Option<FileServerSettings>,
-    /// Health checks, when there is a section for them.
-    pub status: Option<StatusSettings>,
+    /// What is configured of the table of services, in its order, by name.
+    pub services: Vec<(&'static str, Box<dyn Service>)>,
     /// Log records.
     pub logs: LogSettings,
-    /// What to watch for changes, when there is a section for it.
-    pub reload: Option<Watching>,
+    /// What to watch for changes for which service, when there is a section for it.
+    pub reload: Option<Vec<(&'static str, Watching)>>,
     /// The server's own life.
     pub endure: EndureSettings,
-}
-
-/// RPC for PHP.
-#[derive(Clone, Debug)]
-pub struct RpcSettings {
-    /// Where to listen.
-    pub listen: Endpoint,
-}
-
-/// Health checks over HTTP.
-#[derive(Clone, Debug)]
-pub struct StatusSettings {
-    /// Where to listen.
-    pub address: Address,
-    /// The answer's status when something is missing, from 400 to 599.
-    pub unavailable_status_code: u16,
-    /// How long a client may take to send its request.
-    pub check_timeout: Duration,
-    /// Between the moment at which readiness turns off and the one at which nothing new is accepted.
-    pub drain_delay: Duration,
 }
 
 /// The server's own life. The section has RoadRunner's name.
@@ -116,11 +79,80 @@ impl Choice for UpgradeChoice {
 impl Settings {
     /// What a stop may take.
     pub fn longest_stop(&self) -> Duration {
-        let serving_on = self
-            .status
-            .as_ref()
-            .map_or(Duration::ZERO, |status| status.drain_delay);
-        serving_on.saturating_add(self.endure.grace_period)
+        self.drain_delay().saturating_add(self.endure.grace_period)
+    }
+
+    /// How long the server goes on after it has said that it is not ready any more.
+    pub(crate) fn drain_delay(&self) -> Duration {
+        let services = self.services.iter();
+        let longest = services.map(|(_, service)| service.drain_delay()).max();
+        longest.unwrap_or_default()
+    }
+
+    /// Whether a service of this name is configured.
+    pub fn has(&self, name: &str) -> bool {
+        self.services.iter().any(|(known, _)| *known == name)
+    }
+
+    /// The pools of all services, with the names of these.
+    pub(crate) fn pools(&self) -> impl Iterator<Item = (&'static str, ConfiguredPool<'_>)> {
+        let services = self.services.iter();
+        services.flat_map(|(name, service)| service.pools().into_iter().map(|pool| (*name, pool)))
+    }
+
+    /// The statements of a server that has these services.
+    pub fn read_with(t: &mut Table<'_>, kinds: &Services) -> Self {
+        let era = t.era();
+        let compat = t
+                .key(
+                    "compat",
+                    "Which RoadRunner the file was written for, where two of them read it in different ways \
+                     ([what depends on it](../migration/from-roadrunner.md#two-eras)).",
+                )
+                .ours()
+                .default_as(
+                    era,
+                    "told by keys that one of them alone has, else by Composer's packages, else `2025`; in `pronghorn.yaml` `2025`",
+                );
+        let server = t.section("server", "How workers are started.");
+        let mut services = Vec::new();
+        for kind in kinds.iter().filter(|kind| kind.is_there()) {
+            services.extend(kind.read(t).map(|service| (kind.name(), service)));
+        }
+        let mut logs: LogSettings = t.section("logs", "Log records.");
+        let with_pools = services
+            .iter()
+            .filter(|(_, service)| !service.pools().is_empty());
+        let with_pools: Vec<&'static str> = with_pools.map(|(name, _)| *name).collect();
+        let reload = t.optional_section_with(
+            "reload",
+            "New workers when files change, as in RoadRunner 2. Without this section, only \
+             development mode watches files.",
+            |t| Watching::read(t, &with_pools),
+        );
+        let endure = t.section(
+            "endure",
+            "Stopping and upgrading the server; the name is RoadRunner's.",
+        );
+        for (name, service) in &services {
+            logs.services.push(name);
+            service.check(t, &server);
+            for (channel, outputs) in service.log_channels() {
+                logs.add_channel(channel, outputs);
+            }
+        }
+        for kind in kinds.iter().filter(|kind| !kind.is_there()) {
+            _ = kind.read(t); // it says so, and there is nothing to start
+        }
+        not_yet(t);
+        Self {
+            compat,
+            server,
+            services,
+            logs,
+            reload,
+            endure,
+        }
     }
 }
 
@@ -131,152 +163,7 @@ pub fn reference() -> String {
 
 impl Section for Settings {
     fn read(t: &mut Table<'_>) -> Self {
-        let era = t.era();
-        let mut settings = Self {
-            compat: t
-                .key(
-                    "compat",
-                    "Which RoadRunner the file was written for, where two of them read it in different ways \
-                     ([what depends on it](../migration/from-roadrunner.md#two-eras)).",
-                )
-                .ours()
-                .default_as(
-                    era,
-                    "told by keys that one of them alone has, else by Composer's packages, else `2025`; in `pronghorn.yaml` `2025`",
-                ),
-            server: t.section("server", "How workers are started."),
-            http: t.optional_section(
-                "http",
-                "The HTTP server. Without this section, the server does not serve HTTP.",
-            ),
-            rpc: t.optional_section(
-                "rpc",
-                "RPC calls from PHP to the server. Without this section, there is no RPC.",
-            ),
-            fileserver: t.optional_section(
-                "fileserver",
-                "A file server on an address of its own. Without this section, there is none.",
-            ),
-            status: t.optional_section(
-                "status",
-                "Health checks over HTTP. Without this section, there are none.",
-            ),
-            logs: t.section("logs", "Log records."),
-            reload: t.optional_section(
-                "reload",
-                "New workers when files change, as in RoadRunner 2. Without this section, only \
-                 development mode watches files.",
-            ),
-            endure: t.section(
-                "endure",
-                "Stopping and upgrading the server; the name is RoadRunner's.",
-            ),
-        };
-        if let Some(http) = settings
-            .http
-            .as_ref()
-            .filter(|_| settings.server.command.is_none())
-        {
-            check_commands(t, http);
-        }
-        if let Some(log) = settings
-            .http
-            .as_ref()
-            .and_then(|http| http.access_log.as_ref())
-        {
-            settings.logs.add_access(&log.output);
-        }
-        not_yet(t);
-        settings
-    }
-}
-
-/// There is no command for all pools, so each that runs needs one.
-fn check_commands(t: &mut Table<'_>, http: &HttpSettings) {
-    const SERVER: &str = "for example `command: php worker.php` in the section `server`";
-    for (name, pool) in http.running_pools() {
-        if !matches!(&pool.workers.runner, Runner::Worker(worker) if worker.command.is_none()) {
-            continue;
-        }
-        let (message, hint) = match name {
-            DEFAULT_POOL if http.routes.is_empty() => (
-                "has no workers: neither `server.command` nor `http.pool.command` is \
-                 set"
-                .to_owned(),
-                SERVER.to_owned(),
-            ),
-            DEFAULT_POOL => (
-                "has no workers for requests that match no route: neither `server.command` nor \
-                 `http.pool.command` is set"
-                    .to_owned(),
-                format!("{SERVER}, or a last route for them that has a `pool` and nothing else"),
-            ),
-            name => (
-                format!(
-                    "has no workers for pool `{name}`: neither `server.command` nor \
-                     `http.pools.{name}.command` is set"
-                ),
-                format!("for example `command: php {name}.php` in `http.pools.{name}`"),
-            ),
-        };
-        t.error("http", &message, &hint);
-    }
-}
-
-impl Section for RpcSettings {
-    fn read(t: &mut Table<'_>) -> Self {
-        let default = Endpoint::Tcp(Address {
-            host: Some(RPC_HOST.to_owned()),
-            port: RPC_PORT,
-        });
-        Self {
-            listen: t
-                .key("listen", "Where to listen; workers find it in `RR_RPC`.")
-                .default(default),
-        }
-    }
-}
-
-impl Section for StatusSettings {
-    fn read(t: &mut Table<'_>) -> Self {
-        let address = Address {
-            host: Some(RPC_HOST.to_owned()),
-            port: STATUS_PORT,
-        };
-        Self {
-            address: t
-                .key(
-                    "address",
-                    "Where to listen for `/health` and `/livez`, `/ready` and `/readyz`, `/jobs`.",
-                )
-                .default(address),
-            check_timeout: Duration::from_secs(
-                t.key(
-                    "check_timeout",
-                    "Seconds that a client may take to send its request.",
-                )
-                .zero_is_default()
-                .range(1..=3600)
-                .default(CHECK_TIMEOUT)
-                .into(),
-            ),
-            unavailable_status_code: t
-                .key(
-                    "unavailable_status_code",
-                    "The status of the answer if a check fails.",
-                )
-                .zero_is_default()
-                .range(400..=599)
-                .default(UNAVAILABLE),
-            drain_delay: t
-                .key(
-                    "drain_delay",
-                    "How long a stopping server continues to serve while `/ready` already answers \
-                     503: as long as a load balancer takes to notice.",
-                )
-                .ours()
-                .default(Duration::ZERO),
-        }
+        Self::read_with(t, &Services::default())
     }
 }
 
@@ -329,41 +216,9 @@ impl Section for EndureSettings {
     }
 }
 
-/// Of RoadRunner 3.
-fn read_lock(t: &mut Table<'_>) {
-    let kept = t
-        .key("driver", "Where locks are kept.")
-        .default(LockDriver::Memory);
-    if kept == LockDriver::Redis {
-        t.section_not_yet("driver", "locks in Redis");
-    }
-    t.no_effect("config", "the server keeps locks in memory");
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LockDriver {
-    Memory,
-    Redis,
-}
-
-impl Choice for LockDriver {
-    const CHOICES: &'static [(&'static str, Self)] =
-        &[("memory", Self::Memory), ("redis", Self::Redis)];
-}
-
-/// What later work brings; each line moves up into a section of its own then.
+/// Sections that later services read beside their own.
 fn not_yet(t: &mut Table<'_>) {
     let kv: Vec<String> = t.names_in("kv");
-    t.not_yet("jobs", "message queues");
-    t.not_yet("kv", "caches");
-    t.not_yet("service", "other programs kept running");
-    t.not_yet("grpc", "gRPC");
-    t.not_yet("protoreg", "gRPC");
-    t.not_yet("tcp", "TCP servers");
-    t.not_yet("centrifuge", "Centrifugo");
-    t.not_yet("metrics", "metrics");
-    t.not_yet("otel", "OpenTelemetry");
-    t.not_yet("temporal", "Temporal");
     t.not_yet("amqp", "message queues");
     t.not_yet("beanstalk", "message queues");
     t.not_yet("boltdb", "message queues and caches");
@@ -381,7 +236,6 @@ fn not_yet(t: &mut Table<'_>) {
             t.not_yet(&name, "caches");
         }
     }
-    t.optional_section_with("lock", "Locks over RPC are always there.", read_lock);
     t.no_effect("websockets", "RoadRunner removed it");
     t.no_effect("broadcast", "RoadRunner removed it");
 }

@@ -5,8 +5,10 @@ use std::fmt::Write;
 use pronghorn_config::{
     Difference, Era, Input, Loaded, MAIN_FILES, Resolved, Severity, is_roadrunners, load,
 };
+use pronghorn_plugin_api::Finding;
 
 use super::{Settings, eras};
+use crate::services::Services;
 
 /// What a command prints, and whether it succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +25,7 @@ pub struct Said {
 /// differs from them; with `to` what has to be changed for that one, instead. `look` says what of this machine does
 /// not fit: it is asked when the text has no mistake.
 pub fn check(
+    services: &Services,
     input: &Input,
     to: Option<Era>,
     look: impl FnOnce(&Loaded, &Settings) -> Vec<Finding>,
@@ -31,10 +34,10 @@ pub fn check(
     let Some(file) = &loaded.file else {
         return nothing_to_read(input);
     };
-    let mut resolved: Resolved<Settings> = loaded.resolve(Severity::Error);
+    let mut resolved = resolve(services, &loaded, Severity::Error);
     if !resolved.report().has_errors() {
         for finding in look(&loaded, resolved.settings()) {
-            let path: Vec<&str> = finding.path.iter().map(String::as_str).collect();
+            let path: Vec<&str> = finding.key.split('.').collect();
             let Finding {
                 severity,
                 message,
@@ -59,30 +62,22 @@ pub fn check(
     }
 }
 
-/// What of this machine does not fit the text.
-#[derive(Clone, Debug)]
-pub struct Finding {
-    /// An error where the server does not start with it.
-    pub severity: Severity,
-    /// The names of sections and of the key.
-    pub path: Vec<String>,
-    /// Goes on after the key's path.
-    pub message: String,
-    pub hint: String,
-}
-
 /// Every value that holds, as YAML. Mistakes go to standard error; the values are shown all the same.
-pub fn config_show(input: &Input) -> Said {
+pub fn config_show(services: &Services, input: &Input) -> Said {
     let loaded = load(input);
     if loaded.file.is_none() && input.overrides.is_empty() {
         return nothing_to_read(input);
     }
-    let resolved: Resolved<Settings> = loaded.resolve(Severity::Warning);
+    let resolved = resolve(services, &loaded, Severity::Warning);
     Said {
         out: format!("{}{}", origins(&loaded), resolved.effective()),
         err: resolved.report().to_string(),
         passed: !resolved.report().has_errors(),
     }
+}
+
+fn resolve(services: &Services, loaded: &Loaded, unknown: Severity) -> Resolved<Settings> {
+    loaded.resolve_with(unknown, |t| Settings::read_with(t, services))
 }
 
 fn nothing_to_read(input: &Input) -> Said {

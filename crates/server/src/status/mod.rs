@@ -2,12 +2,14 @@
 //! On the control thread, which requests for PHP never keep busy.
 
 mod methods;
+mod settings;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use pronghorn_config::Table;
 use pronghorn_http::{
-    Accepting, Exchange, Handled, Handler, Limits, Listener, Request, Response, Service,
+    Accepting, Exchange, Handled, Handler, Limits, Listener, Request, Response, Service, resolve,
 };
 use pronghorn_plugin_api::{
     self as api, BoxFuture, Context, Handover, Health, NotReady, Question, Running, Stopped,
@@ -17,8 +19,7 @@ use serde::Serialize;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
-use crate::http::resolve;
-use crate::settings::{StatusSettings, UNAVAILABLE};
+use settings::{StatusSettings, UNAVAILABLE};
 
 /// The name of the service, and of its listening socket for the next process.
 const STATUS: &str = "status";
@@ -29,7 +30,18 @@ const CONNECTIONS: usize = 256;
 #[derive(Debug)]
 pub(crate) struct StatusService {
     /// None: over RPC alone.
-    pub(crate) settings: Option<StatusSettings>,
+    settings: Option<StatusSettings>,
+}
+
+impl StatusService {
+    pub(crate) fn read(t: &mut Table<'_>) -> Self {
+        Self {
+            settings: t.optional_section(
+                STATUS,
+                "Health checks over HTTP. Without this section, there are none.",
+            ),
+        }
+    }
 }
 
 /// Without a listener: RPC has the methods, and nothing is left to do.
@@ -61,8 +73,14 @@ struct Report<'a> {
 }
 
 impl api::Service for StatusService {
-    fn name(&self) -> &'static str {
-        STATUS
+    fn serves(&self) -> bool {
+        false
+    }
+
+    fn drain_delay(&self) -> Duration {
+        self.settings
+            .as_ref()
+            .map_or(Duration::ZERO, |settings| settings.drain_delay)
     }
 
     fn start(

@@ -32,11 +32,6 @@ const KNOWN: &[(&str, &[&str], &str)] = &[
         "the limits of a head are among those of a connection",
     ),
     (
-        "jobs",
-        &["pipelines", "settings"],
-        "settings describe pipelines, and a pipeline is declared by settings",
-    ),
-    (
         "metrics",
         &["family", "registry"],
         "a family registers, and a registry makes families",
@@ -63,21 +58,8 @@ const KNOWN: &[(&str, &[&str], &str)] = &[
     ),
     (
         "server",
-        &[
-            "fileserver",
-            "http",
-            "listening",
-            "renewal",
-            "server",
-            "status",
-            "upgrade",
-        ],
-        "services are being moved into crates of their own",
-    ),
-    (
-        "server",
-        &["logs", "settings"],
-        "settings name the formats of logs",
+        &["renewal", "server", "upgrade"],
+        "reload and upgrade are methods of the server, and its start knows its predecessor",
     ),
     (
         "workers",

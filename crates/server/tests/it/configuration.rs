@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use pronghorn_config::{Disk, Era, Input, fuzz_load};
+use pronghorn_server::Services;
 use pronghorn_server::settings::{Settings, check, config_show, eras, reference};
 
 const UPDATE: &str = "`UPDATE_GOLDEN=1 cargo test -p pronghorn-server --test it`";
@@ -166,13 +167,25 @@ impl Case {
         let input = self.input();
         for (title, body) in &mut self.blocks {
             *body = match title.as_str() {
-                "check" => check(&input, None, |_, _| Vec::new()).out,
-                "check --to 3" => check(&input, Some(Era::V3), |_, _| Vec::new()).out,
-                "check --to 2025" => check(&input, Some(Era::V2025), |_, _| Vec::new()).out,
-                "show" => written(&config_show(&input).out),
-                "show all" => config_show(&input).out,
+                "check" => check(&Services::default(), &input, None, |_, _| Vec::new()).out,
+                "check --to 3" => {
+                    check(&Services::default(), &input, Some(Era::V3), |_, _| {
+                        Vec::new()
+                    })
+                    .out
+                }
+                "check --to 2025" => {
+                    check(&Services::default(), &input, Some(Era::V2025), |_, _| {
+                        Vec::new()
+                    })
+                    .out
+                }
+                "show" => written(&config_show(&Services::default(), &input).out),
+                "show all" => config_show(&Services::default(), &input).out,
                 _ => match title.strip_prefix("show ") {
-                    Some(section) => section_of(&config_show(&input).out, section),
+                    Some(section) => {
+                        section_of(&config_show(&Services::default(), &input).out, section)
+                    }
                     None => continue,
                 },
             };

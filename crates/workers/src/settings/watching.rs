@@ -3,18 +3,17 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pronghorn_config::{Section, Table};
+use pronghorn_config::Table;
 
 use crate::watching::Watching;
 
 /// As RoadRunner's.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The only one with workers.
-const HTTP: &str = "http";
 const ENDING: &str = ".php";
 
-impl Section for Watching {
-    fn read(t: &mut Table<'_>) -> Self {
+impl Watching {
+    /// Reads what is watched for each of these services, which are those that have workers.
+    pub fn read(t: &mut Table<'_>, services: &[&'static str]) -> Vec<(&'static str, Self)> {
         let interval = t
             .key(
                 "interval",
@@ -35,12 +34,16 @@ impl Section for Watching {
         };
         let others = t.names_in("services");
         t.section_with("services", "What to watch, by service.", |t| {
-            let watching = t.section_with(HTTP, "For the workers of all pools of HTTP.", |t| {
-                read_service(t, interval, patterns)
+            let watching = services.iter().map(|&name| {
+                let sentence = "For the workers of all pools of this service.";
+                let watching =
+                    t.section_with(name, sentence, |t| read_service(t, interval, &patterns));
+                (name, watching)
             });
+            let watching = watching.collect();
             for name in others {
                 if !t.is_known(&name) {
-                    t.no_effect(&name, "it has no workers here; `http` has");
+                    t.no_effect(&name, "it has no workers");
                 }
             }
             watching
@@ -48,10 +51,10 @@ impl Section for Watching {
     }
 }
 
-fn read_service(t: &mut Table<'_>, interval: Duration, patterns: Vec<String>) -> Watching {
+fn read_service(t: &mut Table<'_>, interval: Duration, patterns: &[String]) -> Watching {
     let own: Vec<String> = t
         .key("patterns", "Endings of the names of files to watch.")
-        .default_as(patterns.clone(), "`reload.patterns`");
+        .default_as(patterns.to_vec(), "`reload.patterns`");
     let own = endings(&own);
     Watching {
         folders: t
@@ -73,7 +76,11 @@ fn read_service(t: &mut Table<'_>, interval: Duration, patterns: Vec<String>) ->
                 "Directories that are never watched: a name, or the last names of a path.",
             )
             .default(Vec::new()),
-        patterns: if own.is_empty() { patterns } else { own },
+        patterns: if own.is_empty() {
+            patterns.to_vec()
+        } else {
+            own
+        },
         interval,
     }
 }

@@ -1,10 +1,10 @@
 //! `fileserver`.
 
 use pronghorn_config::{Address, Section, Table};
-use pronghorn_http::files::Tag;
-use pronghorn_http::settings::{
-    Kind, MAX_THREADS, RootKeys, default_threads, read_roots, read_tag,
-};
+use pronghorn_workers::{MAX_IO_THREADS, default_io_threads};
+
+use super::files::{Kind, RootKeys, read_roots, read_tag};
+use crate::files::Tag;
 
 /// A server of files alone.
 #[derive(Clone, Debug)]
@@ -35,9 +35,9 @@ impl Section for FileServerSettings {
             threads: t
                 .key("threads", "I/O threads, besides those of `http`.")
                 .ours()
-                .range(1..=MAX_THREADS)
+                .range(1..=MAX_IO_THREADS)
                 .default_as(
-                    default_threads(),
+                    default_io_threads(),
                     "1 below four CPUs, else a quarter of them",
                 ),
             tag: read_tag(t),

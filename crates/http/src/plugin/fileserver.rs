@@ -3,16 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pronghorn_http::FileServer;
-use pronghorn_http::files::MOST_OPEN;
-use pronghorn_http::{Accepting, Limits, Listener, Service};
 use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, Running, Stopped};
 use pronghorn_process::open_files;
 use pronghorn_workers::IoThreads;
 use tokio::time::{Instant, timeout_at};
 
-use crate::error::StartError;
-use crate::http::{connections, resolve};
+use super::connections;
+use super::error::StartError;
+use super::listening::resolve;
+use crate::FileServer;
+use crate::files::MOST_OPEN;
+use crate::limits::Limits;
+use crate::listener::{Accepting, Listener};
+use crate::service::Service;
 use crate::settings::FileServerSettings;
 
 /// The listening sockets, for the next process.
@@ -22,8 +25,8 @@ const IDLE: Duration = Duration::from_millis(100);
 
 /// A server of files before its start.
 #[derive(Debug)]
-pub(crate) struct FileService {
-    pub(crate) settings: FileServerSettings,
+pub struct FileService {
+    pub settings: FileServerSettings,
 }
 
 struct Serving {
@@ -36,10 +39,6 @@ struct Serving {
 }
 
 impl api::Service for FileService {
-    fn name(&self) -> &'static str {
-        FILESERVER
-    }
-
     fn start(
         self: Box<Self>,
         context: Context,

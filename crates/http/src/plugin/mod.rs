@@ -1,39 +1,60 @@
 //! HTTP with its pool of workers, as a service.
 
 use std::collections::HashMap;
-use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pronghorn_config::Address;
-use pronghorn_http::files::MOST_OPEN;
-use pronghorn_http::middleware::{self, Parts, Unusable};
-use pronghorn_http::settings::{HttpSettings, RouteSettings};
-use pronghorn_http::{
-    Accepting, Addresses, BodySettings, Handler, Limits, Listener, LocalRedirects, PoolHandler,
-    PoolMetrics, Router, Scripts, Service,
-};
+use pronghorn_config::Table;
 use pronghorn_metrics::Registry;
 use pronghorn_plugin_api::{
-    self as api, BoxFuture, Context, Handover, NotReady, Reload, Running, Stopped, WorkerContext,
+    self as api, BoxFuture, ConfiguredPool, Context, Finding, Handover, NotReady, Reload, Running,
+    Stopped, WorkerContext,
 };
 use pronghorn_pool::{Spool, Terms, Warmup};
 use pronghorn_process::open_files;
 use pronghorn_wire::Kind;
 use pronghorn_workers::settings::{HttpPoolSettings, RequestBody};
-use pronghorn_workers::{Io, PoolHandle, PoolSet, PoolSpec, Pools, StartedPools, WorkerUser};
+use pronghorn_workers::{
+    Io, PoolHandle, PoolSet, PoolSpec, Pools, ServerSettings, StartedPools, WorkerUser,
+};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::development::Gate;
-use crate::error::StartError;
-use crate::listening::{self, Certificates};
-use crate::server::Around;
+mod error;
+mod fileserver;
+mod gate;
+mod listening;
+mod look;
+
+use crate::addresses::Addresses;
+use crate::body::BodySettings;
+use crate::bridge::PoolHandler;
+use crate::files::MOST_OPEN;
+use crate::limits::Limits;
+use crate::listener::{Accepting, Listener};
+use crate::local_redirects::LocalRedirects;
+use crate::message::Handler;
+use crate::metrics::PoolMetrics;
+use crate::middleware::{self, Parts, Unusable};
+use crate::router::Router;
+use crate::scripts::Scripts;
+use crate::service::Service;
+use crate::settings::{DEFAULT_POOL, HttpSettings, RouteSettings};
+use crate::warmup::{warmup, warmup_of_scripts};
+
+pub use fileserver::FileService;
+pub use listening::{UnknownHost, resolve};
+
+use error::StartError;
+use gate::Gate;
+use listening::Certificates;
 
 /// The name of the service.
-pub(crate) const HTTP: &str = "http";
+const HTTP: &str = "http";
+/// The channel of the log with the lines of `http.access_log`.
+const ACCESS: &str = "access";
 /// Descriptors that are kept back from connections: listeners, pipes of workers (seven each), log files, spool files.
 const KEPT_DESCRIPTORS: u64 = 256;
 const DESCRIPTORS_PER_WORKER: u64 = 8;
@@ -44,10 +65,39 @@ const STILL_WAITING: Duration = Duration::from_secs(5);
 
 /// HTTP before its start.
 #[derive(Debug)]
-pub(crate) struct HttpService {
-    pub(crate) settings: HttpSettings,
+pub struct HttpService {
+    pub settings: HttpSettings,
     /// What stands before the routes.
-    pub(crate) around: Around,
+    pub around: Around,
+}
+
+/// A handler of one's own around that of the routes: it answers itself, or hands a request on. Called at the start and for
+/// each reload. Middleware is around both.
+#[derive(Clone, Default)]
+pub struct Around(Option<Arc<Wrap>>);
+
+type Wrap = dyn Fn(Arc<dyn Handler>) -> Arc<dyn Handler> + Send + Sync;
+
+impl Around {
+    pub fn new(
+        wrap: impl Fn(Arc<dyn Handler>) -> Arc<dyn Handler> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Some(Arc::new(wrap)))
+    }
+
+    fn put(&self, handler: Arc<dyn Handler>) -> Arc<dyn Handler> {
+        match &self.0 {
+            Some(wrap) => wrap(handler),
+            None => handler,
+        }
+    }
+}
+
+impl fmt::Debug for Around {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = if self.0.is_some() { "own" } else { "none" };
+        write!(f, "Around({what})")
+    }
 }
 
 /// What stays when a reload brings other settings.
@@ -127,12 +177,22 @@ const WORKERS_AFTER_CUT: Duration = Duration::from_secs(2);
 const IDLE_AT_HANDOVER: Duration = Duration::from_secs(5);
 
 impl api::Service for HttpService {
-    fn name(&self) -> &'static str {
-        HTTP
+    fn pools(&self) -> Vec<ConfiguredPool<'_>> {
+        let pools = self.settings.running_pools();
+        pools.map(|(name, pool)| configured(name, pool)).collect()
     }
 
-    fn has_workers(&self) -> bool {
-        true
+    fn check(&self, t: &mut Table<'_>, server: &ServerSettings) {
+        look::check_commands(t, &self.settings, server);
+    }
+
+    fn look(&self, folder: &Path) -> Vec<Finding> {
+        look::look(&self.settings, folder)
+    }
+
+    fn log_channels(&self) -> Vec<(&'static str, &[String])> {
+        let access = self.settings.access_log.iter();
+        access.map(|log| (ACCESS, &log.output[..])).collect()
     }
 
     fn io_threads(&self) -> Option<usize> {
@@ -147,10 +207,23 @@ impl api::Service for HttpService {
     }
 }
 
+fn configured<'a>(name: &'a str, pool: &'a HttpPoolSettings) -> ConfiguredPool<'a> {
+    let section = match name {
+        DEFAULT_POOL => "http.pool".to_owned(),
+        name => format!("http.pools.{name}"),
+    };
+    let settings = &pool.workers;
+    ConfiguredPool {
+        section,
+        name,
+        settings,
+    }
+}
+
 impl HttpService {
     /// Listening sockets come first, so that a taken port is known at once; connections are accepted when all workers
     /// are up.
-    async fn start(self, context: &Context) -> Result<Http, StartError> {
+    async fn start(self, context: &Context) -> Result<Http, api::StartError> {
         let settings = &self.settings;
         let workers = context.workers.as_ref();
         let WorkerContext {
@@ -183,10 +256,7 @@ impl HttpService {
         };
         resources.addresses.set(settings);
         let specs = resources.specs(settings);
-        let StartedPools { pools, tasks } = all_pools
-            .start(HTTP, &specs)
-            .await
-            .map_err(StartError::Boot)?;
+        let StartedPools { pools, tasks } = all_pools.start(HTTP, &specs).await?;
         let handler = resources.handler(settings, &pools)?;
         let workers = pools.iter().map(|pool| pool.info().size).sum();
         let mut limits = Limits {
@@ -271,9 +341,9 @@ impl HttpResources {
         match pool.workers.site() {
             Some(site) => {
                 let root = self.folder.join(&site.root).components().collect();
-                pronghorn_http::warmup_of_scripts(targets, site, pool.workers.mode(), root)
+                warmup_of_scripts(targets, site, pool.workers.mode(), root)
             }
-            None => pronghorn_http::warmup(targets),
+            None => warmup(targets),
         }
     }
 
@@ -536,33 +606,13 @@ fn left(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now())
 }
 
-/// The first address of a name; IPv4 before IPv6, because that is what `localhost` means to most clients.
-pub(crate) fn resolve(address: &Address) -> Result<SocketAddr, StartError> {
-    let Some(host) = &address.host else {
-        return Ok(SocketAddr::new(pronghorn_http::any_address(), address.port));
-    };
-    let failed = |source| StartError::Host {
-        host: host.clone(),
-        source,
-    };
-    let mut found: Vec<_> = (host.as_str(), address.port)
-        .to_socket_addrs()
-        .map_err(failed)?
-        .collect();
-    found.sort_by_key(SocketAddr::is_ipv6);
-    found
-        .into_iter()
-        .next()
-        .ok_or_else(|| failed(io::ErrorKind::NotFound.into()))
-}
-
 /// What the caches of `static` may keep open.
 fn cached_files(settings: &HttpSettings) -> u64 {
     let roots = settings.files.as_ref().map_or(0, |files| files.roots.len());
     (MOST_OPEN * roots) as u64
 }
 
-pub(crate) fn connections(open_files: u64, workers: usize) -> usize {
+fn connections(open_files: u64, workers: usize) -> usize {
     let kept = KEPT_DESCRIPTORS + workers as u64 * DESCRIPTORS_PER_WORKER;
     usize::try_from(open_files.saturating_sub(kept).max(FEWEST_CONNECTIONS)).unwrap_or(usize::MAX)
 }

@@ -1,20 +1,23 @@
 //! Where HTTP is served: listeners as the configuration has them, and their certificates.
 
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pronghorn_config::Listen;
-use pronghorn_http::settings::{HttpSettings, ListenSettings};
-use pronghorn_http::{CertificateError, Listener, Pair, Place, Renewed, Store, Tls};
+use pronghorn_config::{Address, Listen};
 use pronghorn_plugin_api::Context;
 use pronghorn_process::socket::Access;
 use pronghorn_process::{Credentials, group_id};
+use thiserror::Error;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
-use crate::error::StartError;
-use crate::http::resolve;
+use super::error::StartError;
+use crate::listener::{Listener, Place, any_address};
+use crate::settings::{HttpSettings, ListenSettings};
+use crate::tls::{CertificateError, Pair, Renewed, Store, Tls};
 
 /// The listening sockets, for the next process.
 const HTTP: &str = "http";
@@ -23,8 +26,16 @@ const HTTP: &str = "http";
 /// Kubernetes exchange; a look is two system calls a file.
 const LOOK: Duration = Duration::from_secs(5);
 
+/// The operator's: a host name in an address that nobody knows.
+#[derive(Debug, Error)]
+#[error("`{host}` is no name of this machine")]
+pub struct UnknownHost {
+    host: String,
+    source: io::Error,
+}
+
 /// Opens all listeners, those first that the process before has left.
-pub(crate) fn open(
+pub(super) fn open(
     settings: &HttpSettings,
     folder: &Path,
     threads: usize,
@@ -52,6 +63,30 @@ pub(crate) fn open(
     Ok(listeners)
 }
 
+/// The first address of a name; IPv4 before IPv6, because that is what `localhost` means to most clients.
+///
+/// # Errors
+///
+/// When nobody knows the name.
+pub fn resolve(address: &Address) -> Result<SocketAddr, UnknownHost> {
+    let Some(host) = &address.host else {
+        return Ok(SocketAddr::new(any_address(), address.port));
+    };
+    let failed = |source| UnknownHost {
+        host: host.clone(),
+        source,
+    };
+    let mut found: Vec<_> = (host.as_str(), address.port)
+        .to_socket_addrs()
+        .map_err(failed)?
+        .collect();
+    found.sort_by_key(SocketAddr::is_ipv6);
+    found
+        .into_iter()
+        .next()
+        .ok_or_else(|| failed(io::ErrorKind::NotFound.into()))
+}
+
 /// What the owner's and group's names of a unix socket stand for.
 fn access(settings: &ListenSettings) -> Result<Access, StartError> {
     let user = settings.user.as_deref();
@@ -68,7 +103,7 @@ fn access(settings: &ListenSettings) -> Result<Access, StartError> {
 }
 
 /// The port of the first listener with TLS: where requests without it are sent.
-pub(crate) fn https_port(listeners: &[Listener]) -> Option<u16> {
+pub(super) fn https_port(listeners: &[Listener]) -> Option<u16> {
     let mut with_tls = listeners.iter().filter(|listener| listener.has_tls());
     with_tls.find_map(|listener| match listener.place() {
         Place::Tcp(address) => Some(address.port()),
@@ -78,14 +113,14 @@ pub(crate) fn https_port(listeners: &[Listener]) -> Option<u16> {
 
 /// The certificates of all listeners with TLS.
 #[derive(Debug, Clone)]
-pub(crate) struct Certificates {
+pub(super) struct Certificates {
     store: Arc<Store>,
     tls: Tls,
 }
 
 impl Certificates {
     /// `None` where there is no section `ssl`.
-    pub(crate) fn load(settings: &HttpSettings, folder: &Path) -> Result<Option<Self>, StartError> {
+    pub(super) fn load(settings: &HttpSettings, folder: &Path) -> Result<Option<Self>, StartError> {
         let Some(ssl) = &settings.ssl else {
             return Ok(None);
         };
@@ -96,7 +131,7 @@ impl Certificates {
     }
 
     /// What is wrong with each pair that can't be used.
-    pub(crate) fn judge(settings: &HttpSettings, folder: &Path) -> Vec<CertificateError> {
+    pub(super) fn judge(settings: &HttpSettings, folder: &Path) -> Vec<CertificateError> {
         let pairs = settings.ssl.iter().flat_map(|ssl| &ssl.pairs);
         let errors = pairs.filter_map(|pair| {
             let pairs = in_folder(std::slice::from_ref(pair), folder);
@@ -106,7 +141,7 @@ impl Certificates {
     }
 
     /// Looks for changed files until the result is dropped.
-    pub(crate) fn watch(certificates: Option<&Self>) -> JoinSet<()> {
+    pub(super) fn watch(certificates: Option<&Self>) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
         if let Some(certificates) = certificates.cloned() {
             tasks.spawn(async move {
@@ -132,7 +167,7 @@ impl Certificates {
     }
 
     /// Goes over to what the configuration names now, and reads what has changed.
-    pub(crate) async fn renew(&self, settings: &HttpSettings, folder: &Path) {
+    pub(super) async fn renew(&self, settings: &HttpSettings, folder: &Path) {
         let Some(ssl) = &settings.ssl else { return };
         let (store, pairs) = (self.store.clone(), in_folder(&ssl.pairs, folder));
         let replaced = tokio::task::spawn_blocking(move || {

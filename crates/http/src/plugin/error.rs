@@ -1,0 +1,39 @@
+//! Why HTTP, or a server of files, does not start.
+
+use std::io;
+
+use pronghorn_pool::SpoolError;
+use pronghorn_process::LookupError;
+use pronghorn_process::socket::BindError;
+use thiserror::Error;
+
+use super::listening::UnknownHost;
+use crate::middleware::Unusable;
+use crate::tls::CertificateError;
+
+#[derive(Debug, Error)]
+pub(super) enum StartError {
+    /// The operator's: `http.spool_dir` or `http.uploads.dir`.
+    #[error("bodies can't be kept")]
+    Spool(#[source] SpoolError),
+    /// The operator's: an address, of which the error tells.
+    #[error("cannot listen")]
+    Bind(#[from] BindError),
+    /// The operator's: `user` or `group` in `http.listen`.
+    #[error("nobody can own a socket of `http.listen` by this name")]
+    SocketOwner(#[source] LookupError),
+    /// The operator's: files of `http.ssl`.
+    #[error("TLS needs a certificate")]
+    Certificate(#[source] CertificateError),
+    /// The system's.
+    #[error("TLS can't be set up: {0}")]
+    Tls(String),
+    /// The operator's: what middleware needs.
+    #[error(transparent)]
+    Middleware(#[from] Unusable),
+    #[error(transparent)]
+    Host(#[from] UnknownHost),
+    /// The system's: no descriptors.
+    #[error("the system gives no resources")]
+    System(#[from] io::Error),
+}

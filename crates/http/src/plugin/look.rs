@@ -1,0 +1,70 @@
+//! What can be said of the settings before a start: with other sections, and on this machine.
+
+use std::path::Path;
+
+use pronghorn_config::Table;
+use pronghorn_plugin_api::Finding;
+use pronghorn_workers::ServerSettings;
+
+use super::configured;
+use super::listening::Certificates;
+use crate::settings::{DEFAULT_POOL, HttpSettings};
+
+/// There is no command for all pools, so each that runs needs one.
+pub(super) fn check_commands(t: &mut Table<'_>, http: &HttpSettings, server: &ServerSettings) {
+    const SERVER: &str = "for example `command: php worker.php` in the section `server`";
+    for (name, pool) in http.running_pools() {
+        if !configured(name, pool).lacks_command(server) {
+            continue;
+        }
+        let (message, hint) = match name {
+            DEFAULT_POOL if http.routes.is_empty() => (
+                "has no workers: neither `server.command` nor `http.pool.command` is set".to_owned(),
+                SERVER.to_owned(),
+            ),
+            DEFAULT_POOL => (
+                "has no workers for requests that match no route: neither `server.command` nor `http.pool.command` is set"
+                    .to_owned(),
+                format!("{SERVER}, or a last route for them that has a `pool` and nothing else"),
+            ),
+            name => (
+                format!("has no workers for pool `{name}`: neither `server.command` nor `http.pools.{name}.command` is set"),
+                format!("for example `command: php {name}.php` in `http.pools.{name}`"),
+            ),
+        };
+        t.error("http", &message, &hint);
+    }
+}
+
+/// What of this machine is not as the settings say.
+pub(super) fn look(http: &HttpSettings, folder: &Path) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    look_at_certificates(http, folder, &mut findings);
+    look_at_folders(http, folder, &mut findings);
+    findings
+}
+
+fn look_at_certificates(http: &HttpSettings, folder: &Path, findings: &mut Vec<Finding>) {
+    for error in Certificates::judge(http, folder) {
+        let said = error.to_string();
+        let (message, hint) = said.split_once("\nhint: ").unwrap_or((
+            &said,
+            "the server does not start without it: create it, or name another file",
+        ));
+        let message = format!("can't be used: {message}");
+        findings.push(Finding::missing("http.ssl", message, hint));
+    }
+}
+
+/// Those of files, and for bodies.
+fn look_at_folders(http: &HttpSettings, folder: &Path, findings: &mut Vec<Finding>) {
+    let are_sent = http.middleware.iter().any(|name| name == "static");
+    let files = http.files.iter().filter(|_| are_sent);
+    let files = files.flat_map(|files| &files.roots);
+    let files = files.map(|root| ("http.static", &root.folder));
+    let uploads = std::iter::once(("http.uploads.dir", &http.uploads.dir));
+    let spool = std::iter::once(("http.spool_dir", &http.spool_dir));
+    let spool = spool.filter(|(_, spool)| **spool != http.uploads.dir);
+    let folders = files.chain(uploads).chain(spool);
+    findings.extend(folders.filter_map(|(key, named)| Finding::of_folder(key, named, folder)));
+}

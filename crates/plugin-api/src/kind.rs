@@ -1,0 +1,85 @@
+//! What kinds of services a server can have: the rows of its table.
+
+use std::fmt;
+use std::sync::Arc;
+
+use pronghorn_config::{Section, Table};
+
+use crate::service::Service;
+
+/// A kind of service: the section that it is configured by, and how a service is made of it.
+#[derive(Clone)]
+pub struct ServiceKind {
+    name: &'static str,
+    is_there: bool,
+    read: Arc<Read>,
+}
+
+type Read = dyn Fn(&mut Table<'_>) -> Option<Box<dyn Service>> + Send + Sync;
+
+impl ServiceKind {
+    /// A service that is there when its section is written. `sentence` says what it is, for the
+    /// reference.
+    pub fn optional<S: Section, V: Service>(
+        name: &'static str,
+        sentence: &'static str,
+        make: impl Fn(S) -> V + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(name, true, move |t| {
+            let service = make(t.optional_section(name, sentence)?);
+            Some(Box::new(service))
+        })
+    }
+
+    /// A service that is always there. `read` reads what there is of it in the configuration.
+    pub fn always<V: Service>(
+        name: &'static str,
+        read: impl Fn(&mut Table<'_>) -> V + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(name, true, move |t| Some(Box::new(read(t))))
+    }
+
+    /// What may be written already and nothing acts on. `what` names the feature.
+    pub fn not_yet(name: &'static str, what: &'static str) -> Self {
+        Self::new(name, false, move |t| {
+            t.not_yet(name, what);
+            None
+        })
+    }
+
+    fn new(
+        name: &'static str,
+        is_there: bool,
+        read: impl Fn(&mut Table<'_>) -> Option<Box<dyn Service>> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            name,
+            is_there,
+            read: Arc::new(read),
+        }
+    }
+
+    /// The name of its section, which is also the service's name in records and in RPC: `http`.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// False for one that is not there yet.
+    #[must_use]
+    pub const fn is_there(&self) -> bool {
+        self.is_there
+    }
+
+    /// Reads its part of the whole configuration. None: there is no such service.
+    #[must_use]
+    pub fn read(&self, t: &mut Table<'_>) -> Option<Box<dyn Service>> {
+        (self.read)(t)
+    }
+}
+
+impl fmt::Debug for ServiceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ServiceKind").field(&self.name).finish()
+    }
+}

@@ -1,0 +1,72 @@
+//! The services that a server can have.
+
+use pronghorn_http::{Around, FileService, HttpService};
+use pronghorn_lock::Lock;
+use pronghorn_plugin_api::ServiceKind;
+use pronghorn_rpc::Rpc;
+
+use crate::status::StatusService;
+
+/// The table of services. The configuration has a section for each, in this order, and the server
+/// starts those without workers in this order, and then those with workers.
+#[derive(Clone, Debug)]
+pub struct Services(Vec<ServiceKind>);
+
+impl Services {
+    /// All that this release has. `around` stands between HTTP's middleware and its routes.
+    pub fn new(around: Around) -> Self {
+        Self(vec![
+            ServiceKind::optional(
+                "http",
+                "The HTTP server. Without this section, the server does not serve HTTP.",
+                move |settings| HttpService {
+                    settings,
+                    around: around.clone(),
+                },
+            ),
+            ServiceKind::optional(
+                "rpc",
+                "RPC calls from PHP to the server. Without this section, there is no RPC.",
+                |rpc: Rpc| rpc,
+            ),
+            ServiceKind::optional(
+                "fileserver",
+                "A file server on an address of its own. Without this section, there is none.",
+                |settings| FileService { settings },
+            ),
+            ServiceKind::always("status", StatusService::read),
+            ServiceKind::always("lock", Lock::read),
+            ServiceKind::not_yet("jobs", "message queues"),
+            ServiceKind::not_yet("kv", "caches"),
+            ServiceKind::not_yet("service", "other programs kept running"),
+            ServiceKind::not_yet("grpc", "gRPC"),
+            ServiceKind::not_yet("protoreg", "gRPC"),
+            ServiceKind::not_yet("tcp", "TCP servers"),
+            ServiceKind::not_yet("centrifuge", "Centrifugo"),
+            ServiceKind::not_yet("metrics", "metrics"),
+            ServiceKind::not_yet("otel", "OpenTelemetry"),
+            ServiceKind::not_yet("temporal", "Temporal"),
+        ])
+    }
+
+    /// One more, or another one of the same name.
+    #[must_use]
+    pub fn with(mut self, kind: ServiceKind) -> Self {
+        let known = self.0.iter().position(|known| known.name() == kind.name());
+        match known {
+            Some(at) => self.0[at] = kind,
+            None => self.0.push(kind),
+        }
+        self
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &ServiceKind> {
+        self.0.iter()
+    }
+}
+
+impl Default for Services {
+    fn default() -> Self {
+        Self::new(Around::default())
+    }
+}

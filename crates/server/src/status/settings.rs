@@ -1,0 +1,69 @@
+//! The section `status`.
+
+use std::time::Duration;
+
+use pronghorn_config::{Address, Section, Table};
+
+/// Where RoadRunner's documentation has its health checks, this machine only.
+const HOST: &str = "127.0.0.1";
+const PORT: u16 = 2114;
+/// The status of a health check that fails, as RoadRunner's.
+pub(super) const UNAVAILABLE: u16 = 503;
+/// Seconds, as RoadRunner's.
+const CHECK_TIMEOUT: u16 = 60;
+
+/// Health checks over HTTP.
+#[derive(Clone, Debug)]
+pub(super) struct StatusSettings {
+    /// Where to listen.
+    pub(super) address: Address,
+    /// The answer's status when something is missing, from 400 to 599.
+    pub(super) unavailable_status_code: u16,
+    /// How long a client may take to send its request.
+    pub(super) check_timeout: Duration,
+    /// Between the moment at which readiness turns off and the one at which nothing new is accepted.
+    pub(super) drain_delay: Duration,
+}
+
+impl Section for StatusSettings {
+    fn read(t: &mut Table<'_>) -> Self {
+        let address = Address {
+            host: Some(HOST.to_owned()),
+            port: PORT,
+        };
+        Self {
+            address: t
+                .key(
+                    "address",
+                    "Where to listen for `/health` and `/livez`, `/ready` and `/readyz`, `/jobs`.",
+                )
+                .default(address),
+            check_timeout: Duration::from_secs(
+                t.key(
+                    "check_timeout",
+                    "Seconds that a client may take to send its request.",
+                )
+                .zero_is_default()
+                .range(1..=3600)
+                .default(CHECK_TIMEOUT)
+                .into(),
+            ),
+            unavailable_status_code: t
+                .key(
+                    "unavailable_status_code",
+                    "The status of the answer if a check fails.",
+                )
+                .zero_is_default()
+                .range(400..=599)
+                .default(UNAVAILABLE),
+            drain_delay: t
+                .key(
+                    "drain_delay",
+                    "How long a stopping server continues to serve while `/ready` already answers \
+                     503: as long as a load balancer takes to notice.",
+                )
+                .ours()
+                .default(Duration::ZERO),
+        }
+    }
+}
