@@ -5,8 +5,8 @@
 declare(strict_types=1);
 
 /**
- * The folder of one application below the one that PRONGHORN_APPS_DATA names, or below the folder for temporary files;
- * made if it is missing. Every process of an application gets the same.
+ * The folder of one application below the one that PRONGHORN_APPS_DATA names, or below the folder
+ * for temporary files; made if it is missing. Every process of an application gets the same.
  */
 function data_folder(string $app): string
 {
@@ -26,7 +26,8 @@ function data_folder(string $app): string
 }
 
 /**
- * An SQLite database that the first process fills. The others find it complete: it gets its name when it is.
+ * An SQLite database that the first process fills. The others find it complete: it gets its name
+ * when it is.
  *
  * @param callable(PDO): void $fill
  */

@@ -58,7 +58,8 @@ function foundation_files(array $files, string $class): array
     return \array_map(static fn (File|array $file): UploadedFile|array|null => match (true) {
         \is_array($file) => foundation_files($file, $class),
         $file->error === \UPLOAD_ERR_NO_FILE => null,
-        // The last one: it did not come through PHP's own upload, and is a file that may be moved all the same.
+        // The last one: it did not come through PHP's own upload, and is a file that may be moved
+        // all the same.
         $file->error === \UPLOAD_ERR_OK => new $class($file->path(), $file->name, $file->type, $file->error, true),
         default => new $class('', $file->name, $file->type, $file->error, true),
     }, $files);

@@ -1,6 +1,6 @@
-/* The channel of this process to the server: messages of the native codec in its ring. What the loop
- * of handlers (pronghorn.c) and the loop of scripts (classic_call.c) both do with it. A process has
- * one channel, and one of the two loops.
+/* The channel of this process to the server: messages of the native codec in its ring. What the
+ * loop of handlers (pronghorn.c) and the loop of scripts (classic_call.c) both do with it. A
+ * process has one channel, and one of the two loops.
  *
  * Where a function returns false, the server is gone or an interruption has ended the wait. */
 #ifndef PRONGHORN_CHANNEL_H

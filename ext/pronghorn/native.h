@@ -21,8 +21,8 @@ static inline bool native_is_call(uint8_t kind)
 	return kind == NATIVE_REQUEST || kind == NATIVE_SCRIPT || kind == NATIVE_RAW;
 }
 
-/* Where the package keeps what a call is made of: offsets of properties of its classes, which it may
- * arrange as it likes. */
+/* Where the package keeps what a call is made of: offsets of properties of its classes, which it
+ * may arrange as it likes. */
 typedef struct {
 	uint32_t id, deadline;           /* of every exchange */
 	uint32_t request;                /* of one of HTTP, and of its request: */

@@ -27,7 +27,8 @@
 
 #include "pronghorn_arginfo.h"
 
-/* The thread that attached the channel: with threads in PHP, another one must not read its calls. */
+/* The thread that attached the channel: with threads in PHP, another one must not read its
+ * calls. */
 static pthread_t owner;
 /* Where everything is in an exchange. */
 static native_slots slots;

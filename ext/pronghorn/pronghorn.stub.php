@@ -1,14 +1,18 @@
 <?php
 
 /**
- * What the extension gives to the package pronghorn/worker; applications call none of its functions.
+ * What the extension gives to the package pronghorn/worker; applications call none of its
+ * functions.
  *
  * @generate-class-entries
  * @undocumentable
  */
 
 namespace Pronghorn {
-    /** Thrown into a call whose time is up, at the next line that PHP runs. Whoever catches it has a second to end. */
+    /**
+     * Thrown into a call whose time is up, at the next line that PHP runs. Whoever catches it has a
+     * second to end.
+     */
     class DeadlineExceeded extends \Error
     {
     }
@@ -37,9 +41,12 @@ namespace Pronghorn\Internal {
      * @param int $page descriptor of its thread's page
      * @param int $bell descriptor of its thread's bell
      * @param int $server descriptor of the pipe whose other end the server holds
-     * @param int $output descriptor of the pipe to the server; like the others it is hidden from programs that this one starts
-     * @param int $look_after milliseconds after which a sleeper looks whether the server still lives
-     * @param object $http an exchange with an empty request; those of HTTP requests are clones of it
+     * @param int $output descriptor of the pipe to the server; like the others it is hidden from
+     *     programs that this one starts
+     * @param int $look_after milliseconds after which a sleeper looks whether the server still
+     *     lives
+     * @param object $http an exchange with an empty request; those of HTTP requests are clones of
+     *     it
      * @param object $raw an exchange with an empty payload; those of raw calls are clones of it
      */
     function ring_attach(
@@ -51,24 +58,26 @@ namespace Pronghorn\Internal {
     /**
      * Waits for what the server sends.
      *
-     * @return object|string|null an exchange; or the bytes of another frame, or of what is no frame; null when the server is
-     *     gone
+     * @return object|string|null an exchange; or the bytes of another frame, or of what is no
+     *     frame; null when the server is gone
      */
     function ring_next(): object|string|null
     {
     }
 
     /**
-     * Calls the function for its kind with the request or payload of one call after another, sends what it returns, and does
-     * what it has deferred, as long as that takes no more: a string, or a response whose body is one, and nothing echoed.
+     * Calls the function for its kind with the request or payload of one call after another, sends
+     * what it returns, and does what it has deferred, as long as that takes no more: a string, or a
+     * response whose body is one, and nothing echoed.
      *
      * @param callable|null $http for HTTP requests
      * @param callable|null $raw for raw calls
-     * @param callable $failed gets the exchange and what was thrown by something that its call has deferred
+     * @param callable $failed gets the exchange and what was thrown by something that its call has
+     *     deferred
      * @param object $output where what was echoed is kept
      * @param object $response of the class that responses have
-     * @return object|array|string|null the exchange of a call that is not over, how its handler ended, and with what; the
-     *     exchange of one that has no function; or as ring_next
+     * @return object|array|string|null the exchange of a call that is not over, how its handler
+     *     ended, and with what; the exchange of one that has no function; or as ring_next
      */
     function ring_serve(?callable $http, ?callable $raw, callable $failed, object $output, object $response): object|array|string|null
     {
@@ -113,7 +122,8 @@ namespace Pronghorn\Internal {
     }
 
     /**
-     * Where functions were called since the last time that have no effect in a worker, or start a session.
+     * Where functions were called since the last time that have no effect in a worker, or start a
+     * session.
      *
      * @return list<array{string, string, int}> function, file and line
      */

@@ -11,7 +11,8 @@ require __DIR__ . '/../../../php/worker/autoload.php';
 
 if ($argv[1] === 'nyholm-requests') {
     require 'Nyholm/Psr7/autoload.php';
-    // A handler that asks for the library's class gets it, instead of ours that is filled as it is asked.
+    // A handler that asks for the library's class gets it, instead of ours that is filled as it is
+    // asked.
     Pronghorn\serve(static fn (Nyholm\Psr7\ServerRequest $request): ResponseInterface
         => new Nyholm\Psr7\Response(200, [], 'Hello World!'));
 } elseif ($argv[1] === 'nyholm') {

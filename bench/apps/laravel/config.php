@@ -16,7 +16,8 @@ return [
         'locale' => 'en',
         'fallback_locale' => 'en',
         'cipher' => 'AES-256-CBC',
-        // Known to everybody, as the passwords are: a cookie that was made once can be sent by every benchmark.
+        // Known to everybody, as the passwords are: a cookie that was made once can be sent by
+        // every benchmark.
         'key' => 'base64:YmVuY2ggYmVuY2ggYmVuY2ggYmVuY2ggYmVuY2ggYmU=',
         'providers' => [
             Illuminate\Auth\AuthServiceProvider::class,
@@ -74,7 +75,8 @@ return [
         'lifetime' => 120,
         'expire_on_close' => false,
         'encrypt' => false,
-        // A client without cookies makes a file per request: with so many of them, looking for old ones measures that.
+        // A client without cookies makes a file per request: with so many of them, looking for old
+        // ones measures that.
         'lottery' => [0, 100],
         'cookie' => 'bench_session',
         'path' => '/',

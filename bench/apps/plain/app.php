@@ -91,7 +91,9 @@ function endless(): array
     return [200, 'text/plain', $pieces()];
 }
 
-/** One of a thousand rows by its key. A kept process has connected and prepared the query before. */
+/**
+ * One of a thousand rows by its key. A kept process has connected and prepared the query before.
+ */
 function item(array $query): array
 {
     static $select = null;
@@ -122,8 +124,8 @@ function slow(): array
 }
 
 /**
- * Stands still for the first of every ten seconds, in all processes at once, as those do that wait for a locked table.
- * By the clock, so that it needs no memory of the request before.
+ * Stands still for the first of every ten seconds, in all processes at once, as those do that wait
+ * for a locked table. By the clock, so that it needs no memory of the request before.
  */
 function stall(): array
 {

@@ -1,6 +1,7 @@
 <?php
 
-// The same, booted once and kept by Pronghorn. The kernel resets its services itself before each request but the first.
+// The same, booted once and kept by Pronghorn. The kernel resets its services itself before each
+// request but the first.
 
 declare(strict_types=1);
 

@@ -8,9 +8,9 @@ use crate::place::Place;
 /// Adds what `text` sets to `variables`, where those of before win; in the file, the last of a name
 /// does.
 ///
-/// A value may be bare (up to ` #`), in single quotes (as it stands) or in double quotes (with `\n`,
-/// `\r`, `\t`, `\\`, `\"`, `\$`, over several lines). Bare and double quoted values may refer to
-/// variables that are set already.
+/// A value may be bare (up to ` #`), in single quotes (as it stands) or in double quotes (with
+/// `\n`, `\r`, `\t`, `\\`, `\"`, `\$`, over several lines). Bare and double quoted values may refer
+/// to variables that are set already.
 pub(crate) fn read(
     text: &str,
     file: &Place,

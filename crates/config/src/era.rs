@@ -1,4 +1,5 @@
-//! For which `RoadRunner` a file was written, 2025.1 or 3: `version: "3"` stands in the files of both.
+//! For which `RoadRunner` a file was written, 2025.1 or 3: `version: "3"` stands in the files of
+//! both.
 //!
 //! Knows which keys one of them alone has, and nothing of what depends on it.
 
@@ -25,9 +26,9 @@ impl Choice for Era {
 }
 
 impl Era {
-    /// The release as which the server answers PHP packages and tools. They compare it with the least that they work with
-    /// (Laravel Octane wants 2023.3), and our own number would be too low for each; this is the release whose behaviour was
-    /// taken as the measure.
+    /// The release as which the server answers PHP packages and tools. They compare it with the
+    /// least that they work with (Laravel Octane wants 2023.3), and our own number would be too low
+    /// for each; this is the release whose behaviour was taken as the measure.
     pub const fn version(self) -> &'static str {
         match self {
             Self::V2025 => "2025.1.15",
@@ -169,7 +170,8 @@ fn find(root: &Map, key: &str) -> Option<(String, Place)> {
     Some((path, entry.origin.place.clone()))
 }
 
-/// By the metapackage that workers of RoadRunner 3 require, else by the vendor's name of their own packages.
+/// By the metapackage that workers of RoadRunner 3 require, else by the vendor's name of their own
+/// packages.
 fn installed(bytes: &[u8]) -> Option<Compat> {
     if bytes.len() > MAX_INSTALLED_BYTES {
         return None;

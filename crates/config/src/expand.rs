@@ -56,7 +56,8 @@ impl Expander<'_> {
         }
     }
 
-    /// `used` gets the names of the variables. An empty one counts as unset where there is a default.
+    /// `used` gets the names of the variables. An empty one counts as unset where there is a
+    /// default.
     pub(crate) fn text(
         &mut self,
         text: &str,

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::{Disk, Input, Section, Severity, load};
 
-/// Bytes as a configuration: parts apart by a line `%%` are the file, an included `a.yaml`, a file of
-/// variables, and overrides one a line. Nothing may panic, and every diagnostic must have a place.
-/// Where there is no error, the shown values must read back as the same values.
+/// Bytes as a configuration: parts apart by a line `%%` are the file, an included `a.yaml`, a file
+/// of variables, and overrides one a line. Nothing may panic, and every diagnostic must have a
+/// place. Where there is no error, the shown values must read back as the same values.
 pub fn fuzz_load<S: Section>(data: &[u8]) {
     let mut parts = split(data);
     parts.resize(4, &[]);

@@ -9,9 +9,9 @@ use crate::node::{Map, Node, Value};
 use crate::secret;
 
 impl Loaded {
-    /// Everything that was written, as RoadRunner hands it out over RPC: files, includes and overrides merged,
-    /// variables expanded, no defaults, every name in lower case. Secrets are `***`
-    /// (`docs/decisions/0003-rpc-config-without-secrets.md`).
+    /// Everything that was written, as RoadRunner hands it out over RPC: files, includes and
+    /// overrides merged, variables expanded, no defaults, every name in lower case. Secrets are
+    /// `***` (`docs/decisions/0003-rpc-config-without-secrets.md`).
     pub fn to_json(&self) -> String {
         Json::Object(object(&self.root, false)).to_string()
     }
@@ -23,7 +23,8 @@ fn object(map: &Map, secret: bool) -> Object<String, Json> {
         let secret = secret || secret::is_secret(&entry.name);
         (entry.name.to_lowercase(), value(&entry.node, secret))
     };
-    // In order of names, as RoadRunner writes them, whichever kind of map serde_json was built with.
+    // In order of names, as RoadRunner writes them, whichever kind of map serde_json was built
+    // with.
     let sorted: BTreeMap<String, Json> = map.entries.iter().map(pair).collect();
     sorted.into_iter().collect()
 }

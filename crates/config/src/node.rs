@@ -84,7 +84,8 @@ impl Map {
         Some(&entry.node)
     }
 
-    /// All entries at a path of names, `http.pools.*.command` for instance: `*` is any name. Each with its whole path.
+    /// All entries at a path of names, `http.pools.*.command` for instance: `*` is any name. Each
+    /// with its whole path.
     pub fn find(&self, path: &str) -> Vec<(String, &Entry)> {
         let (name, rest) = match path.split_once('.') {
             Some((name, rest)) => (name, Some(rest)),

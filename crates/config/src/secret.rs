@@ -63,8 +63,8 @@ const SHAPES: &[&str] = &[
 /// As long as a token that stands for a user in a URL, and longer than most names.
 const TOKEN: usize = 16;
 
-/// By the words in a key's or variable's name: `DB_PASSWORD`, `app_key`, `apiToken`, `JWT_TTL` too: one masked for nothing does
-/// less harm than one shown.
+/// By the words in a key's or variable's name: `DB_PASSWORD`, `app_key`, `apiToken`, `JWT_TTL` too:
+/// one masked for nothing does less harm than one shown.
 pub(crate) fn is_secret(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     // `authKey` and `AUTH_KEY` have the same words.
@@ -97,7 +97,8 @@ pub(crate) fn is_key_file(value: &str) -> bool {
     value != ending && ["pem", "key", "crt", "cer"].contains(&ending)
 }
 
-/// A value as it may be shown: nothing of a secret, and no password inside a URL, a DSN or a command.
+/// A value as it may be shown: nothing of a secret, and no password inside a URL, a DSN or a
+/// command.
 pub(crate) fn masked(value: &str, secret: bool) -> String {
     if (secret || looks_secret(value)) && !value.is_empty() {
         MASK.to_owned()
@@ -106,7 +107,8 @@ pub(crate) fn masked(value: &str, secret: bool) -> String {
     }
 }
 
-/// The words of a command as they may be shown: also without what follows an option with a secret's name.
+/// The words of a command as they may be shown: also without what follows an option with a secret's
+/// name.
 pub(crate) fn masked_words<'t>(words: impl IntoIterator<Item = &'t str>) -> Vec<String> {
     let mut follows = false;
     let words = words.into_iter().map(|word| {

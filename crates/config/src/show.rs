@@ -324,7 +324,8 @@ fn plain_or_quoted(text: &str) -> Cow<'_, str> {
     in_quotes(text).into()
 }
 
-/// What may be more than a text without quotes: the words for yes, no and nothing, and names of constants.
+/// What may be more than a text without quotes: the words for yes, no and nothing, and names of
+/// constants.
 fn is_word(text: &str) -> bool {
     let words = ["on", "yes", "true", "off", "no", "false", "none", "null"];
     let constant = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_';

@@ -19,7 +19,8 @@ pub fn nearest<'c>(text: &str, candidates: impl IntoIterator<Item = &'c str>) ->
     (mistakes <= (text.len() / 3).max(1) && mistakes < text.len()).then_some(nearest)
 }
 
-/// What a key is called here that has one of these names in php-fpm, nginx, Apache or other application servers.
+/// What a key is called here that has one of these names in php-fpm, nginx, Apache or other
+/// application servers.
 const ALIASES: &[(&[&str], &[&str])] = &[
     (
         &[

@@ -11,7 +11,8 @@ use crate::setting::{Setting, Wrong};
 
 /// The state of what RoadRunner has and nothing acts on.
 const NOT_YET: &str = "not used yet";
-/// Begins the names at the top that hold what aliases refer to, as in other programs' YAML. They mean nothing.
+/// Begins the names at the top that hold what aliases refer to, as in other programs' YAML. They
+/// mean nothing.
 const EXTENSION: &str = "x-";
 
 /// A part of the configuration with keys of its own.
@@ -137,8 +138,8 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// As [`Table::sections_with`], for sections of a kind that the reference describes elsewhere; `each` says where. More
-    /// than `most` are an error.
+    /// As [`Table::sections_with`], for sections of a kind that the reference describes elsewhere;
+    /// `each` says where. More than `most` are an error.
     pub fn sections_like<R>(
         &mut self,
         name: &str,
@@ -162,7 +163,8 @@ impl<'a> Table<'a> {
             .collect()
     }
 
-    /// Says that RoadRunner has nothing like this section: nothing in it is compared with what RoadRunner does.
+    /// Says that RoadRunner has nothing like this section: nothing in it is compared with what
+    /// RoadRunner does.
     pub fn ours(&mut self) {
         self.ours = true;
     }
@@ -190,8 +192,8 @@ impl<'a> Table<'a> {
         self.path.rsplit('.').next().unwrap_or_default()
     }
 
-    /// A list whose items are sections of the same kind. `each` is the sentence of an item. More than `most` are an error,
-    /// and those beyond are not read.
+    /// A list whose items are sections of the same kind. `each` is the sentence of an item. More
+    /// than `most` are an error, and those beyond are not read.
     pub fn section_list_with<R>(
         &mut self,
         name: &str,
@@ -276,7 +278,8 @@ impl<'a> Table<'a> {
         self.unused(name, NOT_YET, what);
     }
 
-    /// A key that is accepted and will never do anything. `why` is a sentence without its full stop.
+    /// A key that is accepted and will never do anything. `why` is a sentence without its full
+    /// stop.
     pub fn no_effect(&mut self, name: &str, why: &'static str) {
         self.unused(name, "without effect", why);
     }
@@ -358,8 +361,8 @@ impl<'a> Table<'a> {
         None
     }
 
-    /// Keys that `read` reads elsewhere and that are not there in this section: each that is written
-    /// is an error.
+    /// Keys that `read` reads elsewhere and that are not there in this section: each that is
+    /// written is an error.
     pub fn refuse_keys<R>(&mut self, message: &str, hint: &str, read: impl FnOnce(&mut Self) -> R) {
         let known = self.known.len();
         // The statements only name their keys: nothing that they find or say counts.
@@ -379,8 +382,8 @@ impl<'a> Table<'a> {
         self.known.iter().any(|known| same_name(known, name))
     }
 
-    /// A mistake that shows only when several keys are compared. Placed at `name`, or at the section
-    /// when that is not written; an empty name is the section itself.
+    /// A mistake that shows only when several keys are compared. Placed at `name`, or at the
+    /// section when that is not written; an empty name is the section itself.
     pub fn error(&mut self, name: &str, message: &str, hint: &str) {
         self.say(Severity::Error, name, message, hint);
     }

@@ -26,7 +26,8 @@ const MAX_NAME_BYTES: usize = 128;
 /// Text in one file after aliases are resolved.
 const MAX_TEXT_BYTES: usize = 4 * MAX_FILE_BYTES;
 
-/// The tree of one file, or None when it could not be read to its end. An empty file is an empty map.
+/// The tree of one file, or None when it could not be read to its end. An empty file is an empty
+/// map.
 pub(crate) fn parse(bytes: &[u8], file: &Place, diagnostics: &mut Diagnostics) -> Option<Map> {
     let mut found = Diagnostics::default();
     let root = parse_text(bytes, file, &mut found);

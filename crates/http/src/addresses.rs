@@ -1,7 +1,9 @@
-//! How many connections, or behind a trusted proxy requests, each address has at a time: `http.max_per_address`.
+//! How many connections, or behind a trusted proxy requests, each address has at a time:
+//! `http.max_per_address`.
 //!
-//! A connection is counted by its own address. That of a trusted proxy carries many clients and is not counted; its requests
-//! are, each by the address that the proxy tells, until their responses are out.
+//! A connection is counted by its own address. That of a trusted proxy carries many clients and is
+//! not counted; its requests are, each by the address that the proxy tells, until their responses
+//! are out.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -29,7 +31,8 @@ impl Household {
     }
 }
 
-/// The count. It holds an entry for each address that has a connection or a request, so it is bounded by those.
+/// The count. It holds an entry for each address that has a connection or a request, so it is
+/// bounded by those.
 #[derive(Debug, Default)]
 pub struct Addresses {
     /// 0 is no limit.
@@ -59,7 +62,8 @@ impl Addresses {
             .store(settings.max_per_address.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// A place for a new connection; none is needed without a limit, for a trusted proxy and for a client without an address.
+    /// A place for a new connection; none is needed without a limit, for a trusted proxy and for a
+    /// client without an address.
     pub(crate) fn connection(
         self: &Arc<Self>,
         ip: Option<IpAddr>,

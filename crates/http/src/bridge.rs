@@ -35,7 +35,8 @@ use crate::scripts::{Answerer, ScriptCall, Scripts};
 use crate::sent::{OnSent, Sent};
 use crate::{buffers, file, page};
 
-/// PHP's default for a body without a Content-Type (`default_mimetype` and `default_charset` of php.ini).
+/// PHP's default for a body without a Content-Type (`default_mimetype` and `default_charset` of
+/// php.ini).
 const DEFAULT_CONTENT_TYPE: &str = "text/html; charset=UTF-8";
 /// What nginx logs for a client that left; it is never sent.
 const CLIENT_LEFT: u16 = 499;
@@ -57,8 +58,8 @@ pub struct PoolHandler {
     pub metrics: Arc<PoolMetrics>,
     /// Which calls may be given to a second worker after the first one died with them.
     pub retry: Retry,
-    /// Who the workers are, when they are not the server's own user: a file that they name is sent only if they may read
-    /// it themselves.
+    /// Who the workers are, when they are not the server's own user: a file that they name is sent
+    /// only if they may read it themselves.
     pub worker_user: Option<Credentials>,
     /// Of a pool that runs scripts.
     pub scripts: Option<Arc<Scripts>>,
@@ -111,7 +112,8 @@ impl PoolHandler {
         script: Option<ScriptCall>,
     ) -> Handled<'a> {
         if request.head.body_len() == Some(0) {
-            // Nothing to wait for, so the call begins here: what is made now need not be carried into a future.
+            // Nothing to wait for, so the call begins here: what is made now need not be carried
+            // into a future.
             let body = empty(&request, &self.bodies);
             let begun = self.begin(request, body, 0, script);
             Box::pin(self.finish(begun, exchange, until_gone))
@@ -429,7 +431,8 @@ fn until_gone(cx: &mut Context<'_>, exchange: &mut dyn Exchange) -> Poll<NotTake
     exchange.poll_gone(cx).map(|()| NotTaken::Gone)
 }
 
-/// Waits for the reply and passes 1xx replies on; `meanwhile` says when there is nobody to wait for.
+/// Waits for the reply and passes 1xx replies on; `meanwhile` says when there is nobody to wait
+/// for.
 async fn wait(
     call: &HttpCall,
     pending: &mut Pending,
@@ -583,7 +586,8 @@ impl Payload for HttpCall {
         format!("{} {}", self.request.head.method(), self.request.target())
     }
 
-    /// Method, host, target, cookies and body. Of a body in files their lengths: reading them would block this thread.
+    /// Method, host, target, cookies and body. Of a body in files their lengths: reading them would
+    /// block this thread.
     fn identity(&self) -> Option<u64> {
         /// Its keys are drawn at the start, so that nobody can make requests that look the same.
         static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);

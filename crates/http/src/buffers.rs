@@ -1,11 +1,12 @@
-//! Buffers of a thread that serves requests: an idle connection has none, and one that wakes gets the warmest.
+//! Buffers of a thread that serves requests: an idle connection has none, and one that wakes gets
+//! the warmest.
 
 use std::cell::RefCell;
 
 use bytes::{Bytes, BytesMut};
 
-/// To read into. Heads fit, and the bodies of most requests with them: what comes in one read is neither put together nor
-/// copied.
+/// To read into. Heads fit, and the bodies of most requests with them: what comes in one read is
+/// neither put together nor copied.
 pub(crate) const INPUT: usize = 16 << 10;
 /// To write from. Heads and small bodies fit; longer ones grow their buffer.
 const OUTPUT: usize = 8 << 10;
@@ -27,7 +28,8 @@ pub(crate) fn input() -> BytesMut {
 /// Gives a buffer back. One that grew, or whose memory is shared with a body, is dropped instead.
 pub(crate) fn give_back_input(mut buffer: BytesMut) {
     buffer.clear();
-    // A buffer that was consumed from the front gets its full room back only if nobody else holds part of it.
+    // A buffer that was consumed from the front gets its full room back only if nobody else holds
+    // part of it.
     if buffer.try_reclaim(INPUT) && buffer.capacity() <= 2 * INPUT {
         INPUTS.with_borrow_mut(|kept| {
             if kept.len() < KEPT {
@@ -37,7 +39,8 @@ pub(crate) fn give_back_input(mut buffer: BytesMut) {
     }
 }
 
-/// Gives the buffer back in which a body lies that came in one read, if nobody else holds part of it.
+/// Gives the buffer back in which a body lies that came in one read, if nobody else holds part of
+/// it.
 pub(crate) fn give_back_body(body: Bytes) {
     if let Ok(buffer) = body.try_into_mut() {
         give_back_input(buffer);

@@ -50,8 +50,8 @@ impl Coding {
     }
 }
 
-/// The one that the client likes best of those that are `offered`; of equals the one that is offered first. `None` when it
-/// likes the body as it is better, or takes none of them.
+/// The one that the client likes best of those that are `offered`; of equals the one that is
+/// offered first. `None` when it likes the body as it is better, or takes none of them.
 pub(crate) fn choose(request: &Fields, offered: &[Coding]) -> Option<Coding> {
     let mut named = [None; 3];
     let (mut others, mut plain) = (None, None);
@@ -79,7 +79,8 @@ pub(crate) fn choose(request: &Fields, offered: &[Coding]) -> Option<Coding> {
     best
 }
 
-/// An item of a list with weights, without them, and its weight in thousandths. What is no weight counts as none given.
+/// An item of a list with weights, without them, and its weight in thousandths. What is no weight
+/// counts as none given.
 fn weighed(item: &[u8]) -> (&[u8], u16) {
     let mut parts = item.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
     let name = parts.next().unwrap_or_default();

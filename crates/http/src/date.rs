@@ -29,8 +29,8 @@ impl Date {
     }
 }
 
-/// Calls `with` with the date, as RFC 9110, section 5.6.7, writes it. `now` is now: looking at the clock costs as much as the
-/// rest. A clock that is set counts within a second.
+/// Calls `with` with the date, as RFC 9110, section 5.6.7, writes it. `now` is now: looking at the
+/// clock costs as much as the rest. A clock that is set counts within a second.
 pub(crate) fn with_now<R>(now: Instant, with: impl FnOnce(&[u8]) -> R) -> R {
     DATE.with_borrow_mut(|known| {
         if known.as_ref().is_none_or(|date| now >= date.until) {

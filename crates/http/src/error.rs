@@ -2,7 +2,8 @@
 
 use pronghorn_pool::{CallError, Refused, Unencodable};
 
-/// When to come back after an overload. Queues are short-lived: a second is enough for the next try to find room.
+/// When to come back after an overload. Queues are short-lived: a second is enough for the next try
+/// to find room.
 pub(crate) const RETRY_AFTER: &str = "1";
 
 /// The status for a call that got no reply. `internal` is `http.internal_error_code`.

@@ -13,22 +13,26 @@ use crate::upgrade::Upgrade;
 
 /// One request's connection, lent to its handler.
 pub trait Exchange: Send {
-    /// The next piece of the request's body; `None` at its end. Tells the client to go on if it waits for that.
+    /// The next piece of the request's body; `None` at its end. Tells the client to go on if it
+    /// waits for that.
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>>;
 
-    /// The body was not asked for, for so long: the client could not send, and its limits for slowness do not count that.
+    /// The body was not asked for, for so long: the client could not send, and its limits for
+    /// slowness do not count that.
     fn resume_body(&mut self, _paused: Duration) {}
 
-    /// Ready when the client has left. While the body is not read to its end, that may go unnoticed.
+    /// Ready when the client has left. While the body is not read to its end, that may go
+    /// unnoticed.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 
-    /// Somebody is at work on the answer. Who can't be told to stop is not stopped by a client that closes its sending side: only
-    /// a reset, or what can't be written, says that it is gone.
+    /// Somebody is at work on the answer. Who can't be told to stop is not stopped by a client that
+    /// closes its sending side: only a reset, or what can't be written, says that it is gone.
     fn begun(&mut self, _can_be_told: bool) {}
 
-    /// Hands the connection over to `serve` once the response of this request is out, which must have status 101; `Connection`
-    /// and `Upgrade` are written for it. False where nothing can be handed over, and then the handler answers something else: HTTP/2
-    /// and HTTP/1.0 have no upgrades, and a body must have been read to its end.
+    /// Hands the connection over to `serve` once the response of this request is out, which must
+    /// have status 101; `Connection` and `Upgrade` are written for it. False where nothing can be
+    /// handed over, and then the handler answers something else: HTTP/2 and HTTP/1.0 have no
+    /// upgrades, and a body must have been read to its end.
     fn upgrade(&mut self, _protocol: &'static str, _serve: Upgrade) -> bool {
         false
     }

@@ -1,4 +1,5 @@
-//! Regular expressions in the configuration. Matching takes time linear in the length of what a client sent.
+//! Regular expressions in the configuration. Matching takes time linear in the length of what a
+//! client sent.
 
 use pronghorn_config::{Node, Setting, Shown, Wrong};
 use regex::bytes::{Regex, RegexBuilder};

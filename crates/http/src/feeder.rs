@@ -1,4 +1,5 @@
-//! Brings a request's body to a worker that asks for it: reads from the client only what the worker wants.
+//! Brings a request's body to a worker that asks for it: reads from the client only what the worker
+//! wants.
 
 use std::task::{Context, Poll};
 

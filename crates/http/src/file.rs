@@ -84,8 +84,9 @@ impl Identity {
 
 /// Opens a file off the I/O thread. It must lie in one of the folders, if there are any.
 ///
-/// The server may run as root and its workers not: an application that lets itself be talked into naming a file must not
-/// give away more than it could read. So with `user` the file, and each folder above it, must be open to that user.
+/// The server may run as root and its workers not: an application that lets itself be talked into
+/// naming a file must not give away more than it could read. So with `user` the file, and each
+/// folder above it, must be open to that user.
 pub(crate) async fn open(
     path: PathBuf,
     folders: Arc<[PathBuf]>,

@@ -7,7 +7,8 @@ use crate::message::{Handler, Request};
 /// One after the other; a program that sends to itself must not run for ever.
 const MOST_REDIRECTS: u8 = 10;
 
-/// The handler that requests begin at, for handlers behind it. It is known only when all of them are there.
+/// The handler that requests begin at, for handlers behind it. It is known only when all of them
+/// are there.
 #[derive(Default)]
 pub struct LocalRedirects(OnceLock<Weak<dyn Handler>>);
 

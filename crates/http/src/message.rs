@@ -21,8 +21,8 @@ pub(crate) const WITHOUT_TLS: &str = "this port speaks HTTPS, and the request ca
 
 /// Answers requests. Middleware is a handler that holds the next one.
 pub trait Handler: Send + Sync + 'static {
-    /// Answers one request. When the client leaves, the future is still carried on: whoever waits for something slow asks
-    /// [`Exchange::poll_gone`].
+    /// Answers one request. When the client leaves, the future is still carried on: whoever waits
+    /// for something slow asks [`Exchange::poll_gone`].
     fn handle<'a>(&'a self, request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a>;
 
     /// What is done when a request was answered without a handler. Asked of the outermost one;
@@ -31,7 +31,8 @@ pub trait Handler: Send + Sync + 'static {
         None
     }
 
-    /// What a request gets that came to a port of TLS without it, if it is more than a word. Passed on likewise.
+    /// What a request gets that came to a port of TLS without it, if it is more than a word. Passed
+    /// on likewise.
     fn without_tls(&self, _request: &Request) -> Option<Response> {
         None
     }
@@ -53,7 +54,8 @@ impl dyn Handler {
     }
 }
 
-/// A request that was answered without a handler: its head could not be read, or is no request for anything here.
+/// A request that was answered without a handler: its head could not be read, or is no request for
+/// anything here.
 #[derive(Debug)]
 pub struct Unhandled<'a> {
     pub peer: &'a Peer,
@@ -79,7 +81,8 @@ impl<'a> Unhandled<'a> {
         }
     }
 
-    /// With what the first line of `head` tells: that of a request, or whatever else a client has sent.
+    /// With what the first line of `head` tells: that of a request, or whatever else a client has
+    /// sent.
     pub(crate) fn unreadable(
         peer: &'a Peer,
         head: &'a [u8],
@@ -109,7 +112,8 @@ impl<'a> Unhandled<'a> {
 /// A response to come.
 pub type Handled<'a> = BoxFuture<'a, Response>;
 
-/// The other end of a connection, one for all its requests; or the client behind it, when that is a trusted proxy.
+/// The other end of a connection, one for all its requests; or the client behind it, when that is a
+/// trusted proxy.
 #[derive(Debug)]
 pub struct Peer {
     pub address: PeerAddress,
@@ -124,8 +128,9 @@ pub struct Peer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeerAddress {
     Ip(SocketAddr),
-    /// The client of a unix socket has no address. It is called `unix:`, as nginx does: empty would look like a mistake, and
-    /// an address that it does not have, such as 127.0.0.1, could be trusted for being local.
+    /// The client of a unix socket has no address. It is called `unix:`, as nginx does: empty would
+    /// look like a mistake, and an address that it does not have, such as 127.0.0.1, could be
+    /// trusted for being local.
     Unix,
     /// As a trusted proxy tells it.
     Told(IpAddr),
@@ -223,7 +228,8 @@ impl Request {
         }
     }
 
-    /// Whether the client offers to go on in this protocol, `websocket` for instance (RFC 9110, section 7.8).
+    /// Whether the client offers to go on in this protocol, `websocket` for instance (RFC 9110,
+    /// section 7.8).
     pub fn asks_for(&self, protocol: &str) -> bool {
         let lists = |field: &str, word: &str| {
             self.head.fields().all(field).any(|value| {
@@ -251,7 +257,8 @@ pub struct Response {
     pub status: u16,
     pub fields: Fields,
     pub body: Body,
-    /// The application has made it, or it shows a developer what is wrong: its body stands as it is.
+    /// The application has made it, or it shows a developer what is wrong: its body stands as it
+    /// is.
     pub from_application: bool,
     /// What is done when the response is out.
     pub on_sent: Option<Arc<dyn OnSent>>,
@@ -271,7 +278,8 @@ pub enum Body {
     Parts(Vec<Part>),
     /// Made while it is sent: compressed, for instance.
     Made(Box<dyn BodySource>),
-    /// From a worker, as it comes. A length is known when the worker has already announced all of it.
+    /// From a worker, as it comes. A length is known when the worker has already announced all of
+    /// it.
     Pieces {
         pieces: Pieces,
         len: Option<u64>,

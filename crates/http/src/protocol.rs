@@ -33,14 +33,16 @@ impl Socket {
         }
     }
 
-    /// Sends as much as the client has room for, also where the host's congestion control would space it.
+    /// Sends as much as the client has room for, also where the host's congestion control would
+    /// space it.
     pub(crate) fn send_unpaced(&self) {
         if let Self::Tcp(stream) = self {
             _ = SockRef::from(stream).set_tcp_congestion(UNPACED); // with timers it is slower, not wrong
         }
     }
 
-    /// Takes it from one runtime to the one that this is called on: a socket belongs to that which it was registered with.
+    /// Takes it from one runtime to the one that this is called on: a socket belongs to that which
+    /// it was registered with.
     pub(crate) fn detach(self) -> io::Result<Detached> {
         Ok(match self {
             Self::Tcp(stream) => Detached::Tcp(stream.into_std()?),
@@ -67,7 +69,8 @@ impl Detached {
 
 /// Serves a connection to its end.
 ///
-/// What only some connections need is behind a pointer: all that are idle pay for this future's size.
+/// What only some connections need is behind a pointer: all that are idle pay for this future's
+/// size.
 pub(crate) async fn serve(socket: Socket, tls: Option<Tls>, peer: Arc<Peer>, entered: Entered) {
     let stream = match (socket, tls) {
         (Socket::Tcp(stream), None) => Stream::Tcp(stream),

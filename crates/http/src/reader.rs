@@ -56,12 +56,14 @@ impl Reader {
         }
     }
 
-    /// Whether what comes next is read from a file, so that it need not be in memory before it can be sent.
+    /// Whether what comes next is read from a file, so that it need not be in memory before it can
+    /// be sent.
     pub(crate) fn is_at_file(&self) -> bool {
         self.file.is_some() || matches!(self.parts.front(), Some(Part::File(_)))
     }
 
-    /// What was read last comes from a file once more, before all else. Not for what came from a file: its rest would be lost.
+    /// What was read last comes from a file once more, before all else. Not for what came from a
+    /// file: its rest would be lost.
     pub(crate) fn go_on_with(&mut self, file: OpenFile) {
         self.file = Some(FileReader::new(file));
     }
@@ -71,7 +73,8 @@ impl Reader {
         self.most = most.clamp(1, FILE_PIECE);
     }
 
-    /// The next piece. Pending when there is none yet: what was had before should be on its way then.
+    /// The next piece. Pending when there is none yet: what was had before should be on its way
+    /// then.
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Read> {
         self.poll_content(cx).map(Read::converted)
     }
@@ -213,7 +216,8 @@ pub(crate) fn read_now(file: &impl AsFd, at: u64, wanted: usize) -> Option<Bytes
     read(file, at, wanted, Patience::None).ok()
 }
 
-/// Whether this stretch of a file is in memory, as far as its first and last bytes tell: sending it would not wait for a disk.
+/// Whether this stretch of a file is in memory, as far as its first and last bytes tell: sending it
+/// would not wait for a disk.
 pub(crate) fn is_in_memory(file: &File, at: u64, len: u64) -> bool {
     let there = |at| read_at(file, &mut [0], at, Patience::None).is_ok();
     there(at + len.saturating_sub(1)) && (len <= PAGE || there(at))

@@ -11,9 +11,10 @@ use crate::settings::DEFAULT_POOL;
 
 /// Writes the log record of a request that reached PHP, if anybody would see it.
 ///
-/// Message, names and order of the fields are RoadRunner's: Octane reads them. `elapsed` is in whole milliseconds there, so
-/// `elapsed_us` stands beside it. RoadRunner has one pool; the name of any but the default one comes last, and so does a
-/// number that the server gave the request. With `details` it has the fields of `http.access_logs`.
+/// Message, names and order of the fields are RoadRunner's: Octane reads them. `elapsed` is in
+/// whole milliseconds there, so `elapsed_us` stands beside it. RoadRunner has one pool; the name of
+/// any but the default one comes last, and so does a number that the server gave the request. With
+/// `details` it has the fields of `http.access_logs`.
 pub(crate) fn write(request: &Request, pool: &str, details: bool, read_bytes: u64, sent: &Sent) {
     if !tracing::enabled!(target: "http", tracing::Level::INFO) {
         return;

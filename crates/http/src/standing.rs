@@ -1,8 +1,10 @@
-//! Which connection ends when a new one comes and there are as many as there may be: the one that has been without a request
-//! for the longest time, as nginx does it. Else whoever holds connections and asks nothing keeps all others out.
+//! Which connection ends when a new one comes and there are as many as there may be: the one that
+//! has been without a request for the longest time, as nginx does it. Else whoever holds
+//! connections and asks nothing keeps all others out.
 //!
-//! Those that are kept after a response come first: their clients must expect it (RFC 9112, section 9.5). Then those that have
-//! not sent a whole head yet, in handshakes too. One with a request under way is never chosen.
+//! Those that are kept after a response come first: their clients must expect it (RFC 9112, section
+//! 9.5). Then those that have not sent a whole head yet, in handshakes too. One with a request
+//! under way is never chosen.
 
 use std::cmp::Reverse;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -13,10 +15,12 @@ use std::time::Duration;
 use pronghorn_base::lock;
 use tokio::time::Instant;
 
-/// Connections that were told to end and have not done so yet: so many more than the limit there are at most, for a moment.
+/// Connections that were told to end and have not done so yet: so many more than the limit there
+/// are at most, for a moment.
 pub(crate) const LEAVING: usize = 64;
 
-/// So many are found in one look at all connections, which takes half a millisecond where there are ten thousand.
+/// So many are found in one look at all connections, which takes half a millisecond where there are
+/// ten thousand.
 const FOUND: usize = 256;
 
 /// After a look that found nobody, or only such as are not idle.
@@ -41,8 +45,9 @@ pub(crate) struct Standings {
 struct Ranks {
     places: Vec<Option<Arc<Standing>>>,
     free: Vec<usize>,
-    /// Those without a request for the longest time at the last look, the longest one last: all idle, or all with no head.
-    /// Who has changed since is passed over; others of its kind have stood for less.
+    /// Those without a request for the longest time at the last look, the longest one last: all
+    /// idle, or all with no head. Who has changed since is passed over; others of its kind have
+    /// stood for less.
     longest: Vec<(u64, usize)>,
     looked: Option<Instant>,
     /// The last look found nobody.

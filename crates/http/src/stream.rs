@@ -1,7 +1,7 @@
 //! A client's connection as bytes: what lies under every protocol.
 //!
-//! Each read and write is also the moment at which a busy thread looks for replies of workers in shared memory: it looks
-//! by itself only before it sleeps, which it may not do for long.
+//! Each read and write is also the moment at which a busy thread looks for replies of workers in
+//! shared memory: it looks by itself only before it sleeps, which it may not do for long.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -22,7 +22,8 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// Ready when there may be something to read. Needs no buffer to read into: an idle connection has none.
+    /// Ready when there may be something to read. Needs no buffer to read into: an idle connection
+    /// has none.
     pub(crate) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tcp(stream) => stream.poll_read_ready(cx),
@@ -34,7 +35,8 @@ impl Stream {
         }
     }
 
-    /// The descriptor, where what is written to it reaches the client as it is; `None` where it must be encrypted first.
+    /// The descriptor, where what is written to it reaches the client as it is; `None` where it
+    /// must be encrypted first.
     pub fn plain(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Tcp(stream) => Some(stream.as_fd()),
@@ -48,8 +50,9 @@ impl Stream {
         matches!(self, Self::Tls(_))
     }
 
-    /// Writes to a [plain](Self::plain) connection, and no other, what it has room for. 0 where it has none, or is gone: the next
-    /// write will see that. Where `more_follows` at once, the kernel may wait for it rather than send a short segment.
+    /// Writes to a [plain](Self::plain) connection, and no other, what it has room for. 0 where it
+    /// has none, or is gone: the next write will see that. Where `more_follows` at once, the kernel
+    /// may wait for it rather than send a short segment.
     pub(crate) fn write_now(&self, parts: &[IoSlice<'_>], more_follows: bool) -> usize {
         pronghorn_pool::collect();
         let mut flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -70,8 +73,9 @@ impl Stream {
         written.unwrap_or(0)
     }
 
-    /// Writes to a [plain](Self::plain) connection, and no other, by a system call of the caller's, such as sendfile(2). `write` is called
-    /// whenever the socket has room, until it does not fail with `WouldBlock`.
+    /// Writes to a [plain](Self::plain) connection, and no other, by a system call of the caller's,
+    /// such as sendfile(2). `write` is called whenever the socket has room, until it does not fail
+    /// with `WouldBlock`.
     pub fn poll_write_by(
         &self,
         cx: &mut Context<'_>,

@@ -18,8 +18,8 @@ pub type Upgrade = Box<dyn FnOnce(Upgraded) -> BoxFuture<'static, ()> + Send>;
 
 /// A client's connection after the upgrade, from the first byte behind the head of its request on.
 ///
-/// It counts as a connection as before: a stop waits for it within the time that requests have. Whoever serves it asks
-/// [`stopping`](Self::stopping) and says goodbye in its own protocol.
+/// It counts as a connection as before: a stop waits for it within the time that requests have.
+/// Whoever serves it asks [`stopping`](Self::stopping) and says goodbye in its own protocol.
 pub struct Upgraded {
     stream: Stream,
     /// What the client sent ahead.

@@ -26,7 +26,8 @@ pub fn warmup(targets: &[String]) -> Warmup {
     Warmup::new(move || calls.clone())
 }
 
-/// The same for scripts below this root. Which ones they are is looked up for each worker: a root may be a link that moves.
+/// The same for scripts below this root. Which ones they are is looked up for each worker: a root
+/// may be a link that moves.
 pub fn warmup_of_scripts(
     targets: &[String],
     site: &SiteSettings,

@@ -23,8 +23,8 @@ type Probe = dyn Fn() -> Result<(), NotReady> + Send + Sync;
 pub struct NotReady(pub Cow<'static, str>);
 
 impl Readiness {
-    /// From now on `probe` answers, also whether the service is alive. It is called often, from any thread, and must not
-    /// wait.
+    /// From now on `probe` answers, also whether the service is alive. It is called often, from any
+    /// thread, and must not wait.
     ///
     /// # Panics
     ///
@@ -36,8 +36,8 @@ impl Readiness {
         self.answer_apart(probe.clone(), probe);
     }
 
-    /// For a service that may be alive and still not take more work: one that is full, or about to stop, is not to be
-    /// restarted.
+    /// For a service that may be alive and still not take more work: one that is full, or about to
+    /// stop, is not to be restarted.
     ///
     /// # Panics
     ///
@@ -68,7 +68,8 @@ impl Readiness {
     ///
     /// # Errors
     ///
-    /// While something is missing that a restart might bring; until it has a probe, because it starts.
+    /// While something is missing that a restart might bring; until it has a probe, because it
+    /// starts.
     pub fn check_alive(&self) -> Result<(), NotReady> {
         (self.probes()?.alive)()
     }

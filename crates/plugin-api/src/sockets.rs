@@ -9,8 +9,8 @@ use pronghorn_base::lock;
 
 /// What this process was handed by the one before it, and what the next one will get.
 ///
-/// A socket that is closed resets the connections that wait to be accepted, so none is closed and opened anew: a service
-/// takes those that bear its name, and binds only what is missing.
+/// A socket that is closed resets the connections that wait to be accepted, so none is closed and
+/// opened anew: a service takes those that bear its name, and binds only what is missing.
 #[derive(Clone, Default)]
 pub struct Sockets(Arc<Mutex<State>>);
 
@@ -29,7 +29,8 @@ impl Sockets {
         })))
     }
 
-    /// Those of this name, in the order in which they were offered. Whoever takes one that it has no use for drops it.
+    /// Those of this name, in the order in which they were offered. Whoever takes one that it has
+    /// no use for drops it.
     pub fn take(&self, name: &str) -> Vec<OwnedFd> {
         let inherited = &mut self.lock().inherited;
         let taken = inherited.extract_if(.., |(known, _)| known == name);

@@ -1,7 +1,7 @@
 //! A request's body on its way to a worker that asks for it piece by piece.
 //!
-//! The worker's side says how much it takes, the client's side reads until it has something. Nothing is read that nobody
-//! asked for, so at most one piece is in memory.
+//! The worker's side says how much it takes, the client's side reads until it has something.
+//! Nothing is read that nobody asked for, so at most one piece is in memory.
 
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};

@@ -7,8 +7,8 @@ use pronghorn_ring::Loan;
 #[derive(Debug)]
 pub enum Content {
     Here(Bytes),
-    /// In the memory of the worker that wrote them. It waits for its room back, so they are to be sent or copied soon, without
-    /// waiting for anything.
+    /// In the memory of the worker that wrote them. It waits for its room back, so they are to be
+    /// sent or copied soon, without waiting for anything.
     Lent(Loan),
 }
 

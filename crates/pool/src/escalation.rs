@@ -21,9 +21,10 @@ const fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// Its call passed the deadline, and PHP can be told: by an exception, which the call has a second to unwind from; if it was
-/// caught and went on, by an error that ends PHP with its shutdown functions, which have a second as well. A worker that
-/// waits in C for something else hears of neither.
+/// Its call passed the deadline, and PHP can be told: by an exception, which the call has a second
+/// to unwind from; if it was caught and went on, by an error that ends PHP with its shutdown
+/// functions, which have a second as well. A worker that waits in C for something else hears of
+/// neither.
 pub(crate) const LATE: Steps = &[
     (Duration::ZERO, Step::Interrupt),
     (seconds(1), Step::Interrupt),
@@ -31,8 +32,8 @@ pub(crate) const LATE: Steps = &[
     (seconds(5), Step::Kill),
 ];
 
-/// Its call passed the deadline, and nobody inside PHP can be told. php has no handler for SIGTERM, so it ends here; an
-/// application that has one gets the time to use it.
+/// Its call passed the deadline, and nobody inside PHP can be told. php has no handler for SIGTERM,
+/// so it ends here; an application that has one gets the time to use it.
 pub(crate) const OVERDUE: Steps = &[(Duration::ZERO, Step::Terminate), (seconds(5), Step::Kill)];
 
 /// It was asked to end over its connection, or said that it will. RoadRunner gives it 10 s as well.

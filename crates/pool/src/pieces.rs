@@ -1,4 +1,5 @@
-//! The pieces of a reply's body on their way to a client that may be slow: a queue that is bounded by what it holds in memory.
+//! The pieces of a reply's body on their way to a client that may be slow: a queue that is bounded
+//! by what it holds in memory.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use crate::spool::SpoolFile;
 
 /// Bytes that may wait in all.
 const ROOM: u32 = 1 << 20;
-/// Bytes that may wait while the worker goes on: what waits longer is no longer in the processor's cache.
+/// Bytes that may wait while the worker goes on: what waits longer is no longer in the processor's
+/// cache.
 const SHORT_LEAD: u32 = 256 << 10;
 /// What a piece counts as at least: an entry of the queue is memory, too.
 const LEAST: u32 = 512;
@@ -96,7 +98,8 @@ impl PieceSender {
         self.queue.closed().await;
     }
 
-    /// Puts bytes if there is room for them, and gives them back if not. One piece has room, however long it is.
+    /// Puts bytes if there is room for them, and gives them back if not. One piece has room,
+    /// however long it is.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! Requests that end workers: known by what they are, refused for a while after the second death.
 //!
-//! Without this one bad request, repeated by an impatient client, ends every worker of a pool. A death alone proves
-//! nothing (an operator may kill workers, memory may run out for other reasons), so an answer to the same request in
-//! between clears it.
+//! Without this one bad request, repeated by an impatient client, ends every worker of a pool. A
+//! death alone proves nothing (an operator may kill workers, memory may run out for other reasons),
+//! so an answer to the same request in between clears it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

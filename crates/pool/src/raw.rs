@@ -1,4 +1,5 @@
-//! Calls of bytes, answered by bytes: for services that bring what they ask their workers in a shape of their own.
+//! Calls of bytes, answered by bytes: for services that bring what they ask their workers in a
+//! shape of their own.
 
 use std::io;
 use std::os::unix::fs::FileExt;

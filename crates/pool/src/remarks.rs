@@ -7,7 +7,8 @@ use std::sync::{Mutex, MutexGuard};
 use pronghorn_base::lock;
 use pronghorn_wire::native::Thrown;
 
-/// More mistakes than that are not told: the log is not to be filled by code that is made at run time, each time in another place.
+/// More mistakes than that are not told: the log is not to be filled by code that is made at run
+/// time, each time in another place.
 const MOST: usize = 100;
 
 /// What was told. Locked for a look, and only where there is something to tell.

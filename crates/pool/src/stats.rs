@@ -1,4 +1,5 @@
-//! What a pool counts. Written on the data path and by the supervisor, read by anyone, never locked.
+//! What a pool counts. Written on the data path and by the supervisor, read by anyone, never
+//! locked.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -28,7 +29,8 @@ struct QueueStats {
     start: Instant,
 }
 
-/// Declares what is counted: its name in `status`, then the metric, and the `reason` where several share one.
+/// Declares what is counted: its name in `status`, then the metric, and the `reason` where several
+/// share one.
 macro_rules! counters {
     ($($(#[$doc:meta])* $variant:ident $name:literal => $metric:literal $($reason:literal)?, $help:expr;)*) => {
         /// What is counted; none of it happens on the way of a call that goes well.
@@ -91,7 +93,8 @@ counters! {
     WornByMemory "worn_by_memory" => "workers_recycled_total" "max_worker_memory", RECYCLED;
     /// Workers that did not come up.
     BootFailed "boot_failed" => "boots_failed_total", "Workers that did not come up.";
-    /// Calls that waited while a worker was free, which is a bug; the watchdog brought them together.
+    /// Calls that waited while a worker was free, which is a bug; the watchdog brought them
+    /// together.
     Healed "healed" => "queue_healed_total", "Calls that waited while a worker was free, which is a bug.";
 }
 

@@ -1,8 +1,8 @@
 //! The server goes over to another process: what the old one does, and what the new one.
 //!
-//! The old process starts the program once more and gives it the listening sockets. The new one boots all its workers and
-//! says that it is ready; only then does either of them change what it does for clients. What the two say to each other
-//! must be understood by other releases, too:
+//! The old process starts the program once more and gives it the listening sockets. The new one
+//! boots all its workers and says that it is ready; only then does either of them change what it
+//! does for clients. What the two say to each other must be understood by other releases, too:
 //!
 //! | from | message | |
 //! |---|---|---|
@@ -30,7 +30,8 @@ const FAILED: &str = "failed";
 const GO: &str = "go";
 const END: &str = "end";
 
-/// A process that said it was ready waits for its word so long: the other one has nothing to wait for.
+/// A process that said it was ready waits for its word so long: the other one has nothing to wait
+/// for.
 const WORD: Duration = Duration::from_secs(60);
 /// A process that was told to end ends its workers first.
 const END_OF_FAILED: Duration = Duration::from_secs(5);
@@ -119,8 +120,8 @@ pub enum UpgradeError {
 pub enum Way {
     /// The new process works beside the old one while that one finishes what it has.
     Beside,
-    /// The process keeps its number: after a rehearsal beside it, it finishes what it has and becomes the new one. Clients
-    /// that come meanwhile wait.
+    /// The process keeps its number: after a rehearsal beside it, it finishes what it has and
+    /// becomes the new one. Clients that come meanwhile wait.
     InPlace,
 }
 
@@ -138,7 +139,8 @@ impl Way {
         }
     }
 
-    /// A container ends with its first process, and a supervisor starts another server when the one that it started ends.
+    /// A container ends with its first process, and a supervisor starts another server when the one
+    /// that it started ends.
     fn under(own: u32, watcher: &str, can_be_told: bool) -> Self {
         match watcher {
             _ if own == 1 => Self::InPlace,
@@ -172,7 +174,8 @@ pub enum Next {
 }
 
 impl Next {
-    /// Becomes the new process if it is to have the number of this one. Returns only when that fails.
+    /// Becomes the new process if it is to have the number of this one. Returns only when that
+    /// fails.
     pub fn become_it(self, program: &Program) -> io::Result<()> {
         let Self::InPlace(sockets) = self else {
             return Ok(());
@@ -196,8 +199,8 @@ fn hand_out(link: &Link, sockets: &Sockets) -> io::Result<()> {
 }
 
 impl Server {
-    /// Goes over to the program as it is on the disk now. The services of this server then take no further clients, and are
-    /// to be [stopped](Self::stop).
+    /// Goes over to the program as it is on the disk now. The services of this server then take no
+    /// further clients, and are to be [stopped](Self::stop).
     ///
     /// # Errors
     ///

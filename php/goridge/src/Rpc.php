@@ -10,9 +10,10 @@ use Pronghorn\Internal\ProtocolError;
 /**
  * Calls methods of the server and of its services: Goridge RPC with JSON, as RoadRunner has it.
  *
- * The connection is kept from call to call. One that the server has closed in the meantime is opened again without a
- * word; one that is lost while a call is under way is not, because the call may have been carried out. The next call
- * connects anew. A forked child gets a connection of its own.
+ * The connection is kept from call to call. One that the server has closed in the meantime is
+ * opened again without a word; one that is lost while a call is under way is not, because the call
+ * may have been carried out. The next call connects anew. A forked child gets a connection of its
+ * own.
  */
 final class Rpc
 {
@@ -33,7 +34,8 @@ final class Rpc
     }
 
     /**
-     * @param ?string $address `tcp://host:port` or `unix:///path`; by default what the server put into RR_RPC
+     * @param ?string $address `tcp://host:port` or `unix:///path`; by default what the server put
+     *     into RR_RPC
      * @param float $timeout seconds that one call may take, above 0
      * @throws ConnectionLost when nobody listens there
      * @throws \ValueError when the time-out makes no sense

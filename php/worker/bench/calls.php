@@ -1,12 +1,13 @@
 <?php
 
 /**
- * What a call costs in the worker: starts workers as the server does, sends them the same request again and again, one
- * at a time, and prints CPU time and time to the reply.
+ * What a call costs in the worker: starts workers as the server does, sends them the same request
+ * again and again, one at a time, and prints CPU time and time to the reply.
  *
  *     php bench/calls.php [calls, default 20000] [part of a scenario's name]
  *
- * The libraries of the PSR-7 rows must be in include_path. A round takes seconds; run it twice, the machine is noisy.
+ * The libraries of the PSR-7 rows must be in include_path. A round takes seconds; run it twice, the
+ * machine is noisy.
  */
 
 declare(strict_types=1);

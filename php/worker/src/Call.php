@@ -11,8 +11,8 @@ use Psr\Http\Message\ResponseInterface;
 use Psr\Http\Message\ServerRequestInterface;
 
 /**
- * The call under way: one request, or one raw call, on its way through this worker. PSR-7 requests carry it as the
- * attribute `Call::class`.
+ * The call under way: one request, or one raw call, on its way through this worker. PSR-7 requests
+ * carry it as the attribute `Call::class`.
  */
 final class Call
 {
@@ -79,7 +79,8 @@ final class Call
     }
 
     /**
-     * Sends `103 Early Hints`, so that the client fetches what the page will need while it is being made.
+     * Sends `103 Early Hints`, so that the client fetches what the page will need while it is being
+     * made.
      *
      * @param string ...$links values of `Link` headers, e.g. `</app.css>; rel=preload; as=style`
      * @throws Exception when the reply has begun, or the call is no HTTP request
@@ -97,8 +98,9 @@ final class Call
     }
 
     /**
-     * Runs the function when the reply was sent. The client waits no longer, this worker is not free until it returns.
-     * What it throws goes to the log. All that is deferred has the pool's `exec_ttl` for itself, from the reply on.
+     * Runs the function when the reply was sent. The client waits no longer, this worker is not
+     * free until it returns. What it throws goes to the log. All that is deferred has the pool's
+     * `exec_ttl` for itself, from the reply on.
      *
      * @param callable(): mixed $work
      * @throws Exception when the call is over
@@ -124,7 +126,8 @@ final class Call
     /**
      * The request for code that wants PSR-7, in an own loop.
      *
-     * @throws Exception in a handler, which gets it as its parameter; or when there is no PSR-17 factory
+     * @throws Exception in a handler, which gets it as its parameter; or when there is no PSR-17
+     *     factory
      */
     public function serverRequest(): ServerRequestInterface
     {
@@ -134,7 +137,8 @@ final class Call
     /**
      * Answers the call, in an own loop.
      *
-     * @param string|iterable<string>|array<mixed>|\Stringable|Response|ResponseInterface $reply as a handler returns it
+     * @param string|iterable<string>|array<mixed>|\Stringable|Response|ResponseInterface $reply as
+     *     a handler returns it
      * @throws Exception in a handler, which returns its reply; or when the call has been answered
      */
     public function reply(string|iterable|\Stringable|Response|ResponseInterface $reply): void

@@ -65,8 +65,8 @@ final class File
     public function moveTo(string $path): void
     {
         $from = $this->path();
-        // rename() does not go from one stream wrapper to another, nor out of a folder of another user. What a copy
-        // leaves behind goes with the call.
+        // rename() does not go from one stream wrapper to another, nor out of a folder of another
+        // user. What a copy leaves behind goes with the call.
         if (!@\rename($from, $path) && !@\copy($from, $path)) {
             $reason = \error_get_last()['message'] ?? 'unknown reason';
             throw new UploadFailed("The file \"$this->name\" cannot be moved from $from to $path: $reason");

@@ -16,7 +16,10 @@ use Pronghorn\Internal\ProtocolError;
 use Pronghorn\Internal\ServerVariables;
 use Pronghorn\Internal\Variables;
 
-/** A request, decoded piece by piece as it is asked: a handler that looks at the path pays for the path. */
+/**
+ * A request, decoded piece by piece as it is asked: a handler that looks at the path pays for the
+ * path.
+ */
 final class Request
 {
     private const PROTOCOLS = [10 => 'HTTP/1.0', 11 => 'HTTP/1.1', 20 => 'HTTP/2.0', 30 => 'HTTP/3.0'];
@@ -54,7 +57,9 @@ final class Request
     private int $count;
     /** What stands behind the context: a body, a form, or the path of a file. */
     private string $payload;
-    /** What the client sent as `Host`: the server puts it into the URI and not among the headers. */
+    /**
+     * What the client sent as `Host`: the server puts it into the URI and not among the headers.
+     */
     private string $host;
     /** Names and values of the headers, with a NUL between each two; null when there are none. */
     private ?string $fields;
@@ -116,9 +121,9 @@ final class Request
     }
 
     /**
-     * What a script behind nginx and php-fpm finds of its request in `$_SERVER`: method, target, protocol, names and
-     * addresses, times, and the headers as `HTTP_…`. Of headers whose names have other characters than letters, digits
-     * and hyphens, and of `Proxy`, nothing.
+     * What a script behind nginx and php-fpm finds of its request in `$_SERVER`: method, target,
+     * protocol, names and addresses, times, and the headers as `HTTP_…`. Of headers whose names
+     * have other characters than letters, digits and hyphens, and of `Proxy`, nothing.
      *
      * @return array<string, string|int|float>
      */
@@ -144,8 +149,8 @@ final class Request
     }
 
     /**
-     * The files of a multipart form, nested as their names say: `photo`, `photos[]`, `album[cover]`. The server removes
-     * them after the call.
+     * The files of a multipart form, nested as their names say: `photo`, `photos[]`,
+     * `album[cover]`. The server removes them after the call.
      *
      * @return array<array-key, File|array<mixed>>
      */
@@ -157,8 +162,10 @@ final class Request
     /**
      * The whole body; empty for a multipart form, which the server has already taken apart.
      *
-     * @throws Exception when it is larger than the memory that is left; {@see stream()} takes any size
-     * @throws ClientGone with `request_body: stream`, when the client leaves before all of it is there
+     * @throws Exception when it is larger than the memory that is left; {@see stream()} takes any
+     *     size
+     * @throws ClientGone with `request_body: stream`, when the client leaves before all of it is
+     *     there
      */
     public function body(): string
     {
@@ -177,8 +184,9 @@ final class Request
     /**
      * The body as a stream at its start, without loading it. Each call opens a new one.
      *
-     * With `request_body: stream` the body arrives while it is read, so there is one stream, which can be read once and
-     * before the reply begins. Reading throws {@see ClientGone} when the client leaves.
+     * With `request_body: stream` the body arrives while it is read, so there is one stream, which
+     * can be read once and before the reply begins. Reading throws {@see ClientGone} when the
+     * client leaves.
      *
      * @return resource
      */

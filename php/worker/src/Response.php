@@ -15,8 +15,8 @@ final class Response
         | \JSON_PRESERVE_ZERO_FRACTION;
 
     /**
-     * @param string|iterable<string>|\Stringable $body an iterable is streamed: each element is sent at once, the first
-     *     one together with the head
+     * @param string|iterable<string>|\Stringable $body an iterable is streamed: each element is
+     *     sent at once, the first one together with the head
      * @param int $status 200 to 599
      * @param array<array-key, string|int|list<string|int>> $headers by name, one value or several
      * @throws Exception when the status is out of its range
@@ -43,8 +43,8 @@ final class Response
     }
 
     /**
-     * A file that the server sends, while this worker is free for the next call. The server must be allowed to read it,
-     * and names its type by its extension when there is no `Content-Type`.
+     * A file that the server sends, while this worker is free for the next call. The server must be
+     * allowed to read it, and names its type by its extension when there is no `Content-Type`.
      *
      * @param array<array-key, string|int|list<string|int>> $headers
      * @throws Exception when there is no such file
@@ -69,8 +69,8 @@ final class Response
     }
 
     /**
-     * Server-Sent Events. The head goes out at once; the worker is busy until the last event or until the client
-     * leaves.
+     * Server-Sent Events. The head goes out at once; the worker is busy until the last event or
+     * until the client leaves.
      *
      * @param iterable<string|array{data?: string, event?: string, id?: string, retry?: int, comment?: string}> $events
      *     a string is data; `retry` is in milliseconds; a comment keeps the connection alive

@@ -8,15 +8,16 @@ use Pronghorn\Internal\NativeProperties;
 use Pronghorn\Internal\Properties;
 
 /**
- * Objects as they are now, to take them back there after each call: a framework's container and the services that it
- * made at the boot, so that what one request left in them is gone before the next.
+ * Objects as they are now, to take them back there after each call: a framework's container and the
+ * services that it made at the boot, so that what one request left in them is gone before the next.
  *
- * It keeps all properties of the objects that may change: private ones and those of parent classes, too, and what was
- * not initialised. Those that no class declares where the class allows them (`stdClass`, `#[AllowDynamicProperties]`),
- * or where the object has some now. Not static ones, and nothing deeper: an object in a property is the same object
- * again, as it is by then, unless it was given as well. Nor what objects of PHP itself hold inside, such as
- * `ArrayObject`. A property that is bound to a reference gets its value through it. One with hooks is set behind them;
- * where it was not initialised, only the extension can take it back.
+ * It keeps all properties of the objects that may change: private ones and those of parent classes,
+ * too, and what was not initialised. Those that no class declares where the class allows them
+ * (`stdClass`, `#[AllowDynamicProperties]`), or where the object has some now. Not static ones, and
+ * nothing deeper: an object in a property is the same object again, as it is by then, unless it was
+ * given as well. Nor what objects of PHP itself hold inside, such as `ArrayObject`. A property that
+ * is bound to a reference gets its value through it. One with hooks is set behind them; where it
+ * was not initialised, only the extension can take it back.
  */
 final class Snapshot
 {

@@ -28,7 +28,8 @@ final class StreamBody implements StreamInterface
     }
 
     /**
-     * Each element is sent to the client at once. When the client leaves, {@see ClientGone} is thrown into a generator.
+     * Each element is sent to the client at once. When the client leaves, {@see ClientGone} is
+     * thrown into a generator.
      *
      * @param iterable<string> $pieces
      */

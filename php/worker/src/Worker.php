@@ -31,8 +31,9 @@ final class Worker
      * Answers HTTP requests. The type of the handler's first parameter says how it wants them:
      * `Psr\Http\Message\ServerRequestInterface` or `Pronghorn\Request`.
      *
-     * It returns a string, an iterable of strings (each is sent at once), an array (sent as JSON), a {@see Response} or
-     * a PSR-7 response. What it throws becomes a 500, and the worker goes on; what it echoes goes to the log.
+     * It returns a string, an iterable of strings (each is sent at once), an array (sent as JSON),
+     * a {@see Response} or a PSR-7 response. What it throws becomes a 500, and the worker goes on;
+     * what it echoes goes to the log.
      */
     public function onRequest(callable|RequestHandlerInterface $handler): static
     {
@@ -42,8 +43,8 @@ final class Worker
     }
 
     /**
-     * Answers raw calls: bytes of a service of one's own, which are answered by bytes. What the handler throws fails
-     * the call, and the worker goes on; what it echoes goes to the log.
+     * Answers raw calls: bytes of a service of one's own, which are answered by bytes. What the
+     * handler throws fails the call, and the worker goes on; what it echoes goes to the log.
      *
      * @param callable(string): string $handler
      */
@@ -55,8 +56,8 @@ final class Worker
     }
 
     /**
-     * Runs when the server has stopped this worker or is gone, after the last call. Not after `exit()` or a fatal
-     * error: `register_shutdown_function` is for that.
+     * Runs when the server has stopped this worker or is gone, after the last call. Not after
+     * `exit()` or a fatal error: `register_shutdown_function` is for that.
      *
      * @param callable(): mixed $function
      */
@@ -68,8 +69,8 @@ final class Worker
     }
 
     /**
-     * PSR-17 factories to make requests, streams and uploaded files with. Without it those of an installed PSR-7
-     * library are found: nyholm, guzzle, slim, laminas, httpsoft.
+     * PSR-17 factories to make requests, streams and uploaded files with. Without it those of an
+     * installed PSR-7 library are found: nyholm, guzzle, slim, laminas, httpsoft.
      */
     public function withFactories(object ...$psr17): static
     {
@@ -79,8 +80,9 @@ final class Worker
     }
 
     /**
-     * Answers calls until the server stops this worker or is gone, then returns. Without a server, or with handlers
-     * that nobody can call, it says so on stderr and ends the process with exit code 1.
+     * Answers calls until the server stops this worker or is gone, then returns. Without a server,
+     * or with handlers that nobody can call, it says so on stderr and ends the process with exit
+     * code 1.
      */
     public function run(): void
     {
@@ -98,8 +100,9 @@ final class Worker
     }
 
     /**
-     * The next call, for an own loop instead of handlers; null when the server stops this worker or is gone. Answer it
-     * with {@see Call::reply()} or {@see Call::fail()} before the next one is asked for.
+     * The next call, for an own loop instead of handlers; null when the server stops this worker or
+     * is gone. Answer it with {@see Call::reply()} or {@see Call::fail()} before the next one is
+     * asked for.
      *
      * @throws NotAWorker when this process was not started by Pronghorn
      */

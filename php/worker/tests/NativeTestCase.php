@@ -98,7 +98,8 @@ abstract class NativeTestCase extends TestCase
             $server->body($fields['call'], '', true);
         }
         if ($vector['kind'] === 'free') {
-            // The extension tells, once, how long ago the reply to this call was, which another vector has.
+            // The extension tells, once, how long ago the reply to this call was, which another
+            // vector has.
             $relay->free($fields['call']);
             $server->bytes();
         }
@@ -256,7 +257,10 @@ abstract class NativeTestCase extends TestCase
         }
     }
 
-    /** Whatever bytes come: a request, an exception of this package, or the end. Never a warning, never a crash. */
+    /**
+     * Whatever bytes come: a request, an exception of this package, or the end. Never a warning,
+     * never a crash.
+     */
     public function testBrokenBytesAreRefusedInGoodOrder(): void
     {
         mt_srand(4711);
@@ -286,7 +290,10 @@ abstract class NativeTestCase extends TestCase
         self::assertGreaterThan(100, $taken);
     }
 
-    /** A request with one to three bytes changed, in a frame that says the truth or is changed itself. */
+    /**
+     * A request with one to three bytes changed, in a frame that says the truth or is changed
+     * itself.
+     */
     private static function mutant(string $context, string $form): string
     {
         $cut = static function (string $bytes): string {
@@ -339,7 +346,9 @@ abstract class NativeTestCase extends TestCase
         return $grouped;
     }
 
-    /** Strings of the vectors stand for the bytes of the same number, except in forms and errors. */
+    /**
+     * Strings of the vectors stand for the bytes of the same number, except in forms and errors.
+     */
     private static function latin1(array $fields): array
     {
         if (isset($fields['form']) || isset($fields['class'])) {

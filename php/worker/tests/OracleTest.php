@@ -14,7 +14,10 @@ use Pronghorn\Request;
 use Pronghorn\Tests\Support\Codec;
 use Pronghorn\Tests\Support\SocketServer;
 
-/** Query, forms, uploads and cookies are what php-cgi makes of the same bytes, order and types included. */
+/**
+ * Query, forms, uploads and cookies are what php-cgi makes of the same bytes, order and types
+ * included.
+ */
 final class OracleTest extends TestCase
 {
     /** @var list<string> */

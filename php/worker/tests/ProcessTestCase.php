@@ -9,7 +9,10 @@ use Pronghorn\Internal\Native;
 use Pronghorn\Tests\Support\Codec;
 use Pronghorn\Tests\Support\Process;
 
-/** What only a process of its own can show: its start, its end, exit(), fatal errors. The same over every transport. */
+/**
+ * What only a process of its own can show: its start, its end, exit(), fatal errors. The same over
+ * every transport.
+ */
 abstract class ProcessTestCase extends TestCase
 {
     protected const WORKER = __DIR__ . '/fixtures/worker.php';
@@ -135,7 +138,8 @@ abstract class ProcessTestCase extends TestCase
         $worker = $this->start();
         $worker->request(['uri' => 'http://h/signal']);
         self::assertSame('on', $worker->reply()[0]->body);
-        // One that comes just before the wait begins is seen with the next one, which must not find a worker that ends.
+        // One that comes just before the wait begins is seen with the next one, which must not find
+        // a worker that ends.
         for ($tries = 0; $tries < 10 && !$worker->stirs(2); $tries++) {
             posix_kill($worker->pid(), SIGUSR1);
         }

@@ -38,7 +38,8 @@ final class PsrTest extends TestCase
 
     protected function tearDown(): void
     {
-        // Requests hold their sockets in circles, and stream_select() knows descriptors up to 1,023 only.
+        // Requests hold their sockets in circles, and stream_select() knows descriptors up to 1,023
+        // only.
         gc_collect_cycles();
     }
 
@@ -389,7 +390,9 @@ final class PsrTest extends TestCase
         (new Messages([new Psr17Factory()]))->prepare(\Slim\Psr7\Request::class);
     }
 
-    /** @return iterable<string, array{list<object>, class-string, \Closure(): ResponseInterface}> */
+    /**
+     * @return iterable<string, array{list<object>, class-string, \Closure(): ResponseInterface}>
+     */
     public static function libraries(): iterable
     {
         $nyholm = static fn () => (new Psr17Factory())->createResponse();

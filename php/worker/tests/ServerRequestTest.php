@@ -16,7 +16,10 @@ use Pronghorn\Tests\Support\SocketServer;
 use Psr\Http\Message\ServerRequestInterface;
 use Psr\Http\Message\ServerRequestInterface as Request;
 
-/** Our own PSR-7 request, held against that of a library: the same is done to both, and the same has to come out. */
+/**
+ * Our own PSR-7 request, held against that of a library: the same is done to both, and the same has
+ * to come out.
+ */
 final class ServerRequestTest extends TestCase
 {
     private Exchange $exchange;

@@ -4,7 +4,10 @@ declare(strict_types=1);
 
 namespace App;
 
-/** Writes nothing where its source is, and takes its configuration from one file, as after `artisan config:cache`. */
+/**
+ * Writes nothing where its source is, and takes its configuration from one file, as after
+ * `artisan config:cache`.
+ */
 final class Application extends \Illuminate\Foundation\Application
 {
     public function __construct(string $source, private string $data)

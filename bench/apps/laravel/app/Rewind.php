@@ -9,12 +9,12 @@ use Illuminate\Support\Facades\Facade;
 use Pronghorn\Snapshot;
 
 /**
- * Takes an application that has answered a request back to where it was when it had booted: what the request resolved,
- * bound, registered, queued or cached is gone, users and sessions with it.
+ * Takes an application that has answered a request back to where it was when it had booted: what
+ * the request resolved, bound, registered, queued or cached is gone, users and sessions with it.
  *
- * It sets back the properties of the container and of every object of Laravel that the container held, not those of
- * objects deeper inside. So what refers to one request (a guard, the session, the redirector) must not be resolved
- * before.
+ * It sets back the properties of the container and of every object of Laravel that the container
+ * held, not those of objects deeper inside. So what refers to one request (a guard, the session,
+ * the redirector) must not be resolved before.
  */
 final class Rewind
 {

@@ -12,7 +12,9 @@ use Symfony\Component\DependencyInjection\Loader\Configurator\ContainerConfigura
 use Symfony\Component\HttpKernel\Kernel as BaseKernel;
 use Symfony\Component\Routing\Loader\Configurator\RoutingConfigurator;
 
-/** In production mode. Writes nothing where its source is: the compiled container goes to the data. */
+/**
+ * In production mode. Writes nothing where its source is: the compiled container goes to the data.
+ */
 final class Kernel extends BaseKernel implements CompilerPassInterface
 {
     use MicroKernelTrait;
@@ -42,7 +44,10 @@ final class Kernel extends BaseKernel implements CompilerPassInterface
         return "$this->data/log";
     }
 
-    /** It echoes a streamed reply while the kernel still handles the request. Who asked the kernel sends it as any other. */
+    /**
+     * It echoes a streamed reply while the kernel still handles the request. Who asked the kernel
+     * sends it as any other.
+     */
     public function process(ContainerBuilder $container): void
     {
         $container->removeDefinition('streamed_response_listener');
@@ -61,7 +66,8 @@ final class Kernel extends BaseKernel implements CompilerPassInterface
                 'save_path' => $this->data,
                 'name' => 'bench_session',
                 'cookie_samesite' => 'lax',
-                // A client without cookies makes a file per request: looking for old ones would measure that.
+                // A client without cookies makes a file per request: looking for old ones would
+                // measure that.
                 'gc_probability' => 0,
             ],
         ]);

@@ -225,7 +225,8 @@ impl Head {
 }
 
 impl Head {
-    /// For a server that does not look for another path itself: as with nginx, the client asks again.
+    /// For a server that does not look for another path itself: as with nginx, the client asks
+    /// again.
     pub fn for_client(mut self) -> wire::Head {
         if let Kind::LocalRedirect(_) = self.kind {
             self.reply.status = 302;

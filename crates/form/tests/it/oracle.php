@@ -4,9 +4,9 @@
  * Says what PHP makes of forms, for comparison.
  *
  * Asked with a form, it prints what PHP itself put into $_POST and $_FILES. Asked with a body of
- * application/octet-stream, which holds form sections of the native codec, each behind its length, it prints what $_POST
- * and $_FILES become by PHP's rules for names when the server parsed the form. Strings are in hexadecimal; of a file
- * the content stands in place of its path.
+ * application/octet-stream, which holds form sections of the native codec, each behind its length,
+ * it prints what $_POST and $_FILES become by PHP's rules for names when the server parsed the
+ * form. Strings are in hexadecimal; of a file the content stands in place of its path.
  */
 
 declare(strict_types=1);
@@ -41,7 +41,9 @@ function shown(array $post, array $files): array
     return ['post' => flat($post), 'files' => flat($files)];
 }
 
-/** @return list<array{int, int, int, string, string, string, string}> kind, error, size, name, text, type, path */
+/**
+ * @return list<array{int, int, int, string, string, string, string}> kind, error, size, name, text, type, path
+ */
 function entries(string $section): array
 {
     $count = \unpack('V', $section)[1];

@@ -13,11 +13,12 @@ use crate::message::Body;
 use crate::reader::Reader;
 use crate::source::{BodySource, Read};
 
-/// A longer piece is compressed on a file thread: the I/O thread has others to serve, and this much takes it about a
-/// millisecond.
+/// A longer piece is compressed on a file thread: the I/O thread has others to serve, and this much
+/// takes it about a millisecond.
 pub(super) const INLINE: usize = 32 << 10;
 
-/// A body and the coding that it goes through, piece by piece: what has come is sent, and nothing waits for more.
+/// A body and the coding that it goes through, piece by piece: what has come is sent, and nothing
+/// waits for more.
 pub(super) struct Coded {
     source: Reader,
     work: Work,

@@ -1,4 +1,5 @@
-//! A request's body out of its coding, a bounded piece at a time: a few bytes may stand for gigabytes.
+//! A request's body out of its coding, a bounded piece at a time: a few bytes may stand for
+//! gigabytes.
 
 use brotli::{BrotliDecompressStream, BrotliResult, BrotliState};
 use bytes::{Buf, Bytes};
@@ -11,15 +12,16 @@ use crate::exchange::BodyError;
 
 /// What is decoded at a time.
 const PIECE: usize = 64 << 10;
-/// A body that becomes more than so many times as long is not meant to be read. Text becomes 10 times as long, tables of much
-/// the same numbers 100 times.
+/// A body that becomes more than so many times as long is not meant to be read. Text becomes 10
+/// times as long, tables of much the same numbers 100 times.
 const MOST_TIMES: u64 = 200;
 /// Up to here it does not matter.
 const FREE: u64 = 1 << 20;
 /// 8 MB, what RFC 9659 asks decoders of zstd to have.
 const ZSTD_WINDOW: u32 = 23;
 const GZIP_WINDOW: u8 = 15;
-/// How long members of a body are on average, but for so many: programs that write many, such as `bgzip`, make them longer.
+/// How long members of a body are on average, but for so many: programs that write many, such as
+/// `bgzip`, make them longer.
 const MEMBER: u64 = 4 << 10;
 const SHORT_MEMBERS: u64 = 100;
 
@@ -82,7 +84,8 @@ impl Decoder {
         }
     }
 
-    /// The next piece of what `input` stands for, which is taken as far as that needs it. Empty when more input is needed.
+    /// The next piece of what `input` stands for, which is taken as far as that needs it. Empty
+    /// when more input is needed.
     ///
     /// # Errors
     ///
@@ -122,8 +125,9 @@ impl Decoder {
         }
     }
 
-    /// Goes on with another member of gzip (RFC 1952, section 2.2) or frame of zstd (RFC 8878, section 3). False where the coding
-    /// has none, and where they are so short that beginning them is all the work.
+    /// Goes on with another member of gzip (RFC 1952, section 2.2) or frame of zstd (RFC 8878,
+    /// section 3). False where the coding has none, and where they are so short that beginning them
+    /// is all the work.
     fn begin_next(&mut self) -> bool {
         self.members += 1;
         self.has_ended = false;

@@ -125,7 +125,8 @@ impl Compressor {
     }
 }
 
-/// What is sent is another form now: other bytes, of another length, and good only for who takes the coding.
+/// What is sent is another form now: other bytes, of another length, and good only for who takes
+/// the coding.
 fn describe(fields: &mut Fields, coding: Coding) {
     for name in [
         "content-length",

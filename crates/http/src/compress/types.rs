@@ -10,7 +10,8 @@ pub struct TypePattern {
     is_one: bool,
 }
 
-/// Text in all its forms, and what else is stored without compression. Not: images, films, archives.
+/// Text in all its forms, and what else is stored without compression. Not: images, films,
+/// archives.
 const DEFAULT: [&str; 14] = [
     "text/*",
     "application/json",

@@ -12,8 +12,8 @@ use crate::source::Read;
 
 /// Pieces of a body, in their order; none is empty.
 ///
-/// Each write makes the kernel send and wake the client, so what is there is written at once. But no more than a worker may be
-/// ahead by, so that a slow client holds little memory.
+/// Each write makes the kernel send and wake the client, so what is there is written at once. But
+/// no more than a worker may be ahead by, so that a slow client holds little memory.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pieces: VecDeque<Bytes>,
@@ -26,8 +26,8 @@ impl Batch {
     /// Taken when fewer bytes are there.
     const ENOUGH: usize = 256 << 10;
 
-    /// Adds what a body holds now. What is there instead of more bytes is given back: its end, or a piece that must be sent by
-    /// itself.
+    /// Adds what a body holds now. What is there instead of more bytes is given back: its end, or a
+    /// piece that must be sent by itself.
     pub(super) fn fill(
         &mut self,
         reader: &mut Reader,

@@ -15,7 +15,8 @@ use crate::message::Body;
 use crate::reader::{Reader, is_in_memory, read_now};
 use crate::source::Read;
 
-/// How much the kernel sends before others get their turn, and before the next stretch is looked for on the disk.
+/// How much the kernel sends before others get their turn, and before the next stretch is looked
+/// for on the disk.
 const STRETCH: u64 = 256 << 10;
 
 /// What one attempt to have the kernel send came to.
@@ -82,7 +83,8 @@ impl Http1 {
         Ok(())
     }
 
-    /// Writes what is in `out`, of which more follows at once: the kernel need not send half a packet.
+    /// Writes what is in `out`, of which more follows at once: the kernel need not send half a
+    /// packet.
     async fn flush_before_more(&mut self) -> Result<(), Gone> {
         let out = std::mem::take(&mut self.out);
         while self.written < out.len() {

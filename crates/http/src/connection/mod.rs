@@ -35,19 +35,23 @@ use batch::Batch;
 
 /// A body up to this size is sent from the same buffer as its head.
 const JOINED_BODY: usize = 8 << 10;
-/// When so much of a body is announced, it is read in larger pieces: fewer system calls, and that much memory for each upload.
+/// When so much of a body is announced, it is read in larger pieces: fewer system calls, and that
+/// much memory for each upload.
 const LONG_BODY: u64 = 256 << 10;
 const BODY_READ: usize = 64 << 10;
 /// What a client may send ahead while its request is being answered.
 const SENT_AHEAD: usize = 64 << 10;
-/// A body that the handler did not want is read away up to this length, so that the connection can be kept.
+/// A body that the handler did not want is read away up to this length, so that the connection can
+/// be kept.
 const UNWANTED_BODY: u64 = 256 << 10;
-/// After a refusal: how long and how much is read away so that the answer is not lost in a reset (RFC 9112, section 9.6).
+/// After a refusal: how long and how much is read away so that the answer is not lost in a reset
+/// (RFC 9112, section 9.6).
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 1 << 20;
 
-/// A client that closes its sending side with its request, or so soon behind it, wants the answer all the same (RFC 9112,
-/// section 9.6), if somebody is at work on it by then. Else it has left, as for nginx: the two can't be told apart.
+/// A client that closes its sending side with its request, or so soon behind it, wants the answer
+/// all the same (RFC 9112, section 9.6), if somebody is at work on it by then. Else it has left, as
+/// for nginx: the two can't be told apart.
 const HALF_CLOSE: Duration = Duration::from_millis(3);
 
 pub(crate) struct Http1 {
@@ -176,7 +180,8 @@ impl Http1 {
         }
     }
 
-    /// Serves requests until either side ends the connection. `Some` when the client has begun to speak HTTP/2.
+    /// Serves requests until either side ends the connection. `Some` when the client has begun to
+    /// speak HTTP/2.
     pub(crate) async fn run(mut self: Box<Self>) -> Option<Begun> {
         match self.serve_all().await {
             End::Closed => None,
@@ -275,7 +280,8 @@ impl Http1 {
             },
             _ => response,
         };
-        // What the client still sends is read away so that the connection can go on; it gets its answer first.
+        // What the client still sends is read away so that the connection can go on; it gets its
+        // answer first.
         let mut discarded = 0;
         let rest = poll_fn(|cx| Poll::Ready(self.poll_discard(cx, &mut discarded))).await;
         if rest == Poll::Ready(false) || self.entered.service().draining.is_cancelled() {
@@ -488,8 +494,8 @@ impl Http1 {
         buffers::give_back_output(std::mem::take(&mut self.out));
     }
 
-    /// Reads away what the handler left of the body. False when that is too much, is no body, or does not come: the client
-    /// may wait to be told to send it.
+    /// Reads away what the handler left of the body. False when that is too much, is no body, or
+    /// does not come: the client may wait to be told to send it.
     fn poll_discard(&mut self, cx: &mut Context<'_>, discarded: &mut u64) -> Poll<bool> {
         while !self.machine.has_all() {
             match self.machine.receive(&mut self.input, self.opened.elapsed()) {
@@ -564,8 +570,8 @@ impl Http1 {
         Ok(())
     }
 
-    /// Passes pieces on as they come: what is there goes out together, and nothing waits for more, but for what was announced,
-    /// which is written already.
+    /// Passes pieces on as they come: what is there goes out together, and nothing waits for more,
+    /// but for what was announced, which is written already.
     async fn send_read(
         &mut self,
         framing: &mut h1::Response,
@@ -629,7 +635,8 @@ impl Http1 {
         self.write_with(bytes.take(piece.take), piece.after).await
     }
 
-    /// Sends a worker's bytes from where they lie, as many as can be sent at once. For the others the worker does not wait.
+    /// Sends a worker's bytes from where they lie, as many as can be sent at once. For the others
+    /// the worker does not wait.
     async fn send_lent(
         &mut self,
         framing: &mut h1::Response,
@@ -709,7 +716,8 @@ impl Http1 {
         Ok(())
     }
 
-    /// So much was written of `out`, a body of `body` bytes and `after`. How much was it of the body?
+    /// So much was written of `out`, a body of `body` bytes and `after`. How much was it of the
+    /// body?
     fn wrote(&mut self, taken: usize, body: usize, after: &mut &'static [u8]) -> usize {
         let of_out = taken.min(self.out.len() - self.written);
         self.written += of_out;
@@ -757,8 +765,8 @@ impl Http1 {
         }
     }
 
-    /// Closing with unread bytes resets the connection, and the client may never see the answer: tells it that nothing
-    /// more comes, and reads away what it still sends for a moment.
+    /// Closing with unread bytes resets the connection, and the client may never see the answer:
+    /// tells it that nothing more comes, and reads away what it still sends for a moment.
     async fn linger(&mut self) {
         let until = Instant::now() + LINGER;
         let (mut told, mut read) = (false, 0);

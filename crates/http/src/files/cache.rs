@@ -1,4 +1,5 @@
-//! What is known of files, and small ones themselves: so that a file that is asked for again costs no system call.
+//! What is known of files, and small ones themselves: so that a file that is asked for again costs
+//! no system call.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -46,7 +47,8 @@ impl Cache {
         now.saturating_duration_since(entry.seen) < self.duration
     }
 
-    /// Keeps an entry. When there is no room, the one that was seen first goes; what nobody asked for is not seen again.
+    /// Keeps an entry. When there is no room, the one that was seen first goes; what nobody asked
+    /// for is not seen again.
     pub(super) fn put(&self, path: &[u8], entry: Arc<Entry>) {
         let old = self.with(path, |shard| {
             let mut oldest = None;

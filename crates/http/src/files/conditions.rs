@@ -51,7 +51,8 @@ pub(crate) fn judge(request: &Fields, validators: Validators<'_>) -> Outcome {
     }
 }
 
-/// Whether a range may be sent of the file as it is: the client has the other parts of this very one (section 13.1.5).
+/// Whether a range may be sent of the file as it is: the client has the other parts of this very
+/// one (section 13.1.5).
 pub(crate) fn allows_range(request: &Fields, validators: Validators<'_>) -> bool {
     match request.get("if-range") {
         None => true,

@@ -124,7 +124,8 @@ impl Representation {
         self.identity == *identity
     }
 
-    /// By whole seconds: an archive keeps no more of a time, and programs that compress take it over.
+    /// By whole seconds: an archive keeps no more of a time, and programs that compress take it
+    /// over.
     pub(super) fn is_older_than(&self, other: &Self) -> bool {
         self.modified < other.modified
     }
@@ -183,8 +184,9 @@ impl From<Content> for Body {
     }
 }
 
-/// Text is UTF-8, as RoadRunner has it too: without a word on it, browsers guess. HTML and XML say it themselves, and a charset
-/// in the field would count more than that (WHATWG HTML, 13.2.3.2; RFC 7303, section 3).
+/// Text is UTF-8, as RoadRunner has it too: without a word on it, browsers guess. HTML and XML say
+/// it themselves, and a charset in the field would count more than that (WHATWG HTML, 13.2.3.2; RFC
+/// 7303, section 3).
 fn type_with_charset(path: &Path) -> String {
     let content_type = content_type(path);
     let says_itself =

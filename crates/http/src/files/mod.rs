@@ -1,8 +1,9 @@
 //! Files under folders, for requests that are not for PHP.
 //!
-//! [`Files`] looks for what a request's path names and answers with it: conditions, ranges, other codings beside a file, pages
-//! of folders. Whatever a client writes, nothing outside of a folder is served, nothing whose name begins with a dot, and no
-//! PHP source. Looking does not wait for a disk on an I/O thread.
+//! [`Files`] looks for what a request's path names and answers with it: conditions, ranges, other
+//! codings beside a file, pages of folders. Whatever a client writes, nothing outside of a folder
+//! is served, nothing whose name begins with a dot, and no PHP source. Looking does not wait for a
+//! disk on an I/O thread.
 
 mod cache;
 mod conditions;
@@ -174,7 +175,8 @@ impl Files {
     }
 }
 
-/// Whether a path below a root may be named in its settings: nothing that a client could not ask for.
+/// Whether a path below a root may be named in its settings: nothing that a client could not ask
+/// for.
 pub(crate) fn is_servable(path: &str) -> bool {
     let whole = format!("/{path}");
     matches!(Named::by(whole.as_bytes()), Named::File(named) if *named == *path.as_bytes())
@@ -198,8 +200,8 @@ pub(crate) fn open_named(folder: &Path, path: &Path) -> Result<(OpenFile, Identi
     Ok((OpenFile::new(file, metadata.len()), identity))
 }
 
-/// The path below a prefix that a target such as `/files/a%20b.pdf?x` names, if it may name a file. The application wrote it, and
-/// Symfony encodes its slashes, too.
+/// The path below a prefix that a target such as `/files/a%20b.pdf?x` names, if it may name a file.
+/// The application wrote it, and Symfony encodes its slashes, too.
 pub(crate) fn below_prefix(target: &[u8], prefix: &str) -> Option<PathBuf> {
     let end = memchr::memchr(b'?', target).unwrap_or(target.len());
     let Named::File(path) = Named::by_application(&target[..end]) else {

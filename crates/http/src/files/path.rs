@@ -1,7 +1,8 @@
 //! What a request's path names below a folder, if it can name a file at all.
 //!
-//! A client can write one path in many ways. It is decoded once; what could be read as another path behind that (an encoded
-//! slash, a backslash, NUL) or is no proper code names nothing. So what is looked up is exactly what the rules have judged.
+//! A client can write one path in many ways. It is decoded once; what could be read as another path
+//! behind that (an encoded slash, a backslash, NUL) or is no proper code names nothing. So what is
+//! looked up is exactly what the rules have judged.
 
 use std::borrow::Cow;
 
@@ -16,7 +17,8 @@ const LONGEST_NAME: usize = 255;
 pub(super) enum Named<'a> {
     /// Without a slash at either end.
     File(Cow<'a, [u8]>),
-    /// It ends in a slash: not a file, whatever is there. Without that slash; empty for the root itself.
+    /// It ends in a slash: not a file, whatever is there. Without that slash; empty for the root
+    /// itself.
     Folder(Cow<'a, [u8]>),
     /// It has a `..` in it.
     Climbs,
@@ -105,9 +107,10 @@ pub(super) fn ending(name: &[u8]) -> Option<&[u8]> {
     memchr::memrchr(b'.', name).map(|dot| &name[dot..])
 }
 
-/// Whether a name is that of a PHP source, or of a copy that an editor, a backup or a person left of one: behind one of its dots
-/// stands `php`, whatever follows, or another of the endings of PHP as a word. A name that ends as what browsers are made to
-/// load is not: nobody keeps a copy under such a one.
+/// Whether a name is that of a PHP source, or of a copy that an editor, a backup or a person left
+/// of one: behind one of its dots stands `php`, whatever follows, or another of the endings of PHP
+/// as a word. A name that ends as what browsers are made to load is not: nobody keeps a copy under
+/// such a one.
 pub(super) fn is_php(name: &[u8]) -> bool {
     let begins_as = |part: &[u8], word: &[u8]| {
         part.get(..word.len())
@@ -130,7 +133,8 @@ const OTHER_SOURCES: [&[u8]; 4] = [b"phtml", b"phar", b"pht", b"inc"];
 /// `book.phar.html` of PHP's manual, `jquery.php.js`, `acme.inc.pdf`.
 const LOADED: [&[u8]; 7] = [b"css", b"js", b"mjs", b"map", b"html", b"htm", b"pdf"];
 
-/// What is left of a normal path below a prefix such as `/assets`, which is empty for the whole site.
+/// What is left of a normal path below a prefix such as `/assets`, which is empty for the whole
+/// site.
 pub(super) fn below<'a>(path: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
     let Some(prefix) = prefix.strip_prefix(b"/") else {
         return Some(path);

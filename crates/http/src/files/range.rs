@@ -17,7 +17,8 @@ pub(super) enum Wanted {
 }
 
 pub(super) fn asked(field: &[u8], len: u64) -> Wanted {
-    // `bytes=-5` of an empty file can be satisfied (RFC 9110, section 14.1.2), but no Content-Range can say so; nginx sends all.
+    // `bytes=-5` of an empty file can be satisfied (RFC 9110, section 14.1.2), but no Content-Range
+    // can say so; nginx sends all.
     if len == 0 {
         return Wanted::Whole;
     }

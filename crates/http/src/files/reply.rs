@@ -1,4 +1,5 @@
-//! A response that sends a file: all of it, parts of it, or the word that the client has it already.
+//! A response that sends a file: all of it, parts of it, or the word that the client has it
+//! already.
 
 use std::ops::Range;
 use std::path::Path;
@@ -13,7 +14,8 @@ use super::range::{self, Wanted};
 use crate::file::{Identity, OpenFile, content_type};
 use crate::message::{Body, Part, Response};
 
-/// Answers a GET or HEAD with a file that `fields` describe, as far as conditions and ranges in the request ask for it.
+/// Answers a GET or HEAD with a file that `fields` describe, as far as conditions and ranges in the
+/// request ask for it.
 pub(crate) fn reply(
     method: &str,
     request: &Fields,
@@ -25,7 +27,8 @@ pub(crate) fn reply(
     match judge(request, validators) {
         Outcome::Send => {}
         Outcome::NotModified => {
-            // Of the fields that describe what is not there, only those that a cache needs (section 15.4.5).
+            // Of the fields that describe what is not there, only those that a cache needs (section
+            // 15.4.5).
             for name in ["content-type", "content-encoding", "accept-ranges"] {
                 fields.remove(name);
             }
@@ -60,7 +63,8 @@ pub(crate) fn reply(
     }
 }
 
-/// What a response for a file that an application has named needs of its request, whose head is gone by then.
+/// What a response for a file that an application has named needs of its request, whose head is
+/// gone by then.
 #[derive(Debug)]
 pub(crate) struct Asked {
     method: &'static str,

@@ -24,8 +24,8 @@ use super::trusted;
 use crate::coding::Coding;
 use crate::file::Identity;
 
-/// A larger file is opened for each request, which is nothing beside sending it: a file that was removed keeps its place on
-/// the disk as long as somebody has it open.
+/// A larger file is opened for each request, which is nothing beside sending it: a file that was
+/// removed keeps its place on the disk as long as somebody has it open.
 const KEPT_OPEN: u64 = 8 << 20;
 
 /// What is served from a folder, and how.
@@ -76,7 +76,8 @@ impl RootSettings {
     }
 }
 
-/// So short that nobody waits for a change to show, so long that under load files cost nothing but their sending.
+/// So short that nobody waits for a change to show, so long that under load files cost nothing but
+/// their sending.
 pub const CACHE_DURATION: Duration = Duration::from_secs(1);
 
 /// A folder and what is known of its files.
@@ -106,7 +107,8 @@ pub(super) enum Found {
 enum Opened {
     File(File, Identity),
     Folder,
-    /// Something that may not be served: it lies elsewhere, the system refuses it, or it is no regular file.
+    /// Something that may not be served: it lies elsewhere, the system refuses it, or it is no
+    /// regular file.
     Closed,
     Nothing,
 }
@@ -150,7 +152,8 @@ impl Root {
     ///
     /// # Errors
     ///
-    /// `WouldBlock` when that would take [patience](Patience); what else keeps the system from telling.
+    /// `WouldBlock` when that would take [patience](Patience); what else keeps the system from
+    /// telling.
     pub(super) fn find(
         &self,
         named: &Named<'_>,
@@ -320,7 +323,8 @@ impl Root {
     fn look(&self, path: &[u8], now: Instant, patience: Patience) -> io::Result<Opened> {
         let path = as_path(path);
         let folder = self.folder(now, patience)?;
-        // First without links, which is how nearly all are: the name that a link leads to has to be judged as well.
+        // First without links, which is how nearly all are: the name that a link leads to has to be
+        // judged as well.
         let mut opened = open_below(&folder, path, Links::Never, patience);
         if self.settings.links != Links::Never && opened.as_ref().is_err_and(is_link) {
             if patience == Patience::None {
@@ -362,8 +366,8 @@ impl Root {
         })
     }
 
-    /// Whether a link hides nothing that is not sent by its own name: a hidden file or a PHP source, by which no script is meant.
-    /// One that leads nowhere is not this function's.
+    /// Whether a link hides nothing that is not sent by its own name: a hidden file or a PHP
+    /// source, by which no script is meant. One that leads nowhere is not this function's.
     fn leads_to_what_is_sent(&self, link: &Path) -> bool {
         let folder = &self.settings.folder;
         let (Ok(real), Ok(root)) = (folder.join(link).canonicalize(), folder.canonicalize()) else {
@@ -378,7 +382,8 @@ impl Root {
         !names.components().any(is_hidden) && (is_source(link) || !is_source(names))
     }
 
-    /// The folder itself, opened anew from time to time: what is at its path may be another one now.
+    /// The folder itself, opened anew from time to time: what is at its path may be another one
+    /// now.
     fn folder(&self, now: Instant, patience: Patience) -> io::Result<Arc<OwnedFd>> {
         let mut opened = lock(&self.opened);
         if let Some((folder, since)) = &*opened
@@ -394,8 +399,9 @@ impl Root {
         Ok(folder)
     }
 
-    /// Without the kernel's guarantee, or for a link that it can't judge: an absolute one may lead back into the folder. What
-    /// it leads to is found first, and then opened step by step without any link.
+    /// Without the kernel's guarantee, or for a link that it can't judge: an absolute one may lead
+    /// back into the folder. What it leads to is found first, and then opened step by step without
+    /// any link.
     fn open_slowly(&self, folder: &OwnedFd, path: &Path) -> io::Result<File> {
         let whole = self.settings.folder.join(path);
         let real = match self.settings.links {
@@ -488,7 +494,8 @@ fn is_absent(error: &io::Error) -> bool {
     )
 }
 
-/// Whether there is something that can't be sent: a link that is not followed, what nobody lets us read, a socket.
+/// Whether there is something that can't be sent: a link that is not followed, what nobody lets us
+/// read, a socket.
 fn is_closed(error: &io::Error) -> bool {
     is_link(error)
         || error.kind() == io::ErrorKind::PermissionDenied

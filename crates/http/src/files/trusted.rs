@@ -1,8 +1,10 @@
-//! Links of a distribution's packages: only root can have made them, and only root can change what they lead to.
+//! Links of a distribution's packages: only root can have made them, and only root can change what
+//! they lead to.
 //!
-//! Debian's package of `WordPress`, for instance, has links to the libraries of other packages. A link that an application was
-//! talked into making, by an archive that it unpacked for instance, is none of these: its folder is not root's alone, unless
-//! the application runs as root, of which the server warns.
+//! Debian's package of `WordPress`, for instance, has links to the libraries of other packages. A
+//! link that an application was talked into making, by an archive that it unpacked for instance, is
+//! none of these: its folder is not root's alone, unless the application runs as root, of which the
+//! server warns.
 
 use std::fs::Metadata;
 use std::io;
@@ -16,8 +18,8 @@ const MOST_LINKS: usize = 40;
 /// A path is no longer, so links can't make more of them.
 const MOST_PARTS: usize = 4096;
 
-/// Where a path below a folder leads, without any link in it; `None` when somebody but root has a hand in this, or not everybody
-/// may read what is there.
+/// Where a path below a folder leads, without any link in it; `None` when somebody but root has a
+/// hand in this, or not everybody may read what is there.
 ///
 /// # Errors
 ///

@@ -1,8 +1,9 @@
 //! Frames that cost their sender nothing: how many of them a client may send.
 //!
-//! `h2` keeps none of them, so they can't fill memory; without an end they would still keep a thread busy that others wait
-//! for. Frames are counted as they are read, before `h2` sees them. What is not counted here is bounded elsewhere: requests by
-//! the streams that may be open, CONTINUATION by `h2` from the limit on heads, a body's bytes by flow control, and
+//! `h2` keeps none of them, so they can't fill memory; without an end they would still keep a
+//! thread busy that others wait for. Frames are counted as they are read, before `h2` sees them.
+//! What is not counted here is bounded elsewhere: requests by the streams that may be open,
+//! CONTINUATION by `h2` from the limit on heads, a body's bytes by flow control, and
 //! `WINDOW_UPDATE` by nothing, because whoever takes a large reply sends many.
 
 use std::time::Duration;
@@ -11,16 +12,18 @@ use tokio::time::Instant;
 
 /// Over how long frames are counted.
 const WINDOW: Duration = Duration::from_secs(10);
-/// Requests that are taken back (rapid reset). A browser takes back some dozens when somebody leaves a page, a proxy in front
-/// of many clients some for each hundred requests.
+/// Requests that are taken back (rapid reset). A browser takes back some dozens when somebody
+/// leaves a page, a proxy in front of many clients some for each hundred requests.
 const RESETS: u32 = 1000;
 /// One comes at the start, and one when a client changes its mind about its windows.
 const SETTINGS: u32 = 50;
-/// Clients that measure a path send one per round trip while a body comes; others one in some seconds.
+/// Clients that measure a path send one per round trip while a body comes; others one in some
+/// seconds.
 const PINGS: u32 = 1000;
 /// Firefox sent one per request, and six at the start.
 const PRIORITIES: u32 = 5000;
-/// Of types that `h2` does not know and skips. Browsers send `PRIORITY_UPDATE` (RFC 9218), about one per request.
+/// Of types that `h2` does not know and skips. Browsers send `PRIORITY_UPDATE` (RFC 9218), about
+/// one per request.
 const OTHERS: u32 = 5000;
 /// Pieces of a body with nothing in them. They are allowed, and nobody needs them.
 const EMPTY: u32 = 100;

@@ -1,5 +1,5 @@
-//! What lies between `h2` and the socket: frames are counted on their way in, malformed requests are marked, and a client
-//! that takes nothing is noticed.
+//! What lies between `h2` and the socket: frames are counted on their way in, malformed requests
+//! are marked, and a client that takes nothing is noticed.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -17,9 +17,11 @@ use super::flood::{Flood, Frames};
 use super::inlet::{Inlet, Stop};
 use crate::stream::Stream;
 
-/// Of all replies of a connection, what may wait for room in the socket: as much as one reply of HTTP/1.1.
+/// Of all replies of a connection, what may wait for room in the socket: as much as one reply of
+/// HTTP/1.1.
 const QUEUE: usize = 256 << 10;
-/// Of all replies of a connection, what may wait in memory until the client gives room for them. What exceeds it waits in files.
+/// Of all replies of a connection, what may wait in memory until the client gives room for them.
+/// What exceeds it waits in files.
 const HELD: usize = 1 << 20;
 /// For the rest of a block of fields that did not come in one read.
 const READ: usize = 4 << 10;
@@ -45,7 +47,8 @@ pub(super) struct Signs {
     /// Whether the last write found no room.
     blocked: AtomicBool,
     written: AtomicU64,
-    /// Of bodies, what `h2` has and the socket has not taken. A little less than that, since heads are written, too.
+    /// Of bodies, what `h2` has and the socket has not taken. A little less than that, since heads
+    /// are written, too.
     queued: AtomicUsize,
     /// What is being read from files to be sent.
     reading: AtomicUsize,
@@ -103,7 +106,8 @@ impl Signs {
         self.drained.notify_waiters();
     }
 
-    /// Keeps so much of a reply in memory until that is dropped; `None` when the connection has as much there as it may.
+    /// Keeps so much of a reply in memory until that is dropped; `None` when the connection has as
+    /// much there as it may.
     pub(super) fn hold(&self, bytes: usize) -> Option<Held<'_>> {
         let held = self.held.fetch_add(bytes, Ordering::Relaxed);
         let kept = Held { signs: self, bytes };

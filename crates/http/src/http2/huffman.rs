@@ -1,6 +1,7 @@
 //! The Huffman code of HPACK (RFC 7541, section 5.2 and appendix B), decoding only.
 
-/// The length of each octet's code, and of the end's, in bits. The code is canonical: its words follow from these.
+/// The length of each octet's code, and of the end's, in bits. The code is canonical: its words
+/// follow from these.
 #[rustfmt::skip]
 const LENGTHS: [u8; 257] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28,

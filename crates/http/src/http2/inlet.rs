@@ -1,5 +1,5 @@
-//! What a client's frames bring to `h2`: all of it as it came, but for malformed requests, which are made such that `h2` ends
-//! their stream, or shows them to us, and not the connection.
+//! What a client's frames bring to `h2`: all of it as it came, but for malformed requests, which
+//! are made such that `h2` ends their stream, or shows them to us, and not the connection.
 
 use super::block::{Blocks, Fault, Judged, condemn, mark};
 use super::flood::{HEAD, PREFACE};
@@ -65,7 +65,8 @@ impl Inlet {
         }
     }
 
-    /// How many of these bytes may pass, and what follows them. Those that may not are shown again, with more.
+    /// How many of these bytes may pass, and what follows them. Those that may not are shown again,
+    /// with more.
     pub(super) fn take(&mut self, bytes: &[u8]) -> (usize, Stop) {
         let mut at = 0;
         loop {
@@ -95,7 +96,8 @@ impl Inlet {
         }
     }
 
-    /// Finds the end of the block that begins here. Where it comes in more than one frame, it is put together in `joined`.
+    /// Finds the end of the block that begins here. Where it comes in more than one frame, it is
+    /// put together in `joined`.
     fn search(&self, bytes: &[u8], joined: &mut Vec<u8>) -> Search {
         let (stream, mut flags) = (stream_of(bytes), bytes[4]);
         let ends = flags & END_STREAM != 0;
@@ -171,7 +173,8 @@ impl Inlet {
     }
 }
 
-/// The kind of a frame, and the length of what follows its head. `None` where the head is not whole.
+/// The kind of a frame, and the length of what follows its head. `None` where the head is not
+/// whole.
 fn frame(bytes: &[u8]) -> Option<(u8, usize)> {
     match bytes {
         [a, b, c, kind, _, _, _, _, _, ..] => {
@@ -207,7 +210,8 @@ fn depends_on(payload: &[u8], flags: u8) -> u32 {
     stream.map_or(0, |bytes| u32::from_be_bytes(bytes) & (u32::MAX >> 1))
 }
 
-/// Frames for a block. What makes it malformed stands at its end: `h2` does not take what follows in other frames.
+/// Frames for a block. What makes it malformed stands at its end: `h2` does not take what follows
+/// in other frames.
 fn framed(found: &Found, block: &[u8]) -> Vec<u8> {
     let mut frames = Vec::with_capacity(block.len() + HEAD);
     let mut kind = HEADERS;

@@ -1,5 +1,5 @@
-//! HTTP/2: `h2` speaks the protocol on a connection's task; each request is a task of its own on the same thread, and what
-//! its handler sees is what HTTP/1.1 shows it.
+//! HTTP/2: `h2` speaks the protocol on a connection's task; each request is a task of its own on
+//! the same thread, and what its handler sees is what HTTP/1.1 shows it.
 
 mod block;
 mod flood;
@@ -37,29 +37,33 @@ pub(crate) const PREFACE: &[u8] = flood::PREFACE;
 const STREAM_WINDOW: u32 = 256 << 10;
 /// The same for all bodies of a connection: what a client can make a server hold that is busy.
 const CONNECTION_WINDOW: u32 = 1 << 20;
-/// `h2` ends the connection for a head beyond its limit: it gets so many times ours, and what is between them is answered.
-/// The frames that a head may be cut into follow from it.
+/// `h2` ends the connection for a head beyond its limit: it gets so many times ours, and what is
+/// between them is answered. The frames that a head may be cut into follow from it.
 const HEADS: usize = 2;
-/// Of one reply, what may wait for room in the socket. What a worker sends beyond it waits with the worker.
+/// Of one reply, what may wait for room in the socket. What a worker sends beyond it waits with the
+/// worker.
 const SEND_BUFFER: usize = 256 << 10;
-/// What a client must take of a reply in a second, on average, of the time that the reply waits for it: as of a body that it
-/// sends.
+/// What a client must take of a reply in a second, on average, of the time that the reply waits for
+/// it: as of a body that it sends.
 const SEND_RATE: u64 = pronghorn_h1::BODY_RATE;
-/// Streams that `h2` resets because the client broke a rule, in all the life of a connection. One that goes on after so many
-/// wants to have requests begun that are not counted as open (CVE-2025-8671).
+/// Streams that `h2` resets because the client broke a rule, in all the life of a connection. One
+/// that goes on after so many wants to have requests begun that are not counted as open
+/// (CVE-2025-8671).
 const ERRORS: usize = 100;
-/// Streams that the client may reset before they were looked at, which happens to those that arrive in one read. As many as
-/// may be open: a browser may leave a page that it has just asked for.
+/// Streams that the client may reset before they were looked at, which happens to those that arrive
+/// in one read. As many as may be open: a browser may leave a page that it has just asked for.
 fn resets_unseen(limits: &Limits) -> usize {
     limits.http2.streams as usize
 }
-/// Requests that were reset may still be at work in a pool. A client that begins more of them than it may have open, again
-/// and again, is refused beyond so many times that number (rapid reset, CVE-2023-44487).
+/// Requests that were reset may still be at work in a pool. A client that begins more of them than
+/// it may have open, again and again, is refused beyond so many times that number (rapid reset,
+/// CVE-2023-44487).
 const ABANDONED: usize = 2;
 /// How long the goodbye of a connection that ends with an error may take.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// What all requests of a connection share. The connection counts as open until the last one has ended.
+/// What all requests of a connection share. The connection counts as open until the last one has
+/// ended.
 struct Shared {
     peer: Arc<Peer>,
     entered: Entered,

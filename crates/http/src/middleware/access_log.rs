@@ -1,7 +1,7 @@
 //! `http.access_log`: a line for each request, made when its response is out.
 //!
-//! What a line shows of a request is kept, escaped, until then. The line is a record of the channel `access`: it waits in the
-//! bounded queue of its output, and a thread of that output writes it.
+//! What a line shows of a request is kept, escaped, until then. The line is a record of the channel
+//! `access`: it waits in the bounded queue of its output, and a thread of that output writes it.
 
 use std::fmt::Write;
 use std::sync::Arc;

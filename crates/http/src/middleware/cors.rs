@@ -1,7 +1,8 @@
 //! What pages of other sites may do: cross-origin sharing, as the Fetch standard has it.
 //!
-//! A browser asks first (a preflight) before it sends what no form could send. Such a question is answered here, and PHP
-//! never hears of it. Everything else goes on, and the response says whether the page may read it: not to be said is no.
+//! A browser asks first (a preflight) before it sends what no form could send. Such a question is
+//! answered here, and PHP never hears of it. Everything else goes on, and the response says whether
+//! the page may read it: not to be said is no.
 
 use pronghorn_h1::RequestHead;
 use pronghorn_wire::Fields;
@@ -95,7 +96,8 @@ impl Cors {
         response
     }
 
-    /// Says in a response who may read it. What PHP said of that is replaced: browsers refuse two answers.
+    /// Says in a response who may read it. What PHP said of that is replaced: browsers refuse two
+    /// answers.
     pub(super) fn mark(&self, fields: &mut Fields, allowed: Option<&str>) {
         for name in [ORIGIN, CREDENTIALS, EXPOSED] {
             fields.remove(name);
@@ -178,7 +180,8 @@ mod tests {
         Cors(resolved.into_settings().expect(yaml))
     }
 
-    /// The fields of the answer, one a line, without `Vary`; for a request those that PHP's response gets.
+    /// The fields of the answer, one a line, without `Vary`; for a request those that PHP's
+    /// response gets.
     fn answer(cors: &Cors, request: &str) -> String {
         let fields = match cors.ask(&head(request)) {
             Asking::First(response) => response.fields,

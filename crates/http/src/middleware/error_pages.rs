@@ -1,7 +1,7 @@
 //! `error_pages`: pages of one's own in place of the server's few words.
 //!
-//! They are read once. A client that asks for JSON gets a problem object (RFC 9457) with the status and its name, and nothing
-//! that tells of the application.
+//! They are read once. A client that asks for JSON gets a problem object (RFC 9457) with the status
+//! and its name, and nothing that tells of the application.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -18,7 +18,8 @@ use crate::message::{Body, Handled, Handler, Request, Response};
 
 /// They are held in memory.
 const LARGEST_PAGE: u64 = 1 << 20;
-/// What described the body that a page replaces. `Content-Range` is not of it: with 416 it tells how long the file is.
+/// What described the body that a page replaces. `Content-Range` is not of it: with 416 it tells
+/// how long the file is.
 const OF_THE_BODY: [&str; 7] = [
     "content-type",
     "content-length",
@@ -143,8 +144,8 @@ fn media_is_json(media: &[u8]) -> bool {
     media == b"application/json" || media.ends_with(b"+json")
 }
 
-/// A program that names JSON and no page. What is weighed less than something else is not told apart: who takes both gets a
-/// page.
+/// A program that names JSON and no page. What is weighed less than something else is not told
+/// apart: who takes both gets a page.
 fn wants_json(head: &RequestHead) -> bool {
     let mut json = false;
     for value in head.fields().all("accept") {

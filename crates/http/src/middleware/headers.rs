@@ -1,4 +1,5 @@
-//! `headers`: fields that the server sets in requests and responses, and what pages of other sites may do.
+//! `headers`: fields that the server sets in requests and responses, and what pages of other sites
+//! may do.
 
 use std::sync::Arc;
 
@@ -13,7 +14,8 @@ use crate::settings::FieldRules;
 /// Names with their values; an empty one removes the field.
 type Rules = Vec<(String, String)>;
 
-/// Sets fields: a client can't bring another value for one of `request`, nor PHP for one of `response`.
+/// Sets fields: a client can't bring another value for one of `request`, nor PHP for one of
+/// `response`.
 struct Headers {
     next: Arc<dyn Handler>,
     request: Rules,

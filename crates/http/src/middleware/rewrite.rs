@@ -1,7 +1,7 @@
 //! `rewrite`: another target for a request, or a redirect.
 //!
-//! Expressions see the path as the client sent it, and what their groups find is passed on as it is: nothing is decoded, so
-//! nothing that was encoded can become a line end or a slash.
+//! Expressions see the path as the client sent it, and what their groups find is passed on as it
+//! is: nothing is decoded, so nothing that was encoded can become a line end or a slash.
 
 use std::sync::Arc;
 

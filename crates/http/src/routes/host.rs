@@ -10,7 +10,8 @@ pub struct HostPattern {
     below: bool,
 }
 
-/// A host as clients may write it: without its port, and without the dot that makes a name absolute.
+/// A host as clients may write it: without its port, and without the dot that makes a name
+/// absolute.
 pub(crate) fn without_port(authority: &str) -> &str {
     let host = match authority.rsplit_once(':') {
         // A colon inside of an IPv6 address is none before a port.

@@ -1,7 +1,8 @@
 //! Routes: which requests go where, decided by path, host, method and header fields.
 //!
-//! Compiled once from the configuration. A request is compared with one route after the other, the first that matches wins;
-//! its path is brought into one form for all of them, which takes no memory when the client sent it in that form.
+//! Compiled once from the configuration. A request is compared with one route after the other, the
+//! first that matches wins; its path is brought into one form for all of them, which takes no
+//! memory when the client sent it in that form.
 //!
 //! Knows nothing of what lies behind a route.
 
@@ -85,8 +86,8 @@ impl Conditions {
         paths.is_empty() && hosts.is_empty() && methods.is_empty() && headers.0.is_empty()
     }
 
-    /// Whether each request that matches `other` matches these too. Says no where it would take more than a look at one
-    /// pattern after the other to tell.
+    /// Whether each request that matches `other` matches these too. Says no where it would take
+    /// more than a look at one pattern after the other to tell.
     pub fn cover(&self, other: &Self) -> bool {
         covers(&self.paths, &other.paths, PathPattern::covers)
             && covers(&self.hosts, &other.hosts, HostPattern::covers)

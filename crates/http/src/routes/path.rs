@@ -1,15 +1,16 @@
 //! Paths: the form in which they are compared, and the patterns.
 //!
-//! A client can write one path in many ways, and PHP's frameworks undo most of them. So a route sees a path as they do: percent
-//! signs decoded once, then empty and dot segments removed. What could pass for another path behind that, an encoded slash, a
-//! backslash or NUL, keeps a path from matching any pattern with a `*`.
+//! A client can write one path in many ways, and PHP's frameworks undo most of them. So a route
+//! sees a path as they do: percent signs decoded once, then empty and dot segments removed. What
+//! could pass for another path behind that, an encoded slash, a backslash or NUL, keeps a path from
+//! matching any pattern with a `*`.
 
 use std::borrow::Cow;
 
 use pronghorn_config::{Node, Setting, Shown, Wrong};
 
-/// A request's path in the form in which paths are compared: decoded, but for `%` and the slash, which stay `%25` and `%2F`, so
-/// that no two different paths become one.
+/// A request's path in the form in which paths are compared: decoded, but for `%` and the slash,
+/// which stay `%25` and `%2F`, so that no two different paths become one.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Path<'a> {
     pub(super) text: Cow<'a, [u8]>,

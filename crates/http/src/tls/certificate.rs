@@ -156,8 +156,8 @@ fn read(path: &Path) -> Result<Vec<u8>, CertificateError> {
     }
 }
 
-/// What tells that a pair's files are others than before. Looks through symbolic links, which is how certbot and Kubernetes
-/// exchange them.
+/// What tells that a pair's files are others than before. Looks through symbolic links, which is
+/// how certbot and Kubernetes exchange them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stamp([Option<FileStamp>; 2]);
 

@@ -17,7 +17,8 @@ pub struct Store {
     files: Mutex<Vec<Watched>>,
 }
 
-/// A pair, its certificate, and the state of its files when they were read last, whatever came of it.
+/// A pair, its certificate, and the state of its files when they were read last, whatever came of
+/// it.
 #[derive(Debug, Clone)]
 struct Watched {
     pair: Pair,
@@ -62,7 +63,8 @@ impl Store {
         })
     }
 
-    /// Reads those pairs again whose files have changed since they were read last. Blocks for the disk.
+    /// Reads those pairs again whose files have changed since they were read last. Blocks for the
+    /// disk.
     pub fn refresh(&self) -> Vec<Renewed> {
         let mut files = lock(&self.files);
         let mut renewed = Vec::new();
@@ -116,7 +118,8 @@ impl Used {
             }
         }
         if let Some(first) = files.first() {
-            // One of the other kind for the same names, if there is one: a client may know only RSA.
+            // One of the other kind for the same names, if there is one: a client may know only
+            // RSA.
             let alike = files.iter();
             let alike = alike.filter(|other| other.certificate.names == first.certificate.names);
             used.otherwise = alike.map(|other| other.certificate.key.clone()).collect();

@@ -1,8 +1,9 @@
-//! JSON and MessagePack read as Go reads them into a struct, because that is what callers of RoadRunner were written against: names of fields
-//! match without regard to case, a name that no field has is passed over, and `null` is the zero value of any type.
+//! JSON and MessagePack read as Go reads them into a struct, because that is what callers of
+//! RoadRunner were written against: names of fields match without regard to case, a name that no
+//! field has is passed over, and `null` is the zero value of any type.
 //!
-//! The third needs help from the type: a struct read from `null`, or one whose fields are missing, wants `#[serde(default)]`.
-//! Unlike in Go, a field that is there twice is an error.
+//! The third needs help from the type: a struct read from `null`, or one whose fields are missing,
+//! wants `#[serde(default)]`. Unlike in Go, a field that is there twice is an error.
 
 use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{
@@ -25,7 +26,8 @@ pub(super) fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, Failure> {
     })
 }
 
-/// The same for MessagePack, where Go has the names of its fields, `NumExecs`, beside those of JSON.
+/// The same for MessagePack, where Go has the names of its fields, `NumExecs`, beside those of
+/// JSON.
 pub(super) fn read_message_pack<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
     let mut input = rmp_serde::Deserializer::from_read_ref(bytes);
     input.set_max_depth(DEPTH);

@@ -1,6 +1,8 @@
-//! MessagePack as Go writes it: structs as maps with the names of Go's fields, `num_execs` as `NumExecs`.
+//! MessagePack as Go writes it: structs as maps with the names of Go's fields, `num_execs` as
+//! `NumExecs`.
 //!
-//! The wrapper passes everything on and only looks for structs. Enums with content are no results of methods.
+//! The wrapper passes everything on and only looks for structs. Enums with content are no results
+//! of methods.
 
 use bytes::Bytes;
 use serde::ser::{

@@ -1,7 +1,7 @@
 //! Methods that PHP and the command line call over Goridge RPC, `service.Method`.
 //!
-//! A service adds its methods as it starts. Argument and result are types; how they are written (JSON, MessagePack,
-//! protobuf, raw bytes) is the business of [`Argument`] and [`Outcome`]:
+//! A service adds its methods as it starts. Argument and result are types; how they are written
+//! (JSON, MessagePack, protobuf, raw bytes) is the business of [`Argument`] and [`Outcome`]:
 //!
 //! ```
 //! use pronghorn_plugin_api::rpc::{Failure, Methods};
@@ -66,7 +66,8 @@ pub type Calling = BoxFuture<'static, Result<Bytes, Failure>>;
 /// How argument and result of a call are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// JSON, read as leniently as Go does: names without regard to case, `null` for the zero value, unknown names ignored.
+    /// JSON, read as leniently as Go does: names without regard to case, `null` for the zero value,
+    /// unknown names ignored.
     Json,
     /// MessagePack, with the same leniency.
     MessagePack,
@@ -76,7 +77,8 @@ pub enum Encoding {
     Raw,
 }
 
-/// Why a call has no result. The text goes to the caller as it stands; programs look for parts of it.
+/// Why a call has no result. The text goes to the caller as it stands; programs look for parts of
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct Failure(String);
@@ -135,8 +137,8 @@ impl Methods {
 impl<S: Clone + Send + Sync + 'static> ServiceMethods<S> {
     /// Adds `service.name`.
     ///
-    /// A call is carried on when its caller leaves: what it asked for may matter more than the answer. It is dropped
-    /// when the server's time to stop is over.
+    /// A call is carried on when its caller leaves: what it asked for may matter more than the
+    /// answer. It is dropped when the server's time to stop is over.
     ///
     /// # Panics
     ///
@@ -151,7 +153,8 @@ impl<S: Clone + Send + Sync + 'static> ServiceMethods<S> {
         self.insert(name, method, false);
     }
 
-    /// The same for a method that waits for something on behalf of its caller: a call is dropped when its caller leaves.
+    /// The same for a method that waits for something on behalf of its caller: a call is dropped
+    /// when its caller leaves.
     ///
     /// # Panics
     ///

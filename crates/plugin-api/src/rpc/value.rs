@@ -19,8 +19,9 @@ pub type Writer<T> = fn(&T) -> Result<Bytes, Failure>;
 
 /// What a method takes.
 ///
-/// A struct derives `Deserialize` and `Default` with `#[serde(default)]`; JSON is then read as Go reads it. A protobuf
-/// message (`prost::Message`) sets [`PROTOBUF`](Self::PROTOBUF) to [`read_message`] as well:
+/// A struct derives `Deserialize` and `Default` with `#[serde(default)]`; JSON is then read as Go
+/// reads it. A protobuf message (`prost::Message`) sets [`PROTOBUF`](Self::PROTOBUF) to
+/// [`read_message`] as well:
 ///
 /// ```
 /// use pronghorn_plugin_api::rpc::Argument;
@@ -49,7 +50,8 @@ pub trait Argument: DeserializeOwned + Default + Send + 'static {
     }
 }
 
-/// What a method returns. JSON is what serde writes; MessagePack is the same with Go's names of fields, `NumExecs`.
+/// What a method returns. JSON is what serde writes; MessagePack is the same with Go's names of
+/// fields, `NumExecs`.
 pub trait Outcome: Serialize + Send + 'static {
     /// Writes the protobuf form, if there is one.
     const PROTOBUF: Option<Writer<Self>> = None;
@@ -151,8 +153,8 @@ pub(super) struct Form<A, O> {
 }
 
 impl<A: Argument, O: Outcome> Form<A, O> {
-    /// Both ways or none: a method whose result could not be written is not even begun. RoadRunner crashes when it is called
-    /// with protobuf and has no such form.
+    /// Both ways or none: a method whose result could not be written is not even begun. RoadRunner
+    /// crashes when it is called with protobuf and has no such form.
     pub(super) fn of(method: &str, encoding: Encoding) -> Result<Self, Failure> {
         let forms = match encoding {
             Encoding::Json => (

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 const FIRST: Duration = Duration::from_millis(100);
-/// Long enough that a pool which can't boot costs next to nothing, short enough that it is back soon after its cause is
-/// gone.
+/// Long enough that a pool which can't boot costs next to nothing, short enough that it is back
+/// soon after its cause is gone.
 const LONGEST: Duration = Duration::from_secs(10);
-/// Up to a quarter is added at random, so that slots which failed together don't try together for ever.
+/// Up to a quarter is added at random, so that slots which failed together don't try together for
+/// ever.
 const JITTER: f64 = 0.25;
 
 /// Doubles from try to try. The first try after a worker that had come up is immediate.

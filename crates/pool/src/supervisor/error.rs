@@ -3,7 +3,8 @@
 use std::error::Error;
 use std::fmt;
 
-/// A worker that was to be started and is not up, for a person: what starts workers knows more of it.
+/// A worker that was to be started and is not up, for a person: what starts workers knows more of
+/// it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchError {
     summary: String,

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// A wait that shows that workers are missing: far above what a free worker takes, far below what a client notices.
+/// A wait that shows that workers are missing: far above what a free worker takes, far below what a
+/// client notices.
 pub(super) const LONG_WAIT: Duration = Duration::from_millis(100);
 /// How often the queue is looked at in a pool that may grow.
 pub(super) const LOOK: Duration = Duration::from_millis(100);

@@ -6,11 +6,12 @@ use tokio::time::Instant;
 
 use crate::stats::Counter;
 
-/// The most that chance adds to a limit, so that workers which started together are not replaced together. Its size is
-/// RoadRunner's.
+/// The most that chance adds to a limit, so that workers which started together are not replaced
+/// together. Its size is RoadRunner's.
 const JITTER: f64 = 0.14;
 
-/// When a worker is replaced, beside `max_jobs`. Its successor is up before it is drained, and no call is cut short.
+/// When a worker is replaced, beside `max_jobs`. Its successor is up before it is drained, and no
+/// call is cut short.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// How often they are looked at.

@@ -1,4 +1,5 @@
-//! Calls ahead: a relay over shared memory whose worker is played by the test, under a paused clock.
+//! Calls ahead: a relay over shared memory whose worker is played by the test, under a paused
+//! clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,7 +118,8 @@ impl Stage {
         }
     }
 
-    /// Calls of 3 ms that leave something for after their reply, until the pool knows how long that takes.
+    /// Calls of 3 ms that leave something for after their reply, until the pool knows how long that
+    /// takes.
     async fn learn(&mut self, rest: Duration) {
         for _ in 0..60 {
             let mut pending = self.call("/learn");
@@ -132,7 +134,8 @@ impl Stage {
         }
     }
 
-    /// As [`warm`](Self::warm), until it knows that they are quick, too: only where the worker had them ahead can it tell.
+    /// As [`warm`](Self::warm), until it knows that they are quick, too: only where the worker had
+    /// them ahead can it tell.
     async fn quicken(&mut self) {
         self.warm().await;
         for _ in 0..10 {
@@ -486,7 +489,8 @@ async fn calls_behind_a_long_one_go_to_other_workers() {
     assert_eq!(body(&mut late).await.unwrap(), "last");
 }
 
-/// What a call has deferred belongs to its time: those behind it stay while that is short, and go when it is not.
+/// What a call has deferred belongs to its time: those behind it stay while that is short, and go
+/// when it is not.
 #[tokio::test(start_paused = true)]
 async fn calls_stay_behind_deferred_work_as_they_do_behind_a_call() {
     let mut stage = Stage::new(None).await;
@@ -581,7 +585,8 @@ async fn a_rest_that_turns_out_long_does_not_keep_it() {
     assert_eq!(body(&mut second).await.unwrap(), "2");
 }
 
-/// The other one would have to be woken, elsewhere perhaps, and that takes longer than the rest does.
+/// The other one would have to be woken, elsewhere perhaps, and that takes longer than the rest
+/// does.
 #[tokio::test(start_paused = true)]
 async fn behind_a_short_rest_a_call_is_rather_than_with_another_worker() {
     let mut stage = Stage::new(None).await;
@@ -728,7 +733,8 @@ async fn none_is_given_beyond_the_last_one() {
     assert_eq!(stage.pool.stats().waiting(), 2);
 }
 
-/// A worker that writes over its own count looks as if it had not begun; the call must not run twice for that.
+/// A worker that writes over its own count looks as if it had not begun; the call must not run
+/// twice for that.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_was_begun_is_not_repeated_whatever_the_counts_say() {
     let stage = Stage::new(None).await;

@@ -1,7 +1,8 @@
 //! Old log files: their names, which are kept, and their compression.
 //!
-//! `app.log` becomes `app-2026-11-21T19-26-15.123.log`, then `app-2026-11-21T19-26-15.123.log.gz`: RoadRunner's
-//! names, so that its files are counted too. Nothing with another name is ever touched.
+//! `app.log` becomes `app-2026-11-21T19-26-15.123.log`, then `app-2026-11-21T19-26-15.123.log.gz`:
+//! RoadRunner's names, so that its files are counted too. Nothing with another name is ever
+//! touched.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -62,7 +63,8 @@ impl Backups {
 
     /// Gives the file the name of an old one.
     pub(super) fn set_aside(&self, now: SystemTime) -> Result<PathBuf, String> {
-        // Another one has the name only if the clock was set back, or two were filled in one millisecond.
+        // Another one has the name only if the clock was set back, or two were filled in one
+        // millisecond.
         let backup = (0..1000)
             .map(|later| self.backup(now + Duration::from_millis(later)))
             .find(|backup| fs::symlink_metadata(backup).is_err())
@@ -163,7 +165,8 @@ impl Backups {
     }
 }
 
-/// Whoever may write in the folder can give such a name to a link, whose target would be copied, or to a pipe.
+/// Whoever may write in the folder can give such a name to a link, whose target would be copied, or
+/// to a pipe.
 fn plain_file(path: &Path) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let mut options = OpenOptions::new();

@@ -82,8 +82,8 @@ fn is_of_system(path: &Path) -> bool {
     path.starts_with("/dev") || path.starts_with("/proc")
 }
 
-/// Where a link points. Who may write in the folder of a log could let the server append to any file that it may write: a
-/// link counts if it is root's or the server's.
+/// Where a link points. Who may write in the folder of a log could let the server append to any
+/// file that it may write: a link counts if it is root's or the server's.
 fn target(link: &Path) -> io::Result<PathBuf> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let itself = rustix::fs::open(link, flags, Mode::empty())?;
@@ -164,7 +164,8 @@ impl Rotating {
             let bytes = batch.bytes(records.clone()).len();
             first = records.end;
             if let Err(failed) = self.stream.write(batch, records) {
-                // A full disk must not fill files, or the old ones would go to make room for nothing.
+                // A full disk must not fill files, or the old ones would go to make room for
+                // nothing.
                 self.size += failed.written as u64;
                 let lost = failed.lost + batch.len() - first;
                 return Err(Failed { lost, ..failed });

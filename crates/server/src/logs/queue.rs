@@ -108,8 +108,8 @@ impl Queue {
         }
     }
 
-    /// The writer's side: waits for records or something else to do, and swaps `batch`, emptied, for
-    /// them. `None` when the queue was closed and all is written.
+    /// The writer's side: waits for records or something else to do, and swaps `batch`, emptied,
+    /// for them. `None` when the queue was closed and all is written.
     pub(super) fn take(&self, batch: &mut Batch) -> Option<Work> {
         batch.clear();
         let (mut state, _) = self

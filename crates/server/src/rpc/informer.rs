@@ -67,7 +67,8 @@ enum Size {
     Fewer,
 }
 
-/// By one worker, of a pool by its name or of HTTP's default pool. RoadRunner's answer is always false.
+/// By one worker, of a pool by its name or of HTTP's default pool. RoadRunner's answer is always
+/// false.
 async fn resize(operated: Operated, name: String, size: Size) -> Result<bool, Failure> {
     let pools = operated.pools(&name).unwrap_or_default();
     let Some(pool) = pools.first() else {
@@ -126,7 +127,8 @@ impl WorkerState {
     }
 }
 
-/// Of one processor, over the worker's life. A worker's boot is not part of its age, hence the limit.
+/// Of one processor, over the worker's life. A worker's boot is not part of its age, hence the
+/// limit.
 fn percent(cpu: Duration, age: Duration) -> f64 {
     let share = cpu.as_secs_f64() / age.as_secs_f64().max(0.001);
     (share * 100.0).min(100.0)

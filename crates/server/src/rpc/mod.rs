@@ -1,4 +1,5 @@
-//! RPC methods that act on the server itself: RoadRunner's `informer` and `resetter`, and `pronghorn`, our own.
+//! RPC methods that act on the server itself: RoadRunner's `informer` and `resetter`, and
+//! `pronghorn`, our own.
 
 mod informer;
 mod pronghorn;
@@ -32,7 +33,8 @@ impl Operated {
         self.health.names().map(ToOwned::to_owned).collect()
     }
 
-    /// The pools that a name stands for: all of a service, or one by its own name. None when there are no such.
+    /// The pools that a name stands for: all of a service, or one by its own name. None when there
+    /// are no such.
     fn pools(&self, name: &str) -> Option<Vec<PoolHandle>> {
         let pools = self.pools.as_ref()?.named(name);
         (!pools.is_empty()).then_some(pools)

@@ -1,5 +1,5 @@
-//! What a file means to RoadRunner 2025.1 and what to RoadRunner 3, where that is not the same: for `check`, and for the
-//! page of those who come from there.
+//! What a file means to RoadRunner 2025.1 and what to RoadRunner 3, where that is not the same: for
+//! `check`, and for the page of those who come from there.
 
 use std::fmt::Write;
 
@@ -12,7 +12,8 @@ struct Row {
     in_2025: &'static str,
     in_3: &'static str,
     here: &'static str,
-    /// The keys of this tree that it concerns, and what to write for that RoadRunner in place of them.
+    /// The keys of this tree that it concerns, and what to write for that RoadRunner in place of
+    /// them.
     changes: fn(&Map, Era) -> Vec<Change>,
 }
 
@@ -334,7 +335,8 @@ fn only_in_3(root: &Map, era: Era, keys: &[&str]) -> Vec<Change> {
     }
 }
 
-/// What `write` says of each key that is there, by its value and its name; of what it says nothing there is no change.
+/// What `write` says of each key that is there, by its value and its name; of what it says nothing
+/// there is no change.
 fn at(root: &Map, keys: &[&str], write: impl Fn(&Node, &str) -> Option<String>) -> Vec<Change> {
     let found = keys.iter().flat_map(|key| root.find(key));
     let changes = found.filter_map(|(path, Entry { name, node, origin })| {
@@ -345,7 +347,8 @@ fn at(root: &Map, keys: &[&str], write: impl Fn(&Node, &str) -> Option<String>) 
     changes.collect()
 }
 
-/// What `check` says of the era: which one it is and why, and the keys that the other RoadRunner reads in another way.
+/// What `check` says of the era: which one it is and why, and the keys that the other RoadRunner
+/// reads in another way.
 pub(super) fn tell(loaded: &Loaded, out: &mut String) {
     let (era, reason) = (loaded.compat().era, &loaded.compat().reason);
     let other = other(era);

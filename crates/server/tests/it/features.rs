@@ -1,5 +1,6 @@
-//! `docs/features.md` promises nothing that no test holds it to: each feature that is there names one, and the test exists
-//! and is not left out. Nor does it deny what is there: the changelog and the reference would have it.
+//! `docs/features.md` promises nothing that no test holds it to: each feature that is there names
+//! one, and the test exists and is not left out. Nor does it deny what is there: the changelog and
+//! the reference would have it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -95,7 +96,8 @@ fn what_is_there_is_not_denied() {
     }
 }
 
-/// Whether a sentence of the changelog has all words of a feature's name that mean something, by how they begin.
+/// Whether a sentence of the changelog has all words of a feature's name that mean something, by
+/// how they begin.
 fn tells(entry: &str, feature: &str) -> bool {
     const SMALL: [&str; 14] = [
         "a", "an", "all", "and", "are", "by", "for", "from", "in", "of", "on", "one", "that", "to",

@@ -1,4 +1,5 @@
-//! The pages agree with the reference, with the files of the repository and with each other, as far as a program can tell.
+//! The pages agree with the reference, with the files of the repository and with each other, as far
+//! as a program can tell.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -113,7 +114,8 @@ fn keys_that_pages_name_are_in_the_reference() {
     none(&unknown);
 }
 
-/// Whole configurations have no mistakes but those that a page shows; a part of one has its place below some section.
+/// Whole configurations have no mistakes but those that a page shows; a part of one has its place
+/// below some section.
 #[test]
 fn configurations_in_pages_have_no_mistakes() {
     let mut wrong = Vec::new();
@@ -205,7 +207,8 @@ fn what_needs_a_restart_is_named_and_not_applied_by_a_reload() {
     none(&wrong);
 }
 
-/// Such sentences are forgotten when the thing comes. So they share a word with the list of what is missing.
+/// Such sentences are forgotten when the thing comes. So they share a word with the list of what is
+/// missing.
 #[test]
 fn what_a_page_says_is_missing_so_far_is_listed_as_missing() {
     let missing: BTreeSet<String> = {
@@ -627,7 +630,8 @@ fn is_source(path: &str) -> bool {
             || is_a(path, "rs"))
 }
 
-/// Pages leave out what is above where that is clear: `core.rs`, `pool/src/escalation.rs`, `classic*.c`.
+/// Pages leave out what is above where that is clear: `core.rs`, `pool/src/escalation.rs`,
+/// `classic*.c`.
 fn stands_for(path: &str, file: &str) -> bool {
     let path = path.trim_end_matches('/');
     let (before, after) = path.split_once('*').unwrap_or((path, ""));

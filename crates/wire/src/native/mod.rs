@@ -106,7 +106,8 @@ pub fn encode_script(out: &mut Vec<u8>, accepted_us: u64, envelope: Envelope) {
     put_times(out, accepted_us, envelope.time_left_ms);
 }
 
-/// Appends the context of a *raw*: a call whose body is bytes that are this server's only to pass on.
+/// Appends the context of a *raw*: a call whose body is bytes that are this server's only to pass
+/// on.
 pub fn encode_raw(out: &mut Vec<u8>, accepted_us: u64, envelope: Envelope) {
     put_envelope(out, KIND_RAW, envelope.flags(), 0, envelope.call);
     put_times(out, accepted_us, envelope.time_left_ms);
@@ -131,8 +132,8 @@ pub fn encode_body(out: &mut Vec<u8>, call: u32) {
 /// What a worker sends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
-    /// The head of a reply, which depends on the kind of the call and is not read yet; its body, or the first piece,
-    /// follows the context.
+    /// The head of a reply, which depends on the kind of the call and is not read yet; its body, or
+    /// the first piece, follows the context.
     Reply {
         /// The call it answers.
         call: u32,

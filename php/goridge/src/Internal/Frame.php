@@ -7,8 +7,9 @@ namespace Pronghorn\Internal;
 /**
  * Goridge frames: bytes to values and back. Does no I/O and knows nothing of what a payload means.
  *
- * A frame is 12 bytes (version and header length, flags, payload length, check sum of these six bytes, stream bits, a
- * spare byte), then up to ten options of four bytes, then the payload. All numbers are little-endian.
+ * A frame is 12 bytes (version and header length, flags, payload length, check sum of these six
+ * bytes, stream bits, a spare byte), then up to ten options of four bytes, then the payload. All
+ * numbers are little-endian.
  */
 final class Frame
 {
@@ -21,8 +22,8 @@ final class Frame
     public const MORE = 0x01;
 
     /**
-     * The longest payload that is taken. The server puts bodies above 256 KB into files, so what is longer than this is
-     * a broken length, and must not become an allocation.
+     * The longest payload that is taken. The server puts bodies above 256 KB into files, so what is
+     * longer than this is a broken length, and must not become an allocation.
      */
     public const MAX_PAYLOAD = 64 * 1024 * 1024;
 
@@ -43,7 +44,9 @@ final class Frame
         return $head . \pack('VvV*', \crc32($head), $stream, ...$options) . $payload;
     }
 
-    /** The length of the frame that these bytes begin with, or null when they are too few to say. */
+    /**
+     * The length of the frame that these bytes begin with, or null when they are too few to say.
+     */
     public static function length(string $bytes): ?int
     {
         if (\strlen($bytes) < 12) {

@@ -7,7 +7,9 @@ namespace Pronghorn\Tests\Support;
 /** The byte vectors that the server's tests read as well. */
 final class Vectors
 {
-    /** @return iterable<string, array{array<string, mixed>}> a data set for each vector, by its name */
+    /**
+     * @return iterable<string, array{array<string, mixed>}> a data set for each vector, by its name
+     */
     public static function named(string $file, string $list): iterable
     {
         $path = __DIR__ . "/../../../../vectors/$file.json";

@@ -8,8 +8,8 @@ use Pronghorn\ClientGone;
 use Pronghorn\ConnectionLost;
 
 /**
- * The body of a request that came without it (`request_body: stream`): asks the server for the next piece when somebody
- * reads. What nobody reads stays with the client.
+ * The body of a request that came without it (`request_body: stream`): asks the server for the next
+ * piece when somebody reads. What nobody reads stays with the client.
  */
 final class BodyReader
 {
@@ -55,7 +55,10 @@ final class BodyReader
         return $read;
     }
 
-    /** @throws BodyTooLong when it is larger than the memory that is left, and whatever {@see read()} throws */
+    /**
+     * @throws BodyTooLong when it is larger than the memory that is left, and whatever {@see
+     *     read()} throws
+     */
     public function rest(): string
     {
         $rest = '';

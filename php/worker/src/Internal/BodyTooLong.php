@@ -7,7 +7,8 @@ namespace Pronghorn\Internal;
 use Pronghorn\Exception;
 
 /**
- * A body that would not fit into the memory that is left: an exception in one call instead of the end of the worker.
+ * A body that would not fit into the memory that is left: an exception in one call instead of the
+ * end of the worker.
  */
 final class BodyTooLong extends \RuntimeException implements Exception
 {

@@ -10,7 +10,9 @@ use Pronghorn\NotAWorker;
 /** From a started PHP process to a worker that the server knows. */
 final class Boot
 {
-    /** The server's pipes as the numbers of two descriptors, to read from and to write to: `3,4`. */
+    /**
+     * The server's pipes as the numbers of two descriptors, to read from and to write to: `3,4`.
+     */
     private const PIPES = 'PRONGHORN_PIPES';
 
     /** @throws NotAWorker */

@@ -28,7 +28,8 @@ final class Cookies
     }
 
     /**
-     * Names are not decoded, and in values `+` stays what it is: that is how PHP reads cookies, and only cookies.
+     * Names are not decoded, and in values `+` stays what it is: that is how PHP reads cookies, and
+     * only cookies.
      *
      * @return list<array{string, string}>
      */

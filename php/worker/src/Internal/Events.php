@@ -63,7 +63,10 @@ final class Events implements \IteratorAggregate
         return $lines;
     }
 
-    /** A line end would let the value add fields and events of its own; with a NUL byte browsers ignore an id. */
+    /**
+     * A line end would let the value add fields and events of its own; with a NUL byte browsers
+     * ignore an id.
+     */
     private static function single(string $field, mixed $value): string
     {
         $value = Pieces::text($value);

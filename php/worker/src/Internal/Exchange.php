@@ -7,8 +7,8 @@ namespace Pronghorn\Internal;
 use Pronghorn\Call;
 
 /**
- * One call as this package sees it: what came in, what went out so far, what is left to do. {@see Call} is its public
- * face, made when somebody asks for it.
+ * One call as this package sees it: what came in, what went out so far, what is left to do. {@see
+ * Call} is its public face, made when somebody asks for it.
  */
 abstract class Exchange
 {
@@ -73,7 +73,10 @@ abstract class Exchange
         return $this->call ??= new Call($this);
     }
 
-    /** Lets go of what would make a circle: memory of a call is to be free with it, not when PHP looks for circles. */
+    /**
+     * Lets go of what would make a circle: memory of a call is to be free with it, not when PHP
+     * looks for circles.
+     */
     public function close(): void
     {
         $this->call = null;

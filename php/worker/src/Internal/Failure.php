@@ -5,8 +5,8 @@ declare(strict_types=1);
 namespace Pronghorn\Internal;
 
 /**
- * Why a call has no reply, as the server is told. Every part is capped: a message may hold a whole query, a trace
- * thousands of frames.
+ * Why a call has no reply, as the server is told. Every part is capped: a message may hold a whole
+ * query, a trace thousands of frames.
  */
 final class Failure
 {

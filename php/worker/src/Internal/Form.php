@@ -7,10 +7,12 @@ namespace Pronghorn\Internal;
 use Pronghorn\File;
 
 /**
- * A multipart form as the codec writes it, and what PHP would make of it. What stands here is what PHP does between the
- * parts and the names: it skips files whose names have unbalanced brackets, obeys MAX_FILE_SIZE, drops folders.
+ * A multipart form as the codec writes it, and what PHP would make of it. What stands here is what
+ * PHP does between the parts and the names: it skips files whose names have unbalanced brackets,
+ * obeys MAX_FILE_SIZE, drops folders.
  *
- * php.ini's limits for uploads do not count: the server has read the body already, and has limits of its own.
+ * php.ini's limits for uploads do not count: the server has read the body already, and has limits
+ * of its own.
  */
 final class Form
 {
@@ -89,7 +91,8 @@ final class Form
     }
 
     /**
-     * PHP never repairs a file's name: brackets must be closed, and a closed one may only be followed by an open one.
+     * PHP never repairs a file's name: brackets must be closed, and a closed one may only be
+     * followed by an open one.
      */
     private static function isBalanced(string $name): bool
     {
@@ -154,8 +157,8 @@ final class Form
     }
 
     /**
-     * The numbers of the files, nested as their names say. PHP puts the attribute between name and first bracket, so
-     * the depth of a name counts one more: here as well.
+     * The numbers of the files, nested as their names say. PHP puts the attribute between name and
+     * first bracket, so the depth of a name counts one more: here as well.
      *
      * @return array<array-key, string|array<mixed>>
      */

@@ -9,16 +9,17 @@ use Pronghorn\ConnectionLost;
 use Pronghorn\Request;
 
 /**
- * A transport that carries Goridge frames, however their bytes travel: what is announced, how calls of each kind are
- * read, and everything but replies to HTTP requests, which have ways of their own.
+ * A transport that carries Goridge frames, however their bytes travel: what is announced, how calls
+ * of each kind are read, and everything but replies to HTTP requests, which have ways of their own.
  */
 abstract class Frames implements Transport
 {
     /**
-     * Unpacks a call's frame by the kind of its message, up to what has no fixed length, the frame's own header
-     * included. One letter a number, because PHP makes no string for a key of one letter: it halves the time. n payload
-     * length, s check sum of the frame, o length of the context, k kind, f flags, h headers, c call, t accepted at, l
-     * time left, v protocol, b attributes, x length of the text.
+     * Unpacks a call's frame by the kind of its message, up to what has no fixed length, the
+     * frame's own header included. One letter a number, because PHP makes no string for a key of
+     * one letter: it halves the time. n payload length, s check sum of the frame, o length of the
+     * context, k kind, f flags, h headers, c call, t accepted at, l time left, v protocol, b
+     * attributes, x length of the text.
      */
     public const FIXED = [
         Native::REQUEST => 'x2/Vn/Vs/x2/Vo/Ck/Cf/vh/Vc/Pt/Vl/vv/vb/Vx',
@@ -123,7 +124,8 @@ abstract class Frames implements Transport
     /**
      * The count, the table and the strings of header fields.
      *
-     * @param array<array-key, scalar|\Stringable|list<scalar|\Stringable>> $headers by name, one value or several
+     * @param array<array-key, scalar|\Stringable|list<scalar|\Stringable>> $headers by name, one
+     *     value or several
      */
     protected static function fields(array $headers): string
     {
@@ -150,7 +152,9 @@ abstract class Frames implements Transport
         return isset(self::FIXED[$kind]);
     }
 
-    /** @return ?array<string, int> the numbers of a call's heads, if these bytes begin with a call */
+    /**
+     * @return ?array<string, int> the numbers of a call's heads, if these bytes begin with a call
+     */
     protected function heads(string $bytes): ?array
     {
         $kind = \ord($bytes[Native::FRAME] ?? "\0");

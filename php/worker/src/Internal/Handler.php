@@ -21,7 +21,10 @@ abstract class Handler
     /** Sends what the function has returned. */
     abstract public function send(Exchange $exchange, mixed $result): void;
 
-    /** What the extension calls: it gets what the call has for a handler, and returns what is to be sent. */
+    /**
+     * What the extension calls: it gets what the call has for a handler, and returns what is to be
+     * sent.
+     */
     abstract public function function(): \Closure;
 
     /** A function in the words of a message. */

@@ -9,7 +9,9 @@ use Pronghorn\Request;
 /** An HTTP request and its reply. */
 final class HttpExchange extends Exchange
 {
-    /** @var ?array{int, array<array-key, string|list<string>>} status and headers of a streamed reply */
+    /**
+     * @var ?array{int, array<array-key, string|list<string>>} status and headers of a streamed reply
+     */
     public ?array $head = null;
 
     public function __construct(

@@ -87,7 +87,10 @@ final class HttpHandler extends Handler
             : $this->function;
     }
 
-    /** The interface, one that it extends, or a class of requests. The interface need not be installed to be meant. */
+    /**
+     * The interface, one that it extends, or a class of requests. The interface need not be
+     * installed to be meant.
+     */
     private static function isPsr(string $type): bool
     {
         return $type === ServerRequestInterface::class

@@ -5,16 +5,19 @@ declare(strict_types=1);
 namespace Pronghorn\Internal;
 
 /**
- * What a call is. Handlers are registered for a kind, and a worker announces the kinds that it has handlers for.
+ * What a call is. Handlers are registered for a kind, and a worker announces the kinds that it has
+ * handlers for.
  *
- * A new kind is a case here, a message in {@see Frames}, an {@see Exchange} and a {@see Handler}; where the extension
- * is to serve it without a line of PHP, also a row in its `kinds`.
+ * A new kind is a case here, a message in {@see Frames}, an {@see Exchange} and a {@see Handler};
+ * where the extension is to serve it without a line of PHP, also a row in its `kinds`.
  */
 enum Kind: string
 {
     /** An HTTP request. */
     case Http = 'http';
-    /** Bytes, answered by bytes: what they mean is a matter between the service and the application. */
+    /**
+     * Bytes, answered by bytes: what they mean is a matter between the service and the application.
+     */
     case Raw = 'raw';
 
     /** The kind that the calls of a pool have, by the service that it belongs to: RR_MODE. */

@@ -5,8 +5,8 @@ declare(strict_types=1);
 namespace Pronghorn\Internal;
 
 /**
- * Answers the call that `exit` or a fatal error ended: PHP runs shutdown functions even then. The worker leaves after
- * it, and says so, because nothing can bring the loop back.
+ * Answers the call that `exit` or a fatal error ended: PHP runs shutdown functions even then. The
+ * worker leaves after it, and says so, because nothing can bring the loop back.
  */
 final class LastWords
 {

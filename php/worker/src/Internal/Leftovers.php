@@ -5,10 +5,11 @@ declare(strict_types=1);
 namespace Pronghorn\Internal;
 
 /**
- * What a call leaves in PHP's own state, where the next visitor's would find it: the session above all. PHP clears this
- * at the end of a request, and a worker of ours is one long request.
+ * What a call leaves in PHP's own state, where the next visitor's would find it: the session above
+ * all. PHP clears this at the end of a request, and a worker of ours is one long request.
  *
- * What was wrong about it is told once for each place, and so is a reply that PHP was given and nobody sends.
+ * What was wrong about it is told once for each place, and so is a reply that PHP was given and
+ * nobody sends.
  */
 final class Leftovers
 {
@@ -49,7 +50,8 @@ final class Leftovers
     public function clear(?Exchange $exchange): bool
     {
         $places = $this->native ? \Pronghorn\Internal\places_seen() : [];
-        // First, because destructors may run, and open a session; those of the session's own values may open another.
+        // First, because destructors may run, and open a session; those of the session's own values
+        // may open another.
         $this->superglobals->reset();
         for ($times = 0; $times < 2 && $this->hasSessions && (isset($_SESSION) || \session_id() !== ''); $times++) {
             $this->endSession($exchange, $places);
@@ -63,8 +65,8 @@ final class Leftovers
     }
 
     /**
-     * Without the extension nothing takes it back that a call has printed past the worker's buffer: PHP lets nobody
-     * change the number of a session any more, so the last visitor's would stay.
+     * Without the extension nothing takes it back that a call has printed past the worker's buffer:
+     * PHP lets nobody change the number of a session any more, so the last visitor's would stay.
      */
     private function isOfBoot(string $file, int $line): bool
     {
@@ -78,8 +80,9 @@ final class Leftovers
     }
 
     /**
-     * Nothing tells without the extension where session_start() was called: PHP keeps no trace of it, and a save
-     * handler of ours, which could look at the stack, would take the place of the application's and of strict mode's.
+     * Nothing tells without the extension where session_start() was called: PHP keeps no trace of
+     * it, and a save handler of ours, which could look at the stack, would take the place of the
+     * application's and of strict mode's.
      *
      * @param list<array{string, string, int}> $places
      */
@@ -132,8 +135,8 @@ final class Leftovers
     }
 
     /**
-     * PHP's CLI takes headers and throws them away. Without the extension only the status is seen that some of them
-     * set, and not where.
+     * PHP's CLI takes headers and throws them away. Without the extension only the status is seen
+     * that some of them set, and not where.
      *
      * @param list<array{string, string, int}> $places
      */

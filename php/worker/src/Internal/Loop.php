@@ -13,7 +13,10 @@ final class Loop
     private readonly \Closure $send;
     private readonly Leftovers $leftovers;
 
-    /** @param bool $survivesExit whether the extension can end a call at an `exit`, and not the process */
+    /**
+     * @param bool $survivesExit whether the extension can end a call at an `exit`, and not the
+     *     process
+     */
     /** What a call has left in PHP can't be taken back, so this process gets no other one. */
     private bool $isSpoiled = false;
 
@@ -170,7 +173,8 @@ final class Loop
     }
 
     /**
-     * What follows a reply: deferred work, the end of what the call left in PHP, and the output into the log.
+     * What follows a reply: deferred work, the end of what the call left in PHP, and the output
+     * into the log.
      *
      * @param ?array{string, int} $place of the `exit` that has ended the call in its stead
      */

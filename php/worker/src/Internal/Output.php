@@ -5,12 +5,15 @@ declare(strict_types=1);
 namespace Pronghorn\Internal;
 
 /**
- * What the application echoes while it answers a call. It is kept until the call is over, because it is the reply if
- * the handler ends with `exit`; else it goes to the log, in whole lines.
+ * What the application echoes while it answers a call. It is kept until the call is over, because
+ * it is the reply if the handler ends with `exit`; else it goes to the log, in whole lines.
  */
 final class Output
 {
-    /** Bytes that are kept. More goes to the log at once: a worker that echoes for hours must not grow. */
+    /**
+     * Bytes that are kept. More goes to the log at once: a worker that echoes for hours must not
+     * grow.
+     */
     private const LIMIT = 4 * 1024 * 1024;
 
     /** @var resource */
@@ -35,7 +38,9 @@ final class Output
         $this->spilled = false;
     }
 
-    /** After a call: what was echoed goes to the log, and buffers that were left open are closed. */
+    /**
+     * After a call: what was echoed goes to the log, and buffers that were left open are closed.
+     */
     public function settle(): void
     {
         if (!$this->open || \ob_get_level() !== $this->level || \ob_get_length() !== 0 || $this->spilled) {
@@ -49,7 +54,10 @@ final class Output
         $this->write($this->take());
     }
 
-    /** Everything echoed since the call began; empty when part of it went to the log. Closes the buffer. */
+    /**
+     * Everything echoed since the call began; empty when part of it went to the log. Closes the
+     * buffer.
+     */
     public function take(): string
     {
         // What the application left open flows into ours; into stdout, if it closed ours.
@@ -72,7 +80,9 @@ final class Output
         }
     }
 
-    /** Called by PHP with what leaves the buffer: by its size, by flush(), or because it is closed. */
+    /**
+     * Called by PHP with what leaves the buffer: by its size, by flush(), or because it is closed.
+     */
     private function flushed(string $text, int $phase): string
     {
         if ($phase & \PHP_OUTPUT_HANDLER_FINAL) {

@@ -29,7 +29,10 @@ final class Pieces
         throw new \TypeError("A piece of a streamed body is of type $type, a string was due.");
     }
 
-    /** Tells a generator that nobody reads on. Whatever it does then, its pieces are not asked for any more. */
+    /**
+     * Tells a generator that nobody reads on. Whatever it does then, its pieces are not asked for
+     * any more.
+     */
     public static function abandon(\Iterator $pieces, ClientGone $gone): void
     {
         if ($pieces instanceof \Generator) {

@@ -9,8 +9,8 @@ use Pronghorn\ConnectionLost;
 /**
  * Two pipes, one for each direction.
  *
- * One system call to read a request and one to write its reply, as long as they are pipes: on a socket PHP would poll
- * before each read.
+ * One system call to read a request and one to write its reply, as long as they are pipes: on a
+ * socket PHP would poll before each read.
  */
 final class Pipes
 {
@@ -48,7 +48,8 @@ final class Pipes
     public function read(int $most): string
     {
         if ($this->hasSignals && \pcntl_async_signals()) {
-            // A read goes on after a signal without PHP's handler having run, select doesn't: then it answers no.
+            // A read goes on after a signal without PHP's handler having run, select doesn't: then
+            // it answers no.
             while (!$this->select(null)) {
             }
         }

@@ -4,7 +4,10 @@ declare(strict_types=1);
 
 namespace Pronghorn\Internal;
 
-/** What properties of objects were, for {@see \Pronghorn\Snapshot}. The extension has the same, a twentieth as slow. */
+/**
+ * What properties of objects were, for {@see \Pronghorn\Snapshot}. The extension has the same, a
+ * twentieth as slow.
+ */
 final class Properties
 {
     /** @var list<\Closure(): void> */

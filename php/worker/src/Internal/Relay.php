@@ -6,7 +6,10 @@ namespace Pronghorn\Internal;
 
 use Pronghorn\ConnectionLost;
 
-/** Over pipes, in plain PHP. The worker announces itself this way even if it goes on over shared memory. */
+/**
+ * Over pipes, in plain PHP. The worker announces itself this way even if it goes on over shared
+ * memory.
+ */
 final class Relay extends Frames
 {
     /** Holds any request without a body; what is longer takes a second read. */
@@ -14,8 +17,8 @@ final class Relay extends Frames
     /** One read of a long frame. PHP allocates this much before it knows how much there is. */
     private const READ_MORE = 256 * 1024;
     /**
-     * Bytes of a body that are copied behind their head, so that one write is enough. A longer one costs a second
-     * write.
+     * Bytes of a body that are copied behind their head, so that one write is enough. A longer one
+     * costs a second write.
      */
     private const COPIED = 256 * 1024;
     private const WORD = 0x0214;
@@ -49,8 +52,8 @@ final class Relay extends Frames
             if ($bytes === '' && ($bytes = $this->pipes->read(self::READ)) === '') {
                 return null;
             }
-            // Almost always this is one call and nothing else, and then one unpack() is enough for both of its
-            // heads.
+            // Almost always this is one call and nothing else, and then one unpack() is enough for
+            // both of its heads.
             $fixed = $this->heads($bytes);
             if ($fixed === null || \strlen($bytes) !== Native::FRAME + $fixed['n']) {
                 $bytes = $this->complete($bytes);

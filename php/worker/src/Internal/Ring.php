@@ -9,8 +9,8 @@ use Pronghorn\Request;
 use Pronghorn\Response;
 
 /**
- * Over memory that is shared with the server, by the extension: it makes calls of what lies there, and writes replies
- * where they are read. No system call while both sides are awake.
+ * Over memory that is shared with the server, by the extension: it makes calls of what lies there,
+ * and writes replies where they are read. No system call while both sides are awake.
  */
 final class Ring extends Frames
 {
@@ -22,7 +22,10 @@ final class Ring extends Frames
     /** Milliseconds after which a worker that waits looks whether the server still lives. */
     private const LOOK_AFTER = 5000;
 
-    /** How a handler ended: its answer is sent, or it returned something, threw it, or called `exit` somewhere. */
+    /**
+     * How a handler ended: its answer is sent, or it returned something, threw it, or called `exit`
+     * somewhere.
+     */
     public const ANSWERED = 0;
     public const RETURNED = 1;
     public const THREW = 2;
@@ -80,12 +83,13 @@ final class Ring extends Frames
     }
 
     /**
-     * Lets the extension call handlers for one call after another, until one is left to do something for: one that
-     * nobody has answered, because the extension makes no exchange of it or its kind has no handler, or one whose
-     * handler has ended, with how it did and what came of it.
+     * Lets the extension call handlers for one call after another, until one is left to do
+     * something for: one that nobody has answered, because the extension makes no exchange of it or
+     * its kind has no handler, or one whose handler has ended, with how it did and what came of it.
      *
      * @param array<value-of<Kind>, Handler> $handlers
-     * @param \Closure $failed gets the exchange and what was thrown by something that its call has deferred
+     * @param \Closure $failed gets the exchange and what was thrown by something that its call has
+     *     deferred
      * @return Exchange|array{Exchange, self::ANSWERED|self::RETURNED|self::THREW|self::EXITED, mixed}|null
      */
     public function serve(array $handlers, \Closure $failed, Output $output): Exchange|array|null

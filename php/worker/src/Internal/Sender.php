@@ -13,7 +13,10 @@ use Psr\Http\Message\StreamInterface;
 /** Sends what a handler returned as the reply of its call. */
 final class Sender
 {
-    /** A PSR-7 body up to this size is sent at once; a longer one, or one of unknown size, in pieces. */
+    /**
+     * A PSR-7 body up to this size is sent at once; a longer one, or one of unknown size, in
+     * pieces.
+     */
     private const WHOLE = 1024 * 1024;
     private const PIECE = 64 * 1024;
     /** Reads in a row that may give nothing from a body that says it isn't at its end. */
@@ -41,7 +44,10 @@ final class Sender
         }
     }
 
-    /** A reply of PSR-7 as one of ours, which the extension sends by itself if its body is short; any other as it is. */
+    /**
+     * A reply of PSR-7 as one of ours, which the extension sends by itself if its body is short;
+     * any other as it is.
+     */
     public static function ready(mixed $result): mixed
     {
         if (!$result instanceof ResponseInterface) {
@@ -91,7 +97,8 @@ final class Sender
         if ($body instanceof StreamBody && ($pieces = $body->untouched()) !== null) {
             return [$headers, $pieces];
         }
-        // Most bodies are short. Reading one is cheaper than asking it for its size, which costs a stat.
+        // Most bodies are short. Reading one is cheaper than asking it for its size, which costs a
+        // stat.
         $begun = $body->isSeekable() ? self::begin($body) : '';
         $isWhole = $body->eof();
         if (!$isWhole && $begun !== '' && \strlen($begun) < self::PIECE) {
@@ -167,8 +174,9 @@ final class Sender
     {
         $exchange->head = [$status, $headers];
         $iterator = Pieces::iterator($pieces);
-        // The first piece is waited for before the head goes out: what fails until then is a clean 500. Events may be
-        // minutes apart, and their reader wants to know that it is connected.
+        // The first piece is waited for before the head goes out: what fails until then is a
+        // clean 500. Events may be minutes apart, and their reader wants to know that it is
+        // connected.
         if ($pieces instanceof Events) {
             self::head($exchange, '');
         }

@@ -6,13 +6,21 @@ namespace Pronghorn\Internal;
 
 use Pronghorn\Request;
 
-/** What a script finds in `$_SERVER` of its request under nginx and php-fpm, as far as a worker can know it. */
+/**
+ * What a script finds in `$_SERVER` of its request under nginx and php-fpm, as far as a worker can
+ * know it.
+ */
 final class ServerVariables
 {
-    /** As many names as a client can fill are enough: browsers send the same twenty again and again. */
+    /**
+     * As many names as a client can fill are enough: browsers send the same twenty again and again.
+     */
     private const KEYS = 200;
 
-    /** @var array<array-key, string> names of headers as `$_SERVER` has them; two have no HTTP_ in front */
+    /**
+     * @var array<array-key, string> names of headers as `$_SERVER` has them; two have no HTTP_ in
+     *     front
+     */
     private static array $keys = ['content-type' => 'CONTENT_TYPE', 'content-length' => 'CONTENT_LENGTH'];
 
     /**
@@ -69,7 +77,10 @@ final class ServerVariables
             : [\substr($host, 0, $colon), \substr($host, $colon + 1)];
     }
 
-    /** Null: nginx passes no others on, and programs take `HTTP_PROXY` for a proxy of their own (CVE-2016-5385). */
+    /**
+     * Null: nginx passes no others on, and programs take `HTTP_PROXY` for a proxy of their own
+     * (CVE-2016-5385).
+     */
     private static function key(string $name): ?string
     {
         if ($name === 'proxy' || \preg_match('/^[0-9a-z-]+$/D', $name) !== 1) {

@@ -4,7 +4,10 @@ declare(strict_types=1);
 
 namespace Pronghorn\Internal;
 
-/** What an application puts into superglobals for a call is gone after it: cookies and names of visitors. */
+/**
+ * What an application puts into superglobals for a call is gone after it: cookies and names of
+ * visitors.
+ */
 final class Superglobals
 {
     /** Names of `$_SERVER`, beside those that begin with HTTP_, PHP_AUTH_, REDIRECT_ or SSL_. */
@@ -29,7 +32,9 @@ final class Superglobals
     private readonly array $request;
     /** @var array<mixed> */
     private array $server;
-    /** @var array<mixed> what of it has such a name all the same, as HTTP_PROXY of the environment */
+    /**
+     * @var array<mixed> what of it has such a name all the same, as HTTP_PROXY of the environment
+     */
     private readonly array $named;
 
     public function __construct()
@@ -43,7 +48,10 @@ final class Superglobals
         $this->named = \array_filter($_SERVER, self::isOfARequest(...), \ARRAY_FILTER_USE_KEY);
     }
 
-    /** Afterwards they are the very arrays that are kept here: the extension tells by their places in memory. */
+    /**
+     * Afterwards they are the very arrays that are kept here: the extension tells by their places
+     * in memory.
+     */
     public function reset(): void
     {
         $_GET = $this->get;

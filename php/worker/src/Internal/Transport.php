@@ -8,10 +8,12 @@ use Pronghorn\ClientGone;
 use Pronghorn\ConnectionLost;
 
 /**
- * How this process is connected with the server. The only thing that differs between a plain PHP worker and one with
- * the extension: everything above sees calls come in as {@see Exchange} and sends replies through these methods.
+ * How this process is connected with the server. The only thing that differs between a plain PHP
+ * worker and one with the extension: everything above sees calls come in as {@see Exchange} and
+ * sends replies through these methods.
  *
- * Every method throws {@see ConnectionLost} when the server is gone, and {@see ProtocolError} when it sends nonsense.
+ * Every method throws {@see ConnectionLost} when the server is gone, and {@see ProtocolError} when
+ * it sends nonsense.
  */
 interface Transport
 {
@@ -19,7 +21,8 @@ interface Transport
     public function next(): ?Exchange;
 
     /**
-     * The reply to an HTTP request: its head with its body, or with the first piece of it when more follows.
+     * The reply to an HTTP request: its head with its body, or with the first piece of it when more
+     * follows.
      *
      * @param array<array-key, string|list<string>> $headers
      */

@@ -5,8 +5,8 @@ declare(strict_types=1);
 namespace Pronghorn\Internal;
 
 /**
- * Names with brackets, dots and spaces turned into arrays, as PHP does it: by PHP, that is by `parse_str`, whose rules
- * for names are those of `$_GET`, `$_POST`, `$_COOKIE` and `$_FILES`.
+ * Names with brackets, dots and spaces turned into arrays, as PHP does it: by PHP, that is by
+ * `parse_str`, whose rules for names are those of `$_GET`, `$_POST`, `$_COOKIE` and `$_FILES`.
  */
 final class Variables
 {
@@ -19,8 +19,9 @@ final class Variables
      */
     public static function ofQuery(string $query): array
     {
-        // PHP warns of a variable too many and of one too deep before the application runs. Here its error handler is
-        // set, and may make an exception of it: a client must not be able to cause that.
+        // PHP warns of a variable too many and of one too deep before the application runs. Here
+        // its error handler is set, and may make an exception of it: a client must not be able to
+        // cause that.
         \set_error_handler(self::$logWarning ??= static fn (int $level, string $message): bool => \error_log(
             ($level === \E_WARNING ? 'PHP Warning' : 'PHP Notice') . ":  $message"
         ));

@@ -7,8 +7,9 @@ namespace Pronghorn\Tests\Support;
 use PHPUnit\Framework\TestCase;
 
 /**
- * The server's half of the memory that it shares with a worker, through FFI; `docs/reference/ring.md` says what lies
- * where. Takes the numbers from the header that the extension is compiled with.
+ * The server's half of the memory that it shares with a worker, through FFI;
+ * `docs/reference/ring.md` says what lies where. Takes the numbers from the header that the
+ * extension is compiled with.
  */
 final class Box
 {
@@ -131,7 +132,10 @@ final class Box
         return 1 << $call % 32;
     }
 
-    /** With how many calls that it has not begun the worker need not ring for a reply; 0: it rings for each. */
+    /**
+     * With how many calls that it has not begun the worker need not ring for a reply; 0: it rings
+     * for each.
+     */
     public function areEnough(int $calls): void
     {
         $this->set('AT_ENOUGH_CALLS', $calls);
@@ -166,10 +170,12 @@ final class Box
     }
 
     /**
-     * Sleeps as the server's thread does, until the worker rings, something is to be read there, or a second is over.
+     * Sleeps as the server's thread does, until the worker rings, something is to be read there, or
+     * a second is over.
      *
      * @param resource $other
-     * @param \Closure(): bool $happened what is waited for; asked once more before the sleep, or it might be missed
+     * @param \Closure(): bool $happened what is waited for; asked once more before the sleep, or it
+     *     might be missed
      */
     public function sleepUnless(\Closure $happened, $other): void
     {

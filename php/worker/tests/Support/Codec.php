@@ -16,7 +16,8 @@ final class Codec
     ];
 
     /**
-     * @param array<string, mixed> $fields as in `vectors/native.json`; what is missing is that of a plain GET
+     * @param array<string, mixed> $fields as in `vectors/native.json`; what is missing is that of a
+     *     plain GET
      * @return string the context
      */
     public static function request(array $fields): string

@@ -4,7 +4,10 @@ declare(strict_types=1);
 
 namespace Pronghorn\Tests\Support;
 
-/** The other end of a transport, played by the test. What it sends lies ready before the worker looks. */
+/**
+ * The other end of a transport, played by the test. What it sends lies ready before the worker
+ * looks.
+ */
 interface Server
 {
     /**

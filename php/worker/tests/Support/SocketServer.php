@@ -8,7 +8,8 @@ use Pronghorn\Internal\Frame;
 use Pronghorn\Internal\Native;
 
 /**
- * A server at the other end of a socket in the same process. Holds what fits into the socket's buffer, about 200 KB.
+ * A server at the other end of a socket in the same process. Holds what fits into the socket's
+ * buffer, about 200 KB.
  */
 final class SocketServer implements Server
 {

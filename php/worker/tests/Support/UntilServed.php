@@ -8,7 +8,10 @@ use Pronghorn\Internal\Exchange;
 use Pronghorn\Internal\Failure;
 use Pronghorn\Internal\Transport;
 
-/** A transport whose server hangs up as soon as the worker has taken every request, so that a loop ends by itself. */
+/**
+ * A transport whose server hangs up as soon as the worker has taken every request, so that a loop
+ * ends by itself.
+ */
 final class UntilServed implements Transport
 {
     /** Called when the worker is about to wait. */

@@ -1,9 +1,10 @@
-//! Blocks of fields as they come (RFC 7541): finds what `h2` would end the whole connection for, where RFC 9113, section 8.1.1,
-//! wants the end of one stream.
+//! Blocks of fields as they come (RFC 7541): finds what `h2` would end the whole connection for,
+//! where RFC 9113, section 8.1.1, wants the end of one stream.
 //!
-//! A block passes as it is, unless there is such a field in it. That field is then replaced by one that `h2` takes and that
-//! has the same length, because both ends keep a table of the fields they have seen, by length, and it belongs to the whole
-//! connection. Of that table no texts are kept here: what each field of it is, and how long.
+//! A block passes as it is, unless there is such a field in it. That field is then replaced by one
+//! that `h2` takes and that has the same length, because both ends keep a table of the fields they
+//! have seen, by length, and it belongs to the whole connection. Of that table no texts are kept
+//! here: what each field of it is, and how long.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -18,9 +19,11 @@ const OVERHEAD: usize = 32;
 const LONGEST_NAME: usize = u16::MAX as usize;
 /// Of the buffer for texts, what is kept from one block to the next.
 const TEXT: usize = 1 << 10;
-/// What may take the place of fields in one block: few octets can name a long field of the table, again and again.
+/// What may take the place of fields in one block: few octets can name a long field of the table,
+/// again and again.
 const INSTEAD: usize = 256 << 10;
-/// Makes a request's block one that this server refuses: the name of a field behind all others, with a [`Fault`] for a value.
+/// Makes a request's block one that this server refuses: the name of a field behind all others,
+/// with a [`Fault`] for a value.
 pub(super) const MARK: &str = "~malformed";
 
 /// Why a request is malformed.
@@ -345,7 +348,8 @@ impl Blocks {
     }
 }
 
-/// What `h2` gets instead of a field that it would not take. `name_at` is where the field begins, up to its value.
+/// What `h2` gets instead of a field that it would not take. `name_at` is where the field begins,
+/// up to its value.
 fn replacement(
     block: &[u8],
     name_at: Range<usize>,

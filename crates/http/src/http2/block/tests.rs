@@ -293,7 +293,8 @@ async fn seen(bytes: Vec<u8>, most: usize) -> Vec<(u32, HeaderMap)> {
 }
 
 proptest! {
-    /// The table of `h2` stays that of the client: what comes behind malformed requests is read right.
+    /// The table of `h2` stays that of the client: what comes behind malformed requests is read
+    /// right.
     #[test]
     fn h2_reads_on_behind_malformed_requests(
         requests in proptest::collection::vec(proptest::collection::vec(write(), 0..6), 1..12),

@@ -1,4 +1,5 @@
-//! The window beside a store that is a map: whatever happens in whatever order, each job comes once.
+//! The window beside a store that is a map: whatever happens in whatever order, each job comes
+//! once.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,9 @@
-//! Which calls a worker is given before it has answered those it has, when they are sent, and when they go to other workers.
+//! Which calls a worker is given before it has answered those it has, when they are sent, and when
+//! they go to other workers.
 //!
-//! No I/O and no clock: the relay says what happened and when, sends what [`unsent`](Prefetch::unsent) names, and asks the channel
-//! what can be taken back. A call is in one of three places: at hand, waiting here, or with whoever took it out.
+//! No I/O and no clock: the relay says what happened and when, sends what
+//! [`unsent`](Prefetch::unsent) names, and asks the channel what can be taken back. A call is in
+//! one of three places: at hand, waiting here, or with whoever took it out.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -178,8 +180,8 @@ impl<C> Prefetch<C> {
         self.is_possible
     }
 
-    /// Gives back what the worker has not begun, as far as `take_back` can say so of a number, and sends none before the
-    /// next call is at hand.
+    /// Gives back what the worker has not begun, as far as `take_back` can say so of a number, and
+    /// sends none before the next call is at hand.
     pub(super) fn take_back(&mut self, mut take_back: impl FnMut(u32) -> bool) -> Vec<C> {
         self.may_send = false;
         let mut back = Vec::new();
@@ -242,8 +244,8 @@ impl<C> Prefetch<C> {
         self.within(self.pace.prefetch(), calls_left)
     }
 
-    /// The call at hand is answered: how many may come behind what it has left, if that is more than behind a call. They are
-    /// waited for from then on.
+    /// The call at hand is answered: how many may come behind what it has left, if that is more
+    /// than behind a call. They are waited for from then on.
     pub(super) fn wind_down(
         &mut self,
         answered: Instant,

@@ -26,21 +26,22 @@ impl Pace {
         }
     }
 
-    /// What was left of a call after its reply took so long, as the worker says: the server is not woken to see it.
+    /// What was left of a call after its reply took so long, as the worker says: the server is not
+    /// woken to see it.
     pub(super) fn note_rest(&mut self, took: Duration) {
         self.rest.note(took);
     }
 
-    /// Whether so many calls are over in the time of one wake-up that several should share one. A worker with others is
-    /// woken as soon as it has one: what this thread does meanwhile, a reply to each of ten clients perhaps, would come
-    /// on top of the call.
+    /// Whether so many calls are over in the time of one wake-up that several should share one. A
+    /// worker with others is woken as soon as it has one: what this thread does meanwhile, a reply
+    /// to each of ten clients perhaps, would come on top of the call.
     pub(super) fn is_quick(self) -> bool {
         self.all.is_below(SHORT) && self.ahead.is_below(QUICK)
     }
 
-    /// With how many calls that it has not begun a worker need not wake the server for a reply; 0: it always does. To be woken
-    /// takes a thread away from a processor, perhaps from another worker. Quick ones find the server awake, or it has as much
-    /// to do as the worker.
+    /// With how many calls that it has not begun a worker need not wake the server for a reply; 0:
+    /// it always does. To be woken takes a thread away from a processor, perhaps from another
+    /// worker. Quick ones find the server awake, or it has as much to do as the worker.
     pub(super) fn enough_calls(self) -> u32 {
         if !self.all.is_below(SHORT) || self.is_quick() {
             return 0;
@@ -70,7 +71,8 @@ impl Pace {
         }
     }
 
-    /// The same behind what a call has left after its reply, which may be short where the call is not.
+    /// The same behind what a call has left after its reply, which may be short where the call is
+    /// not.
     pub(super) fn may_have_behind_rest(self) -> PrefetchLimits {
         let mut prefetch = self.prefetch();
         if self.rest.is_below(SHORT) {

@@ -11,8 +11,8 @@ use Psr\Http\Message\UploadedFileInterface;
 use Psr\Http\Message\UriInterface;
 
 /**
- * Nyholm's and Guzzle's library, whose constructors are the same and take everything at once. The factories would make
- * one object more for every header, and open every uploaded file.
+ * Nyholm's and Guzzle's library, whose constructors are the same and take everything at once. The
+ * factories would make one object more for every header, and open every uploaded file.
  */
 final class Constructed implements Library
 {

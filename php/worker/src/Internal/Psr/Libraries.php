@@ -12,7 +12,9 @@ use Psr\Http\Message\UploadedFileFactoryInterface;
 /** Finds out which PSR-7 library the application has. */
 final class Libraries
 {
-    /** By package, the classes that are its PSR-17 factories; the first that is installed is taken. */
+    /**
+     * By package, the classes that are its PSR-17 factories; the first that is installed is taken.
+     */
     private const KNOWN = [
         'nyholm/psr7' => ['Nyholm\Psr7\Factory\Psr17Factory'],
         'guzzlehttp/psr7' => ['GuzzleHttp\Psr7\HttpFactory'],

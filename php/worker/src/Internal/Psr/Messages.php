@@ -15,14 +15,17 @@ use Psr\Http\Message\UploadedFileInterface;
 use Psr\Http\Message\UriInterface;
 
 /**
- * PSR-7 requests from ours: objects of our own, which are filled as they are asked, unless the handler's parameter or
- * the application's factories want those of a library.
+ * PSR-7 requests from ours: objects of our own, which are filled as they are asked, unless the
+ * handler's parameter or the application's factories want those of a library.
  */
 final class Messages
 {
     private const VERSIONS = ['HTTP/1.0' => '1.0', 'HTTP/1.1' => '1.1', 'HTTP/2.0' => '2', 'HTTP/3.0' => '3'];
 
-    /** URIs are immutable, most sites have some that are asked for again and again, and taking one apart is dear. */
+    /**
+     * URIs are immutable, most sites have some that are asked for again and again, and taking one
+     * apart is dear.
+     */
     private const URIS = 64;
     private const LONGEST_URI = 256;
 
@@ -31,7 +34,10 @@ final class Messages
     private array $uris = [];
     private bool $ofLibrary;
 
-    /** @param list<object> $factories PSR-17 factories of the application; those that are missing are looked for */
+    /**
+     * @param list<object> $factories PSR-17 factories of the application; those that are missing
+     *     are looked for
+     */
     public function __construct(private readonly array $factories)
     {
         $this->ofLibrary = $factories !== [];
@@ -133,7 +139,8 @@ final class Messages
         try {
             $message = $library->request($request->method, $known ?? $request->uri, $headers, $version, $server);
         } catch (\InvalidArgumentException) {
-            // A URI that is right for HTTP and wrong for the library, e.g. without a host in HTTP/1.0.
+            // A URI that is right for HTTP and wrong for the library, e.g. without a host in
+            // HTTP/1.0.
             $message = $library->request($request->method, '/', $headers, $version, $server);
             $uri = $message->getUri()->withPath($request->path)->withQuery($request->queryString);
             $message = $message->withUri($uri, true);

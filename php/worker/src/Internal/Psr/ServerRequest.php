@@ -12,8 +12,8 @@ use Psr\Http\Message\StreamInterface;
 use Psr\Http\Message\UriInterface;
 
 /**
- * A PSR-7 request that is made as it is asked: what a handler does not look at costs nothing. Its URI, its body and its
- * files are objects of the application's library.
+ * A PSR-7 request that is made as it is asked: what a handler does not look at costs nothing. Its
+ * URI, its body and its files are objects of the application's library.
  *
  * Parameters have no types and results have: so it fits version 1 and version 2 of the interface.
  */
@@ -31,7 +31,10 @@ final class ServerRequest implements ServerRequestInterface
     private ?StreamInterface $body = null;
     /** @var ?array<array-key, list<string>> by their names in lower case */
     private ?array $headers = null;
-    /** @var array<array-key, string> names as they were given, by those in lower case, where they differ */
+    /**
+     * @var array<array-key, string> names as they were given, by those in lower case, where they
+     *     differ
+     */
     private array $names = [];
     /** @var ?array<string, mixed> */
     private ?array $server = null;

@@ -15,8 +15,8 @@ use Slim\Psr7\Request;
 use Slim\Psr7\UploadedFile;
 
 /**
- * Slim's library. Its requests copy headers and body deeply, so adding headers one by one would cost several times as
- * much.
+ * Slim's library. Its requests copy headers and body deeply, so adding headers one by one would
+ * cost several times as much.
  */
 final class Slim implements Library
 {
@@ -41,7 +41,8 @@ final class Slim implements Library
     ): ServerRequestInterface {
         // Its constructor refuses names that PHP has made integers.
         $named = \array_filter($headers, '\is_string', \ARRAY_FILTER_USE_KEY);
-        // An empty list of globals: else it looks for an Authorization header in this process's environment.
+        // An empty list of globals: else it looks for an Authorization header in this process's
+        // environment.
         $request = new Request(
             $method,
             \is_string($uri) ? $this->uris->createUri($uri) : $uri,
