@@ -29,6 +29,7 @@ test: ## Run every test
 	TESTS=valgrind scripts/build-extension
 	cargo build --bin pronghorn --bin own-server
 	cargo test --workspace
+	scripts/planted-bugs
 	cargo test -p pronghorn-ring --features model
 	phpunit -c php/goridge/phpunit.xml.dist
 	phpunit -c php/worker/phpunit.xml.dist

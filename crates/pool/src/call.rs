@@ -18,8 +18,6 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::body::BodyStream;
-#[cfg(test)]
-use crate::bugs::{Bug, planted};
 use crate::content::Content;
 use crate::pieces::Pieces;
 use crate::pool::Shared;
@@ -328,7 +326,6 @@ pub(crate) fn call(
     runs_alone: bool,
 ) -> (Call, Pending) {
     let (sender, answer) = oneshot::channel();
-    let sender = misdirected(sender);
     let call = Call(Box::new(Inner {
         payload,
         stamps,
@@ -351,31 +348,6 @@ pub(crate) fn call(
             }),
         },
     )
-}
-
-/// For the model test: the answer goes to the caller before.
-#[cfg(test)]
-fn misdirected(sender: oneshot::Sender<Delivery>) -> oneshot::Sender<Delivery> {
-    thread_local! {
-        static BEFORE: std::cell::Cell<Option<oneshot::Sender<Delivery>>> = const { std::cell::Cell::new(None) };
-    }
-    match BEFORE.take() {
-        Some(before) if planted(Bug::WrongReply) => {
-            BEFORE.set(Some(sender));
-            before
-        }
-        None if planted(Bug::WrongReply) => {
-            let (nobody, _) = oneshot::channel();
-            BEFORE.set(Some(sender));
-            nobody
-        }
-        _ => sender,
-    }
-}
-
-#[cfg(not(test))]
-const fn misdirected(sender: oneshot::Sender<Delivery>) -> oneshot::Sender<Delivery> {
-    sender
 }
 
 impl Pending {

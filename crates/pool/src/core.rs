@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::bugs::{Bug, planted};
 use crate::call::Refused;
 use crate::queue::{Pushed, Queue, Ticket};
 
@@ -189,9 +188,6 @@ impl<C, T: Clone> Core<C, T> {
 
     fn take_idle(&mut self) -> Option<T> {
         let id = self.idle.pop()?;
-        if planted(Bug::Overbooked) {
-            self.idle.push(id);
-        }
         self.go(id, SlotState::Busy);
         self.slots.get(id)?.worker.clone()
     }
@@ -302,8 +298,7 @@ impl<C, T: Clone> Core<C, T> {
     }
 
     fn pop(&mut self, now: Instant, late: &mut Vec<C>) -> Option<C> {
-        let blind = planted(Bug::LostWakeUp);
-        while !blind && let Some((until, call)) = self.queue.pop(now) {
+        while let Some((until, call)) = self.queue.pop(now) {
             if until > now {
                 return Some(call);
             }
@@ -314,7 +309,6 @@ impl<C, T: Clone> Core<C, T> {
 
     /// A worker has so many calls less ahead, and gets no other one before it is [freed](Self::freed).
     pub(crate) fn took_back(&mut self, id: SlotId, calls: usize) {
-        let calls = if planted(Bug::PhantomAhead) { 0 } else { calls };
         self.change(id, |slot| {
             slot.ahead = slot.ahead.saturating_sub(calls);
             slot.prefetch = PrefetchLimits::default();

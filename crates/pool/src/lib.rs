@@ -15,7 +15,6 @@
 #[doc(hidden)]
 pub mod benchmark;
 mod body;
-mod bugs;
 mod call;
 mod content;
 mod core;

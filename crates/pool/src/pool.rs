@@ -16,7 +16,6 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::bugs::{Bug, planted};
 use crate::call::{self, Call, CallError, Payload, Pending, Refused, Stamps, Terms, WorkerFault};
 use crate::core::{Admitted, Core, Freed, Next, PrefetchLimits, SlotId, SlotState};
 use crate::poison::Poison;
@@ -445,9 +444,7 @@ impl Pool {
 
     /// Gives a worker no further call; when it is free now, it is asked to end.
     pub(crate) async fn drain(&self, slot: SlotId) {
-        if let Some(worker) = self.apply(move |core| core.drain(slot)).await
-            && !planted(Bug::DrainUntold)
-        {
+        if let Some(worker) = self.apply(move |core| core.drain(slot)).await {
             worker.order(Order::Stop);
         }
     }
@@ -584,9 +581,6 @@ impl Shared {
     }
 
     pub(crate) fn withdraw(&self, priority: u8, seq: u64, runs_alone: bool) {
-        if planted(Bug::ForgottenClient) {
-            return;
-        }
         let mut guarded = self.lock();
         let call = guarded.core.withdraw(priority, seq, runs_alone);
         self.publish_queue(&guarded);
@@ -634,11 +628,7 @@ async fn keep_time(pool: Arc<Shared>) {
 
 fn expire(pool: &Shared) -> Option<Instant> {
     let mut guarded = pool.lock();
-    let (late, next) = if planted(Bug::EndlessWait) {
-        (Vec::new(), None)
-    } else {
-        guarded.core.expire(Instant::now())
-    };
+    let (late, next) = guarded.core.expire(Instant::now());
     guarded.timekeeper_armed = next.is_some();
     pool.publish_queue(&guarded);
     drop(guarded);
@@ -730,7 +720,7 @@ impl SlotHandle {
         let now = Instant::now();
         for call in calls {
             // One whose client has left would stay in the queue.
-            if !call.is_unwanted() && !planted(Bug::LostAhead) {
+            if !call.is_unwanted() {
                 self.shared.admit(call, now, Ahead::MayNot);
             }
         }
@@ -809,11 +799,8 @@ impl SlotHandle {
     /// The worker died, or is about to be killed, before any part of a reply was passed on. True when another worker
     /// gets the call: once, and only one that may be repeated.
     pub fn lose(&self, mut call: Call, fault: WorkerFault) -> bool {
-        let repeatable = call.payload.repeatable() || planted(Bug::UnsafeRetry);
-        let again = call.attempts == 0 && repeatable && !call.is_withdrawn();
-        if again && planted(Bug::LostCall) {
-            drop(call);
-        } else if again {
+        let again = call.attempts == 0 && call.payload.repeatable() && !call.is_withdrawn();
+        if again {
             call.attempts += 1;
             self.shared.stats.count(Counter::Retried);
             self.shared.admit(call, Instant::now(), Ahead::MayNot);
@@ -834,12 +821,6 @@ impl SlotHandle {
     }
 
     pub fn report(&self, report: Report) {
-        if planted(Bug::LostReport)
-            && matches!(report, Report::Leaving)
-            && self.wants_renewal.load(Ordering::Relaxed)
-        {
-            return;
-        }
         // Without its slot supervisor, the process is killed and nobody needs to know.
         _ = self.reports.send(report);
     }

@@ -16,7 +16,6 @@ use super::backoff::Backoff;
 use super::slot_supervisor::{MemberId, News, Phase, Renewal, SlotSupervisor};
 use super::wear::{Life, Wear};
 use super::{LaunchError, Launcher, NotResized, Plan, scaling};
-use crate::bugs::{Bug, planted};
 use crate::core::SlotId;
 use crate::pool::Pool;
 
@@ -344,7 +343,6 @@ impl PoolSupervisor {
                 member.worn = None;
                 self.growing.went_well();
             }
-            News::Worn if planted(Bug::WornStays) => {}
             News::Worn => _ = member.worn.get_or_insert(Wear::Calls),
             News::AsksForRenewal(why) => {
                 let generation = member.generation;
@@ -442,7 +440,7 @@ impl PoolSupervisor {
         };
         if let Some(member) = self.members.remove(&id) {
             // The place of a slot supervisor that was given up may still be in use.
-            if !broken && !planted(Bug::LeakedSlot) {
+            if !broken {
                 self.pool.remove_slot(member.slot).await;
             }
         }
@@ -555,7 +553,7 @@ impl PoolSupervisor {
         }
         let by = Instant::now() + reload.grace;
         for member in self.members.values_mut() {
-            if member.generation != generation && !planted(Bug::OldStays) {
+            if member.generation != generation {
                 member.retire(Some(by));
             }
         }
@@ -611,13 +609,10 @@ impl PoolSupervisor {
             return;
         }
         let under_way = self.members.values().filter(|it| it.instead_of.is_some());
-        let under_way = under_way.filter(|_| !planted(Bug::DoubleReplace));
         let budget = (self.size / REPLACED_AT_ONCE)
             .max(1)
             .saturating_sub(under_way.count());
-        let replaced = |id: &MemberId| {
-            successors.iter().any(|(_, old, _)| old == id) && !planted(Bug::DoubleReplace)
-        };
+        let replaced = |id: &MemberId| successors.iter().any(|(_, old, _)| old == id);
         let worn: Vec<(MemberId, Wear)> = self
             .members
             .iter()

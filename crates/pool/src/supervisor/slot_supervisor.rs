@@ -10,7 +10,6 @@ use tokio::time::Instant;
 
 use super::backoff::Backoff;
 use super::{LaunchError, Launched, Launcher, Watched};
-use crate::bugs::{Bug, planted};
 use crate::core::SlotId;
 use crate::escalation::{self, Escalation, Step};
 use crate::pool::{Order, Pool, Report, Transport};
@@ -267,9 +266,7 @@ impl SlotSupervisor {
                     target: "server", pool, pid, request = what, ran_ms = millis(*ran),
                     "deadline passed: the client {client}, {what_follows}"
                 );
-                if !planted(Bug::NeverKilled) {
-                    escalation.start(steps);
-                }
+                escalation.start(steps);
                 true
             }
             Report::Leaving => {
