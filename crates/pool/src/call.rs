@@ -120,7 +120,7 @@ pub enum Body {
 }
 
 impl Body {
-    pub fn len(&self) -> u64 {
+    pub fn size(&self) -> u64 {
         match self {
             Self::Empty | Self::Stream(_) => 0,
             Self::Bytes(bytes) => bytes.len() as u64,

@@ -159,6 +159,10 @@ impl Incoming {
     }
 
     /// The next item, or `None` when more bytes are needed.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "it goes on after `None`, when there is more to read"
+    )]
     pub fn next(&mut self) -> Result<Option<Item>, Garbage> {
         if self.large_left > 0 {
             return Ok(self.piece());

@@ -1299,7 +1299,7 @@ fn encode(
     out.extend_from_slice(dialect.question());
     let frame = OpenFrame::begin(out);
     let body = call.payload.encode(Encoding::Frame(codec, terms), out)?;
-    let len = usize::try_from(body.len()).unwrap_or(usize::MAX);
+    let len = usize::try_from(body.size()).unwrap_or(usize::MAX);
     frame
         .finish(out, codec.flag(), Stream::END, len)
         .map_err(|error| Unencodable::Request(error.to_string()))?;
