@@ -9,5 +9,9 @@ if test "$PHP_PRONGHORN" != "no"; then
   if test "$PHP_PRONGHORN_WERROR" != "no"; then
     PRONGHORN_CFLAGS="$PRONGHORN_CFLAGS -Werror"
   fi
-  PHP_NEW_EXTENSION([pronghorn], [pronghorn.c channel.c chunks.c native.c ring.c exit.c leftovers.c deadline.c opcache.c properties.c classic.c classic_call.c classic_ini.c title.c zygote.c], [$ext_shared],, [$PRONGHORN_CFLAGS])
+  dnl The only one that may be missing, as it says.
+  if test -f "$srcdir/visits.c"; then
+    PRONGHORN_VISITS=visits.c
+  fi
+  PHP_NEW_EXTENSION([pronghorn], [pronghorn.c channel.c chunks.c native.c ring.c exit.c leftovers.c deadline.c opcache.c properties.c classic.c classic_call.c classic_ini.c title.c zygote.c $PRONGHORN_VISITS], [$ext_shared],, [$PRONGHORN_CFLAGS])
 fi

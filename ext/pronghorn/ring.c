@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -220,77 +219,21 @@ static bool come_soon(const ring_t *ring, size_t bytes)
 	return false;
 }
 
-/* The kernel wakes a worker where it slept, unless a processor idles, and on a small machine that
- * is mostly beside the client or the proxy. Beside the server's thread, which sleeps while quick
- * calls run, neither wakes the other across processors. One sleep there now and then is enough:
- * where that place is a bad one, the kernel moves the worker away again. */
-#define SELDOM 100000000 /* nanoseconds */
-/* Long requests and replies are worth more of them: what that thread has written, or is to read, is
- * in the caches of that processor. Ever fewer where it does not stay, until it is tried anew. */
-#define OFTEN 1000000
-#define LONG 4096 /* bytes of a request and its reply */
-/* It ends soon even if no call comes: an idle worker is to be found with the processors that it may
- * use. */
-#define VISIT 10000000
-
-static int64_t until_next_visit(const ring_t *ring, bool is_there)
-{
-	const uint64_t moved = ring->put + ring->taken - ring->moved_before;
-	if (ring->calls == 0 || moved / ring->calls < LONG) {
-		return SELDOM;
-	}
-	return is_there || ring->visits_apart >= SELDOM ? OFTEN : ring->visits_apart + OFTEN;
-}
-
-/* Allows this worker no other processor than that of the server's thread, for its next sleep: what
- * PHP runs or starts is never held there. */
-static bool begin_visit(ring_t *ring, cpu_set_t *thread, cpu_set_t *usual)
-{
-	/* One that looks for its calls would look at the expense of that thread. */
-	if (spin != 0 || atomic_load_explicit(word(ring, RING_AT_QUICK), memory_order_relaxed) == 0) {
-		return false;
-	}
-	const int64_t now = clock_nanoseconds();
-	if (now < ring->visited + ring->visits_apart) {
-		return false;
-	}
-	const uint32_t processor = of_thread(ring, RING_AT_PROCESSOR);
-	ring->visits_apart = until_next_visit(ring, (uint32_t) sched_getcpu() == processor);
-	ring->visited = now;
-	ring->calls = 0;
-	ring->moved_before = ring->put + ring->taken;
-	/* Fails where there are more processors than a set has room for. */
-	if (sched_getaffinity(0, sizeof *usual, usual) != 0 || processor >= CPU_SETSIZE || !CPU_ISSET(processor, usual)) {
-		return false;
-	}
-	CPU_ZERO(thread);
-	CPU_SET(processor, thread);
-	return sched_setaffinity(0, sizeof *thread, thread) == 0;
-}
-
-/* Unless somebody else has said meanwhile where it may run. */
-static void end_visit(const cpu_set_t *thread, const cpu_set_t *usual)
-{
-	cpu_set_t now;
-	if (sched_getaffinity(0, sizeof now, &now) == 0 && CPU_EQUAL(&now, thread)) {
-		sched_setaffinity(0, sizeof *usual, usual);
-	}
-}
-
 /* Sleeps until somebody wakes us, for whatever reason, unless the count has become enough. The
  * caller has looked before, and looks again. */
 static ring_outcome sleep_below(ring_t *ring, uint32_t why, size_t (*count)(const ring_t *), size_t enough)
 {
 	ring_outcome outcome = RING_OK;
-	cpu_set_t thread, usual;
-	const bool visits = why == RING_FOR_BYTES && begin_visit(ring, &thread, &usual);
+	/* One that looks for its calls would look at the expense of the server's thread. */
+	const bool may_visit = visit_begin != NULL && why == RING_FOR_BYTES && spin == 0;
+	const int64_t visit = may_visit ? visit_begin(ring) : 0;
 	_Atomic uint32_t *sleep = word(ring, RING_AT_SLEEP);
 	atomic_store_explicit(sleep, why, memory_order_relaxed);
 	RING_MARK(sleeping);
 	atomic_thread_fence(memory_order_seq_cst);
 	if (count(ring) < enough) {
 		const struct timespec look_after = {.tv_sec = ring->look_after / 1000, .tv_nsec = ring->look_after % 1000 * 1000000};
-		const struct timespec longest = visits ? (struct timespec) {.tv_nsec = VISIT} : look_after;
+		const struct timespec longest = visit > 0 ? (struct timespec) {.tv_nsec = visit} : look_after;
 		if (syscall(SYS_futex, sleep, FUTEX_WAIT, why, &longest, NULL, 0) != 0) {
 			if (errno == ETIMEDOUT && server_is_gone(ring)) {
 				outcome = RING_GONE;
@@ -300,8 +243,8 @@ static ring_outcome sleep_below(ring_t *ring, uint32_t why, size_t (*count)(cons
 		}
 	}
 	RING_MARK(woken);
-	if (visits) {
-		end_visit(&thread, &usual);
+	if (visit > 0) {
+		visit_end();
 	}
 	atomic_store_explicit(sleep, RING_AWAKE, memory_order_relaxed);
 	return outcome;

@@ -44,10 +44,7 @@ typedef struct {
 	uint64_t taken;
 	uint32_t rung;
 	bool owes_bell;
-	int64_t visited;         /* when it last slept at the processor of the server's thread, by the clock */
-	int64_t visits_apart;    /* nanoseconds to the next time */
-	uint32_t calls;          /* since then */
-	uint64_t moved_before;   /* bytes in both directions */
+	uint32_t calls;          /* that were begun */
 } ring_t;
 
 typedef enum {
@@ -101,5 +98,10 @@ typedef enum {
 
 /* Hands over what was written there, no more than there was room. */
 void ring_put(ring_t *ring, size_t bytes, ring_urgency urgency);
+
+/* Before a sleep and after it: where it is to be, in visits.c. Returns for how many nanoseconds at
+ * the longest, 0: nothing was changed, and nothing is to be undone. NULL without that file. */
+__attribute__((weak, visibility("hidden"))) int64_t visit_begin(const ring_t *ring);
+__attribute__((weak, visibility("hidden"))) void visit_end(void);
 
 #endif

@@ -1,5 +1,5 @@
 --TEST--
-A worker of quick calls sleeps at the processor of the server's thread now and then, and runs where it may
+With two processors, a worker of quick calls sleeps at that of the server's thread now and then
 --EXTENSIONS--
 pronghorn
 pcntl
@@ -7,6 +7,8 @@ posix
 --SKIPIF--
 <?php
 if (!extension_loaded('ffi')) die('skip needs FFI');
+require __DIR__ . '/source.inc';
+if (!is_file(SOURCE . '/ext/pronghorn/visits.c')) die('skip workers make no visits');
 if (!preg_match('~^Cpus_allowed_list:\s+\d+[-,]~m', file_get_contents('/proc/self/status'))) die('skip needs two processors');
 ?>
 --FILE--
@@ -31,6 +33,10 @@ function seen(string $usual, float $seconds): string
     return $seen;
 }
 
+// Two of them, if there are more.
+preg_match('~^(\d+)([-,])(\d+)~', processors(getmypid()), $first);
+$second = $first[2] === '-' ? $first[1] + 1 : $first[3];
+exec("taskset -cp $first[1],$second " . getmypid());
 [$box, $ring] = attached(20);
 $usual = processors(getmypid());
 $last = (int) preg_replace('~.*\D~', '', $usual);
