@@ -28,8 +28,9 @@ pub fn run() -> ExitCode {
     run_services(Services::default())
 }
 
-/// The same for a server of one's own: `wrap` gets what answers requests by PHP and gives what stands before it. It is
-/// called at the start of `serve` and for each reload. `examples/own-server` shows it.
+/// The same for a server of one's own: `wrap` gets what answers requests by PHP and gives what
+/// stands before it. It is called at the start of `serve` and for each reload.
+/// `examples/own-server` shows it.
 pub fn run_with(
     wrap: impl Fn(Arc<dyn Handler>) -> Arc<dyn Handler> + Send + Sync + 'static,
 ) -> ExitCode {

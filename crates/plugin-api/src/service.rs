@@ -29,7 +29,8 @@ pub type StartError = Box<dyn Error + Send + Sync>;
 /// The server starts services one after the other and stops them in reverse: first those without workers, which workers
 /// call from their first line on and until their last, then those that have workers.
 pub trait Service: Any + fmt::Debug + Send {
-    /// Its pools of PHP workers. Services that have some can be reset, health checks ask after them, and they start last.
+    /// Its pools of PHP workers. Services that have some can be reset, health checks ask after
+    /// them, and they start last.
     fn pools(&self) -> Vec<ConfiguredPool<'_>> {
         Vec::new()
     }
@@ -46,13 +47,14 @@ pub trait Service: Any + fmt::Debug + Send {
         }
     }
 
-    /// Says what of this machine does not fit the settings, beside its pools: what the start would fail by. Relative paths
-    /// begin in `folder`.
+    /// Says what of this machine does not fit the settings, beside its pools: what the start would
+    /// fail by. Relative paths begin in `folder`.
     fn look(&self, _folder: &Path) -> Vec<Finding> {
         Vec::new()
     }
 
-    /// Channels of the log in which its lines stand alone, and the outputs of each: `stdout`, `stderr` or files.
+    /// Channels of the log in which its lines stand alone, and the outputs of each: `stdout`,
+    /// `stderr` or files.
     fn log_channels(&self) -> Vec<(&'static str, &[String])> {
         Vec::new()
     }

@@ -2,6 +2,7 @@
 
 use pronghorn_http::{Around, FileService, HttpService};
 use pronghorn_lock::Lock;
+use pronghorn_metrics_endpoint::MetricsService;
 use pronghorn_plugin_api::ServiceKind;
 use pronghorn_rpc::Rpc;
 
@@ -36,6 +37,11 @@ impl Services {
             ),
             ServiceKind::always("status", StatusService::read),
             ServiceKind::always("lock", Lock::read),
+            ServiceKind::optional(
+                "metrics",
+                "What is counted, for Prometheus. Without this section nobody can ask for it.",
+                |settings| MetricsService { settings },
+            ),
             ServiceKind::not_yet("jobs", "message queues"),
             ServiceKind::not_yet("kv", "caches"),
             ServiceKind::not_yet("service", "other programs kept running"),
@@ -43,7 +49,6 @@ impl Services {
             ServiceKind::not_yet("protoreg", "gRPC"),
             ServiceKind::not_yet("tcp", "TCP servers"),
             ServiceKind::not_yet("centrifuge", "Centrifugo"),
-            ServiceKind::not_yet("metrics", "metrics"),
             ServiceKind::not_yet("otel", "OpenTelemetry"),
             ServiceKind::not_yet("temporal", "Temporal"),
         ])

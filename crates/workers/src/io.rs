@@ -16,7 +16,8 @@ const FILE_THREADS: usize = 4;
 /// More threads than that only wake each other up.
 pub const MAX_IO_THREADS: usize = 64;
 
-/// How many I/O threads there are where nobody says it. PHP needs the cores, and fewer threads mean fewer wake-ups.
+/// How many I/O threads there are where nobody says it. PHP needs the cores, and fewer threads mean
+/// fewer wake-ups.
 pub fn default_io_threads() -> usize {
     (cpus::usable() / 4).clamp(1, MAX_IO_THREADS)
 }

@@ -96,9 +96,8 @@ impl Drop for Watch {
 }
 
 impl Watch {
-    /// Reloads workers after each change that counts: those of the pools of a service, of all where none is named.
-    /// `configuration` are files whose change needs a restart, which is
-    /// said.
+    /// Reloads workers after each change that counts: those of the pools of a service, of all where
+    /// none is named. `configuration` are files whose change needs a restart, which is said.
     ///
     /// # Errors
     ///

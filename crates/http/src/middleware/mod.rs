@@ -68,6 +68,8 @@ fn around(
         Middleware::Zstd => compression::coding_around(next, parts, Coding::Zstd),
         // It has its place around all others, where `trusted_subnets` puts it.
         Middleware::ProxyIpParser => next,
+        // All responses are counted, whether or not it is listed.
+        Middleware::HttpMetrics => next,
         Middleware::Headers => headers::around(next, parts),
         Middleware::Sendfile => sendfile::around(next, parts),
         Middleware::Static => return static_files::around(next, parts),

@@ -22,8 +22,8 @@ use crate::tls::{CertificateError, Pair, Renewed, Store, Tls};
 /// The listening sockets, for the next process.
 const HTTP: &str = "http";
 
-/// How often the files of certificates are looked at. Watching them would not see through the symbolic links that certbot and
-/// Kubernetes exchange; a look is two system calls a file.
+/// How often the files of certificates are looked at. Watching them would not see through the
+/// symbolic links that certbot and Kubernetes exchange; a look is two system calls a file.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// The operator's: a host name in an address that nobody knows.
@@ -63,7 +63,8 @@ pub(super) fn open(
     Ok(listeners)
 }
 
-/// The first address of a name; IPv4 before IPv6, because that is what `localhost` means to most clients.
+/// The first address of a name; IPv4 before IPv6, because that is what `localhost` means to most
+/// clients.
 ///
 /// # Errors
 ///

@@ -55,7 +55,8 @@ use listening::Certificates;
 const HTTP: &str = "http";
 /// The channel of the log with the lines of `http.access_log`.
 const ACCESS: &str = "access";
-/// Descriptors that are kept back from connections: listeners, pipes of workers (seven each), log files, spool files.
+/// Descriptors that are kept back from connections: listeners, pipes of workers (seven each), log
+/// files, spool files.
 const KEPT_DESCRIPTORS: u64 = 256;
 const DESCRIPTORS_PER_WORKER: u64 = 8;
 /// Of what is left, in case the rest needs some for a moment.
@@ -71,8 +72,8 @@ pub struct HttpService {
     pub around: Around,
 }
 
-/// A handler of one's own around that of the routes: it answers itself, or hands a request on. Called at the start and for
-/// each reload. Middleware is around both.
+/// A handler of one's own around that of the routes: it answers itself, or hands a request on.
+/// Called at the start and for each reload. Middleware is around both.
 #[derive(Clone, Default)]
 pub struct Around(Option<Arc<Wrap>>);
 
@@ -115,7 +116,8 @@ struct HttpResources {
     metrics: Registry,
 }
 
-/// What requests under way get. Which of them belong to which pool is not known from outside: the slowest one counts.
+/// What requests under way get. Which of them belong to which pool is not known from outside: the
+/// slowest one counts.
 #[derive(Debug, Clone, Copy, Default)]
 struct Patience {
     /// When the server stops.
@@ -169,11 +171,14 @@ struct Http {
     io: Io,
 }
 
-/// What is left at the end to connections without a request, for one that may be on its way. So short that Ctrl-C feels immediate.
+/// What is left at the end to connections without a request, for one that may be on its way. So
+/// short that Ctrl-C feels immediate.
 const IDLE_AT_STOP: Duration = Duration::from_millis(100);
-/// What workers get that have a call when its time at the end is over. Those without one need no more to end in order.
+/// What workers get that have a call when its time at the end is over. Those without one need no
+/// more to end in order.
 const WORKERS_AFTER_CUT: Duration = Duration::from_secs(2);
-/// A client that asks every few seconds hears of the end in a reply, and not by a connection that is gone.
+/// A client that asks every few seconds hears of the end in a reply, and not by a connection that
+/// is gone.
 const IDLE_AT_HANDOVER: Duration = Duration::from_secs(5);
 
 impl api::Service for HttpService {
@@ -221,8 +226,8 @@ fn configured<'a>(name: &'a str, pool: &'a HttpPoolSettings) -> ConfiguredPool<'
 }
 
 impl HttpService {
-    /// Listening sockets come first, so that a taken port is known at once; connections are accepted when all workers
-    /// are up.
+    /// Listening sockets come first, so that a taken port is known at once; connections are
+    /// accepted when all workers are up.
     async fn start(self, context: &Context) -> Result<Http, api::StartError> {
         let settings = &self.settings;
         let workers = context.workers.as_ref();
@@ -516,8 +521,9 @@ impl Running for Http {
 }
 
 impl Http {
-    /// Replaces all workers by those of other settings, and then handles requests by these. Where something that they name
-    /// can't be used, or a pool keeps what it had, requests are handled as before.
+    /// Replaces all workers by those of other settings, and then handles requests by these. Where
+    /// something that they name can't be used, or a pool keeps what it had, requests are handled as
+    /// before.
     async fn go_over_to(&mut self, settings: &HttpSettings) -> Reload {
         let wanted: Vec<&str> = settings.running_pools().map(|(name, _)| name).collect();
         let running: Vec<&str> = self.pools.iter().map(PoolHandle::name).collect();
@@ -553,8 +559,9 @@ impl Http {
         Reload::Applied
     }
 
-    /// No new connections, requests under way finish within the pools' `destroy_timeout`, then the workers end. After a
-    /// handover it is `reset_timeout`: to the client, all that happens is a reload.
+    /// No new connections, requests under way finish within the pools' `destroy_timeout`, then the
+    /// workers end. After a handover it is `reset_timeout`: to the client, all that happens is a
+    /// reload.
     async fn stop(self, deadline: Instant) -> Stopped {
         let Patience { stop, handover } = self.patience;
         let (requests, idle) = if self.handed_over {

@@ -14,6 +14,7 @@ pub(crate) enum Middleware {
     RateLimiter,
     Rewrite,
     ErrorPages,
+    HttpMetrics,
 }
 
 const KNOWN: &[(&str, Middleware)] = &[
@@ -28,10 +29,11 @@ const KNOWN: &[(&str, Middleware)] = &[
     ("rate_limiter", Middleware::RateLimiter),
     ("rewrite", Middleware::Rewrite),
     ("error_pages", Middleware::ErrorPages),
+    ("http_metrics", Middleware::HttpMetrics),
 ];
 
 /// RoadRunner's that are not there yet.
-pub(super) const LATER: &[&str] = &["http_metrics", "otel", "new_relic", "cache"];
+pub(super) const LATER: &[&str] = &["otel", "new_relic", "cache"];
 
 /// The names that `http.middleware` can list.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {

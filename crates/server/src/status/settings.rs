@@ -21,7 +21,8 @@ pub(super) struct StatusSettings {
     pub(super) unavailable_status_code: u16,
     /// How long a client may take to send its request.
     pub(super) check_timeout: Duration,
-    /// Between the moment at which readiness turns off and the one at which nothing new is accepted.
+    /// Between the moment at which readiness turns off and the one at which nothing new is
+    /// accepted.
     pub(super) drain_delay: Duration,
 }
 

@@ -8,6 +8,7 @@ use pronghorn_wire::frame::Flags;
 use rustix::process::Signal;
 
 mod client;
+mod metrics;
 
 use client::Rpc;
 

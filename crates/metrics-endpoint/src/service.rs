@@ -1,0 +1,244 @@
+//! The service: a listener on the control thread, and methods for RPC.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pronghorn_http::{
+    Accepting, Body, Exchange, Handled, Handler, Limits, Listener, Request, Response, Service,
+    resolve,
+};
+use pronghorn_metrics::Registry;
+use pronghorn_plugin_api::rpc::{Argument, Failure, ServiceMethods};
+use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, Running, Stopped};
+use pronghorn_workers::IoThread;
+use serde::Deserialize;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout_at};
+
+use crate::declared::{Change, Collectors, Declaration, Declared};
+use crate::family::{Family, Kind};
+use crate::roadrunner;
+use crate::settings::MetricsSettings;
+use crate::text::Format;
+
+/// The name of the service, and of its listening socket for the next process.
+const METRICS: &str = "metrics";
+/// A few Prometheus servers and people; each connection may hold a text until its client takes it.
+const CONNECTIONS: usize = 32;
+/// Prometheus gives up after 10 s: nobody waits longer for a text.
+const SEND_PAUSE: Duration = Duration::from_secs(10);
+/// How long a connection without a request is kept at the end.
+const IDLE: Duration = Duration::from_millis(100);
+
+/// The endpoint before its start.
+#[derive(Debug)]
+pub struct MetricsService {
+    pub settings: MetricsSettings,
+}
+
+struct Endpoint {
+    service: Arc<Service>,
+    /// Until questions are answered.
+    listener: Option<Listener>,
+    accepting: Option<Accepting>,
+    address: String,
+}
+
+/// Answers each request with all metrics.
+struct Metrics {
+    own: Registry,
+    collectors: Collectors,
+    started: Instant,
+}
+
+impl api::Service for MetricsService {
+    fn start(
+        self: Box<Self>,
+        context: Context,
+    ) -> BoxFuture<'static, Result<Box<dyn Running>, api::StartError>> {
+        Box::pin(async move { Ok(Box::new(Endpoint::start(self.settings, &context)?) as _) })
+    }
+}
+
+impl Endpoint {
+    fn start(settings: MetricsSettings, context: &Context) -> Result<Self, api::StartError> {
+        let mut inherited = context.sockets.take(METRICS);
+        let listener = Listener::open(resolve(&settings.address)?, 1, &mut inherited)?;
+        let collectors = Collectors::default();
+        for (name, declaration) in settings.collectors {
+            let declared = collectors.declare(&name, declaration);
+            declared.map_err(|why| format!("`metrics.collect.{name}`: {why}"))?;
+        }
+        let version = context
+            .metrics
+            .labelled("version", env!("CARGO_PKG_VERSION"));
+        version
+            .gauge("build_info", "Always 1; the label says what runs.")
+            .set(1);
+        add_methods(&context.rpc.service(METRICS, collectors.clone()));
+        let metrics = Metrics {
+            own: context.metrics.clone(),
+            collectors,
+            started: Instant::now(),
+        };
+        let limits = Limits {
+            connections: CONNECTIONS,
+            send_pause: SEND_PAUSE,
+            ..Limits::default()
+        };
+        for socket in listener.sockets() {
+            context.sockets.offer(METRICS, socket)?;
+        }
+        context.readiness.answer_with(|| Ok(()));
+        Ok(Self {
+            service: Service::new(Arc::new(metrics), limits, Arc::default(), None),
+            address: listener.url(),
+            listener: Some(listener),
+            accepting: None,
+        })
+    }
+}
+
+impl Running for Endpoint {
+    fn open(&mut self) -> Result<(), api::StartError> {
+        if let Some(listener) = self.listener.take() {
+            tracing::debug!(target: "metrics", address = %listener.place(), "listening");
+            let here = [IoThread::of(Handle::current())];
+            self.accepting = Some(listener.serve(&here, &self.service)?);
+        }
+        Ok(())
+    }
+
+    fn addresses(&self) -> Vec<String> {
+        vec![self.address.clone()]
+    }
+
+    fn hand_over(&mut self, step: Handover) {
+        if step == Handover::Done {
+            self.accepting = None;
+        }
+    }
+
+    fn stop(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Stopped> {
+        Box::pin(async move {
+            _ = timeout_at(deadline, self.service.drain(IDLE)).await; // who is cut off asks again
+            drop(self.accepting);
+            Stopped::Clean
+        })
+    }
+}
+
+impl Handler for Metrics {
+    fn handle<'a>(&'a self, request: Request, _: &'a mut dyn Exchange) -> Handled<'a> {
+        let accept = request.head.fields().get("accept").unwrap_or_default();
+        let format = Format::wanted(accept);
+        let mut families: Vec<Family> = self.own.families().into_iter().map(Family::from).collect();
+        families.extend(roadrunner::families(&families, self.started.elapsed()));
+        families.extend(self.collectors.families());
+        let text = format.write(&families);
+        let mut response = Response::new(200, Body::Whole(text.into()));
+        response.fields.push("Content-Type", format.content_type());
+        Box::pin(std::future::ready(response))
+    }
+}
+
+/// A change of one series.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Metric {
+    name: String,
+    value: f64,
+    /// Values, in the order in which the labels were declared.
+    labels: Vec<String>,
+}
+
+impl Argument for Metric {}
+
+/// A collector and its name.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct NamedCollector {
+    name: String,
+    collector: CollectorArgument,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct CollectorArgument {
+    namespace: String,
+    subsystem: String,
+    r#type: String,
+    help: String,
+    labels: Vec<String>,
+    buckets: Vec<f64>,
+}
+
+impl Argument for NamedCollector {}
+
+fn add_methods(methods: &ServiceMethods<Collectors>) {
+    methods.add("Declare", declare);
+    methods.add("Add", async |all, metric| {
+        change(&all, "add", Change::Add, metric)
+    });
+    methods.add("Sub", async |all, metric| {
+        change(&all, "sub", Change::Sub, metric)
+    });
+    methods.add("Set", async |all, metric| {
+        change(&all, "set", Change::Set, metric)
+    });
+    methods.add("Observe", async |all, metric| {
+        change(&all, "observe", Change::Observe, metric)
+    });
+    methods.add(
+        "Unregister",
+        async |all: Collectors, name: String| match all.remove(&name) {
+            Ok(()) => Ok(true),
+            Err(why) => Err(Failure::new(format!("metrics_plugin_unregister: {why}"))),
+        },
+    );
+}
+
+async fn declare(all: Collectors, named: NamedCollector) -> Result<bool, Failure> {
+    let NamedCollector { name, collector } = named;
+    let failure =
+        |why: &dyn std::fmt::Display| Failure::new(format!("metrics_plugin_declare: {why}"));
+    let kind = match collector.r#type.as_str() {
+        "counter" => Kind::Counter,
+        "gauge" => Kind::Gauge,
+        "histogram" => Kind::Histogram,
+        "summary" => Kind::Summary,
+        other => return Err(failure(&format_args!("unknown collector type {other}"))),
+    };
+    let declaration = Declaration {
+        kind,
+        namespace: collector.namespace,
+        subsystem: collector.subsystem,
+        help: collector.help,
+        labels: collector.labels,
+        buckets: collector.buckets,
+    };
+    match all.declare(&name, declaration) {
+        // Each worker declares what it needs, so all but the first find it there.
+        Ok(Declared::New | Declared::Known) => Ok(true),
+        Ok(Declared::Differs) => {
+            tracing::warn!(
+                target: "metrics", name,
+                "a metric is declared once more with another type, labels, help or buckets: the first declaration counts"
+            );
+            Ok(true)
+        }
+        Err(why) => Err(failure(&why)),
+    }
+}
+
+fn change(all: &Collectors, method: &str, change: Change, metric: Metric) -> Result<bool, Failure> {
+    let Metric {
+        name,
+        value,
+        labels,
+    } = metric;
+    match all.change(&name, change, value, labels) {
+        Ok(()) => Ok(true),
+        Err(why) => Err(Failure::new(format!("metrics_plugin_{method}: {why}"))),
+    }
+}

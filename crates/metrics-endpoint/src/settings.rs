@@ -1,0 +1,121 @@
+//! `metrics`.
+
+use pronghorn_config::{Address, Choice, Node, Section, Setting, Shown, Table, Wrong};
+
+use crate::declared::{Declaration, Refused};
+use crate::family::Kind;
+
+/// RoadRunner's.
+const ADDRESS: (&str, u16) = ("127.0.0.1", 2112);
+
+/// The section `metrics`.
+#[derive(Clone, Debug)]
+pub struct MetricsSettings {
+    /// Where to listen.
+    pub address: Address,
+    /// Collectors of the application that are there from the start.
+    pub(crate) collectors: Vec<(String, Declaration)>,
+}
+
+impl Section for MetricsSettings {
+    fn read(t: &mut Table<'_>) -> Self {
+        let (host, port) = ADDRESS;
+        Self {
+            address: t
+                .key("address", "Where Prometheus asks. Any path answers.")
+                .default(Address {
+                    host: Some(host.to_owned()),
+                    port,
+                }),
+            collectors: t.sections_with(
+                "collect",
+                "Metrics of the application, as if it had declared them over RPC.",
+                "One of them, by the name that the application changes it by.",
+                read_collector,
+            ),
+        }
+    }
+}
+
+fn read_collector(t: &mut Table<'_>) -> Declaration {
+    let kind: Option<Kind> = t.key("type", "What its numbers mean.").optional();
+    if kind.is_none() && !t.is_written("type") {
+        let hint = "for example `type: counter`";
+        t.error("type", "is not set: it says what the metric counts", hint);
+    }
+    let mut text = |name, sentence| t.key::<String>(name, sentence).optional();
+    let namespace = text("namespace", "What its name begins with, before a `_`.");
+    let subsystem = text("subsystem", "What follows in its name, before a `_`.");
+    let help = text("help", "What people read about it.");
+    let buckets: Option<Vec<Bound>> = t
+        .key("buckets", "Upper bounds of a histogram, ascending.")
+        .optional();
+    let buckets = buckets.unwrap_or_default();
+    let declaration = Declaration {
+        kind: kind.unwrap_or(Kind::Gauge),
+        namespace: namespace.unwrap_or_default(),
+        subsystem: subsystem.unwrap_or_default(),
+        help: help.unwrap_or_default(),
+        labels: t
+            .key("labels", "Names of its labels.")
+            .optional()
+            .unwrap_or_default(),
+        buckets: buckets.into_iter().map(|Bound(bound)| bound).collect(),
+    };
+    if kind.is_some()
+        && let Err(why) = declaration.check(t.name())
+    {
+        let key = match why {
+            Refused::BadLabel(_) | Refused::TakenLabel(_) | Refused::TooMany("labels", _) => {
+                "labels"
+            }
+            Refused::BadBuckets(_) | Refused::TooMany(..) => "buckets",
+            _ => "namespace",
+        };
+        t.error(
+            key,
+            &format!("can't be used: {why}"),
+            "the metric is written under its namespace, subsystem and name, joined by `_`",
+        );
+    }
+    t.no_effect(
+        "objectives",
+        "summaries have a sum and a count, and no quantiles",
+    );
+    declaration
+}
+
+impl Choice for Kind {
+    const CHOICES: &'static [(&'static str, Self)] = &[
+        ("counter", Self::Counter),
+        ("gauge", Self::Gauge),
+        ("histogram", Self::Histogram),
+        ("summary", Self::Summary),
+    ];
+}
+
+/// Of a bucket.
+struct Bound(f64);
+
+impl Setting for Bound {
+    fn example() -> String {
+        "0.5".to_owned()
+    }
+
+    fn accepts() -> String {
+        "a number such as 0.5".to_owned()
+    }
+
+    fn read(node: &Node) -> Result<Self, Vec<Wrong>> {
+        let text = node.text().ok_or_else(|| Wrong::value(node))?;
+        let number = text.parse().map_err(|_| Wrong::value(node))?;
+        if f64::is_nan(number) {
+            return Err(Wrong::value(node));
+        }
+        Ok(Self(number))
+    }
+
+    fn show(&self) -> Shown {
+        Shown::One(self.0.to_string())
+    }
+}

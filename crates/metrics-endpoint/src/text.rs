@@ -1,0 +1,263 @@
+//! Metrics as text: the format of Prometheus, and OpenMetrics for those who ask for it.
+
+use std::collections::HashSet;
+use std::fmt::Write;
+
+use crate::family::{Family, Kind, Value};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// Version 0.0.4, which everybody reads.
+    Prometheus,
+    /// Version 1.0.
+    OpenMetrics,
+}
+
+impl Format {
+    /// The one that a client takes, by its field `Accept`. Prometheus lists OpenMetrics where it
+    /// reads it; what else it lists, and in which order, does not matter.
+    pub(crate) fn wanted(accept: &[u8]) -> Self {
+        let mut types = accept.split(|byte| *byte == b',');
+        let is_open = |listed: &[u8]| {
+            let name = listed.split(|byte| *byte == b';').next();
+            let name = name.unwrap_or_default().trim_ascii();
+            name.eq_ignore_ascii_case(b"application/openmetrics-text")
+        };
+        if types.any(is_open) {
+            Self::OpenMetrics
+        } else {
+            Self::Prometheus
+        }
+    }
+
+    pub(crate) const fn content_type(self) -> &'static str {
+        match self {
+            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+
+    /// Writes all families. Of those with the same name the first counts: twice the same name is no
+    /// text that anybody reads.
+    pub(crate) fn write(self, families: &[Family]) -> String {
+        let mut out = String::with_capacity(16 << 10);
+        let mut seen = HashSet::new();
+        for family in families {
+            if !family.series.is_empty() && seen.insert(self.name_of(family)) {
+                self.family(&mut out, family);
+            }
+        }
+        if self == Self::OpenMetrics {
+            out.push_str("# EOF\n");
+        }
+        out
+    }
+
+    /// In OpenMetrics, `_total` belongs to the sample of a counter.
+    fn name_of(self, family: &Family) -> &str {
+        let name = family.name.as_str();
+        match (self, family.kind) {
+            (Self::OpenMetrics, Kind::Counter) => name.strip_suffix("_total").unwrap_or(name),
+            _ => name,
+        }
+    }
+
+    fn family(self, out: &mut String, family: &Family) {
+        let name = self.name_of(family);
+        out.push_str("# HELP ");
+        out.push_str(name);
+        out.push(' ');
+        escape(out, &family.help, self == Self::OpenMetrics);
+        // A String takes all.
+        _ = writeln!(out, "\n# TYPE {name} {}", family.kind.name());
+        let total = match (self, family.kind) {
+            (Self::OpenMetrics, Kind::Counter) => "_total",
+            _ => "",
+        };
+        for series in &family.series {
+            let mut labels = String::new();
+            for (label, value) in &series.labels {
+                if !labels.is_empty() {
+                    labels.push(',');
+                }
+                labels.push_str(label);
+                labels.push_str("=\"");
+                escape(&mut labels, value, true);
+                labels.push('"');
+            }
+            let mut sample = |suffix: &str, le: Option<f64>, value: f64| {
+                out.push_str(name);
+                out.push_str(suffix);
+                if !labels.is_empty() || le.is_some() {
+                    out.push('{');
+                    out.push_str(&labels);
+                    if let Some(bound) = le {
+                        let comma = if labels.is_empty() { "" } else { "," };
+                        _ = write!(out, "{comma}le=\"");
+                        self.number(out, bound, true);
+                        out.push('"');
+                    }
+                    out.push('}');
+                }
+                out.push(' ');
+                self.number(out, value, false);
+                out.push('\n');
+            };
+            match &series.value {
+                Value::Number(value) => sample(total, None, *value),
+                Value::Histogram {
+                    bounds,
+                    counts,
+                    sum,
+                } => {
+                    let mut below = 0;
+                    let bounds = bounds.iter().copied().chain([f64::INFINITY]);
+                    for (bound, count) in bounds.zip(counts) {
+                        below += count;
+                        sample("_bucket", Some(bound), crate::family::number(below));
+                    }
+                    sample("_sum", None, *sum);
+                    sample("_count", None, crate::family::number(below));
+                }
+                Value::Summary { count, sum } => {
+                    sample("_sum", None, *sum);
+                    sample("_count", None, crate::family::number(*count));
+                }
+            }
+        }
+    }
+
+    fn number(self, out: &mut String, value: f64, is_bound: bool) {
+        // OpenMetrics wants bounds that look the same everywhere.
+        let point = is_bound && self == Self::OpenMetrics && value.fract() == 0.0;
+        let size = value.abs();
+        _ = if value.is_nan() {
+            out.write_str("NaN")
+        } else if value.is_infinite() {
+            out.write_str(if value > 0.0 { "+Inf" } else { "-Inf" })
+        } else if size != 0.0 && !(1e-6..1e17).contains(&size) {
+            write!(out, "{value:e}")
+        } else if point {
+            write!(out, "{value}.0")
+        } else {
+            write!(out, "{value}")
+        };
+    }
+}
+
+fn escape(out: &mut String, text: &str, quotes: bool) {
+    for letter in text.chars() {
+        match letter {
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '"' if quotes => out.push_str("\\\""),
+            _ => out.push(letter),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::family::Series;
+
+    fn families() -> Vec<Family> {
+        let labels = vec![("path".into(), "a\\b\n\"c\" é".to_owned())];
+        let of = |name: &str, kind, labels, value| Family {
+            name: name.to_owned(),
+            help: "Text with \\, \"quotes\" and\nlines.".into(),
+            kind,
+            series: vec![Series { labels, value }],
+        };
+        let histogram = Value::Histogram {
+            bounds: vec![0.005, 1.0],
+            counts: vec![2, 1, 4],
+            sum: 1e20,
+        };
+        vec![
+            of(
+                "jobs_total",
+                Kind::Counter,
+                labels.clone(),
+                Value::Number(3.0),
+            ),
+            of("size", Kind::Gauge, Vec::new(), Value::Number(-0.5)),
+            of("took", Kind::Histogram, labels, histogram),
+            of(
+                "seen",
+                Kind::Summary,
+                Vec::new(),
+                Value::Summary {
+                    count: 2,
+                    sum: 0.25,
+                },
+            ),
+            of("size", Kind::Gauge, Vec::new(), Value::Number(7.0)), // the same name again
+        ]
+    }
+
+    #[test]
+    fn the_text_of_prometheus() {
+        let help = "Text with \\\\, \"quotes\" and\\nlines.";
+        let label = "path=\"a\\\\b\\n\\\"c\\\" é\"";
+        let expected = format!(
+            "# HELP jobs_total {help}\n# TYPE jobs_total counter\njobs_total{{{label}}} 3\n\
+             # HELP size {help}\n# TYPE size gauge\nsize -0.5\n\
+             # HELP took {help}\n# TYPE took histogram\ntook_bucket{{{label},le=\"0.005\"}} 2\n\
+             took_bucket{{{label},le=\"1\"}} 3\ntook_bucket{{{label},le=\"+Inf\"}} 7\n\
+             took_sum{{{label}}} 1e20\ntook_count{{{label}}} 7\n\
+             # HELP seen {help}\n# TYPE seen summary\nseen_sum 0.25\nseen_count 2\n"
+        );
+        assert_eq!(Format::Prometheus.write(&families()), expected);
+    }
+
+    #[test]
+    fn the_text_of_openmetrics() {
+        let text = Format::OpenMetrics.write(&families());
+        for part in [
+            "# TYPE jobs counter\njobs_total{path=",
+            "# HELP size Text with \\\\, \\\"quotes\\\" and\\nlines.\n",
+            "le=\"1.0\"} 3\n",
+        ] {
+            assert!(text.contains(part), "{part} is missing in {text}");
+        }
+        assert!(text.ends_with("seen_count 2\n# EOF\n"), "{text}");
+    }
+
+    #[test]
+    fn who_asks_for_openmetrics_gets_it() {
+        let prometheus = b"application/openmetrics-text;version=1.0.0;q=0.5,text/plain;q=0.4";
+        assert_eq!(Format::wanted(prometheus), Format::OpenMetrics);
+        for other in [&b""[..], b"*/*", b"text/plain", b"application/json"] {
+            assert_eq!(Format::wanted(other), Format::Prometheus);
+        }
+    }
+
+    proptest! {
+        /// Whatever a label says, it neither ends its line nor its quotes.
+        #[test]
+        fn a_sample_is_one_line(label in any::<String>(), value in any::<f64>()) {
+            let family = Family {
+                name: "x".into(),
+                help: label.clone().into(),
+                kind: Kind::Gauge,
+                series: vec![Series { labels: vec![("l".into(), label)], value: Value::Number(value) }],
+            };
+            let text = Format::Prometheus.write(&[family]);
+            let lines: Vec<&str> = text.split('\n').collect();
+            prop_assert_eq!(lines.len(), 4, "{:?}", text);
+            let (start, number) = lines[2].rsplit_once("\"} ").expect("a label before the value");
+            let inside = start.strip_prefix("x{l=\"").expect("it begins so");
+            let mut escaped = false;
+            for letter in inside.chars() {
+                prop_assert!(escaped || letter != '"', "{:?}", text);
+                escaped = letter == '\\' && !escaped;
+            }
+            prop_assert!(!escaped);
+            let read: f64 = number.replace("Inf", "inf").parse().expect("a number");
+            prop_assert!(read.to_bits() == value.to_bits() || read.is_nan() && value.is_nan());
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Metrics: what the server counts, and what applications declare over RPC.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+
+use pronghorn_testkit::{Connection, Server, Site, wait_for};
+use pronghorn_wire::frame::Flags;
+
+use super::{Rpc, TCP, listening, started};
+
+const METRICS: &str = "metrics:\n  address: 127.0.0.1:0\n  collect:\n    \
+                       app_seen: {type: gauge, help: Seen., labels: [where]}\n";
+
+fn serving() -> Server {
+    started(Site::with_worker("app.php"), &format!("{TCP}{METRICS}"))
+}
+
+fn address(server: &Server) -> SocketAddr {
+    listening(server, "metrics").parse().expect("an address")
+}
+
+fn scrape(server: &Server) -> String {
+    let response = Connection::open(address(server)).get("/metrics");
+    let content_type = response.header("content-type");
+    assert_eq!(
+        content_type,
+        Some("text/plain; version=0.0.4; charset=utf-8")
+    );
+    response.text()
+}
+
+/// The value of a series, by all that stands before it.
+fn value<'a>(text: &'a str, series: &str) -> Option<&'a str> {
+    let mut values = text.lines().filter_map(|line| line.strip_prefix(series));
+    values.find_map(|rest| rest.strip_prefix(' '))
+}
+
+/// What Prometheus' own tool finds wrong.
+fn checked(text: &str) -> String {
+    let tool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut tool = tool.expect("promtool: `scripts/need tests` installs it");
+    let mut input = tool.stdin.take().expect("a pipe");
+    input.write_all(text.as_bytes()).expect("it reads");
+    drop(input);
+    let output = tool.wait_with_output().expect("it ends");
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    assert_eq!(output.status.success(), said.is_empty(), "{said}");
+    said
+}
+
+#[test]
+fn requests_are_counted_with_the_parts_of_their_time() {
+    let server = serving();
+    for _ in 0..3 {
+        assert_eq!(server.get("/").text(), "Hello");
+    }
+    server.get("/sleep?ms=200");
+    assert_eq!(server.get("/rpc").text(), "2025.1.15");
+    let pool = "pool=\"default\"";
+    let text = wait_for("all responses to be counted", || {
+        let text = scrape(&server);
+        let all = value(&text, "rr_http_request_total{status=\"200\"}");
+        (all == Some("5")).then_some(text)
+    });
+    let of = |series: &str| value(&text, series).unwrap_or_else(|| panic!("{series} in {text}"));
+    assert_eq!(
+        of(&format!(
+            "pronghorn_http_requests_total{{{pool},class=\"2xx\"}}"
+        )),
+        "5"
+    );
+    assert_eq!(
+        of(&format!(
+            "pronghorn_http_requests_total{{{pool},class=\"5xx\"}}"
+        )),
+        "0"
+    );
+    let phase = |phase: &str, part: &str| {
+        of(&format!(
+            "pronghorn_http_request_phase_seconds_{part}{{{pool},phase=\"{phase}\"}}"
+        ))
+    };
+    let total = of(&format!(
+        "pronghorn_http_request_duration_seconds_sum{{{pool}}}"
+    ));
+    let phases = ["read", "queue", "worker", "write"];
+    assert!(
+        phases.iter().all(|name| phase(name, "count") == "5"),
+        "{text}"
+    );
+    let seconds = |value: &str| value.parse::<f64>().expect("a number");
+    let total = seconds(total);
+    let sum: f64 = phases.iter().map(|name| seconds(phase(name, "sum"))).sum();
+    assert!(
+        (total - sum).abs() < 5.0 * 5e-6,
+        "{total} s, and {sum} s in parts"
+    );
+    assert!(seconds(phase("worker", "sum")) >= 0.2, "{text}");
+    let duration = "rr_http_request_duration_seconds_bucket{status=\"200\",le=\"+Inf\"}";
+    assert_eq!(of(duration), "5");
+    assert_eq!(of("rr_http_requests_queue"), "0");
+    assert_eq!(checked(&text), "");
+    server.stop();
+}
+
+#[test]
+fn applications_declare_and_change_metrics_over_rpc() {
+    let server = serving();
+    let mut rpc = Rpc::connect(&server);
+    let mut call = |method: &str, argument: &str| rpc.call(&format!("metrics.{method}"), argument);
+    let orders = r#"{"name":"orders_total","collector":{"namespace":"app","subsystem":"",
+        "type":"counter","help":"Orders.","labels":["shop"],"buckets":[],"objectives":{}}}"#;
+    assert_eq!(call("Declare", orders), "true");
+    assert_eq!(call("Declare", orders), "true", "each worker does");
+    let took = r#"{"name":"app_took_seconds","collector":{"type":"histogram","help":"Took.","buckets":[0.5,1]}}"#;
+    assert_eq!(call("Declare", took), "true");
+    let added = r#"{"name":"orders_total","value":2.5,"labels":["a \"b\"\nc\\d"]}"#;
+    assert_eq!(call("Add", added), "true");
+    assert_eq!(
+        call(
+            "Observe",
+            r#"{"name":"app_took_seconds","value":0.7,"labels":[]}"#
+        ),
+        "true"
+    );
+    let seen = |value: i32| format!(r#"{{"name":"app_seen","value":{value},"labels":["é"]}}"#);
+    assert_eq!(call("Set", &seen(10)), "true");
+    assert_eq!(call("Sub", &seen(3)), "true");
+
+    let refused = |answer: String, why: &str| assert!(answer.starts_with(why), "{answer}");
+    let other = orders.replace("shop", "city");
+    assert_eq!(call("Declare", &other), "true", "the first one counts");
+    server.logged(&["declared once more with another type", "orders_total"]);
+    refused(
+        call("Add", r#"{"name":"orders_total","value":1}"#),
+        "error: metrics_plugin_add: required labels for collector `orders_total`",
+    );
+    refused(
+        call("Add", r#"{"name":"nope","value":1}"#),
+        "error: metrics_plugin_add: undefined collector nope, try first Declare",
+    );
+    refused(
+        call("Declare", r#"{"name":"x","collector":{"type":"sum"}}"#),
+        "error: metrics_plugin_declare: unknown collector type sum",
+    );
+    // Bytes that are no text reach no series, whatever becomes of the call.
+    let bytes = [
+        &br#"{"name":"orders_total","value":1,"labels":["bad "#[..],
+        b"\xff\"]}",
+    ]
+    .concat();
+    rpc.ask(Flags::JSON, "metrics.Add", &bytes);
+
+    let text = scrape(&server);
+    let series = "app_orders_total{shop=\"a \\\"b\\\"\\nc\\\\d\"}";
+    assert_eq!(value(&text, series), Some("2.5"), "{text}");
+    assert_eq!(value(&text, "app_seen{where=\"é\"}"), Some("7"));
+    assert_eq!(
+        value(&text, "app_took_seconds_bucket{le=\"0.5\"}"),
+        Some("0")
+    );
+    assert_eq!(value(&text, "app_took_seconds_bucket{le=\"1\"}"), Some("1"));
+    assert_eq!(checked(&text), "");
+
+    let mut connection = Connection::open(address(&server));
+    let accept = "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5\r\n";
+    connection.request("GET", "/anything", accept);
+    let open = connection.response();
+    let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    assert_eq!(open.header("content-type"), Some(content_type));
+    assert!(
+        open.text()
+            .contains("# TYPE app_orders counter\napp_orders_total{shop=")
+    );
+    assert!(open.text().ends_with("\n# EOF\n"));
+
+    assert_eq!(rpc.call("metrics.Unregister", "\"orders_total\""), "true");
+    assert!(!scrape(&server).contains("app_orders_total"));
+    server.stop();
+}
+
+#[test]
+fn a_slow_client_keeps_nobody_from_the_metrics() {
+    let server = serving();
+    let slow: Vec<Connection> = (0..40)
+        .map(|_| {
+            let mut connection = Connection::open(address(&server));
+            connection.send("GET /metrics HTTP/1.1\r\nHost: a\r\n");
+            connection
+        })
+        .collect();
+    assert!(scrape(&server).contains("pronghorn_build_info{version="));
+    assert_eq!(server.get("/").text(), "Hello");
+    drop(slow);
+    server.stop();
+}
+
+#[test]
+fn two_metrics_of_one_name_are_refused_at_the_start() {
+    let site = Site::with_worker("app.php");
+    let config = std::fs::read_to_string(site.path(".rr.yaml")).expect("it is there");
+    let twice = "metrics:\n  address: 127.0.0.1:0\n  collect:\n    \
+                 a_b: {type: gauge}\n    b: {type: gauge, namespace: a}\n";
+    let site = site.config(&format!("{config}{twice}"));
+    let ended = Server::run(&site, &["serve"]);
+    ended.assert_refused(&["metrics.collect.b", "`a_b` is the name of another metric"]);
+}
