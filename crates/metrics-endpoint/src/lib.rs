@@ -11,6 +11,7 @@ mod roadrunner;
 mod service;
 mod settings;
 mod text;
+mod workers;
 
 pub use service::MetricsService;
 pub use settings::MetricsSettings;

@@ -1,6 +1,6 @@
 //! The service: a listener on the control thread, and methods for RPC.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use pronghorn_http::{
@@ -9,8 +9,8 @@ use pronghorn_http::{
 };
 use pronghorn_metrics::Registry;
 use pronghorn_plugin_api::rpc::{Argument, Failure, ServiceMethods};
-use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, Running, Stopped};
-use pronghorn_workers::IoThread;
+use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, Health, Running, Stopped};
+use pronghorn_workers::{IoThread, Pools};
 use serde::Deserialize;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
@@ -20,6 +20,7 @@ use crate::family::{Family, Kind};
 use crate::roadrunner;
 use crate::settings::MetricsSettings;
 use crate::text::Format;
+use crate::workers;
 
 /// The name of the service, and of its listening socket for the next process.
 const METRICS: &str = "metrics";
@@ -48,6 +49,8 @@ struct Endpoint {
 struct Metrics {
     own: Registry,
     collectors: Collectors,
+    pools: Arc<OnceLock<Pools>>,
+    health: Health,
     started: Instant,
 }
 
@@ -79,6 +82,8 @@ impl Endpoint {
         let metrics = Metrics {
             own: context.metrics.clone(),
             collectors,
+            pools: context.pools.clone(),
+            health: context.health.clone(),
             started: Instant::now(),
         };
         let limits = Limits {
@@ -132,13 +137,25 @@ impl Handler for Metrics {
     fn handle<'a>(&'a self, request: Request, _: &'a mut dyn Exchange) -> Handled<'a> {
         let accept = request.head.fields().get("accept").unwrap_or_default();
         let format = Format::wanted(accept);
-        let mut families: Vec<Family> = self.own.families().into_iter().map(Family::from).collect();
+        Box::pin(async move {
+            let text = format.write(&self.families().await);
+            let mut response = Response::new(200, Body::Whole(text.into()));
+            response.fields.push("Content-Type", format.content_type());
+            response
+        })
+    }
+}
+
+impl Metrics {
+    async fn families(&self) -> Vec<Family> {
+        let own = self.own.families();
+        let mut families: Vec<Family> = own.into_iter().map(Family::from).collect();
         families.extend(roadrunner::families(&families, self.started.elapsed()));
+        if let Some(pools) = self.pools.get() {
+            families.extend(workers::families(pools, &self.health).await);
+        }
         families.extend(self.collectors.families());
-        let text = format.write(&families);
-        let mut response = Response::new(200, Body::Whole(text.into()));
-        response.fields.push("Content-Type", format.content_type());
-        Box::pin(std::future::ready(response))
+        families
     }
 }
 

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::error::Error;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use pronghorn_base::BoxFuture;
@@ -248,6 +249,8 @@ pub struct Context {
     pub configuration: Configuration,
     /// None for a service without pools.
     pub workers: Option<WorkerContext>,
+    /// The pools of all services, to look at: there once the services with workers start.
+    pub pools: Arc<OnceLock<Pools>>,
     /// This service's own: its names begin with `pronghorn_`, and it registers at its start.
     pub metrics: Registry,
     /// This service's own.

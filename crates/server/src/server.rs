@@ -193,6 +193,7 @@ impl Server {
             health: self.health.clone(),
             configuration: self.configuration.clone(),
             workers: None,
+            pools: Arc::default(),
             metrics: Registry::default().named("pronghorn"),
             readiness: Readiness::default(),
             sockets: self.sockets.clone(),
@@ -223,6 +224,7 @@ impl Server {
                 pools: workers.pools.clone(),
                 io: workers.io.io().clone(),
             });
+            _ = context.pools.set(workers.pools.clone()); // the server starts once
             self.workers = Some(workers);
         }
         rpc::add(&context.rpc, &self.health, self.pools().as_ref());

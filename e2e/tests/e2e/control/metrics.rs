@@ -106,6 +106,22 @@ fn requests_are_counted_with_the_parts_of_their_time() {
     let duration = "rr_http_request_duration_seconds_bucket{status=\"200\",le=\"+Inf\"}";
     assert_eq!(of(duration), "5");
     assert_eq!(of("rr_http_requests_queue"), "0");
+    assert_eq!(
+        of(&format!("pronghorn_pool_workers{{{pool},state=\"ready\"}}")),
+        "2"
+    );
+    assert_eq!(of("rr_http_total_workers"), "2");
+    assert_eq!(of("rr_http_workers_ready"), "2");
+    for pid in server.workers() {
+        assert_eq!(
+            of(&format!(
+                "rr_http_worker_state{{pid=\"{pid}\",state=\"ready\"}}"
+            )),
+            "0"
+        );
+        let memory = of(&format!("rr_http_worker_memory_bytes{{pid=\"{pid}\"}}"));
+        assert!(seconds(memory) > 1e6, "{text}");
+    }
     assert_eq!(checked(&text), "");
     server.stop();
 }
