@@ -40,11 +40,13 @@ impl ResponseMetrics {
     pub(crate) fn observe(&self, sent: &Sent) {
         let slot = usize::from(sent.status).wrapping_sub(100).min(SLOTS - 1);
         let of_status = self.known[slot].get_or_init(|| {
-            let status = if slot < SLOTS - 1 { sent.status } else { 0 };
-            match status {
-                0 => self.by_status.with(["other"]),
-                status => self.by_status.with([&status.to_string()]),
-            }
+            let is_other = slot == SLOTS - 1;
+            let name = if is_other {
+                "other".to_owned()
+            } else {
+                sent.status.to_string()
+            };
+            self.by_status.with([&name])
         });
         of_status.observe(sent.elapsed());
     }
