@@ -132,7 +132,7 @@ final class Worker
         if (!isset($this->handlers[$kind->value])) {
             $cure = match ($kind) {
                 Kind::Http => 'Give one to onRequest().',
-                Kind::Raw => 'Give one to onRaw(): the calls of a service of one\'s own are bytes.',
+                Kind::Raw => 'Give one to onRaw() if the calls of that service are bytes.',
             };
             throw new BadWorker("This pool runs `$mode` (RR_MODE), and the script has no handler for it. $cure");
         }
