@@ -1,8 +1,8 @@
 /* Where a worker of quick calls sleeps, on machines with two processors. The kernel wakes a worker
  * where it slept, unless a processor idles, and on a small machine that is mostly beside the client
  * or the proxy. Beside the server's thread, which sleeps while quick calls run, neither wakes the
- * other across processors. One sleep there now and then is enough: where that place is a bad one, the
- * kernel moves the worker away again.
+ * other across processors. One sleep there now and then is enough: where that place is a bad one,
+ * the kernel moves the worker away again.
  *
  * Without this file the extension builds and works as well, and workers sleep where they ran. */
 #include "ring.h"

@@ -54,7 +54,8 @@ pub struct Key<'t, 'a, T> {
 }
 
 impl Key<'_, '_, Pairs> {
-    /// What is written, and those of these that are not: both are shown as the value. `words` stand in the reference.
+    /// What is written, and those of these that are not: both are shown as the value. `words` stand
+    /// in the reference.
     pub fn over(mut self, these: &[(&str, &str)], words: &'static str) -> (Pairs, Pairs) {
         let written = match &self.given {
             Some((Ok(written), _)) => written.clone(),
@@ -72,7 +73,8 @@ impl Key<'_, '_, Pairs> {
         added.0.sort_by(by_name);
         if let Some((Ok(given), _)) = &mut self.given {
             given.0.extend(added.0.iter().cloned());
-            // Read again, parts of one name would come together: `show` prints them as they would then stand.
+            // Read again, parts of one name would come together: `show` prints them as they would
+            // then stand.
             given.0.sort_by(by_name);
         }
         self.default_as(added.clone(), words);
@@ -128,7 +130,8 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
         self
     }
 
-    /// What a wrong value was probably meant to be, instead of the default: one mistake is not to make others.
+    /// What a wrong value was probably meant to be, instead of the default: one mistake is not to
+    /// make others.
     pub fn guess(mut self, value: T) -> Self {
         self.guess = Some(value);
         self
@@ -182,8 +185,8 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
         self
     }
 
-    /// It says where something secret lies, and is shown although its name is that of a secret: unless what was written is
-    /// the secret itself.
+    /// It says where something secret lies, and is shown although its name is that of a secret:
+    /// unless what was written is the secret itself.
     pub fn is_path(mut self) -> Self {
         let text = self.given.as_ref().map(|(_, node)| &node.value);
         self.secret = matches!(text, Some(Value::Text(text)) if text.text.contains("-----"));
@@ -220,7 +223,8 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
         self
     }
 
-    /// With a message: the key does nothing in this section, and one that is written is warned about.
+    /// With a message: the key does nothing in this section, and one that is written is warned
+    /// about.
     pub fn no_effect(mut self, message: Option<String>) -> Self {
         self.no_effect = message;
         self
@@ -347,8 +351,8 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
         as_written(end.show())
     }
 
-    /// What could be written: the default, else the type's example; if that does not lie in the range, the end of it that was
-    /// meant.
+    /// What could be written: the default, else the type's example; if that does not lie in the
+    /// range, the end of it that was meant.
     fn example(&self, default: &DefaultShown, end: Option<String>) -> String {
         if let DefaultShown::Value(shown @ Shown::One(_)) = default {
             return shown.to_string();

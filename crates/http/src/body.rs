@@ -1,7 +1,8 @@
-//! A request's body on its way to a worker: read before a worker is taken, so that a slow client holds none.
+//! A request's body on its way to a worker: read before a worker is taken, so that a slow client
+//! holds none.
 //!
-//! Small bodies stay in memory, longer ones and uploaded files go to spool files; forms in multipart are taken apart while
-//! they arrive.
+//! Small bodies stay in memory, longer ones and uploaded files go to spool files; forms in
+//! multipart are taken apart while they arrive.
 
 use std::hash::{Hash, Hasher};
 use std::os::unix::ffi::OsStrExt;
@@ -159,7 +160,8 @@ pub(crate) async fn collect(
     Ok((body, source.read))
 }
 
-/// A request without a body. A form may have no fields; the official packages want to be told that it was one.
+/// A request without a body. A form may have no fields; the official packages want to be told that
+/// it was one.
 pub(crate) fn empty(request: &Request, settings: &BodySettings) -> RequestBody {
     match form_kind(request, settings) {
         Ok(ContentType::Urlencoded) => RequestBody::Urlencoded(Bytes::new()),
@@ -176,7 +178,8 @@ fn form_kind(request: &Request, settings: &BodySettings) -> Result<ContentType, 
     }
 }
 
-/// Whether a worker is to read this request's body as it comes. Forms are taken apart here, so they have to be complete.
+/// Whether a worker is to read this request's body as it comes. Forms are taken apart here, so they
+/// have to be complete.
 pub(crate) fn is_streamed(request: &Request, settings: &BodySettings) -> bool {
     settings.stream && matches!(form_kind(request, settings), Ok(ContentType::Other))
 }
@@ -348,8 +351,8 @@ impl Open {
 }
 
 impl BodySettings {
-    /// By the ending of the client's name for it, as RoadRunner does: a convenience, no safeguard. What keeps an uploaded
-    /// file from being run is where it lies.
+    /// By the ending of the client's name for it, as RoadRunner does: a convenience, no safeguard.
+    /// What keeps an uploaded file from being run is where it lies.
     fn takes(&self, part: &Part) -> bool {
         let name = part.filename.as_deref().unwrap_or_default();
         let ending = memchr::memrchr(b'.', name)

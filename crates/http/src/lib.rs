@@ -1,8 +1,9 @@
 //! The HTTP side: listeners, connections, bodies, handlers and the bridge to a pool.
 //!
-//! A connection reads a request's head and hands it to a [`Handler`] together with its [`Exchange`], through which the body
-//! can be read and the client watched; the handler's [`Response`] is written in the shortest way that its body allows.
-//! [`PoolHandler`] is the handler that asks PHP. Middleware is a handler around another one.
+//! A connection reads a request's head and hands it to a [`Handler`] together with its
+//! [`Exchange`], through which the body can be read and the client watched; the handler's
+//! [`Response`] is written in the shortest way that its body allows. [`PoolHandler`] is the handler
+//! that asks PHP. Middleware is a handler around another one.
 //!
 //! Knows no transport: whether a worker is behind a relay or a ring is the pool's business.
 

@@ -65,8 +65,8 @@ pub struct Accepting {
 }
 
 impl Listener {
-    /// Takes the sockets that listen on this address already; if there is none, binds once for each of `threads` threads.
-    /// With port 0, all get the port that the first one was given.
+    /// Takes the sockets that listen on this address already; if there is none, binds once for each
+    /// of `threads` threads. With port 0, all get the port that the first one was given.
     ///
     /// # Errors
     ///
@@ -91,8 +91,8 @@ impl Listener {
     /// Binds once for each of `threads` threads.
     pub fn bind(address: SocketAddr, threads: usize) -> Result<Self, BindError> {
         let failed = |source| BindError::tcp(address, source);
-        // A socket of another process with the same user could share a port by SO_REUSEPORT without either noticing: the
-        // first one is bound without it, as a question, and again with it.
+        // A socket of another process with the same user could share a port by SO_REUSEPORT without
+        // either noticing: the first one is bound without it, as a question, and again with it.
         drop(bind_socket(address, false).map_err(failed)?);
         let first = bind_socket(address, true).map_err(failed)?;
         let address = first.local_addr().map_err(failed)?;
@@ -108,7 +108,8 @@ impl Listener {
         })
     }
 
-    /// Takes the inherited socket of this path, or binds it; a unix socket has one queue for all threads.
+    /// Takes the inherited socket of this path, or binds it; a unix socket has one queue for all
+    /// threads.
     ///
     /// # Errors
     ///
@@ -134,7 +135,8 @@ impl Listener {
         self
     }
 
-    /// What a person can open in a browser: 0.0.0.0 and :: are no addresses for one. For a unix socket its path.
+    /// What a person can open in a browser: 0.0.0.0 and :: are no addresses for one. For a unix
+    /// socket its path.
     pub fn url(&self) -> String {
         match &self.place {
             Place::Unix(_) => self.place.to_string(),
@@ -162,8 +164,8 @@ impl Listener {
         self.was_inherited
     }
 
-    /// One for each thread when they were bound here; as many as the process before had when they are inherited; one of a
-    /// unix socket.
+    /// One for each thread when they were bound here; as many as the process before had when they
+    /// are inherited; one of a unix socket.
     pub fn sockets(&self) -> Vec<BorrowedFd<'_>> {
         match &self.sockets {
             Sockets::Tcp(sockets) => sockets.iter().map(AsFd::as_fd).collect(),
@@ -171,8 +173,8 @@ impl Listener {
         }
     }
 
-    /// Starts to accept on every thread and from every socket: a socket that nobody accepts from would keep its share of the
-    /// connections waiting.
+    /// Starts to accept on every thread and from every socket: a socket that nobody accepts from
+    /// would keep its share of the connections waiting.
     ///
     /// # Errors
     ///
@@ -243,7 +245,8 @@ impl Sockets {
 }
 
 impl Bound {
-    /// Whether what its clients are sent is spaced by timers: by BBR, the congestion control of many hosts.
+    /// Whether what its clients are sent is spaced by timers: by BBR, the congestion control of
+    /// many hosts.
     fn is_paced(&self) -> bool {
         match self {
             Self::Tcp(socket) => SockRef::from(socket)
@@ -344,7 +347,8 @@ struct Door {
 }
 
 impl Door {
-    /// Accepts until the service drains, and then what is waiting already: closing the socket would reset it.
+    /// Accepts until the service drains, and then what is waiting already: closing the socket would
+    /// reset it.
     async fn accept(self, entrance: Entrance) {
         let mut last = BACKLOG;
         while last > 0 {
@@ -404,7 +408,8 @@ impl Door {
         let is_over = entered.is_over();
         let server = self.server.or_else(|| socket.server());
         if self.is_paced && is_of_this_machine(address, server) {
-            // There is no network to be spared, and the timers take up to a third of the time of large replies.
+            // There is no network to be spared, and the timers take up to a third of the time of
+            // large replies.
             socket.send_unpaced();
         }
         let peer = Arc::new(Peer::new(address, self.tls.is_some(), server));

@@ -83,8 +83,9 @@ impl Service {
         }
     }
 
-    /// From now on each connection ends after its current request or, after `idle`, without one: a request may be on its
-    /// way. What waits to be accepted is still accepted, then no more. Returns when all have ended.
+    /// From now on each connection ends after its current request or, after `idle`, without one: a
+    /// request may be on its way. What waits to be accepted is still accepted, then no more.
+    /// Returns when all have ended.
     pub async fn drain(&self, idle: Duration) {
         _ = self.drain_idle.set(idle); // a second drain changes nothing
         self.draining.cancel();
@@ -108,8 +109,8 @@ impl Service {
         self.connections.len()
     }
 
-    /// Counts a connection while the returned value lives. Where there are as many as there may be, the one that has been
-    /// without a request for the longest time is told to end.
+    /// Counts a connection while the returned value lives. Where there are as many as there may be,
+    /// the one that has been without a request for the longest time is told to end.
     pub(crate) fn enter(self: &Arc<Self>, address: PeerAddress) -> Result<Entered, Full> {
         let permit = self.addresses.connection(address.ip());
         let permit = permit.map_err(|_| Full::Address)?;
@@ -165,8 +166,8 @@ impl Entered {
         &self.place
     }
 
-    /// Returns when the connection is to make room for another one, or a draining service has waited long enough for it: for a
-    /// client that shakes hands.
+    /// Returns when the connection is to make room for another one, or a draining service has
+    /// waited long enough for it: for a client that shakes hands.
     pub(crate) async fn ended(&self) {
         tokio::select! {
             () = poll_fn(|cx| self.place.poll_evicted(cx)) => {}

@@ -99,7 +99,8 @@ impl From<BootError> for LaunchError {
 }
 
 impl BootError {
-    /// The whole story: what, where, the evidence, the next step. Several lines, without an end of line.
+    /// The whole story: what, where, the evidence, the next step. Several lines, without an end of
+    /// line.
     pub(crate) fn report(&self) -> String {
         let mut text = self.to_string();
         _ = write!(

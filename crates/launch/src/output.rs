@@ -1,4 +1,5 @@
-//! What a worker prints: the boot transcript first, then log records, line by line, and its last words.
+//! What a worker prints: the boot transcript first, then log records, line by line, and its last
+//! words.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -16,11 +17,12 @@ const TRANSCRIPT: usize = 64 << 10;
 const LONGEST_LINE: usize = 64 << 10;
 /// Lines that a crash report shows.
 const LAST_WORDS: usize = 20;
-/// How long the output of a process is waited for after its end. All it wrote is there already; whatever else holds the
-/// pipe open may write on, and nobody listens.
+/// How long the output of a process is waited for after its end. All it wrote is there already;
+/// whatever else holds the pipe open may write on, and nobody listens.
 const AFTER_THE_END: Duration = Duration::from_millis(100);
 
-/// The name of the events that carry a line of a worker: in logs of mode `raw` they are that line alone.
+/// The name of the events that carry a line of a worker: in logs of mode `raw` they are that line
+/// alone.
 pub const WORKER_OUTPUT: &str = "worker output";
 
 /// The output of one worker. Cheap to clone.
@@ -91,8 +93,9 @@ impl Output {
 }
 
 impl State {
-    /// Octane reads these records: `logger` server, level info, the line alone as message. What PHP itself calls an error or
-    /// a warning has that level, so that the reason of a 500 is in a log of errors too.
+    /// Octane reads these records: `logger` server, level info, the line alone as message. What PHP
+    /// itself calls an error or a warning has that level, so that the reason of a 500 is in a log
+    /// of errors too.
     fn log(&self, line: &str) {
         let Self { pool, pid, .. } = self;
         match Severity::of(line) {

@@ -129,8 +129,8 @@ impl Registry {
         }
     }
 
-    /// One whose names begin with this and an underscore, whatever they began with before: for names
-    /// that other programs' dashboards know.
+    /// One whose names begin with this and an underscore, whatever they began with before: for
+    /// names that other programs' dashboards know.
     #[must_use]
     pub fn named_anew(&self, prefix: &str) -> Self {
         Self {

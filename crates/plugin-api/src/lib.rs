@@ -1,4 +1,5 @@
-//! What a service of the server has to know: the one life that all of them have, and what is handed to them.
+//! What a service of the server has to know: the one life that all of them have, and what is handed
+//! to them.
 //!
 //! - [`Service`] and [`Running`]: made from its settings, started, stopped.
 //! - [`Context`]: what a service is started with.

@@ -1,7 +1,7 @@
 //! The data path's state: who works, who is free, who waits. Pure: no task, no clock, no process.
 //!
-//! One [`Core`] lives behind the one short lock of a pool. Each method is one step; what has to be done outside of the lock
-//! comes back as a value.
+//! One [`Core`] lives behind the one short lock of a pool. Each method is one step; what has to be
+//! done outside of the lock comes back as a value.
 
 use std::time::Duration;
 
@@ -46,7 +46,8 @@ impl SlotState {
     }
 }
 
-/// Slots, queue and the order in which workers are chosen. `C` is a call, `T` is how a worker is reached.
+/// Slots, queue and the order in which workers are chosen. `C` is a call, `T` is how a worker is
+/// reached.
 #[derive(Debug)]
 pub(crate) struct Core<C, T> {
     slots: Vec<Slot<T>>,
@@ -81,7 +82,8 @@ pub(crate) struct PrefetchLimits {
     pub(crate) most: usize,
     /// So many of them while another worker is free: to wake that one would take longer.
     pub(crate) before_waking_idle: usize,
-    /// And so many while every processor has a worker of quick calls: another one would only take turns with those.
+    /// And so many while every processor has a worker of quick calls: another one would only take
+    /// turns with those.
     pub(crate) when_cpus_busy: usize,
 }
 
@@ -105,7 +107,8 @@ pub enum Next<C> {
 }
 
 impl<C, T: Clone> Core<C, T> {
-    /// At most `queue_limit` calls wait, each at most `queue_timeout`. There are so many `processors` for the workers.
+    /// At most `queue_limit` calls wait, each at most `queue_timeout`. There are so many
+    /// `processors` for the workers.
     pub(crate) fn new(queue_limit: usize, queue_timeout: Duration, processors: usize) -> Self {
         Self {
             slots: Vec::new(),
@@ -152,9 +155,9 @@ impl<C, T: Clone> Core<C, T> {
         }
     }
 
-    /// A new call: to a worker that is awake and quick, also if that has some already where there is no processor for another
-    /// one; else to a free one, else to one that may have it `ahead`, else into
-    /// the queue.
+    /// A new call: to a worker that is awake and quick, also if that has some already where there
+    /// is no processor for another one; else to a free one, else to one that may have it `ahead`,
+    /// else into the queue.
     pub(crate) fn admit(&mut self, call: C, ticket: Ticket, ahead: bool) -> Admitted<C, T> {
         if self.stopping {
             return Admitted::Refused(call, Refused::Stopping);
@@ -220,7 +223,8 @@ impl<C, T: Clone> Core<C, T> {
         self.next(id, now)
     }
 
-    /// A worker has finished its call and asks what to do next; of calls ahead it may have so many from now on.
+    /// A worker has finished its call and asks what to do next; of calls ahead it may have so many
+    /// from now on.
     pub(crate) fn freed(&mut self, id: SlotId, now: Instant, prefetch: PrefetchLimits) -> Freed<C> {
         let has_ahead = self.slots.get(id).is_some_and(|slot| slot.ahead > 0);
         self.change(id, |slot| {
@@ -244,7 +248,8 @@ impl<C, T: Clone> Core<C, T> {
         }
     }
 
-    /// A worker has answered and has little left to do: until it is [freed](Self::freed) it may have so many calls ahead.
+    /// A worker has answered and has little left to do: until it is [freed](Self::freed) it may
+    /// have so many calls ahead.
     pub(crate) fn winds_down(
         &mut self,
         id: SlotId,
@@ -262,8 +267,8 @@ impl<C, T: Clone> Core<C, T> {
         freed
     }
 
-    /// The next waiting call for this worker, and more if it may have them; those whose wait is over are passed over
-    /// and come back.
+    /// The next waiting call for this worker, and more if it may have them; those whose wait is
+    /// over are passed over and come back.
     fn next(&mut self, id: SlotId, now: Instant) -> Freed<C> {
         let mut late = Vec::new();
         if let Some(call) = self.pop(now, &mut late) {
@@ -283,7 +288,8 @@ impl<C, T: Clone> Core<C, T> {
         }
     }
 
-    /// Its share of those that wait, at least one: a worker with room comes back soon, and until then others take theirs.
+    /// Its share of those that wait, at least one: a worker with room comes back soon, and until
+    /// then others take theirs.
     fn next_ahead(&mut self, id: SlotId, now: Instant, late: &mut Vec<C>) -> Vec<C> {
         let room = self.slots.get(id).map_or(0, Slot::room);
         let share = self.queue.len().div_ceil(self.slots.len().max(1));
@@ -307,7 +313,8 @@ impl<C, T: Clone> Core<C, T> {
         None
     }
 
-    /// A worker has so many calls less ahead, and gets no other one before it is [freed](Self::freed).
+    /// A worker has so many calls less ahead, and gets no other one before it is
+    /// [freed](Self::freed).
     pub(crate) fn took_back(&mut self, id: SlotId, calls: usize) {
         self.change(id, |slot| {
             slot.ahead = slot.ahead.saturating_sub(calls);
@@ -362,7 +369,8 @@ impl<C, T: Clone> Core<C, T> {
         Vec::new()
     }
 
-    /// The caller of a waiting call has left. One that is to run all the same stays, if there is room for such calls.
+    /// The caller of a waiting call has left. One that is to run all the same stays, if there is
+    /// room for such calls.
     pub(crate) fn withdraw(&mut self, priority: u8, seq: u64, runs_alone: bool) -> Option<C> {
         if runs_alone && self.queue.leave(priority, seq) {
             return None;
@@ -375,14 +383,15 @@ impl<C, T: Clone> Core<C, T> {
         (self.queue.expire(now), self.queue.next_expiry())
     }
 
-    /// No further call. Those that wait come back; workers are drained one by one with [`drain`](Self::drain).
+    /// No further call. Those that wait come back; workers are drained one by one with
+    /// [`drain`](Self::drain).
     pub(crate) fn stop(&mut self) -> Vec<C> {
         self.stopping = true;
         self.queue.drain()
     }
 
-    /// Pairs calls that wait with workers that are free. There are none, unless a step above has a bug: this is the
-    /// watchdog's, which heals it.
+    /// Pairs calls that wait with workers that are free. There are none, unless a step above has a
+    /// bug: this is the watchdog's, which heals it.
     pub(crate) fn heal(&mut self, now: Instant) -> Vec<(T, C)> {
         let mut healed = Vec::new();
         // By the slots' states, not by the list that may be what is wrong.
@@ -495,7 +504,8 @@ impl<T> Slot<T> {
     }
 }
 
-/// A worker is free: what it does next, and the calls that were passed over because their wait is over.
+/// A worker is free: what it does next, and the calls that were passed over because their wait is
+/// over.
 #[derive(Debug)]
 pub(crate) struct Freed<C> {
     pub(crate) late: Vec<C>,

@@ -1,11 +1,13 @@
-//! A thread that serves requests, as workers that live on it need it. Who runs the thread need not know how they are connected.
+//! A thread that serves requests, as workers that live on it need it. Who runs the thread need not
+//! know how they are connected.
 
 use std::sync::Arc;
 
 use tokio::runtime::{Builder, Handle};
 
-/// Looks whether workers of this thread have said something. A thread that sleeps looks before that; a busy one calls this
-/// wherever it comes by, as on every read and write of a client. On other threads it does nothing.
+/// Looks whether workers of this thread have said something. A thread that sleeps looks before
+/// that; a busy one calls this wherever it comes by, as on every read and write of a client. On
+/// other threads it does nothing.
 pub use pronghorn_ring::collect;
 
 /// A thread that serves requests.
@@ -17,7 +19,8 @@ pub struct Home {
 }
 
 impl Home {
-    /// Has the runtime look for what workers have said before it sleeps. Without it they are heard all the same, later.
+    /// Has the runtime look for what workers have said before it sleeps. Without it they are heard
+    /// all the same, later.
     pub fn prepare(runtime: &mut Builder) -> &mut Builder {
         runtime
             .on_thread_park(pronghorn_ring::Thread::before_park)

@@ -1,15 +1,16 @@
 //! Calls that wait for a worker: bounded, by priority, each with the moment it gives up.
 //!
-//! Within a priority the first in is the first out, as long as that serves everybody in good time. Once the oldest has
-//! waited too long for a whole interval, the newest goes first: in an overload somebody is served too late anyway, and the
-//! newest still waits for an answer.
+//! Within a priority the first in is the first out, as long as that serves everybody in good time.
+//! Once the oldest has waited too long for a whole interval, the newest goes first: in an overload
+//! somebody is served too late anyway, and the newest still waits for an answer.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The longest wait that is still good service, where the queue's own limit is not much longer. Readiness uses it too.
+/// The longest wait that is still good service, where the queue's own limit is not much longer.
+/// Readiness uses it too.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A queue with an end. Lower priorities go first.
@@ -25,7 +26,8 @@ pub(crate) struct Queue<T> {
     newest_first: bool,
 }
 
-/// Ascending by sequence number. An entry that was taken out stays as a hole until it is in front or at the end.
+/// Ascending by sequence number. An entry that was taken out stays as a hole until it is in front
+/// or at the end.
 #[derive(Debug)]
 struct Level<T> {
     entries: VecDeque<Waiting<T>>,
@@ -66,8 +68,8 @@ pub(crate) struct Ticket {
     pub(crate) has_left: bool,
 }
 
-/// Of the places in a queue, this part may be taken by items whose callers have left: those who come and go must leave
-/// room for those who wait.
+/// Of the places in a queue, this part may be taken by items whose callers have left: those who
+/// come and go must leave room for those who wait.
 const LEFT: usize = 4;
 
 impl<T> Queue<T> {
@@ -83,7 +85,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Other limits; those that wait already keep their time, and their place also in a queue that is too long by now.
+    /// Other limits; those that wait already keep their time, and their place also in a queue that
+    /// is too long by now.
     pub(crate) fn set_limits(&mut self, limit: usize, timeout: Duration) {
         self.limit = limit;
         self.patience = PATIENCE.min(timeout / 4);
@@ -106,10 +109,11 @@ impl<T> Queue<T> {
         fronts.map(|waiting| waiting.since).min()
     }
 
-    /// Adds an item behind all with a lower number of its priority. In a full queue it takes the place of a less urgent
-    /// one, or in an overload of the oldest.
+    /// Adds an item behind all with a lower number of its priority. In a full queue it takes the
+    /// place of a less urgent one, or in an overload of the oldest.
     ///
-    /// Numbers rise, so this is the end, but for an item that comes back: it returns to its old place.
+    /// Numbers rise, so this is the end, but for an item that comes back: it returns to its old
+    /// place.
     pub(crate) fn push(&mut self, ticket: Ticket, item: T) -> Pushed<T> {
         let mut pushed = Pushed::Waits;
         if self.len >= self.limit {
@@ -193,7 +197,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The caller of an item has left, and it stays. False: it is not here, or there are too many of its kind.
+    /// The caller of an item has left, and it stays. False: it is not here, or there are too many
+    /// of its kind.
     pub(crate) fn leave(&mut self, priority: u8, seq: u64) -> bool {
         let left: usize = self.levels.values().map(|level| level.left).sum();
         if left >= (self.limit / LEFT).max(1) {

@@ -1,7 +1,7 @@
 //! Bodies that are too long for memory, in files.
 //!
-//! All spool files together may take at most half of what was free on their file system at the start. Files are made and
-//! written by blocking calls: keep them off the I/O threads.
+//! All spool files together may take at most half of what was free on their file system at the
+//! start. Files are made and written by blocking calls: keep them off the I/O threads.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -15,8 +15,8 @@ use pronghorn_process::Credentials;
 use thiserror::Error;
 use tokio_util::task::TaskTracker;
 
-/// Names of spool files: this, what they are for, where the server's number is its own, that number, a count, something
-/// random.
+/// Names of spool files: this, what they are for, where the server's number is its own, that
+/// number, a count, something random.
 const PREFIX: &str = "pronghorn-";
 /// Nothing that is in use is older: the file of a call lives as long as the call.
 const OLD: Duration = Duration::from_secs(24 * 3600);
@@ -102,7 +102,8 @@ impl Spool {
         &self.folder
     }
 
-    /// Waits until the files that are no longer needed are gone: else a process that ends leaves some of them behind.
+    /// Waits until the files that are no longer needed are gone: else a process that ends leaves
+    /// some of them behind.
     pub async fn settle(&self) {
         self.removals.close();
         self.removals.wait().await;
@@ -141,7 +142,8 @@ impl Spool {
         ))
     }
 
-    /// A file that a worker can open: only its user may read it. Removed when this value is dropped.
+    /// A file that a worker can open: only its user may read it. Removed when this value is
+    /// dropped.
     pub fn named(self: &Arc<Self>, what: &str) -> Result<SpoolFile, SpoolError> {
         /// Somebody else's file of the same name is an accident; ten in a row are not.
         const TRIES: usize = 10;
@@ -198,13 +200,14 @@ impl Share {
     }
 }
 
-/// Within which the numbers of processes are unique: containers may share a folder and not their numbers. 0 if nobody knows.
+/// Within which the numbers of processes are unique: containers may share a folder and not their
+/// numbers. 0 if nobody knows.
 fn pid_namespace() -> u64 {
     std::fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino())
 }
 
-/// Removes what servers left behind that were killed: their files' names have their numbers. Whether one of another
-/// container lives can't be seen, so its files are left until they are old.
+/// Removes what servers left behind that were killed: their files' names have their numbers.
+/// Whether one of another container lives can't be seen, so its files are left until they are old.
 fn remove_leftovers(folder: &Path, here: u64) {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return;

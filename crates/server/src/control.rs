@@ -54,7 +54,8 @@ pub(crate) struct Serving {
 }
 
 impl Control {
-    /// Of a server that is about to start with this configuration, and takes `grace` at most to stop.
+    /// Of a server that is about to start with this configuration, and takes `grace` at most to
+    /// stop.
     pub fn new(config: Option<PathBuf>, grace: Duration) -> Self {
         Self(Arc::new(Shared {
             since: Instant::now(),
@@ -65,7 +66,8 @@ impl Control {
         }))
     }
 
-    /// Takes commands on the socket of `place`. A server that can't have one serves all the same, after a warning.
+    /// Takes commands on the socket of `place`. A server that can't have one serves all the same,
+    /// after a warning.
     ///
     /// Must be called on the control runtime.
     pub fn listen(&self, place: &Place) -> Option<ControlSocket> {
@@ -193,7 +195,8 @@ impl Shared {
         self.serving.get()?.pools.as_ref()
     }
 
-    /// The pools of these names, each once; all for none. The name of a service means all of its pools.
+    /// The pools of these names, each once; all for none. The name of a service means all of its
+    /// pools.
     fn named(&self, names: &[String]) -> Result<Vec<PoolHandle>, Refusal> {
         if self.state() == State::Starting {
             return Err(Refusal(

@@ -1,5 +1,5 @@
-//! What `check` finds out about this machine, by the code that the start goes by. It asks PHP what it is, and starts nothing
-//! else.
+//! What `check` finds out about this machine, by the code that the start goes by. It asks PHP what
+//! it is, and starts nothing else.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -21,9 +21,10 @@ use crate::VERSION;
 use crate::server::{WORKERS_OF_ROOT, run_as_root};
 use crate::settings::Settings;
 
-/// What of this machine is not as the settings say: users, certificates, folders, sockets, programs and scripts that are not
-/// there, and classic pools whose PHP has no extension. Of the last nothing where it can't be found out, as by somebody who may
-/// not run programs as the workers' user.
+/// What of this machine is not as the settings say: users, certificates, folders, sockets, programs
+/// and scripts that are not there, and classic pools whose PHP has no extension. Of the last
+/// nothing where it can't be found out, as by somebody who may not run programs as the workers'
+/// user.
 pub fn look(
     settings: &Settings,
     folder: &Path,

@@ -1,4 +1,5 @@
-//! What systemd is told: that the server is up, goes over to another process, reloads, stops, and that it lives.
+//! What systemd is told: that the server is up, goes over to another process, reloads, stops, and
+//! that it lives.
 
 use std::convert::Infallible;
 use std::io;
@@ -21,7 +22,8 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// Of this process, by `NOTIFY_SOCKET`, `WATCHDOG_USEC` and `WATCHDOG_PID`. A written `watchdog_sec` wins over the unit's.
+    /// Of this process, by `NOTIFY_SOCKET`, `WATCHDOG_USEC` and `WATCHDOG_PID`. A written
+    /// `watchdog_sec` wins over the unit's.
     pub fn of_this_process(watchdog: Option<Duration>) -> Self {
         let variable = |name| std::env::var(name).ok();
         let socket = std::env::var_os("NOTIFY_SOCKET").and_then(|address| {

@@ -23,7 +23,8 @@ pub struct Source {
 }
 
 impl Source {
-    /// Of what was loaded from `input`. Its paths begin in `here` from now on: when a link in that moves, they follow.
+    /// Of what was loaded from `input`. Its paths begin in `here` from now on: when a link in that
+    /// moves, they follow.
     pub fn new(
         services: Services,
         mut input: Input,
@@ -54,9 +55,10 @@ pub fn environment(loaded: &Loaded) -> Vec<(OsString, OsString)> {
 }
 
 impl Server {
-    /// Reads the configuration again, applies what can change while the server runs, and replaces all workers. What can't
-    /// change is told, and holds from the next upgrade or start on. With mistakes in it nothing happens at all, and a pool
-    /// whose new workers don't boot keeps its old ones and their settings.
+    /// Reads the configuration again, applies what can change while the server runs, and replaces
+    /// all workers. What can't change is told, and holds from the next upgrade or start on. With
+    /// mistakes in it nothing happens at all, and a pool whose new workers don't boot keeps its old
+    /// ones and their settings.
     pub async fn reload(&mut self, logs: &Logs) {
         let Some(source) = &mut self.source else {
             return self.reload_workers().await;
@@ -94,7 +96,8 @@ impl Server {
         self.apply(settings, &changed, &loaded).await;
     }
 
-    /// Hands each running service its new settings. `changed` is what differs from those of the start.
+    /// Hands each running service its new settings. `changed` is what differs from those of the
+    /// start.
     async fn apply(&mut self, settings: Settings, changed: &[Change], loaded: &Loaded) {
         self.endure = settings.endure.clone();
         let pools = self.pools();

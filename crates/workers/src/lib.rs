@@ -1,9 +1,11 @@
 //! Pools of PHP workers for the services of a server.
 //!
-//! The server makes [`Pools`] and [`IoThreads`] once; a service that has workers starts its pools with them and gets a
-//! [`PoolSet`]. A command, a signal or a changed file acts on all pools, whichever service they belong to.
+//! The server makes [`Pools`] and [`IoThreads`] once; a service that has workers starts its pools
+//! with them and gets a [`PoolSet`]. A command, a signal or a changed file acts on all pools,
+//! whichever service they belong to.
 //!
-//! Knows no service and no protocol: what a call carries, and what warms a worker up, comes from the service.
+//! Knows no service and no protocol: what a call carries, and what warms a worker up, comes from
+//! the service.
 
 #![forbid(unsafe_code)]
 

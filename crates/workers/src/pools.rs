@@ -1,4 +1,5 @@
-//! The workers of the server's pools: how they are started, and the one task per pool that starts, replaces and stops them.
+//! The workers of the server's pools: how they are started, and the one task per pool that starts,
+//! replaces and stops them.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -27,8 +28,8 @@ use crate::user::WorkerUser;
 pub const DEFAULT_POOL: &str = "default";
 /// How often a worker that is free is asked whether it hears.
 const PING_EVERY: Duration = Duration::from_secs(5);
-/// Workers that ask for new ones get them at most so often: code that calls `opcache_reset()` with each request must not keep the
-/// machine busy with starting PHP.
+/// Workers that ask for new ones get them at most so often: code that calls `opcache_reset()` with
+/// each request must not keep the machine busy with starting PHP.
 const BETWEEN_RENEWALS: Duration = Duration::from_secs(60);
 /// Orders that wait for the workers' task. Each is a person's wish or a stop.
 const ORDERS: usize = 16;
@@ -83,7 +84,8 @@ pub type Resized = Result<usize, NotResized>;
 #[derive(Debug, Clone)]
 pub enum Standing {
     Up,
-    /// None has come up. At the first start that is possible in development only: elsewhere it ends the start.
+    /// None has come up. At the first start that is possible in development only: elsewhere it ends
+    /// the start.
     Down(Arc<str>),
 }
 
@@ -176,12 +178,13 @@ impl Pools {
         state.environment = environment.into();
     }
 
-    /// Starts the workers of all pools of a service at once. In development a failure is kept for the browser to show, and
-    /// the next reload tries again.
+    /// Starts the workers of all pools of a service at once. In development a failure is kept for
+    /// the browser to show, and the next reload tries again.
     ///
     /// # Errors
     ///
-    /// Otherwise the first pool that does not come up ends the start, and nothing of it is left running.
+    /// Otherwise the first pool that does not come up ends the start, and nothing of it is left
+    /// running.
     pub async fn start(
         &self,
         owner: &'static str,
@@ -204,7 +207,8 @@ impl Pools {
         Ok(started)
     }
 
-    /// Replaces the workers of a service by those of other settings. False when a pool kept what it had.
+    /// Replaces the workers of a service by those of other settings. False when a pool kept what it
+    /// had.
     ///
     /// The names are those that the service started with.
     pub async fn change(
@@ -240,7 +244,8 @@ impl Pools {
         pools
     }
 
-    /// Replaces the workers of all pools at once whose owners are these. Each tells by itself when that fails.
+    /// Replaces the workers of all pools at once whose owners are these. Each tells by itself when
+    /// that fails.
     pub async fn reload(&self, is_meant: impl Fn(&str) -> bool) {
         let mut reloading = JoinSet::new();
         for pool in self.all().into_iter().filter(|pool| is_meant(pool.owner())) {

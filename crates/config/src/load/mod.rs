@@ -52,8 +52,8 @@ impl Input {
         }
     }
 
-    /// The file that [`load`] reads, before it is read: the one that was named, which need not exist, else
-    /// the first of [`MAIN_FILES`] that is there.
+    /// The file that [`load`] reads, before it is read: the one that was named, which need not
+    /// exist, else the first of [`MAIN_FILES`] that is there.
     pub fn main_file(&self) -> Option<PathBuf> {
         self.file.clone().or_else(|| {
             let mut names = MAIN_FILES.iter().map(PathBuf::from);
@@ -129,7 +129,8 @@ impl Loaded {
         &self.compat
     }
 
-    /// Where what stands at this path of names is written; of a default, where the section is that would have it.
+    /// Where what stands at this path of names is written; of a default, where the section is that
+    /// would have it.
     pub(crate) fn place(&self, path: &[&str]) -> &Place {
         let (mut place, mut map) = (&self.main, Some(&self.root));
         for name in path {

@@ -1,14 +1,15 @@
-//! Who the client is when a proxy stands before the server: `trusted_subnets`, RoadRunner's `proxy_ip_parser`.
-//! `docs/reference/trusted-proxies.md` has the rules as a table.
+//! Who the client is when a proxy stands before the server: `trusted_subnets`, RoadRunner's
+//! `proxy_ip_parser`. `docs/reference/trusted-proxies.md` has the rules as a table.
 //!
-//! Each proxy adds the address that it got the request from at the right of a list. So the list is read from the right, over
-//! the proxies that are trusted, up to the first address that is not one of theirs: what stands left of that was sent by the
-//! client and may be invented. Nothing is taken from a peer that is not trusted itself.
+//! Each proxy adds the address that it got the request from at the right of a list. So the list is
+//! read from the right, over the proxies that are trusted, up to the first address that is not one
+//! of theirs: what stands left of that was sent by the client and may be invented. Nothing is taken
+//! from a peer that is not trusted itself.
 //!
-//! A client can send whatever its proxy neither sets nor clears. Of headers that name the client, those that are listed and
-//! there must agree: then one that the proxy sets is enough to keep a forged one out. Where they do not, or what the last
-//! proxy says is no address, the request is refused: with the proxy's own address in its place, a client could choose to be
-//! `127.0.0.1`.
+//! A client can send whatever its proxy neither sets nor clears. Of headers that name the client,
+//! those that are listed and there must agree: then one that the proxy sets is enough to keep a
+//! forged one out. Where they do not, or what the last proxy says is no address, the request is
+//! refused: with the proxy's own address in its place, a client could choose to be `127.0.0.1`.
 //!
 //! It is around everything else: log records, limits and PHP all see the same client.
 
@@ -50,7 +51,8 @@ struct Told {
     authority: Option<String>,
 }
 
-/// Why what they tell can't be taken: one part of it was sent by the client, or a proxy hides who that is.
+/// Why what they tell can't be taken: one part of it was sent by the client, or a proxy hides who
+/// that is.
 #[derive(Debug, PartialEq, Eq)]
 enum Doubt<'a> {
     NoAddress(&'a str),
@@ -254,7 +256,8 @@ impl ClientSettings {
             (None, _) => None,
         };
         let from_right = walk.map_or(0, |walk| walk.from_right);
-        // Scheme, host and port are of the proxy that names the client: without that one, anybody could have sent them.
+        // Scheme, host and port are of the proxy that names the client: without that one, anybody
+        // could have sent them.
         let has_company = if self.believes(&Believed::XForwardedFor) {
             list.is_some()
         } else {
@@ -310,8 +313,8 @@ impl ClientSettings {
         self.walk(hops).map(Some).ok_or(Doubt::NoAddress(name))
     }
 
-    /// Up to the first from the right that is no proxy of ours, or else the last one of ours that is known. `None` where the
-    /// nearest proxy names nobody, or what it passes on can't be read.
+    /// Up to the first from the right that is no proxy of ours, or else the last one of ours that
+    /// is known. `None` where the nearest proxy names nobody, or what it passes on can't be read.
     fn walk<'a>(&self, hops: Hops<'a>) -> Option<Walk<'a>> {
         let mut found = None;
         for (from_right, hop) in hops.iter().rev().enumerate() {
@@ -347,7 +350,8 @@ impl ClientSettings {
 
 struct Contradiction;
 
-/// What two say who must not contradict each other. What only one of them says counts if it is `alone`.
+/// What two say who must not contradict each other. What only one of them says counts if it is
+/// `alone`.
 fn both<T: PartialEq>(
     one: Option<T>,
     other: Option<T>,
@@ -384,8 +388,8 @@ fn addresses(fields: &Fields) -> Hops<'_> {
     hops
 }
 
-/// What a field with one address says; of several, and of a list, the last, which the nearest proxy added. `None` when it is
-/// empty.
+/// What a field with one address says; of several, and of a list, the last, which the nearest proxy
+/// added. `None` when it is empty.
 fn last_address(fields: &Fields, name: &str) -> Option<Node> {
     let last = fields.all(name).last()?;
     let item = last.rsplit(|&byte| byte == b',').next().unwrap_or(last);
@@ -399,8 +403,8 @@ fn add<'a>(hops: &mut Hops<'a>, hop: Hop<'a>) {
     hops.push_back(hop);
 }
 
-/// The hops in all fields `Forwarded` (RFC 7239), the nearest last. Of a field that can't be read nothing is taken, and nothing
-/// of what stands left of it: what it hides could be anything.
+/// The hops in all fields `Forwarded` (RFC 7239), the nearest last. Of a field that can't be read
+/// nothing is taken, and nothing of what stands left of it: what it hides could be anything.
 fn forwarded(fields: &Fields) -> Hops<'_> {
     let mut hops = VecDeque::new();
     for value in fields.all("forwarded") {
@@ -423,7 +427,8 @@ fn forwarded(fields: &Fields) -> Hops<'_> {
     hops
 }
 
-/// Reads pairs up to a comma or the end. `None` when that is no element: each name stands in it at most once (RFC 7239 4).
+/// Reads pairs up to a comma or the end. `None` when that is no element: each name stands in it at
+/// most once (RFC 7239 4).
 fn element<'a>(rest: &mut &'a [u8]) -> Option<Hop<'a>> {
     let (mut client, mut proto, mut host) = (None, None, None);
     loop {
@@ -464,7 +469,8 @@ fn element<'a>(rest: &mut &'a [u8]) -> Option<Hop<'a>> {
     })
 }
 
-/// A token, or what stands in quotes. Nothing that is used here needs a backslash: a value with one is not read.
+/// A token, or what stands in quotes. Nothing that is used here needs a backslash: a value with one
+/// is not read.
 fn pair_value<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     if let [b'"', inside @ ..] = *rest {
         let end = inside.iter().position(|&byte| byte == b'"')?;
@@ -478,8 +484,8 @@ fn pair_value<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(value)
 }
 
-/// An address, with or without a port: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]:80`; or what stands for one
-/// (RFC 7239 6). A port may be hidden, too.
+/// An address, with or without a port: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`,
+/// `[2001:db8::1]:80`; or what stands for one (RFC 7239 6). A port may be hidden, too.
 fn node(text: &[u8]) -> Node {
     let text = text.trim_ascii();
     match text {
@@ -517,7 +523,8 @@ fn is_of_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"._-".contains(&byte)
 }
 
-/// Of a list, the item that the proxy added which stands so far from the right; the first, when it is shorter.
+/// Of a list, the item that the proxy added which stands so far from the right; the first, when it
+/// is shorter.
 fn pick<'a>(fields: &'a Fields, name: &'a str, from_right: usize) -> Option<&'a [u8]> {
     let mut near = VecDeque::with_capacity(0);
     for value in fields.all(name) {
@@ -1045,7 +1052,8 @@ mod tests {
             let two = told(&settings, &format!("Forwarded: {bytes}\r\nForwarded: for=192.0.2.1, \
                                                 for=10.0.0.2\r\n"));
             prop_assert_eq!(ip(&two), "192.0.2.1");
-            // In one field, what the client sent may end in an open quote: then it is refused, and never another one
+            // In one field, what the client sent may end in an open quote: then it is refused, and
+            // never another one
             let one = told(&settings, &format!("Forwarded: {bytes}, for=192.0.2.1, \
                                                 for=10.0.0.2\r\n"));
             prop_assert!(["192.0.2.1", "400"].contains(&ip(&one).as_str()), "{}", ip(&one));

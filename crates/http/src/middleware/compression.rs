@@ -1,4 +1,5 @@
-//! `compress`, and `gzip` and `zstd` as RoadRunner has them: shorter responses, and requests with a body that was made shorter.
+//! `compress`, and `gzip` and `zstd` as RoadRunner has them: shorter responses, and requests with a
+//! body that was made shorter.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};

@@ -1,8 +1,10 @@
-//! `rate_limit`, and `rate_limiter` as RoadRunner 3 has it: so many requests of one client in a time, and so many at once.
+//! `rate_limit`, and `rate_limiter` as RoadRunner 3 has it: so many requests of one client in a
+//! time, and so many at once.
 //!
-//! GCRA: of each client one moment is kept, that at which it would be idle had its requests come evenly. It moves on with
-//! each request, and a request is refused when it is too far ahead. The table has a fixed size: where it is full, the client
-//! that is nearest to being idle is forgotten, which gives it at most its burst once more.
+//! GCRA: of each client one moment is kept, that at which it would be idle had its requests come
+//! evenly. It moves on with each request, and a request is refused when it is too far ahead. The
+//! table has a fixed size: where it is full, the client that is nearest to being idle is forgotten,
+//! which gives it at most its burst once more.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex};

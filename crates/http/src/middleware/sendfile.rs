@@ -1,7 +1,7 @@
 //! `sendfile`: PHP names a file, and the server sends it.
 //!
-//! `X-Sendfile` has a path, as RoadRunner takes it; `X-Accel-Redirect` a target in one of the operator's locations, as nginx
-//! does. The worker is free as soon as it has said so.
+//! `X-Sendfile` has a path, as RoadRunner takes it; `X-Accel-Redirect` a target in one of the
+//! operator's locations, as nginx does. The worker is free as soon as it has said so.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -43,10 +43,11 @@ const NAMES: [(&str, Believed); 5] = [
     ("X-Forwarded-Port", Believed::XForwardedPort),
 ];
 
-/// What most proxies set. `X-Real-Ip` counts with nginx as many pages have it, which sets nothing else: beside it, a forged
-/// `X-Forwarded-For` is found out. `Forwarded` is left out since hardly any proxy sets it, and hardly any clears it. Host and
-/// port are, too: most proxies pass on what clients send there, and then any client could choose what links in mails of the
-/// application begin with.
+/// What most proxies set. `X-Real-Ip` counts with nginx as many pages have it, which sets nothing
+/// else: beside it, a forged `X-Forwarded-For` is found out. `Forwarded` is left out since hardly
+/// any proxy sets it, and hardly any clears it. Host and port are, too: most proxies pass on what
+/// clients send there, and then any client could choose what links in mails of the application
+/// begin with.
 fn default_headers() -> Vec<Believed> {
     vec![
         Believed::XForwardedFor,

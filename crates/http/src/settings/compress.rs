@@ -5,7 +5,8 @@ use pronghorn_config::{Section, Size, Table};
 use crate::coding::Coding;
 use crate::compress::{Compressor, Levels, TypePattern};
 
-/// The cheapest first, of those that make text about as short: measured, zstd takes half of gzip's time, br half as much again.
+/// The cheapest first, of those that make text about as short: measured, zstd takes half of gzip's
+/// time, br half as much again.
 const CODINGS: [Coding; 3] = [Coding::Zstd, Coding::Brotli, Coding::Gzip];
 /// Below a packet's size there is little to gain; as RoadRunner's.
 const MIN_SIZE: Size = Size::kilobytes(1);

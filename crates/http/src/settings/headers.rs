@@ -260,7 +260,8 @@ impl CorsSettings {
     }
 }
 
-/// What frames a message, or names its host, is the server's own business: a wrong value would break the connection.
+/// What frames a message, or names its host, is the server's own business: a wrong value would
+/// break the connection.
 const OWN: [&str; 10] = [
     "connection",
     "content-length",

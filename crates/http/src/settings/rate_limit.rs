@@ -19,7 +19,8 @@ pub struct RateLimitSettings {
 /// What a refused request is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// 429, as other answers of the server. A request without the field that names its client is one of its address.
+    /// 429, as other answers of the server. A request without the field that names its client is
+    /// one of its address.
     Ours,
     /// RoadRunner's text and fields. A request without the field is answered 400.
     RoadRunners,

@@ -66,7 +66,8 @@ impl RouteSettings {
 }
 
 impl HttpSettings {
-    /// The pools that run, the default one first. It is missing when a route takes all requests before it.
+    /// The pools that run, the default one first. It is missing when a route takes all requests
+    /// before it.
     pub fn running_pools(&self) -> impl Iterator<Item = (&str, &HttpPoolSettings)> {
         let default = self
             .has_default_pool()

@@ -22,15 +22,16 @@ use crate::message::Peer;
 pub use certificate::{CertificateError, Pair};
 pub use store::{Renewed, Store};
 
-/// How long a client may take from the connection to the end of the handshake. As long as for a head: it is what comes
-/// before one.
+/// How long a client may take from the connection to the end of the handshake. As long as for a
+/// head: it is what comes before one.
 const HANDSHAKE: Duration = Duration::from_secs(15);
 
 /// The names of protocols in a handshake (RFC 7301).
 const HTTP_2: &[u8] = b"h2";
 const HTTP_1_1: &[u8] = b"http/1.1";
 
-/// What a record about a handshake begins with (RFC 8446, section 5.1), and so what every client of TLS does.
+/// What a record about a handshake begins with (RFC 8446, section 5.1), and so what every client of
+/// TLS does.
 const RECORD: u8 = 22;
 /// How much is shown of what is no TLS: enough to recognize a protocol.
 const SHOWN: usize = 8;
@@ -46,9 +47,10 @@ pub(crate) enum Accepted {
 
 /// How a listener speaks TLS: versions 1.2 and 1.3.
 ///
-/// One for all I/O threads, so that a client that comes back on another thread resumes its session: what a session needs is
-/// in its ticket, encrypted by keys that only this process has and that change every six hours. Nothing is sent before the
-/// end of a handshake (0-RTT), because it could be repeated by anybody who saw it.
+/// One for all I/O threads, so that a client that comes back on another thread resumes its session:
+/// what a session needs is in its ticket, encrypted by keys that only this process has and that
+/// change every six hours. Nothing is sent before the end of a handshake (0-RTT), because it could
+/// be repeated by anybody who saw it.
 #[derive(Debug, Clone)]
 pub struct Tls {
     config: Arc<ServerConfig>,
@@ -88,7 +90,8 @@ impl Tls {
         }
     }
 
-    /// Looks before it reads: once the handshake has failed, an alert is on its way in front of every answer.
+    /// Looks before it reads: once the handshake has failed, an alert is on its way in front of
+    /// every answer.
     async fn shake(&self, stream: TcpStream, peer: &Peer) -> Accepted {
         let mut begins = [0; SHOWN];
         let begins = match stream.peek(&mut begins).await {

@@ -21,7 +21,8 @@ use crate::reply::{self, Answered};
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Jobs that have run and whose pipeline has not yet taken note of it.
 const MOST_UNSETTLED: usize = 1024;
-/// How often a pipeline is asked to take note of a job that has run, and how long is waited in between.
+/// How often a pipeline is asked to take note of a job that has run, and how long is waited in
+/// between.
 const SETTLE_TRIES: u32 = 5;
 const SETTLE_AGAIN: Duration = Duration::from_millis(200);
 

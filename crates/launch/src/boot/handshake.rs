@@ -13,8 +13,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::output::Output;
 use pronghorn_pool::transport::{Incoming, Item};
 
-/// Of Linux, without the two that the C library keeps for itself: no other signal has a number with it, and none of the others may
-/// be sent because a worker says so.
+/// Of Linux, without the two that the C library keeps for itself: no other signal has a number with
+/// it, and none of the others may be sent because a worker says so.
 const REAL_TIME: std::ops::RangeInclusive<i64> = 34..=64;
 
 /// A worker that answered.
@@ -57,8 +57,8 @@ impl Announcement {
         ))
     }
 
-    /// The signal by which a call of it can be ended: nothing where another process announced itself than the one that
-    /// signals go to, such as one behind a shell.
+    /// The signal by which a call of it can be ended: nothing where another process announced
+    /// itself than the one that signals go to, such as one behind a shell.
     pub(crate) fn signal_of(&self, pid: u32) -> Option<i32> {
         self.deadline_signal.filter(|_| self.pid == pid)
     }
@@ -78,7 +78,8 @@ impl From<io::Error> for Refusal {
     }
 }
 
-/// Sends the server's number and waits for the worker's. Text before it goes to `output` when the channel carries both.
+/// Sends the server's number and waits for the worker's. Text before it goes to `output` when the
+/// channel carries both.
 pub(crate) async fn shake_hands<C: AsyncRead + AsyncWrite + Unpin>(
     channel: &mut C,
     text: Option<&Output>,

@@ -41,7 +41,8 @@ pub struct RelayListener {
     address: RelayAddress,
     socket: OwnedFd,
     file: Option<SocketFile>,
-    /// Whether the workers of another process announce themselves on this socket for the time being.
+    /// Whether the workers of another process announce themselves on this socket for the time
+    /// being.
     lent: watch::Sender<bool>,
 }
 
@@ -77,8 +78,8 @@ impl Listener {
 }
 
 impl RelayListener {
-    /// Takes the inherited socket of this address, else binds, and accepts on the runtime it is called on until it is
-    /// dropped.
+    /// Takes the inherited socket of this address, else binds, and accepts on the runtime it is
+    /// called on until it is dropped.
     pub fn open(
         address: &RelayAddress,
         owner: Option<&Credentials>,
@@ -170,7 +171,8 @@ impl RelayListener {
 }
 
 impl RelayListener {
-    /// Processes that announced themselves and were not started as workers; their connections are closed.
+    /// Processes that announced themselves and were not started as workers; their connections are
+    /// closed.
     pub(crate) fn turn_away(&self) -> Vec<u32> {
         lock(&self.guests)
             .early
@@ -247,8 +249,8 @@ async fn receive(mut channel: Channel, guests: &Mutex<Guests>) {
     }
 }
 
-/// The process that was started so that this one runs: itself, or a shell or script before it, which leads the group that
-/// the spawner made for them.
+/// The process that was started so that this one runs: itself, or a shell or script before it,
+/// which leads the group that the spawner made for them.
 fn started_process(pid: u32) -> u32 {
     let group = || -> Option<u32> {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

@@ -97,16 +97,18 @@ impl Launcher for CommandLauncher {
     }
 }
 
-/// How much a worker can write before the server reads: a reply of 64 KB with its head goes out without waiting.
+/// How much a worker can write before the server reads: a reply of 64 KB with its head goes out
+/// without waiting.
 const PIPE_SIZE: usize = 256 << 10;
 
 /// Descriptors that every worker is handed.
 const PIPES: usize = 2;
 
-/// Two pipes for the native codec: the server's ends, then the worker's, to read from and to write to.
+/// Two pipes for the native codec: the server's ends, then the worker's, to read from and to write
+/// to.
 ///
-/// Pipes and not a socket: a call costs 4 to 7 µs of CPU over them and 6 to 11 over a socket pair, whose reader wakes the
-/// writer for nothing (`docs/decisions/0002-pipes.md`).
+/// Pipes and not a socket: a call costs 4 to 7 µs of CPU over them and 6 to 11 over a socket pair,
+/// whose reader wakes the writer for nothing (`docs/decisions/0002-pipes.md`).
 fn private_pipes() -> io::Result<((OwnedFd, OwnedFd), Vec<OwnedFd>)> {
     use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
     let (their_read, our_write) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -215,7 +217,8 @@ impl CommandLauncher {
         Ok((via, relay.connect(home)))
     }
 
-    /// Memory for a worker, and what it needs to find it. None where it is not wanted, or can't be had.
+    /// Memory for a worker, and what it needs to find it. None where it is not wanted, or can't be
+    /// had.
     fn offer_ring(&self, home: &Home) -> Option<(Arc<pronghorn_ring::SharedMemory>, Vec<OwnedFd>)> {
         if self.transport == TransportChoice::Relay {
             return None;
@@ -329,7 +332,8 @@ impl CommandLauncher {
         let over_pipes = async {
             match (&mut stdin, &mut stdout) {
                 (Some(stdin), Some(stdout)) => {
-                    // A worker that reads nothing from its pipes may be ours, and a full pipe is no mistake of its.
+                    // A worker that reads nothing from its pipes may be ours, and a full pipe is no
+                    // mistake of its.
                     _ = handshake::say_pid(stdin).await;
                     answered(handshake::listen(stdout, Some(&output)).await).await
                 }
@@ -435,7 +439,8 @@ impl CommandLauncher {
     }
 }
 
-/// An answer that decides. A way that is closed decides nothing: the process may answer elsewhere, or its exit tells more.
+/// An answer that decides. A way that is closed decides nothing: the process may answer elsewhere,
+/// or its exit tells more.
 async fn answered(answer: Result<Announcement, Refusal>) -> Result<Announcement, BootCause> {
     match answer {
         Ok(announcement) => Ok(announcement),

@@ -1,7 +1,9 @@
-//! The zygote of a pool: a PHP that has started its engine, and from which each worker is forked. So they share one OPcache.
+//! The zygote of a pool: a PHP that has started its engine, and from which each worker is forked.
+//! So they share one OPcache.
 //!
-//! Each generation has its own, started with its first worker, since `php.ini` may have changed. What forbids a fork is found
-//! before the first one; then the workers of that generation are started one by one.
+//! Each generation has its own, started with its first worker, since `php.ini` may have changed.
+//! What forbids a fork is found before the first one; then the workers of that generation are
+//! started one by one.
 
 use std::collections::VecDeque;
 use std::io;
@@ -32,8 +34,8 @@ const ORDERS: usize = 16;
 const TO_END: Duration = Duration::from_secs(5);
 /// A process that closes its connection is about to end, and says more by that.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
-/// So many workers that died by their own fault within that time: what they share may be broken. One that has a bug of its own
-/// seldom does so three times in a minute.
+/// So many workers that died by their own fault within that time: what they share may be broken.
+/// One that has a bug of its own seldom does so three times in a minute.
 const CRASHES: usize = 3;
 const WITHIN: Duration = Duration::from_mins(1);
 
@@ -64,7 +66,8 @@ pub struct Zygotes {
 struct Running {
     /// That of this generation, and its number.
     current: Option<(mpsc::Sender<Order>, u32)>,
-    /// The tasks that own them, also those that are about to end. What is dropped is killed: it has nothing to lose.
+    /// The tasks that own them, also those that are about to end. What is dropped is killed: it has
+    /// nothing to lose.
     owners: JoinSet<()>,
 }
 
@@ -104,7 +107,8 @@ impl Zygotes {
         while running.owners.join_next().await.is_some() {}
     }
 
-    /// Whether too many workers died of late for what they share to be trusted. Then the next worker has a new zygote.
+    /// Whether too many workers died of late for what they share to be trusted. Then the next
+    /// worker has a new zygote.
     pub(super) fn died(&self, exit: Exit) -> bool {
         /// Those of a process's own making: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV.
         const FAULTS: [i32; 6] = [4, 5, 6, 7, 8, 11];
@@ -123,7 +127,8 @@ impl Zygotes {
         too_many
     }
 
-    /// A worker with these descriptors, and who forked it. None: it has to be started in the other way.
+    /// A worker with these descriptors, and who forked it. None: it has to be started in the other
+    /// way.
     pub(super) async fn worker(
         &self,
         of: &CommandLauncher,
@@ -166,8 +171,8 @@ impl Zygotes {
         }
     }
 
-    /// The zygote of this generation: how to order from it, and its number. It is started with the first worker, and again after
-    /// its end.
+    /// The zygote of this generation: how to order from it, and its number. It is started with the
+    /// first worker, and again after its end.
     async fn zygote(
         &self,
         of: &CommandLauncher,

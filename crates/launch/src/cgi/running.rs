@@ -102,8 +102,9 @@ impl Running {
         }
     }
 
-    /// Goes on with all pipes; ready when there is something new of the answer. It is complete when the program has closed
-    /// its output, or has ended and all that it wrote was read: what it left running does not hold the client.
+    /// Goes on with all pipes; ready when there is something new of the answer. It is complete when
+    /// the program has closed its output, or has ended and all that it wrote was read: what it left
+    /// running does not hold the client.
     pub(super) fn poll_output(&mut self, cx: &mut Context<'_>) -> Poll<Output> {
         self.write_input(cx);
         self.read_log(cx);
@@ -146,7 +147,8 @@ impl Running {
 
     /// Goes on with all pipes and drops what comes of the answer.
     pub(super) fn discard(&mut self, cx: &mut Context<'_>) {
-        /// An end of the loop for a program that writes faster than it is read; its end is looked for then.
+        /// An end of the loop for a program that writes faster than it is read; its end is looked
+        /// for then.
         const MOST: usize = 64;
         for _ in 0..MOST {
             if self.poll_output(cx) != Poll::Ready(Output::More) {
@@ -172,7 +174,8 @@ impl Running {
     }
 
     fn read_log(&mut self, cx: &mut Context<'_>) {
-        /// Of a program that writes faster than it is logged, the answer must not wait for its messages.
+        /// Of a program that writes faster than it is logged, the answer must not wait for its
+        /// messages.
         const MOST: usize = 16;
         for _ in 0..MOST {
             let Some((pipe, lines)) = &mut self.stderr else {

@@ -1,4 +1,5 @@
-//! Slots that start a program per call, with real shell scripts: what they do takes no longer than they do.
+//! Slots that start a program per call, with real shell scripts: what they do takes no longer than
+//! they do.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;

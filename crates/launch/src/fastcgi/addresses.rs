@@ -14,7 +14,8 @@ use pronghorn_pool::transport::Channel;
 
 /// A server on this machine or beside it answers at once; one that takes longer is as good as gone.
 const CONNECT: Duration = Duration::from_secs(2);
-/// How long an address is left alone after it did not answer: twice as long each time, up to the second.
+/// How long an address is left alone after it did not answer: twice as long each time, up to the
+/// second.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
@@ -36,7 +37,8 @@ impl fmt::Display for Place {
     }
 }
 
-/// Servers that do the same. Each slot has its own among them, and goes to the next one when that does not answer.
+/// Servers that do the same. Each slot has its own among them, and goes to the next one when that
+/// does not answer.
 #[derive(Debug)]
 pub struct Addresses {
     pool: String,

@@ -51,13 +51,14 @@ pub(super) struct Master {
     _folder: Folder,
 }
 
-/// What one php-fpm has: its configuration, and its socket, which it must be able to make. Goes with its owner.
+/// What one php-fpm has: its configuration, and its socket, which it must be able to make. Goes
+/// with its owner.
 #[derive(Debug)]
 struct Folder(PathBuf);
 
 impl Folder {
-    /// In the folder for spool files, whose leftovers the next server removes, unless its path is too long. Whoever runs
-    /// php-fpm may write there, and nobody else.
+    /// In the folder for spool files, whose leftovers the next server removes, unless its path is
+    /// too long. Whoever runs php-fpm may write there, and nobody else.
     fn make(of: &FastCgiLauncher) -> io::Result<Self> {
         let mut path = of.spec.spool.path("fpm");
         if path.join(SOCKET).as_os_str().len() > LONGEST_SOCKET_PATH {
@@ -241,7 +242,8 @@ async fn bring_up(
     }
 }
 
-/// Asks the question as soon as somebody listens. `None` when there is an end of the connection in place of an answer.
+/// Asks the question as soon as somebody listens. `None` when there is an end of the connection in
+/// place of an answer.
 async fn answer(socket: &Path) -> Option<[u8; 2]> {
     let mut connection = loop {
         match UnixStream::connect(socket).await {

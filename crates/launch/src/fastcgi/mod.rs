@@ -1,11 +1,12 @@
 //! Workers that speak FastCGI.
 //!
-//! By php-cgi, or any program that takes a listening socket as its standard input, each slot has a process of its own, which
-//! only this server can reach: its socket has no name any more when it starts, and the one connection that it is to serve
-//! waits in it already. So a call has a deadline, and a crash a report, as in every pool.
+//! By php-cgi, or any program that takes a listening socket as its standard input, each slot has a
+//! process of its own, which only this server can reach: its socket has no name any more when it
+//! starts, and the one connection that it is to serve waits in it already. So a call has a
+//! deadline, and a crash a report, as in every pool.
 //!
-//! By php-fpm, and at addresses, a slot is a connection. Which process answers over it nobody can tell, so a call that is given
-//! up runs on there, and only its connection is closed.
+//! By php-fpm, and at addresses, a slot is a connection. Which process answers over it nobody can
+//! tell, so a call that is given up runs on there, and only its connection is closed.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -51,9 +52,11 @@ use master::Master;
 
 use responder::{Dial, Responder};
 
-/// Connections that may wait in a worker's socket: the question whether it is up, and the one that it is to serve.
+/// Connections that may wait in a worker's socket: the question whether it is up, and the one that
+/// it is to serve.
 const BACKLOG: i32 = 2;
-/// A process that ends closes its socket first. So long its end is waited for, which says more than a broken connection.
+/// A process that ends closes its socket first. So long its end is waited for, which says more than
+/// a broken connection.
 const TO_END: Duration = Duration::from_millis(100);
 
 /// Who answers.
@@ -125,7 +128,8 @@ struct Entrance {
 }
 
 impl Entrance {
-    /// `path` is where the socket is for a moment. Only this process's user could connect meanwhile.
+    /// `path` is where the socket is for a moment. Only this process's user could connect
+    /// meanwhile.
     fn open(path: &Path) -> io::Result<Self> {
         let folder = path.parent().unwrap_or_else(|| Path::new("/"));
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -156,7 +160,8 @@ impl Entrance {
         let mut beginning = Vec::new();
         let id = request::number_after(None);
         begin(&mut beginning, id);
-        // php-cgi closes a connection over which nothing comes within 5 s of its accept, and calls may be rare.
+        // php-cgi closes a connection over which nothing comes within 5 s of its accept, and calls
+        // may be rare.
         rustix::io::write(&second, &beginning)?;
         Ok(Self {
             listening,
@@ -322,7 +327,8 @@ impl FastCgiLauncher {
                 (true, answer) if !is_answer(&answer) => {
                     Err(BootCause::Protocol("what it answers is no FastCGI".to_owned()))
                 }
-                // One that hangs up has taken the connection, and so it is up; if it ends, that shows.
+                // One that hangs up has taken the connection, and so it is up; if it ends, that
+                // shows.
                 _ => Ok(()),
             },
             exit = worker.end() => Err(BootCause::Exited(exit)),
@@ -342,7 +348,8 @@ impl FastCgiLauncher {
         }
     }
 
-    /// What gives the line a slot handle, once the warm-up over it is done. `end` is that of the process behind it.
+    /// What gives the line a slot handle, once the warm-up over it is done. `end` is that of the
+    /// process behind it.
     async fn connect(
         &self,
         slot: SlotId,

@@ -13,7 +13,8 @@ use tokio::task::JoinHandle;
 use pronghorn_pool::SpoolFile;
 use pronghorn_pool::{Body, Encoding, Payload, Unencodable};
 
-/// A body up to this size goes out in the same buffer as what comes before it; copying it is cheaper than a second vector.
+/// A body up to this size goes out in the same buffer as what comes before it; copying it is
+/// cheaper than a second vector.
 const JOINED_BODY: usize = 16 << 10;
 /// A buffer that grew beyond this is given back after a call.
 const KEPT_BUFFER: usize = 64 << 10;
@@ -72,7 +73,8 @@ impl Outgoing {
         }
     }
 
-    /// Puts a call in the place of the one before, of which nothing is left. Its number on the connection comes back.
+    /// Puts a call in the place of the one before, of which nothing is left. Its number on the
+    /// connection comes back.
     pub(super) fn set(&mut self, payload: &dyn Payload) -> Result<RequestId, Unencodable> {
         debug_assert!(self.is_done(), "a request was cut off by the next");
         self.records.clear();

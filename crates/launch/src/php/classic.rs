@@ -1,4 +1,5 @@
-//! How a PHP is started that serves scripts: as php's command line, which the extension takes over before its first request.
+//! How a PHP is started that serves scripts: as php's command line, which the extension takes over
+//! before its first request.
 
 use std::ffi::{OsStr, OsString};
 

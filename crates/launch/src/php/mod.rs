@@ -1,8 +1,9 @@
-//! The PHP that a pool's command runs, and what its workers are given beside its own settings: the extension, and settings
-//! that suit processes that are kept.
+//! The PHP that a pool's command runs, and what its workers are given beside its own settings: the
+//! extension, and settings that suit processes that are kept.
 //!
-//! Both go in through `PHP_INI_SCAN_DIR`, which reaches `php worker.php`, a script that begins with `#!` and `sh -c` alike. The PHP is
-//! asked once what it is. Where the command does not tell which PHP it runs, nothing is given.
+//! Both go in through `PHP_INI_SCAN_DIR`, which reaches `php worker.php`, a script that begins with
+//! `#!` and `sh -c` alike. The PHP is asked once what it is. Where the command does not tell which
+//! PHP it runs, nothing is given.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -24,7 +25,8 @@ use ini::Folder;
 pub use question::About;
 pub use settings::{Ini, IniSetting, Preset};
 
-/// Where PHP looks for settings beside `php.ini`; an empty part stands for the folder that it was compiled with.
+/// Where PHP looks for settings beside `php.ini`; an empty part stands for the folder that it was
+/// compiled with.
 const SCAN: &str = "PHP_INI_SCAN_DIR";
 /// Where it looks for `php.ini` first.
 const RC: &str = "PHPRC";
@@ -65,7 +67,8 @@ impl Php {
         }
     }
 
-    /// The variables that workers get besides. Asks PHP the first time, which takes as long as PHP takes to start.
+    /// The variables that workers get besides. Asks PHP the first time, which takes as long as PHP
+    /// takes to start.
     pub(crate) async fn variables(&self, of: &LaunchSpec) -> Variables {
         let found = self.found(of).await;
         let mut variables = found.variables.clone();
@@ -154,7 +157,8 @@ impl Php {
         }
     }
 
-    /// With the settings of php-fpm, where a distribution has them apart from those of the command line.
+    /// With the settings of php-fpm, where a distribution has them apart from those of the command
+    /// line.
     async fn as_fpm(
         &self,
         of: &LaunchSpec,
@@ -177,8 +181,8 @@ impl Php {
     }
 }
 
-/// What `PHP_INI_SCAN_DIR` becomes with one more folder. To PHP it is not the same whether it is not set, which stands for the
-/// folder that it was compiled with, or empty, which stands for none.
+/// What `PHP_INI_SCAN_DIR` becomes with one more folder. To PHP it is not the same whether it is
+/// not set, which stands for the folder that it was compiled with, or empty, which stands for none.
 fn scanned(before: Option<&OsStr>, folder: &Path) -> OsString {
     let mut scanned = before.unwrap_or_default().to_owned();
     if before.is_none_or(|before| !before.is_empty()) {

@@ -20,7 +20,8 @@ const LONGEST_ANSWER: u64 = 64 << 10;
 /// Answers that are kept; a server has a few PHPs. Another one is asked again.
 const KEPT: usize = 64;
 
-/// Says it in one line that nothing else looks like, whatever is printed around it. `phpinfo` alone knows the number of the API.
+/// Says it in one line that nothing else looks like, whatever is printed around it. `phpinfo` alone
+/// knows the number of the API.
 const QUESTION: &str = r#"
 ob_start(); phpinfo(INFO_GENERAL); $info = ob_get_clean();
 preg_match('/PHP Extension => (\d+)/', $info, $api);

@@ -79,8 +79,8 @@ impl Channel {
         })
     }
 
-    /// What is there right now, whatever the runtime knows. For a worker that has ended: its last bytes are in the
-    /// buffer before its end is known, but perhaps not yet their event.
+    /// What is there right now, whatever the runtime knows. For a worker that has ended: its last
+    /// bytes are in the buffer before its end is known, but perhaps not yet their event.
     pub fn read_now(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = match self {
             Self::Unix(stream) => rustix::io::read(stream, buffer),
@@ -124,7 +124,8 @@ impl Channel {
     }
 }
 
-/// What only shared memory can: calls that the worker has not begun can be told from others, and taken back.
+/// What only shared memory can: calls that the worker has not begun can be told from others, and
+/// taken back.
 impl Channel {
     /// Whether a worker can be given calls ahead.
     pub(crate) fn takes_calls_ahead(&self) -> bool {
@@ -143,24 +144,28 @@ impl Channel {
         matches!(self, Self::Ring { link, .. } if link.take_back(number))
     }
 
-    /// With how many calls that it has not begun the worker need not wake this thread for a reply; 0: it does for each.
+    /// With how many calls that it has not begun the worker need not wake this thread for a reply;
+    /// 0: it does for each.
     pub(crate) fn set_wakeup_threshold(&mut self, calls: u32) {
         if let Self::Ring { link, .. } = self {
             link.set_wakeup_threshold(calls);
         }
     }
 
-    /// Says whether the worker's calls are so quick that it does well at the processor of this thread.
+    /// Says whether the worker's calls are so quick that it does well at the processor of this
+    /// thread.
     pub(crate) fn set_fast_calls(&mut self, quick: bool) {
         if let Self::Ring { link, .. } = self {
             link.set_fast_calls(quick);
         }
     }
 
-    /// Whether the worker has not begun a call, as far as it can be told: `since` are the bytes written since its first one.
+    /// Whether the worker has not begun a call, as far as it can be told: `since` are the bytes
+    /// written since its first one.
     pub(crate) fn has_not_begun(&self, number: u32, since: u64) -> bool {
         match self {
-            // Both words have to say so: a worker that writes over its memory hardly makes them fit.
+            // Both words have to say so: a worker that writes over its memory hardly makes them
+            // fit.
             Self::Ring { link, .. } => {
                 link.is_offered(number) && link.unread().is_some_and(|unread| unread >= since)
             }
@@ -192,7 +197,8 @@ impl Channel {
         }
     }
 
-    /// The longest frame that is worth waiting for: of one that shared memory can't hold, parts can be borrowed.
+    /// The longest frame that is worth waiting for: of one that shared memory can't hold, parts can
+    /// be borrowed.
     pub(crate) fn most_whole(&self) -> usize {
         match self {
             Self::Ring { .. } => UP,
@@ -200,7 +206,8 @@ impl Channel {
         }
     }
 
-    /// Wakes a worker that sleeps now, and not with others a little later. A socket and pipes do that with each write.
+    /// Wakes a worker that sleeps now, and not with others a little later. A socket and pipes do
+    /// that with each write.
     pub(crate) fn wake(&self) {
         if let Self::Ring { link, .. } = self {
             link.wake();

@@ -1,4 +1,5 @@
-//! What a relay is told from outside: calls and orders. Written by any thread, read by the relay's task.
+//! What a relay is told from outside: calls and orders. Written by any thread, read by the relay's
+//! task.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,7 +16,8 @@ use crate::call::Call;
 use crate::pool::{Order, Report, Requeue, SlotHandle, Transport};
 use crate::roster::UnderWay;
 
-/// Only a worker that is free is given a call, or one that may have some ahead: there are never many in here.
+/// Only a worker that is free is given a call, or one that may have some ahead: there are never
+/// many in here.
 #[derive(Debug, Default)]
 pub struct Inbox {
     content: Mutex<Content>,
@@ -131,7 +133,8 @@ impl Inbox {
         lock(&self.ping)
     }
 
-    /// Waits for the end only; what else comes stays, but for a question, which is answered with `under_way`.
+    /// Waits for the end only; what else comes stays, but for a question, which is answered with
+    /// `under_way`.
     pub fn poll_ended(&self, cx: &Context<'_>, under_way: Option<&UnderWay>) -> Poll<Exit> {
         let mut content = self.lock();
         content.ping = false; // a reply says as much
@@ -173,14 +176,16 @@ impl Inbox {
         self.lock().ended
     }
 
-    /// Nobody reads any more. What is in here comes back, and calls that are still on their way go to the requeue.
+    /// Nobody reads any more. What is in here comes back, and calls that are still on their way go
+    /// to the requeue.
     pub fn close(&self, requeue: Requeue) -> VecDeque<Call> {
         let mut content = self.lock();
         content.requeue = Some(requeue);
         std::mem::take(&mut content.calls)
     }
 
-    /// A free worker turned out to be unusable. Calls that were given to it in the same moment go to others.
+    /// A free worker turned out to be unusable. Calls that were given to it in the same moment go
+    /// to others.
     pub fn retire(&self, slot_handle: &SlotHandle, why: Report) {
         slot_handle.report(why);
         slot_handle.retire();
@@ -189,8 +194,8 @@ impl Inbox {
         }
     }
 
-    /// The process of a worker that has one call at a time has ended. Calls that were given to it in the same moment, which
-    /// nobody has seen, go to others.
+    /// The process of a worker that has one call at a time has ended. Calls that were given to it
+    /// in the same moment, which nobody has seen, go to others.
     pub fn leave(&self, slot_handle: SlotHandle) {
         for call in self.close(slot_handle.requeue()) {
             slot_handle.decline(call);

@@ -1,4 +1,5 @@
-//! Frames out of a worker's bytes. No I/O: the relay reads into the buffer, this takes frames out of it.
+//! Frames out of a worker's bytes. No I/O: the relay reads into the buffer, this takes frames out
+//! of it.
 
 use std::ops::RangeInclusive;
 
@@ -9,8 +10,9 @@ use pronghorn_wire::native::numbers::MAX_CONTEXT;
 
 use crate::content::Content;
 
-/// A frame up to this size is read whole, and written at once: a body of a megabyte with its head. A larger one comes in
-/// pieces, so that memory stays bounded and the client gets the first bytes while the last are being written.
+/// A frame up to this size is read whole, and written at once: a body of a megabyte with its head.
+/// A larger one comes in pieces, so that memory stays bounded and the client gets the first bytes
+/// while the last are being written.
 pub(crate) const WHOLE: usize = (1 << 20) + (64 << 10);
 /// A piece that is read is at most this long: what one read from a socket can give.
 pub(crate) const PIECE: usize = 256 << 10;
@@ -18,12 +20,14 @@ pub(crate) const PIECE: usize = 256 << 10;
 pub(crate) const READ: usize = 16 << 10;
 /// As much of a frame as says how long it is: with one option, as the frames of workers have.
 pub(crate) const START: usize = MIN_HEADER + 4;
-/// Of shared memory, a body of this length is sent from where it lies: a copy costs more than what the others need for that.
+/// Of shared memory, a body of this length is sent from where it lies: a copy costs more than what
+/// the others need for that.
 const LENT: usize = READ;
-/// A frame up to this size is copied out, and the buffer used again; a larger one takes the buffer with it.
+/// A frame up to this size is copied out, and the buffer used again; a larger one takes the buffer
+/// with it.
 const COPIED: usize = 4 << 10;
-/// A piece of a large body up to this size, too: it would take a buffer of four times that with it for as long as it waits for
-/// its client.
+/// A piece of a large body up to this size, too: it would take a buffer of four times that with it
+/// for as long as it waits for its client.
 const COPIED_PIECE: usize = 64 << 10;
 /// How much of what is no frame is kept for people to read.
 const QUOTED: usize = 4 << 10;
@@ -101,8 +105,8 @@ impl Incoming {
         self.buffer.is_empty() && self.large_left == 0
     }
 
-    /// Makes room for all of the frame that begins with these bytes: with room for a part of it, that part would be copied
-    /// once more.
+    /// Makes room for all of the frame that begins with these bytes: with room for a part of it,
+    /// that part would be copied once more.
     pub fn expect(&mut self, start: [u8; START]) {
         if let Ok(Some(header)) = Header::decode(&start, MAX_PAYLOAD) {
             let whole = header.len() + header.payload as usize;
@@ -110,8 +114,8 @@ impl Incoming {
         }
     }
 
-    /// What it takes [lent](Self::put_lent) rather than [read](Self::room). `start` is how the next frame begins, as far as that
-    /// is there.
+    /// What it takes [lent](Self::put_lent) rather than [read](Self::room). `start` is how the next
+    /// frame begins, as far as that is there.
     ///
     /// The pieces of a stream are not for that: they come faster than they are sent one by one.
     pub(crate) fn wish(&self, start: Option<[u8; START]>) -> Option<Wish> {
@@ -267,7 +271,8 @@ impl Incoming {
         Some(bytes.into())
     }
 
-    /// The `context` bytes from `start` on, and those from there to `end`; everything up to `end` is gone afterwards.
+    /// The `context` bytes from `start` on, and those from there to `end`; everything up to `end`
+    /// is gone afterwards.
     fn take(&mut self, start: usize, context: usize, end: usize) -> (Bytes, Bytes) {
         let body = start + context;
         if end <= COPIED {
@@ -316,8 +321,9 @@ impl Incoming {
         !matches!(Header::decode(&self.buffer, MAX_PAYLOAD), Ok(Some(_)))
     }
 
-    /// Drops bytes until a frame could start, and gives them back as text; at least one byte, if text it is. For a worker whose output and frames share a
-    /// pipe: what it prints between frames must not end it.
+    /// Drops bytes until a frame could start, and gives them back as text; at least one byte, if
+    /// text it is. For a worker whose output and frames share a pipe: what it prints between frames
+    /// must not end it.
     pub fn skip_text(&mut self) -> String {
         let could_start = |at: usize| match Header::decode(&self.buffer[at..], MAX_PAYLOAD) {
             Ok(Some(_)) => true,

@@ -1,9 +1,10 @@
-//! Keeps the workers of a pool up: starts them, watches their processes, replaces those that end or are worn, adds and
-//! removes some.
+//! Keeps the workers of a pool up: starts them, watches their processes, replaces those that end or
+//! are worn, adds and removes some.
 //!
-//! Runs on the control thread. What happens to calls is the data path's business ([`crate::Pool`]); this side only knows
-//! that a worker is up, what its transport reports, and how its process ends. The *pool supervisor* owns the members of a pool and
-//! decides; a *slot supervisor*, one task per member, keeps one slot filled.
+//! Runs on the control thread. What happens to calls is the data path's business ([`crate::Pool`]);
+//! this side only knows that a worker is up, what its transport reports, and how its process ends.
+//! The *pool supervisor* owns the members of a pool and decides; a *slot supervisor*, one task per
+//! member, keeps one slot filled.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -182,13 +183,14 @@ impl RunningPool {
         Ok(supervised)
     }
 
-    /// Boots a new generation beside the one that works. When all of it is up it takes over, and the old workers end after
-    /// what they have at hand, for which they get `grace`. No call is refused or waits for this. Asked for during a
-    /// reload, it begins when that has ended.
+    /// Boots a new generation beside the one that works. When all of it is up it takes over, and
+    /// the old workers end after what they have at hand, for which they get `grace`. No call is
+    /// refused or waits for this. Asked for during a reload, it begins when that has ended.
     ///
     /// # Errors
     ///
-    /// The first worker that does not come up ends the reload; the old generation goes on as if nothing had happened.
+    /// The first worker that does not come up ends the reload; the old generation goes on as if
+    /// nothing had happened.
     pub async fn reload(&self, grace: Duration) -> Result<(), LaunchError> {
         self.reload_with(None, grace).await
     }
@@ -252,8 +254,8 @@ impl RunningPool {
             .unwrap_or_else(|| Err(NotResized::Stopping(self.pool.name().to_owned())))
     }
 
-    /// Refuses waiting calls, lets each worker finish what it has, and ends all. What still runs after `grace` is killed;
-    /// returns how many that were.
+    /// Refuses waiting calls, lets each worker finish what it has, and ends all. What still runs
+    /// after `grace` is killed; returns how many that were.
     pub async fn stop(self, grace: Duration) -> usize {
         self.ask(|done| Order::Stop { grace, done })
             .await
@@ -265,7 +267,8 @@ impl RunningPool {
         self.troubles.clone()
     }
 
-    /// Returns when a worker of the generation that works has said that a new one would do better. Cancel safe.
+    /// Returns when a worker of the generation that works has said that a new one would do better.
+    /// Cancel safe.
     pub async fn renewal_asked_for(&self) {
         self.renewals.notified().await;
     }

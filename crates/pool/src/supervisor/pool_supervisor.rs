@@ -1,8 +1,9 @@
 //! The owner of a pool's members: who is there, who comes, who goes.
 //!
-//! Everything that ends a worker in good order goes the same way: another one is up first, then this one is drained. What
-//! that costs is bounded by one budget for the pool, whatever the reason: [`Plan::at_once`] boots at a time, and a
-//! quarter of the workers more than there should be (a reload, which replaces all, has twice as many).
+//! Everything that ends a worker in good order goes the same way: another one is up first, then
+//! this one is drained. What that costs is bounded by one budget for the pool, whatever the reason:
+//! [`Plan::at_once`] boots at a time, and a quarter of the workers more than there should be (a
+//! reload, which replaces all, has twice as many).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -245,7 +246,8 @@ impl PoolSupervisor {
             }
             let due = self.next_due();
             tokio::select! {
-                // What a slot supervisor said last is heard before its end. There is only so much of both.
+                // What a slot supervisor said last is heard before its end. There is only so much
+                // of both.
                 biased;
                 Some((id, news)) = self.news.recv() => self.hear(id, news),
                 Some(ended) = self.slot_supervisors.join_next_with_id() => {
@@ -562,7 +564,8 @@ impl PoolSupervisor {
         self.settle_switch(reload);
     }
 
-    /// Ends a reload whose workers are in. Who asked for new code asks it next, so the old one must answer nothing more.
+    /// Ends a reload whose workers are in. Who asked for new code asks it next, so the old one must
+    /// answer nothing more.
     fn settle_switch(&mut self, reload: Reload) {
         let is_left = |member: &Member| member.is_leaving() && member.is_in();
         if self.members.values().any(is_left) {
@@ -727,7 +730,8 @@ impl PoolSupervisor {
         id
     }
 
-    /// What is looked at from time to time: the queue, the wear of workers, whether there are enough.
+    /// What is looked at from time to time: the queue, the wear of workers, whether there are
+    /// enough.
     async fn look(&mut self) {
         if self.stop.is_some() {
             return;

@@ -248,7 +248,8 @@ impl SlotSupervisor {
         expected
     }
 
-    /// Says what a transport reports and starts what has to follow. True when the worker's end is no surprise.
+    /// Says what a transport reports and starts what has to follow. True when the worker's end is
+    /// no surprise.
     fn heed(&self, report: &Report, escalation: &mut Escalation, process: &dyn Watched) -> bool {
         let (pool, pid) = (self.pool.name(), process.pid());
         match report {
@@ -323,8 +324,8 @@ impl SlotSupervisor {
     }
 }
 
-/// A worker's connection as long as its process lives. Dropped before, its transport is told all the same: a slot supervisor that
-/// panics must not leave a place behind that looks busy for ever.
+/// A worker's connection as long as its process lives. Dropped before, its transport is told all
+/// the same: a slot supervisor that panics must not leave a place behind that looks busy for ever.
 struct Connection {
     pool: Pool,
     slot: SlotId,

@@ -1,7 +1,9 @@
-//! Random steps through the whole pool, its supervisor included: calls, crashes, boots that are slow or fail, reloads,
-//! deadlines, clients that leave, workers that are added and removed. After each step the promises of a pool are checked.
+//! Random steps through the whole pool, its supervisor included: calls, crashes, boots that are
+//! slow or fail, reloads, deadlines, clients that leave, workers that are added and removed. After
+//! each step the promises of a pool are checked.
 //!
-//! The workers are the test's; time is paused. What the test is worth is shown by [`Bug`]: it finds every one of them.
+//! The workers are the test's; time is paused. What the test is worth is shown by [`Bug`]: it finds
+//! every one of them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};

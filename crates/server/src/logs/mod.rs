@@ -159,7 +159,8 @@ impl Logs {
         Ok((logs, router))
     }
 
-    /// Writes records from now on as these settings say. Those that wait for an old output are still written.
+    /// Writes records from now on as these settings say. Those that wait for an old output are
+    /// still written.
     ///
     /// # Errors
     ///

@@ -30,7 +30,8 @@ pub(super) struct Router {
     pub(super) clock: Clock,
 }
 
-/// The channels as they are now. Clones are the same ones. A swap and no lock: every request makes a record.
+/// The channels as they are now. Clones are the same ones. A swap and no lock: every request makes
+/// a record.
 #[derive(Clone)]
 pub(super) struct Channels(Arc<ArcSwap<Vec<Channel>>>);
 

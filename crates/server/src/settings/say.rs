@@ -17,13 +17,14 @@ pub struct Said {
     pub out: String,
     /// For standard error.
     pub err: String,
-    /// False when nothing would start with this configuration, or not all that it asks for: exit code 2.
+    /// False when nothing would start with this configuration, or not all that it asks for: exit
+    /// code 2.
     pub passed: bool,
 }
 
 /// Every mistake, and for a file of RoadRunner's name how each `RoadRunner` reads it and what
-/// differs from them; with `to` what has to be changed for that one, instead. `look` says what of this machine does
-/// not fit: it is asked when the text has no mistake.
+/// differs from them; with `to` what has to be changed for that one, instead. `look` says what of
+/// this machine does not fit: it is asked when the text has no mistake.
 pub fn check(
     services: &Services,
     input: &Input,
@@ -62,7 +63,8 @@ pub fn check(
     }
 }
 
-/// Every value that holds, as YAML. Mistakes go to standard error; the values are shown all the same.
+/// Every value that holds, as YAML. Mistakes go to standard error; the values are shown all the
+/// same.
 pub fn config_show(services: &Services, input: &Input) -> Said {
     let loaded = load(input);
     if loaded.file.is_none() && input.overrides.is_empty() {

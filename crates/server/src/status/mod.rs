@@ -1,5 +1,5 @@
-//! The service `status`: answers health checks over RPC and, where there is a section for it, over HTTP as RoadRunner does.
-//! On the control thread, which requests for PHP never keep busy.
+//! The service `status`: answers health checks over RPC and, where there is a section for it, over
+//! HTTP as RoadRunner does. On the control thread, which requests for PHP never keep busy.
 
 mod methods;
 mod settings;
@@ -23,7 +23,8 @@ use settings::{StatusSettings, UNAVAILABLE};
 
 /// The name of the service, and of its listening socket for the next process.
 const STATUS: &str = "status";
-/// Probes of a handful of balancers; each has one connection at a time. For more, those without a whole request are closed.
+/// Probes of a handful of balancers; each has one connection at a time. For more, those without a
+/// whole request are closed.
 const CONNECTIONS: usize = 256;
 
 /// Health checks before their start.

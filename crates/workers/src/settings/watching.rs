@@ -85,7 +85,8 @@ fn read_service(t: &mut Table<'_>, interval: Duration, patterns: &[String]) -> W
     }
 }
 
-/// An asterisk says no more than that something may come before. An empty ending would be every name's.
+/// An asterisk says no more than that something may come before. An empty ending would be every
+/// name's.
 fn endings(patterns: &[String]) -> Vec<String> {
     let endings = patterns.iter().map(|text| text.trim_start_matches('*'));
     endings

@@ -71,7 +71,8 @@ pub(super) struct Terminal {
 }
 
 impl Format {
-    /// Laravel Octane looks for levels in lower case: its records are of one shape whatever the file is written for.
+    /// Laravel Octane looks for levels in lower case: its records are of one shape whatever the
+    /// file is written for.
     pub(super) fn new(target: &LogTarget, terminal: Option<Terminal>, octane: bool) -> Self {
         let layout = match (target.encoding, target.mode, terminal) {
             (Encoding::Json, _, _) if target.era == Era::V3 && !octane => Layout::Json3,
@@ -152,7 +153,8 @@ impl Record<'_> {
 
     fn raw(&self, out: &mut String, left: &mut usize) {
         self.message(out, Place::Raw, left);
-        // An application that writes records of its own, in JSON for instance, gets them out as they are.
+        // An application that writes records of its own, in JSON for instance, gets them out as
+        // they are.
         if !self.content.is_worker_output() {
             self.object(out, None, left);
         }
