@@ -20,7 +20,6 @@ use tokio::time::Instant;
 use crate::body::BodyStream;
 use crate::content::Content;
 use crate::pieces::Pieces;
-use crate::pool::Shared;
 use crate::spool::SpoolFile;
 
 /// What a call carries, and how its answer is read: the pool knows neither. Written for a worker when one takes it, in the
@@ -308,9 +307,15 @@ pub struct Pending {
     place: Option<Place>,
 }
 
+/// Where a call waits until it is answered.
+pub(crate) trait Withdraw: Send + Sync {
+    /// Its caller has left.
+    fn withdraw(&self, priority: u8, seq: u64, runs_alone: bool);
+}
+
 /// Where in a queue a call may wait.
 struct Place {
-    pool: Arc<Shared>,
+    pool: Arc<dyn Withdraw>,
     priority: u8,
     seq: u64,
     runs_alone: bool,
@@ -318,7 +323,7 @@ struct Place {
 
 /// Connects a call and its caller.
 pub(crate) fn call(
-    pool: Arc<Shared>,
+    pool: Arc<dyn Withdraw>,
     payload: Arc<dyn Payload>,
     stamps: Stamps,
     terms: Terms,

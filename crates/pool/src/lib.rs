@@ -17,6 +17,7 @@ pub mod benchmark;
 mod body;
 mod call;
 mod content;
+mod contract;
 mod core;
 mod escalation;
 mod fence;
@@ -57,15 +58,15 @@ pub use warmup::{Warmup, WarmupCall};
 /// What starts workers and what carries calls to them are made of.
 pub mod transport {
     pub use crate::call::{Call, Inner as CallDetails};
+    pub use crate::contract::{Order, Report, Transport, UnderWay};
     pub use crate::core::Next;
-    pub use crate::pool::{Lifetime, Order, Report, Requeue, SlotHandle, Transport};
+    pub use crate::pool::{Lifetime, Requeue, SlotHandle};
     pub use crate::relay::channel::{Channel, Detached};
     pub use crate::relay::connection::Connection;
     pub use crate::relay::inbox::{Inbox, News, Told};
     pub use crate::relay::incoming::{Garbage, Incoming, Item};
     pub use crate::relay::outlet::{Outlet, Streamed};
     pub use crate::relay::{Dialect, Relay, Settings as RelaySettings};
-    pub use crate::roster::UnderWay;
     pub use crate::supervisor::{Connect, LaunchError, Launched, Launcher, Watched};
     pub use crate::warmup::{Carrier, Cold, warm, warm_up};
 }

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use pronghorn_base::{LogThrottle, lock};
 use pronghorn_metrics::Registry;
-use pronghorn_process::Exit;
 use pronghorn_wire::native::Thrown;
 use thiserror::Error;
 use tokio::runtime::Handle;
@@ -16,12 +15,15 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::call::{self, Call, CallError, Payload, Pending, Refused, Stamps, Terms, WorkerFault};
+use crate::call::{
+    self, Call, CallError, Payload, Pending, Refused, Stamps, Terms, Withdraw, WorkerFault,
+};
+pub(crate) use crate::contract::{Order, Report, Transport};
 use crate::core::{Admitted, Core, Freed, Next, PrefetchLimits, SlotId, SlotState};
 use crate::poison::Poison;
 use crate::queue::Ticket;
 use crate::remarks::Remarks;
-use crate::roster::{self, Roster, UnderWay, WorkerInfo};
+use crate::roster::{self, Roster, WorkerInfo};
 use crate::stats::{Counter, Stats};
 
 /// How often a call is given to another worker because the one that got it asked to be replaced.
@@ -202,84 +204,6 @@ impl fmt::Debug for Requeue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Requeue").field(&self.0.name).finish()
     }
-}
-
-/// How a worker is reached, by whatever means it is connected.
-pub trait Transport: Send + Sync {
-    /// A call for a worker that was free, or may have it ahead.
-    fn submit(&self, call: Call);
-
-    fn order(&self, order: Order);
-
-    /// Calls that the worker was given.
-    fn executions(&self) -> u64;
-
-    /// What is it at? Answered as soon as the transport runs; a second question takes the place of the first.
-    fn ask(&self, asked: oneshot::Sender<Option<UnderWay>>);
-
-    /// Lets a worker that is free say that it hears; one that has a call is left alone. Nothing, where a worker can't be
-    /// asked without a call.
-    fn ping(&self) {}
-
-    /// How long the answer to the last ping took, or has not come by now.
-    fn ping_time(&self) -> Option<Duration> {
-        None
-    }
-}
-
-/// What a transport is told beside calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
-    /// The call under way gets so much time from now on.
-    Extend(Duration),
-    /// Ask the process to end; it has no call and gets no more.
-    Stop,
-    /// The process has ended: settle what is left and leave the pool.
-    Ended(Exit),
-}
-
-/// What a transport tells the one that watches over its process. None of it may be lost: a place whose end is not told stays
-/// taken. So they wait without a limit, and there can't be many: each comes once in the life of a worker, but for `Overdue` and
-/// `Recovered`, of which the second waits for its answer.
-#[derive(Debug)]
-pub enum Report {
-    /// The worker takes calls.
-    Entered,
-    /// The call under way passed its deadline, or what it left to do after its reply.
-    Overdue {
-        what: String,
-        ran: Duration,
-        /// What became of the client.
-        client: &'static str,
-        /// By which the worker can be told of it, and stay.
-        call: Option<u32>,
-    },
-    /// That call has ended, and the worker can go on. It waits until it may: a step against it could be on its way.
-    Recovered { may_go_on: oneshot::Sender<()> },
-    /// It has had its calls, and goes on until it is drained.
-    Worn,
-    /// It goes on, and would do better as a new process, like the others of its generation; because its cache of code is full,
-    /// or was reset.
-    AsksForRenewal { full: bool },
-    /// The worker is done for good and was told, or announced it itself.
-    Leaving,
-    /// It sent something that makes no sense; in answer to which request, if it had one.
-    Garbage {
-        what: String,
-        request: Option<String>,
-    },
-    /// Its end of the connection is closed; it is about to end, or can't be reached any more.
-    HungUp { what: String },
-    /// It died with a call; what it was.
-    DiedWith {
-        what: String,
-        ran: Duration,
-        retried: bool,
-        /// Of the request.
-        identity: Option<u64>,
-    },
-    /// The transport has left the pool.
-    Left,
 }
 
 impl Pool {
@@ -580,7 +504,25 @@ impl Shared {
         }
     }
 
-    pub(crate) fn withdraw(&self, priority: u8, seq: u64, runs_alone: bool) {
+    fn settle(&self, freed: Freed<Call>, now: Instant) -> Turn {
+        for call in freed.late {
+            self.refuse(call, Refused::WaitedTooLong);
+        }
+        let next = match freed.next {
+            Next::Run(call) => Next::Run(self.dispatched(call, now)),
+            Next::Wait => Next::Wait,
+            Next::Stop => Next::Stop,
+        };
+        let mut ahead = freed.ahead;
+        for call in &mut ahead {
+            self.dispatch(call, now);
+        }
+        Turn { next, ahead }
+    }
+}
+
+impl Withdraw for Shared {
+    fn withdraw(&self, priority: u8, seq: u64, runs_alone: bool) {
         let mut guarded = self.lock();
         let call = guarded.core.withdraw(priority, seq, runs_alone);
         self.publish_queue(&guarded);
@@ -596,22 +538,6 @@ impl Shared {
             }
         }
         drop(call); // not under the lock
-    }
-
-    fn settle(&self, freed: Freed<Call>, now: Instant) -> Turn {
-        for call in freed.late {
-            self.refuse(call, Refused::WaitedTooLong);
-        }
-        let next = match freed.next {
-            Next::Run(call) => Next::Run(self.dispatched(call, now)),
-            Next::Wait => Next::Wait,
-            Next::Stop => Next::Stop,
-        };
-        let mut ahead = freed.ahead;
-        for call in &mut ahead {
-            self.dispatch(call, now);
-        }
-        Turn { next, ahead }
     }
 }
 

@@ -3,7 +3,6 @@
 //! Written and read by the control side alone. What a worker is at is asked of its relay by a message, so looking never
 //! takes the pool's lock and costs calls nothing.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
@@ -11,9 +10,9 @@ use pronghorn_base::lock;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
-use crate::call::Payload;
+use crate::contract::Transport;
+pub(crate) use crate::contract::UnderWay;
 use crate::core::{SlotId, SlotState};
-use crate::pool::Transport;
 
 /// How long an I/O thread is waited for. One that takes longer is stuck, and the table must still appear.
 const LONGEST_LOOK: Duration = Duration::from_millis(500);
@@ -70,23 +69,6 @@ pub struct Request {
     /// `GET /path`.
     pub what: String,
     pub age: Duration,
-}
-
-/// What a relay says about its call.
-#[derive(Clone)]
-pub struct UnderWay {
-    pub payload: Arc<dyn Payload>,
-    pub since: Instant,
-    /// Of the process that was started for it alone.
-    pub pid: Option<u32>,
-}
-
-impl fmt::Debug for UnderWay {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UnderWay")
-            .field("what", &self.payload.describe())
-            .finish_non_exhaustive()
-    }
 }
 
 /// Whether a worker is at a call. One that does not say so in time is.

@@ -37,11 +37,6 @@ const KNOWN: &[(&str, &[&str], &str)] = &[
         "a family registers, and a registry makes families",
     ),
     (
-        "pool",
-        &["call", "core", "pool", "roster", "stats"],
-        "a waiting caller withdraws its call from the pool",
-    ),
-    (
         "ring",
         &["half", "layout", "model", "sync"],
         "the model replaces the atomics of the rest",

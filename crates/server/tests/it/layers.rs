@@ -41,6 +41,35 @@ fn no_crate_uses_one_that_stands_above_it() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// What a call is stays its payload's business, and how a pool is configured that of crate `workers`.
+#[test]
+fn the_pool_names_no_http_and_no_configuration() {
+    const WORDS: [&str; 5] = ["http", "Http", "HTTP", "ReplyHead", "pronghorn_config"];
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../pool/src");
+    let mut folders = vec![source];
+    let mut wrong = Vec::new();
+    let mut files = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("a folder of the pool") {
+            let path = entry.expect("a file of the pool").path();
+            if path.is_dir() {
+                // Calls of tests are requests.
+                folders.extend((!path.ends_with("tests")).then_some(path));
+                continue;
+            }
+            files += 1;
+            let text = read(&path);
+            let code = text
+                .lines()
+                .filter(|line| !line.trim_start().starts_with("//"));
+            let named = code.filter(|line| WORDS.iter().any(|word| line.contains(word)));
+            wrong.extend(named.map(|line| format!("{}: {}", path.display(), line.trim())));
+        }
+    }
+    assert!(files > 25, "the files are gone: {files}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 /// Each crate of ours with its place in the list.
 fn crates_in_order(manifest: &str) -> BTreeMap<String, usize> {
     let names = manifest.lines().filter_map(|line| {
@@ -71,5 +100,5 @@ fn dependencies(manifest: &str) -> Vec<String> {
 }
 
 fn read(path: &Path) -> String {
-    fs::read_to_string(path).expect("a manifest")
+    fs::read_to_string(path).expect("a text")
 }
