@@ -27,7 +27,7 @@ test: ## Run every test
 	scripts/php-extensions
 	TESTS=1 scripts/build-extension
 	TESTS=valgrind scripts/build-extension
-	cargo build --bin pronghorn --bin own-server
+	cargo build --bin pronghorn --bin own-server --bin echo-service
 	cargo test --workspace
 	scripts/planted-bugs
 	cargo test -p pronghorn-ring --features model

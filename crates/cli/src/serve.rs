@@ -474,13 +474,15 @@ fn greet(name: Name, compat: Era, server: &Server) {
         return;
     }
     let places = server.places();
-    if places.is_empty() {
-        return say(&format!("Pronghorn {VERSION} runs, without HTTP\n"));
-    }
-    let places = places.join(" and ");
+    let what = if places.is_empty() {
+        "runs".to_owned()
+    } else {
+        format!("serves {}", places.join(" and "))
+    };
     let pools = server.running_pools();
     let size: usize = pools.iter().map(|pool| pool.info().size).sum();
     let workers = match &pools[..] {
+        [] => "no workers".to_owned(),
         [pool] if size == 1 => format!("1 worker of `{}`", pool.info().command),
         [pool] => format!("{size} workers of `{}`", pool.info().command),
         pools => format!("{size} workers in {} pools", pools.len()),
@@ -490,9 +492,7 @@ fn greet(name: Name, compat: Era, server: &Server) {
     } else {
         ""
     };
-    say(&format!(
-        "Pronghorn {VERSION} serves {places} ({workers}{stop})\n"
-    ));
+    say(&format!("Pronghorn {VERSION} {what} ({workers}{stop})\n"));
 }
 
 /// What a person or a service manager wants by a signal.

@@ -21,7 +21,7 @@ mod site;
 
 pub use client::{Connection, Response};
 pub use load::Load;
-pub use server::{Ended, Server, binary};
+pub use server::{Ended, Server, binary, built};
 pub use site::Site;
 
 use std::net::{SocketAddr, TcpListener};

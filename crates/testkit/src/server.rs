@@ -153,6 +153,22 @@ impl Server {
         })
     }
 
+    /// Starts a server of somebody's own that does not serve HTTP, by the name of its binary.
+    ///
+    /// # Panics
+    ///
+    /// When it does not come up; with all that it said.
+    pub fn start_own_without_http(name: &str, site: Site, arguments: &[&str]) -> Self {
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        Self::start_called(
+            Command::new(built(name)),
+            site,
+            arguments,
+            Signal::TERM,
+            |stdout, _| stdout.contains(" runs (").then_some(nowhere),
+        )
+    }
+
     /// Starts it under another name, as which it does not say its address.
     ///
     /// # Panics
@@ -627,7 +643,12 @@ pub fn binary() -> PathBuf {
 }
 
 /// What `cargo build` made last under this name.
-fn built(name: &str) -> PathBuf {
+/// A binary that `cargo build` has made.
+///
+/// # Panics
+///
+/// When it is not there.
+pub fn built(name: &str) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| repository().join("target"), PathBuf::from);
     let binary = target.join("debug").join(name);

@@ -34,6 +34,7 @@ mod migration;
 mod misbehaviour;
 mod nginx;
 mod own_server;
+mod own_service;
 mod php_extensions;
 mod php_fpm;
 mod reload;

@@ -339,7 +339,7 @@ async fn spill(bytes: Bytes) -> io::Result<OpenFile> {
         tracing::warn!(
             target: "http",
             "a reply that waits for its client can't be stored: {error}"
-        )
+        );
     })
 }
 

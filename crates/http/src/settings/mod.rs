@@ -242,37 +242,9 @@ impl Section for HttpSettings {
                 "How long a client may take; then its connection is closed.",
             ),
             forms: t.section("forms", "Limits of forms."),
-            max_connections: t
-                .key(
-                    "max_connections",
-                    "Connections at a time. At the limit, the connection that has been idle for \
-                     the longest time is closed for a new one; if all have a request, the new \
-                     connection is closed. When not written: the process's limit of open files \
-                     minus what the rest of the server needs.",
-                )
-                .ours()
-                .range(1..=10_000_000)
-                .optional(),
-            max_header_fields: t
-                .key(
-                    "max_header_fields",
-                    "Fields that the head of a request may have; a request with more is answered \
-                     431. A cookie that is split into parts, as in HTTP/2, counts as one field.",
-                )
-                .ours()
-                .range(20..=2000)
-                .default(FIELDS),
-            max_per_address: t
-                .key(
-                    "max_per_address",
-                    "Connections that one address may have at a time (for IPv6, a /64 network). \
-                     Connections of trusted proxies are not counted; instead, their requests are \
-                     counted by the client's address.",
-                )
-                .live()
-                .ours()
-                .range(0..=1_000_000)
-                .limit(),
+            max_connections: read_max_connections(t),
+            max_header_fields: read_max_header_fields(t),
+            max_per_address: read_max_per_address(t),
             client: ClientSettings::read(t),
             spool_dir: t
                 .key(
@@ -301,6 +273,43 @@ impl Section for HttpSettings {
         not_yet(t);
         settings
     }
+}
+
+fn read_max_connections(t: &mut Table<'_>) -> Option<usize> {
+    t.key(
+        "max_connections",
+        "Connections at a time. At the limit, the connection that has been idle for \
+         the longest time is closed for a new one; if all have a request, the new \
+         connection is closed. When not written: the process's limit of open files \
+         minus what the rest of the server needs.",
+    )
+    .ours()
+    .range(1..=10_000_000)
+    .optional()
+}
+
+fn read_max_header_fields(t: &mut Table<'_>) -> usize {
+    t.key(
+        "max_header_fields",
+        "Fields that the head of a request may have; a request with more is answered \
+         431. A cookie that is split into parts, as in HTTP/2, counts as one field.",
+    )
+    .ours()
+    .range(20..=2000)
+    .default(FIELDS)
+}
+
+fn read_max_per_address(t: &mut Table<'_>) -> Option<u32> {
+    t.key(
+        "max_per_address",
+        "Connections that one address may have at a time (for IPv6, a /64 network). \
+                     Connections of trusted proxies are not counted; instead, their requests are \
+         counted by the client's address.",
+    )
+    .live()
+    .ours()
+    .range(0..=1_000_000)
+    .limit()
 }
 
 impl Section for RequestIdSettings {

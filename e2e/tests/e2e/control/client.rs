@@ -8,7 +8,7 @@ use pronghorn_testkit::{PATIENCE, Server};
 use pronghorn_wire::frame::{Flags, Header, Options, Stream};
 
 /// A connection with one call at a time.
-pub(super) struct Rpc(Box<dyn Both>);
+pub(crate) struct Rpc(Box<dyn Both>);
 
 trait Both: Read + Write {}
 
@@ -16,7 +16,7 @@ impl<T: Read + Write> Both for T {}
 
 impl Rpc {
     /// Over whatever the server says that it listens on.
-    pub(super) fn connect(server: &Server) -> Self {
+    pub(crate) fn connect(server: &Server) -> Self {
         let address = super::listening(server, "rpc");
         if let Some(path) = address.strip_prefix("unix://") {
             let stream = UnixStream::connect(path).expect("the server listens");
@@ -31,7 +31,7 @@ impl Rpc {
         Self(Box::new(stream))
     }
 
-    pub(super) fn send(&mut self, flags: Flags, method: &str, argument: &[u8]) {
+    pub(crate) fn send(&mut self, flags: Flags, method: &str, argument: &[u8]) {
         let length = |bytes: usize| u32::try_from(bytes).expect("short");
         let mut frame = Vec::new();
         Header {
@@ -47,7 +47,7 @@ impl Rpc {
     }
 
     /// Flags and result of the reply.
-    pub(super) fn ask(&mut self, flags: Flags, method: &str, argument: &[u8]) -> (Flags, Vec<u8>) {
+    pub(crate) fn ask(&mut self, flags: Flags, method: &str, argument: &[u8]) -> (Flags, Vec<u8>) {
         self.send(flags, method, argument);
         let mut head = [0; 20];
         self.0.read_exact(&mut head).expect("a reply");
@@ -59,7 +59,7 @@ impl Rpc {
     }
 
     /// In JSON; an error begins with `error: `.
-    pub(super) fn call(&mut self, method: &str, argument: &str) -> String {
+    pub(crate) fn call(&mut self, method: &str, argument: &str) -> String {
         let (flags, answer) = self.ask(Flags::JSON, method, argument.as_bytes());
         let text = String::from_utf8_lossy(&answer).into_owned();
         if flags.has(Flags::ERROR) {
@@ -69,7 +69,7 @@ impl Rpc {
     }
 
     /// Pids of the workers of `name`, and the names of their states.
-    pub(super) fn workers(&mut self, name: &str) -> Vec<(u32, String)> {
+    pub(crate) fn workers(&mut self, name: &str) -> Vec<(u32, String)> {
         let list = self.call("informer.Workers", &format!("\"{name}\""));
         let workers = list.split("{\"pid\":").skip(1);
         workers
@@ -82,7 +82,7 @@ impl Rpc {
             .collect()
     }
 
-    pub(super) fn pids(&mut self, name: &str) -> Vec<u32> {
+    pub(crate) fn pids(&mut self, name: &str) -> Vec<u32> {
         let workers = self.workers(name);
         workers.into_iter().map(|(pid, _)| pid).collect()
     }

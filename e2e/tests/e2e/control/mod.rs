@@ -7,7 +7,7 @@ use pronghorn_testkit::{Connection, Response, Server, Site, wait_for};
 use pronghorn_wire::frame::Flags;
 use rustix::process::Signal;
 
-mod client;
+pub(crate) mod client;
 mod metrics;
 
 use client::Rpc;
