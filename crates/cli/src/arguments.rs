@@ -138,7 +138,7 @@ pub(crate) enum Command {
     Status,
     /// Stop the server and wait until it has ended; `-f` does not wait for requests
     Stop,
-    /// RoadRunner's message queues, which are not there yet
+    /// RoadRunner's command for pipelines, which are controlled over RPC
     #[command(hide = true)]
     Jobs(Jobs),
     /// Print the completion script of a shell

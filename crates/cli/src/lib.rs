@@ -67,7 +67,7 @@ pub fn run_services(services: Services) -> ExitCode {
         Command::Stop => steer::stop(name, &arguments),
         Command::Completion { shell } => completion::print(name, *shell),
         Command::Jobs(_) => {
-            exit::failed("message queues are not there yet, so there are no pipelines to control")
+            exit::failed("there is no such command: pipelines are controlled over RPC, by `jobs.Pause` and the like")
         }
         Command::Version => arguments::print_version(name, &arguments.globals.overrides),
     }

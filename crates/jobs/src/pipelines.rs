@@ -9,6 +9,7 @@ use std::time::Duration;
 use pronghorn_base::lock;
 use pronghorn_store::{LazyStore, OpenError};
 use thiserror::Error;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::driver::{Delivery, Driver, DriverError, Stat, Wake};
@@ -17,7 +18,7 @@ use crate::job::Job;
 use crate::memory::Memory;
 use crate::messages::Pushed;
 use crate::metrics::Metrics;
-use crate::settings::{DriverSettings, MOST, PipelineSettings};
+use crate::settings::{DriverSettings, MOST_PIPELINES, PipelineSettings};
 
 /// One job in so many is of another pipeline than the one with the best priority, each in turn.
 const SHARE: u32 = 8;
@@ -30,6 +31,8 @@ struct Shared {
     state: Mutex<State>,
     store: LazyStore,
     wake: Wake,
+    /// A pipeline was opened, or could not be.
+    opened: Notify,
     /// What each thing that is asked of a driver may take.
     patience: Duration,
     metrics: Metrics,
@@ -69,7 +72,7 @@ pub(crate) enum PipelineError {
     Unknown(String),
     #[error("pipeline already exists, name: {name}, driver: {driver}")]
     Exists { name: String, driver: &'static str },
-    #[error("there are {MOST} pipelines already, and no more are taken")]
+    #[error("there are {MOST_PIPELINES} pipelines already, and no more are taken")]
     TooMany,
     #[error(transparent)]
     Store(#[from] OpenError),
@@ -85,6 +88,7 @@ impl Pipelines {
             state: Mutex::default(),
             store,
             wake: Wake::default(),
+            opened: Notify::new(),
             patience,
             metrics,
         }))
@@ -109,17 +113,33 @@ impl Pipelines {
                     driver: settings.driver.name(),
                 });
             }
-            if state.pipelines.len() + state.opening.len() >= MOST {
+            if state.pipelines.len() + state.opening.len() >= MOST_PIPELINES {
                 return Err(PipelineError::TooMany);
             }
             state.opening.push(name.to_owned());
         }
+        self.open_announced(name, settings).await
+    }
+
+    /// Reserves a name for a pipeline that is opened later; who pushes waits for it.
+    pub(crate) fn announce(&self, name: &str) {
+        lock(&self.0.state).opening.push(name.to_owned());
+    }
+
+    pub(crate) async fn open_announced(
+        &self,
+        name: &str,
+        settings: &PipelineSettings,
+    ) -> Result<(), PipelineError> {
         let opened = self.open(name, settings).await;
         let mut state = lock(&self.0.state);
         state.opening.retain(|opening| opening != name);
-        let pipeline = Arc::new(opened?);
-        state.pipelines.insert(name.to_owned(), pipeline);
-        Ok(())
+        let opened = opened.map(|pipeline| {
+            state.pipelines.insert(name.to_owned(), Arc::new(pipeline));
+        });
+        drop(state);
+        self.0.opened.notify_waiters();
+        opened
     }
 
     async fn open(
@@ -152,7 +172,7 @@ impl Pipelines {
         }
         let mut parts = Vec::with_capacity(by_pipeline.len());
         for (name, jobs) in by_pipeline {
-            parts.push((self.get(&name)?, jobs));
+            parts.push((self.get_open(&name).await?, jobs));
         }
         for (pipeline, mut jobs) in parts {
             for job in &mut jobs {
@@ -223,6 +243,28 @@ impl Pipelines {
                 tracing::warn!(target: "jobs", pipeline, jobs, "jobs in memory end with the server");
             }
         }
+    }
+
+    /// Waits for one that is being opened.
+    async fn get_open(&self, name: &str) -> Result<Arc<Pipeline>, PipelineError> {
+        let open = async {
+            loop {
+                let mut opened = std::pin::pin!(self.0.opened.notified());
+                opened.as_mut().enable();
+                let pipeline = self.get(name);
+                if pipeline.is_ok() || !self.is_opening(name) {
+                    return pipeline;
+                }
+                opened.await;
+            }
+        };
+        let late = |_| PipelineError::Late(name.to_owned());
+        timeout(self.0.patience, open).await.map_err(late)?
+    }
+
+    fn is_opening(&self, name: &str) -> bool {
+        let state = lock(&self.0.state);
+        state.opening.iter().any(|opening| opening == name)
     }
 
     fn get(&self, name: &str) -> Result<Arc<Pipeline>, PipelineError> {

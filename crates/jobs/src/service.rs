@@ -8,11 +8,12 @@ use pronghorn_plugin_api::{
     Stopped,
 };
 use pronghorn_pool::{Spool, Warmup};
+use pronghorn_store::{LazyStore, OpenError};
 use pronghorn_wire::Kind;
 use pronghorn_workers::{Io, PoolHandle, PoolSet, PoolSpec, Pools, StartedPools};
 use thiserror::Error;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::consumer::Consumer;
@@ -25,6 +26,8 @@ use crate::settings::JobsSettings;
 const JOBS: &str = "jobs";
 /// What workers get that have a job when its time at the end is over. Those without one need no more to end in order.
 const WORKERS_AFTER_CUT: Duration = Duration::from_secs(2);
+/// How often the store is tried that a process before still has. It leaves it when its jobs have run.
+const UNTIL_NEXT_TRY: Duration = Duration::from_millis(50);
 
 /// Queues of jobs before their start.
 #[derive(Debug)]
@@ -34,6 +37,10 @@ pub struct JobsService {
 
 struct Jobs {
     settings: JobsSettings,
+    /// Pipelines in the store are opened when the process before has left it.
+    waits: bool,
+    store: LazyStore,
+    opener: JoinSet<()>,
     pipelines: Pipelines,
     spool: Arc<Spool>,
     all_pools: Pools,
@@ -79,7 +86,12 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
     let workers = context.workers.clone().expect("a service with workers");
     let metrics = Metrics::new(&context.metrics);
     let pipelines = Pipelines::new(context.store.clone(), settings.timeout, metrics);
+    let waits = is_with_predecessor(&settings, &context.store).await;
     for (name, pipeline) in &settings.pipelines {
+        if waits && pipeline.is_stored() {
+            pipelines.announce(name);
+            continue;
+        }
         let opened = pipelines.declare(name, pipeline).await;
         opened.map_err(|source| NotOpened {
             pipeline: name.clone(),
@@ -111,6 +123,9 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
     );
     Ok(Jobs {
         settings,
+        waits,
+        store: context.store.clone(),
+        opener: JoinSet::new(),
         pipelines,
         spool,
         all_pools: workers.pools,
@@ -120,6 +135,35 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
         consumer: JoinSet::new(),
         end,
     })
+}
+
+/// Whether the store is still that of the process that has started this one.
+async fn is_with_predecessor(settings: &JobsSettings, store: &LazyStore) -> bool {
+    if !settings.pipelines.iter().any(|(_, it)| it.is_stored()) {
+        return false;
+    }
+    let holder = match store.get().await {
+        Err(OpenError::InUse { process, .. }) => process,
+        _ => None,
+    };
+    holder == Some(std::os::unix::process::parent_id())
+}
+
+/// Opens the pipelines that had to wait, and resumes them.
+async fn open_at_last(pipelines: Pipelines, settings: JobsSettings, store: LazyStore) {
+    while let Err(OpenError::InUse { .. }) = store.get().await {
+        sleep(UNTIL_NEXT_TRY).await;
+    }
+    for (name, pipeline) in settings.pipelines.iter().filter(|(_, it)| it.is_stored()) {
+        if let Err(source) = pipelines.open_announced(name, pipeline).await {
+            let pipeline = name.clone();
+            let why = source.to_string();
+            tracing::error!(target: "jobs", "{}: {why}", NotOpened { pipeline, source });
+        } else if settings.consume.contains(name) {
+            // It was opened just now.
+            _ = pipelines.resume(name);
+        }
+    }
 }
 
 fn spec<'a>(settings: &'a JobsSettings, spool: &Arc<Spool>) -> PoolSpec<'a> {
@@ -134,7 +178,16 @@ fn spec<'a>(settings: &'a JobsSettings, spool: &Arc<Spool>) -> PoolSpec<'a> {
 
 impl Running for Jobs {
     fn open(&mut self) -> Result<(), StartError> {
-        for name in &self.settings.consume {
+        if self.waits {
+            let (pipelines, settings) = (self.pipelines.clone(), self.settings.clone());
+            self.opener
+                .spawn(open_at_last(pipelines, settings, self.store.clone()));
+        }
+        let later = |name: &String| {
+            let mut pipelines = self.settings.pipelines.iter();
+            self.waits && pipelines.any(|(known, it)| known == name && it.is_stored())
+        };
+        for name in self.settings.consume.iter().filter(|name| !later(name)) {
             // One of another driver is not there yet, as `check` says.
             if self.pipelines.resume(name).is_err() {
                 tracing::warn!(target: "jobs", pipeline = name, "there is no such pipeline to consume");
@@ -184,12 +237,15 @@ async fn stop(jobs: Jobs, deadline: Instant) -> Stopped {
         settings,
         pipelines,
         spool,
+        store,
+        opener,
         pools,
         tasks,
         mut consumer,
         end,
         ..
     } = jobs;
+    drop(opener);
     end.cancel();
     let cut_at = deadline.min(Instant::now() + settings.pool.common.destroy_timeout);
     let in_time = timeout_at(cut_at, async {
@@ -198,6 +254,8 @@ async fn stop(jobs: Jobs, deadline: Instant) -> Stopped {
     .await;
     let reserved = pipelines.reserved().await;
     consumer.shutdown().await;
+    pipelines.say_what_is_lost().await;
+    store.close().await;
     let most = if in_time.is_ok() {
         Duration::MAX
     } else {
@@ -206,7 +264,6 @@ async fn stop(jobs: Jobs, deadline: Instant) -> Stopped {
     let left = deadline.saturating_duration_since(Instant::now());
     let killed = pools.stop(left.min(most)).await;
     tasks.join_all().await; // each has done its last order
-    pipelines.say_what_is_lost().await;
     // A file that is left there is removed at the next start.
     _ = timeout_at(deadline, spool.settle()).await;
     if reserved == 0 && killed == 0 {

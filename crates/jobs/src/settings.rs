@@ -6,9 +6,6 @@ use std::time::Duration;
 use pronghorn_config::{Choice, Section, Size, Table};
 use pronghorn_workers::settings::PoolSettings;
 
-/// Each has a place in memory, and its consumers look at all of them.
-pub(crate) const MOST: usize = 1000;
-
 /// As RoadRunner's; lower goes first.
 const PRIORITY: i64 = 10;
 
@@ -18,6 +15,9 @@ const MAX_SIZE: Size = Size::megabytes(512);
 /// Seconds, as RoadRunner's: an engine that does not answer by then is away.
 const TIMEOUT: u32 = 60;
 const LONGEST_TIMEOUT: u32 = 3600;
+
+/// Each has a place in memory, and consumers look at all of them.
+pub(crate) const MOST_PIPELINES: usize = 1000;
 
 /// A pipeline's name is part of a key in the store.
 const LONGEST_NAME: usize = 255;
@@ -112,6 +112,11 @@ impl DriverSettings {
 }
 
 impl PipelineSettings {
+    /// Whether its jobs outlive the server.
+    pub(crate) const fn is_stored(&self) -> bool {
+        matches!(self.driver, DriverSettings::Embedded { .. })
+    }
+
     /// What PHP declares at run time: all values are texts. Its name and the pipeline, or what is
     /// wrong.
     pub(crate) fn declared(map: &BTreeMap<String, String>) -> Result<(&str, Self), String> {
@@ -192,9 +197,9 @@ impl Section for JobsSettings {
                 t.error("pipelines", WRONG_NAME, "give it a shorter name");
             }
         }
-        if pipelines.len() > MOST {
+        if pipelines.len() > MOST_PIPELINES {
             let message = format!(
-                "has {} pipelines; accepted: at most {MOST}",
+                "has {} pipelines; accepted: at most {MOST_PIPELINES}",
                 pipelines.len()
             );
             t.error("pipelines", &message, "remove some of them");
@@ -231,7 +236,7 @@ fn read_pipeline(t: &mut Table<'_>) -> Option<PipelineSettings> {
         .default(DriverChoice::Embedded);
     t.not_yet("pool", "several pools for jobs");
     if DriverSettings::of(choice, MAX_SIZE).is_none() {
-        t.not_yet("config", "this driver");
+        t.not_yet("config", "brokers for jobs");
         let hint = "for now use `embedded`, which keeps jobs without a broker";
         t.warn(
             "driver",

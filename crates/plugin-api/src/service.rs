@@ -257,7 +257,8 @@ pub struct Context {
     pub readiness: Readiness,
     /// Those to take and those to leave for the next process.
     pub sockets: Sockets,
-    /// Where the server keeps what outlives it. The server closes it behind the last service.
+    /// Where the server keeps what outlives it. A service that uses it closes it as it stops: the
+    /// next process may wait for it.
     pub store: LazyStore,
 }
 

@@ -15,6 +15,7 @@ mod rpc;
 mod server;
 mod services;
 pub mod settings;
+mod state;
 mod status;
 mod upgrade;
 

@@ -14,7 +14,6 @@ use pronghorn_plugin_api::{
     WorkerContext,
 };
 use pronghorn_process::Spawner;
-use pronghorn_store::LazyStore;
 use pronghorn_workers::{
     IoThreads, PoolHandle, PoolResources, Pools, RelayAddress, ServerSettings, Versions, Watch,
     Watching, WorkerUser, default_io_threads, look_up_user, run_on_init,
@@ -28,6 +27,7 @@ use crate::error::StartError;
 use crate::renewal::Source;
 use crate::rpc;
 use crate::settings::{EndureSettings, Settings};
+use crate::state;
 use crate::upgrade::{Predecessor, Word};
 
 /// The socket of `server.relay`, for the next process.
@@ -185,6 +185,7 @@ impl Server {
         let watched = with_workers.iter();
         let watched = watched.map(|(name, _, readiness)| (*name, readiness.clone()));
         self.health.watch(watched.collect());
+        let store = state::store(settings.state_dir, &folder, &environment);
         let mut context = Context {
             shutdown: self.shutdown.clone(),
             rpc: Methods::default(),
@@ -197,7 +198,7 @@ impl Server {
             metrics: Registry::default().named("pronghorn"),
             readiness: Readiness::default(),
             sockets: self.sockets.clone(),
-            store: LazyStore::default(),
+            store,
         };
         for (name, service, readiness) in others {
             self.start_service(name, service, readiness, &context)

@@ -1,6 +1,7 @@
 //! The services that a server can have.
 
 use pronghorn_http::{Around, FileService, HttpService};
+use pronghorn_jobs::JobsService;
 use pronghorn_lock::Lock;
 use pronghorn_metrics_endpoint::MetricsService;
 use pronghorn_plugin_api::ServiceKind;
@@ -42,7 +43,11 @@ impl Services {
                 "What is counted, for Prometheus. Without this section nobody can ask for it.",
                 |settings| MetricsService { settings },
             ),
-            ServiceKind::not_yet("jobs", "message queues"),
+            ServiceKind::optional(
+                "jobs",
+                "Queues of jobs. Without this section there are none.",
+                |settings| JobsService { settings },
+            ),
             ServiceKind::not_yet("kv", "caches"),
             ServiceKind::not_yet("service", "other programs kept running"),
             ServiceKind::not_yet("grpc", "gRPC"),

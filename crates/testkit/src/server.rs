@@ -532,6 +532,20 @@ impl Server {
         site
     }
 
+    /// Kills it, and gives the application back once its workers have noticed.
+    ///
+    /// # Panics
+    ///
+    /// When they do not.
+    pub fn killed(mut self) -> Site {
+        let site = std::mem::take(&mut self.site);
+        self.signal(Signal::KILL);
+        let status = self.wait_for_process();
+        self.ended = true;
+        assert_little_left(status, &self.mark, site.folder());
+        site
+    }
+
     /// Waits for its end, whatever brought it about.
     ///
     /// # Panics

@@ -24,6 +24,7 @@ mod guide;
 mod hostile;
 mod http;
 mod http2;
+mod jobs;
 mod kept;
 mod killed;
 mod kind;

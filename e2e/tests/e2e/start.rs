@@ -226,7 +226,7 @@ fn check_says_first_what_will_not_run_and_what_is_not_there() {
          pools:\n    a: {command: nophp worker.php}\n    b: {command: php .}\n    c: {command: php readable.php}\n    \
          d: {mode: fastcgi, root: ., fastcgi: {address: 'unix://none.sock'}}\n  \
          routes: [{path: /a, pool: a}, {path: /b, pool: b}, {path: /c, pool: c}, {path: /d/*, pool: d}]\n\
-         jobs: {consume: []}\ngrpc: {listen: 'tcp://127.0.0.1:9001'}\nendure: {print_graph: true}\n",
+         tcp: {servers: {}}\ngrpc: {listen: 'tcp://127.0.0.1:9001'}\nendure: {print_graph: true}\n",
     );
     let checked = Server::run(&site, &["check"]);
     checked.assert_said_with(
@@ -271,10 +271,10 @@ fn check_says_first_what_will_not_run_and_what_is_not_there() {
         .file("worker.php", &Site::sdk_worker("return 'x';"))
         .config(
             "version: '3'\nserver: {command: php worker.php}\nhttp: {address: 127.0.0.1:0, pool: {num_workers: 1}}\n\
-             jobs: {consume: []}\n",
+             tcp: {servers: {}}\n",
         );
     let server = Server::start(site);
-    server.logged(&["WARN", "`jobs` is not used yet: message queues"]);
+    server.logged(&["WARN", "`tcp` is not used yet: TCP servers"]);
     server.stop();
 }
 

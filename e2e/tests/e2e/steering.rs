@@ -580,5 +580,5 @@ fn completions_know_the_commands() {
         assert!(script.stdout.contains("workers"), "{shell}");
     }
     let jobs = Server::run_as_rr(&site, &["jobs", "--list"]);
-    assert_failed(&jobs, &["message queues are not there yet"]);
+    assert_failed(&jobs, &["pipelines are controlled over RPC"]);
 }

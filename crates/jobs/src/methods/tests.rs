@@ -135,7 +135,7 @@ async fn a_name_counts_in_lower_case_too() {
 #[tokio::test]
 async fn there_is_an_end_to_pipelines() {
     let server = Server::new();
-    for number in 0..crate::settings::MOST {
+    for number in 0..crate::settings::MOST_PIPELINES {
         let declare = format!(r#"{{"pipeline":{{"name":"{number}","driver":"memory"}}}}"#);
         server.expect("Declare", &declare, "{}").await;
     }

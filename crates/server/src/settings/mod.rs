@@ -4,6 +4,7 @@ mod eras;
 mod logs;
 mod say;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use pronghorn_config::{Choice, Era, Section, Table, describe};
@@ -34,6 +35,8 @@ pub struct Settings {
     pub compat: Era,
     /// How workers are started.
     pub server: ServerSettings,
+    /// Where is what outlives the server; None is as the machine has it.
+    pub state_dir: Option<PathBuf>,
     /// What is configured of the table of services, in its order, by name.
     pub services: Vec<(&'static str, Box<dyn Service>)>,
     /// Log records.
@@ -115,6 +118,16 @@ impl Settings {
                     "told by keys that one of them alone has, else by Composer's packages, else `2025`; in `pronghorn.yaml` `2025`",
                 );
         let server = t.section("server", "How workers are started.");
+        let state_dir = t
+            .key::<PathBuf>(
+                "state_dir",
+                "Where the server keeps what outlives it, jobs for instance. When not written: `$STATE_DIRECTORY`, which \
+                 systemd sets; as root `/var/lib/pronghorn`; `$XDG_STATE_HOME/pronghorn`; or `.pronghorn` beside the \
+                 configuration.",
+            )
+            .ours()
+            .is_path()
+            .optional();
         let mut services = Vec::new();
         for kind in kinds.iter().filter(|kind| kind.is_there()) {
             services.extend(kind.read(t).map(|service| (kind.name(), service)));
@@ -148,6 +161,7 @@ impl Settings {
         Self {
             compat,
             server,
+            state_dir,
             services,
             logs,
             reload,

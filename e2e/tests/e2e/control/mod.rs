@@ -10,10 +10,10 @@ use rustix::process::Signal;
 pub(crate) mod client;
 mod metrics;
 
-use client::Rpc;
+pub(crate) use client::Rpc;
 
 /// Where a service says that it listens.
-fn listening(server: &Server, service: &str) -> String {
+pub(crate) fn listening(server: &Server, service: &str) -> String {
     wait_for("the address in the log", || {
         let log = server.log();
         let line = log

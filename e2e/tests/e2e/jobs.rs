@@ -1,0 +1,265 @@
+//! Jobs from a push over RPC to their acknowledgement by a PHP worker.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::time::{Duration, SystemTime};
+
+use pronghorn_testkit::{Server, Site, wait_for};
+use rustix::process::Signal;
+
+use crate::control::Rpc;
+
+fn site(workers: usize, more: &str) -> Site {
+    let site = Site::new();
+    let ran = site.path("ran");
+    site.config(&format!(
+        "version: '3'\n\
+         server: {{command: php {}, env: {{RAN: '{}'}}}}\n\
+         http: {{address: 127.0.0.1:0, pool: {{num_workers: 1, command: php {}}}}}\n\
+         rpc: {{listen: 'tcp://127.0.0.1:0'}}\n\
+         state_dir: state\n\
+         logs: {{level: debug}}\n\
+         jobs:\n  \
+           pool: {{num_workers: {workers}}}\n  \
+           consume: [mail, kept]\n  \
+           pipelines:\n    \
+             mail: {{driver: memory, config: {{priority: 7}}}}\n    \
+             kept: {{driver: embedded}}\n\
+         {more}",
+        Site::fixture("foreign/jobs.php").display(),
+        ran.display(),
+        Site::fixture("foreign/worker.php").display(),
+    ))
+}
+
+fn start(workers: usize) -> (Server, Rpc) {
+    let server = Server::start(site(workers, ""));
+    let rpc = Rpc::connect(&server);
+    (server, rpc)
+}
+
+fn push(rpc: &mut Rpc, pipeline: &str, id: &str, name: &str, delay: u32) {
+    let said = rpc.call("jobs.Push", &push_request(pipeline, id, name, delay));
+    assert_eq!(said, "{}");
+}
+
+/// The payload is `8`.
+fn push_request(pipeline: &str, id: &str, name: &str, delay: u32) -> String {
+    format!(
+        r#"{{"job":{{"job":"{name}","id":"{id}","payload":"OA==","options":{{"pipeline":"{pipeline}","delay":{delay}}}}}}}"#
+    )
+}
+
+/// What has run, one line for each time.
+fn ran(server: &Server) -> String {
+    fs::read_to_string(server.site().path("ran")).unwrap_or_default()
+}
+
+/// Waits until so many jobs have run.
+fn wait_until_ran(server: &Server, count: usize) -> String {
+    wait_for("jobs to run", || {
+        let ran = ran(server);
+        (ran.lines().count() >= count).then_some(ran)
+    })
+}
+
+fn wait_until_stat(rpc: &mut Rpc, part: &str) {
+    wait_for(part, || {
+        rpc.call("jobs.Stat", "{}").contains(part).then_some(())
+    });
+}
+
+#[test]
+fn a_job_goes_from_a_push_through_a_worker_to_its_ack() {
+    for (pipeline, driver, priority) in [("mail", "memory", 7), ("kept", "embedded", 10)] {
+        let (server, mut rpc) = start(2);
+        push(&mut rpc, pipeline, "id-1", "App\\\\Ping", 0);
+        let expected = format!(
+            r#"{{"id":"id-1","job":"App\\Ping","driver":"{driver}","headers":{{}},"pipeline":"{pipeline}"}} 8"#
+        );
+        assert_eq!(wait_until_ran(&server, 1).trim_end(), expected);
+        let empty = format!(
+            r#"{{"pipeline":"{pipeline}","driver":"{driver}","queue":"{pipeline}","ready":true,"priority":{priority}}}"#
+        );
+        wait_until_stat(&mut rpc, &empty);
+        server.stop();
+    }
+}
+
+#[test]
+fn php_pushes_by_the_package_for_rpc() {
+    let (server, mut rpc) = start(1);
+    let address = crate::control::listening(&server, "rpc");
+    let code = format!(
+        "require '{}'; Pronghorn\\Rpc::connect('{address}')->call('jobs.Push', ['job' => [
+            'job' => 'ping', 'id' => 'from-php', 'payload' => base64_encode(\"a\\0b\"),
+            'headers' => ['x' => ['value' => ['1', '2']]], 'options' => ['pipeline' => 'mail'],
+        ]]);",
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../php/goridge/autoload.php"),
+    );
+    let php = std::process::Command::new("php")
+        .args(["-r", &code])
+        .output();
+    let php = php.expect("PHP runs");
+    assert!(
+        php.status.success(),
+        "{}",
+        String::from_utf8_lossy(&php.stdout)
+    );
+    let line = wait_until_ran(&server, 1);
+    assert!(
+        line.contains(r#""headers":{"x":["1","2"]}"#) && line.ends_with("a\0b\n"),
+        "{line:?}"
+    );
+    wait_until_stat(&mut rpc, r#""queue":"mail","ready":true"#);
+    server.stop();
+}
+
+#[test]
+fn each_answer_of_a_worker_has_its_effect() {
+    let (server, mut rpc) = start(1);
+    for (name, runs) in [
+        ("fail", 1),
+        ("nack", 1),
+        ("requeue", 2),
+        ("throw", 3),
+        ("die", 3),
+    ] {
+        let before = ran(&server).lines().count();
+        push(&mut rpc, "mail", name, name, 0);
+        wait_until_ran(&server, before + runs);
+        wait_until_stat(&mut rpc, r#""driver":"memory","queue":"mail","ready":true"#);
+        let after = ran(&server).lines().count();
+        assert_eq!(after - before, runs, "{name}");
+    }
+    let log = server.log();
+    for said in [
+        "failed on purpose",
+        "thrown on purpose; the job is given up after 3 attempts",
+    ] {
+        assert!(log.contains(said), "{said} in {log}");
+    }
+    let requeued = ran(&server);
+    assert!(
+        requeued.contains(r#""headers":{"tried":["once"]}"#),
+        "{requeued}"
+    );
+    server.stop();
+}
+
+#[test]
+fn a_paused_pipeline_keeps_its_jobs_and_a_delayed_job_comes_in_time() {
+    let (server, mut rpc) = start(1);
+    let mail = r#"{"pipelines":["mail"]}"#;
+    assert_eq!(rpc.call("jobs.Pause", mail), "{}");
+    push(&mut rpc, "mail", "waits", "ping", 0);
+    let pushed = SystemTime::now();
+    push(&mut rpc, "kept", "later", "ping", 1);
+    assert!(wait_until_ran(&server, 1).contains(r#""id":"later""#));
+    let took = pushed.elapsed().expect("time goes on");
+    assert!(took > Duration::from_millis(990), "{took:?}");
+    assert_eq!(rpc.call("jobs.Resume", mail), "{}");
+    assert!(wait_until_ran(&server, 2).contains(r#""id":"waits""#));
+    server.stop();
+}
+
+#[test]
+fn jobs_run_on_as_many_workers_as_there_are_and_no_more() {
+    let (server, mut rpc) = start(3);
+    let mut batch = String::new();
+    for number in 0..9 {
+        let separator = if number == 0 { "" } else { "," };
+        // 200 ms each.
+        write!(
+            batch,
+            r#"{separator}{{"job":"slow","id":"{number}","payload":"MjAw","options":{{"pipeline":"mail"}}}}"#
+        )
+        .expect("a string takes all");
+    }
+    let started = SystemTime::now();
+    assert_eq!(
+        rpc.call("jobs.PushBatch", &format!(r#"{{"jobs":[{batch}]}}"#)),
+        "{}"
+    );
+    wait_until_stat(&mut rpc, r#""active":6,"reserved":3,"#);
+    wait_until_stat(&mut rpc, r#""queue":"mail","ready":true"#);
+    let took = started.elapsed().expect("time goes on");
+    assert!(took > Duration::from_millis(590), "{took:?}");
+    assert_eq!(ran(&server).lines().count(), 9);
+    server.stop();
+}
+
+#[test]
+fn a_kill_of_the_server_loses_no_job_that_it_answered() {
+    let (server, mut rpc) = start(1);
+    push(&mut rpc, "kept", "done", "ping", 0);
+    wait_until_ran(&server, 1);
+    wait_until_stat(&mut rpc, r#""queue":"kept","ready":true"#);
+    let kept = r#"{"pipelines":["kept"]}"#;
+    assert_eq!(rpc.call("jobs.Pause", kept), "{}");
+    for number in 0..5 {
+        push(&mut rpc, "kept", &format!("left-{number}"), "ping", 0);
+    }
+    let site = server.killed();
+    let server = Server::start(site);
+    let ran = wait_until_ran(&server, 6);
+    for number in 0..5 {
+        assert!(ran.contains(&format!(r#""id":"left-{number}""#)), "{ran}");
+    }
+    assert_eq!(ran.matches(r#""id":"done""#).count(), 1, "{ran}");
+    server.stop();
+}
+
+#[test]
+fn an_upgrade_hands_the_store_on_when_its_jobs_have_run() {
+    let (mut server, mut rpc) = start(1);
+    push(&mut rpc, "kept", "slow", "slow", 0);
+    wait_until_ran(&server, 1);
+    for number in 0..3 {
+        push(&mut rpc, "kept", &format!("n{number}"), "slow", 0);
+    }
+    server.upgrade();
+    let mut rpc = Rpc::connect(&server);
+    push(&mut rpc, "kept", "after", "ping", 0);
+    wait_until_stat(&mut rpc, r#""queue":"kept","ready":true"#);
+    let ran = wait_until_ran(&server, 5);
+    assert_eq!(ran.lines().count(), 5, "each once: {ran}");
+    server.stop();
+}
+
+#[test]
+fn a_reload_replaces_workers_and_loses_no_job() {
+    let (server, mut rpc) = start(2);
+    for number in 0..40 {
+        push(&mut rpc, "mail", &number.to_string(), "slow", 0);
+        if number % 10 == 5 {
+            server.signal(Signal::HUP);
+        }
+    }
+    wait_until_stat(&mut rpc, r#""queue":"mail","ready":true"#);
+    assert_eq!(ran(&server).lines().count(), 40);
+    server.stop();
+}
+
+#[test]
+fn a_stop_waits_for_a_job_that_runs() {
+    let (server, mut rpc) = start(1);
+    let long = push_request("kept", "long", "slow", 0).replace("OA==", "NTAw"); // 500 ms
+    assert_eq!(rpc.call("jobs.Push", &long), "{}");
+    wait_until_ran(&server, 1);
+    push(&mut rpc, "kept", "next", "ping", 0);
+    let site = server.into_site();
+    let server = Server::start(site);
+    let ran = wait_until_ran(&server, 2);
+    assert_eq!(ran.matches(r#""id":"long""#).count(), 1, "{ran}");
+    server.stop();
+}
+
+#[test]
+fn a_second_server_is_told_who_has_the_store() {
+    let (server, _) = start(1);
+    let ended = Server::run_beside(server.site(), &["serve"]);
+    let pid = server.pid();
+    ended.assert_refused(&["pipeline `kept`", &format!("is used by process {pid}")]);
+    server.stop();
+}
