@@ -1,4 +1,5 @@
-# `make run` serves the example, `make test` passes every test; both install what the machine lacks (see scripts/need).
+# `make run` serves the example, `make test` passes every test; both install what the machine lacks
+# (see scripts/need).
 .DEFAULT_GOAL := help
 .PHONY: help build tuned run test lint docs sanitize test-clean compat bench bench-full bench-micro instructions browser extensions soak
 

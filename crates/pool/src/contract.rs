@@ -20,11 +20,12 @@ pub trait Transport: Send + Sync {
     /// Calls that the worker was given.
     fn executions(&self) -> u64;
 
-    /// What is it at? Answered as soon as the transport runs; a second question takes the place of the first.
+    /// What is it at? Answered as soon as the transport runs; a second question takes the place of
+    /// the first.
     fn ask(&self, asked: oneshot::Sender<Option<UnderWay>>);
 
-    /// Lets a worker that is free say that it hears; one that has a call is left alone. Nothing, where a worker can't be
-    /// asked without a call.
+    /// Lets a worker that is free say that it hears; one that has a call is left alone. Nothing,
+    /// where a worker can't be asked without a call.
     fn ping(&self) {}
 
     /// How long the answer to the last ping took, or has not come by now.
@@ -44,9 +45,10 @@ pub enum Order {
     Ended(Exit),
 }
 
-/// What a transport tells the one that watches over its process. None of it may be lost: a place whose end is not told stays
-/// taken. So they wait without a limit, and there can't be many: each comes once in the life of a worker, but for `Overdue` and
-/// `Recovered`, of which the second waits for its answer.
+/// What a transport tells the one that watches over its process. None of it may be lost: a place
+/// whose end is not told stays taken. So they wait without a limit, and there can't be many: each
+/// comes once in the life of a worker, but for `Overdue` and `Recovered`, of which the second waits
+/// for its answer.
 #[derive(Debug)]
 pub enum Report {
     /// The worker takes calls.
@@ -60,12 +62,13 @@ pub enum Report {
         /// By which the worker can be told of it, and stay.
         call: Option<u32>,
     },
-    /// That call has ended, and the worker can go on. It waits until it may: a step against it could be on its way.
+    /// That call has ended, and the worker can go on. It waits until it may: a step against it
+    /// could be on its way.
     Recovered { may_go_on: oneshot::Sender<()> },
     /// It has had its calls, and goes on until it is drained.
     Worn,
-    /// It goes on, and would do better as a new process, like the others of its generation; because its cache of code is full,
-    /// or was reset.
+    /// It goes on, and would do better as a new process, like the others of its generation; because
+    /// its cache of code is full, or was reset.
     AsksForRenewal { full: bool },
     /// The worker is done for good and was told, or announced it itself.
     Leaving,

@@ -28,7 +28,8 @@ use crate::stats::{Counter, Stats};
 
 /// How often a call is given to another worker because the one that got it asked to be replaced.
 const MOST_DECLINED: u8 = 3;
-/// Between two looks at calls whose wait may be over: a queue of thousands must not be searched for each of them.
+/// Between two looks at calls whose wait may be over: a queue of thousands must not be searched for
+/// each of them.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
 /// What a pool needs to know to take calls.
@@ -44,17 +45,19 @@ pub struct Options {
     pub exec_ttl: Option<Duration>,
     /// The most that a call may ask for at a time, counted from then.
     pub deadline_max: Duration,
-    /// After so many calls, and up to 14 % more at random, a worker is replaced. With 1 no worker gets a second call;
-    /// otherwise it goes on until its successor is up.
+    /// After so many calls, and up to 14 % more at random, a worker is replaced. With 1 no worker
+    /// gets a second call; otherwise it goes on until its successor is up.
     pub max_jobs: Option<NonZeroU64>,
     /// Calls run also when their clients left while they waited.
     pub runs_alone: bool,
-    /// Those that are left for workers, at least one: while so many are busy with quick calls, no other worker is woken for one.
+    /// Those that are left for workers, at least one: while so many are busy with quick calls, no
+    /// other worker is woken for one.
     pub processors: usize,
 }
 
 impl Options {
-    /// Of a pool that only lends a relay its ways: nothing waits there, and whoever uses it keeps the time.
+    /// Of a pool that only lends a relay its ways: nothing waits there, and whoever uses it keeps
+    /// the time.
     pub(crate) const fn aside(name: String) -> Self {
         Self {
             name,
@@ -97,8 +100,9 @@ impl Drop for Timekeeper {
 pub(crate) struct Shared {
     name: String,
     limits: Limits,
-    /// Held for a few steps at a time; nothing blocks inside. Only threads that serve requests take it: a control thread
-    /// that lost its processor while it held the lock would stop all of them. It sends its steps to `home`.
+    /// Held for a few steps at a time; nothing blocks inside. Only threads that serve requests take
+    /// it: a control thread that lost its processor while it held the lock would stop all of them.
+    /// It sends its steps to `home`.
     core: Mutex<Guarded>,
     seq: AtomicU64,
     queue_has_calls: Notify,
@@ -207,7 +211,8 @@ impl fmt::Debug for Requeue {
 }
 
 impl Pool {
-    /// A pool without workers. Its steps run on `home`, the runtime of a thread that serves requests.
+    /// A pool without workers. Its steps run on `home`, the runtime of a thread that serves
+    /// requests.
     pub fn new(options: Options, home: &Handle, metrics: &Registry) -> Self {
         let core = Core::new(
             options.queue_limit,
@@ -240,8 +245,8 @@ impl Pool {
         }
     }
 
-    /// Hands a call in. `accepted` is when the client's request arrived, `now` is now: the caller has just looked at the
-    /// clock, and every look costs.
+    /// Hands a call in. `accepted` is when the client's request arrived, `now` is now: the caller
+    /// has just looked at the clock, and every look costs.
     pub fn call(
         &self,
         payload: Arc<dyn Payload>,
@@ -321,7 +326,8 @@ impl Pool {
         )
     }
 
-    /// Changes the limits, all but the name: for calls that come from now on, and workers that start from now on.
+    /// Changes the limits, all but the name: for calls that come from now on, and workers that
+    /// start from now on.
     pub async fn adjust(&self, options: &Options) {
         self.shared.limits.set(options);
         let (limit, timeout) = (options.queue_limit, options.queue_timeout);
@@ -373,7 +379,8 @@ impl Pool {
         }
     }
 
-    /// Brings calls and workers together that a bug left apart, and says how many. Each is told with the pool's state.
+    /// Brings calls and workers together that a bug left apart, and says how many. Each is told
+    /// with the pool's state.
     pub(crate) async fn heal(&self) -> usize {
         let (healed, states, now) = self
             .apply(|core| {
@@ -397,7 +404,8 @@ impl Pool {
         count
     }
 
-    /// A worker died with this request, by itself. Noted on a thread that serves requests, as all they share.
+    /// A worker died with this request, by itself. Noted on a thread that serves requests, as all
+    /// they share.
     pub(crate) fn died_of(&self, request: u64, what: String) {
         let shared = self.shared.clone();
         self.shared.home.spawn(async move {
@@ -420,12 +428,13 @@ impl Pool {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Guarded> {
-        // A panic under the lock is a bug in `core`, whose steps leave it whole; going on beats stopping the pool.
+        // A panic under the lock is a bug in `core`, whose steps leave it whole; going on beats
+        // stopping the pool.
         lock(&self.core)
     }
 
-    /// For those who look at the queue without its lock; after each step that may have changed it, before the lock is given
-    /// back.
+    /// For those who look at the queue without its lock; after each step that may have changed it,
+    /// before the lock is given back.
     fn publish_queue(&self, guarded: &Guarded) {
         let (waiting, oldest) = (guarded.core.waiting(), guarded.core.oldest());
         self.stats.set_waiting(waiting, oldest);
@@ -541,8 +550,8 @@ impl Withdraw for Shared {
     }
 }
 
-/// Refuses calls whose wait is over. Sleeps until the first of them can be, so it costs a call nothing; a call that is
-/// queued while nobody waits wakes it once.
+/// Refuses calls whose wait is over. Sleeps until the first of them can be, so it costs a call
+/// nothing; a call that is queued while nobody waits wakes it once.
 async fn keep_time(pool: Arc<Shared>) {
     loop {
         pool.queue_has_calls.notified().await;
@@ -573,7 +582,8 @@ impl Lifetime {
         self.0
     }
 
-    /// Counts a call. True when it was the worker's last. Where it may get more, its successor is asked for.
+    /// Counts a call. True when it was the worker's last. Where it may get more, its successor is
+    /// asked for.
     pub fn is_over(&mut self, slot_handle: &SlotHandle) -> bool {
         let Some(left) = &mut self.0 else {
             return false;
@@ -609,13 +619,15 @@ impl SlotHandle {
         self.shared.settle(freed, now).next
     }
 
-    /// The call is done, or was given back. What next? `now` is now. From then on the worker may have so many calls ahead.
+    /// The call is done, or was given back. What next? `now` is now. From then on the worker may
+    /// have so many calls ahead.
     pub(crate) fn next(&self, now: Instant, prefetch: PrefetchLimits) -> Turn {
         let freed = self.takes(|core| core.freed(self.slot, now, prefetch));
         self.shared.settle(freed, now)
     }
 
-    /// The call is answered, and what it has left is short: calls for after that. The worker may have so many until it is done.
+    /// The call is answered, and what it has left is short: calls for after that. The worker may
+    /// have so many until it is done.
     pub(crate) fn winds_down(&self, now: Instant, prefetch: PrefetchLimits) -> Vec<Call> {
         let freed = self.takes(|core| core.winds_down(self.slot, now, prefetch));
         self.shared.settle(freed, now).ahead
@@ -637,7 +649,8 @@ impl SlotHandle {
         self.next(now, PrefetchLimits::default()).next
     }
 
-    /// Calls that the worker was given and has not begun, or none: it gets none ahead until the one at hand is done.
+    /// Calls that the worker was given and has not begun, or none: it gets none ahead until the one
+    /// at hand is done.
     pub fn give_back(&self, calls: Vec<Call>) {
         self.shared.lock().core.took_back(self.slot, calls.len());
         if calls.is_empty() {
@@ -667,8 +680,8 @@ impl SlotHandle {
         _ = self.shared.lock().core.drain(self.slot); // the one who would be asked to stop it is the caller
     }
 
-    /// After how many calls this worker is replaced. The random part keeps workers that started together from ending together; its size
-    /// is RoadRunner's.
+    /// After how many calls this worker is replaced. The random part keeps workers that started
+    /// together from ending together; its size is RoadRunner's.
     pub fn lifetime(&self) -> Lifetime {
         let max_jobs = self.shared.limits.max_jobs();
         Lifetime(max_jobs.map(|most| most.saturating_add(fastrand::u64(..=most / 7))))
@@ -679,8 +692,8 @@ impl SlotHandle {
         self.shared.limits.max_jobs() == Some(1)
     }
 
-    /// A deadline with so much time from now on, at most what a call may ask for at a time. A call without a deadline needs
-    /// no more time, and none gets less than it has.
+    /// A deadline with so much time from now on, at most what a call may ask for at a time. A call
+    /// without a deadline needs no more time, and none gets less than it has.
     pub fn later(&self, deadline: Option<Instant>, time: Duration) -> Option<Instant> {
         let granted = Instant::now() + time.min(self.shared.limits.deadline_max());
         deadline.map(|deadline| deadline.max(granted))
@@ -722,8 +735,8 @@ impl SlotHandle {
         }
     }
 
-    /// The worker died, or is about to be killed, before any part of a reply was passed on. True when another worker
-    /// gets the call: once, and only one that may be repeated.
+    /// The worker died, or is about to be killed, before any part of a reply was passed on. True
+    /// when another worker gets the call: once, and only one that may be repeated.
     pub fn lose(&self, mut call: Call, fault: WorkerFault) -> bool {
         let again = call.attempts == 0 && call.payload.repeatable() && !call.is_withdrawn();
         if again {
@@ -736,12 +749,14 @@ impl SlotHandle {
         again
     }
 
-    /// A worker answered a call twice. When it is time for a record of that: how many did since the last.
+    /// A worker answered a call twice. When it is time for a record of that: how many did since the
+    /// last.
     pub(crate) fn second_answer(&self) -> Option<u64> {
         self.shared.second_answers.should_log()
     }
 
-    /// Whether nothing has been said of that place since the last reload; `true` inside, nothing more will be.
+    /// Whether nothing has been said of that place since the last reload; `true` inside, nothing
+    /// more will be.
     pub(crate) fn is_new(&self, remark: &Thrown) -> Option<bool> {
         self.shared.remarks.add(remark)
     }
@@ -812,7 +827,8 @@ impl Pool {
         self.shared.roster.inspect(state).await
     }
 
-    /// Gives the call that a worker is at `time` from now on, but at most the pool's `deadline_max`; says how much it is.
+    /// Gives the call that a worker is at `time` from now on, but at most the pool's
+    /// `deadline_max`; says how much it is.
     ///
     /// # Errors
     ///

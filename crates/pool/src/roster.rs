@@ -1,7 +1,7 @@
 //! Who works in a pool right now, for people: `workers`, `status`, RPC.
 //!
-//! Written and read by the control side alone. What a worker is at is asked of its relay by a message, so looking never
-//! takes the pool's lock and costs calls nothing.
+//! Written and read by the control side alone. What a worker is at is asked of its relay by a
+//! message, so looking never takes the pool's lock and costs calls nothing.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
@@ -14,13 +14,15 @@ use crate::contract::Transport;
 pub(crate) use crate::contract::UnderWay;
 use crate::core::{SlotId, SlotState};
 
-/// How long an I/O thread is waited for. One that takes longer is stuck, and the table must still appear.
+/// How long an I/O thread is waited for. One that takes longer is stuck, and the table must still
+/// appear.
 const LONGEST_LOOK: Duration = Duration::from_millis(500);
 
 /// One worker, as it stands.
 #[derive(Debug, Clone)]
 pub struct WorkerInfo {
-    /// 0 where no process of this server is behind the slot: between two programs, and for servers at addresses.
+    /// 0 where no process of this server is behind the slot: between two programs, and for servers
+    /// at addresses.
     pub pid: u32,
     pub slot: SlotId,
     /// Counts from 1: which start or reload brought it up.
@@ -35,8 +37,8 @@ pub struct WorkerInfo {
     pub executions: u64,
     /// What it is at.
     pub request: Option<Request>,
-    /// How long it took to answer the last ping, or has not answered it by now. None before the first, and for workers
-    /// that can't be asked.
+    /// How long it took to answer the last ping, or has not answered it by now. None before the
+    /// first, and for workers that can't be asked.
     pub ping: Option<Duration>,
 }
 

@@ -12,7 +12,8 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::pools::Pools;
 
-/// An editor writes a file in several steps, and a checkout writes many files: this long after the last change it is over.
+/// An editor writes a file in several steps, and a checkout writes many files: this long after the
+/// last change it is over.
 const QUIET: Duration = Duration::from_millis(100);
 /// Folders watched at most; each takes a kernel object of its own.
 const MOST_FOLDERS: usize = 5_000;
@@ -42,8 +43,8 @@ pub struct Watching {
     pub ignored: Vec<PathBuf>,
     /// Endings of the names of files to watch.
     pub patterns: Vec<String>,
-    /// Something may be written all the time: how long changes are gathered at most. And how often files are looked at that
-    /// nobody reports changes of.
+    /// Something may be written all the time: how long changes are gathered at most. And how often
+    /// files are looked at that nobody reports changes of.
     pub interval: Duration,
 }
 
@@ -74,7 +75,8 @@ impl Watching {
         patterns.any(|ending| name.ends_with(ending.as_bytes()))
     }
 
-    /// Packages change by `composer install`, which writes `vendor/composer`; their own folders are many and never edited.
+    /// Packages change by `composer install`, which writes `vendor/composer`; their own folders are
+    /// many and never edited.
     fn is_left_out(&self, folder: &Path) -> bool {
         let in_vendor = folder.parent().and_then(Path::file_name) == Some(OsStr::new("vendor"));
         let mut ignored = self.ignored.iter();
@@ -176,7 +178,8 @@ async fn batch(
     Some(paths)
 }
 
-/// The folders that are watched. One by one: whole trees of packages would cost more than they tell.
+/// The folders that are watched. One by one: whole trees of packages would cost more than they
+/// tell.
 struct Watched {
     watching: Watching,
     watcher: Box<dyn Watcher + Send>,
@@ -251,8 +254,8 @@ impl Watched {
     }
 }
 
-/// The kind of a folder's filesystem, when files there may change behind the kernel's back: on another machine, or on
-/// the host of a container.
+/// The kind of a folder's filesystem, when files there may change behind the kernel's back: on
+/// another machine, or on the host of a container.
 fn silent_filesystem(folder: &Path) -> Option<&'static str> {
     let kind = rustix::fs::statfs(folder).ok()?.f_type;
     // The magic numbers of statfs(2), which are 32 bits wide whatever holds them.

@@ -119,7 +119,8 @@ pub(super) async fn answer(
     };
     let (status, on_sent) = (response.status, response.on_sent);
     if is_malformed {
-        // An error of the stream (RFC 9113, section 8.1.1). A reply before it would have to be out first.
+        // An error of the stream (RFC 9113, section 8.1.1). A reply before it would have to be out
+        // first.
         stream.respond.send_reset(Reason::PROTOCOL_ERROR);
         stream.out(on_sent, status, accepted);
         return;
@@ -226,7 +227,8 @@ impl Stream {
         let mut reader = Reader::new(body);
         let shared = self.running.0.clone();
         loop {
-            // Of a file, only that is read for which there is room. Streams that nobody reads would fill the memory.
+            // Of a file, only that is read for which there is room. Streams that nobody reads would
+            // fill the memory.
             let mut reading = 0;
             let is_from_file = reader.is_at_file();
             if is_from_file {
@@ -301,7 +303,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Waits until the client takes more, and the connection has written what it has. Says how much may be sent then.
+    /// Waits until the client takes more, and the connection has written what it has. Says how much
+    /// may be sent then.
     async fn room(&mut self, out: &mut SendStream<Bytes>, wanted: usize) -> Result<usize, Cut> {
         out.reserve_capacity(wanted);
         if out.capacity() == 0 {

@@ -1,8 +1,10 @@
-//! The chain of middleware: what requests pass on their way to the routes, and responses on their way back.
+//! The chain of middleware: what requests pass on their way to the routes, and responses on their
+//! way back.
 //!
-//! There is one chain, around everything that answers requests. `http.middleware` lists it in RoadRunner's order, which
-//! is one in 2025.1 and the opposite one in 3: in the settings the first name is the innermost, next to the routes, and the
-//! last one sees a request first and its response last.
+//! There is one chain, around everything that answers requests. `http.middleware` lists it in
+//! RoadRunner's order, which is one in 2025.1 and the opposite one in 3: in the settings the first
+//! name is the innermost, next to the routes, and the last one sees a request first and its
+//! response last.
 
 mod access_log;
 mod client;
@@ -46,7 +48,8 @@ pub struct Parts<'a> {
     pub addresses: &'a Arc<Addresses>,
 }
 
-/// Why middleware can't be made. The operator's: what its section names is not there, or may not be used.
+/// Why middleware can't be made. The operator's: what its section names is not there, or may not be
+/// used.
 #[derive(Debug, Error)]
 #[error("`{key}` names `{}`, which can't be used", path.display())]
 pub struct Unusable {
@@ -80,8 +83,8 @@ fn around(
     })
 }
 
-/// Puts what `http.middleware` lists around `innermost`. Of nothing it makes nothing: without middleware a request goes to
-/// that handler itself.
+/// Puts what `http.middleware` lists around `innermost`. Of nothing it makes nothing: without
+/// middleware a request goes to that handler itself.
 ///
 /// # Errors
 ///
@@ -97,7 +100,8 @@ pub fn chain(innermost: Arc<dyn Handler>, parts: Parts<'_>) -> Result<Arc<dyn Ha
             handler = around(middleware, handler, parts)?;
         }
     }
-    // What names or observes requests is around all of them, so that nobody has to find the right place for it.
+    // What names or observes requests is around all of them, so that nobody has to find the right
+    // place for it.
     handler = https::around(handler, parts);
     handler = access_log::around(handler, parts);
     handler = request_id::around(handler, parts);

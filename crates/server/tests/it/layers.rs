@@ -41,7 +41,8 @@ fn no_crate_uses_one_that_stands_above_it() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What a call is stays its payload's business, and how a pool is configured that of crate `workers`.
+/// What a call is stays its payload's business, and how a pool is configured that of crate
+/// `workers`.
 #[test]
 fn the_pool_names_no_http_and_no_configuration() {
     const WORDS: [&str; 5] = ["http", "Http", "HTTP", "ReplyHead", "pronghorn_config"];

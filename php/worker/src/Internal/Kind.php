@@ -20,7 +20,9 @@ enum Kind: string
      */
     case Raw = 'raw';
 
-    /** The kind of call that a pool needs a handler for, by the service that it belongs to: RR_MODE. */
+    /**
+     * The kind of call that a pool needs a handler for, by the service that it belongs to: RR_MODE.
+     */
     public static function ofMode(string $mode): self
     {
         return $mode === 'http' ? self::Http : self::Raw;
