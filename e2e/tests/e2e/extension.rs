@@ -111,7 +111,7 @@ fn where_the_php_cannot_be_told_a_record_says_so() {
     let site = site(", command: [sh, -c, 'exec php worker.php']");
     let server = Server::start(site);
     has(&server, &[r#""extension":false"#]);
-    server.logged(&["which PHP", "can't be told"]);
+    server.logged(&["it is unknown which PHP"]);
     server.stop();
 }
 

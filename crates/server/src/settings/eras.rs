@@ -394,19 +394,21 @@ pub(super) fn tell_changes(loaded: &Loaded, to: Era, out: &mut String) {
     }
 }
 
-/// The table in Markdown.
-pub fn eras() -> String {
-    let mut page =
-        "| what | RoadRunner 2025.1 | RoadRunner 3 | here |\n|---|---|---|---|\n".to_owned();
-    for Row {
-        topic,
-        in_2025,
-        in_3,
-        here,
-        ..
-    } in TABLE
-    {
-        _ = writeln!(page, "| {topic} | {in_2025} | {in_3} | {here} |");
+/// What who comes from this RoadRunner should know, in Markdown.
+pub fn eras(from: Era) -> String {
+    let mut page = format!("| what | {from} | here |\n|---|---|---|\n");
+    for row in TABLE {
+        let (there, as_there) = match from {
+            Era::V2025 => (row.in_2025, "as 2025.1"),
+            Era::V3 => (row.in_3, "as 3"),
+        };
+        if there.starts_with("no such") || there.starts_with("not there") {
+            continue;
+        }
+        let here = row.here.replace(FOLLOWS, "the same");
+        let is_same = here == as_there || here.ends_with(&format!(" {as_there}"));
+        let here = if is_same { "the same" } else { &here };
+        _ = writeln!(page, "| {} | {there} | {here} |", row.topic);
     }
     page
 }

@@ -305,7 +305,7 @@ fn readiness_turns_off_before_the_server_stops_to_serve() {
         "Hello",
         "it serves on until balancers know"
     );
-    server.logged(&["serving for 2 s more"]);
+    server.logged(&["serving 2 s longer"]);
     assert_eq!(server.wait().code, Some(0));
 }
 

@@ -371,7 +371,8 @@ fn a_worker_that_does_not_announce_itself_has_until_its_boot_is_over() {
 fn a_warm_up_that_makes_no_sense_ends_the_start_and_a_good_one_does_not() {
     for relay in RELAYS {
         let refused = Server::run(&site("good", relay, "warmup: [/garbage]"), &["serve"]);
-        refused.assert_refused(&["failed its warm-up: GET /garbage: the worker's answer makes"]);
+        refused
+            .assert_refused(&["failed its warm-up: GET /garbage: the worker's answer is invalid"]);
         let server = Server::start(site("good", relay, "warmup: [/good]"));
         assert_eq!(post(&server, "/good").text(), "good");
         server.stop();
