@@ -423,7 +423,7 @@ async fn upgrade(server: &mut Server, call: &Call) -> Option<Next> {
         tracing::error!(
             target: "server",
             "upgrade failed, this process continues: {error}"
-        )
+        );
     })
     .ok()
 }
