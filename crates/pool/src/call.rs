@@ -22,8 +22,8 @@ use crate::content::Content;
 use crate::pieces::Pieces;
 use crate::spool::SpoolFile;
 
-/// What a call carries, and how its answer is read: the pool knows neither. Written for a worker when one takes it, in the
-/// encoding that this worker reads.
+/// What a call carries, and how its answer is read: the pool knows neither. Written for a worker
+/// when one takes it, in the encoding that this worker reads.
 pub trait Payload: Send + Sync + 'static {
     /// Appends the call to `out` and says what body follows it.
     ///
@@ -39,8 +39,8 @@ pub trait Payload: Send + Sync + 'static {
     /// When it makes no sense: the worker is replaced.
     fn decode_head(&self, codec: Codec, context: &Bytes) -> Result<Head, DecodeError>;
 
-    /// A worker has taken it up, and not only lies it there for later. Does such a worker hear before its reply that a client
-    /// has left?
+    /// A worker has taken it up, and not only lies it there for later. Does such a worker hear
+    /// before its reply that a client has left?
     fn begun(&self, _hears: bool) {}
 
     /// It has its reply, or will get none, and when each step before that happened. Not called for
@@ -63,8 +63,8 @@ pub trait Payload: Send + Sync + 'static {
         "got an error"
     }
 
-    /// The same number for the same request, another one for any other. Only asked for after a worker has died. `None`
-    /// when requests can't be told apart.
+    /// The same number for the same request, another one for any other. Only asked for after a
+    /// worker has died. `None` when requests can't be told apart.
     fn identity(&self) -> Option<u64> {
         None
     }
@@ -184,8 +184,9 @@ impl Stamps {
     }
 }
 
-/// A call inside the pool. It ends in exactly one of [`Call::deliver`] and [`Call::fail`], or is dropped after its client
-/// has left. It passes through many hands, so it lies in one place and its address is handed on.
+/// A call inside the pool. It ends in exactly one of [`Call::deliver`] and [`Call::fail`], or is
+/// dropped after its client has left. It passes through many hands, so it lies in one place and its
+/// address is handed on.
 pub struct Call(Box<Inner>);
 
 pub struct Inner {
@@ -246,7 +247,8 @@ pub enum ReplyBody {
     },
 }
 
-/// Why a call got no reply. Whose fault it is decides what the client sees (`http` maps it in one place).
+/// Why a call got no reply. Whose fault it is decides what the client sees (`http` maps it in one
+/// place).
 #[derive(Debug, Clone, Error)]
 pub enum CallError {
     /// The load's: there was no place, or no worker in time. Nothing was done.
@@ -300,8 +302,9 @@ pub enum WorkerFault {
     Unwilling(u8),
 }
 
-/// The caller's side of a call. Dropping it withdraws the call: it leaves the queue, unless it [runs](crate::pool::Options::runs_alone) all
-/// the same, or its worker learns that the client has left.
+/// The caller's side of a call. Dropping it withdraws the call: it leaves the queue, unless it
+/// [runs](crate::pool::Options::runs_alone) all the same, or its worker learns that the client has
+/// left.
 pub struct Pending {
     answer: oneshot::Receiver<Delivery>,
     place: Option<Place>,
@@ -356,7 +359,8 @@ pub(crate) fn call(
 }
 
 impl Pending {
-    /// Waits for the next thing that comes back. Cancel safe. After [`Answer::Reply`] or an error nothing comes.
+    /// Waits for the next thing that comes back. Cancel safe. After [`Answer::Reply`] or an error
+    /// nothing comes.
     pub async fn answer(&mut self) -> Result<Answer, CallError> {
         poll_fn(|cx| self.poll_answer(cx)).await
     }
@@ -372,7 +376,8 @@ impl Pending {
                 self.place = None;
                 Poll::Ready(end.map(Answer::Reply))
             }
-            // The pool's promise is that every call ends; one that is dropped without an answer is a bug in it.
+            // The pool's promise is that every call ends; one that is dropped without an answer is
+            // a bug in it.
             Err(_) => {
                 debug_assert!(false, "a call was dropped without an answer");
                 self.place = None;

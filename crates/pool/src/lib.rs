@@ -30,6 +30,7 @@ mod raw;
 mod relay;
 mod remarks;
 mod roster;
+mod session;
 mod spool;
 mod stats;
 mod supervisor;
@@ -66,9 +67,10 @@ pub mod transport {
     pub use crate::relay::inbox::{Inbox, News, Told};
     pub use crate::relay::incoming::{Garbage, Incoming, Item};
     pub use crate::relay::outlet::{Outlet, Streamed};
-    pub use crate::relay::{Dialect, Relay, Settings as RelaySettings};
+    pub use crate::relay::{Dialect, Prefetched, Relay, Sent, Settings as RelaySettings};
+    pub use crate::session::{Peer, PieceDeadline, Served, lost, lost_in_stream, run};
     pub use crate::supervisor::{Connect, LaunchError, Launched, Launcher, Watched};
-    pub use crate::warmup::{Carrier, Cold, warm, warm_up};
+    pub use crate::warmup::{Cold, warm, warm_up};
 }
 
 #[cfg(test)]

@@ -9,13 +9,14 @@ use pronghorn_wire::Head;
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
-use crate::call::{Answer, Call, CallError, Payload, Pending, ReplyBody, WorkerFault};
+use crate::call::{Answer, CallError, Payload, Pending, ReplyBody, WorkerFault};
 use crate::pieces::Piece;
 use crate::pool::{Options, Pool, SlotHandle};
 use crate::relay::channel::Channel;
 use crate::relay::connection::Connection;
 use crate::relay::inbox::Inbox;
 use crate::relay::{self, Relay};
+use crate::session::{self, Peer, Served};
 
 /// A call that a new worker answers before it gets those of clients.
 pub trait WarmupCall: Payload {
@@ -47,18 +48,6 @@ impl fmt::Debug for Warmup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = if self.0.is_some() { "some" } else { "none" };
         write!(f, "Warmup({what})")
-    }
-}
-
-/// Who carries calls to a worker, also to one that is in no pool yet.
-pub trait Carrier {
-    /// Carries one. False when the worker takes no other one.
-    fn is_free_after(&mut self, call: Call) -> impl Future<Output = bool> + Send;
-}
-
-impl Carrier for Relay {
-    fn is_free_after(&mut self, call: Call) -> impl Future<Output = bool> + Send {
-        Self::is_free_after(self, call)
     }
 }
 
@@ -116,7 +105,7 @@ pub async fn warm_up(
 }
 
 /// Makes the calls by the carrier that `make` makes for a slot handle.
-pub async fn warm<C: Carrier>(
+pub async fn warm<C: Peer>(
     make: impl FnOnce(SlotHandle) -> Result<C, Cold>,
     calls: Vec<Arc<dyn WarmupCall>>,
     name: String,
@@ -130,7 +119,8 @@ pub async fn warm<C: Carrier>(
         let what = payload.describe();
         let (call, pending) = pool.call_aside(payload.clone());
         let serve = async {
-            let free = carrier.is_free_after(call).await;
+            let served = session::carry(&mut carrier, call.into()).await;
+            let free = matches!(served, Served::Free(_));
             if !free {
                 pool.close().await; // the worker may have given the call back
             }

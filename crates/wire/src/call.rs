@@ -42,7 +42,8 @@ impl fmt::Display for Kind {
 pub enum Head {
     /// Of an HTTP request or a script, not yet checked.
     Http(ReplyHead),
-    /// Of a script: the server is to answer as if this path, with its query, had been asked for by GET.
+    /// Of a script: the server is to answer as if this path, with its query, had been asked for by
+    /// GET.
     LocalRedirect(Vec<u8>),
     /// Of a raw call or a job, which have none.
     Raw,
@@ -79,7 +80,8 @@ impl Head {
         Ok(Self::Raw)
     }
 
-    /// Whether the real answer is still to come, where the codec has no message of its own for that.
+    /// Whether the real answer is still to come, where the codec has no message of its own for
+    /// that.
     pub fn is_interim(&self) -> bool {
         matches!(self, Self::Http(head) if (100..200).contains(&head.status))
     }

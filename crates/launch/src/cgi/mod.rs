@@ -15,7 +15,7 @@ use pronghorn_pool::SlotId;
 use pronghorn_pool::Spool;
 use pronghorn_pool::Via;
 use pronghorn_pool::transport::Inbox;
-use pronghorn_pool::transport::{LaunchError, Launched, Launcher, Watched};
+use pronghorn_pool::transport::{LaunchError, Launched, Launcher, Watched, run};
 
 mod runner;
 mod running;
@@ -60,7 +60,7 @@ impl Launcher for ProgramLauncher {
                     timer: Timer::default(),
                 };
                 // Owned by the slot's slot supervisor: it waits until the slot handle is left.
-                home.spawn(station.run());
+                home.spawn(run(station));
                 inbox
             }),
         };

@@ -21,16 +21,17 @@ use pronghorn_pool::Lead;
 use pronghorn_pool::Spool;
 use pronghorn_pool::transport::Call;
 use pronghorn_pool::transport::Next;
-use pronghorn_pool::transport::SlotHandle;
 use pronghorn_pool::transport::UnderWay;
 use pronghorn_pool::transport::{Inbox, News, Told};
 use pronghorn_pool::transport::{Outlet, Streamed};
+use pronghorn_pool::transport::{Peer, PieceDeadline, Served};
+use pronghorn_pool::transport::{Report, SlotHandle};
 use pronghorn_pool::{Body, CallError, Encoding, Reply, ReplyBody, Stamps, WorkerFault};
 
 /// What a program gets to end by itself after SIGTERM; as with workers.
 const GRACE: Duration = Duration::from_secs(5);
-/// The kernel closes what a process had open a moment before its end shows: so long is waited for it, to tell a reply that
-/// is complete from one that a crash cut off.
+/// The kernel closes what a process had open a moment before its end shows: so long is waited for
+/// it, to tell a reply that is complete from one that a crash cut off.
 const UNTIL_THE_END: Duration = Duration::from_millis(100);
 /// An answer that is at once there and no longer goes out in one piece.
 const WHOLE: usize = 64 << 10;
@@ -73,31 +74,50 @@ enum Parting {
     Kill,
 }
 
-impl CgiRunner {
-    pub(super) async fn run(mut self) {
-        let mut next = self.slot_handle.enter(self.inbox.clone());
-        loop {
-            next = match next {
-                Next::Run(call) => {
-                    self.serve(call).await;
-                    self.under_way = None;
-                    self.slot_handle.next_alone(Instant::now())
-                }
-                Next::Wait => match poll_fn(|cx| self.inbox.poll(cx)).await {
-                    Told::Call(call) => Next::Run(call),
-                    Told::Ping => Next::Wait,
-                    Told::Stop => Next::Stop,
-                    Told::Ended => return self.inbox.leave(self.slot_handle),
-                },
-                Next::Stop => break,
-            };
-        }
-        self.end.send_replace(Some(Exit::Code(0)));
-        poll_fn(|cx| self.inbox.poll_ended(cx, None)).await;
-        self.inbox.leave(self.slot_handle);
+impl Peer for CgiRunner {
+    type Call = Call;
+
+    fn slot_handle(&self) -> &SlotHandle {
+        &self.slot_handle
     }
 
-    async fn serve(&mut self, mut call: Call) {
+    fn inbox(&self) -> &Arc<Inbox> {
+        &self.inbox
+    }
+
+    fn under_way(&mut self) -> &mut Option<UnderWay> {
+        &mut self.under_way
+    }
+
+    async fn serve(&mut self, call: Call) -> Served {
+        self.run(call).await;
+        Served::Free(Instant::now())
+    }
+
+    async fn idle(&mut self) -> Result<Told, Report> {
+        Ok(poll_fn(|cx| self.inbox.poll(cx)).await)
+    }
+
+    /// Each call has a process of its own.
+    fn is_worn(&mut self) -> bool {
+        false
+    }
+
+    fn next(&mut self, since: Instant) -> Next<Call> {
+        self.slot_handle.next_alone(since)
+    }
+
+    async fn hang_up(&mut self) {
+        self.end.send_replace(Some(Exit::Code(0)));
+    }
+
+    fn leave(self) {
+        self.inbox.leave(self.slot_handle);
+    }
+}
+
+impl CgiRunner {
+    async fn run(&mut self, mut call: Call) {
         if call.is_unwanted() {
             return;
         }
@@ -301,7 +321,7 @@ impl CgiRunner {
         streamed: &Streamed,
         running: &mut Running,
     ) -> Parting {
-        let mut granted = None;
+        let mut deadline = PieceDeadline::new(streamed.limit);
         loop {
             if !running.received.is_empty() {
                 let piece = running.received.split().freeze();
@@ -309,10 +329,7 @@ impl CgiRunner {
                     return parting;
                 }
             }
-            // Each piece has the whole time, as with workers: a stream may go on for hours.
-            let usual = streamed.limit.map(|limit| Instant::now() + limit);
-            let deadline = usual.map(|usual| granted.map_or(usual, |granted| usual.max(granted)));
-            match self.event_or_closed(running, outlet, deadline).await {
+            match self.event_or_closed(running, outlet, deadline.next()).await {
                 Event::Output => {}
                 Event::Complete => {
                     self.until_the_end(running).await;
@@ -323,7 +340,7 @@ impl CgiRunner {
                     return Parting::Finish(self.limit_from_now());
                 }
                 Event::Withdrawn => return Parting::Terminate,
-                Event::Extended(time) => granted = self.slot_handle.later(deadline, time),
+                Event::Extended(time) => deadline.extend(&self.slot_handle, time),
                 Event::Overdue => {
                     self.overdue(&streamed.request, &streamed.stamps, running);
                     return Parting::Terminate;
@@ -333,8 +350,9 @@ impl CgiRunner {
         }
     }
 
-    /// Hands a piece to the client's side. While it finds no room there, nothing more is read: that is how a slow client
-    /// slows the program down. A program that has ended holds its slot no longer: what it left goes to a file.
+    /// Hands a piece to the client's side. While it finds no room there, nothing more is read: that
+    /// is how a slow client slows the program down. A program that has ended holds its slot no
+    /// longer: what it left goes to a file.
     async fn hand_out(
         &self,
         outlet: &mut Outlet,

@@ -1,7 +1,8 @@
 //! A slot behind FastCGI: one task owns its connection and carries one call at a time.
 //!
-//! The connection to a process of ours is kept as long as that lives. One to an address is made when there is a call, kept, and
-//! made again when it was closed. The task ends when the slot's process, or what stands for it, has ended, which it is told.
+//! The connection to a process of ours is kept as long as that lives. One to an address is made
+//! when there is a call, kept, and made again when it was closed. The task ends when the slot's
+//! process, or what stands for it, has ended, which it is told.
 
 use std::future::poll_fn;
 use std::io;
@@ -27,13 +28,13 @@ use pronghorn_pool::Lead;
 use pronghorn_pool::SlotId;
 use pronghorn_pool::Spool;
 use pronghorn_pool::transport::Call;
-use pronghorn_pool::transport::Carrier;
 use pronghorn_pool::transport::Next;
 use pronghorn_pool::transport::UnderWay;
 use pronghorn_pool::transport::{Channel, Detached};
 use pronghorn_pool::transport::{Inbox, News, Told};
 use pronghorn_pool::transport::{Lifetime, Report, SlotHandle};
 use pronghorn_pool::transport::{Outlet, Streamed};
+use pronghorn_pool::transport::{Peer, PieceDeadline, Served, lost, lost_in_stream, run};
 use pronghorn_pool::{CallError, Reply, ReplyBody, WorkerFault};
 
 /// Room for a read when nothing larger came before. Most replies fit.
@@ -59,7 +60,8 @@ pub(super) struct Settings {
 
 /// Over what a slot's calls go.
 pub(super) enum Line {
-    /// The connection to a process of its own. Over it went no more than the beginning of a request, with this number.
+    /// The connection to a process of its own. Over it went no more than the beginning of a
+    /// request, with this number.
     Of(Detached, RequestId),
     To(Dial),
 }
@@ -90,16 +92,6 @@ pub(super) struct Responder {
     calls_left: Lifetime,
     /// Lines of heads.
     left_out: LogThrottle,
-}
-
-/// How a call went, as far as the worker is concerned.
-enum Served {
-    /// It takes another call, since then.
-    Free(Instant),
-    /// It can't be used any more; whoever watches its process has been told.
-    Broken,
-    /// Its process has ended.
-    Ended,
 }
 
 /// What a responder waits for while it has a call.
@@ -207,12 +199,6 @@ impl Opening {
     }
 }
 
-impl Carrier for Responder {
-    async fn is_free_after(&mut self, call: Call) -> bool {
-        matches!(self.serve_one(call).await, Served::Free(_))
-    }
-}
-
 impl Responder {
     pub(super) fn new(
         line: Line,
@@ -267,58 +253,27 @@ impl Responder {
             let what = format!("nothing, its connection can't be watched ({error})");
             self.slot_handle.report(garbage(what));
             poll_fn(|cx| self.poll_ended(cx)).await;
-            return self.inbox.leave(self.slot_handle);
+            return self.leave();
         }
-        let mut next = self.slot_handle.enter(self.inbox.clone());
-        loop {
-            next = match next {
-                Next::Run(call) => match self.serve_one(call).await {
-                    Served::Free(since) if !self.calls_left.is_over(&self.slot_handle) => {
-                        self.slot_handle.next_alone(since)
-                    }
-                    Served::Free(_) => {
-                        self.slot_handle.close();
-                        self.slot_handle.next_alone(Instant::now())
-                    }
-                    Served::Broken => break,
-                    Served::Ended => return self.inbox.leave(self.slot_handle),
-                },
-                Next::Wait => match self.idle().await {
-                    Ok(Told::Call(call)) => Next::Run(call),
-                    Ok(Told::Stop) => Next::Stop,
-                    Ok(Told::Ended) => return self.inbox.leave(self.slot_handle),
-                    Ok(Told::Ping) => Next::Wait,
-                    Err(why) => {
-                        self.inbox.retire(&self.slot_handle, why);
-                        break;
-                    }
-                },
-                Next::Stop => {
-                    self.slot_handle.report(Report::Leaving);
-                    self.give_up();
-                    break;
-                }
-            };
-        }
-        poll_fn(|cx| self.poll_ended(cx)).await;
-        self.inbox.leave(self.slot_handle);
+        run(self).await;
     }
 
     /// Closes the connection to an address, and forgets what was under way over it.
-    fn hang_up(&mut self) {
+    fn disconnect(&mut self) {
         self.channel = None;
         self.received = BytesMut::new();
         self.records = Records::default();
         self.outgoing = Outgoing::default();
     }
 
-    /// Nothing can be had over this connection any more. To an address another one is made for the next call.
+    /// Nothing can be had over this connection any more. To an address another one is made for the
+    /// next call.
     fn unusable(&mut self, trouble: Trouble) -> Served {
         if self.dial.is_none() {
             self.slot_handle.report(trouble.into());
             return Served::Broken;
         }
-        self.hang_up();
+        self.disconnect();
         let pool = self.slot_handle.pool();
         match trouble {
             Trouble::Overdue {
@@ -363,24 +318,14 @@ impl Responder {
         }
     }
 
-    /// Waits for a call. Of the worker nothing should come meanwhile.
-    async fn idle(&mut self) -> Result<Told, Report> {
-        poll_fn(|cx| {
-            if let Poll::Ready(told) = self.inbox.poll(cx) {
-                return Poll::Ready(Ok(told));
-            }
-            self.poll_unusable(cx).map(Err)
-        })
-        .await
-    }
-
-    /// Looks at what came while there was no call: nothing should. Over a connection with anything on it goes no call.
+    /// Looks at what came while there was no call: nothing should. Over a connection with anything
+    /// on it goes no call.
     fn poll_unusable(&mut self, cx: &mut Context<'_>) -> Poll<Report> {
         loop {
             match self.poll_fill(cx) {
                 Poll::Pending => return Poll::Pending,
                 // Whoever serves many may end what nobody uses.
-                Poll::Ready(Ok(0) | Err(_)) if self.dial.is_some() => self.hang_up(),
+                Poll::Ready(Ok(0) | Err(_)) if self.dial.is_some() => self.disconnect(),
                 Poll::Ready(Ok(0) | Err(_)) => {
                     return Poll::Ready(hung_up("closed its connection"));
                 }
@@ -391,7 +336,7 @@ impl Responder {
                     if self.dial.is_none() {
                         return Poll::Ready(garbage(ANSWERS_NOTHING.to_owned()));
                     }
-                    self.hang_up();
+                    self.disconnect();
                     tracing::error!(
                         target: "server", pool = self.slot_handle.pool(),
                         "protocol error of a FastCGI server: {ANSWERS_NOTHING}"
@@ -424,88 +369,8 @@ impl Responder {
         }
     }
 
-    async fn serve_one(&mut self, call: Call) -> Served {
-        let served = self.serve(call).await;
-        let under_way = self.under_way.take();
-        if let (Served::Free(_), Some(under_way)) = (&served, &under_way) {
-            self.slot_handle.lived_through(under_way.payload.as_ref());
-        }
-        served
-    }
-
-    /// Carries one call to the worker and its reply back.
-    async fn serve(&mut self, mut call: Call) -> Served {
-        if call.is_unwanted() {
-            return Served::Free(Instant::now());
-        }
-        // What is known to be there: bytes that come later have the wrong number.
-        let unusable = poll_fn(|cx| Poll::Ready(self.poll_unusable(cx))).await;
-        if let Poll::Ready(why) = unusable {
-            self.slot_handle.report(why);
-            self.slot_handle.decline(call);
-            self.give_up();
-            return Served::Broken;
-        }
-        if let Err(why) = self.connect(call.deadline).await {
-            call.fail(WorkerFault::NotStarted(why));
-            return Served::Free(Instant::now());
-        }
-        match self.outgoing.set(call.payload.as_ref()) {
-            Ok(id) => self.records.expect(id),
-            Err(error) => {
-                call.fail(error);
-                return Served::Free(Instant::now());
-            }
-        }
-        self.inbox.count();
-        call.stamps.claimed = Some(Instant::now());
-        self.under_way = Some(UnderWay {
-            payload: call.payload.clone(),
-            since: call.stamps.dispatched.unwrap_or(call.stamps.queued),
-            pid: None,
-        });
-        let mut opening = Opening::new();
-        // It runs all the same.
-        let mut gone = call.is_withdrawn();
-        loop {
-            let deadline = call.deadline;
-            let client = Some(&mut call).filter(|_| !gone);
-            let output = match self.event_until(client, deadline).await {
-                Event::Item(Item::Output(output)) => output,
-                Event::Item(Item::Errors(text)) => {
-                    self.complain(&text);
-                    continue;
-                }
-                Event::Item(Item::End(end)) => return self.ended_early(end, call),
-                Event::Withdrawn if self.dial.is_some() => {
-                    // PHP ends a script that writes to nobody.
-                    self.hang_up();
-                    return Served::Free(Instant::now());
-                }
-                Event::Withdrawn => {
-                    gone = true;
-                    continue;
-                }
-                Event::Extended(time) => {
-                    call.deadline = self.slot_handle.later(call.deadline, time);
-                    continue;
-                }
-                Event::Over(over) => return self.cut_short(over, call).await,
-            };
-            if output.is_empty() {
-                continue;
-            }
-            call.stamps.first_byte.get_or_insert_with(Instant::now);
-            match opening.take(&output) {
-                Ok(None) => {}
-                Ok(Some((head, rest))) => return self.reply(call, head, rest).await,
-                // The script's mistake: it costs no worker.
-                Err(bad) => return self.refuse(call, &bad).await,
-            }
-        }
-    }
-
-    /// What happens next while the worker has a call. `call` is there while its client waits for the first byte.
+    /// What happens next while the worker has a call. `call` is there while its client waits for
+    /// the first byte.
     async fn event_until(
         &mut self,
         mut call: Option<&mut Call>,
@@ -673,16 +538,12 @@ impl Responder {
 
     /// Passes the body of a reply on until it ends.
     async fn pass_on(&mut self, outlet: &mut Outlet, streamed: Streamed) -> Served {
-        let Streamed {
-            request,
-            stamps,
-            limit,
-        } = streamed;
-        match self.pass_pieces(outlet, limit).await {
+        let request = streamed.request.clone();
+        match self.pass_pieces(outlet, streamed.limit).await {
             Ok(()) => self.done(),
             Err(Over::Overdue) => self.unusable(Trouble::Overdue {
                 request,
-                ran: stamps.ran(),
+                ran: streamed.stamps.ran(),
                 client: "was cut off",
             }),
             Err(Over::Garbage(what) | Over::Stray(what)) => {
@@ -698,16 +559,7 @@ impl Responder {
                         .report(hung_up("closed its connection during a reply"));
                     poll_fn(|cx| self.poll_ended(cx)).await;
                 }
-                self.slot_handle.report(Report::DiedWith {
-                    what: request,
-                    ran: stamps.ran(),
-                    retried: false,
-                    identity: self
-                        .under_way
-                        .as_ref()
-                        .and_then(|under_way| under_way.payload.identity()),
-                });
-                Served::Ended
+                lost_in_stream(&self.slot_handle, streamed, self.under_way.as_ref())
             }
         }
     }
@@ -717,28 +569,19 @@ impl Responder {
         outlet: &mut Outlet,
         limit: Option<Duration>,
     ) -> Result<(), Over> {
-        let mut nobody_reads_since = None;
-        let mut granted = None;
+        let mut deadline = PieceDeadline::new(limit);
         loop {
             if outlet.is_closed() && self.dial.is_some() {
-                self.hang_up();
+                self.disconnect();
                 return Ok(());
             }
-            if outlet.is_closed() && nobody_reads_since.is_none() {
-                nobody_reads_since = Some(Instant::now());
+            if outlet.is_closed() {
+                deadline.give_up(self.settings.stream_timeout);
             }
-            // Each piece has the whole time: a stream may go on for hours.
-            let deadline = match nobody_reads_since {
-                Some(since) => Some(since + self.settings.stream_timeout),
-                None => {
-                    let usual = limit.map(|limit| Instant::now() + limit);
-                    usual.map(|usual| granted.map_or(usual, |granted| usual.max(granted)))
-                }
-            };
             let spilled = outlet.spilled().is_some();
             let event = tokio::select! {
                 biased;
-                event = self.event_until(None, deadline) => event,
+                event = self.event_until(None, deadline.next()) => event,
                 () = outlet.drained(), if spilled => {
                     outlet.pass_file();
                     continue;
@@ -752,14 +595,14 @@ impl Responder {
                     return Ok(());
                 }
                 Event::Withdrawn => {} // only waited for with a call at hand
-                Event::Extended(time) => granted = self.slot_handle.later(deadline, time),
+                Event::Extended(time) => deadline.extend(&self.slot_handle, time),
                 Event::Over(over) => return Err(over),
             }
         }
     }
 
-    /// Hands a piece to the client's side. A script must not wait for a slow client, so what finds no room goes to a file; only
-    /// when there is none, or a very long one, it has to.
+    /// Hands a piece to the client's side. A script must not wait for a slow client, so what finds
+    /// no room goes to a file; only when there is none, or a very long one, it has to.
     async fn hand_out(&self, outlet: &mut Outlet, bytes: Bytes) -> Result<(), Over> {
         let Some(bytes) = outlet.try_send(bytes.into(), Lead::Long) else {
             return Ok(());
@@ -806,8 +649,8 @@ impl Responder {
         self.done_at(Instant::now())
     }
 
-    /// The request has ended. Who did not take all of it, or sent more than its answer, can't be given another one: the rest
-    /// would be in its way.
+    /// The request has ended. Who did not take all of it, or sent more than its answer, can't be
+    /// given another one: the rest would be in its way.
     fn done_at(&mut self, now: Instant) -> Served {
         if !self.records.is_clean(&mut self.received) {
             let request = self.under_way.as_ref();
@@ -819,7 +662,7 @@ impl Responder {
             return Served::Free(now);
         }
         if self.dial.is_some() {
-            self.hang_up();
+            self.disconnect();
             return Served::Free(now);
         }
         self.slot_handle
@@ -863,23 +706,123 @@ impl Responder {
                 self.slot_handle
                     .report(hung_up("closed its connection during a call"));
                 let exit = poll_fn(|cx| self.poll_ended(cx)).await;
-                self.lost(call, exit)
+                lost(&self.slot_handle, call, exit)
             }
-            Over::Ended(exit) => self.lost(call, exit),
+            Over::Ended(exit) => lost(&self.slot_handle, call, exit),
+        }
+    }
+}
+
+impl Peer for Responder {
+    type Call = Call;
+
+    fn slot_handle(&self) -> &SlotHandle {
+        &self.slot_handle
+    }
+
+    fn inbox(&self) -> &Arc<Inbox> {
+        &self.inbox
+    }
+
+    fn under_way(&mut self) -> &mut Option<UnderWay> {
+        &mut self.under_way
+    }
+
+    async fn serve(&mut self, mut call: Call) -> Served {
+        if call.is_unwanted() {
+            return Served::Free(Instant::now());
+        }
+        // What is known to be there: bytes that come later have the wrong number.
+        let unusable = poll_fn(|cx| Poll::Ready(self.poll_unusable(cx))).await;
+        if let Poll::Ready(why) = unusable {
+            self.slot_handle.report(why);
+            self.slot_handle.decline(call);
+            self.give_up();
+            return Served::Broken;
+        }
+        if let Err(why) = self.connect(call.deadline).await {
+            call.fail(WorkerFault::NotStarted(why));
+            return Served::Free(Instant::now());
+        }
+        match self.outgoing.set(call.payload.as_ref()) {
+            Ok(id) => self.records.expect(id),
+            Err(error) => {
+                call.fail(error);
+                return Served::Free(Instant::now());
+            }
+        }
+        self.inbox.count();
+        call.stamps.claimed = Some(Instant::now());
+        self.under_way = Some(UnderWay {
+            payload: call.payload.clone(),
+            since: call.stamps.dispatched.unwrap_or(call.stamps.queued),
+            pid: None,
+        });
+        let mut opening = Opening::new();
+        // It runs all the same.
+        let mut gone = call.is_withdrawn();
+        loop {
+            let deadline = call.deadline;
+            let client = Some(&mut call).filter(|_| !gone);
+            let output = match self.event_until(client, deadline).await {
+                Event::Item(Item::Output(output)) => output,
+                Event::Item(Item::Errors(text)) => {
+                    self.complain(&text);
+                    continue;
+                }
+                Event::Item(Item::End(end)) => return self.ended_early(end, call),
+                Event::Withdrawn if self.dial.is_some() => {
+                    // PHP ends a script that writes to nobody.
+                    self.disconnect();
+                    return Served::Free(Instant::now());
+                }
+                Event::Withdrawn => {
+                    gone = true;
+                    continue;
+                }
+                Event::Extended(time) => {
+                    call.deadline = self.slot_handle.later(call.deadline, time);
+                    continue;
+                }
+                Event::Over(over) => return self.cut_short(over, call).await,
+            };
+            if output.is_empty() {
+                continue;
+            }
+            call.stamps.first_byte.get_or_insert_with(Instant::now);
+            match opening.take(&output) {
+                Ok(None) => {}
+                Ok(Some((head, rest))) => return self.reply(call, head, rest).await,
+                // The script's mistake: it costs no worker.
+                Err(bad) => return self.refuse(call, &bad).await,
+            }
         }
     }
 
-    fn lost(&self, call: Call, exit: Exit) -> Served {
-        let (what, ran) = (call.payload.describe(), call.stamps.ran());
-        let identity = call.payload.identity();
-        let retried = self.slot_handle.lose(call, WorkerFault::Died(exit));
-        self.slot_handle.report(Report::DiedWith {
-            what,
-            ran,
-            retried,
-            identity,
-        });
-        Served::Ended
+    async fn idle(&mut self) -> Result<Told, Report> {
+        poll_fn(|cx| {
+            if let Poll::Ready(told) = self.inbox.poll(cx) {
+                return Poll::Ready(Ok(told));
+            }
+            self.poll_unusable(cx).map(Err)
+        })
+        .await
+    }
+
+    fn is_worn(&mut self) -> bool {
+        self.calls_left.is_over(&self.slot_handle)
+    }
+
+    fn next(&mut self, since: Instant) -> Next<Call> {
+        self.slot_handle.next_alone(since)
+    }
+
+    async fn hang_up(&mut self) {
+        self.give_up();
+    }
+
+    fn leave(self) {
+        self.inbox.leave(self.slot_handle);
     }
 }
 

@@ -10,6 +10,7 @@ use super::channel::{Channel, Detached};
 use super::inbox::Inbox;
 use super::{Dialect, Relay, Settings};
 use crate::pool::{Report, SlotHandle, Transport};
+use crate::session;
 use crate::supervisor::Connect;
 
 /// The connection of a worker, before it is handed to its home.
@@ -43,7 +44,7 @@ impl Relay {
         Box::new(move |slot_handle| {
             let inbox = Arc::new(Inbox::default());
             // Owned as below.
-            home.spawn(self.seated(slot_handle, inbox.clone()).run());
+            home.spawn(session::run(self.seated(slot_handle, inbox.clone())));
             inbox
         })
     }
@@ -64,9 +65,8 @@ fn start(
                 let Connection {
                     leftover, dialect, ..
                 } = connection;
-                Relay::new(channel, &leftover, dialect, settings, slot_handle, inbox)
-                    .run()
-                    .await;
+                let relay = Relay::new(channel, &leftover, dialect, settings, slot_handle, inbox);
+                session::run(relay).await;
             }
             Err(error) => {
                 slot_handle.report(Report::Garbage {

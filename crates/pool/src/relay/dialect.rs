@@ -11,7 +11,8 @@ use crate::fence::Fence;
 use crate::pool::{Report, SlotHandle};
 use crate::relay::incoming::{Garbage, Incoming, Item};
 
-/// What an official package sends when it wants to be replaced: as the answer to a call, that call was not handled.
+/// What an official package sends when it wants to be replaced: as the answer to a call, that call
+/// was not handled.
 const REPLACE_ME: &[u8] = br#"{"stop":true}"#;
 
 /// How a worker talks.
@@ -21,9 +22,9 @@ pub enum Dialect {
     Native,
     /// The official packages: a reply answers whatever was asked last.
     Foreign {
-        /// What each call begins with: the frame of the handshake once more, which every worker answers as soon as it
-        /// takes something new up. What comes before that answer belongs to what it did before, and what comes behind it
-        /// to the call. Empty: nothing.
+        /// What each call begins with: the frame of the handshake once more, which every worker
+        /// answers as soon as it takes something new up. What comes before that answer belongs to
+        /// what it did before, and what comes behind it to the call. Empty: nothing.
         question: Vec<u8>,
         /// Output and frames share a pipe.
         prints: bool,
@@ -100,7 +101,8 @@ impl Dialect {
         Self::Foreign { question, prints }
     }
 
-    /// Reads a frame that came while call `number` is under way, or its reply, which began with `begun`.
+    /// Reads a frame that came while call `number` is under way, or its reply, which began with
+    /// `begun`.
     pub(crate) fn hear(
         &self,
         header: &Header,
@@ -128,7 +130,8 @@ impl Dialect {
         }
     }
 
-    /// The frame, but for its `len` bytes, that carries a piece of a request's body, for which only native workers ask.
+    /// The frame, but for its `len` bytes, that carries a piece of a request's body, for which only
+    /// native workers ask.
     pub(crate) fn body(out: &mut Vec<u8>, number: u32, len: usize, last: bool) {
         let frame = OpenFrame::begin(out);
         native::encode_body(out, number);
@@ -147,7 +150,8 @@ impl Dialect {
         }
     }
 
-    /// Whether a frame asks for new workers, at whatever time; and whether because its cache is full.
+    /// Whether a frame asks for new workers, at whatever time; and whether because its cache is
+    /// full.
     pub(crate) fn asks_for_renewal(&self, item: &Item) -> Option<bool> {
         match (self, item) {
             (Self::Native, Item::Frame { context, .. }) => native::asks_for_renewal(context),
@@ -169,8 +173,8 @@ impl Dialect {
             if matches!(native::decode(context), Ok(Message::Pong { .. })))
     }
 
-    /// Whether the worker may be told at any time; the official packages look only between two chunks of a stream, and
-    /// anywhere else take the frame for a call.
+    /// Whether the worker may be told at any time; the official packages look only between two
+    /// chunks of a stream, and anywhere else take the frame for a call.
     pub(crate) fn hears_cancel_before_its_reply(&self) -> bool {
         matches!(self, Self::Native)
     }
@@ -365,7 +369,8 @@ fn hear_foreign(
     if let Some(begun) = begun {
         let bare = header.flags == Flags::NONE && context.is_empty() && body.is_empty();
         if bare && begun.named && !said.more {
-            // Neither a chunk nor the end, which both name the codec: the package caught something, or heeded a STOP.
+            // Neither a chunk nor the end, which both name the codec: the package caught something,
+            // or heeded a STOP.
             let error = CallError::Reported(
                 "an exception ended its stream, the package does not say which".into(),
             );

@@ -1,69 +1,57 @@
-//! A worker behind Goridge frames: one task owns the connection and carries one call at a time. In shared memory the next
-//! ones may lie behind it already; they are not the worker's before it begins them.
+//! A worker behind Goridge frames: one task owns the connection and carries one call at a time. In
+//! shared memory the next ones may lie behind it already; they are not the worker's before it
+//! begins them.
 //!
-//! Knows the frames of both kinds of worker ([`Dialect`]): our SDK's, whose replies name their call, and the official
-//! packages', whose replies don't. The task ends when the worker's process has ended, which it is told; an end of file
-//! proves nothing, because grandchildren inherit the other end.
+//! Knows the frames of both kinds of worker ([`Dialect`]): our SDK's, whose replies name their
+//! call, and the official packages', whose replies don't. The task ends when the worker's process
+//! has ended, which it is told; an end of file proves nothing, because grandchildren inherit the
+//! other end.
 
-use std::ffi::OsStr;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use pronghorn_base::Timer;
 use pronghorn_process::Exit;
+use pronghorn_wire::Codec;
 use pronghorn_wire::frame::{Flags, OpenFrame, Stream, encode_plain};
 use pronghorn_wire::native::Thrown;
-use pronghorn_wire::{Codec, Head};
 use tokio::io::AsyncWrite;
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::io::poll_read_buf;
 
 use crate::body::{BodyStream, StreamPiece};
-use crate::call::{
-    Body, Call, CallError, Dispatch, Encoding, Reply, ReplyBody, Unencodable, WorkerFault,
-};
-use crate::content::Content;
+use crate::call::{Body, Call, CallError, Dispatch, Encoding, Unencodable, WorkerFault};
 use crate::core::Next;
-use crate::pieces::Lead;
 use crate::pool::{Lifetime, Report, SlotHandle};
 use crate::roster::UnderWay;
-use crate::spool::{Spool, SpoolFile};
-use crate::stats::Counter;
+use crate::session::{Peer, Served};
+use crate::spool::Spool;
 
 pub(crate) mod channel;
 pub(crate) mod connection;
 mod dialect;
+mod exchange;
 pub(crate) mod inbox;
 pub(crate) mod incoming;
 pub(crate) mod outlet;
 mod prefetch;
 
 pub use dialect::Dialect;
+pub use prefetch::{Prefetched, Sent};
 
 use channel::Channel;
-use dialect::{Heard, Said};
 use inbox::{Inbox, News, Told};
 use incoming::{Garbage, Incoming, Item};
-use outlet::{Outlet, Streamed};
-use prefetch::{LONGEST_BODY, Prefetch, Prefetched};
+use prefetch::{LONGEST_BODY, Prefetch};
 
-/// A body up to this size goes out in the same buffer as its head; copying it is cheaper than a second vector.
-const JOINED_BODY: usize = 1 << 10;
-/// Wishes for new workers between two calls. The extension sends one, if any, before it waits for the next call, and it waits
-/// again where one was taken back.
+/// Wishes for new workers between two calls. The extension sends one, if any, before it waits for
+/// the next call, and it waits again where one was taken back.
 const MOST_WISHES: u32 = 100;
-/// Interim replies to one call. Each waits in memory for a client that reads slowly.
-const MOST_INTERIM: u32 = 100;
-/// Buffers that grew beyond this are given back after a call.
-const KEPT_BUFFER: usize = 64 << 10;
 
 /// What a relay is told at its start.
 #[derive(Debug)]
@@ -98,18 +86,6 @@ pub struct Relay {
     informed: u32,
     /// Calls that the worker still gets.
     calls_left: Lifetime,
-}
-
-/// How a call went, as far as the worker is concerned.
-enum Served {
-    /// It takes another call, since then.
-    Free(Instant),
-    /// It ends by itself.
-    Leaving,
-    /// It can't be used any more; whoever watches its process has been told.
-    Broken,
-    /// Its process has ended.
-    Ended,
 }
 
 /// What a relay waits for while it has a call.
@@ -159,11 +135,6 @@ impl Relay {
         }
     }
 
-    /// Carries a call before the worker is in its pool. False when the worker takes no other one.
-    pub(crate) async fn is_free_after(&mut self, call: Call) -> bool {
-        matches!(self.serve_one(call.into()).await, Served::Free(_))
-    }
-
     /// Changes over to a slot handle in a pool. What the worker did before does not count there.
     pub(crate) fn seated(self, slot_handle: SlotHandle, inbox: Arc<Inbox>) -> Self {
         Self {
@@ -171,69 +142,6 @@ impl Relay {
             slot_handle,
             inbox,
             ..self
-        }
-    }
-
-    /// Carries calls until the worker's process has ended.
-    pub(crate) async fn run(mut self) {
-        let mut next = match self.slot_handle.enter(self.inbox.clone()) {
-            Next::Run(call) => Next::Run(call.into()),
-            Next::Wait => Next::Wait,
-            Next::Stop => Next::Stop,
-        };
-        loop {
-            next = match next {
-                Next::Run(call) => match self.serve_one(call).await {
-                    Served::Free(since) if !self.calls_left.is_over(&self.slot_handle) => {
-                        self.next(since)
-                    }
-                    Served::Free(_) | Served::Leaving => {
-                        self.slot_handle.close();
-                        self.reclaim_prefetched();
-                        self.next(Instant::now())
-                    }
-                    Served::Broken => break,
-                    Served::Ended => return self.leave(),
-                },
-                Next::Wait => match self.idle().await {
-                    Idle::Told(Told::Call(call)) => Next::Run(call.into()),
-                    Idle::Told(Told::Stop) => Next::Stop,
-                    Idle::Told(Told::Ended) => return self.leave(),
-                    Idle::Told(Told::Ping) => Next::Wait,
-                    Idle::Unusable(why) => {
-                        let wants_to_leave = matches!(why, Report::Leaving);
-                        self.inbox.retire(&self.slot_handle, why);
-                        if wants_to_leave {
-                            self.say_stop().await;
-                        }
-                        break;
-                    }
-                },
-                Next::Stop => {
-                    self.slot_handle.report(Report::Leaving);
-                    self.say_stop().await;
-                    break;
-                }
-            };
-        }
-        self.reclaim_prefetched();
-        poll_fn(|cx| self.poll_ended(cx)).await;
-        self.leave();
-    }
-
-    /// What comes after a call that ended `since`.
-    fn next(&mut self, since: Instant) -> Next<Prefetched<Call>> {
-        self.prefetch.end(since);
-        self.channel
-            .set_wakeup_threshold(self.prefetch.enough_calls());
-        self.channel.set_fast_calls(self.prefetch.is_quick());
-        let limits = self.prefetch.limits(self.calls_left.calls_left());
-        let turn = self.slot_handle.next(since, limits);
-        self.prefetch.extend(turn.ahead);
-        match turn.next {
-            Next::Run(call) => Next::Run(call.into()),
-            Next::Wait => self.prefetch.next().map_or(Next::Wait, Next::Run),
-            Next::Stop => Next::Stop,
         }
     }
 
@@ -253,87 +161,6 @@ impl Relay {
                 return;
             }
             self.prefetch.sent(self.out.len() + body.len());
-        }
-    }
-
-    /// Gives back what the worker has not begun of the calls for later, and lets none come before the one at hand is done.
-    fn reclaim_prefetched(&mut self) {
-        if !self.prefetch.is_possible() {
-            return;
-        }
-        while let Some(call) = self.inbox.take_call() {
-            self.prefetch.add(call);
-        }
-        let channel = &self.channel;
-        let back = self.prefetch.take_back(|number| channel.take_back(number));
-        self.slot_handle.give_back(back);
-    }
-
-    fn leave(mut self) {
-        // Calls may have been given in the moment of the end; nobody has seen them.
-        let late = self.inbox.close(self.slot_handle.requeue());
-        self.prefetch.extend(late);
-        let mut back = Vec::new();
-        for Prefetched { call, sent } in self.prefetch.take_all() {
-            let begun = sent.is_some_and(|sent| {
-                let since = self.prefetch.written_since(sent);
-                !self.channel.has_not_begun(sent.number, since)
-            });
-            match self.inbox.exit() {
-                Some(exit) if begun => _ = self.slot_handle.lose(call, WorkerFault::Died(exit)),
-                _ => back.push(call),
-            }
-        }
-        self.slot_handle.give_back(back);
-        self.slot_handle.leave();
-    }
-
-    /// Waits for a call, and looks at what comes meanwhile: nothing should.
-    async fn idle(&mut self) -> Idle {
-        loop {
-            match self.incoming.next() {
-                Ok(None) => {}
-                Ok(Some(item)) if self.is_aside(&item) => match self.too_many_wishes() {
-                    None => continue,
-                    Some(what) => {
-                        let request = None;
-                        return Idle::Unusable(Report::Garbage { what, request });
-                    }
-                },
-                Ok(Some(item)) if self.dialect.is_pong(&item) => {
-                    self.inbox.pong();
-                    continue;
-                }
-                Ok(Some(item)) => match self.dialect.stray(item, &self.slot_handle) {
-                    Ok(()) => continue,
-                    Err(why) => return Idle::Unusable(why),
-                },
-                Err(garbage) => {
-                    match self
-                        .dialect
-                        .text(&mut self.incoming, garbage, &self.slot_handle)
-                    {
-                        Ok(()) => continue,
-                        Err(why) => return Idle::Unusable(why),
-                    }
-                }
-            }
-            let told = poll_fn(|cx| {
-                if let Poll::Ready(told) = self.inbox.poll(cx) {
-                    return Poll::Ready(Some(Ok(told)));
-                }
-                self.poll_fill(cx).map(|filled| match filled {
-                    Ok(0) => Some(Err("closed its connection".to_owned())),
-                    Ok(_) => None,
-                    Err(error) => Some(Err(format!("its connection broke: {error}"))),
-                })
-            });
-            match told.await {
-                Some(Ok(Told::Ping)) => self.say_ping().await,
-                Some(Ok(told)) => return Idle::Told(told),
-                Some(Err(what)) => return Idle::Unusable(Report::HungUp { what }),
-                None => {}
-            }
         }
     }
 
@@ -390,335 +217,8 @@ impl Relay {
         poll_read_buf(Pin::new(&mut self.channel), cx, self.incoming.room())
     }
 
-    async fn serve_one(&mut self, call: Prefetched<Call>) -> Served {
-        let served = self.serve(call).await;
-        let under_way = self.under_way.take();
-        if let (Served::Free(_) | Served::Leaving, Some(under_way)) = (&served, &under_way) {
-            self.slot_handle.lived_through(under_way.payload.as_ref());
-        }
-        served
-    }
-
-    /// Carries one call to the worker and its reply back.
-    async fn serve(&mut self, Prefetched { mut call, sent }: Prefetched<Call>) -> Served {
-        if call.is_unwanted() && sent.is_none_or(|sent| self.channel.take_back(sent.number)) {
-            return Served::Free(Instant::now());
-        }
-        let mut body_stream = None;
-        (self.wishes, self.informed) = (0, 0);
-        let since = call.stamps.dispatched.unwrap_or(call.stamps.queued);
-        self.prefetch.begin(since, sent);
-        self.inbox.count();
-        self.under_way = Some(UnderWay {
-            payload: call.payload.clone(),
-            since: self.prefetch.since(),
-            pid: None,
-        });
-        if sent.is_none() {
-            let number = self.prefetch.number();
-            let encoded = encode(&mut self.out, &self.dialect, &self.settings, &call, number);
-            let body = match encoded {
-                Ok(body) => body,
-                Err(error) => {
-                    call.fail(error);
-                    return Served::Free(Instant::now());
-                }
-            };
-            if let Body::Stream(stream) = &body {
-                body_stream = Some(stream.clone());
-            }
-            self.channel.offer(number);
-            match self.write_call(body, &call).await {
-                Ok(()) => {}
-                // It has not got all of the call, so it has not begun it.
-                Err(Over::HungUp) => {
-                    return self.not_begun(hung_up(), call);
-                }
-                Err(Over::Ended(_)) => {
-                    self.slot_handle.decline(call);
-                    return Served::Ended;
-                }
-                Err(over @ (Over::Garbage(_) | Over::Overdue)) => {
-                    return self.cut_short(over, Some(call)).await;
-                }
-            }
-        }
-        // Told apart by no more than the time that writing takes: each look at the clock costs.
-        call.stamps.claimed = Some(self.prefetch.since());
-        self.prefetch.may_send(body_stream.is_none());
-        self.send_prefetched();
-        if sent.is_none() && !self.prefetch.is_quick() {
-            self.channel.wake();
-        }
-        let (mut call, leaving) = if self.dialect.question().is_empty() {
-            (call, false)
-        } else {
-            match self.taken_up(call).await {
-                Ok(taken_up) => taken_up,
-                Err(served) => return served,
-            }
-        };
-        call.payload
-            .begun(self.dialect.hears_cancel_before_its_reply());
-        // It runs all the same, and the worker is not told before it has begun a reply.
-        let mut told_withdrawn = call.is_withdrawn();
-        let mut wanting = false;
-        loop {
-            let deadline = call.deadline;
-            let client = Some(&mut call).filter(|_| !told_withdrawn);
-            let wanted = body_stream.as_ref().filter(|_| wanting);
-            let item = match self.event_until(client, wanted, deadline).await {
-                Event::Item(item) => item,
-                Event::Body(Some((bytes, last))) => {
-                    wanting = false;
-                    match self.write_piece(bytes, last, &call).await {
-                        Ok(()) => continue,
-                        Err(over) => return self.cut_short(over, Some(call)).await,
-                    }
-                }
-                Event::Withdrawn | Event::Body(None) => {
-                    wanting = false;
-                    if call.is_unwanted() && self.passes_over() {
-                        return Served::Free(Instant::now());
-                    }
-                    let hears = self.dialect.hears_cancel_before_its_reply();
-                    if !told_withdrawn && hears && !self.waits_alone(&call) {
-                        self.say_cancel().await;
-                    }
-                    told_withdrawn = true;
-                    continue;
-                }
-                Event::Extended(time) => {
-                    self.extend(&mut call, time);
-                    continue;
-                }
-                Event::Over(Over::Overdue) if self.settings.interruptible => {
-                    let request = self.answer_overdue(call, Some(self.prefetch.number()));
-                    return self.until_ended(request, None).await;
-                }
-                Event::Over(over) => return self.cut_short(over, Some(call)).await,
-            };
-            call.stamps.first_byte.get_or_insert_with(Instant::now);
-            match self.hear(&item, None) {
-                Ok(Heard::Interim(head)) => call.inform(head),
-                Ok(Heard::Extend(time)) => self.extend(&mut call, time),
-                Ok(Heard::Pong) => self.inbox.pong(),
-                Ok(Heard::Nothing) => {}
-                // Who was told that the client has left asked before it heard that.
-                Ok(Heard::Want(_)) if told_withdrawn => {}
-                Ok(Heard::Want(most)) => match &body_stream {
-                    Some(stream) if !wanting && most > 0 => {
-                        stream.want(most.min(incoming::PIECE));
-                        wanting = true;
-                    }
-                    _ => {
-                        let over = Over::Garbage(
-                            "it asked for more of a body than there is to ask for".into(),
-                        );
-                        return self.cut_short(over, Some(call)).await;
-                    }
-                },
-                Ok(Heard::Reply {
-                    head,
-                    file,
-                    mut said,
-                }) => {
-                    said.leaving |= leaving;
-                    return self.reply(call, head, file, said, item).await;
-                }
-                Ok(Heard::Failed { error, mut said }) => {
-                    said.leaving |= leaving;
-                    call.fail(error);
-                    return self.after(said, Instant::now()).await;
-                }
-                Ok(Heard::Declined) => {
-                    self.slot_handle.decline(call);
-                    return Served::Leaving;
-                }
-                Ok(Heard::Chunk(_) | Heard::Free(_)) => {
-                    let over = Over::Garbage("a frame at the wrong time".into());
-                    return self.cut_short(over, Some(call)).await;
-                }
-                Err(Garbage(what)) => {
-                    return self.cut_short(Over::Garbage(what), Some(call)).await;
-                }
-            }
-        }
-    }
-
-    fn extend(&self, call: &mut Call, time: Duration) {
-        call.deadline = self.slot_handle.later(call.deadline, time);
-    }
-
-    /// The worker can't be used any more and has not begun this call: another one gets it.
-    fn not_begun(&self, why: Report, call: Call) -> Served {
-        self.slot_handle.report(why);
-        self.slot_handle.decline(call);
-        Served::Broken
-    }
-
-    /// Waits until the worker answers the question that the call began with. A worker that can't be used any more before
-    /// that has not begun the call, so another one gets it, whatever it is. True: the worker said that it leaves.
-    async fn taken_up(&mut self, mut call: Call) -> Result<(Call, bool), Served> {
-        let (mut leaving, mut withdrawn) = (false, false);
-        loop {
-            let deadline = call.deadline;
-            let client = Some(&mut call).filter(|_| !withdrawn);
-            let unusable = match self.event_until(client, None, deadline).await {
-                Event::Item(Item::Frame { header, .. }) if header.flags.has(Flags::CONTROL) => {
-                    return Ok((call, leaving));
-                }
-                Event::Item(item) => self.dialect.stray(item, &self.slot_handle),
-                Event::Withdrawn | Event::Body(_) => {
-                    withdrawn = true;
-                    Ok(())
-                }
-                Event::Extended(time) => {
-                    self.extend(&mut call, time);
-                    Ok(())
-                }
-                Event::Over(Over::Garbage(what)) => {
-                    self.dialect
-                        .text(&mut self.incoming, Garbage(what), &self.slot_handle)
-                }
-                Event::Over(Over::HungUp) => Err(hung_up()),
-                Event::Over(Over::Ended(_)) => {
-                    self.slot_handle.decline(call);
-                    return Err(Served::Ended);
-                }
-                Event::Over(over @ Over::Overdue) => {
-                    tracing::warn!(
-                        target: "server", pool = self.slot_handle.pool(), slot = self.slot_handle.slot(),
-                        "a worker did not take a call up in time: it was at work on the one before, or is none of the \
-                         official packages and needs `pool.relay.fence: never`"
-                    );
-                    return Err(self.cut_short(over, Some(call)).await);
-                }
-            };
-            match unusable {
-                Ok(()) => {}
-                // It may go on all the same; if not, its end shows.
-                Err(Report::Leaving) => leaving = true,
-                Err(why) => return Err(self.not_begun(why, call)),
-            }
-        }
-    }
-
-    /// Whether the worker has not begun a call that runs without its client.
-    fn waits_alone(&self, call: &Call) -> bool {
-        let (number, since) = self.prefetch.at_hand();
-        call.runs_alone && self.channel.has_not_begun(number, since)
-    }
-
-    /// Takes the call at hand back, if the worker has not begun it.
-    fn passes_over(&self) -> bool {
-        self.prefetch.may_pass_over() && self.channel.take_back(self.prefetch.number())
-    }
-
-    fn hear(&mut self, item: &Item, begun: Option<Said>) -> Result<Heard, Garbage> {
-        let under_way = self.under_way.as_ref();
-        let payload = &*under_way.expect("it is heard with a call").payload;
-        let call = (self.prefetch.number(), payload);
-        let heard = match item {
-            Item::Frame {
-                header,
-                context,
-                body: Content::Here(body),
-            } => self.dialect.hear(header, context, body, call, begun),
-            // Only of native workers, who say everything in the context.
-            Item::Frame {
-                header, context, ..
-            }
-            | Item::Large {
-                header, context, ..
-            } => self
-                .dialect
-                .hear(header, context, &Bytes::new(), call, begun),
-            Item::Piece { .. } => Err(Garbage("a piece of nothing".into())),
-        };
-        if matches!(heard, Ok(Heard::Interim(_))) {
-            self.informed = self.informed.saturating_add(1);
-            if self.informed > MOST_INTERIM {
-                let what = format!("more than {MOST_INTERIM} interim replies to one call");
-                return Err(Garbage(what));
-            }
-        }
-        // An answer to a ping was asked for before.
-        if !matches!(heard, Ok(Heard::Pong | Heard::Nothing)) {
-            self.prefetch.heard();
-        }
-        heard
-    }
-
-    /// Sends a call: one write for all of it where the kernel takes that much.
-    async fn write_call(&mut self, body: Body, call: &Call) -> Result<(), Over> {
-        match body {
-            Body::Empty | Body::Stream(_) => self.write(&Bytes::new(), call).await,
-            Body::Bytes(bytes) if bytes.len() <= JOINED_BODY => {
-                self.out.extend_from_slice(&bytes);
-                self.write(&Bytes::new(), call).await
-            }
-            Body::Bytes(bytes) => self.write(&bytes, call).await,
-            Body::File(file) => {
-                let mut at = 0;
-                while at < file.len() {
-                    let piece = read_piece(file.clone(), at).await.map_err(|error| {
-                        Over::Garbage(format!("the request's body cannot be read back: {error}"))
-                    })?;
-                    at += piece.len() as u64;
-                    self.write(&piece, call).await?;
-                    self.out.clear();
-                }
-                Ok(())
-            }
-        }
-    }
-
-    /// Sends a piece of a body that the worker asked for.
-    async fn write_piece(&mut self, bytes: Bytes, last: bool, call: &Call) -> Result<(), Over> {
-        self.out.clear();
-        Dialect::body(&mut self.out, self.prefetch.number(), bytes.len(), last);
-        self.write(&bytes, call).await
-    }
-
-    /// Writes `out` and then `body`.
-    async fn write(&mut self, body: &Bytes, call: &Call) -> Result<(), Over> {
-        let (mut head, mut body) = (0, body.clone());
-        poll_fn(|cx| {
-            while head < self.out.len() || !body.is_empty() {
-                let channel = Pin::new(&mut self.channel);
-                let written = if body.is_empty() {
-                    channel.poll_write(cx, &self.out[head..])
-                } else {
-                    let parts = [IoSlice::new(&self.out[head..]), IoSlice::new(&body)];
-                    channel.poll_write_vectored(cx, &parts)
-                };
-                match written {
-                    Poll::Ready(Ok(written)) => {
-                        self.prefetch.wrote(written);
-                        let of_head = written.min(self.out.len() - head);
-                        head += of_head;
-                        body.advance(written - of_head);
-                    }
-                    // The worker closed its end: it is about to die, and its exit says more than this error.
-                    Poll::Ready(Err(_)) => return Poll::Ready(Err(Over::HungUp)),
-                    Poll::Pending => {
-                        if let Poll::Ready(exit) = self.poll_ended(cx) {
-                            return Poll::Ready(Err(Over::Ended(exit)));
-                        }
-                        return self
-                            .timer
-                            .poll(cx, call.deadline)
-                            .map(|()| Err(Over::Overdue));
-                    }
-                }
-            }
-            Poll::Ready(Ok(()))
-        })
-        .await
-    }
-
-    /// What happens next while the worker has a call. `call` is there while its client waits for the first byte.
+    /// What happens next while the worker has a call. `call` is there while its client waits for
+    /// the first byte.
     async fn event_until(
         &mut self,
         mut call: Option<&mut Call>,
@@ -760,7 +260,7 @@ impl Relay {
                         if self.prefetch.add(call) {
                             self.send_prefetched();
                         } else {
-                            self.reclaim_prefetched();
+                            self.reclaim();
                         }
                         continue;
                     }
@@ -768,7 +268,7 @@ impl Relay {
                 }
                 let until = self.prefetch.patient_until();
                 if self.impatience.poll(cx, until).is_ready() {
-                    self.reclaim_prefetched();
+                    self.reclaim();
                 }
                 if let Some(wanted) = wanted
                     && let Poll::Ready(piece) = wanted.poll_piece(cx)
@@ -813,425 +313,8 @@ impl Relay {
         self.item_here()
     }
 
-    /// The call can't go on. Settles it and says what that means for the worker.
-    async fn cut_short(&self, over: Over, call: Option<Call>) -> Served {
-        match over {
-            Over::Garbage(what) => {
-                let request = call.map(|call| {
-                    let request = call.payload.describe();
-                    call.fail(WorkerFault::Garbage(what.clone()));
-                    request
-                });
-                self.slot_handle.report(Report::Garbage { what, request });
-                Served::Broken
-            }
-            Over::Overdue => {
-                if let Some(call) = call {
-                    self.answer_overdue(call, None);
-                }
-                Served::Broken
-            }
-            Over::HungUp => {
-                self.slot_handle.report(Report::HungUp {
-                    what: "closed its connection during a call".into(),
-                });
-                let exit = poll_fn(|cx| self.poll_ended(cx)).await;
-                self.lost(call, exit)
-            }
-            Over::Ended(exit) => self.lost(call, exit),
-        }
-    }
-
-    /// Answers the client. `number` is of a call that PHP can be told to end.
-    fn answer_overdue(&self, call: Call, number: Option<u32>) -> String {
-        let request = call.payload.describe();
-        self.slot_handle.count(Counter::Overdue);
-        self.slot_handle.report(Report::Overdue {
-            what: request.clone(),
-            ran: call.stamps.ran(),
-            client: call.payload.late_answer(),
-            call: number,
-        });
-        call.fail(CallError::Deadline);
-        request
-    }
-
-    /// Waits until the worker ends a call whose client was answered, or its reply that nobody gets. It is free then, unless
-    /// it was given up.
-    async fn until_ended(&mut self, request: String, mut begun: Option<Said>) -> Served {
-        // Of a large frame, pieces are still to come: what it said.
-        let mut inside = None;
-        let said = loop {
-            let item = match self.event_until(None, None, None).await {
-                Event::Item(Item::Piece { last, .. }) => match inside.filter(|_| last) {
-                    Some(Said { more: false, .. }) => break inside.unwrap_or_default(),
-                    _ => continue,
-                },
-                Event::Item(item) => item,
-                Event::Withdrawn | Event::Body(_) | Event::Extended(_) => continue,
-                Event::Over(over) => return self.cut_short(over, None).await,
-            };
-            let said = match self.hear(&item, begun) {
-                Ok(Heard::Reply { said, .. } | Heard::Chunk(said)) => said,
-                Ok(Heard::Failed { error, said }) => {
-                    self.tell_end(&request, &error);
-                    break said;
-                }
-                Ok(_) => continue,
-                Err(Garbage(what)) => return self.cut_short(Over::Garbage(what), None).await,
-            };
-            begun = Some(said);
-            inside = matches!(item, Item::Large { .. }).then_some(said);
-            if inside.is_none() && !said.more {
-                break said;
-            }
-        };
-        if self.may_go_on().await {
-            self.after(said, Instant::now()).await
-        } else {
-            Served::Broken
-        }
-    }
-
-    /// The worker has ended what it was late with. Whether it is given up all the same.
-    async fn may_go_on(&self) -> bool {
-        let (may_go_on, told) = oneshot::channel();
-        self.slot_handle.report(Report::Recovered { may_go_on });
-        told.await.is_ok()
-    }
-
-    /// What is told of a call that nobody waits for; only our SDK can be interrupted, and it says what was thrown.
-    fn tell_end(&self, request: &str, error: &CallError) {
-        let (pool, slot) = (self.slot_handle.pool(), self.slot_handle.slot());
-        if let CallError::Thrown(thrown) = error {
-            tracing::error!(
-                target: "server", pool, slot, request, class = thrown.class, file = thrown.file,
-                line = thrown.line, trace = thrown.trace, "late call ended: {}", thrown.message
-            );
-        }
-    }
-
-    fn lost(&self, call: Option<Call>, exit: Exit) -> Served {
-        if let Some(call) = call {
-            let (number, since) = self.prefetch.at_hand();
-            if self.channel.has_not_begun(number, since) {
-                // It was on its way out already.
-                self.slot_handle.decline(call);
-                return Served::Ended;
-            }
-            let (what, ran) = (call.payload.describe(), call.stamps.ran());
-            let identity = call.payload.identity();
-            let retried = self.slot_handle.lose(call, WorkerFault::Died(exit));
-            self.slot_handle.report(Report::DiedWith {
-                what,
-                ran,
-                retried,
-                identity,
-            });
-        }
-        Served::Ended
-    }
-
-    /// The head of a reply is here: hands it over, and what follows it.
-    async fn reply(
-        &mut self,
-        call: Call,
-        head: Head,
-        file: bool,
-        said: Said,
-        item: Item,
-    ) -> Served {
-        let mut stamps = call.stamps;
-        let (first, whole) = match item {
-            Item::Frame { body, .. } if !said.more => {
-                // All of it came with its first byte, as far as anybody can tell.
-                stamps.complete = stamps.first_byte;
-                let is_lent = body.is_lent();
-                let body = if file {
-                    ReplyBody::File(path_of(&Bytes::from(body)))
-                } else {
-                    ReplyBody::Whole(body)
-                };
-                call.deliver(Reply { head, body, stamps });
-                if is_lent {
-                    yield_to_ready_tasks().await;
-                }
-                return self
-                    .after(said, stamps.complete.unwrap_or_else(Instant::now))
-                    .await;
-            }
-            Item::Frame { body, .. } => (Some(body), None),
-            Item::Large { len, .. } => (None, (!said.more).then_some(len)),
-            Item::Piece { .. } => unreachable!("`hear` refused it"),
-        };
-        self.reclaim_prefetched();
-        let streamed = Streamed::of(&call, &self.slot_handle);
-        let spool = self.settings.spool.clone();
-        let outlet = Outlet::begin(call, head, whole, spool);
-        if said.ping {
-            self.say(Flags::NONE, Stream::PONG, b"").await;
-        }
-        self.pass_on(outlet, first, said, streamed).await
-    }
-
-    /// Passes the body of a reply on until it ends.
-    async fn pass_on(
-        &mut self,
-        mut outlet: Outlet,
-        first: Option<Content>,
-        said: Said,
-        streamed: Streamed,
-    ) -> Served {
-        let begun = said;
-        let passed = self.pass_pieces(&mut outlet, first, said, &streamed).await;
-        match passed {
-            Ok(said) => self.after(said, Instant::now()).await,
-            Err(Over::Overdue) => {
-                let interruptible = self.settings.interruptible;
-                // The client's connection is cut.
-                drop(outlet);
-                self.slot_handle.report(Report::Overdue {
-                    what: streamed.request.clone(),
-                    ran: streamed.stamps.ran(),
-                    client: "was cut off",
-                    call: interruptible.then_some(self.prefetch.number()),
-                });
-                if !interruptible {
-                    return Served::Broken;
-                }
-                self.until_ended(streamed.request, Some(begun)).await
-            }
-            Err(Over::HungUp) => {
-                let hung_up = "closed its connection during a reply";
-                self.slot_handle.report(Report::HungUp {
-                    what: hung_up.into(),
-                });
-                poll_fn(|cx| self.poll_ended(cx)).await;
-                self.lost_in_stream(streamed)
-            }
-            Err(Over::Ended(_)) => self.lost_in_stream(streamed),
-            Err(Over::Garbage(what)) => {
-                let request = Some(streamed.request);
-                self.slot_handle.report(Report::Garbage { what, request });
-                Served::Broken
-            }
-        }
-    }
-
-    async fn pass_pieces(
-        &mut self,
-        outlet: &mut Outlet,
-        first: Option<Content>,
-        mut said: Said,
-        Streamed { request, limit, .. }: &Streamed,
-    ) -> Result<Said, Over> {
-        let begun = said;
-        let mut nobody_reads_since = None;
-        let mut granted = None;
-        // Whether pieces of a large frame are still to come.
-        let mut inside = first.is_none();
-        let mut next = first;
-        loop {
-            if let Some(bytes) = next.take().filter(|bytes| !bytes.is_empty()) {
-                let is_lent = bytes.is_lent();
-                self.hand_out(outlet, bytes, !said.more).await?;
-                if is_lent {
-                    yield_to_ready_tasks().await;
-                }
-            }
-            if !inside && !said.more {
-                outlet.end();
-                return Ok(said);
-            }
-            if outlet.is_closed() && nobody_reads_since.is_none() {
-                nobody_reads_since = Some(Instant::now());
-                self.say_cancel().await;
-            }
-            // Each frame has the whole time, as with RoadRunner: a stream may go on for hours.
-            let deadline = match nobody_reads_since {
-                Some(since) => Some(since + self.settings.stream_timeout),
-                None => {
-                    let usual = limit.map(|limit| Instant::now() + limit);
-                    usual.map(|usual| granted.map_or(usual, |granted| usual.max(granted)))
-                }
-            };
-            let item = match self.event_until(None, None, deadline).await {
-                Event::Item(Item::Piece { bytes, last }) => {
-                    inside = !last;
-                    next = Some(bytes);
-                    continue;
-                }
-                Event::Item(item) => item,
-                // Only waited for with a call at hand.
-                Event::Withdrawn | Event::Body(_) => continue,
-                Event::Extended(time) => {
-                    granted = self.slot_handle.later(deadline, time);
-                    continue;
-                }
-                Event::Over(over) => return Err(over),
-            };
-            match self
-                .hear(&item, Some(begun))
-                .map_err(|Garbage(what)| Over::Garbage(what))?
-            {
-                Heard::Chunk(more) => {
-                    let (busy, leaving) = (said.busy || more.busy, said.leaving || more.leaving);
-                    said = Said {
-                        busy,
-                        leaving,
-                        ..more
-                    };
-                    if said.ping && !outlet.is_closed() {
-                        self.say(Flags::NONE, Stream::PONG, b"").await;
-                    }
-                }
-                Heard::Extend(time) => {
-                    granted = self.slot_handle.later(deadline, time);
-                    continue;
-                }
-                Heard::Pong => {
-                    self.inbox.pong();
-                    continue;
-                }
-                Heard::Nothing => continue,
-                Heard::Failed { said, .. } if nobody_reads_since.is_some() => return Ok(said),
-                Heard::Failed { error, said } => {
-                    // Without its end the client's connection is cut: the reply must not look whole.
-                    tracing::error!(target: "server", pool = self.slot_handle.pool(), request, "reply broken off: {error}");
-                    return Ok(said);
-                }
-                Heard::Interim(_)
-                | Heard::Reply { .. }
-                | Heard::Free(_)
-                | Heard::Want(_)
-                | Heard::Declined => {
-                    return Err(Over::Garbage("a frame at the wrong time".into()));
-                }
-            }
-            match item {
-                Item::Frame { body, .. } => next = Some(body),
-                Item::Large { .. } | Item::Piece { .. } => inside = true,
-            }
-        }
-    }
-
-    fn lost_in_stream(&self, streamed: Streamed) -> Served {
-        self.slot_handle.report(Report::DiedWith {
-            what: streamed.request,
-            ran: streamed.stamps.ran(),
-            retried: false,
-            identity: self
-                .under_way
-                .as_ref()
-                .and_then(|under_way| under_way.payload.identity()),
-        });
-        Served::Ended
-    }
-
-    /// Hands a piece to the client's side. `finished` says that the worker has nothing left to decide: it must not wait
-    /// for a slow client, so what finds no room goes to a file. Otherwise the worker waits, which is how a slow client
-    /// slows it down.
-    async fn hand_out(
-        &self,
-        outlet: &mut Outlet,
-        bytes: Content,
-        finished: bool,
-    ) -> Result<(), Over> {
-        let lead = if finished { Lead::Long } else { Lead::Short };
-        let Some(bytes) = outlet.send_or_spill(bytes, lead).await else {
-            return Ok(());
-        };
-        tokio::select! {
-            () = outlet.send(bytes, lead) => Ok(()),
-            exit = poll_fn(|cx| self.poll_ended(cx)) => Err(Over::Ended(exit)),
-        }
-    }
-
-    /// The reply is out. What is left before the worker takes the next call?
-    async fn after(&mut self, said: Said, done: Instant) -> Served {
-        if self.out.capacity() > KEPT_BUFFER {
-            self.out = Vec::new();
-        }
-        if said.leaving {
-            return Served::Leaving;
-        }
-        if said.busy {
-            return self.until_free(done).await;
-        }
-        Served::Free(done)
-    }
-
-    /// Takes calls for after what this one has left, if that is short.
-    fn wind_down(&mut self, since: Instant) {
-        let calls_left = self.calls_left.calls_left();
-        if let Some(limits) = self.prefetch.wind_down(since, calls_left) {
-            self.prefetch
-                .extend(self.slot_handle.winds_down(since, limits));
-            self.send_prefetched();
-        }
-    }
-
-    /// Waits for the worker's word that it is free; other frames are dropped. What it does meanwhile has a deadline of its own.
-    /// Calls stay ahead of it as they do behind a call: that, and what it leaves for later, are short or are not.
-    async fn until_free(&mut self, since: Instant) -> Served {
-        let limit = self.slot_handle.exec_ttl();
-        let mut deadline = limit.map(|limit| since + limit);
-        let mut late = false;
-        let mut waits = false;
-        loop {
-            // Its word often came with the reply: it does not wake this thread for it while it has another call.
-            let event = if let Some(item) = self.item_here() {
-                Event::Item(item)
-            } else {
-                if !std::mem::replace(&mut waits, true) {
-                    self.wind_down(since);
-                }
-                self.event_until(None, None, deadline).await
-            };
-            match event {
-                Event::Item(item) => match self.hear(&item, None) {
-                    Ok(Heard::Free(_)) if late && !self.may_go_on().await => return Served::Broken,
-                    Ok(Heard::Free(rest)) => {
-                        if let Some(rest) = rest {
-                            self.prefetch.note_rest(rest);
-                        }
-                        return Served::Free(Instant::now());
-                    }
-                    Ok(Heard::Extend(time)) => deadline = self.slot_handle.later(deadline, time),
-                    Ok(_) | Err(Garbage(_)) => {}
-                },
-                Event::Extended(time) => deadline = self.slot_handle.later(deadline, time),
-                Event::Withdrawn | Event::Body(_) => {}
-                Event::Over(Over::Overdue) => {
-                    let interruptible = self.settings.interruptible;
-                    let of = self.under_way.as_ref();
-                    let of = of.map_or_else(String::new, |of| of.payload.describe());
-                    self.slot_handle.report(Report::Overdue {
-                        what: format!("deferred work of {of}"),
-                        ran: limit.unwrap_or_default(),
-                        client: "has its reply",
-                        call: interruptible.then_some(deferred_work_of(self.prefetch.number())),
-                    });
-                    if !interruptible {
-                        return Served::Broken;
-                    }
-                    (late, deadline) = (true, None);
-                }
-                Event::Over(over) => return self.cut_short(over, None).await,
-            }
-        }
-    }
-
-    async fn say_stop(&mut self) {
-        self.say(
-            Flags::CONTROL.with(Flags::JSON),
-            Stream::END,
-            br#"{"stop":true}"#,
-        )
-        .await;
-    }
-
-    /// Short enough to go out at once, because a worker that is free has read what there was. One at a time.
+    /// Short enough to go out at once, because a worker that is free has read what there was. One
+    /// at a time.
     async fn say_ping(&mut self) {
         self.out.clear();
         self.dialect
@@ -1241,22 +324,15 @@ impl Relay {
         }
     }
 
-    async fn say_cancel(&mut self) {
-        // The worker finds it behind what it passes over, not behind a call.
-        self.reclaim_prefetched();
-        self.out.clear();
-        self.dialect.cancel(&mut self.out, self.prefetch.number());
-        self.flush().await;
-    }
-
     async fn say(&mut self, flags: Flags, stream: Stream, payload: &[u8]) {
         self.out.clear();
         encode_plain(&mut self.out, flags, stream, payload);
         self.flush().await;
     }
 
-    /// Writes `out`, a short frame beside the calls. A failure is the worker's end, which shows elsewhere; a worker that
-    /// reads nothing is given up when its process ends, and whoever watches it sees to that.
+    /// Writes `out`, a short frame beside the calls. A failure is the worker's end, which shows
+    /// elsewhere; a worker that reads nothing is given up when its process ends, and whoever
+    /// watches it sees to that.
     async fn flush(&mut self) {
         let mut written = 0;
         poll_fn(|cx| {
@@ -1273,6 +349,137 @@ impl Relay {
             Poll::Ready(())
         })
         .await;
+    }
+}
+
+impl Peer for Relay {
+    type Call = Prefetched<Call>;
+
+    fn slot_handle(&self) -> &SlotHandle {
+        &self.slot_handle
+    }
+
+    fn inbox(&self) -> &Arc<Inbox> {
+        &self.inbox
+    }
+
+    fn under_way(&mut self) -> &mut Option<UnderWay> {
+        &mut self.under_way
+    }
+
+    fn serve(&mut self, call: Prefetched<Call>) -> impl Future<Output = Served> + Send {
+        self.exchange(call)
+    }
+
+    /// Waits for a call, and looks at what comes meanwhile: nothing should.
+    async fn idle(&mut self) -> Result<Told, Report> {
+        loop {
+            match self.incoming.next() {
+                Ok(None) => {}
+                Ok(Some(item)) if self.is_aside(&item) => match self.too_many_wishes() {
+                    None => continue,
+                    Some(what) => {
+                        let request = None;
+                        return Err(Report::Garbage { what, request });
+                    }
+                },
+                Ok(Some(item)) if self.dialect.is_pong(&item) => {
+                    self.inbox.pong();
+                    continue;
+                }
+                Ok(Some(item)) => match self.dialect.stray(item, &self.slot_handle) {
+                    Ok(()) => continue,
+                    Err(why) => return Err(why),
+                },
+                Err(garbage) => {
+                    match self
+                        .dialect
+                        .text(&mut self.incoming, garbage, &self.slot_handle)
+                    {
+                        Ok(()) => continue,
+                        Err(why) => return Err(why),
+                    }
+                }
+            }
+            let told = poll_fn(|cx| {
+                if let Poll::Ready(told) = self.inbox.poll(cx) {
+                    return Poll::Ready(Some(Ok(told)));
+                }
+                self.poll_fill(cx).map(|filled| match filled {
+                    Ok(0) => Some(Err("closed its connection".to_owned())),
+                    Ok(_) => None,
+                    Err(error) => Some(Err(format!("its connection broke: {error}"))),
+                })
+            });
+            match told.await {
+                Some(Ok(Told::Ping)) => self.say_ping().await,
+                Some(Ok(told)) => return Ok(told),
+                Some(Err(what)) => return Err(Report::HungUp { what }),
+                None => {}
+            }
+        }
+    }
+
+    fn is_worn(&mut self) -> bool {
+        self.calls_left.is_over(&self.slot_handle)
+    }
+
+    /// What comes after a call that ended `since`.
+    fn next(&mut self, since: Instant) -> Next<Prefetched<Call>> {
+        self.prefetch.end(since);
+        self.channel
+            .set_wakeup_threshold(self.prefetch.enough_calls());
+        self.channel.set_fast_calls(self.prefetch.is_quick());
+        let limits = self.prefetch.limits(self.calls_left.calls_left());
+        let turn = self.slot_handle.next(since, limits);
+        self.prefetch.extend(turn.ahead);
+        match turn.next {
+            Next::Run(call) => Next::Run(call.into()),
+            Next::Wait => self.prefetch.next().map_or(Next::Wait, Next::Run),
+            Next::Stop => Next::Stop,
+        }
+    }
+
+    /// Gives back what the worker has not begun of the calls for later, and lets none come before
+    /// the one at hand is done.
+    fn reclaim(&mut self) {
+        if !self.prefetch.is_possible() {
+            return;
+        }
+        while let Some(call) = self.inbox.take_call() {
+            self.prefetch.add(call);
+        }
+        let channel = &self.channel;
+        let back = self.prefetch.take_back(|number| channel.take_back(number));
+        self.slot_handle.give_back(back);
+    }
+
+    async fn hang_up(&mut self) {
+        self.say(
+            Flags::CONTROL.with(Flags::JSON),
+            Stream::END,
+            br#"{"stop":true}"#,
+        )
+        .await;
+    }
+
+    fn leave(mut self) {
+        // Calls may have been given in the moment of the end; nobody has seen them.
+        let late = self.inbox.close(self.slot_handle.requeue());
+        self.prefetch.extend(late);
+        let mut back = Vec::new();
+        for Prefetched { call, sent } in self.prefetch.take_all() {
+            let begun = sent.is_some_and(|sent| {
+                let since = self.prefetch.written_since(sent);
+                !self.channel.has_not_begun(sent.number, since)
+            });
+            match self.inbox.exit() {
+                Some(exit) if begun => _ = self.slot_handle.lose(call, WorkerFault::Died(exit)),
+                _ => back.push(call),
+            }
+        }
+        self.slot_handle.give_back(back);
+        self.slot_handle.leave();
     }
 }
 
@@ -1304,56 +511,4 @@ fn encode(
         .finish(out, codec.flag(), Stream::END, len)
         .map_err(|error| Unencodable::Request(error.to_string()))?;
     Ok(body)
-}
-
-/// By which the worker can be told to end what comes after its reply: another number than that of the call, which it may
-/// have been told a moment before.
-fn deferred_work_of(number: u32) -> u32 {
-    !number
-}
-
-fn hung_up() -> Report {
-    Report::HungUp {
-        what: "closed its connection".into(),
-    }
-}
-
-fn path_of(bytes: &Bytes) -> PathBuf {
-    PathBuf::from(OsStr::from_bytes(bytes))
-}
-
-/// A piece of a spooled body, read off the I/O thread.
-async fn read_piece(file: Arc<SpoolFile>, at: u64) -> io::Result<Bytes> {
-    let read = move || {
-        use std::os::unix::fs::FileExt;
-        let want = usize::try_from(file.len() - at)
-            .unwrap_or(usize::MAX)
-            .min(incoming::PIECE);
-        let mut piece = vec![0; want];
-        file.file().read_exact_at(&mut piece, at)?;
-        Ok(piece.into())
-    };
-    tokio::task::spawn_blocking(read)
-        .await
-        .map_err(io::Error::other)?
-}
-
-/// Why a free worker's relay stopped waiting.
-enum Idle {
-    Told(Told),
-    Unusable(Report),
-}
-
-/// Lets each task that is ready run once: the client's, which was just woken, and will send from where they lie the bytes that
-/// it was lent. If it does not, they are copied when the relay reads on.
-async fn yield_to_ready_tasks() {
-    let mut over = false;
-    poll_fn(|cx| {
-        if std::mem::replace(&mut over, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }

@@ -1,4 +1,5 @@
-//! The relay's end of a reply's body: hands pieces to the client's side, and puts what finds no room into a file.
+//! The relay's end of a reply's body: hands pieces to the client's side, and puts what finds no
+//! room into a file.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,7 +86,8 @@ impl Outlet {
         self.pieces.try_put(bytes, lead).err()
     }
 
-    /// As [`try_send`](Self::try_send), but what a worker leaves that has ended goes to a file if there is no room.
+    /// As [`try_send`](Self::try_send), but what a worker leaves that has ended goes to a file if
+    /// there is no room.
     pub async fn send_or_spill(&mut self, bytes: Content, lead: Lead) -> Option<Content> {
         let bytes = self.try_send(bytes, lead)?;
         match lead {
@@ -109,14 +111,16 @@ impl Outlet {
         self.pieces.emptied().await;
     }
 
-    /// Hands over what is in the file, and what comes next is handed over again. For after [`drained`](Self::drained).
+    /// Hands over what is in the file, and what comes next is handed over again. For after
+    /// [`drained`](Self::drained).
     pub fn pass_file(&mut self) {
         if let Some(file) = self.spilled.take() {
             self.pieces.put_last(Piece::Spooled(file));
         }
     }
 
-    /// Puts a piece into the file. Gives it back when there can be none: then the worker has to wait for the client.
+    /// Puts a piece into the file. Gives it back when there can be none: then the worker has to
+    /// wait for the client.
     pub async fn spill(&mut self, bytes: Content) -> Option<Content> {
         if !self.may_spill {
             return Some(bytes);

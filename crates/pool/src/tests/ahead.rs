@@ -20,6 +20,7 @@ use crate::pool::{Options, Order, Pool, Report, Transport};
 use crate::relay::channel::{Channel, Detached};
 use crate::relay::inbox::Inbox;
 use crate::relay::{Dialect, Relay, Settings};
+use crate::session;
 use crate::spool::Spool;
 
 /// More than the relay waits before it takes calls back.
@@ -196,7 +197,7 @@ impl Worker {
             slot_handle,
             inbox_of,
         );
-        Handle::current().spawn(relay.run());
+        Handle::current().spawn(session::run(relay));
         assert!(matches!(reports.recv().await, Some(Report::Entered)));
         Self {
             inbox,

@@ -32,6 +32,7 @@ use crate::relay::channel::Channel;
 use crate::relay::connection::Connection;
 use crate::relay::inbox::Inbox;
 use crate::relay::{Dialect, Relay, Settings};
+use crate::session;
 use crate::spool::Spool;
 use crate::warmup::{Cold, WarmupCall, warm_up};
 
@@ -214,7 +215,7 @@ impl Stage {
             slot_handle,
             inbox.clone(),
         );
-        tokio::runtime::Handle::current().spawn(relay.run());
+        tokio::runtime::Handle::current().spawn(session::run(relay));
         assert!(matches!(reports.recv().await, Some(Report::Entered)));
         let worker = Worker {
             stream: theirs,
@@ -1504,7 +1505,7 @@ async fn a_worker_has_answered_its_warm_up_before_it_takes_calls() {
     stage.pool.booting(slot).await;
     let (slot_handle, mut reports) = stage.pool.slot_handle(slot);
     let inbox = Arc::new(Inbox::default());
-    tokio::runtime::Handle::current().spawn(relay.seated(slot_handle, inbox.clone()).run());
+    tokio::runtime::Handle::current().spawn(session::run(relay.seated(slot_handle, inbox.clone())));
     assert!(matches!(reports.recv().await, Some(Report::Entered)));
     assert_eq!(inbox.executions(), 0);
     stage.pool.drain(0).await;

@@ -21,7 +21,7 @@ use tuning::{MOST_NUMBERS, NUMBERS_TO_PASS_OVER, PATIENCE, PATIENCE_WITH_REST};
 
 /// A call on its way through a worker's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Sent {
+pub struct Sent {
     /// 1 or more.
     pub(super) number: u32,
     /// Bytes that went to the worker before it.
@@ -30,7 +30,7 @@ pub(super) struct Sent {
 
 /// A call for after the one at hand.
 #[derive(Debug)]
-pub(super) struct Prefetched<C> {
+pub struct Prefetched<C> {
     pub(super) call: C,
     /// Once the worker can see it.
     pub(super) sent: Option<Sent>,
