@@ -207,15 +207,15 @@ pub fn reload_while(server: &Server, workers: usize, meanwhile: impl FnOnce()) {
 ///
 /// When a worker is touched.
 pub fn reload_to_broken_code(server: &Server, load: &Load) {
-    const GOES_ON: &str = "the workers that were there go on";
+    const OLD_STAY: &str = "the old workers stay";
     let before = server.workers();
-    let said = server.log().matches(GOES_ON).count();
+    let said = server.log().matches(OLD_STAY).count();
     server
         .site()
         .write("worker.php", "<?php exit('no database');");
     server.signal(Signal::HUP);
     wait_for("the failed reload", || {
-        (server.log().matches(GOES_ON).count() > said).then_some(())
+        (server.log().matches(OLD_STAY).count() > said).then_some(())
     });
     load.let_all_be_answered();
     wait_for("only the old workers to be left", || {

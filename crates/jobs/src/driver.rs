@@ -91,7 +91,7 @@ pub enum Settlement {
     Ack,
     /// No worker has had it: it is as if it had not been taken.
     Release,
-    /// Its worker died, or its deadline passed. It is tried again, [`MOST_ATTEMPTS`] times in all.
+    /// Its worker died, or its deadline passed. It is tried again, three times in all.
     Failed,
     /// The handler does not want it: another may try, or nobody.
     Nack { requeue: bool, delay: Duration },

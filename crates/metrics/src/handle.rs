@@ -10,7 +10,7 @@ use crate::shard;
 pub struct Counter(Arc<[AtomicU64]>);
 
 impl Default for Counter {
-    /// A word for each part, see [`shard`].
+    /// A word for each part, see `shard`.
     fn default() -> Self {
         let words = shard::parts() * shard::CACHE_LINE;
         Self((0..words).map(|_| AtomicU64::new(0)).collect())

@@ -644,7 +644,7 @@ impl SlotHandle {
         freed
     }
 
-    /// As [`next`](Self::next), for a worker that has one call at a time.
+    /// As `next`, for a worker that has one call at a time.
     pub fn next_alone(&self, now: Instant) -> Next<Call> {
         self.next(now, PrefetchLimits::default()).next
     }
