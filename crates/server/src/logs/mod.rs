@@ -38,8 +38,8 @@ use subscriber::{Channel, Channels, Router, SERVER};
 
 /// The targets of our own records. What has another one is a stranger's, unless `logs.channels`
 /// names it.
-pub const CHANNELS: [&str; 8] = [
-    "http", ACCESS, SERVER, "pool", "rpc", "lock", "status", "config",
+pub const CHANNELS: [&str; 11] = [
+    "http", ACCESS, SERVER, "pool", "rpc", "lock", "jobs", "store", "metrics", "status", "config",
 ];
 
 /// Of `http.access_log`: each record is a line that is finished.

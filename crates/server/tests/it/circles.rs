@@ -37,6 +37,11 @@ const KNOWN: &[(&str, &[&str], &str)] = &[
         "a family registers, and a registry makes families",
     ),
     (
+        "pool",
+        &["relay", "session"],
+        "the loop of a session reads the relay's inbox and drives its connection",
+    ),
+    (
         "ring",
         &["half", "layout", "model", "sync"],
         "the model replaces the atomics of the rest",
