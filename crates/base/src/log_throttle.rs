@@ -1,9 +1,11 @@
 //! Records about what may happen ten thousand times a second.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::mutex::lock;
 
 /// Between two records about the same thing: short enough to see when it ends, long enough to keep
 /// the logs readable.
@@ -24,7 +26,7 @@ impl LogThrottle {
     /// Another event. When it is worth a record: how many there were since the last record, this
     /// one included.
     pub fn should_log(&self) -> Option<u64> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.0);
         let now = Instant::now();
         state.suppressed += 1;
         if state.quiet_until.is_some_and(|until| now < until) {

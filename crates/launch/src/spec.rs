@@ -1,11 +1,12 @@
 //! What the processes of a pool are started with, whatever they speak.
 
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pronghorn_process::{Credentials, Spawner};
+use pronghorn_process::{Command, Credentials, Spawner, Stream};
 
 use crate::error::{BootCause, BootError};
 use crate::output::Output;
@@ -36,6 +37,35 @@ pub struct LaunchSpec {
 }
 
 impl LaunchSpec {
+    /// A process of the pool's command, with its output in pipes.
+    pub(crate) fn process(
+        &self,
+        stdin: Stream,
+        env: Vec<(OsString, OsString)>,
+        passed: Vec<OwnedFd>,
+    ) -> Command {
+        let (program, args) = self
+            .argv
+            .split_first()
+            .map_or_else(Default::default, |(program, args)| {
+                (program.clone(), args.to_vec())
+            });
+        Command {
+            program,
+            args,
+            env,
+            cwd: self.cwd.clone(),
+            credentials: self
+                .user
+                .as_ref()
+                .map(|(_, credentials)| credentials.clone()),
+            stdin,
+            stdout: Stream::Pipe,
+            stderr: Stream::Pipe,
+            passed,
+        }
+    }
+
     pub(crate) fn failed(&self, cause: BootCause, output: Option<&Output>) -> BootError {
         BootError {
             pool: self.pool.clone(),

@@ -267,33 +267,13 @@ impl CommandLauncher {
         if passed.len() > PIPES {
             env.push(("PRONGHORN_RING".into(), "5,6,7".into()));
         }
-        let (program, args) = self
-            .spec
-            .argv
-            .split_first()
-            .map_or_else(Default::default, |(program, args)| {
-                (program.clone(), args.to_vec())
-            });
-        Command {
-            program,
-            args,
-            env,
-            cwd: self.spec.cwd.clone(),
-            credentials: self
-                .spec
-                .user
-                .as_ref()
-                .map(|(_, credentials)| credentials.clone()),
-            // A foreign worker finds its relay on the pipes unless it is sent to a socket.
-            stdin: if self.listener.is_some() {
-                Stream::Null
-            } else {
-                Stream::Pipe
-            },
-            stdout: Stream::Pipe,
-            stderr: Stream::Pipe,
-            passed,
-        }
+        // A foreign worker finds its relay on the pipes unless it is sent to a socket.
+        let stdin = if self.listener.is_some() {
+            Stream::Null
+        } else {
+            Stream::Pipe
+        };
+        self.spec.process(stdin, env, passed)
     }
 
     /// Offers every way at once; the one that is answered first is taken.

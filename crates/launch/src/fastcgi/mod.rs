@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use pronghorn_base::BoxFuture;
 use pronghorn_cgi::fastcgi::{RequestId, begin, is_answer, question};
-use pronghorn_process::{Command, Exit, Signal, Stream};
+use pronghorn_process::{Exit, Signal, Stream};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -238,7 +238,9 @@ impl FastCgiLauncher {
             id,
         } = Entrance::open(&self.spec.spool.path("fastcgi"))
             .map_err(|error| self.spec.failed(BootCause::System(error), None))?;
-        let child = self.spec.spawner.spawn(self.command_line(listening)).await;
+        let stdin = Stream::File(listening);
+        let command = self.spec.process(stdin, self.spec.env.clone(), Vec::new());
+        let child = self.spec.spawner.spawn(command).await;
         let child = child.map_err(|error| self.spec.failed(BootCause::Spawn(error), None))?;
         let mut worker = RunningWorker::new(&self.spec.pool, child.process);
         let until = Instant::now() + self.spec.boot_timeout;
@@ -267,31 +269,6 @@ impl FastCgiLauncher {
                 worker.readers.finish().await;
                 Err(self.spec.failed(cause, Some(&worker.output)))
             }
-        }
-    }
-
-    fn command_line(&self, listening: OwnedFd) -> Command {
-        let (program, args) = self
-            .spec
-            .argv
-            .split_first()
-            .map_or_else(Default::default, |(program, args)| {
-                (program.clone(), args.to_vec())
-            });
-        Command {
-            program,
-            args,
-            env: self.spec.env.clone(),
-            cwd: self.spec.cwd.clone(),
-            credentials: self
-                .spec
-                .user
-                .as_ref()
-                .map(|(_, credentials)| credentials.clone()),
-            stdin: Stream::File(listening),
-            stdout: Stream::Pipe,
-            stderr: Stream::Pipe,
-            passed: Vec::new(),
         }
     }
 
