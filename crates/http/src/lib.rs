@@ -62,7 +62,7 @@ pub use listener::{Accepting, Listener, Place, any_address};
 pub use local_redirects::LocalRedirects;
 pub use message::{Body, Handled, Handler, Part, Peer, PeerAddress, Request, Response, Unhandled};
 pub use metrics::PoolMetrics;
-pub use plugin::{Around, FileService, HttpService, UnknownHost, resolve};
+pub use plugin::{Around, Endpoint, FileService, HttpService, UnknownHost, resolve};
 pub use router::Router;
 pub use scripts::Scripts;
 pub use sent::{OnSent, Sent};

@@ -4,8 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use pronghorn_http::{
-    Accepting, Body, Exchange, Handled, Handler, Limits, Listener, Request, Response, Service,
-    resolve,
+    Body, Endpoint, Exchange, Handled, Handler, Limits, Listener, Request, Response, resolve,
 };
 use pronghorn_metrics::Registry;
 use pronghorn_plugin_api::rpc::{Argument, Failure, ServiceMethods};
@@ -13,7 +12,7 @@ use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, Health, Ru
 use pronghorn_workers::{IoThread, Pools};
 use serde::Deserialize;
 use tokio::runtime::Handle;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use crate::declared::{Change, Collectors, Declaration, Declared};
 use crate::family::{Family, Kind};
@@ -28,8 +27,6 @@ const METRICS: &str = "metrics";
 const CONNECTIONS: usize = 32;
 /// Prometheus gives up after 10 s: nobody waits longer for a text.
 const SEND_PAUSE: Duration = Duration::from_secs(10);
-/// How long a connection without a request is kept at the end.
-const IDLE: Duration = Duration::from_millis(100);
 
 /// The endpoint before its start.
 #[derive(Debug)]
@@ -37,13 +34,7 @@ pub struct MetricsService {
     pub settings: MetricsSettings,
 }
 
-struct Endpoint {
-    service: Arc<Service>,
-    /// Until questions are answered.
-    listener: Option<Listener>,
-    accepting: Option<Accepting>,
-    address: String,
-}
+struct Serving(Endpoint);
 
 /// Answers each request with all metrics.
 struct Metrics {
@@ -59,11 +50,11 @@ impl api::Service for MetricsService {
         self: Box<Self>,
         context: Context,
     ) -> BoxFuture<'static, Result<Box<dyn Running>, api::StartError>> {
-        Box::pin(async move { Ok(Box::new(Endpoint::start(self.settings, &context)?) as _) })
+        Box::pin(async move { Ok(Box::new(Serving::start(self.settings, &context)?) as _) })
     }
 }
 
-impl Endpoint {
+impl Serving {
     fn start(settings: MetricsSettings, context: &Context) -> Result<Self, api::StartError> {
         let mut inherited = context.sockets.take(METRICS);
         let listener = Listener::open(resolve(&settings.address)?, 1, &mut inherited)?;
@@ -95,39 +86,29 @@ impl Endpoint {
             context.sockets.offer(METRICS, socket)?;
         }
         context.readiness.answer_with(|| Ok(()));
-        Ok(Self {
-            service: Service::new(Arc::new(metrics), limits, Arc::default(), None),
-            address: listener.url(),
-            listener: Some(listener),
-            accepting: None,
-        })
+        Ok(Self(Endpoint::new(listener, Arc::new(metrics), limits)))
     }
 }
 
-impl Running for Endpoint {
+impl Running for Serving {
     fn open(&mut self) -> Result<(), api::StartError> {
-        if let Some(listener) = self.listener.take() {
-            tracing::debug!(target: "metrics", address = %listener.place(), "listening");
-            let here = [IoThread::of(Handle::current())];
-            self.accepting = Some(listener.serve(&here, &self.service)?);
+        if let Some(address) = self.0.open(&[IoThread::of(Handle::current())])? {
+            tracing::debug!(target: "metrics", %address, "listening");
         }
         Ok(())
     }
 
     fn addresses(&self) -> Vec<String> {
-        vec![self.address.clone()]
+        vec![self.0.url()]
     }
 
     fn hand_over(&mut self, step: Handover) {
-        if step == Handover::Done {
-            self.accepting = None;
-        }
+        self.0.hand_over(step);
     }
 
     fn stop(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Stopped> {
         Box::pin(async move {
-            _ = timeout_at(deadline, self.service.drain(IDLE)).await; // who is cut off asks again
-            drop(self.accepting);
+            self.0.stop(deadline).await; // who is cut off asks again
             Stopped::Clean
         })
     }

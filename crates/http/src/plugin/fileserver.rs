@@ -1,27 +1,24 @@
 //! The service `fileserver`: files at an address of their own, on threads of their own.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, Running, Stopped};
 use pronghorn_process::open_files;
 use pronghorn_workers::IoThreads;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::connections;
+use super::endpoint::Endpoint;
 use super::error::StartError;
 use super::listening::resolve;
 use crate::FileServer;
 use crate::files::MOST_OPEN;
 use crate::limits::Limits;
-use crate::listener::{Accepting, Listener};
-use crate::service::Service;
+use crate::listener::Listener;
 use crate::settings::FileServerSettings;
 
 /// The listening sockets, for the next process.
 const FILESERVER: &str = "fileserver";
-/// How long a connection without a request is kept at the end: one may be on its way.
-const IDLE: Duration = Duration::from_millis(100);
 
 /// A server of files before its start.
 #[derive(Debug)]
@@ -30,11 +27,7 @@ pub struct FileService {
 }
 
 struct Serving {
-    address: String,
-    service: Arc<Service>,
-    /// Until clients are taken from it.
-    listener: Option<Listener>,
-    accepting: Option<Accepting>,
+    endpoint: Endpoint,
     io: IoThreads,
 }
 
@@ -65,10 +58,7 @@ impl FileService {
         };
         context.readiness.answer_with(|| Ok(()));
         Ok(Serving {
-            address: listener.url(),
-            service: Service::new(Arc::new(files), limits, Arc::default(), None),
-            listener: Some(listener),
-            accepting: None,
+            endpoint: Endpoint::new(listener, Arc::new(files), limits),
             io,
         })
     }
@@ -76,28 +66,23 @@ impl FileService {
 
 impl Running for Serving {
     fn open(&mut self) -> Result<(), api::StartError> {
-        if let Some(listener) = self.listener.take() {
-            tracing::info!(target: "server", address = %listener.place(), "serves files");
-            self.accepting = Some(listener.serve(self.io.io().threads(), &self.service)?);
+        if let Some(address) = self.endpoint.open(self.io.io().threads())? {
+            tracing::info!(target: "server", %address, "serves files");
         }
         Ok(())
     }
 
     fn addresses(&self) -> Vec<String> {
-        vec![self.address.clone()]
+        vec![self.endpoint.url()]
     }
 
     fn hand_over(&mut self, step: Handover) {
-        if step == Handover::Done {
-            self.accepting = None;
-        }
+        self.endpoint.hand_over(step);
     }
 
     fn stop(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Stopped> {
         Box::pin(async move {
-            _ = timeout_at(deadline, self.service.drain(IDLE)).await; // what is left is cut off
-            drop(self.accepting);
-            match self.service.open() {
+            match self.endpoint.stop(deadline).await {
                 0 => Stopped::Clean,
                 cut => Stopped::CutOff(format!("{cut} connections")),
             }

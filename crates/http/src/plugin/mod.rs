@@ -22,6 +22,7 @@ use pronghorn_workers::{
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+mod endpoint;
 mod error;
 mod fileserver;
 mod gate;
@@ -44,6 +45,7 @@ use crate::service::Service;
 use crate::settings::{DEFAULT_POOL, HttpSettings, RouteSettings};
 use crate::warmup::{warmup, warmup_of_scripts};
 
+pub use endpoint::Endpoint;
 pub use fileserver::FileService;
 pub use listening::{UnknownHost, resolve};
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pronghorn_config::Table;
 use pronghorn_http::{
-    Accepting, Exchange, Handled, Handler, Limits, Listener, Request, Response, Service, resolve,
+    Endpoint, Exchange, Handled, Handler, Limits, Listener, Request, Response, resolve,
 };
 use pronghorn_plugin_api::{
     self as api, BoxFuture, Context, Handover, Health, NotReady, Question, Running, Stopped,
@@ -17,7 +17,7 @@ use pronghorn_plugin_api::{
 use pronghorn_workers::IoThread;
 use serde::Serialize;
 use tokio::runtime::Handle;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use settings::{StatusSettings, UNAVAILABLE};
 
@@ -48,16 +48,7 @@ impl StatusService {
 /// Without a listener: RPC has the methods, and nothing is left to do.
 struct OverRpc;
 
-struct Status {
-    service: Arc<Service>,
-    /// Until checks are answered.
-    listener: Option<Listener>,
-    accepting: Option<Accepting>,
-    address: String,
-}
-
-/// How long a prober's connection is kept at the end.
-const IDLE: Duration = Duration::from_millis(100);
+struct Status(Endpoint);
 
 /// Answers by path.
 struct Checks {
@@ -121,18 +112,12 @@ impl Status {
             ..Limits::default()
         };
         limits.receive.head_time = settings.check_timeout;
-        let service = Service::new(Arc::new(checks), limits, Arc::default(), None);
         for socket in listener.sockets() {
             context.sockets.offer(STATUS, socket)?;
         }
         // Also while the server starts, unless another one answers meanwhile.
         let at_once = !listener.was_inherited();
-        let mut status = Self {
-            service,
-            address: listener.url(),
-            listener: Some(listener),
-            accepting: None,
-        };
+        let mut status = Self(Endpoint::new(listener, Arc::new(checks), limits));
         if at_once {
             status.open()?;
         }
@@ -142,28 +127,23 @@ impl Status {
 
 impl Running for Status {
     fn open(&mut self) -> Result<(), api::StartError> {
-        if let Some(listener) = self.listener.take() {
-            tracing::debug!(target: "status", address = %listener.place(), "listening");
-            let here = [IoThread::of(Handle::current())];
-            self.accepting = Some(listener.serve(&here, &self.service)?);
+        if let Some(address) = self.0.open(&[IoThread::of(Handle::current())])? {
+            tracing::debug!(target: "status", %address, "listening");
         }
         Ok(())
     }
 
     fn addresses(&self) -> Vec<String> {
-        vec![self.address.clone()]
+        vec![self.0.url()]
     }
 
     fn hand_over(&mut self, step: Handover) {
-        if step == Handover::Done {
-            self.accepting = None;
-        }
+        self.0.hand_over(step);
     }
 
     fn stop(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Stopped> {
         Box::pin(async move {
-            _ = timeout_at(deadline, self.service.drain(IDLE)).await; // a probe that is cut off asks again
-            drop(self.accepting);
+            self.0.stop(deadline).await; // a probe that is cut off asks again
             Stopped::Clean
         })
     }
@@ -176,7 +156,7 @@ impl Handler for Checks {
             b"/health" | b"/livez" => self.report(Question::Alive, request.head.query()),
             b"/ready" | b"/readyz" => self.report(Question::Ready, request.head.query()),
             b"/jobs" if self.health.is_leaving() => Response::plain(503, STOPPING),
-            // There are no pipelines yet.
+            // Pipelines do not report here yet.
             b"/jobs" => Response::plain(200, "[]"),
             _ => Response::plain(404, "404 page not found\n"),
         };
