@@ -13,6 +13,8 @@ use crate::job::{Headers, Job};
 pub(crate) struct JobCall {
     pub(crate) job: Arc<Job>,
     pub(crate) pipeline: String,
+    /// Where it was in a broker.
+    pub(crate) queue: Option<String>,
     pub(crate) driver: &'static str,
 }
 
@@ -22,6 +24,8 @@ struct Context<'a> {
     id: &'a str,
     job: &'a str,
     driver: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue: Option<&'a str>,
     headers: &'a Headers,
     pipeline: &'a str,
 }
@@ -41,6 +45,7 @@ impl Payload for JobCall {
             id: &self.job.id,
             job: &self.job.name,
             driver: self.driver,
+            queue: self.queue.as_deref(),
             headers: &self.job.headers,
             pipeline: &self.pipeline,
         };
@@ -82,6 +87,7 @@ mod tests {
                 ..Job::default()
             }),
             pipeline: "mail".to_owned(),
+            queue: None,
             driver: "memory",
         };
         let dispatch = Dispatch {

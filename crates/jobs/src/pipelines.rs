@@ -10,12 +10,11 @@ use pronghorn_base::lock;
 use pronghorn_store::{LazyStore, OpenError};
 use thiserror::Error;
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::driver::{Delivery, Driver, DriverError, Stat, Wake};
-use crate::embedded::Embedded;
+use crate::drivers::{Delivery, Driver, DriverError, Embedded, Memory, Stat, Wake};
 use crate::job::Job;
-use crate::memory::Memory;
 use crate::messages::Pushed;
 use crate::metrics::Metrics;
 use crate::settings::{DriverSettings, MOST_PIPELINES, PipelineSettings};
@@ -80,6 +79,8 @@ pub(crate) enum PipelineError {
     Driver(#[from] DriverError),
     #[error("the driver of pipeline {0} did not answer in time; it may have done it all the same")]
     Late(String),
+    #[error("pipeline {name} is not ready: {why}")]
+    NotReady { name: String, why: String },
 }
 
 impl Pipelines {
@@ -184,7 +185,7 @@ impl Pipelines {
             let pushed = timeout(self.0.patience, pipeline.driver.push(jobs)).await;
             let pushed = match pushed {
                 Ok(pushed) => pushed.map_err(PipelineError::from),
-                Err(_) => Err(PipelineError::Late(pipeline.name.clone())),
+                Err(_) => Err(pipeline.late()),
             };
             let took = started.elapsed();
             self.0.metrics.pushed(count, took, pushed.is_ok());
@@ -204,11 +205,12 @@ impl Pipelines {
     }
 
     /// Takes a pipeline away. Jobs in memory go with it; those in a store stay there.
-    pub(crate) fn destroy(&self, name: &str) -> Result<(), PipelineError> {
+    pub(crate) async fn destroy(&self, name: &str) -> Result<(), PipelineError> {
         let pipeline = lock(&self.0.state).pipelines.remove(name);
         let pipeline = pipeline.ok_or_else(|| PipelineError::Unknown(name.to_owned()))?;
         pipeline.consume(false);
-        Ok(())
+        let closed = timeout(self.0.patience, pipeline.driver.close()).await;
+        closed.map_err(|_| pipeline.late())
     }
 
     /// All of them, by name.
@@ -218,8 +220,7 @@ impl Pipelines {
 
     pub(crate) async fn stat(&self, pipeline: &Pipeline) -> Result<Stat, PipelineError> {
         let stat = timeout(self.0.patience, pipeline.driver.stat()).await;
-        let late = |_| PipelineError::Late(pipeline.name.clone());
-        Ok(stat.map_err(late)??)
+        Ok(stat.map_err(|_| pipeline.late())??)
     }
 
     /// How many jobs workers have.
@@ -243,6 +244,25 @@ impl Pipelines {
                 tracing::warn!(target: "jobs", pipeline, jobs, "jobs in memory end with the server");
             }
         }
+    }
+
+    /// Whether all pipelines that consume can; else what is wrong with the first that can't.
+    pub(crate) fn ready(&self) -> Result<(), String> {
+        let state = lock(&self.0.state);
+        let mut consuming = state.pipelines.values().filter(|it| it.consumes());
+        consuming.try_for_each(|pipeline| {
+            let health = pipeline.driver.health();
+            health.map_err(|why| format!("pipeline `{}`: {why}", pipeline.name))
+        })
+    }
+
+    /// Gives back what was taken and is not settled.
+    pub(crate) async fn close(&self) {
+        let mut closing = JoinSet::new();
+        for pipeline in self.all() {
+            closing.spawn(async move { pipeline.driver.close().await });
+        }
+        closing.join_all().await;
     }
 
     /// Waits for one that is being opened.
@@ -279,13 +299,14 @@ impl Pipelines {
         pipeline.ok_or_else(|| PipelineError::Unknown(name.to_owned()))
     }
 
-    /// Waits for a job: the best one of all pipelines. Cancel safe.
-    pub(crate) async fn next(&self) -> Work {
+    /// Waits for a job for one of so many free workers: the best one of all pipelines. Cancel safe.
+    pub(crate) async fn next(&self, free: usize) -> Work {
         loop {
             let now = Instant::now();
             if let Some(work) = self.take(now) {
                 return work;
             }
+            self.want(free);
             let due = self.all().into_iter().filter_map(|p| p.driver.next_due());
             let due = due.min();
             let due_comes = async {
@@ -298,6 +319,14 @@ impl Pipelines {
                 () = self.0.wake.woken() => {}
                 () = due_comes => {}
             }
+        }
+    }
+
+    /// Tells drivers how many workers are free.
+    pub(crate) fn want(&self, free: usize) {
+        let state = lock(&self.0.state);
+        for pipeline in state.pipelines.values() {
+            pipeline.driver.want(free);
         }
     }
 
@@ -332,6 +361,19 @@ impl Pipelines {
 }
 
 impl Pipeline {
+    /// What the engine calls the place of its jobs.
+    pub(crate) fn queue(&self) -> &str {
+        self.driver.queue().unwrap_or(&self.name)
+    }
+
+    fn late(&self) -> PipelineError {
+        let name = self.name.clone();
+        match self.driver.health() {
+            Ok(()) => PipelineError::Late(name),
+            Err(why) => PipelineError::NotReady { name, why },
+        }
+    }
+
     pub(crate) fn consumes(&self) -> bool {
         self.consumes.load(Ordering::Relaxed)
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
-use crate::driver::Settlement;
+use crate::drivers::Settlement;
 use crate::job::Headers;
 use crate::metrics::Verdict;
 

@@ -26,6 +26,8 @@ use crate::settings::JobsSettings;
 const JOBS: &str = "jobs";
 /// What workers get that have a job when its time at the end is over. Those without one need no more to end in order.
 const WORKERS_AFTER_CUT: Duration = Duration::from_secs(2);
+/// What brokers may take to have back what was taken from them.
+const CLOSING: Duration = Duration::from_secs(2);
 /// How often the store is tried that a process before still has. It leaves it when its jobs have run.
 const UNTIL_NEXT_TRY: Duration = Duration::from_millis(50);
 
@@ -107,6 +109,7 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
         .await?;
     let end = context.shutdown.child_token();
     let (ready, alive, ending) = (pools.clone(), pools.clone(), end.clone());
+    let connected = pipelines.clone();
     let not_ready = |why: String| NotReady(why.into());
     context.readiness.answer_apart(
         move || {
@@ -114,7 +117,7 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
                 return Err(NotReady("stopping".into()));
             }
             let standing = ready.iter().try_for_each(PoolHandle::ready);
-            standing.map_err(not_ready)
+            standing.and_then(|()| connected.ready()).map_err(not_ready)
         },
         move || {
             let standing = alive.iter().try_for_each(PoolHandle::alive);
@@ -255,6 +258,8 @@ async fn stop(jobs: Jobs, deadline: Instant) -> Stopped {
     let reserved = pipelines.reserved().await;
     consumer.shutdown().await;
     pipelines.say_what_is_lost().await;
+    // A broker that is away has them already, or gives them out again in time.
+    _ = timeout_at(deadline.min(Instant::now() + CLOSING), pipelines.close()).await;
     store.close().await;
     let most = if in_time.is_ok() {
         Duration::MAX

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::call::JobCall;
-use crate::driver::{DriverError, MOST_ATTEMPTS, Settlement, Ticket};
+use crate::drivers::{DriverError, MOST_ATTEMPTS, Settlement, Ticket};
 use crate::job::Job;
 use crate::metrics::Verdict;
 use crate::pipelines::{Pipeline, Pipelines, Work};
@@ -72,7 +72,14 @@ impl<R: Runners> Consumer<R> {
         let (mut running, mut settling) = (JoinSet::new(), JoinSet::new());
         loop {
             let places = self.runners.places().min(self.most);
-            let is_free = running.len() < places && settling.len() < MOST_UNSETTLED;
+            let free = if settling.len() < MOST_UNSETTLED {
+                places.saturating_sub(running.len())
+            } else {
+                0
+            };
+            if free == 0 {
+                self.pipelines.want(0);
+            }
             tokio::select! {
                 biased;
                 () = end.cancelled() => break,
@@ -83,7 +90,7 @@ impl<R: Runners> Consumer<R> {
                     }
                 }
                 Some(_) = settling.join_next() => {}
-                work = self.pipelines.next(), if is_free => {
+                work = self.pipelines.next(free), if free > 0 => {
                     running.spawn(self.run(work));
                 }
                 // Workers come without a word to us.
@@ -104,6 +111,7 @@ impl<R: Runners> Consumer<R> {
         let call = JobCall {
             job: job.clone(),
             pipeline: pipeline.name.clone(),
+            queue: pipeline.driver.queue().map(ToOwned::to_owned),
             driver: pipeline.driver_name,
         };
         let outcome = self.runners.run(call);

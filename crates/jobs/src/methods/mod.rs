@@ -68,7 +68,7 @@ fn each(
 async fn destroy(pipelines: Pipelines, names: PipelineNames) -> Result<PipelineNames, Failure> {
     let mut destroyed = Vec::new();
     for name in names.pipelines {
-        let gone = pipelines.destroy(&name);
+        let gone = pipelines.destroy(&name).await;
         gone.map_err(|error| chain("rpc_destroy_pipeline:\n\tjobs_plugin_destroy: ", &error))?;
         destroyed.push(name);
     }
@@ -103,7 +103,7 @@ async fn stat(pipelines: Pipelines, _: Empty) -> Result<Stats, Failure> {
         stats.push(PipelineStat {
             pipeline: pipeline.name.clone(),
             driver: pipeline.driver_name.to_owned(),
-            queue: pipeline.name.clone(),
+            queue: pipeline.queue().to_owned(),
             active: count(stat.active),
             delayed: count(stat.delayed),
             reserved: count(stat.reserved),

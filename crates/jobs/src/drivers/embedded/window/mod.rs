@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::driver::{Delivery, Stat, Ticket};
-use crate::embedded::record::{Key, Kind, Record};
+use crate::drivers::embedded::record::{Key, Kind, Record};
+use crate::drivers::ready::Ready;
+use crate::drivers::{Delivery, Stat, Ticket};
 use crate::job::Job;
-use crate::ready::Ready;
 
 /// How many jobs are read at a time. Large enough that a read is rare, small enough that other
 /// operations of the store do not wait for it. Tests come to the edges with few jobs.

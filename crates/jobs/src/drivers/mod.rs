@@ -1,4 +1,14 @@
-//! What a pipeline asks of the place where its jobs are.
+//! Where the jobs of pipelines are: what a pipeline asks of such a place, and each of them.
+//!
+//! - `memory` and `embedded`: this server's own.
+//! - `ready`: the order of jobs that could run now.
+
+mod embedded;
+mod memory;
+mod ready;
+
+#[cfg(test)]
+mod conformance;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +20,18 @@ use tokio::time::Instant;
 
 use crate::job::{Headers, Job};
 
+pub use embedded::Embedded;
+pub use memory::Memory;
+
 /// Keeps the jobs of one pipeline.
 ///
 /// A consumer takes a job when a worker is free for it, and not before: what is not taken is as
 /// good as in the engine, and another consumer's.
 pub trait Driver: Send + Sync + 'static {
-    /// As the configuration names it.
-    fn name(&self) -> &'static str;
+    /// What the engine calls the place of the jobs, where that is not the pipeline's name.
+    fn queue(&self) -> Option<&str> {
+        None
+    }
 
     /// Keeps jobs: all of them or none. Done once they are as safe as the engine makes them.
     ///
@@ -24,6 +39,10 @@ pub trait Driver: Send + Sync + 'static {
     ///
     /// When there is no room, or the engine does not answer. In the second case they may be there.
     fn push(&self, jobs: Vec<Job>) -> BoxFuture<'_, Result<(), DriverError>>;
+
+    /// Says how many workers are free: so many jobs it may bring from its engine, and no more. What
+    /// it has brought and nobody takes goes back. One that has its jobs at hand has nothing to do.
+    fn want(&self, _jobs: usize) {}
 
     /// The priority of the job that [`take`](Self::take) would give now. None while it is paused.
     fn head(&self, now: Instant) -> Option<i64>;
@@ -56,6 +75,12 @@ pub trait Driver: Send + Sync + 'static {
 
     /// Whether a push would succeed, as far as is known without one; what is wrong, as a text.
     fn health(&self) -> Result<(), String>;
+
+    /// Gives back to the engine what was taken and is not settled, and leaves it. Nothing is asked
+    /// of it afterwards.
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// Tells a consumer that a driver may have a job for it. Clones tell the same one.
@@ -104,7 +129,9 @@ pub(crate) const MOST_ATTEMPTS: u32 = 3;
 
 /// What a settlement makes of a job.
 pub(crate) enum Fate {
-    Gone,
+    Done,
+    /// It is not tried again, and is not done.
+    Rejected,
     /// At its old place.
     Back,
     /// Behind all others of its priority.
@@ -120,14 +147,14 @@ impl Settlement {
             ..job.clone()
         };
         match self {
-            Self::Ack => Fate::Gone,
+            Self::Ack => Fate::Done,
             Self::Release => Fate::Back,
-            Self::Failed if job.attempts + 1 >= MOST_ATTEMPTS => Fate::Gone,
+            Self::Failed if job.attempts + 1 >= MOST_ATTEMPTS => Fate::Rejected,
             Self::Failed => Fate::Again(Job {
                 attempts: job.attempts + 1,
                 ..again()
             }),
-            Self::Nack { requeue: false, .. } if !keeps_nacked => Fate::Gone,
+            Self::Nack { requeue: false, .. } if !keeps_nacked => Fate::Rejected,
             Self::Nack { delay, .. } => Fate::Again(Job { delay, ..again() }),
             Self::Requeue { headers, delay } => {
                 let mut job = Job { delay, ..again() };

@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep};
 
 use self::record::{Key, Kind, Record};
 use self::window::{CHUNK, CHUNK_BYTES, Entry, Load, Window};
-use crate::driver::{Delivery, Driver, DriverError, Fate, Settlement, Stat, Ticket, Wake};
+use crate::drivers::{Delivery, Driver, DriverError, Fate, Settlement, Stat, Ticket, Wake};
 use crate::job::{Job, LONGEST_DELAY};
 
 const JOBS: Tree = Tree::new("jobs");
@@ -227,7 +227,7 @@ impl Shared {
         let entry = lock(&self.window).reserved(ticket);
         let entry = entry.ok_or(DriverError::NotReserved)?;
         let next = match settlement.fate(&entry.job, true) {
-            Fate::Gone => None,
+            Fate::Done | Fate::Rejected => None,
             Fate::Again(job) => Some(job),
             Fate::Back => {
                 lock(&self.window).put_back(ticket);
@@ -326,10 +326,6 @@ fn millis(duration: Duration) -> u64 {
 }
 
 impl Driver for Embedded {
-    fn name(&self) -> &'static str {
-        "embedded"
-    }
-
     fn push(&self, jobs: Vec<Job>) -> BoxFuture<'_, Result<(), DriverError>> {
         Box::pin(self.shared.push(jobs))
     }

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use pronghorn_base::{BoxFuture, lock};
 use tokio::time::Instant;
 
-use crate::driver::{Delivery, Driver, DriverError, Fate, Settlement, Stat, Ticket, Wake};
+use crate::drivers::ready::Ready;
+use crate::drivers::{Delivery, Driver, DriverError, Fate, Settlement, Stat, Ticket, Wake};
 use crate::job::{Job, LONGEST_DELAY};
-use crate::ready::Ready;
 
 /// Keeps jobs in memory, up to a limit in bytes.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl Memory {
         let job = job.ok_or(DriverError::NotReserved)?;
         let size = job.size();
         match settlement.fate(&job, false) {
-            Fate::Gone => state.size = state.size.saturating_sub(size),
+            Fate::Done | Fate::Rejected => state.size = state.size.saturating_sub(size),
             Fate::Back => {
                 let job = Arc::unwrap_or_clone(job);
                 state.ready.push_front(job.priority, job);
@@ -110,10 +110,6 @@ impl State {
 }
 
 impl Driver for Memory {
-    fn name(&self) -> &'static str {
-        "memory"
-    }
-
     fn push(&self, jobs: Vec<Job>) -> BoxFuture<'_, Result<(), DriverError>> {
         Box::pin(ready(self.keep(jobs)))
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::driver::Ticket;
+use crate::drivers::Ticket;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
