@@ -138,8 +138,7 @@ pub(crate) enum Command {
     Status,
     /// Stop the server and wait until it has ended; `-f` does not wait for requests
     Stop,
-    /// RoadRunner's command for pipelines, which are controlled over RPC
-    #[command(hide = true)]
+    /// List, pause, resume or destroy pipelines of jobs, over RPC
     Jobs(Jobs),
     /// Print the completion script of a shell
     Completion { shell: Shell },
@@ -147,19 +146,48 @@ pub(crate) enum Command {
     Version,
 }
 
-/// RoadRunner's flags of `jobs`.
+/// RoadRunner's flags of `jobs`. Of several it takes the first in the order of
+/// [`JobsAction::of`], and so do we.
 #[derive(Debug, Args)]
 pub(crate) struct Jobs {
+    /// List the pipelines
     #[arg(long)]
     list: bool,
+    /// Pause pipelines: they take jobs and give none to workers
     #[arg(long)]
     pause: bool,
+    /// Resume pipelines
     #[arg(long)]
     resume: bool,
+    /// Destroy pipelines; what is kept in memory goes with them
     #[arg(long)]
     destroy: bool,
+    /// Names of pipelines, with commas between them or one by one
     #[arg(value_name = "PIPELINE")]
-    of: Vec<String>,
+    pub(crate) of: Vec<String>,
+}
+
+/// What [`Jobs`] asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum JobsAction {
+    List,
+    Pause,
+    Resume,
+    Destroy,
+}
+
+impl JobsAction {
+    /// None without a flag.
+    pub(crate) fn of(jobs: &Jobs) -> Option<Self> {
+        let flags = [
+            (jobs.pause, Self::Pause),
+            (jobs.destroy, Self::Destroy),
+            (jobs.resume, Self::Resume),
+            (jobs.list, Self::List),
+        ];
+        let wanted = flags.into_iter().find(|(is_set, _)| *is_set);
+        wanted.map(|(_, action)| action)
+    }
 }
 
 /// A release of RoadRunner, as `compat` has it.

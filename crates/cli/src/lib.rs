@@ -66,9 +66,7 @@ pub fn run_services(services: Services) -> ExitCode {
         Command::Status => steer::status(name, &arguments),
         Command::Stop => steer::stop(name, &arguments),
         Command::Completion { shell } => completion::print(name, *shell),
-        Command::Jobs(_) => {
-            exit::failed("there is no such command: pipelines are controlled over RPC, by `jobs.Pause` and the like")
-        }
+        Command::Jobs(jobs) => steer::jobs(name, &arguments, jobs),
         Command::Version => arguments::print_version(name, &arguments.globals.overrides),
     }
     .into()

@@ -240,7 +240,7 @@ fn commands_print_what_roadrunners_print() {
     let lines: Vec<_> = workers.stdout.lines().collect();
     assert_eq!(lines[0], "Workers of [http]:");
     let heads = lines[2]
-        .split('|')
+        .split('│')
         .map(str::trim)
         .filter(|head| !head.is_empty());
     assert_eq!(
@@ -250,7 +250,7 @@ fn commands_print_what_roadrunners_print() {
     assert_eq!(
         lines
             .iter()
-            .filter(|line| line.contains("| ready "))
+            .filter(|line| line.contains("│ ready "))
             .count(),
         2,
         "{}",
@@ -282,6 +282,62 @@ fn commands_print_what_roadrunners_print() {
     let said = format!(" stopping process with PID: {}\n", server.pid());
     assert!(stopped.stderr.ends_with(&said), "{}", stopped.stderr);
     assert_eq!(server.wait().code, Some(0));
+}
+
+#[test]
+fn pipelines_are_steered_as_with_roadrunner() {
+    let (address, rpc) = (free_address(), free_address());
+    let site = with_worker("worker.php").config(&format!(
+        "version: '3'\nrpc: {{listen: 'tcp://{rpc}'}}\nserver: {{command: php worker.php}}\n\
+         http: {{address: '{address}', pool: {{num_workers: 1}}}}\n\
+         jobs:\n  pool: {{num_workers: 1, command: php {}}}\n  consume: [mail]\n\
+         \x20 pipelines: {{mail: {{driver: memory}}, orders: {{driver: memory}}}}\n",
+        Site::fixture("foreign/jobs.php").display()
+    ));
+    let server = Server::start_as_rr(site, &["serve"], &[], address);
+    let table = |rows: &str| {
+        let rule = "─".repeat(16);
+        let rows = if rows.is_empty() {
+            String::new()
+        } else {
+            format!("├{rule}┤\n{rows}")
+        };
+        format!("┌{rule}┐\n│ PIPELINE ( S ) │\n{rows}└{rule}┘\n")
+    };
+    let (mail, orders) = ("│ mail           │\n", "│ orders         │\n");
+    let both = table(&format!("{mail}{orders}"));
+    for (arguments, printed) in [
+        (&["jobs", "--list"][..], both.as_str()),
+        (&["jobs", "--pause", "mail,orders"], &both),
+        (&["jobs", "--resume", "orders"], &table(orders)),
+        (&["-s", "jobs", "--resume", "mail"], ""),
+        (&["-s", "jobs", "--list"], &both),
+        (&["jobs", "--destroy", "mail"], &table(mail)),
+        (&["jobs", "--list"], &table(orders)),
+        (&["jobs", "--destroy", "orders"], &table(orders)),
+        (&["jobs", "--list"], &table("")),
+    ] {
+        let ended = server.steer_as_rr(arguments);
+        let said = (ended.code, ended.stdout.as_str(), ended.stderr.as_str());
+        assert_eq!(said, (Some(0), printed, ""), "{arguments:?}");
+    }
+    for (arguments, says) in [
+        (&["jobs"][..], "`rr jobs --pause mail,orders`"),
+        (&["jobs", "--pause"], "no pipeline is named"),
+        (
+            &["jobs", "--pause", "gone"],
+            "no such pipeline, requested: gone",
+        ),
+    ] {
+        let ended = server.steer_as_rr(arguments);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""));
+        assert!(
+            ended.stderr.contains(says),
+            "{arguments:?}: {}",
+            ended.stderr
+        );
+    }
+    server.stop();
 }
 
 #[test]

@@ -76,6 +76,19 @@ impl<'a> Task<'a> {
         Err(self.nobody(&tried))
     }
 
+    /// To the server by RPC and nothing else, where the configuration says.
+    pub(super) async fn rpc_client(&self) -> Result<pronghorn_rpc::Client, String> {
+        let Some(endpoint) = self.rpc() else {
+            return Err(format!(
+                "{} has no section `rpc`, over which pipelines are controlled\n\
+                 hint: `rpc: {{listen: tcp://127.0.0.1:6001}}`, for the server as well",
+                self.place.named().display()
+            ));
+        };
+        let connected = pronghorn_rpc::Client::connect(&endpoint).await;
+        connected.map_err(|error| self.nobody(&[error.to_string()]))
+    }
+
     /// By the path as it was written, and by the one behind its links: a server may have been
     /// started by that.
     fn sockets(&self) -> Vec<PathBuf> {

@@ -1,6 +1,8 @@
-//! Commands for a server that runs: `reset`, `stop`, `workers`, `status`.
+//! Commands for a server that runs: `reset`, `stop`, `workers`, `status`, `jobs`.
 
+mod boxes;
 mod find;
+mod jobs;
 mod live;
 mod over_rpc;
 mod reset;
@@ -18,7 +20,7 @@ use pronghorn_config::Endpoint;
 use pronghorn_control::{Client, Place};
 use tokio::runtime::Builder;
 
-use crate::arguments::{Arguments, Name};
+use crate::arguments::{Arguments, Jobs, Name};
 use crate::exit::{Exit, failed, misused};
 
 pub(crate) use find::place_of;
@@ -73,6 +75,11 @@ pub(crate) fn resize(name: Name, arguments: &Arguments, of: &[String], by: i32) 
 /// The server as a whole.
 pub(crate) fn status(name: Name, arguments: &Arguments) -> Exit {
     run(name, arguments, async |task| status::run(task).await)
+}
+
+/// Pipelines of jobs, as RoadRunner's flags have it.
+pub(crate) fn jobs(name: Name, arguments: &Arguments, jobs: &Jobs) -> Exit {
+    run(name, arguments, async |task| jobs::run(task, jobs).await)
 }
 
 fn run(

@@ -113,6 +113,23 @@ pub(super) async fn resize(client: &mut Client, plugin: &str, by: i32) -> Result
     Ok(())
 }
 
+/// Those that the server names in its answer, if it names any.
+pub(super) async fn pipelines(
+    client: &mut Client,
+    method: &str,
+    of: &[String],
+) -> Result<Vec<String>, String> {
+    #[derive(Deserialize)]
+    #[serde(default)]
+    #[derive(Default)]
+    struct Pipelines {
+        pipelines: Vec<String>,
+    }
+    let argument = serde_json::json!({ "pipelines": of }).to_string();
+    let told: Pipelines = call(client, method, &argument, LOOKING).await?;
+    Ok(told.pipelines)
+}
+
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

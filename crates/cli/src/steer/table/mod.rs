@@ -3,7 +3,8 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::text::{bytes, coarse_time, count, counted, cut, line, short_time, time};
+use super::boxes::{ago, boxes, size};
+use super::text::{bytes, coarse_time, count, counted, cut, line, short_time};
 
 /// The workers of one pool, from whatever source.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -236,59 +237,40 @@ fn colour(state: &str) -> &'static str {
     }
 }
 
-/// RoadRunner's tables, a plugin each, with its columns.
+/// RoadRunner's tables, one for each plugin that has workers.
 pub(super) fn roadrunners(views: &[View]) -> String {
     let mut out = String::new();
     let mut plugins: Vec<&str> = views.iter().map(|view| view.plugin.as_str()).collect();
     plugins.dedup();
     for plugin in plugins {
         let of_plugin = views.iter().filter(|view| view.plugin == plugin);
-        let rows = of_plugin.flat_map(|view| &view.rows);
-        out.push_str(&roadrunners_table(plugin, &rows.collect::<Vec<_>>()));
+        let mut rows: Vec<&Row> = of_plugin.flat_map(|view| &view.rows).collect();
+        rows.sort_by_key(|row| row.pid);
+        if !rows.is_empty() {
+            out.push_str(&roadrunners_table(plugin, &rows));
+        }
     }
     out
 }
 
 fn roadrunners_table(plugin: &str, rows: &[&Row]) -> String {
-    const COLUMNS: [&str; 6] = ["PID", "STATUS", "EXECS", "MEMORY", "CPU %", "CREATED"];
-    let cells: Vec<[String; 6]> = rows
-        .iter()
-        .map(|row| {
-            let state = if row.state == "busy" {
-                "working"
-            } else {
-                &row.state
-            };
-            [
-                row.pid.to_string(),
-                line(state),
-                count(row.executions),
-                bytes(row.memory),
-                format!("{:.2}", row.load),
-                format!("{} ago", time(row.age)),
-            ]
-        })
-        .collect();
-    let widths = cells.iter().fold(COLUMNS.map(str::len), |mut widths, row| {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.len());
-        }
-        widths
-    });
-    let rule = widths.map(|width| "-".repeat(width + 2)).join("+");
-    let row = |cells: &[String; 6]| {
-        let cells = cells.iter().zip(widths);
-        let padded = cells.map(|(cell, width)| format!(" {cell:<width$} "));
-        format!("|{}|\n", padded.collect::<Vec<_>>().join("|"))
+    let cells = |row: &&Row| {
+        let state = match row.state.as_str() {
+            "busy" => "working",
+            other => other,
+        };
+        [
+            row.pid.to_string(),
+            line(state),
+            count(row.executions),
+            size(row.memory),
+            format!("{:.2}", row.load),
+            ago(row.age),
+        ]
     };
-    let mut out = format!("Workers of [{}]:\n+{rule}+\n", line(plugin));
-    out.push_str(&row(&COLUMNS.map(ToOwned::to_owned)));
-    _ = writeln!(out, "+{rule}+"); // a String takes it
-    for cells in &cells {
-        out.push_str(&row(cells));
-    }
-    _ = writeln!(out, "+{rule}+");
-    out
+    let heads = ["PID", "STATUS", "EXECS", "MEMORY", "CPU %", "CREATED"];
+    let rows: Vec<_> = rows.iter().map(cells).collect();
+    format!("Workers of [{}]:\n{}", line(plugin), boxes(heads, &rows))
 }
 
 #[cfg(test)]

@@ -165,19 +165,25 @@ fn rpc_tells_less() {
 }
 
 #[test]
-fn as_rr_it_has_roadrunners_columns() {
+fn as_rr_it_is_roadrunners() {
     let views = [
-        pool("default", vec![busy(7, "GET /", 1)]),
-        pool("api", vec![worker(8, "ready")]),
+        pool("default", vec![busy(8, "GET /", 1)]),
+        pool("api", vec![worker(7, "ready")]),
+        View {
+            plugin: "jobs".to_owned(),
+            ..pool("jobs", Vec::new())
+        },
     ];
     assert_eq!(
         roadrunners(&views),
-        "Workers of [http]:\n\
-         +-----+---------+-------+---------+-------+------------+\n\
-         | PID | STATUS  | EXECS | MEMORY  | CPU % | CREATED    |\n\
-         +-----+---------+-------+---------+-------+------------+\n\
-         | 7   | working | 1,204 | 24.1 MB | 12.34 | 12m 5s ago |\n\
-         | 8   | ready   | 1,204 | 24.1 MB | 12.34 | 12m 5s ago |\n\
-         +-----+---------+-------+---------+-------+------------+\n"
+        "\
+Workers of [http]:
+┌─────┬─────────┬───────┬────────┬───────┬────────────────┐
+│ PID │ STATUS  │ EXECS │ MEMORY │ CPU % │    CREATED     │
+├─────┼─────────┼───────┼────────┼───────┼────────────────┤
+│ 7   │ ready   │ 1,204 │ 25 MB  │ 12.34 │ 12 minutes ago │
+│ 8   │ working │ 1,204 │ 25 MB  │ 12.34 │ 12 minutes ago │
+└─────┴─────────┴───────┴────────┴───────┴────────────────┘
+"
     );
 }
