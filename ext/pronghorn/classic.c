@@ -22,6 +22,7 @@
 
 #include "classic_call.h"
 #include "classic_ini.h"
+#include "release.h"
 #include "title.h"
 #include "zygote.h"
 
@@ -497,7 +498,7 @@ static const char *attach(zygote_order *order, bool is_forked)
 	if (wrong == NULL && is_forked && !zygote_is_adopted(order)) {
 		wrong = "the server that it was forked for is not its parent";
 	}
-	return wrong == NULL ? call_attach(&order->offer, "0.1.0") : wrong;
+	return wrong == NULL ? call_attach(&order->offer, PRONGHORN_VERSION) : wrong;
 }
 
 /* In place of the first request of php's command line, which has begun. Does not return to it. */

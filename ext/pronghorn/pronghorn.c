@@ -20,8 +20,8 @@
 #include "leftovers.h"
 #include "opcache.h"
 #include "properties.h"
+#include "release.h"
 
-#define PRONGHORN_VERSION "0.1.0"
 /* Changes whenever a function of ours does. */
 #define PRONGHORN_API 7
 

@@ -140,6 +140,11 @@ pub(crate) enum Command {
     Stop,
     /// List, pause, resume or destroy pipelines of jobs, over RPC
     Jobs(Jobs),
+    /// Build the PHP extension, or show for which PHP there is one
+    Extension {
+        #[command(subcommand)]
+        command: ExtensionCommand,
+    },
     /// Print the completion script of a shell
     Completion { shell: Shell },
     /// Print the version
@@ -233,6 +238,22 @@ pub(crate) struct Serve {
 pub(crate) enum ConfigCommand {
     /// Show every effective value and its source
     Show,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ExtensionCommand {
+    /// Build the extension for a PHP and put it where the server looks
+    Install {
+        /// The PHP to build for: a path, or a name in PATH [default: php]
+        #[arg(long, value_name = "PHP")]
+        php: Option<PathBuf>,
+    },
+    /// Show each PHP in PATH and its build of the extension; exits with 1 if `php` has none
+    Status {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 impl Arguments {

@@ -10,6 +10,7 @@ mod arguments;
 mod completion;
 mod config;
 mod exit;
+mod extension;
 mod folders;
 mod pid_file;
 mod serve;
@@ -65,6 +66,7 @@ pub fn run_services(services: Services) -> ExitCode {
         }
         Command::Status => steer::status(name, &arguments),
         Command::Stop => steer::stop(name, &arguments),
+        Command::Extension { command } => extension::run(command),
         Command::Completion { shell } => completion::print(name, *shell),
         Command::Jobs(jobs) => steer::jobs(name, &arguments, jobs),
         Command::Version => arguments::print_version(name, &arguments.globals.overrides),

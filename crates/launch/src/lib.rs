@@ -22,5 +22,8 @@ pub use boot::{CommandLauncher, RelayAddress, RelayListener, Spawn, TransportCho
 pub use cgi::ProgramLauncher;
 pub use fastcgi::{Addresses, Current, FastCgiLauncher, Fpm, Peers, Place};
 pub use output::WORKER_OUTPUT;
-pub use php::{About, Ini, IniSetting, Php, Preset, classic_command, classic_variables, script_of};
+pub use php::{
+    About, Ini, IniSetting, LackingPhp, Php, Preset, ask_php, classic_command, classic_variables,
+    installed_phps, script_of,
+};
 pub use spec::LaunchSpec;

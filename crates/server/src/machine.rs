@@ -138,7 +138,10 @@ async fn look_at_pools(
             resources: &resources,
         };
         let found = match pool.settings.mode() {
-            Mode::Worker => look_at_command(&start, &pool),
+            Mode::Worker => match look_at_command(&start, &pool) {
+                None if may_ask => look_for_extension(&start, &pool).await,
+                missing => missing,
+            },
             Mode::FastCgi => look_at_fastcgi(&start, &pool),
             Mode::Classic if may_ask => look_at_classic(&start, &pool).await,
             Mode::Classic | Mode::Cgi => None,
@@ -151,11 +154,14 @@ async fn look_at_pools(
 /// The program of a worker script, and the script.
 fn look_at_command(start: &Start<'_>, pool: &ConfiguredPool<'_>) -> Option<Finding> {
     let (message, hint) = start.lacks()?;
-    let key = match &pool.settings.runner {
+    Some(Finding::missing(command_key(pool), message, hint))
+}
+
+fn command_key(pool: &ConfiguredPool<'_>) -> String {
+    match &pool.settings.runner {
         Runner::Worker(worker) if worker.command.is_some() => format!("{}.command", pool.section),
         _ => "server.command".to_owned(),
-    };
-    Some(Finding::missing(key, message, hint))
+    }
 }
 
 fn look_at_fastcgi(start: &Start<'_>, pool: &ConfiguredPool<'_>) -> Option<Finding> {
@@ -174,32 +180,43 @@ fn look_at_fastcgi(start: &Start<'_>, pool: &ConfiguredPool<'_>) -> Option<Findi
 }
 
 async fn look_at_classic(start: &Start<'_>, pool: &ConfiguredPool<'_>) -> Option<Finding> {
+    if start.finds_php() {
+        return look_for_extension(start, pool).await;
+    }
+    Some(Finding::missing(
+        format!("{}.mode", pool.section),
+        format!(
+            "is `classic`, and `{}` was not found",
+            start.launch().command()
+        ),
+        "install it, `apt install php-cli` for instance, or name another one by `php`",
+    ))
+}
+
+/// What a pool loses whose PHP has no extension.
+async fn look_for_extension(start: &Start<'_>, pool: &ConfiguredPool<'_>) -> Option<Finding> {
     let launch = start.launch();
-    let (severity, what, hint) = if start.finds_php() {
-        let lacking = launch.lacks_extension().await?;
-        let (severity, hint) = match lacking.otherwise {
-            Some(_) => (
-                Severity::Warning,
-                "docs/reference/extension.md says how to get it; `mode: fastcgi` turns this \
-                 warning off",
-            ),
-            None => (
-                Severity::Error,
-                "docs/reference/extension.md says how to get it; or `apt install php-cgi`",
-            ),
-        };
-        (severity, lacking.to_string(), hint)
-    } else {
-        (
-            Severity::Error,
-            format!("`{}` was not found", launch.command()),
-            "install it, `apt install php-cli` for instance, or name another one by `php`",
-        )
+    let lacking = launch.lacks_extension().await?;
+    let remedy = &lacking.remedy;
+    let (key, message) = match pool.settings.mode() {
+        Mode::Classic => (
+            format!("{}.mode", pool.section),
+            format!("is `classic`, and {lacking}"),
+        ),
+        _ => (command_key(pool), format!("starts workers, and {lacking}")),
+    };
+    if !lacking.starts {
+        let hint = format!("{remedy}; or `apt install php-cgi`");
+        return Some(Finding::missing(key, message, hint));
+    }
+    let otherwise = match pool.settings.mode() {
+        Mode::Classic => "mode: fastcgi",
+        _ => "transport: relay",
     };
     Some(Finding {
-        severity,
-        key: format!("{}.mode", pool.section),
-        message: format!("is `classic`, and {what}"),
-        hint: hint.to_owned(),
+        severity: Severity::Warning,
+        key,
+        message,
+        hint: format!("{remedy}; `{otherwise}` turns this warning off"),
     })
 }

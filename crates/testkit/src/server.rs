@@ -169,6 +169,17 @@ impl Server {
         )
     }
 
+    /// Starts it by a command of the caller's: another copy of the binary, more variables.
+    ///
+    /// # Panics
+    ///
+    /// When it does not come up; with all that it said.
+    pub fn start_by(command: Command, site: Site, arguments: &[&str]) -> Self {
+        Self::start_called(command, site, arguments, Signal::TERM, |stdout, _| {
+            served_at(stdout)
+        })
+    }
+
     /// Starts it under another name, as which it does not say its address.
     ///
     /// # Panics
@@ -305,6 +316,14 @@ impl Server {
     pub fn run_as_rr(site: &Site, arguments: &[&str]) -> Ended {
         Self::run_to_end(site, |mark| {
             let mut command = Command::new(as_rr(site));
+            command.args(arguments);
+            on_site(command, site, mark)
+        })
+    }
+
+    /// Runs a command of the caller's, which is expected to end by itself.
+    pub fn run_by(mut command: Command, site: &Site, arguments: &[&str]) -> Ended {
+        Self::run_to_end(site, |mark| {
             command.args(arguments);
             on_site(command, site, mark)
         })

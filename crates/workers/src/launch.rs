@@ -6,6 +6,8 @@ use std::sync::Arc;
 use pronghorn_launch::{CommandLauncher, FastCgiLauncher, Peers, ProgramLauncher};
 use pronghorn_pool::LauncherRef;
 
+/// What kept workers with the extension have, and those without it have not.
+const LOST_BY_PIPES: &str = "calls cost more, and `exit` or a passed deadline ends the worker";
 /// What a classic pool has, and one by FastCGI has not.
 const LOST_BY_CGI: &str = "each process has an OPcache of its own and ends with a call that takes too long, without a trace of where it was";
 const LOST_BY_FPM: &str = "a call that takes too long runs on, and the death of its process is not told from a broken connection";
@@ -54,11 +56,18 @@ impl Launch {
     }
 
     pub(crate) async fn launcher(&self) -> LauncherRef {
-        if let Some(lacking) = self.lacks_extension().await
-            && let Some(otherwise) = lacking.otherwise
-        {
-            tracing::warn!(target: "server", pool = otherwise.spec.pool, "{lacking}");
-            return otherwise.clone().into();
+        if let Some(lacking) = self.lacks_extension().await {
+            if lacking.starts {
+                let (pool, remedy) = (lacking.pool, &lacking.remedy);
+                tracing::warn!(target: "server", pool, "{lacking}: {remedy}");
+            }
+            if let Self::Classic {
+                otherwise: Some(otherwise),
+                ..
+            } = self
+            {
+                return otherwise.clone().into();
+            }
         }
         match self {
             Self::Command(launcher)
@@ -70,36 +79,69 @@ impl Launch {
         }
     }
 
-    /// Of a classic pool whose PHP says that it has no extension, and gets none. Asks PHP the first
-    /// time.
+    /// Of a pool whose PHP could use the extension, has none and gets none. Asks PHP the first time.
     pub async fn lacks_extension(&self) -> Option<Lacking<'_>> {
-        match self {
+        let (command, lost) = match self {
+            Self::Command(command) => (command, Lost::Ring),
             Self::Classic { command, otherwise } => {
-                let lacks = command.php.lacks_extension(&command.spec).await;
-                lacks.then_some(Lacking {
-                    php: &command.spec.command,
-                    otherwise: otherwise.as_ref(),
-                })
+                let lost = otherwise.as_deref().map_or(Lost::All, Lost::ByFastCgi);
+                (command, lost)
             }
-            Self::Command(_) | Self::FastCgi(_) | Self::Programs(_) => None,
-        }
+            Self::FastCgi(_) | Self::Programs(_) => return None,
+        };
+        let php = command.php.lacks_extension(&command.spec).await?;
+        Some(Lacking {
+            pool: &command.spec.pool,
+            php: &command.spec.command,
+            version: php.version,
+            starts: !matches!(lost, Lost::All),
+            lost,
+            remedy: format!("`{}` builds it", php.install),
+        })
     }
 }
 
-/// A classic pool without the extension, in words.
+/// A pool without the extension, in words.
 #[derive(Debug)]
 pub struct Lacking<'a> {
+    pool: &'a str,
     php: &'a str,
-    /// What it becomes; None: it does not start.
-    pub otherwise: Option<&'a Arc<FastCgiLauncher>>,
+    version: String,
+    lost: Lost<'a>,
+    /// Whether the pool starts all the same.
+    pub starts: bool,
+    /// What to type.
+    pub remedy: String,
+}
+
+#[derive(Debug)]
+enum Lost<'a> {
+    /// Kept workers use pipes.
+    Ring,
+    /// Scripts run by something else.
+    ByFastCgi(&'a FastCgiLauncher),
+    /// Nothing runs scripts.
+    All,
 }
 
 impl fmt::Display for Lacking<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let php = self.php;
-        write!(f, "`{php}` has no extension `pronghorn`")?;
-        let Some(otherwise) = self.otherwise else {
-            return f.write_str(", and neither php-cgi nor php-fpm is there to run scripts");
+        let Self { php, version, .. } = self;
+        let otherwise = match self.lost {
+            Lost::Ring => {
+                return write!(
+                    f,
+                    "PHP {version} has no extension `pronghorn`, so workers use pipes: {LOST_BY_PIPES}"
+                );
+            }
+            Lost::All => {
+                return write!(
+                    f,
+                    "`{php}` has no extension `pronghorn`, and neither php-cgi nor php-fpm is \
+                     there to run scripts"
+                );
+            }
+            Lost::ByFastCgi(otherwise) => otherwise,
         };
         let lost = match otherwise.peers {
             Peers::Fpm(_) => LOST_BY_FPM,
@@ -108,7 +150,8 @@ impl fmt::Display for Lacking<'_> {
         let name = &otherwise.spec.command;
         write!(
             f,
-            ", so scripts run by FastCGI (`{name}`): calls cost more, and {lost}"
+            "`{php}` has no extension `pronghorn`, so scripts run by FastCGI (`{name}`): calls \
+             cost more, and {lost}"
         )
     }
 }

@@ -673,7 +673,7 @@ fn a_classic_pool_without_the_extension_runs_by_fastcgi_and_says_what_is_lost() 
     checked.assert_said(&[
         "warning: .rr.yaml:5:16: `http.pool.mode` is `classic`, and `bin/php` has no extension `pronghorn`, so scripts run by FastCGI (`php-cgi`)",
         "OPcache of its own",
-        "hint: docs/reference/extension.md says how to get it",
+        "/bin/php` builds it; `mode: fastcgi` turns this warning off",
     ]);
     let server = Server::start(site);
     assert_eq!(server.get("/sapi.php").text(), "cgi-fcgi");

@@ -16,6 +16,7 @@ mod development;
 mod eras;
 mod examples;
 mod extension;
+mod extension_install;
 mod fastcgi;
 mod faults;
 mod files;

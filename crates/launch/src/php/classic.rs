@@ -13,7 +13,7 @@ const WORKER: &str = "PRONGHORN_WORKER";
 /// Between the names of variables, in which it can't be.
 const BETWEEN: &str = "=";
 /// What php's command line runs when nothing has taken it over.
-const OTHERWISE: &str = "if (PHP_SAPI === 'cli') { fwrite(STDERR, 'This PHP has no extension `pronghorn` that serves scripts: docs/reference/extension.md says how to get it, and `mode: fastcgi` needs none'.PHP_EOL); exit(1); }";
+const OTHERWISE: &str = "if (PHP_SAPI === 'cli') { fwrite(STDERR, 'This PHP has no extension `pronghorn` that serves scripts: `pronghorn extension install` builds it, and `mode: fastcgi` needs none'.PHP_EOL); exit(1); }";
 
 /// The command of a classic pool: the PHP that is named, with its options, else the program of the
 /// server's command if that is a PHP, else `php`.

@@ -22,7 +22,8 @@ mod settings;
 pub(crate) use classic::classic_worker;
 pub use classic::{classic_command, classic_variables};
 use ini::Folder;
-pub use question::About;
+pub use program::installed as installed_phps;
+pub use question::{About, ask_one as ask_php};
 pub use settings::{Ini, IniSetting, Preset};
 
 /// Where PHP looks for settings beside `php.ini`; an empty part stands for the folder that it was
@@ -30,8 +31,6 @@ pub use settings::{Ini, IniSetting, Preset};
 const SCAN: &str = "PHP_INI_SCAN_DIR";
 /// Where it looks for `php.ini` first.
 const RC: &str = "PHPRC";
-/// Folders with builds of the extension, before those beside the binary.
-const EXTENSIONS: &str = "PRONGHORN_EXTENSIONS";
 
 /// What the workers of one pool are given.
 #[derive(Debug)]
@@ -56,6 +55,14 @@ struct Found {
 }
 
 type Variables = Vec<(OsString, OsString)>;
+
+/// A PHP without the extension, and what gives it one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LackingPhp {
+    pub version: String,
+    /// The command to type.
+    pub install: String,
+}
 
 impl Php {
     pub fn new(offer_extension: bool, scripts: bool, ini: Ini) -> Self {
@@ -92,10 +99,17 @@ impl Php {
         self.scripts
     }
 
-    /// Whether it says what it is, and has no extension and gets none.
-    pub async fn lacks_extension(&self, of: &LaunchSpec) -> bool {
+    /// The PHP that could use the extension, has none and gets none: its path. None where the pool
+    /// does not want it, or its workers are not of our package.
+    pub async fn lacks_extension(&self, of: &LaunchSpec) -> Option<LackingPhp> {
         let found = self.found(of).await;
-        found.about.is_some() && !found.has_extension
+        let about = found.about.as_ref().filter(|_| !found.has_extension)?;
+        let program = program::find(&of.argv, &of.env, &of.cwd)?;
+        let uses_it = self.scripts || self.offer_extension && program.uses_package();
+        uses_it.then(|| LackingPhp {
+            version: about.version.clone(),
+            install: install_command(&program.path),
+        })
     }
 
     async fn found(&self, of: &LaunchSpec) -> &Found {
@@ -132,7 +146,7 @@ impl Php {
         let mut has_extension = about.has_extension;
         if self.offer_extension
             && !has_extension
-            && let Some(path) = extension(of, &about)
+            && let Some(path) = pronghorn_extension::find(&about.identity)
         {
             lines.push(ini::extension(&path));
             has_extension = true;
@@ -199,44 +213,14 @@ fn fpm_folder(ini_file: &Path) -> Option<PathBuf> {
     (folder.ends_with("cli") && beside.join("php.ini").is_file()).then_some(beside)
 }
 
-/// The build that fits.
-fn extension(of: &LaunchSpec, about: &About) -> Option<PathBuf> {
-    let name = format!("pronghorn-{}.so", about.identity);
-    let folders = extension_folders();
-    let found = folders
-        .iter()
-        .map(|folder| folder.join(&name))
-        .find(|path| path.is_file());
-    let any = || folders.iter().any(|folder| folder.is_dir());
-    if found.is_none() && any() {
-        let looked: Vec<_> = folders.iter().map(|f| f.display().to_string()).collect();
-        tracing::info!(
-            target: "server", pool = of.pool,
-            "there is no extension for PHP {} ({}), so pipes are used; `{name}` was looked for in \
-             {}",
-            about.version, about.identity, looked.join(", ")
-        );
+/// What builds the extension for this PHP. The one that a shell finds need not be named.
+fn install_command(php: &Path) -> String {
+    let of_shell = pronghorn_process::which("php", std::env::var_os("PATH"), Path::new("/"));
+    let real = |path: &Path| path.canonicalize().ok();
+    if of_shell.is_some_and(|found| real(&found) == real(php)) {
+        return "pronghorn extension install".to_owned();
     }
-    found
-}
-
-/// Beside the binary, where it was installed, and where `make build` puts them.
-fn extension_folders() -> Vec<PathBuf> {
-    let mut folders: Vec<PathBuf> = std::env::var_os(EXTENSIONS)
-        .iter()
-        .flat_map(std::env::split_paths)
-        .filter(|folder| folder.is_absolute())
-        .collect();
-    if let Ok(binary) = std::env::current_exe()
-        && let Some(beside) = binary.parent()
-    {
-        folders.push(beside.join("extensions"));
-        if let Some(above) = beside.parent() {
-            folders.push(above.join("extensions"));
-            folders.push(above.join("lib/pronghorn"));
-        }
-    }
-    folders
+    format!("pronghorn extension install --php {}", php.display())
 }
 
 /// The script that a command has PHP run, where it tells.

@@ -11,6 +11,8 @@ use super::Program;
 
 /// The first line of a script; the kernel reads no more of it.
 const FIRST_LINE: u64 = 256;
+/// A machine for all releases has five of them, with and without threads.
+const MOST_PHPS: usize = 32;
 
 /// None where the command does not tell: `docker exec`, a shell.
 pub(super) fn find(argv: &[OsString], env: &[(OsString, OsString)], cwd: &Path) -> Option<Program> {
@@ -50,6 +52,34 @@ pub(super) fn is_php(path: &Path) -> bool {
     };
     let suffix = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
     matches!(suffix, "" | "-cli" | "-zts")
+}
+
+/// Every PHP in the search path, the one that `php` stands for first; each file once, by its first
+/// name.
+pub fn installed() -> Vec<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut found = Vec::new();
+    let mut files = Vec::new();
+    let mut note = |path: PathBuf| {
+        let file = path.canonicalize().unwrap_or_else(|_| path.clone());
+        // What a shell can't run is no PHP.
+        let runs = rustix::fs::access(&file, rustix::fs::Access::EXEC_OK).is_ok();
+        if file.is_file() && runs && !files.contains(&file) && found.len() < MOST_PHPS {
+            files.push(file);
+            found.push(path);
+        }
+    };
+    if let Some(first) = which("php", Some(&path), Path::new("/")) {
+        note(first);
+    }
+    for folder in std::env::split_paths(&path).filter(|folder| folder.is_absolute()) {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
+        paths.retain(|path| is_php(path));
+        paths.sort();
+        paths.into_iter().for_each(&mut note);
+    }
+    found
 }
 
 /// What stands before the script: `-d memory_limit=1G`, for instance.

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pronghorn_base::lock;
-use pronghorn_process::{Command, Stream};
+use pronghorn_process::{Command, Credentials, Spawner, Stream};
 
 use super::Program;
 use crate::spec::LaunchSpec;
@@ -32,6 +32,7 @@ echo "\n", implode("\t", [
     (int) is_file(ini_get('extension_dir') . '/opcache.so'),
     implode(' ', array_filter($jit, 'extension_loaded')), ini_get('memory_limit'), php_ini_loaded_file(),
     (int) ini_get('opcache.jit_buffer_size') > 0 ? ini_get('opcache.jit') : '',
+    (string) phpversion('pronghorn'), PHP_BINDIR,
 ]), "\n";
 "#;
 
@@ -53,6 +54,10 @@ pub struct About {
     pub ini_file: PathBuf,
     /// Its `opcache.jit`; empty where that has no memory.
     pub jit: String,
+    /// The release of the extension in its `php.ini`; empty where there is none.
+    pub release: String,
+    /// Where its `phpize` was installed.
+    pub binaries: PathBuf,
 }
 
 impl About {
@@ -72,6 +77,8 @@ impl About {
             memory,
             ini,
             mode,
+            release,
+            binaries,
         ] = parts[..]
         else {
             return None;
@@ -90,6 +97,8 @@ impl About {
             memory_limit: memory.to_owned(),
             ini_file: ini.into(),
             jit: mode.to_owned(),
+            release: release.to_owned(),
+            binaries: binaries.into(),
         })
     }
 }
@@ -136,17 +145,34 @@ pub(super) async fn ask(
     if let Some(about) = kept(&asked) {
         return Some(about);
     }
-    let answer = tokio::time::timeout(LONGEST, answer(of, &asked.0, environment)).await;
-    let about = Arc::new(About::parse(&answer.ok()??)?);
+    let credentials = of.user.as_ref().map(|(_, user)| user.clone());
+    let question = question(&asked.0, environment, of.cwd.clone(), credentials);
+    let about = Arc::new(answer(&of.spawner, question).await?);
     keep(asked, &about);
     Some(about)
 }
 
-async fn answer(
-    of: &LaunchSpec,
+/// The same of one PHP by itself, as this process's user would run it.
+pub async fn ask_one(spawner: &Spawner, php: &Path) -> Option<About> {
+    let program = Program {
+        path: php.to_owned(),
+        options: Vec::new(),
+        script: None,
+    };
+    let environment: Vec<_> = std::env::vars_os().collect();
+    answer(
+        spawner,
+        question(&program, &environment, PathBuf::from("/"), None),
+    )
+    .await
+}
+
+fn question(
     program: &Program,
     environment: &[(OsString, OsString)],
-) -> Option<String> {
+    cwd: PathBuf,
+    credentials: Option<Credentials>,
+) -> Command {
     let mut args = program.options.clone();
     args.extend(["-r", QUESTION].map(OsString::from));
     // What a worker of ours finds there, this one does not get.
@@ -154,7 +180,7 @@ async fn answer(
         let name = name.to_string_lossy();
         name.starts_with("PRONGHORN_")
     };
-    let question = Command {
+    Command {
         program: program.path.clone().into(),
         args,
         env: environment
@@ -162,20 +188,27 @@ async fn answer(
             .filter(|it| !is_ours(it))
             .cloned()
             .collect(),
-        cwd: of.cwd.clone(),
-        credentials: of.user.as_ref().map(|(_, user)| user.clone()),
+        cwd,
+        credentials,
         stdin: Stream::Null,
         stdout: Stream::Pipe,
         stderr: Stream::Null,
         passed: Vec::new(),
+    }
+}
+
+async fn answer(spawner: &Spawner, question: Command) -> Option<About> {
+    let answer = async {
+        let mut child = spawner.spawn(question).await.ok()?;
+        child.process.wait().await.ok()?;
+        let mut answer = Vec::new();
+        let said = std::fs::File::from(child.stdout?);
+        // It has ended, so all it said is there.
+        let mut said = std::io::Read::take(said, LONGEST_ANSWER);
+        std::io::Read::read_to_end(&mut said, &mut answer).ok()?;
+        About::parse(&String::from_utf8_lossy(&answer))
     };
-    let mut child = of.spawner.spawn(question).await.ok()?;
-    child.process.wait().await.ok()?;
-    let mut answer = Vec::new();
-    let said = std::fs::File::from(child.stdout?);
-    // It has ended, so all it said is there.
-    std::io::Read::read_to_end(&mut std::io::Read::take(said, LONGEST_ANSWER), &mut answer).ok()?;
-    Some(String::from_utf8_lossy(&answer).into_owned())
+    tokio::time::timeout(LONGEST, answer).await.ok()?
 }
 
 #[cfg(test)]
@@ -185,7 +218,7 @@ mod tests {
     #[test]
     fn the_line_is_found_whatever_is_printed_around_it() {
         let answer = "\nWarning: Module \"x\" is already loaded in Unknown on line 0\n\n\
-            pronghorn-asks\t8.2.36\t20220829-nts\t0\t1\t1\txdebug\t-1\t/etc/php.ini\ttracing\nbye\n";
+            pronghorn-asks\t8.2.36\t20220829-nts\t0\t1\t1\txdebug\t-1\t/etc/php.ini\ttracing\t\t/usr/bin\nbye\n";
         let about = About::parse(answer).unwrap();
         assert_eq!(
             (&*about.version, &*about.identity),
@@ -198,6 +231,7 @@ mod tests {
         );
         assert_eq!(about.ini_file, PathBuf::from("/etc/php.ini"));
         assert_eq!(about.jit, "tracing");
+        assert_eq!(about.binaries, PathBuf::from("/usr/bin"));
     }
 
     #[test]
@@ -206,8 +240,8 @@ mod tests {
             "",
             "hello\n",
             "pronghorn-asks\t8.2\n",
-            "pronghorn-asks\t8.2.36\t../x\t0\t1\t1\t\t-1\t\t\n",
-            "pronghorn-asks\t8.2.36\t\t0\t1\t1\t\t-1\t\t\n",
+            "pronghorn-asks\t8.2.36\t../x\t0\t1\t1\t\t-1\t\t\t\t/b\n",
+            "pronghorn-asks\t8.2.36\t\t0\t1\t1\t\t-1\t\t\t\t/b\n",
         ] {
             assert_eq!(About::parse(answer), None, "{answer:?}");
         }
