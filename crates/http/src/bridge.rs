@@ -273,7 +273,7 @@ impl PoolHandler {
 
     /// A response from a worker's reply, but for one that names a file.
     fn respond(&self, request: &Request, reply: Reply) -> Response {
-        let Reply { head, body, .. } = reply;
+        let Reply { head, body } = reply;
         let mut head = match http_head(head) {
             Ok(head) => head,
             Err(why) => return self.fail(request, why, why),
@@ -304,7 +304,7 @@ impl PoolHandler {
     }
 
     async fn send_file(&self, request: &Request, reply: Box<Reply>) -> Response {
-        let Reply { head, body, .. } = *reply;
+        let Reply { head, body } = *reply;
         let ReplyBody::File(path) = body else {
             unreachable!("the caller has looked");
         };

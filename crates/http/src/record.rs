@@ -26,7 +26,7 @@ pub(crate) fn write(request: &Request, pool: &str, details: bool, read_bytes: u6
     } = sent;
     let target = request.target();
     let start = request.accepted_us.saturating_mul(1000);
-    let elapsed_us = micros(sent.elapsed());
+    let elapsed_us = micros(sent.elapsed);
     let elapsed = elapsed_us / 1000;
     let pool = Some(pool).filter(|name| *name != DEFAULT_POOL);
     let request_id = request.id.as_deref();

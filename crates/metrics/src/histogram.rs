@@ -33,6 +33,9 @@ pub const LATENCY: &[u64] = &[
     300_000_000,
 ];
 
+/// A duration in microseconds has none to all of these bits.
+const BITS: usize = u64::BITS as usize + 1;
+
 /// Counts durations by the first bound that they do not exceed. Clones count together.
 #[derive(Clone, Debug)]
 pub struct Histogram(Arc<Buckets>);
@@ -41,6 +44,9 @@ pub struct Histogram(Arc<Buckets>);
 struct Buckets {
     /// Microseconds, ascending.
     bounds: &'static [u64],
+    /// For each number of bits the first bucket that a duration of so many bits can fall into: what
+    /// is left to search is a step or two.
+    first: [u8; BITS],
     /// For each part (see [`shard`]) a count for each bound, one for what exceeds them all, and the
     /// sum in microseconds, which wraps after 584,000 years.
     words: Box<[AtomicU64]>,
@@ -54,11 +60,16 @@ impl Histogram {
     /// By upper bounds in microseconds, ascending.
     pub(crate) fn new(bounds: &'static [u64]) -> Self {
         debug_assert!(bounds.is_sorted(), "bounds ascend");
+        debug_assert!(bounds.len() < 256, "the number of a bucket is a byte");
         let parts = shard::parts();
         // Wherever the first word lies, the parts have no cache line in common.
         let len = (bounds.len() + 2).next_multiple_of(shard::CACHE_LINE) + shard::CACHE_LINE;
         Self(Arc::new(Buckets {
             bounds,
+            first: std::array::from_fn(|bits| {
+                let least = bits.checked_sub(1).map_or(0, |zeros| 1 << zeros);
+                bounds.partition_point(|bound| *bound < least) as u8
+            }),
             words: (0..parts * len).map(|_| AtomicU64::new(0)).collect(),
             len,
             mask: parts - 1,
@@ -67,10 +78,10 @@ impl Histogram {
 
     pub fn observe(&self, duration: Duration) {
         let micros = micros(duration);
-        let Buckets { bounds, .. } = &*self.0;
-        let bucket = bounds.partition_point(|bound| *bound < micros);
-        let part = self.0.part(shard::own() & self.0.mask);
-        if let (Some(count), Some(sum)) = (part.get(bucket), part.get(bounds.len() + 1)) {
+        let buckets = &*self.0;
+        let part = buckets.part(shard::own() & buckets.mask);
+        let sum = buckets.bounds.len() + 1;
+        if let (Some(count), Some(sum)) = (part.get(buckets.find(micros)), part.get(sum)) {
             count.fetch_add(1, Relaxed);
             sum.fetch_add(micros, Relaxed);
         }
@@ -92,6 +103,14 @@ impl Histogram {
 }
 
 impl Buckets {
+    /// The bucket that a duration falls into.
+    fn find(&self, micros: u64) -> usize {
+        let bits = u64::BITS - micros.leading_zeros();
+        let first = usize::from(self.first[bits as usize]);
+        let rest = self.bounds.get(first..).unwrap_or_default();
+        first + rest.iter().take_while(|bound| **bound < micros).count()
+    }
+
     fn part(&self, number: usize) -> &[AtomicU64] {
         &self.words[number * self.len..][..self.len]
     }

@@ -231,7 +231,6 @@ pub enum Answer {
 pub struct Reply {
     pub head: Head,
     pub body: ReplyBody,
-    pub stamps: Stamps,
 }
 
 /// What follows the head.
@@ -422,10 +421,11 @@ impl Call {
     }
 
     /// Ends the call with a reply.
-    pub fn deliver(self, reply: Reply) {
-        self.0.payload.ended(&reply.stamps);
+    pub fn deliver(self, head: Head, body: ReplyBody) {
+        self.0.payload.ended(&self.0.stamps);
         // A caller that has left needs no answer.
-        _ = self.0.answer.send(Delivery::End(Ok(Box::new(reply))));
+        let reply = Box::new(Reply { head, body });
+        _ = self.0.answer.send(Delivery::End(Ok(reply)));
     }
 
     /// Ends the call without one.

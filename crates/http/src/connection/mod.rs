@@ -350,8 +350,7 @@ impl Http1 {
         let sent = Sent {
             status,
             bytes,
-            accepted,
-            at,
+            elapsed: at.saturating_duration_since(accepted),
         };
         self.entered.service().sent(on_sent, &sent);
         at

@@ -171,8 +171,7 @@ impl Stream {
         let sent = Sent {
             status,
             bytes: self.sent,
-            accepted,
-            at: Instant::now(),
+            elapsed: accepted.elapsed(),
         };
         self.running.0.entered.service().sent(on_sent, &sent);
     }

@@ -235,7 +235,7 @@ impl Entry {
 
 impl OnSent for Entry {
     fn on_sent(&self, sent: &Sent) {
-        let elapsed = sent.elapsed();
+        let elapsed = sent.elapsed;
         let is_slow = self.lines.slow.is_some_and(|slow| elapsed > slow);
         if self.in_sample || is_slow || sent.status >= 500 {
             let line = self.line(sent.status, sent.bytes, elapsed);

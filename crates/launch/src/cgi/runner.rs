@@ -26,7 +26,7 @@ use pronghorn_pool::transport::{Inbox, News, Told};
 use pronghorn_pool::transport::{Outlet, Streamed};
 use pronghorn_pool::transport::{Peer, PieceDeadline, Served};
 use pronghorn_pool::transport::{Report, SlotHandle};
-use pronghorn_pool::{Body, CallError, Encoding, Reply, ReplyBody, Stamps, WorkerFault};
+use pronghorn_pool::{Body, CallError, Encoding, ReplyBody, Stamps, WorkerFault};
 
 /// What a program gets to end by itself after SIGTERM; as with workers.
 const GRACE: Duration = Duration::from_secs(5);
@@ -234,8 +234,7 @@ impl CgiRunner {
                 if !matches!(head, Head::LocalRedirect(_)) {
                     return self.document(call, head, running).await;
                 }
-                let (body, stamps) = (ReplyBody::Whole(Bytes::new().into()), call.stamps);
-                call.deliver(Reply { head, body, stamps });
+                call.deliver(head, ReplyBody::Whole(Bytes::new().into()));
                 Parting::Finish(self.limit_from_now())
             }
             Err(bad) => self.bad_answer(call, &bad, running),
@@ -290,8 +289,7 @@ impl CgiRunner {
         .await;
     }
 
-    async fn document(&mut self, call: Call, head: Head, running: &mut Running) -> Parting {
-        let mut stamps = call.stamps;
+    async fn document(&mut self, mut call: Call, head: Head, running: &mut Running) -> Parting {
         while running.received.len() < WHOLE {
             match running.try_more() {
                 Output::More => {}
@@ -303,9 +301,9 @@ impl CgiRunner {
                         call.fail(WorkerFault::Died(running.exit().unwrap_or(Exit::Signal(9))));
                         return Parting::Terminate;
                     }
-                    stamps.complete = Some(Instant::now());
+                    call.stamps.complete = Some(Instant::now());
                     let body = ReplyBody::Whole(running.received.split().freeze().into());
-                    call.deliver(Reply { head, body, stamps });
+                    call.deliver(head, body);
                     return Parting::Finish(self.limit_from_now());
                 }
             }

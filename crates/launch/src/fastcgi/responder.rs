@@ -35,7 +35,7 @@ use pronghorn_pool::transport::{Inbox, News, Told};
 use pronghorn_pool::transport::{Lifetime, Report, SlotHandle};
 use pronghorn_pool::transport::{Outlet, Streamed};
 use pronghorn_pool::transport::{Peer, PieceDeadline, Served, lost, lost_in_stream, run};
-use pronghorn_pool::{CallError, Reply, ReplyBody, WorkerFault};
+use pronghorn_pool::{CallError, ReplyBody, WorkerFault};
 
 /// Room for a read when nothing larger came before. Most replies fit.
 const READ: usize = 16 << 10;
@@ -484,8 +484,7 @@ impl Responder {
     }
 
     /// The head of a reply is here: hands it over, and what follows it.
-    async fn reply(&mut self, call: Call, head: Head, first: Bytes) -> Served {
-        let mut stamps = call.stamps;
+    async fn reply(&mut self, mut call: Call, head: Head, first: Bytes) -> Served {
         if let Some(line) = &head.left_out
             && let Some(times) = self.left_out.should_log()
         {
@@ -521,12 +520,8 @@ impl Responder {
         };
         if ended {
             let now = Instant::now();
-            stamps.complete = Some(now);
-            call.deliver(Reply {
-                head: reply,
-                body: ReplyBody::Whole(body.into()),
-                stamps,
-            });
+            call.stamps.complete = Some(now);
+            call.deliver(reply, ReplyBody::Whole(body.into()));
             return self.done_at(now);
         }
         let streamed = Streamed::of(&call, &self.slot_handle);

@@ -23,7 +23,7 @@ use super::incoming::{self, Garbage, Item};
 use super::outlet::{Outlet, Streamed};
 use super::prefetch::Prefetched;
 use super::{Event, Over, Relay, encode};
-use crate::call::{Body, Call, CallError, Reply, ReplyBody, WorkerFault};
+use crate::call::{Body, Call, CallError, ReplyBody, WorkerFault};
 use crate::content::Content;
 use crate::pieces::Lead;
 use crate::pool::Report;
@@ -480,29 +480,29 @@ impl Relay {
     /// The head of a reply is here: hands it over, and what follows it.
     async fn reply(
         &mut self,
-        call: Call,
+        mut call: Call,
         head: Head,
         file: bool,
         said: Said,
         item: Item,
     ) -> Served {
-        let mut stamps = call.stamps;
         let (first, whole) = match item {
             Item::Frame { body, .. } if !said.more => {
                 // All of it came with its first byte, as far as anybody can tell.
-                stamps.complete = stamps.first_byte;
+                let complete = call.stamps.first_byte;
+                call.stamps.complete = complete;
                 let is_lent = body.is_lent();
                 let body = if file {
                     ReplyBody::File(path_of(&Bytes::from(body)))
                 } else {
                     ReplyBody::Whole(body)
                 };
-                call.deliver(Reply { head, body, stamps });
+                call.deliver(head, body);
                 if is_lent {
                     yield_to_ready_tasks().await;
                 }
                 return self
-                    .after(said, stamps.complete.unwrap_or_else(Instant::now))
+                    .after(said, complete.unwrap_or_else(Instant::now))
                     .await;
             }
             Item::Frame { body, .. } => (Some(body), None),

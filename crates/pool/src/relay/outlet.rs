@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use pronghorn_wire::Head;
 
-use crate::call::{Call, Reply, ReplyBody, Stamps};
+use crate::call::{Call, ReplyBody, Stamps};
 use crate::content::Content;
 use crate::pieces::{Lead, Piece, PieceSender, pieces};
 use crate::pool::SlotHandle;
@@ -45,9 +45,7 @@ impl Outlet {
     /// Hands the head of a reply over. Its body follows, of this length if that is known.
     pub fn begin(call: Call, head: Head, len: Option<u64>, spool: Arc<Spool>) -> Self {
         let (sender, pieces) = pieces();
-        let stamps = call.stamps;
-        let body = ReplyBody::Pieces { pieces, len };
-        call.deliver(Reply { head, body, stamps });
+        call.deliver(head, ReplyBody::Pieces { pieces, len });
         Self::new(sender, spool)
     }
 

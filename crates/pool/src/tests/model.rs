@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::status;
 use crate::call::{
-    Answer, Body, Call, CallError, Encoding, Payload, Pending, Refused, Reply, ReplyBody, Terms,
+    Answer, Body, Call, CallError, Encoding, Payload, Pending, Refused, ReplyBody, Terms,
     Unencodable, WorkerFault,
 };
 use crate::content::Content;
@@ -478,10 +478,8 @@ impl Relay {
                     if fastrand::u8(..16) == 0 {
                         (0..WISHES).for_each(|_| self.slot_handle.asks_for_renewal(false));
                     }
-                    let stamps = call.stamps;
-                    let head = status(200);
                     let body = ReplyBody::Whole(Bytes::from(number.to_string()).into());
-                    call.deliver(Reply { head, body, stamps });
+                    call.deliver(status(200), body);
                     return if leave { Served::Leaving } else { Served::Free };
                 }
                 Tell::Decline => {

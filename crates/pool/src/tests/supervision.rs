@@ -11,7 +11,7 @@ use tokio::time::{Instant, advance, sleep};
 
 use super::{TestPayload, status};
 use crate::call::{
-    Answer, Call, CallError, Payload, Pending, Refused, Reply, ReplyBody, Terms, WorkerFault,
+    Answer, Call, CallError, Payload, Pending, Refused, ReplyBody, Terms, WorkerFault,
 };
 use crate::core::{Next, SlotId, SlotState};
 use crate::pool::{Options, Order, Pool, Report, SlotHandle, Transport};
@@ -248,12 +248,7 @@ async fn work(
 
 fn answer(slot_handle: &SlotHandle, call: Call) -> Next<Call> {
     let body = Bytes::from(call.payload.describe());
-    let stamps = call.stamps;
-    call.deliver(Reply {
-        head: status(200),
-        body: ReplyBody::Whole(body.into()),
-        stamps,
-    });
+    call.deliver(status(200), ReplyBody::Whole(body.into()));
     slot_handle.next_alone(Instant::now())
 }
 
