@@ -242,6 +242,24 @@ fn a_reload_replaces_workers_and_loses_no_job() {
 }
 
 #[test]
+fn a_reload_changes_the_number_of_workers() {
+    let (server, mut rpc) = start(1);
+    server.site().change_config(
+        "pool: {num_workers: 1}\n  consume",
+        "pool: {num_workers: 3}\n  consume",
+    );
+    server.signal(Signal::HUP);
+    server.logged(&["the configuration is applied"]);
+    // One is HTTP's.
+    wait_for("three workers more", || {
+        (server.workers().len() == 4).then_some(())
+    });
+    push(&mut rpc, "mail", "1", "ping", 0);
+    wait_until_ran(&server, 1);
+    server.stop();
+}
+
+#[test]
 fn a_stop_waits_for_a_job_that_runs() {
     let (server, mut rpc) = start(1);
     let long = push_request("kept", "long", "slow", 0).replace("OA==", "NTAw"); // 500 ms

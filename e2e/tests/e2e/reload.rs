@@ -1,5 +1,7 @@
 //! SIGHUP: new workers, and what changed of the configuration, under load.
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -142,7 +144,7 @@ fn a_link_that_has_moved_is_followed() {
     let switch = |site: &Site, name: &str| {
         let new = site.path("new");
         std::os::unix::fs::symlink(site.path("releases").join(name), &new).unwrap();
-        std::fs::rename(new, site.path("current")).unwrap();
+        fs::rename(new, site.path("current")).unwrap();
     };
     switch(&site, "one");
     let current = site.path("current");
@@ -150,7 +152,7 @@ fn a_link_that_has_moved_is_followed() {
     let load = Load::start(server.address());
     assert_eq!(answer(&server), "one 0");
     switch(server.site(), "two");
-    std::fs::remove_dir_all(server.site().path("releases/one")).unwrap();
+    fs::remove_dir_all(server.site().path("releases/one")).unwrap();
     server.signal(Signal::HUP);
     server.logged(&["the configuration is applied"]);
     assert_eq!(answer(&server), "two 0");
@@ -258,7 +260,7 @@ fn a_root_that_is_a_link_is_followed_for_each_request() {
             site.write(&format!("{folder}/f.txt"), &format!("file {release}"));
             // PHP looks at changed files only when they are old enough to be done.
             for name in ["index.php", "code.php", "f.txt"] {
-                let file = std::fs::File::open(site.path(&format!("{folder}/{name}")));
+                let file = fs::File::open(site.path(&format!("{folder}/{name}")));
                 let hour_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
                 file.and_then(|file| file.set_modified(hour_ago))
                     .expect("it can be set");
@@ -269,7 +271,7 @@ fn a_root_that_is_a_link_is_followed_for_each_request() {
             let new = folder.join("new");
             std::os::unix::fs::symlink(format!("releases/{release}"), &new)
                 .expect("a link can be made");
-            std::fs::rename(new, folder.join("current")).expect("a link can be moved");
+            fs::rename(new, folder.join("current")).expect("a link can be moved");
         };
         let folder = site.folder().canonicalize().expect("it is there");
         point_at(&folder, 1);
@@ -286,7 +288,7 @@ fn a_root_that_is_a_link_is_followed_for_each_request() {
         }
         assert_eq!(server.get("/only.txt").text(), "only in 3");
         // In the middle of a deployment.
-        std::fs::remove_file(folder.join("current")).expect("it is there");
+        fs::remove_file(folder.join("current")).expect("it is there");
         assert_eq!(server.get("/f.txt").text(), "file 3");
         point_at(&folder, 2);
         assert_eq!(server.get("/f.txt").text(), "file 2");
@@ -296,13 +298,93 @@ fn a_root_that_is_a_link_is_followed_for_each_request() {
 }
 
 /// All that a reload applies and that is cheap to see, at once.
+/// Sections with keys that a reload applies, by the test that sees one of their keys count. Each is
+/// replaced as a whole, with the settings of a pool below it, so one key stands for all.
+const LIVE: &[(&str, &[&str])] = &[
+    (
+        "keys_that_a_reload_applies_count_after_it",
+        &[
+            "server",
+            "http",
+            "http.uploads",
+            "http.headers",
+            "http.headers.cors",
+            "http.compress",
+            "http.static",
+            "http.access_log",
+            "http.request_id",
+            "http.rate_limit",
+            "http.rewrite[]",
+            "http.error_pages",
+            "http.forms",
+            "http.pool",
+            "http.routes[]",
+            "logs",
+        ],
+    ),
+    (
+        "what_excludes_other_settings_is_applied_by_a_reload_too",
+        &[
+            "http.sendfile",
+            "http.sendfile.locations[]",
+            "http.static.serve[]",
+            "http.rate_limiter",
+            "http.routes[].rate_limit",
+            "logs.file_logger_options",
+            "logs.channels.<name>",
+            "logs.channels.<name>.file_logger_options",
+        ],
+    ),
+    (
+        "other_certificates_are_taken_by_a_reload",
+        &["http.ssl", "http.ssl.certificates[]", "http.ssl.hsts"],
+    ),
+    ("a_reload_changes_the_number_of_workers", &["jobs.pool"]),
+    (
+        "a_destroy_timeout_that_a_reload_has_changed_holds_for_the_stop",
+        &["endure"],
+    ),
+];
+
+/// The reference is generated from the declared keys, and a test of the server keeps it so.
 #[test]
-fn each_key_that_a_reload_applies_counts_after_it() {
+fn every_section_that_a_reload_applies_has_a_test() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(root.join("../docs/reference/configuration.md")).unwrap();
+    let mut declared = BTreeSet::new();
+    let mut section = String::new();
+    for line in page.lines() {
+        if let Some(heading) = line.strip_prefix("## ") {
+            heading.trim_matches('`').clone_into(&mut section);
+        }
+        let reload = line
+            .strip_prefix("| `")
+            .and_then(|row| row.split('|').nth(3));
+        if reload.is_some_and(|cell| cell.trim() == "yes") {
+            let pool = section.find(".pool.").map(|at| at + ".pool".len());
+            declared.insert(section[..pool.unwrap_or(section.len())].to_owned());
+        }
+    }
+    let seen = LIVE.iter().flat_map(|(_, sections)| *sections);
+    let seen: BTreeSet<_> = seen.map(|section| (*section).to_owned()).collect();
+    assert_eq!(declared, seen, "a section without a test, or the other way");
+
+    let sources = fs::read_dir(root.join("tests/e2e")).unwrap();
+    let sources = sources.filter_map(|file| fs::read_to_string(file.unwrap().path()).ok());
+    let sources: String = sources.collect();
+    for (test, _) in LIVE {
+        assert!(sources.contains(&format!("fn {test}()")), "{test}");
+    }
+}
+
+#[test]
+fn keys_that_a_reload_applies_count_after_it() {
     let worker = "
         switch ($request->path) {
             case '/fail': throw new \\RuntimeException('on purpose');
             case '/slow': usleep(1_500_000); return 'slow';
-            case '/pid': return (string) getmypid();
+            case '/long': usleep(1_500_000); return 'long';
+            case '/form': return json_encode([$request->form(), ($request->files()['file'] ?? null)?->error]);
             case '/asked': return json_encode([$request->server()['HTTP_X_ASKED'] ?? null, $request->server()['REMOTE_ADDR']]);
             case '/big': return str_repeat('a', 10_000);
             case '/ini': return ini_get('user_agent') . ' ' . getenv('COLOUR') . ' ' . ($_SERVER['argv'][1] ?? '');
@@ -324,11 +406,12 @@ fn each_key_that_a_reload_applies_counts_after_it() {
              middleware: [rate_limit, static, rewrite, compress, headers, error_pages]\n  \
              internal_error_code: 555\n  max_request_size: 1MB\n  access_log: {{output: access.log}}\n  \
              compress: {{min_size: 1KB, codings: [gzip]}}\n  error_pages: {{pages: {{413: 404.html}}}}\n  \
-             headers: {{response: {{X-Set: yes}}, request: {{X-Asked: yes}}}}\n  request_id: {{header: X-Number}}\n  \
+             headers: {{response: {{X-Set: yes}}, request: {{X-Asked: yes}}, cors: {{allowed_origin: ['https://a.example']}}}}\n  \
+             forms: {{fields: 2}}\n  uploads: {{forbid: [.exe]}}\n  request_id: {{header: X-Number}}\n  \
              rewrite: [{{path: '^/old$', to: /new}}]\n  static: {{dir: files}}\n  trusted_subnets: [127.0.0.1]\n  \
              rate_limit: {{rate: 20/h}}\n  \
              routes: [{{path: /short, deadline: 1s}}, {{path: /slow, deadline: 300ms}}, {{path: /*}}]\n  \
-             pool: {{num_workers: 2, ini: {{user_agent: on}}}}\n\
+             pool: {{num_workers: 2, ini: {{user_agent: on}}, supervisor: {{exec_ttl: 700ms}}}}\n\
              logs: {{level: debug}}\nendure: {{grace_period: 20s}}\n"
         ),
     );
@@ -346,6 +429,7 @@ fn each_key_that_a_reload_applies_counts_after_it() {
     assert!(plain.header("x-number").is_some());
     assert_eq!(server.get("/fail").status, 555);
     assert_eq!(server.get("/slow").status, 504);
+    assert_eq!(server.get("/long").status, 504);
     assert_eq!(server.get("/old").text(), "path /new");
     assert_eq!(server.get("/a.txt").text(), "a file");
     assert_eq!(server.get("/ini").text(), "1 red given");
@@ -360,6 +444,16 @@ fn each_key_that_a_reload_applies_counts_after_it() {
         ask("/asked", "X-Forwarded-For: 192.0.2.7\r\n").text(),
         r#"["yes","192.0.2.7"]"#
     );
+    let of_other_origin = ask("/", "Origin: https://a.example\r\n");
+    assert_eq!(
+        of_other_origin.header("access-control-allow-origin"),
+        Some("https://a.example")
+    );
+    let three_fields = server.post("/form", "application/x-www-form-urlencoded", "a=1&b=2&c=3");
+    assert_eq!(three_fields.status, 400);
+    let upload = "--X\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.exe\"\r\n\r\nx\r\n--X--\r\n";
+    let upload = server.post("/form", "multipart/form-data; boundary=X", upload);
+    assert_eq!(upload.text(), "[[],8]", "UPLOAD_ERR_EXTENSION");
     let packed = ask("/big", "Accept-Encoding: gzip\r\n");
     assert_eq!(packed.header("content-encoding"), Some("gzip"));
     wait_for("the second worker", || {
@@ -375,6 +469,63 @@ fn each_key_that_a_reload_applies_counts_after_it() {
     server.logged(&["DEBUG"]);
     let statuses = (0..30).map(|_| server.get("/").status);
     assert!(statuses.into_iter().any(|status| status == 429));
+    server.stop();
+}
+
+#[test]
+fn what_excludes_other_settings_is_applied_by_a_reload_too() {
+    let worker = "
+        if ($request->path === '/send') {
+            $by = $request->query()['by'];
+            return new Pronghorn\\Response('instead', 200, [$by => $request->query()['name']]);
+        }
+        return 'path ' . $request->path;";
+    let start = "version: '3'\nserver: {command: php worker.php}\n\
+                 http:\n  address: 127.0.0.1:0\n  pool: {num_workers: 1}\n";
+    let site = Site::new()
+        .file("worker.php", &Site::sdk_worker(worker))
+        .file("files/a.txt", "a file")
+        .config(start);
+    let server = Server::start(site);
+    let files = server.site().path("files").display().to_string();
+    server.site().write(
+        ".rr.yaml",
+        &format!(
+            "{start}  middleware: [rate_limiter, static, sendfile]\n  \
+             rate_limiter: {{key: header, header: X-Key, rate: 1, interval: 1h, burst: 20}}\n  \
+             static: {{serve: [{{prefix: /assets, root: files}}]}}\n  \
+             sendfile: {{roots: [files], locations: [{{prefix: /protected, root: '{files}'}}]}}\n  \
+             routes: [{{path: /seldom, rate_limit: {{rate: 1/h}}}}, {{path: /*}}]\n\
+             logs:\n  file_logger_options: {{log_output: all.log}}\n  \
+             channels: {{http: {{file_logger_options: {{log_output: http.log}}}}}}\n"
+        ),
+    );
+    server.signal(Signal::HUP);
+    let applied = || {
+        let log = server.site().path("all.log");
+        let log = fs::read_to_string(log).unwrap_or_default();
+        log.contains("the configuration is applied").then_some(())
+    };
+    wait_for("the record in the new file", applied);
+
+    let ask = |target: &str| {
+        let mut client = server.connect();
+        client.request("GET", target, "X-Key: one\r\n");
+        client.response()
+    };
+    assert_eq!(ask("/assets/a.txt").text(), "a file");
+    assert_eq!(ask("/send?by=X-Sendfile&name=files/a.txt").text(), "a file");
+    let location = ask("/send?by=X-Accel-Redirect&name=/protected/a.txt");
+    assert_eq!(location.text(), "a file");
+    assert_eq!([ask("/seldom").status, ask("/seldom").status], [200, 429]);
+    assert_eq!(server.get("/").status, 400, "it has no key");
+    let more = (0..20).map(|_| ask("/").status);
+    assert!(more.into_iter().any(|status| status == 429));
+    wait_for("a record in the channel's file", || {
+        let log = server.site().path("http.log");
+        let log = fs::read_to_string(log).unwrap_or_default();
+        log.contains("/seldom").then_some(())
+    });
     server.stop();
 }
 

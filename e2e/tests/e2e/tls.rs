@@ -208,12 +208,16 @@ fn other_certificates_are_taken_by_a_reload() {
     assert!(!ask());
     server.site().change_config(
         "key: localhost.key\n",
-        "key: localhost.key\n    certificates: [{cert: other.pem, key: other.key}]\n",
+        "key: localhost.key\n    certificates: [{cert: other.pem, key: other.key}]\n    hsts: {max_age: 1h}\n",
     );
     server.signal(Signal::HUP);
     server.logged(&["new certificates are in use"]);
     assert!(ask());
-    assert_eq!(get(&server, "/", &[]), "Hello");
+    let reply = get(&server, "/", &["--include"]);
+    assert!(
+        reply.contains("max-age=3600") && reply.ends_with("Hello"),
+        "{reply}"
+    );
     server.stop();
 }
 
