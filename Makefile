@@ -39,6 +39,7 @@ test: ## Run every test
 lint: ## Check formatting and dependencies, and run the linters
 	@scripts/need build lint
 	cargo fmt --all --check
+	scripts/check-width
 	scripts/check-dependencies
 	cargo clippy --workspace --all-targets -- -D warnings
 	phpcs --standard=php/goridge/phpcs.xml.dist

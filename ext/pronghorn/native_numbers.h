@@ -9,9 +9,9 @@
 #define NATIVE_FRAME_START 12u
 /* A frame's header with its one option, the length of the context. */
 #define NATIVE_FRAME 16u
-/* Bytes that every context starts with: kind, flags, a small number, the number of the call. */
+/* Bytes that every context starts with: kind, flags, a small number, the call's number. */
 #define NATIVE_ENVELOPE 8u
-/* A call's context before what depends on its kind: envelope, when it was accepted, time left. */
+/* A call's context before what depends on its kind: envelope, when accepted, time left. */
 #define NATIVE_CALL_HEAD 20u
 /* A request's context before its table. */
 #define NATIVE_REQUEST_HEAD 28u
@@ -19,7 +19,7 @@
 #define NATIVE_LINE 6u
 /* The longest payload that a worker takes: longer bodies come as files. */
 #define NATIVE_MAX_PAYLOAD 67108864u
-/* The longest context that the server takes. PHP can build no larger head that any client would take. */
+/* The longest context that the server takes: no client would take a head so large. */
 #define NATIVE_MAX_CONTEXT 1048576u
 /* No limit, where a time is expected. */
 #define NATIVE_NO_LIMIT 4294967295u

@@ -11,8 +11,9 @@ use crate::error::Error;
 const TOLERANCE_PERCENT: f64 = 2.0;
 
 const HEAD: &str = "\
-# Instructions that the server spends on one request, by row (bench/instructions/README.md). Written by
-# `make instructions UPDATE_INSTRUCTIONS=1`; `make instructions` fails when one is more than 2 % off.
+# Instructions that the server spends on one request, by row (bench/instructions/README.md). Written
+# by `make instructions UPDATE_INSTRUCTIONS=1`; `make instructions` fails when one is more than 2 %
+# off.
 ";
 
 /// What stands before the compiler's name.

@@ -14,14 +14,15 @@
 //! use bytes::BytesMut;
 //! use pronghorn_h1::{BodySize, Connection, Limits, Received, Response};
 //!
-//! let mut connection = Connection::new(Limits::default(), Duration::ZERO);
-//! let mut received = BytesMut::from(&b"GET /hello?x=1 HTTP/1.1\r\nHost: example.org\r\n\r\n"[..]);
-//! let Some(Received::Head(head)) = connection.receive(&mut received, Duration::ZERO)? else { panic!() };
-//! assert_eq!((head.method(), head.path()), ("GET", &b"/hello"[..]));
+//! let mut connection = Connection::new(Limits::default(), Duration::ZERO); let mut received =
+//! BytesMut::from(&b"GET /hello?x=1 HTTP/1.1\r\nHost: example.org\r\n\r\n"[..]); let
+//! Some(Received::Head(head)) = connection.receive(&mut received, Duration::ZERO)? else { panic!()
+//! }; assert_eq!((head.method(), head.path()), ("GET", &b"/hello"[..]));
 //!
 //! let mut out = Vec::new();
 //! let mut response = Response::new(&head, true);
-//! response.head(&mut out, 200, &Default::default(), BodySize::Known(5), b"Sat, 21 Nov 2026 20:00:00 GMT");
+//! let date = b"Sat, 21 Nov 2026 20:00:00 GMT";
+//! response.head(&mut out, 200, &Default::default(), BodySize::Known(5), date);
 //! out.extend_from_slice(b"hello");
 //! assert!(out.starts_with(b"HTTP/1.1 200 OK\r\n"));
 //! # Ok::<(), pronghorn_h1::Refusal>(())

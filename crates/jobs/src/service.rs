@@ -24,11 +24,13 @@ use crate::settings::JobsSettings;
 
 /// The name of the service, and of its pool.
 const JOBS: &str = "jobs";
-/// What workers get that have a job when its time at the end is over. Those without one need no more to end in order.
+/// What workers get that have a job when its time at the end is over. Those without one need no
+/// more to end in order.
 const WORKERS_AFTER_CUT: Duration = Duration::from_secs(2);
 /// What brokers may take to have back what was taken from them.
 const CLOSING: Duration = Duration::from_secs(2);
-/// How often the store is tried that a process before still has. It leaves it when its jobs have run.
+/// How often the store is tried that a process before still has. It leaves it when its jobs have
+/// run.
 const UNTIL_NEXT_TRY: Duration = Duration::from_millis(50);
 
 /// Queues of jobs before their start.

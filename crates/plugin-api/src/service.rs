@@ -27,8 +27,9 @@ pub type StartError = Box<dyn Error + Send + Sync>;
 
 /// A service that was made from its settings and has had no effect yet.
 ///
-/// The server starts services one after the other and stops them in reverse: first those without workers, which workers
-/// call from their first line on and until their last, then those that have workers.
+/// The server starts services one after the other and stops them in reverse: first those without
+/// workers, which workers call from their first line on and until their last, then those that have
+/// workers.
 pub trait Service: Any + fmt::Debug + Send {
     /// Its pools of PHP workers. Services that have some can be reset, health checks ask after
     /// them, and they start last.
@@ -70,8 +71,8 @@ pub trait Service: Any + fmt::Debug + Send {
         None
     }
 
-    /// Starts it on the runtime it is called on. Done once it does its work or, when that comes later, once
-    /// [`Context::readiness`] can tell.
+    /// Starts it on the runtime it is called on. Done once it does its work or, when that comes
+    /// later, once [`Context::readiness`] can tell.
     ///
     /// Whoever drops the future ends what was begun.
     fn start(
@@ -81,7 +82,8 @@ pub trait Service: Any + fmt::Debug + Send {
 }
 
 impl dyn Service {
-    /// The service itself, where its kind is known: in its own [`Running::reload`]. None for another kind.
+    /// The service itself, where its kind is known: in its own [`Running::reload`]. None for
+    /// another kind.
     #[must_use]
     pub fn downcast<S: Service>(self: Box<Self>) -> Option<Box<S>> {
         (self as Box<dyn Any>).downcast().ok()
@@ -164,8 +166,9 @@ impl Finding {
 
 /// A service at work. Dropped without [`stop`](Self::stop), it ends at once.
 pub trait Running: Send {
-    /// All services are up, and no other process is responsible any more: from now on, clients are taken from the
-    /// listening sockets. A socket that workers need while they boot is served from the start, unless it was inherited.
+    /// All services are up, and no other process is responsible any more: from now on, clients are
+    /// taken from the listening sockets. A socket that workers need while they boot is served from
+    /// the start, unless it was inherited.
     ///
     /// # Errors
     ///
@@ -174,11 +177,11 @@ pub trait Running: Send {
         Ok(())
     }
 
-    /// Goes over to other settings: those of `to`, which was made from the configuration as it is now and does not start.
-    /// Called for each reload, whether or not they differ.
+    /// Goes over to other settings: those of `to`, which was made from the configuration as it is
+    /// now and does not start. Called for each reload, whether or not they differ.
     ///
-    /// The default is for a service whose settings hold until it ends; its workers, if it has some, are replaced all the
-    /// same.
+    /// The default is for a service whose settings hold until it ends; its workers, if it has some,
+    /// are replaced all the same.
     fn reload(&mut self, _to: Box<dyn Service>) -> BoxFuture<'_, Reload> {
         Box::pin(std::future::ready(Reload::NeedsRestart))
     }
@@ -193,7 +196,8 @@ pub trait Running: Send {
         Vec::new()
     }
 
-    /// What the work under way may take at most after another process has taken over, where that is longer than a stop.
+    /// What the work under way may take at most after another process has taken over, where that is
+    /// longer than a stop.
     fn handover_time(&self) -> Duration {
         Duration::ZERO
     }
@@ -201,7 +205,8 @@ pub trait Running: Send {
     /// The next process begins to use the sockets that this one offered, or gives them back.
     fn hand_over(&mut self, _step: Handover) {}
 
-    /// Ends it: nothing new is begun, what is under way may finish until `deadline`, what is left is cut off.
+    /// Ends it: nothing new is begun, what is under way may finish until `deadline`, what is left
+    /// is cut off.
     ///
     /// Returns soon after `deadline` at the latest. Whoever drops the future cuts off what is left.
     fn stop(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Stopped>;
@@ -226,7 +231,8 @@ pub enum Handover {
     Begun,
     /// It gave up: all is as before.
     Failed,
-    /// It takes clients. This process takes no further ones, leaves files of sockets alone, and is about to stop.
+    /// It takes clients. This process takes no further ones, leaves files of sockets alone, and is
+    /// about to stop.
     Done,
 }
 

@@ -1,10 +1,12 @@
 //! Pools of workers: slots, queue, dispatcher, supervisor.
 //!
-//! A [`Pool`] takes calls and gives each to a free worker, or lets it wait. What a worker is and how it is reached is
-//! behind a `Transport`; the relay (Goridge frames) is one. A supervisor keeps the slots filled.
+//! A [`Pool`] takes calls and gives each to a free worker, or lets it wait. What a worker is and
+//! how it is reached is behind a `Transport`; the relay (Goridge frames) is one. A supervisor keeps
+//! the slots filled.
 //!
-//! Two threads of work, which never wait for each other: the *data path* (calls, on the threads that serve requests) takes
-//! one short lock; the *control path* (processes, on the control thread) sends its steps there.
+//! Two threads of work, which never wait for each other: the *data path* (calls, on the threads
+//! that serve requests) takes one short lock; the *control path* (processes, on the control thread)
+//! sends its steps there.
 //!
 //! Knows no HTTP: what a call says is its [`Payload`]'s business.
 

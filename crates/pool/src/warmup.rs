@@ -1,5 +1,5 @@
-//! Calls that a worker answers before it gets those of clients: what it compiles, connects and caches for its first
-//! requests is there by then.
+//! Calls that a worker answers before it gets those of clients: what it compiles, connects and
+//! caches for its first requests is there by then.
 
 use std::fmt;
 use std::sync::Arc;
@@ -56,7 +56,8 @@ impl fmt::Debug for Warmup {
 pub struct Cold {
     /// With the call that it happened to.
     pub why: String,
-    /// The worker said it, and its end may have come of that. Else all that can be told is that no answer came.
+    /// The worker said it, and its end may have come of that. Else all that can be told is that no
+    /// answer came.
     pub answered: bool,
 }
 
@@ -72,9 +73,11 @@ impl Cold {
     }
 }
 
-/// Makes the calls on `home`, over the relay that goes on with those of clients, once it has a slot handle.
+/// Makes the calls on `home`, over the relay that goes on with those of clients, once it has a slot
+/// handle.
 ///
-/// No deadline is kept here: the boot's is. Nor is the process watched: who does tells its end to `inbox`.
+/// No deadline is kept here: the boot's is. Nor is the process watched: who does tells its end to
+/// `inbox`.
 pub async fn warm_up(
     connection: Connection,
     settings: relay::Settings,

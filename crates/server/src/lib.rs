@@ -1,7 +1,9 @@
-//! The composition root: configuration to parts, phases, drain. A library: prints nothing and never exits.
+//! The composition root: configuration to parts, phases, drain. A library: prints nothing and never
+//! exits.
 //!
-//! [`Server::start`] brings the parts up in order and [`Server::stop`] takes them down in the reverse one. What stands for
-//! itself is somewhere else: the parts are `http`, `pool` and `process`.
+//! [`Server::start`] brings the parts up in order and [`Server::stop`] takes them down in the
+//! reverse one. What stands for itself is somewhere else: the parts are `http`, `pool` and
+//! `process`.
 
 #![forbid(unsafe_code)]
 

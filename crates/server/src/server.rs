@@ -59,7 +59,8 @@ pub struct Server {
     shutdown: CancellationToken,
     workers: Option<Workers>,
     pub(crate) endure: EndureSettings,
-    /// Between the moment at which nothing is ready any more and the one at which nothing new is taken.
+    /// Between the moment at which nothing is ready any more and the one at which nothing new is
+    /// taken.
     drain_delay: Duration,
     health: Health,
     spawner: Spawner,
@@ -91,10 +92,11 @@ struct Workers {
 }
 
 impl Server {
-    /// Brings everything up: what workers call comes before them. With a predecessor, clients are left to it until all is
-    /// up.
+    /// Brings everything up: what workers call comes before them. With a predecessor, clients are
+    /// left to it until all is up.
     ///
-    /// Must be called on the control runtime, which needs I/O and time, and lives as long as the server.
+    /// Must be called on the control runtime, which needs I/O and time, and lives as long as the
+    /// server.
     ///
     /// # Errors
     ///
@@ -333,7 +335,8 @@ impl Server {
         }
     }
 
-    /// The socket that `server.relay` names. There is one for the workers of all pools: each tells its process.
+    /// The socket that `server.relay` names. There is one for the workers of all pools: each tells
+    /// its process.
     fn relay_listener(
         &self,
         server: &ServerSettings,
@@ -393,9 +396,10 @@ impl Server {
         &self.endure
     }
 
-    /// Stops the services in the reverse order of their start. All of it within the grace period, or after a handover the
-    /// longer `reset_timeout`; what still runs then is ended, and a record says what that was. Before, unless another process
-    /// has taken over, health checks say that nothing is ready, for as long as `drain_delay`.
+    /// Stops the services in the reverse order of their start. All of it within the grace period,
+    /// or after a handover the longer `reset_timeout`; what still runs then is ended, and a record
+    /// says what that was. Before, unless another process has taken over, health checks say that
+    /// nothing is ready, for as long as `drain_delay`.
     pub async fn stop(mut self) {
         let grace = if self.handed_over {
             let services = self.services.iter();

@@ -79,7 +79,8 @@ impl Launch {
         }
     }
 
-    /// Of a pool whose PHP could use the extension, has none and gets none. Asks PHP the first time.
+    /// Of a pool whose PHP could use the extension, has none and gets none. Asks PHP the first
+    /// time.
     pub async fn lacks_extension(&self) -> Option<Lacking<'_>> {
         let (command, lost) = match self {
             Self::Command(command) => (command, Lost::Ring),

@@ -63,8 +63,8 @@ impl Endpoint {
         }
     }
 
-    /// Lets requests under way finish until `deadline`. Returns how many connections are left, to be
-    /// cut off.
+    /// Lets requests under way finish until `deadline`. Returns how many connections are left, to
+    /// be cut off.
     pub async fn stop(self, deadline: Instant) -> usize {
         _ = timeout_at(deadline, self.service.drain(IDLE)).await;
         drop(self.accepting);

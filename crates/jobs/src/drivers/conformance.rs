@@ -1,5 +1,5 @@
-//! What every driver does. Each one runs all of it by [`conforms`], and says in [`Ability`] what its
-//! engine does in another way.
+//! What every driver does. Each one runs all of it by [`conforms`], and says in [`Ability`] what
+//! its engine does in another way.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;

@@ -1,7 +1,9 @@
-//! A slot without a worker: each call starts a program of its own (CGI), whose end is the end of the call.
+//! A slot without a worker: each call starts a program of its own (CGI), whose end is the end of
+//! the call.
 //!
-//! The slot is entered by a stand-in for a process, so that pool supervisor and slot supervisor treat it as any other. One task per slot owns
-//! the program under way: its pipes, its end, and its process group, which does not outlive a call that was given up.
+//! The slot is entered by a stand-in for a process, so that pool supervisor and slot supervisor
+//! treat it as any other. One task per slot owns the program under way: its pipes, its end, and its
+//! process group, which does not outlive a call that was given up.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -72,7 +74,8 @@ impl Launcher for ProgramLauncher {
     }
 }
 
-/// In place of the process that a slot otherwise has. Any signal ends it, and with it the program under way.
+/// In place of the process that a slot otherwise has. Any signal ends it, and with it the program
+/// under way.
 pub(crate) struct StandIn(pub(crate) Arc<watch::Sender<Option<Exit>>>);
 
 impl Watched for StandIn {

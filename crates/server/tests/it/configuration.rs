@@ -1,4 +1,5 @@
-//! Golden cases of the configuration: each file of `tests/configuration` holds input and expectation.
+//! Golden cases of the configuration: each file of `tests/configuration` holds input and
+//! expectation.
 //!
 //! A case is a sentence, then blocks that begin with `--- ` and a title: `file NAME` (the first is
 //! the main one), `overrides` and `environment` (one a line), `dotenv NAME` (a file of variables);

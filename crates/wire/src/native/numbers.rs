@@ -36,9 +36,9 @@ numbers! {
         FRAME_START: usize = MIN_HEADER;
         /// A frame's header with its one option, the length of the context.
         FRAME: usize = WORKER_HEADER;
-        /// Bytes that every context starts with: kind, flags, a small number, the number of the call.
+        /// Bytes that every context starts with: kind, flags, a small number, the call's number.
         ENVELOPE: usize = 8;
-        /// A call's context before what depends on its kind: envelope, when it was accepted, time left.
+        /// A call's context before what depends on its kind: envelope, when accepted, time left.
         CALL_HEAD: usize = ENVELOPE + 12;
         /// A request's context before its table.
         REQUEST_HEAD: usize = CALL_HEAD + 8;
@@ -46,7 +46,7 @@ numbers! {
         LINE: usize = 6;
         /// The longest payload that a worker takes: longer bodies come as files.
         MAX_PAYLOAD: u32 = 64 << 20;
-        /// The longest context that the server takes. PHP can build no larger head that any client would take.
+        /// The longest context that the server takes: no client would take a head so large.
         MAX_CONTEXT: u32 = 1 << 20;
         /// No limit, where a time is expected.
         NO_LIMIT: u32 = u32::MAX;

@@ -18,9 +18,9 @@ final class Native
     public const FRAME_START = 12;
     /** A frame's header with its one option, the length of the context. */
     public const FRAME = 16;
-    /** Bytes that every context starts with: kind, flags, a small number, the number of the call. */
+    /** Bytes that every context starts with: kind, flags, a small number, the call's number. */
     public const ENVELOPE = 8;
-    /** A call's context before what depends on its kind: envelope, when it was accepted, time left. */
+    /** A call's context before what depends on its kind: envelope, when accepted, time left. */
     public const CALL_HEAD = 20;
     /** A request's context before its table. */
     public const REQUEST_HEAD = 28;
@@ -28,7 +28,7 @@ final class Native
     public const LINE = 6;
     /** The longest payload that a worker takes: longer bodies come as files. */
     public const MAX_PAYLOAD = 67108864;
-    /** The longest context that the server takes. PHP can build no larger head that any client would take. */
+    /** The longest context that the server takes: no client would take a head so large. */
     public const MAX_CONTEXT = 1048576;
     /** No limit, where a time is expected. */
     public const NO_LIMIT = 4294967295;
