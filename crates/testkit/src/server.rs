@@ -108,6 +108,16 @@ impl Output {
     fn text(&self) -> String {
         self.0.lock().expect("nobody panics with it").clone()
     }
+
+    /// The first line behind `at` that has all of these in it; `at` moves past what was searched,
+    /// so that waiting for a line reads a long log once.
+    fn line_after(&self, at: &mut usize, parts: &[&str]) -> Option<String> {
+        let text = self.0.lock().expect("nobody panics with it");
+        let mut fresh = text[*at..].lines();
+        let line = fresh.find(|line| parts.iter().all(|part| line.contains(part)));
+        *at = text.len();
+        line.map(str::to_owned)
+    }
 }
 
 impl Server {
@@ -493,13 +503,9 @@ impl Server {
 
     /// Waits until a line of the log has all of these in it, and returns it.
     pub fn logged(&self, parts: &[&str]) -> String {
-        let mut log = String::new();
+        let mut at = 0;
         wait_for(&format!("{parts:?} in the log"), || {
-            log = self.log();
-            let line = log
-                .lines()
-                .find(|line| parts.iter().all(|part| line.contains(part)));
-            line.map(str::to_owned)
+            self.stderr.line_after(&mut at, parts)
         })
     }
 
