@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "deadline.h"
+#include "spent.h"
 
 ring_t channel;
 
@@ -121,13 +122,26 @@ static ring_urgency urgency_of(uint8_t kind, bool last)
 	return kind == NATIVE_FREE ? RING_WITH_NEXT : kind == NATIVE_REPLY && last ? RING_WITH_REPLIES : RING_NOW;
 }
 
+/* Whether a message is the end of a reply. */
+static bool ends_reply(uint8_t kind, bool more)
+{
+	return !more && (kind == NATIVE_REPLY || kind == NATIVE_CHUNK || kind == NATIVE_ERROR);
+}
+
 unsigned char *channel_begin(const native_envelope *envelope, size_t context, size_t body, bool more)
 {
-	size_t head = NATIVE_FRAME + NATIVE_ENVELOPE + context;
+	/* Goes out with it: one step, and at most one bell. */
+	spent_t spent;
+	const bool tells = ends_reply(envelope->kind, more) && spent_ends(envelope->call, &spent);
+	const size_t head = NATIVE_FRAME + NATIVE_ENVELOPE + context + (tells ? NATIVE_SPENT_LENGTH : 0);
 	if (!wait_for(ring_wait_for_room, body <= RING_UP - head ? head + body : head, true)) {
 		return NULL;
 	}
-	return native_write_head(ring_room(&channel), envelope, context, body, more);
+	unsigned char *at = ring_room(&channel);
+	if (tells) {
+		at = native_write_spent(at, envelope->call, spent.cpu, spent.blocked);
+	}
+	return native_write_head(at, envelope, context, body, more);
 }
 
 bool channel_end(const native_envelope *envelope, const unsigned char *at, const char *body, size_t length, bool more)

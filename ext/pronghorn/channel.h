@@ -41,8 +41,9 @@ size_t channel_look(native_envelope *envelope);
 bool channel_put(const char *bytes, size_t length);
 
 /* Begins a message of which so much follows the envelope: waits for room, for all of it where it
- * fits. Returns where the rest of its context goes, which channel_end() is told the end of; NULL:
- * the server is gone. */
+ * fits. Before the end of a reply stands what its call's time was spent on, if that is wanted.
+ * Returns where the rest of its context goes, which channel_end() is told the end of; NULL: the
+ * server is gone. */
 unsigned char *channel_begin(const native_envelope *envelope, size_t context, size_t body, bool more);
 bool channel_end(const native_envelope *envelope, const unsigned char *at, const char *body, size_t length, bool more);
 

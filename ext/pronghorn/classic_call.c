@@ -9,6 +9,7 @@
 
 #include "channel.h"
 #include "deadline.h"
+#include "spent.h"
 
 /* A reply up to this length goes out in one frame with its head, so that the client is told how
  * long it is. */
@@ -236,6 +237,7 @@ static enum taken take(size_t length)
 	call.body_length = body;
 	call.body_is_file = (envelope.flags & NATIVE_BODY_FILE) != 0;
 	call.development = (envelope.flags & NATIVE_DEVELOPMENT) != 0;
+	call.timed = (envelope.flags & NATIVE_TIMED) != 0;
 	start[context] = start[context + 1 + body] = '\0';
 	if (context < NATIVE_CALL_HEAD || !read_variables(start + NATIVE_CALL_HEAD, start + context)) {
 		leave_at_once("the server sent a call whose lengths leave its frame");
@@ -262,6 +264,7 @@ const call_t *call_next(void)
 		switch (take(length)) {
 			case CALL:
 				deadline_begins(call.number);
+				spent_begins(call.number, call.timed);
 				return &call;
 			case STOP:
 				return NULL;

@@ -22,6 +22,7 @@ typedef struct {
 	size_t body_length;
 	bool body_is_file; /* the body is the path of a file that has it */
 	bool development;  /* the client may see what went wrong */
+	bool timed;        /* the server wants to know what its time is spent on */
 } call_t;
 
 /* Descriptors of the server's offer. */

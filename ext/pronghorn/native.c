@@ -364,7 +364,7 @@ zend_object *native_read_raw(
 	const unsigned char *context = frame + NATIVE_FRAME, *payload = context + NATIVE_CALL_HEAD;
 	/* Its bytes are in the frame, however many. */
 	if (length < NATIVE_FRAME + NATIVE_CALL_HEAD || native_context_length(frame) != NATIVE_CALL_HEAD
-		|| (envelope->flags & ~NATIVE_DEVELOPMENT) != 0 || envelope->call == 0) {
+		|| (envelope->flags & ~(NATIVE_DEVELOPMENT | NATIVE_TIMED)) != 0 || envelope->call == 0) {
 		return NULL;
 	}
 	zend_string *bytes = zend_string_init_fast((const char *) payload, length - NATIVE_FRAME - NATIVE_CALL_HEAD);
@@ -518,6 +518,14 @@ unsigned char *native_write_fields(unsigned char *at, const native_fields *field
 		at = write_string(at, fields->fields[i].value);
 	}
 	return at;
+}
+
+unsigned char *native_write_spent(unsigned char *at, uint32_t call, uint32_t cpu, uint32_t blocked)
+{
+	const native_envelope envelope = {.kind = NATIVE_SPENT, .flags = NATIVE_IGNORABLE, .call = call};
+	at = native_write_head(at, &envelope, 2 * sizeof(uint32_t), 0, false);
+	at = write_u32(at, cpu);
+	return write_u32(at, blocked);
 }
 
 size_t native_write_control(unsigned char *at, const char *text, size_t length)

@@ -92,6 +92,11 @@ size_t native_fields_length(const native_fields *fields);
 unsigned char *native_write_head(unsigned char *at, const native_envelope *envelope, size_t context, size_t body, bool more);
 unsigned char *native_write_fields(unsigned char *at, const native_fields *fields);
 
+/* What the time of a call was spent on, in microseconds: a message, so many bytes long. Returns where
+ * it ended. */
+#define NATIVE_SPENT_LENGTH (NATIVE_FRAME + NATIVE_ENVELOPE + 2 * sizeof(uint32_t))
+unsigned char *native_write_spent(unsigned char *at, uint32_t call, uint32_t cpu, uint32_t blocked);
+
 /* A control frame with this text, of less than 200 bytes. Returns its length. */
 size_t native_write_control(unsigned char *at, const char *text, size_t length);
 

@@ -61,6 +61,8 @@
 #define NATIVE_RENEW 0x88u
 /* A mistake in the application that ended no call. */
 #define NATIVE_REMARK 0x89u
+/* What the time of a call was spent on. */
+#define NATIVE_SPENT 0x8au
 /* The answer to a ping. */
 #define NATIVE_PONG 0x91u
 
@@ -76,6 +78,8 @@
 #define NATIVE_DEVELOPMENT 0x08u
 /* Of requests: the body is asked for piece by piece. */
 #define NATIVE_BODY_STREAM 0x10u
+/* Of calls: before the end of its reply the worker tells what the time was spent on. */
+#define NATIVE_TIMED 0x20u
 /* Of the end of a reply: the worker is not free yet, and will say when it is. */
 #define NATIVE_BUSY 0x02u
 /* Of the end of a reply: the worker takes no further call. */

@@ -21,6 +21,7 @@
 #include "opcache.h"
 #include "properties.h"
 #include "release.h"
+#include "spent.h"
 
 /* Changes whenever a function of ours does. */
 #define PRONGHORN_API 7
@@ -172,15 +173,16 @@ static zend_string *read_long_frame(size_t length)
 	return frame;
 }
 
-/* Makes an exchange of a call, else a string. False: it was answered here. */
-static bool read_frame(zval *into, const unsigned char *frame, size_t length, uint32_t *call)
+/* Makes an exchange of a call, whose envelope it gives, else a string. False: it was answered
+ * here. */
+static bool read_frame(zval *into, const unsigned char *frame, size_t length, native_envelope *call)
 {
 	native_envelope envelope;
 	if (native_read_envelope(frame, length, &envelope)) {
 		zend_object *exchange = NULL;
 		unsigned kind = kind_of_message(envelope.kind);
 		if (kind < KINDS) {
-			*call = envelope.call;
+			*call = envelope;
 			exchange = kinds[kind].read(&slots, exchange_templates[kind], frame, length, &envelope);
 		}
 		if (exchange != NULL) {
@@ -199,13 +201,15 @@ static bool read_frame(zval *into, const unsigned char *frame, size_t length, ui
 
 /* A call is begun when its bytes are taken: nothing is left to do that could be seen of it if this
  * process ended. */
-static bool begin(zval *into, uint32_t call)
+static bool begin(zval *into, const native_envelope *envelope)
 {
+	const uint32_t call = envelope->call;
 	if (call == 0) {
 		return true;
 	}
 	if (ring_claim(&channel, call)) {
 		deadline_begins(call);
+		spent_begins(call, (envelope->flags & NATIVE_TIMED) != 0);
 		return true;
 	}
 	zval_ptr_dtor(into);
@@ -219,7 +223,7 @@ static bool next(zval *into)
 	if (!run_pending() || !wait_for(NATIVE_FRAME_START)) {
 		return true;
 	}
-	uint32_t call = 0;
+	native_envelope call = {0};
 	size_t length = native_frame_length(ring_peek(&channel));
 	if (length == 0) {
 		/* No frame; enough of it to show. */
@@ -232,14 +236,14 @@ static bool next(zval *into)
 		if (frame != NULL) {
 			zend_string_release(frame);
 		}
-		return done && begin(into, call);
+		return done && begin(into, &call);
 	}
 	if (!wait_for(length)) {
 		return true;
 	}
 	bool done = read_frame(into, ring_peek(&channel), length, &call);
 	ring_take(&channel, length);
-	return done && begin(into, call);
+	return done && begin(into, &call);
 }
 
 /* NULL, or the name of the property that is missing. */

@@ -117,7 +117,7 @@ impl Addresses {
 
 impl OnSent for ConnectionPermit {
     /// It is given back when it is dropped, which follows.
-    fn on_sent(&self, _: &Sent) {}
+    fn on_sent(&self, _: &mut Sent) {}
 }
 
 impl Drop for ConnectionPermit {

@@ -5,16 +5,17 @@ use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use pronghorn_base::LogThrottle;
 use pronghorn_cgi::Variables;
 use pronghorn_pool::{
     Answer, Body as CallBody, CallError, Content, Encoding, Payload, Pending, Pool, Reply,
-    ReplyBody, Stamps, Terms, Unencodable, streamed,
+    ReplyBody, Stamps, Taker, Terms, Unencodable, streamed,
 };
 use pronghorn_process::Credentials;
-use pronghorn_wire::native::{self, Envelope, Thrown};
+use pronghorn_wire::native::{self, Envelope, Spent, Thrown};
 use pronghorn_wire::{Codec, DecodeError, Head, ReplyHead, Request as WireRequest, json, proto};
 use pronghorn_workers::settings::Retry;
 use tokio::time::Instant;
@@ -33,6 +34,7 @@ use crate::metrics::PoolMetrics;
 use crate::record::{self, request_id};
 use crate::scripts::{Answerer, ScriptCall, Scripts};
 use crate::sent::{OnSent, Sent};
+use crate::split::{Known, Split};
 use crate::{buffers, file, page};
 
 /// PHP's default for a body without a Content-Type (`default_mimetype` and `default_charset` of
@@ -54,6 +56,10 @@ pub struct PoolHandler {
     pub development: bool,
     /// More fields in the record of a request, `http.access_logs`.
     pub access_logs: bool,
+    /// Whether responses say what their time was spent on, `http.server_timing`.
+    pub server_timing: bool,
+    /// Whether the access log does.
+    pub shows_split: bool,
     /// Of the pool.
     pub metrics: Arc<PoolMetrics>,
     /// Which calls may be given to a second worker after the first one died with them.
@@ -175,6 +181,11 @@ impl PoolHandler {
             }
             outcome => self.conclude(&call.request, outcome),
         };
+        if self.server_timing
+            && let Some(split) = call.split(call.request.accepted.elapsed())
+        {
+            response.fields.push("Server-Timing", split.server_timing());
+        }
         response.on_sent = Some(call);
         response
     }
@@ -229,6 +240,10 @@ impl PoolHandler {
             begun: HasBegun::default(),
             read_bytes: AtomicU64::new(read),
             stamps: OnceLock::new(),
+            is_timed: self.server_timing
+                || self.shows_split
+                || tracing::enabled!(target: "http", tracing::Level::INFO),
+            known: Known::default(),
         })
     }
 
@@ -490,6 +505,9 @@ pub(crate) struct HttpCall {
     read_bytes: AtomicU64,
     /// Once the pool is done with it.
     stamps: OnceLock<Stamps>,
+    /// Whether somebody will read what its time was spent on.
+    is_timed: bool,
+    known: Known,
 }
 
 /// Whether a worker has a call; and whether the first that got it can be told before its reply
@@ -523,6 +541,7 @@ impl Payload for HttpCall {
                 time_left_ms: terms.time_left_ms,
                 body: kind,
                 development: self.handler.development,
+                timed: self.is_timed,
             };
             match &self.script {
                 None => native::encode_request(out, &request, envelope),
@@ -547,8 +566,15 @@ impl Payload for HttpCall {
         Ok(foreign.body)
     }
 
-    fn begun(&self, hears: bool) {
-        self.begun.set(hears && self.script.is_none());
+    fn begun(&self, by: Taker) {
+        self.begun.set(by.hears && self.script.is_none());
+        if self.is_timed {
+            self.known.taken(by);
+        }
+    }
+
+    fn spent(&self, spent: Spent) {
+        self.known.spent(spent);
     }
 
     fn ended(&self, stamps: &Stamps) {
@@ -601,7 +627,7 @@ impl Payload for HttpCall {
 }
 
 impl OnSent for HttpCall {
-    fn on_sent(&self, sent: &Sent) {
+    fn on_sent(&self, sent: &mut Sent) {
         let PoolHandler {
             metrics,
             pool,
@@ -609,6 +635,9 @@ impl OnSent for HttpCall {
             ..
         } = &*self.handler;
         metrics.observe(sent, self.stamps.get());
+        if self.is_timed {
+            sent.split = self.split(sent.elapsed);
+        }
         let read_bytes = self.read_bytes.load(Relaxed);
         record::write(&self.request, pool.name(), *access_logs, read_bytes, sent);
     }
@@ -623,6 +652,12 @@ impl Drop for HttpCall {
 }
 
 impl HttpCall {
+    /// What is known so long after it was accepted, once the pool is done with it.
+    fn split(&self, after: Duration) -> Option<Split> {
+        let stamps = self.stamps.get()?;
+        Some(Split::of(stamps, &self.known, after))
+    }
+
     fn variables(
         &self,
         request: &WireRequest<'_>,

@@ -4,12 +4,11 @@
 //! memory taken. The handles for a status are made when it is first sent.
 
 use std::sync::OnceLock;
-use std::time::Duration;
 
 use pronghorn_metrics::{Counter, Family, Histogram, Registry};
 use pronghorn_pool::Stamps;
-use tokio::time::Instant;
 
+use crate::phases::Phases;
 use crate::sent::Sent;
 
 /// Statuses that are counted apart; an application may make up others.
@@ -112,45 +111,12 @@ impl PoolMetrics {
     }
 }
 
-/// What the time of a request was spent on. Together it is all of it.
-#[derive(Debug, PartialEq, Eq)]
-struct Phases {
-    /// Until the body was there.
-    read: Duration,
-    /// Until a worker had the call; until it was refused, if none got it.
-    queue: Duration,
-    /// Until the reply was there: all of it, or the beginning of one that follows in pieces.
-    worker: Option<Duration>,
-    /// Until the response was out.
-    write: Duration,
-}
-
-impl Phases {
-    /// Of a response that was out so long after its request was accepted.
-    fn of(stamps: &Stamps, sent: Duration) -> Self {
-        let since_accepted = |moment: Instant| moment.saturating_duration_since(stamps.accepted);
-        // Most requests have no body to wait for; a difference of moments takes longer than a look.
-        let queued = if stamps.queued == stamps.accepted {
-            Duration::ZERO
-        } else {
-            since_accepted(stamps.queued)
-        };
-        let replied = stamps.complete.or(stamps.first_byte);
-        let replied = replied.map_or(sent, since_accepted);
-        let begun = stamps.claimed.or(stamps.dispatched).map(since_accepted);
-        Self {
-            read: queued,
-            queue: begun.unwrap_or(replied).saturating_sub(queued),
-            worker: begun.map(|begun| replied.saturating_sub(begun)),
-            write: sent.saturating_sub(replied),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use pronghorn_metrics::Reading;
-    use proptest::prelude::*;
+    use tokio::time::Instant;
 
     use super::*;
 
@@ -182,6 +148,7 @@ mod tests {
             status,
             bytes: 0,
             elapsed: Duration::from_millis(millis),
+            split: None,
         }
     }
 
@@ -249,30 +216,5 @@ mod tests {
         assert_eq!(of("200"), Some(&("200".to_owned(), 1, 2)));
         let all: u64 = by_status.iter().map(|(_, count, _)| count).sum();
         assert_eq!(all, 200 + 65536 - 600);
-    }
-
-    proptest! {
-        /// Each step may be missing, but happened after those before it.
-        #[test]
-        fn the_phases_together_are_the_whole_time(steps in prop::array::uniform6((0_u64..1_000_000, any::<bool>()))) {
-            let accepted = Instant::now();
-            let mut now = accepted;
-            let mut step = |at: usize| {
-                now += Duration::from_micros(steps[at].0);
-                Some(now).filter(|_| steps[at].1)
-            };
-            let stamps = Stamps {
-                accepted,
-                queued: step(0).unwrap_or(accepted),
-                dispatched: step(1),
-                claimed: step(2),
-                first_byte: step(3),
-                complete: step(4),
-            };
-            step(5);
-            let phases = Phases::of(&stamps, now - accepted);
-            let worker = phases.worker.unwrap_or_default();
-            prop_assert_eq!(phases.read + phases.queue + worker + phases.write, now - accepted);
-        }
     }
 }

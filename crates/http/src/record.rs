@@ -8,12 +8,14 @@ use tokio::time::Instant;
 use crate::message::Request;
 use crate::sent::Sent;
 use crate::settings::DEFAULT_POOL;
+use crate::split::Split;
 
 /// Writes the log record of a request that reached PHP, if anybody would see it.
 ///
 /// Message, names and order of the fields are RoadRunner's: Octane reads them. `elapsed` is in
 /// whole milliseconds there, so `elapsed_us` stands beside it. RoadRunner has one pool; the name of
-/// any but the default one comes last, and so does a number that the server gave the request. With
+/// any but the default one comes last, and so does a number that the server gave the request.
+/// `elapsed` hides in which part of it the time went: the parts stand behind it. With
 /// `details` it has the fields of `http.access_logs`.
 pub(crate) fn write(request: &Request, pool: &str, details: bool, read_bytes: u64, sent: &Sent) {
     if !tracing::enabled!(target: "http", tracing::Level::INFO) {
@@ -22,8 +24,20 @@ pub(crate) fn write(request: &Request, pool: &str, details: bool, read_bytes: u6
     let &Sent {
         status,
         bytes: write_bytes,
+        split,
         ..
     } = sent;
+    let Told {
+        read_us,
+        queue_us,
+        php_us,
+        write_us,
+        php_cpu_us,
+        php_blocked_us,
+        pid,
+        worker_call,
+        retried,
+    } = Told::of(split);
     let target = request.target();
     let start = request.accepted_us.saturating_mul(1000);
     let elapsed_us = micros(sent.elapsed);
@@ -34,7 +48,8 @@ pub(crate) fn write(request: &Request, pool: &str, details: bool, read_bytes: u6
     if !details {
         tracing::info!(
             target: "http", status, method, URI = target, URL = target, %remote_address, read_bytes, write_bytes,
-            start, elapsed, elapsed_us, pool, request_id, "http log"
+            start, elapsed, elapsed_us, read_us, queue_us, php_us, write_us, php_cpu_us, php_blocked_us, pid, worker_call,
+            retried, pool, request_id, "http log"
         );
         return;
     }
@@ -44,8 +59,46 @@ pub(crate) fn write(request: &Request, pool: &str, details: bool, read_bytes: u6
         target: "http", status, method, URI = target, URL = target, %remote_address, query = &*query,
         content_len = request.head.body_len().unwrap_or(read_bytes), host = request.head.authority(),
         user_agent = &*field("user-agent"), referer = &*field("referer"), read_bytes, write_bytes,
-        start, request_time = start, elapsed, elapsed_us, pool, request_id, "http access log"
+        start, request_time = start, elapsed, elapsed_us, read_us, queue_us, php_us, write_us, php_cpu_us, php_blocked_us, pid,
+        worker_call, retried, pool, request_id, "http access log"
     );
+}
+
+/// What a record tells of the time, in microseconds, and of the worker. What is not known is left
+/// out.
+#[derive(Default)]
+struct Told {
+    read_us: Option<u64>,
+    queue_us: Option<u64>,
+    php_us: Option<u64>,
+    write_us: Option<u64>,
+    php_cpu_us: Option<u64>,
+    php_blocked_us: Option<u64>,
+    pid: Option<u32>,
+    /// How many the worker was given, this one included: a first one finds cold caches.
+    worker_call: Option<u64>,
+    /// Another worker had it before.
+    retried: Option<bool>,
+}
+
+impl Told {
+    fn of(split: Option<Split>) -> Self {
+        let Some(split) = split else {
+            return Self::default();
+        };
+        let Split { spent, worker, .. } = split;
+        Self {
+            read_us: Some(micros(split.read)),
+            queue_us: Some(micros(split.queue)),
+            php_us: split.php.map(micros),
+            write_us: Some(micros(split.write)),
+            php_cpu_us: spent.map(|spent| micros(spent.cpu)),
+            php_blocked_us: spent.map(|spent| micros(spent.blocked)),
+            pid: worker.map(|worker| worker.pid).filter(|pid| *pid != 0),
+            worker_call: worker.map(|worker| worker.nth),
+            retried: worker.map(|worker| worker.is_retry).filter(|retry| *retry),
+        }
+    }
 }
 
 /// The number that the server gave a request, else the client's own if it sent one, else a new one.

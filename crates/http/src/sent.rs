@@ -5,6 +5,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::split::Split;
+
 /// How a response went out.
 #[derive(Debug, Clone, Copy)]
 pub struct Sent {
@@ -14,12 +16,15 @@ pub struct Sent {
     pub bytes: u64,
     /// From the moment when the head of the request was complete until the last byte was out.
     pub elapsed: Duration,
+    /// What the time was spent on: of a request that reached PHP, where somebody wants to know it.
+    /// Set by who knows, for those who come after.
+    pub split: Option<Split>,
 }
 
 /// Does something when a response is out, or when its client has left. Called once, on the I/O
 /// thread of the connection.
 pub trait OnSent: Debug + Send + Sync + 'static {
-    fn on_sent(&self, sent: &Sent);
+    fn on_sent(&self, sent: &mut Sent);
 }
 
 /// One after the other.
@@ -27,7 +32,7 @@ pub trait OnSent: Debug + Send + Sync + 'static {
 struct Both(Arc<dyn OnSent>, Arc<dyn OnSent>);
 
 impl OnSent for Both {
-    fn on_sent(&self, sent: &Sent) {
+    fn on_sent(&self, sent: &mut Sent) {
         self.0.on_sent(sent);
         self.1.on_sent(sent);
     }
@@ -53,7 +58,7 @@ mod tests {
     struct Note(u8, Seen);
 
     impl OnSent for Note {
-        fn on_sent(&self, sent: &Sent) {
+        fn on_sent(&self, sent: &mut Sent) {
             self.1.lock().unwrap().push((self.0, sent.status));
         }
     }
@@ -65,12 +70,13 @@ mod tests {
         for number in 1..=3 {
             add(&mut on_sent, Arc::new(Note(number, seen.clone())));
         }
-        let sent = Sent {
+        let mut sent = Sent {
             status: 204,
             bytes: 0,
             elapsed: Duration::ZERO,
+            split: None,
         };
-        on_sent.expect("three were added").on_sent(&sent);
+        on_sent.expect("three were added").on_sent(&mut sent);
         assert_eq!(*seen.lock().unwrap(), [(1, 204), (2, 204), (3, 204)]);
     }
 }

@@ -74,12 +74,12 @@ impl Service {
     }
 
     /// A response is out: does what is due then.
-    pub(crate) fn sent(&self, on_sent: Option<Arc<dyn OnSent>>, sent: &Sent) {
+    pub(crate) fn sent(&self, on_sent: Option<Arc<dyn OnSent>>, mut sent: Sent) {
         if let Some(responses) = &self.responses {
-            responses.observe(sent);
+            responses.observe(&sent);
         }
         if let Some(on_sent) = on_sent {
-            on_sent.on_sent(sent);
+            on_sent.on_sent(&mut sent);
         }
     }
 

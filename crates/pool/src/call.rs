@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use pronghorn_process::Exit;
-use pronghorn_wire::native::Thrown;
+use pronghorn_wire::native::{Spent, Thrown};
 use pronghorn_wire::{Codec, DecodeError, Head};
 use thiserror::Error;
 use tokio::sync::oneshot;
@@ -39,9 +39,12 @@ pub trait Payload: Send + Sync + 'static {
     /// When it makes no sense: the worker is replaced.
     fn decode_head(&self, codec: Codec, context: &Bytes) -> Result<Head, DecodeError>;
 
-    /// A worker has taken it up, and not only lies it there for later. Does such a worker hear
-    /// before its reply that a client has left?
-    fn begun(&self, _hears: bool) {}
+    /// A worker has taken it up, and not only lies it there for later.
+    fn begun(&self, _by: Taker) {}
+
+    /// What the worker says of its time, before the end of its reply. Only told where the call asks
+    /// for it, and by workers that can.
+    fn spent(&self, _spent: Spent) {}
 
     /// It has its reply, or will get none, and when each step before that happened. Not called for
     /// a call whose client has left.
@@ -68,6 +71,19 @@ pub trait Payload: Send + Sync + 'static {
     fn identity(&self) -> Option<u64> {
         None
     }
+}
+
+/// The worker that has taken a call up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Taker {
+    /// Whether it hears before its reply that the client has left.
+    pub hears: bool,
+    /// 0 where no process of this server is behind it.
+    pub pid: u32,
+    /// How many calls it was given, this one included.
+    pub nth: u64,
+    /// Whether another worker had the call before.
+    pub is_retry: bool,
 }
 
 /// What a call's route asks for.

@@ -41,7 +41,7 @@ mod warmup;
 pub use body::{BodyFeed, BodyStream, streamed};
 pub use call::{
     Answer, Body, CallError, Dispatch, Encoding, Payload, Pending, Refused, Reply, ReplyBody,
-    Stamps, Terms, Unencodable, WorkerFault,
+    Stamps, Taker, Terms, Unencodable, WorkerFault,
 };
 pub use content::Content;
 pub use core::{SlotId, SlotState};

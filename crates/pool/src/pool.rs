@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::call::{
-    self, Call, CallError, Payload, Pending, Refused, Stamps, Terms, Withdraw, WorkerFault,
+    self, Call, CallError, Payload, Pending, Refused, Stamps, Taker, Terms, Withdraw, WorkerFault,
 };
 pub(crate) use crate::contract::{Order, Report, Transport};
 use crate::core::{Admitted, Core, Freed, Next, PrefetchLimits, SlotId, SlotState};
@@ -313,12 +313,14 @@ impl Pool {
     pub(crate) fn slot_handle(
         &self,
         slot: SlotId,
+        pid: u32,
     ) -> (SlotHandle, mpsc::UnboundedReceiver<Report>) {
         let (reports, inbox) = mpsc::unbounded_channel();
         (
             SlotHandle {
                 shared: self.shared.clone(),
                 slot,
+                pid,
                 reports,
                 wants_renewal: AtomicBool::new(false),
             },
@@ -605,6 +607,7 @@ impl Lifetime {
 pub struct SlotHandle {
     shared: Arc<Shared>,
     slot: SlotId,
+    pid: u32,
     reports: mpsc::UnboundedSender<Report>,
     /// Whether that was told.
     wants_renewal: AtomicBool,
@@ -715,6 +718,16 @@ impl SlotHandle {
     /// How long a worker may take for a call, or for the next piece of its reply.
     pub(crate) fn limit(&self, call: &Call) -> Option<Duration> {
         self.shared.limit(call)
+    }
+
+    /// Who takes a call up.
+    pub fn taker(&self, call: &Call, hears: bool, nth: u64) -> Taker {
+        Taker {
+            hears,
+            pid: self.pid,
+            nth,
+            is_retry: call.attempts > 0,
+        }
     }
 
     /// How long a worker may take for what belongs to no call.

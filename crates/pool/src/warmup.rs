@@ -116,7 +116,7 @@ pub async fn warm<C: Peer>(
 ) -> Result<C, Cold> {
     // Of its own: nothing here is counted, waits for another worker or is tried again.
     let pool = Pool::new(Options::aside(name), home, &Registry::default());
-    let (slot_handle, _reports) = pool.slot_handle(pool.add_slot().await);
+    let (slot_handle, _reports) = pool.slot_handle(pool.add_slot().await, 0);
     let mut carrier = make(slot_handle)?;
     for payload in calls {
         let what = payload.describe();

@@ -5,6 +5,7 @@ mod apps;
 mod behind_nginx;
 mod bodies;
 mod called_as_rr;
+mod causes;
 mod cgi;
 mod classic;
 mod client_gone;

@@ -351,8 +351,9 @@ impl Http1 {
             status,
             bytes,
             elapsed: at.saturating_duration_since(accepted),
+            split: None,
         };
-        self.entered.service().sent(on_sent, &sent);
+        self.entered.service().sent(on_sent, sent);
         at
     }
 

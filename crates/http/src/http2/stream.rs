@@ -172,8 +172,9 @@ impl Stream {
             status,
             bytes: self.sent,
             elapsed: accepted.elapsed(),
+            split: None,
         };
-        self.running.0.entered.service().sent(on_sent, &sent);
+        self.running.0.entered.service().sent(on_sent, sent);
     }
 
     async fn send(

@@ -13,7 +13,7 @@ use super::Parts;
 use crate::exchange::Exchange;
 use crate::message::{Handled, Handler, Peer, Request, Response, Unhandled};
 use crate::sent::{OnSent, Sent};
-use crate::settings::{LogFormat, LogPiece, Placeholder};
+use crate::settings::{LogFormat, LogPiece, Part, Placeholder};
 
 /// Of one value in a line; what is beyond is cut. A head may be eight times that.
 const LONGEST_VALUE: usize = 8 << 10;
@@ -203,6 +203,7 @@ impl Entry {
                 | Placeholder::Elapsed
                 | Placeholder::ElapsedMs
                 | Placeholder::ElapsedUs
+                | Placeholder::Part(_)
                 | Placeholder::ResponseHeader(_) => {}
             }
         }
@@ -234,18 +235,19 @@ impl Entry {
 }
 
 impl OnSent for Entry {
-    fn on_sent(&self, sent: &Sent) {
+    fn on_sent(&self, sent: &mut Sent) {
         let elapsed = sent.elapsed;
         let is_slow = self.lines.slow.is_some_and(|slow| elapsed > slow);
         if self.in_sample || is_slow || sent.status >= 500 {
-            let line = self.line(sent.status, sent.bytes, elapsed);
+            let line = self.line(sent);
             tracing::info!(target: "access", "{line}");
         }
     }
 }
 
 impl Entry {
-    fn line(&self, status: u16, bytes: u64, elapsed: Duration) -> String {
+    fn line(&self, sent: &Sent) -> String {
+        let (status, bytes, elapsed) = (sent.status, sent.bytes, sent.elapsed);
         let mut line = String::with_capacity(self.values.len() + 128);
         let (mut of_request, mut of_response) = (0.., self.of_request..);
         for piece in &self.lines.pieces {
@@ -259,6 +261,12 @@ impl Entry {
                 }
                 LogPiece::Value(Placeholder::ElapsedMs) => write!(line, "{}", elapsed.as_millis()),
                 LogPiece::Value(Placeholder::ElapsedUs) => write!(line, "{}", elapsed.as_micros()),
+                LogPiece::Value(Placeholder::Part(part)) => {
+                    match sent.split.and_then(|split| part.of(&split)) {
+                        Some(time) => write!(line, "{}", time.as_micros()),
+                        None => line.write_str(self.lines.escape.unknown()),
+                    }
+                }
                 LogPiece::Value(Placeholder::ResponseHeader(_)) => {
                     line.write_str(of_response.next().map_or("", |at| self.value(at)))
                 }
@@ -272,6 +280,14 @@ impl Entry {
 }
 
 impl Escape {
+    /// Stands for a number that is not known.
+    const fn unknown(self) -> &'static str {
+        match self {
+            Self::Text => "-",
+            Self::Json => "null",
+        }
+    }
+
     fn push(self, out: &mut String, value: &[u8]) {
         match self {
             Self::Text if value.is_empty() => out.push('-'),
@@ -354,6 +370,16 @@ fn json(with_request_id: bool) -> Vec<LogPiece> {
     add("\",\"status\":", Placeholder::Status);
     add(",\"bytes\":", Placeholder::Bytes);
     add(",\"elapsed_us\":", Placeholder::ElapsedUs);
+    for (before, part) in [
+        (",\"read_us\":", Part::Read),
+        (",\"queue_us\":", Part::Queue),
+        (",\"php_us\":", Part::Php),
+        (",\"php_cpu_us\":", Part::PhpCpu),
+        (",\"php_blocked_us\":", Part::PhpBlocked),
+        (",\"write_us\":", Part::Write),
+    ] {
+        add(before, Placeholder::Part(part));
+    }
     pieces.push(text("}"));
     pieces
 }
@@ -384,10 +410,12 @@ fn iso_time(micros: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use pronghorn_wire::native::Spent;
     use proptest::prelude::*;
 
     use super::*;
     use crate::middleware::testing::request;
+    use crate::split::Split;
 
     fn lines(pieces: Vec<LogPiece>, escape: Escape) -> Arc<Lines> {
         Arc::new(Lines {
@@ -398,10 +426,26 @@ mod tests {
         })
     }
 
-    fn line(lines: &Arc<Lines>, head: &str) -> String {
+    fn line(lines: &Arc<Lines>, head: &str, is_phps: bool) -> String {
         let mut entry = Entry::new(lines, &Shown::of(&request(head)));
         entry.note(&[("Content-Type", "text/html")].into_iter().collect());
-        entry.line(200, 1234, Duration::from_micros(1_234_567))
+        let millis = Duration::from_millis;
+        entry.line(&Sent {
+            status: 200,
+            bytes: 1234,
+            elapsed: Duration::from_micros(1_234_567),
+            split: is_phps.then(|| Split {
+                read: millis(1),
+                queue: millis(200),
+                php: Some(millis(1000)),
+                write: Duration::from_micros(33_567),
+                spent: Some(Spent {
+                    cpu: millis(2),
+                    blocked: millis(997),
+                }),
+                worker: None,
+            }),
+        })
     }
 
     const HEAD: &str =
@@ -410,7 +454,7 @@ mod tests {
     #[test]
     fn combined_is_what_all_programs_read() {
         assert_eq!(
-            line(&lines(combined(), Escape::Text), HEAD),
+            line(&lines(combined(), Escape::Text), HEAD, true),
             "192.0.2.1 - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b=\\x22c\\x22 HTTP/1.1\" 200 1234 \"-\" \
              \"x\\x5c\\x22\\xc3\\xa9\""
         );
@@ -419,11 +463,12 @@ mod tests {
     #[test]
     fn json_is_an_object_on_a_line() {
         assert_eq!(
-            line(&lines(json(true), Escape::Json), HEAD),
+            line(&lines(json(true), Escape::Json), HEAD, true),
             "{\"time\":\"1994-11-06T08:49:37.123Z\",\"ip\":\"192.0.2.1\",\"method\":\"GET\",\"scheme\":\"http\",\
              \"host\":\"example.org\",\"target\":\"/a?b=\\\"c\\\"\",\"protocol\":\"HTTP/1.1\",\"referer\":\"\",\
              \"user_agent\":\"x\\\\\\\"\u{e9}\",\"request_id\":\"\",\"status\":200,\"bytes\":1234,\
-             \"elapsed_us\":1234567}"
+             \"elapsed_us\":1234567,\"read_us\":1000,\"queue_us\":200000,\"php_us\":1000000,\
+             \"php_cpu_us\":2000,\"php_blocked_us\":997000,\"write_us\":33567}"
         );
     }
 
@@ -435,10 +480,12 @@ mod tests {
             LogPiece::Value(Placeholder::Host),
             text(" "),
             LogPiece::Value(Placeholder::Elapsed),
+            text(" "),
+            LogPiece::Value(Placeholder::Part(Part::Queue)),
         ];
         assert_eq!(
-            line(&lines(pieces, Escape::Text), HEAD),
-            "text/html example.org 1.234"
+            line(&lines(pieces, Escape::Text), HEAD, false),
+            "text/html example.org 1.234 -"
         );
     }
 

@@ -42,7 +42,7 @@ use crate::middleware::{self, Parts, Unusable};
 use crate::router::Router;
 use crate::scripts::Scripts;
 use crate::service::Service;
-use crate::settings::{DEFAULT_POOL, HttpSettings, RouteSettings};
+use crate::settings::{AccessLogSettings, DEFAULT_POOL, HttpSettings, RouteSettings};
 use crate::warmup::{warmup, warmup_of_scripts};
 
 pub use endpoint::Endpoint;
@@ -445,6 +445,7 @@ impl HttpResources {
         let max_size = route.max_request_size.unwrap_or(settings.max_request_size);
         let prefix = route.strip_prefix.clone().unwrap_or_default();
         let scripts = sites.get(&(name.to_owned(), prefix)).cloned();
+        let development = self.development || pool.workers.is_debug();
         let handler = PoolHandler {
             pool: workers.pool().clone(),
             terms: Terms {
@@ -461,8 +462,13 @@ impl HttpResources {
                 ..bodies.clone()
             },
             internal_error_code: settings.internal_error_code,
-            development: self.development || pool.workers.is_debug(),
+            development,
             access_logs: settings.access_logs,
+            server_timing: settings.server_timing || development,
+            shows_split: settings
+                .access_log
+                .as_ref()
+                .is_some_and(AccessLogSettings::shows_split),
             metrics: metrics[name].clone(),
             retry: pool.retry,
             worker_user: self.user.as_ref().map(|(_, user)| user.clone()),

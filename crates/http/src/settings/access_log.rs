@@ -5,6 +5,7 @@ use std::time::Duration;
 use pronghorn_config::{Node, Section, Setting, Shown, Table, Wrong};
 
 use crate::routes::is_token;
+use crate::split::Split;
 
 /// A line for each request.
 #[derive(Clone, Debug)]
@@ -57,14 +58,27 @@ pub enum Placeholder {
     Elapsed,
     ElapsedMs,
     ElapsedUs,
+    /// A part of it, in microseconds.
+    Part(Part),
     RequestId,
     /// Of the request, in lower case.
     Header(String),
     ResponseHeader(String),
 }
 
+/// What the time of a request that reached PHP was spent on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    Read,
+    Queue,
+    Php,
+    PhpCpu,
+    PhpBlocked,
+    Write,
+}
+
 /// Names in braces, of those that need no more than that.
-const NAMES: [(&str, Placeholder); 16] = [
+const NAMES: [(&str, Placeholder); 22] = [
     ("ip", Placeholder::Ip),
     ("time", Placeholder::Time),
     ("time_iso", Placeholder::TimeIso),
@@ -80,6 +94,12 @@ const NAMES: [(&str, Placeholder); 16] = [
     ("elapsed", Placeholder::Elapsed),
     ("elapsed_ms", Placeholder::ElapsedMs),
     ("elapsed_us", Placeholder::ElapsedUs),
+    ("read_us", Placeholder::Part(Part::Read)),
+    ("queue_us", Placeholder::Part(Part::Queue)),
+    ("php_us", Placeholder::Part(Part::Php)),
+    ("php_cpu_us", Placeholder::Part(Part::PhpCpu)),
+    ("php_blocked_us", Placeholder::Part(Part::PhpBlocked)),
+    ("write_us", Placeholder::Part(Part::Write)),
     ("request_id", Placeholder::RequestId),
 ];
 
@@ -112,6 +132,33 @@ impl Section for AccessLogSettings {
             slow: t
                 .key("slow", "Requests that took longer are always logged.")
                 .limit(),
+        }
+    }
+}
+
+impl AccessLogSettings {
+    /// Whether a line shows what a request's time was spent on.
+    pub fn shows_split(&self) -> bool {
+        match &self.format {
+            LogFormat::Combined => false,
+            LogFormat::Json => true,
+            LogFormat::Own(pieces) => pieces
+                .iter()
+                .any(|piece| matches!(piece, LogPiece::Value(Placeholder::Part(_)))),
+        }
+    }
+}
+
+impl Part {
+    /// `None` where it is not known.
+    pub fn of(self, split: &Split) -> Option<Duration> {
+        match self {
+            Self::Read => Some(split.read),
+            Self::Queue => Some(split.queue),
+            Self::Php => split.php,
+            Self::PhpCpu => split.spent.map(|spent| spent.cpu),
+            Self::PhpBlocked => split.spent.map(|spent| spent.blocked),
+            Self::Write => Some(split.write),
         }
     }
 }

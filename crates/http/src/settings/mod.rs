@@ -27,7 +27,7 @@ use crate::limits::Http2Limits;
 use crate::routes::is_token;
 
 pub use crate::expression::Expression;
-pub use access_log::{AccessLogSettings, LogFormat, LogPiece, Placeholder};
+pub use access_log::{AccessLogSettings, LogFormat, LogPiece, Part, Placeholder};
 pub use client::{Believed, ClientSettings, Trusted};
 pub use compress::CompressSettings;
 pub use error_pages::{ErrorPagesSettings, StatusPages};
@@ -65,6 +65,8 @@ pub struct HttpSettings {
     pub internal_error_code: u16,
     /// More fields in the record of each request.
     pub access_logs: bool,
+    /// Responses of PHP say what their time was spent on.
+    pub server_timing: bool,
     /// A larger body is answered 413.
     pub max_request_size: Size,
     /// Forms reach PHP unparsed.
@@ -171,6 +173,16 @@ impl Section for HttpSettings {
                 .default(INTERNAL_ERROR_CODE),
             access_logs: t
                 .key("access_logs", "More fields in the record of each request.")
+                .live()
+                .default(false),
+            server_timing: t
+                .key(
+                    "server_timing",
+                    "Responses of PHP get the field `Server-Timing`: how long the request waited \
+                     for a worker, and what PHP's time was spent on. In development mode they \
+                     always get it.",
+                )
+                .ours()
                 .live()
                 .default(false),
             max_request_size: t

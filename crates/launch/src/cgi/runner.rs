@@ -26,7 +26,7 @@ use pronghorn_pool::transport::{Inbox, News, Told};
 use pronghorn_pool::transport::{Outlet, Streamed};
 use pronghorn_pool::transport::{Peer, PieceDeadline, Served};
 use pronghorn_pool::transport::{Report, SlotHandle};
-use pronghorn_pool::{Body, CallError, Encoding, ReplyBody, Stamps, WorkerFault};
+use pronghorn_pool::{Body, CallError, Encoding, ReplyBody, Stamps, Taker, WorkerFault};
 
 /// What a program gets to end by itself after SIGTERM; as with workers.
 const GRACE: Duration = Duration::from_secs(5);
@@ -141,6 +141,11 @@ impl CgiRunner {
             pid: Some(running.pid()),
         });
         call.stamps.claimed = Some(Instant::now());
+        call.payload.begun(Taker {
+            pid: running.pid(),
+            // Each has a process of its own.
+            ..self.slot_handle.taker(&call, false, 1)
+        });
         let parting = self.reply(call, &mut running).await;
         self.part(running, parting).await;
     }

@@ -746,8 +746,10 @@ impl Peer for Responder {
                 return Served::Free(Instant::now());
             }
         }
-        self.inbox.count();
+        let nth = self.inbox.count();
         call.stamps.claimed = Some(Instant::now());
+        call.payload
+            .begun(self.slot_handle.taker(&call, false, nth));
         self.under_way = Some(UnderWay {
             payload: call.payload.clone(),
             since: call.stamps.dispatched.unwrap_or(call.stamps.queued),

@@ -327,6 +327,10 @@ fn hear_native(
         ),
         Message::Free { call, rest } => (call, Heard::Free(rest)),
         Message::Want { call, most } => (call, Heard::Want(most as usize)),
+        Message::Spent { call, spent } => {
+            payload.spent(spent);
+            (call, Heard::Nothing)
+        }
         // Sent before the call was.
         Message::Pong { .. } => (number, Heard::Pong),
         Message::Ignorable => (number, Heard::Nothing),

@@ -53,7 +53,7 @@ impl Relay {
         (self.wishes, self.informed) = (0, 0);
         let since = call.stamps.dispatched.unwrap_or(call.stamps.queued);
         self.prefetch.begin(since, sent);
-        self.inbox.count();
+        let nth = self.inbox.count();
         self.under_way = Some(UnderWay {
             payload: call.payload.clone(),
             since: self.prefetch.since(),
@@ -103,8 +103,9 @@ impl Relay {
                 Err(served) => return served,
             }
         };
+        let hears = self.dialect.hears_cancel_before_its_reply();
         call.payload
-            .begun(self.dialect.hears_cancel_before_its_reply());
+            .begun(self.slot_handle.taker(&call, hears, nth));
         // It runs all the same, and the worker is not told before it has begun a reply.
         let mut told_withdrawn = call.is_withdrawn();
         let mut wanting = false;

@@ -85,10 +85,11 @@ impl Inbox {
         lock(&self.content)
     }
 
-    /// Counts a call.
-    pub fn count(&self) {
-        let before = self.executions.load(Relaxed);
-        self.executions.store(before + 1, Relaxed);
+    /// Counts a call. How many it was given, this one included.
+    pub fn count(&self) -> u64 {
+        let executions = self.executions.load(Relaxed) + 1;
+        self.executions.store(executions, Relaxed);
+        executions
     }
 
     /// Waits for anything. An end is told again and again; a call and a stop once.

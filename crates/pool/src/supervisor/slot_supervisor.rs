@@ -145,7 +145,7 @@ impl SlotSupervisor {
             connect,
         } = launched;
         let pid = process.pid();
-        let (slot_handle, mut reports) = self.pool.slot_handle(self.slot);
+        let (slot_handle, mut reports) = self.pool.slot_handle(self.slot, pid);
         let worker = connect(slot_handle);
         let connection = Connection::new(self, process.as_ref(), via, worker);
         let mut escalation = Escalation::default();

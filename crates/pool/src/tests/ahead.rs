@@ -172,7 +172,7 @@ impl Worker {
     async fn start(pool: &Pool, thread: &Thread) -> Self {
         let slot = pool.add_slot().await;
         pool.booting(slot).await;
-        let (slot_handle, mut reports) = pool.slot_handle(slot);
+        let (slot_handle, mut reports) = pool.slot_handle(slot, 1);
         let memory = Arc::new(SharedMemory::new().unwrap());
         let peer = peer(&memory, thread);
         let (read, write) = rustix::pipe::pipe().unwrap();

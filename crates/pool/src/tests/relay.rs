@@ -199,7 +199,7 @@ impl Stage {
         );
         assert_eq!(pool.add_slot().await, 0);
         pool.booting(0).await;
-        let (slot_handle, mut reports) = pool.slot_handle(0);
+        let (slot_handle, mut reports) = pool.slot_handle(0, 1);
         let (ours, theirs) = UnixStream::pair().unwrap();
         let inbox = Arc::new(Inbox::default());
         let settings = Settings {
@@ -1505,7 +1505,7 @@ async fn a_worker_has_answered_its_warm_up_before_it_takes_calls() {
     let stage = Stage::native().await;
     let slot = stage.pool.add_slot().await;
     stage.pool.booting(slot).await;
-    let (slot_handle, mut reports) = stage.pool.slot_handle(slot);
+    let (slot_handle, mut reports) = stage.pool.slot_handle(slot, 1);
     let inbox = Arc::new(Inbox::default());
     tokio::runtime::Handle::current().spawn(session::run(relay.seated(slot_handle, inbox.clone())));
     assert!(matches!(reports.recv().await, Some(Report::Entered)));

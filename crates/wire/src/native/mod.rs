@@ -13,8 +13,8 @@ pub use numbers::VERSION;
 use numbers::{
     BODY_FILE, BODY_STREAM, BUSY, DEVELOPMENT, FORM, IGNORABLE, KIND_BODY, KIND_CANCEL, KIND_CHUNK,
     KIND_ERROR, KIND_EXTEND, KIND_FREE, KIND_INFORMATIONAL, KIND_PING, KIND_PONG, KIND_RAW,
-    KIND_REMARK, KIND_RENEW, KIND_REPLY, KIND_REQUEST, KIND_SCRIPT, KIND_WANT, LEAVING, NO_LIMIT,
-    REST_UNIT_US, TLS,
+    KIND_REMARK, KIND_RENEW, KIND_REPLY, KIND_REQUEST, KIND_SCRIPT, KIND_SPENT, KIND_WANT, LEAVING,
+    NO_LIMIT, REST_UNIT_US, TIMED, TLS,
 };
 
 /// In which a worker tells how long it was at work after its reply.
@@ -45,6 +45,8 @@ pub struct Envelope {
     pub body: BodyKind,
     /// Development mode: error details may be shown.
     pub development: bool,
+    /// The worker is asked what the time of the call is spent on.
+    pub timed: bool,
 }
 
 impl Envelope {
@@ -55,7 +57,8 @@ impl Envelope {
             BodyKind::Form => FORM,
             BodyKind::Stream => BODY_STREAM,
         };
-        body | if self.development { DEVELOPMENT } else { 0 }
+        let development = if self.development { DEVELOPMENT } else { 0 };
+        body | development | if self.timed { TIMED } else { 0 }
     }
 }
 
@@ -182,6 +185,13 @@ pub enum Message {
         /// The most bytes that it may have.
         most: u32,
     },
+    /// What the time of a call was spent on, before the end of its reply.
+    Spent {
+        /// The call under way.
+        call: u32,
+        /// By the clocks of the thread that ran it.
+        spent: Spent,
+    },
     /// The answer to a ping.
     Pong {
         /// The ping's number.
@@ -210,6 +220,15 @@ impl ReplyFlags {
             leaving: byte & LEAVING != 0,
         }
     }
+}
+
+/// What the time of a call was spent on, while a worker had it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Spent {
+    /// Computing.
+    pub cpu: Duration,
+    /// Not computing: asleep, behind a lock, waiting for a peer or for a processor.
+    pub blocked: Duration,
 }
 
 /// What a handler threw, in PHP's words.
@@ -287,6 +306,13 @@ pub fn decode(context: &Bytes) -> Result<Message, DecodeError> {
         KIND_WANT => Message::Want {
             call,
             most: input.u32()?,
+        },
+        KIND_SPENT => Message::Spent {
+            call,
+            spent: Spent {
+                cpu: input.micros()?,
+                blocked: input.micros()?,
+            },
         },
         KIND_PONG => Message::Pong { call },
         _ if flags & IGNORABLE != 0 => return Ok(Message::Ignorable),
@@ -412,6 +438,11 @@ impl<'a> Reader<'a> {
 
     fn u32(&mut self) -> Result<u32, DecodeError> {
         self.array().map(u32::from_le_bytes)
+    }
+
+    fn micros(&mut self) -> Result<Duration, DecodeError> {
+        self.u32()
+            .map(|micros| Duration::from_micros(micros.into()))
     }
 
     fn len(&mut self) -> Result<usize, DecodeError> {

@@ -86,6 +86,8 @@ numbers! {
         KIND_RENEW: u8 = 0x88;
         /// A mistake in the application that ended no call.
         KIND_REMARK: u8 = 0x89;
+        /// What the time of a call was spent on.
+        KIND_SPENT: u8 = 0x8A;
         /// The answer to a ping.
         KIND_PONG: u8 = 0x91;
     }
@@ -100,6 +102,8 @@ numbers! {
         DEVELOPMENT: u8 = 0x08;
         /// Of requests: the body is asked for piece by piece.
         BODY_STREAM: u8 = 0x10;
+        /// Of calls: before the end of its reply the worker tells what the time was spent on.
+        TIMED: u8 = 0x20;
         /// Of the end of a reply: the worker is not free yet, and will say when it is.
         BUSY: u8 = 0x02;
         /// Of the end of a reply: the worker takes no further call.

@@ -113,6 +113,7 @@ fn requests_are_written_as_the_vectors_say() {
                     time_left_ms,
                     body,
                     development: flags & 8 != 0,
+                    timed: flags & 0x20 != 0,
                 };
                 // The first vector with TLS says https in its URI only where the flag is set.
                 assert_eq!(request.tls, flags & 4 != 0, "{}", vector.name);
@@ -327,6 +328,47 @@ fn a_remark_has_the_shape_of_an_error() {
     }
     context[0] = KIND_RENEW;
     assert_eq!(remark(&context), None);
+}
+
+#[test]
+fn what_a_call_spent_is_told_in_microseconds() {
+    let mut context = Vec::new();
+    put_envelope(&mut context, KIND_SPENT, IGNORABLE, 0, 7);
+    put_u32(&mut context, 1_500);
+    put_u32(&mut context, u32::MAX);
+    let spent = Spent {
+        cpu: Duration::from_micros(1_500),
+        blocked: Duration::from_micros(u32::MAX.into()),
+    };
+    let told = decode(&Bytes::from(context.clone())).unwrap();
+    assert_eq!(told, Message::Spent { call: 7, spent });
+    for end in 0..context.len() {
+        let cut = Bytes::copy_from_slice(&context[..end]);
+        assert!(decode(&cut).is_err(), "cut at {end}");
+    }
+    context.push(0);
+    assert!(
+        decode(&Bytes::from(context)).is_err(),
+        "a byte is left over"
+    );
+}
+
+#[test]
+fn a_worker_is_asked_what_the_time_is_spent_on() {
+    for (timed, flags) in [(false, 0), (true, TIMED)] {
+        let mut context = Vec::new();
+        let call = 1;
+        encode_raw(
+            &mut context,
+            0,
+            Envelope {
+                call,
+                timed,
+                ..Envelope::default()
+            },
+        );
+        assert_eq!(context[1], flags);
+    }
 }
 
 #[test]

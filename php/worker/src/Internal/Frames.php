@@ -192,7 +192,7 @@ abstract class Frames implements Transport
     private function rawExchange(string $frame, array $fixed, ?int $deadline): RawExchange
     {
         // Its bytes are in the frame, however many.
-        if ($fixed['o'] !== Native::CALL_HEAD || $fixed['c'] === 0 || $fixed['f'] & ~Native::DEVELOPMENT) {
+        if ($fixed['o'] !== Native::CALL_HEAD || $fixed['c'] === 0 || $fixed['f'] & ~(Native::DEVELOPMENT | Native::TIMED)) {
             throw new ProtocolError('a raw call whose lengths leave its frame');
         }
 

@@ -70,6 +70,8 @@ final class Native
     public const RENEW = 0x88;
     /** A mistake in the application that ended no call. */
     public const REMARK = 0x89;
+    /** What the time of a call was spent on. */
+    public const SPENT = 0x8a;
     /** The answer to a ping. */
     public const PONG = 0x91;
 
@@ -85,6 +87,8 @@ final class Native
     public const DEVELOPMENT = 0x08;
     /** Of requests: the body is asked for piece by piece. */
     public const BODY_STREAM = 0x10;
+    /** Of calls: before the end of its reply the worker tells what the time was spent on. */
+    public const TIMED = 0x20;
     /** Of the end of a reply: the worker is not free yet, and will say when it is. */
     public const BUSY = 0x02;
     /** Of the end of a reply: the worker takes no further call. */

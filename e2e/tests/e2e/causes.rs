@@ -1,0 +1,202 @@
+//! Why a request was slow, told by its record alone: each cause is planted, and found.
+
+use std::time::Duration;
+
+use pronghorn_testkit::{Server, Site, wait_for};
+use serde_json::Value;
+
+use crate::ring::extension;
+
+const WORKER: &str = r"
+    $long = 300;
+    switch ($request->path) {
+        case '/sleep':
+            \usleep(1000 * $long);
+            break;
+        case '/compute':
+            $used = static fn (): float => (static fn (array $usage): float
+                => $usage['ru_utime.tv_sec'] + $usage['ru_utime.tv_usec'] / 1e6)(\getrusage());
+            for ($until = $used() + $long / 1000; $used() < $until;) { }
+            break;
+        case '/large':
+            return \str_repeat('large', 4_000_000);
+        case '/streamed':
+            return new Pronghorn\Response((function () use ($long) {
+                yield 'begun';
+                \usleep(1000 * $long);
+                yield 'ended';
+            })());
+        case '/dies-once':
+            if (!\file_exists('died')) {
+                \touch('died');
+                \posix_kill(\getmypid(), 9);
+            }
+    }
+    return 'done';
+";
+
+fn server_with(workers: u32, more: &str) -> Server {
+    extension(); // else the worker has no clocks
+    let config = format!(
+        "version: '3'\nserver: {{command: php worker.php}}\nlogs: {{mode: production, level: info}}\n\
+         http:\n  address: 127.0.0.1:0\n  pool: {{num_workers: {workers}, transport: ring}}\n{more}"
+    );
+    let site = Site::new().file("worker.php", &Site::sdk_worker(WORKER));
+    Server::start(site.config(&config))
+}
+
+fn server() -> Server {
+    server_with(1, "")
+}
+
+/// The record of the last request with this path.
+fn record(server: &Server, path: &str) -> Value {
+    wait_for(&format!("the record of {path}"), || {
+        let log = server.log();
+        let mut records = log
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        records.rfind(|record| record["msg"] == "http log" && record["URI"] == path)
+    })
+}
+
+/// A time in milliseconds; none is not told.
+fn millis(record: &Value, field: &str) -> f64 {
+    let micros = record[field].as_f64();
+    micros.unwrap_or_else(|| panic!("{field} in {record}")) / 1e3
+}
+
+/// That one part is most of the time, and that all together are the time.
+fn assert_mostly(record: &Value, part: &str) {
+    const PARTS: [&str; 4] = ["read_us", "queue_us", "php_us", "write_us"];
+    let all = millis(record, "elapsed_us");
+    assert!(millis(record, part) > 0.6 * all, "{part} in {record}");
+    let sum: f64 = PARTS.iter().map(|part| millis(record, part)).sum();
+    assert!((sum - all).abs() < 0.05, "the parts are all of {record}");
+}
+
+#[test]
+fn a_long_queue() {
+    let server = server();
+    let mut first = server.connect();
+    first.request("GET", "/sleep", "");
+    wait_for("the worker to be busy", || {
+        let shown = server.steer(&["workers"]).stdout;
+        shown.contains("GET /sleep").then_some(())
+    });
+    assert_eq!(server.get("/waits").text(), "done");
+    first.response();
+    assert_mostly(&record(&server, "/waits"), "queue_us");
+    server.stop();
+}
+
+#[test]
+fn a_handler_that_waits_and_one_that_computes() {
+    let server = server();
+    server.get("/");
+    for (path, most) in [
+        ("/sleep", "php_blocked_us"),
+        ("/compute", "php_cpu_us"),
+        ("/streamed", "php_blocked_us"),
+    ] {
+        server.get(path);
+        let record = record(&server, path);
+        // The rest of a reply that has begun is on its way to the client.
+        let whole = if path == "/streamed" {
+            "write_us"
+        } else {
+            "php_us"
+        };
+        assert_mostly(&record, whole);
+        // Who computes waits for a processor, where others compute as well.
+        assert!(millis(&record, most) > 295.0, "{record}");
+        if most == "php_blocked_us" {
+            assert!(millis(&record, "php_cpu_us") < 100.0, "{record}");
+        }
+        assert_eq!(record["pid"], server.workers()[0]);
+        assert_eq!(record["retried"], Value::Null);
+    }
+    server.stop();
+}
+
+#[test]
+fn a_slow_client() {
+    let server = server();
+    let mut client = server.connect();
+    client.request("GET", "/large", "");
+    client.head_response();
+    // More than the buffers of the connection hold is still to come.
+    std::thread::sleep(Duration::from_millis(400));
+    client.take(20_000_000);
+    assert_mostly(&record(&server, "/large"), "write_us");
+    server.stop();
+}
+
+#[test]
+fn a_slow_client_that_sends() {
+    let server = server();
+    let mut client = server.connect();
+    client.send("POST /slowly HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\na");
+    std::thread::sleep(Duration::from_millis(300));
+    client.send("b");
+    assert_eq!(client.response().text(), "done");
+    assert_mostly(&record(&server, "/slowly"), "read_us");
+    server.stop();
+}
+
+#[test]
+fn a_cold_worker() {
+    let server = server();
+    for (path, nth) in [("/first", 1), ("/second", 2)] {
+        server.get(path);
+        assert_eq!(record(&server, path)["worker_call"], nth);
+    }
+    server.stop();
+}
+
+#[test]
+fn a_retry() {
+    let server = server_with(2, "");
+    assert_eq!(server.get("/dies-once").text(), "done");
+    let record = record(&server, "/dies-once");
+    assert_eq!(record["retried"], true);
+    server.stop();
+}
+
+#[test]
+fn a_client_is_told_where_the_time_went() {
+    let server = server_with(1, "  server_timing: true\n");
+    let told = server.get("/sleep");
+    let told = told.header("server-timing").expect("it is on");
+    let parts: Vec<&str> = told
+        .split(", ")
+        .filter_map(|part| part.split(";dur=").next())
+        .collect();
+    assert_eq!(parts, ["queue", "php", "php-cpu", "php-blocked"]);
+    server.stop();
+}
+
+#[test]
+fn lines_of_the_access_log_have_the_parts() {
+    let log = "  access_log: {format: '{path} {queue_us} {php_us} {php_cpu_us} {php_blocked_us} {write_us} {read_us}', \
+               output: [access.log]}\n";
+    let server = server_with(1, log);
+    server.get("/sleep");
+    let mut nonsense = server.connect();
+    nonsense.send("nonsense\r\n\r\n");
+    nonsense.rest();
+    let lines = wait_for("both lines", || {
+        let text = std::fs::read_to_string(server.site().path("access.log")).ok()?;
+        let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        (lines.len() == 2).then_some(lines)
+    });
+    let numbers: Vec<u64> = lines[0]
+        .split(' ')
+        .skip(1)
+        .map(|number| number.parse().expect("a number"))
+        .collect();
+    assert_eq!(numbers.len(), 6, "{lines:?}");
+    assert!(numbers[1] > 295_000 && numbers[3] > 295_000, "{lines:?}");
+    assert!(lines[1].ends_with(" - - - - - -"), "{lines:?}");
+    server.stop();
+}
