@@ -18,7 +18,8 @@ typedef struct {
 /* Whether such a message begins a call. */
 static inline bool native_is_call(uint8_t kind)
 {
-	return kind == NATIVE_REQUEST || kind == NATIVE_SCRIPT || kind == NATIVE_RAW;
+	return kind == NATIVE_REQUEST || kind == NATIVE_SCRIPT || kind == NATIVE_RAW
+		|| kind == NATIVE_JOB;
 }
 
 /* Where the package keeps what a call is made of: offsets of properties of its classes, which it

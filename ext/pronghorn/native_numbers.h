@@ -17,6 +17,8 @@
 #define NATIVE_REQUEST_HEAD 28u
 /* Strings of a request's text before its headers. */
 #define NATIVE_LINE 6u
+/* A job's context before its table. */
+#define NATIVE_JOB_HEAD 40u
 /* The longest payload that a worker takes: longer bodies come as files. */
 #define NATIVE_MAX_PAYLOAD 67108864u
 /* The longest context that the server takes: no client would take a head so large. */
@@ -34,6 +36,8 @@
 #define NATIVE_SCRIPT 0x02u
 /* A call of kind `raw`. */
 #define NATIVE_RAW 0x03u
+/* A call of kind `job`. */
+#define NATIVE_JOB 0x04u
 /* The client of this call has left. */
 #define NATIVE_CANCEL 0x10u
 /* Asks whether the worker lives. */
@@ -66,6 +70,15 @@
 /* The answer to a ping. */
 #define NATIVE_PONG 0x91u
 
+/* ---- Small numbers of replies to jobs ---- */
+
+/* It is done. */
+#define NATIVE_JOB_DONE 0u
+/* It has failed, and no other attempt would help. */
+#define NATIVE_JOB_FAILED 1u
+/* It is to run again, at the time that follows the envelope. */
+#define NATIVE_JOB_RETRY 2u
+
 /* ---- Flags ---- */
 
 /* Of requests and replies: the body is the path of a file. */
@@ -80,6 +93,8 @@
 #define NATIVE_BODY_STREAM 0x10u
 /* Of calls: before the end of its reply the worker tells what the time was spent on. */
 #define NATIVE_TIMED 0x20u
+/* Of jobs: the reply's body is to be what the handler returns, for somebody waits for it. */
+#define NATIVE_WANTS_RESULT 0x40u
 /* Of the end of a reply: the worker is not free yet, and will say when it is. */
 #define NATIVE_BUSY 0x02u
 /* Of the end of a reply: the worker takes no further call. */

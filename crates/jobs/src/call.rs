@@ -1,15 +1,18 @@
 //! A job as a worker gets it.
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use pronghorn_pool::{Body, Encoding, Payload, Unencodable};
+use pronghorn_base::micros;
+use pronghorn_pool::{Body, Dispatch, Encoding, Payload, Unencodable};
+use pronghorn_wire::native::{self, Envelope};
 use pronghorn_wire::{Codec, DecodeError, Head};
 use serde::Serialize;
 
 use crate::job::{Headers, Job};
 
-/// A job on its way to a worker, in the protocol of RoadRunner's packages.
+/// A job on its way to a worker.
 pub(crate) struct JobCall {
     pub(crate) job: Arc<Job>,
     pub(crate) pipeline: String,
@@ -18,7 +21,7 @@ pub(crate) struct JobCall {
     pub(crate) driver: &'static str,
 }
 
-/// What the packages read in a frame's context; keys in RoadRunner's order.
+/// What RoadRunner's packages read in a frame's context; keys in its order.
 #[derive(Serialize)]
 struct Context<'a> {
     id: &'a str,
@@ -33,30 +36,15 @@ struct Context<'a> {
 impl Payload for JobCall {
     fn encode(&self, encoding: Encoding, out: &mut Vec<u8>) -> Result<Body, Unencodable> {
         match encoding {
-            Encoding::Frame(Codec::Json | Codec::Proto, _) => {}
-            // Such a worker announces its kinds, and `job` is none of them yet.
-            Encoding::Frame(Codec::Native, _) => {
-                let why = "jobs are run by the class `Consumer` of `spiral/roadrunner-jobs`";
-                return Err(Unencodable::Pool(why.to_owned()));
-            }
+            Encoding::Frame(Codec::Json | Codec::Proto, _) => self.encode_json(out)?,
+            Encoding::Frame(Codec::Native, dispatch) => self.encode_native(dispatch, out),
             Encoding::Variables => return Err(Unencodable::for_no_script()),
         }
-        let context = Context {
-            id: &self.job.id,
-            job: &self.job.name,
-            driver: self.driver,
-            queue: self.queue.as_deref(),
-            headers: &self.job.headers,
-            pipeline: &self.pipeline,
-        };
-        let written = serde_json::to_writer(out, &context);
-        written.map_err(|error| Unencodable::Request(error.to_string()))?;
         Ok(Body::Bytes(self.job.payload.clone()))
     }
 
-    fn decode_head(&self, _: Codec, _: &Bytes) -> Result<Head, DecodeError> {
-        // RoadRunner looks at the body alone.
-        Ok(Head::Raw)
+    fn decode_head(&self, codec: Codec, context: &Bytes) -> Result<Head, DecodeError> {
+        Head::decode_job(codec, context)
     }
 
     /// The pipeline gives it again, and counts.
@@ -69,10 +57,45 @@ impl Payload for JobCall {
     }
 }
 
+impl JobCall {
+    fn encode_json(&self, out: &mut Vec<u8>) -> Result<(), Unencodable> {
+        let context = Context {
+            id: &self.job.id,
+            job: &self.job.name,
+            driver: self.driver,
+            queue: self.queue.as_deref(),
+            headers: &self.job.headers,
+            pipeline: &self.pipeline,
+        };
+        let written = serde_json::to_writer(out, &context);
+        written.map_err(|error| Unencodable::Request(error.to_string()))
+    }
+
+    fn encode_native(&self, dispatch: Dispatch, out: &mut Vec<u8>) {
+        let job = native::Job {
+            id: &self.job.id,
+            name: &self.job.name,
+            pipeline: &self.pipeline,
+            driver: self.driver,
+            attempt: self.job.attempts.saturating_add(1),
+            wants_result: false,
+        };
+        let headers = self.job.headers.iter().flat_map(|(name, values)| {
+            let name = name.as_bytes();
+            values.iter().map(move |value| (name, value.as_bytes()))
+        });
+        let envelope = Envelope {
+            call: dispatch.number,
+            time_left_ms: dispatch.time_left_ms,
+            ..Envelope::default()
+        };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        native::encode_job(out, &job, headers, now.map_or(0, micros), envelope);
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use pronghorn_pool::Dispatch;
-
     use super::*;
 
     #[test]

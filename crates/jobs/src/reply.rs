@@ -1,7 +1,8 @@
-//! What a worker answers about a job, in the protocol of RoadRunner's packages.
+//! What a worker answers about a job, in our protocol and in that of RoadRunner's packages.
 
 use std::time::Duration;
 
+use pronghorn_wire::native::JobReply;
 use serde::{Deserialize, Deserializer};
 
 use crate::drivers::Settlement;
@@ -54,7 +55,35 @@ fn lenient<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     })
 }
 
-/// Reads the body of an answer.
+/// What an answer of our package means.
+pub(crate) fn of(reply: JobReply, body: &[u8]) -> Answered {
+    let why = || {
+        let why: String = String::from_utf8_lossy(body)
+            .chars()
+            .take(LONGEST_REMARK)
+            .collect();
+        (!why.is_empty()).then_some(why)
+    };
+    let (settlement, verdict, remark) = match reply {
+        JobReply::Done => (Settlement::Ack, Verdict::Done, None),
+        JobReply::Failed => {
+            let why = why().or_else(|| Some("the handler failed".to_owned()));
+            (Settlement::Ack, Verdict::Failed, why)
+        }
+        JobReply::Retry { delay } => {
+            let headers = Headers::new();
+            let settlement = Settlement::Requeue { headers, delay };
+            (settlement, Verdict::Again, why())
+        }
+    };
+    Answered {
+        settlement,
+        verdict,
+        remark,
+    }
+}
+
+/// Reads the body of an answer of RoadRunner's packages.
 pub(crate) fn read(body: &[u8]) -> Answered {
     let Ok(reply) = serde_json::from_slice::<Reply>(body) else {
         // RoadRunner would take the job for done.
@@ -176,6 +205,24 @@ mod tests {
                 "{body}"
             );
         }
+    }
+
+    #[test]
+    fn answers_of_our_package_have_their_settlements() {
+        let of = |reply, body: &str| {
+            let answered = of(reply, body.as_bytes());
+            (answered.settlement, answered.verdict, answered.remark)
+        };
+        let done = (Settlement::Ack, Verdict::Done, None);
+        assert_eq!(of(JobReply::Done, r#"{"any":1}"#), done);
+        let failed = |why: &str| (Settlement::Ack, Verdict::Failed, Some(why.to_owned()));
+        assert_eq!(of(JobReply::Failed, "no"), failed("no"));
+        assert_eq!(of(JobReply::Failed, ""), failed("the handler failed"));
+        let delay = Duration::from_secs(5);
+        let headers = Headers::new();
+        let again = Settlement::Requeue { headers, delay };
+        let again = (again, Verdict::Again, None);
+        assert_eq!(of(JobReply::Retry { delay }, ""), again);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
+use crate::native::JobReply;
 use crate::{Codec, DecodeError, ReplyHead, json, native, proto};
 
 /// What a worker is asked to do. Workers announce the kinds that they answer.
@@ -45,8 +46,10 @@ pub enum Head {
     /// Of a script: the server is to answer as if this path, with its query, had been asked for by
     /// GET.
     LocalRedirect(Vec<u8>),
-    /// Of a raw call or a job, which have none.
+    /// Of a raw call, or of a job in a foreign worker, which have none.
     Raw,
+    /// Of a job.
+    Job(JobReply),
 }
 
 impl Head {
@@ -78,6 +81,18 @@ impl Head {
             }
         }
         Ok(Self::Raw)
+    }
+
+    /// Reads the head of an answer to a job. RoadRunner's packages say all in the body.
+    ///
+    /// # Errors
+    ///
+    /// When the context is none in this codec.
+    pub fn decode_job(codec: Codec, context: &Bytes) -> Result<Self, DecodeError> {
+        match codec {
+            Codec::Native => native::decode_job_reply(context).map(Self::Job),
+            Codec::Json | Codec::Proto => Ok(Self::Raw),
+        }
     }
 
     /// Whether the real answer is still to come, where the codec has no message of its own for

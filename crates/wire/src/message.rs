@@ -291,6 +291,9 @@ pub enum DecodeError {
     /// A kind of message that doesn't exist, or not in this direction.
     #[error("unknown kind of message 0x{0:02x}")]
     Kind(u8),
+    /// A job ends in another way than there is.
+    #[error("unknown outcome {0} of a job")]
+    Outcome(u16),
     /// Call numbers start at 1.
     #[error("call number 0")]
     CallNumber,

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use pronghorn_testkit::{Server, Site, wait_for};
@@ -9,7 +10,14 @@ use rustix::process::Signal;
 
 use crate::control::Rpc;
 
-fn site(workers: usize, more: &str) -> Site {
+fn site(workers: usize) -> Site {
+    site_of(
+        &Site::fixture("foreign/jobs.php"),
+        &format!("num_workers: {workers}"),
+    )
+}
+
+fn site_of(worker: &Path, pool: &str) -> Site {
     let site = Site::new();
     let ran = site.path("ran");
     site.config(&format!(
@@ -20,20 +28,19 @@ fn site(workers: usize, more: &str) -> Site {
          state_dir: state\n\
          logs: {{level: debug}}\n\
          jobs:\n  \
-           pool: {{num_workers: {workers}}}\n  \
+           pool: {{{pool}}}\n  \
            consume: [mail, kept]\n  \
            pipelines:\n    \
              mail: {{driver: memory, config: {{priority: 7}}}}\n    \
-             kept: {{driver: embedded}}\n\
-         {more}",
-        Site::fixture("foreign/jobs.php").display(),
+             kept: {{driver: embedded}}\n",
+        worker.display(),
         ran.display(),
         Site::fixture("foreign/worker.php").display(),
     ))
 }
 
 fn start(workers: usize) -> (Server, Rpc) {
-    let server = Server::start(site(workers, ""));
+    let server = Server::start(site(workers));
     let rpc = Rpc::connect(&server);
     (server, rpc)
 }
@@ -82,6 +89,39 @@ fn a_job_goes_from_a_push_through_a_worker_to_its_ack() {
             r#"{{"pipeline":"{pipeline}","driver":"{driver}","queue":"{pipeline}","ready":true,"priority":{priority}}}"#
         );
         wait_until_stat(&mut rpc, &empty);
+        server.stop();
+    }
+}
+
+/// Over pipes and over the ring.
+#[test]
+fn jobs_run_in_workers_of_our_package() {
+    for transport in ["relay", "ring"] {
+        let worker = Site::fixture("jobs.php");
+        let server = Server::start(site_of(
+            &worker,
+            &format!("num_workers: 1, transport: {transport}"),
+        ));
+        let mut rpc = Rpc::connect(&server);
+        push(&mut rpc, "kept", "id-1", "ping", 0);
+        let expected = r#"{"id":"id-1","name":"ping","pipeline":"kept","driver":"embedded","headers":[],"attempt":1} 8"#;
+        assert_eq!(wait_until_ran(&server, 1).trim_end(), expected);
+        for (name, runs) in [("fail", 1), ("throw", 3), ("exit", 3), ("die", 3)] {
+            let before = ran(&server).lines().count();
+            push(&mut rpc, "mail", name, name, 0);
+            wait_until_ran(&server, before + runs);
+            wait_until_stat(&mut rpc, r#""driver":"memory","queue":"mail","ready":true"#);
+            let after = ran(&server).lines().count();
+            assert_eq!(after - before, runs, "{name}");
+        }
+        let log = server.log();
+        for said in [
+            "failed on purpose",
+            "thrown on purpose in ",
+            "exit() ended the call",
+        ] {
+            assert!(log.contains(said), "{said} in {log}");
+        }
         server.stop();
     }
 }

@@ -8,6 +8,7 @@ use Pronghorn\Internal\BadWorker;
 use Pronghorn\Internal\Boot;
 use Pronghorn\Internal\Handler;
 use Pronghorn\Internal\HttpHandler;
+use Pronghorn\Internal\JobHandler;
 use Pronghorn\Internal\Kind;
 use Pronghorn\Internal\Loop;
 use Pronghorn\Internal\ProtocolError;
@@ -51,6 +52,20 @@ final class Worker
     public function onRaw(callable $handler): static
     {
         $this->handlers[Kind::Raw->value] = $handler;
+
+        return $this;
+    }
+
+    /**
+     * Runs jobs. A handler that returns has done its job, and what it returns goes to whoever waits
+     * for it; after one that throws, the job runs again as its pipeline's `retry` says. What it
+     * echoes goes to the log.
+     *
+     * @param callable(Job): mixed $handler
+     */
+    public function onJob(callable $handler): static
+    {
+        $this->handlers[Kind::Job->value] = $handler;
 
         return $this;
     }
@@ -132,6 +147,7 @@ final class Worker
         if (!isset($this->handlers[$kind->value])) {
             $cure = match ($kind) {
                 Kind::Http => 'Give one to onRequest().',
+                Kind::Job => 'Give one to onJob().',
                 Kind::Raw => 'Give one to onRaw() if the calls of that service are bytes.',
             };
             throw new BadWorker("This pool runs `$mode` (RR_MODE), and the script has no handler for it. $cure");
@@ -140,6 +156,7 @@ final class Worker
         foreach ($this->handlers as $name => $handler) {
             $handlers[$name] = match (Kind::from($name)) {
                 Kind::Http => $this->httpHandler($handler, $messages),
+                Kind::Job => JobHandler::of($handler),
                 Kind::Raw => RawHandler::of($handler),
             };
         }

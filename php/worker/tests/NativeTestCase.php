@@ -195,6 +195,54 @@ abstract class NativeTestCase extends TestCase
         self::assertSame($reply['frame_hex'], bin2hex($server->bytes()));
     }
 
+    public function testReadsTheJobsOfTheVectorsAndAnswersThem(): void
+    {
+        foreach (Vectors::named('native', 'jobs') as $name => [$vector]) {
+            [$relay, $server] = static::connect();
+            $fields = $vector['fields'];
+            if ($vector['direction'] === 'to server') {
+                $body = hex2bin($vector['body_hex']);
+                $relay->replyJob($fields['call'], $fields['outcome'], $fields['delay'] ?? 0, $body, $fields['flags']);
+                self::assertSame($vector['frame_hex'], bin2hex($server->bytes()), $name);
+                continue;
+            }
+            $server->send(hex2bin($vector['frame_hex']));
+            $exchange = $relay->next();
+            $job = $exchange->job;
+            $headers = [];
+            foreach ($fields['headers'] as [$header, $value]) {
+                $headers[$header][] = $value;
+            }
+            self::assertSame(
+                [$fields['call'], $fields['started'], $fields['flags'] === Native::WANTS_RESULT, $fields['left'] === null],
+                [$exchange->id, $exchange->startedAt(), $exchange->wantsResult, $exchange->deadline === null],
+                $name,
+            );
+            $keys = ['id', 'name', 'pipeline', 'driver', 'attempt'];
+            self::assertSame(
+                array_map(fn (string $key) => $fields[$key], $keys),
+                array_map(fn (string $key) => $job->$key, $keys),
+                $name,
+            );
+            self::assertSame([hex2bin($vector['body_hex']), $headers], [$job->body, $job->headers], $name);
+        }
+    }
+
+    public function testCutsOfAJobAreRefused(): void
+    {
+        $context = Codec::job(['headers' => [['a', 'b']]]);
+        for ($length = 0; $length < strlen($context); $length++) {
+            [$relay, $server] = static::connect();
+            $server->send(Codec::frame(substr($context, 0, $length)));
+            try {
+                $relay->next();
+                self::fail("$length bytes of a context were taken for a job");
+            } catch (ProtocolError) {
+                $this->addToAssertionCount(1);
+            }
+        }
+    }
+
     /** @dataProvider wrong */
     public function testRefusesRequestsThatCannotBe(string $frame, string $message): void
     {
@@ -218,6 +266,9 @@ abstract class NativeTestCase extends TestCase
         yield 'a raw call in a file' => [Codec::frame(Codec::raw(['flags' => Native::BODY_FILE]), '/x'), 'raw'];
         yield 'a raw call with a longer head' => [Codec::frame(Codec::raw([]) . 'x', 'x'), 'raw'];
         yield 'a raw call with half a head' => [Codec::frame(substr(Codec::raw([]), 0, 19)), '0x03'];
+        yield 'a job 0' => [Codec::frame(Codec::job(['call' => 0])), 'a job'];
+        yield 'a job in a file' => [Codec::frame(Codec::job(['flags' => Native::BODY_FILE]), '/x'), 'a job'];
+        yield 'a job with a longer head' => [Codec::frame(Codec::job([]) . 'x', 'x'), 'a job'];
         yield 'another codec' => [Frame::encode(Frame::JSON, 0, [2], '{}'), 'neither control nor native'];
         yield 'two options' => [Frame::encode(Frame::NATIVE, 0, [8, 0], '12345678'), 'neither control nor native'];
         yield 'half an envelope' => [Frame::encode(Frame::NATIVE, 0, [4], '12345678'), 'neither control nor native'];

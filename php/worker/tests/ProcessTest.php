@@ -117,7 +117,7 @@ final class ProcessTest extends ProcessTestCase
         yield 'no such kind' => [
             'Pronghorn\serve(fn (Pronghorn\Request $r) => "x");',
             ['RR_MODE' => 'jobs'],
-            'This pool runs `jobs` (RR_MODE)',
+            'This pool runs `jobs` (RR_MODE), and the script has no handler for it. Give one to onJob()',
         ];
         yield 'no handler of bytes' => [
             'Pronghorn\serve(fn (Pronghorn\Request $r) => "x");',
@@ -128,6 +128,11 @@ final class ProcessTest extends ProcessTestCase
             '(new Pronghorn\Worker())->onRaw(fn (int $r) => "x")->run();',
             ['RR_MODE' => 'echo'],
             'does not take one string',
+        ];
+        yield 'a handler of jobs that takes none' => [
+            '(new Pronghorn\Worker())->onJob(fn (string $payload) => "x")->run();',
+            ['RR_MODE' => 'jobs'],
+            'does not take one job',
         ];
         yield 'no PSR-7 library' => [
             'Pronghorn\serve(fn (Psr\Http\Message\ServerRequestInterface $r) => "x");',

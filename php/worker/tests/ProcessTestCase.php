@@ -114,6 +114,19 @@ abstract class ProcessTestCase extends TestCase
         self::assertSame(255, $worker->wait());
     }
 
+    public function testAJobThatEndsItsCallHasFailed(): void
+    {
+        $worker = $this->start();
+        $worker->job('', ['call' => 1, 'name' => 'exit']);
+        self::assertSame('error', $worker->reply()[0]->kind);
+        if ($worker->usesBox) {
+            $worker->job('', ['call' => 2]);
+            self::assertSame(Native::JOB_DONE, $worker->reply()[0]->number);
+        }
+        $worker->hangUp();
+        $worker->wait();
+    }
+
     public function testAnErrorIsNoEnd(): void
     {
         $worker = $this->start();

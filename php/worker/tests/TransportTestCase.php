@@ -12,6 +12,7 @@ use Pronghorn\ConnectionLost;
 use Pronghorn\Exception;
 use Pronghorn\Internal\Handler;
 use Pronghorn\Internal\HttpHandler;
+use Pronghorn\Internal\JobHandler;
 use Pronghorn\Internal\Loop;
 use Pronghorn\Internal\Native;
 use Pronghorn\Internal\Output;
@@ -19,6 +20,7 @@ use Pronghorn\Internal\ProtocolError;
 use Pronghorn\Internal\Psr\Messages;
 use Pronghorn\Internal\RawHandler;
 use Pronghorn\Internal\Transport;
+use Pronghorn\Job;
 use Pronghorn\NotAWorker;
 use Pronghorn\Request;
 use Pronghorn\Response;
@@ -934,6 +936,57 @@ abstract class TransportTestCase extends TestCase
         self::assertSame("echoed\n", $this->log());
     }
 
+    public function testAJobIsDoneWhenItsHandlerReturns(): void
+    {
+        $headers = [['content-type', 'application/json'], ['a', '1']];
+        $this->server->job('{"to":"x"}', ['call' => 4, 'attempt' => 3, 'left' => 1000, 'headers' => $headers]);
+        $seen = null;
+        $received = $this->serveJob(function (Job $job) use (&$seen): string {
+            $seen = [$job->name, $job->payload(), $job->header('a'), $job->header('b'), $job->attempt];
+            self::assertEqualsWithDelta(1.0, $job->timeLeft(), 0.9);
+
+            return 'nobody waits for it';
+        });
+
+        self::assertSame(['ping', ['to' => 'x'], '1', null, 3], $seen);
+        self::assertEquals([new Message('reply', 4)], $received);
+    }
+
+    public function testWhatAHandlerReturnsGoesToWhoeverWaitsForIt(): void
+    {
+        $this->server->job('', ['flags' => Native::WANTS_RESULT]);
+        $this->server->job('', ['flags' => Native::WANTS_RESULT, 'name' => 'nan']);
+        [$good, $bad] = $this->serveJob(fn (Job $job) => $job->name === 'nan' ? \NAN : ['sent' => 3]);
+
+        self::assertSame([Native::JOB_DONE, '{"sent":3}'], [$good->number, $good->body]);
+        self::assertSame(Native::JOB_FAILED, $bad->number);
+        self::assertStringStartsWith("What the handler returned can't be written as JSON: ", $bad->body);
+    }
+
+    public function testAHandlerSaysWhatIsToBecomeOfItsJob(): void
+    {
+        foreach (['fail', 'fail and throw', 'again', 'throw'] as $name) {
+            $this->server->job('', ['name' => $name]);
+        }
+        $received = $this->serveJob(function (Job $job): void {
+            match ($job->name) {
+                'fail' => $job->fail('no such address'),
+                'again' => $job->retryIn(1.5, new \DomainException('busy')),
+                'throw' => throw new \DomainException('down'),
+                default => $job->fail() ?? throw new \LogicException('too late'),
+            };
+        });
+
+        self::assertSame(
+            ['reply 1', 'reply 1', 'reply 2', 'error 0'],
+            array_map(fn (Message $it) => "$it->kind $it->number", $received),
+        );
+        self::assertSame(['no such address', ''], [$received[0]->body, $received[1]->body]);
+        self::assertSame([['delay', 1500]], $received[2]->headers);
+        self::assertStringStartsWith('DomainException: busy in ', $received[2]->body);
+        self::assertSame('down', $received[3]->error['message']);
+    }
+
     public function testACallOfAKindThatNoHandlerIsForEndsTheWorker(): void
     {
         $this->server->raw('x');
@@ -1019,6 +1072,16 @@ abstract class TransportTestCase extends TestCase
     private function serveRaw(callable $handler): array
     {
         return $this->answerAll(['raw' => RawHandler::of($handler)]);
+    }
+
+    /**
+     * Runs all jobs of the server.
+     *
+     * @return list<Message>
+     */
+    private function serveJob(callable $handler): array
+    {
+        return $this->answerAll(['job' => JobHandler::of($handler)]);
     }
 
     /**

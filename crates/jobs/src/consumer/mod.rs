@@ -6,6 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use pronghorn_base::{BoxFuture, LogThrottle};
 use pronghorn_pool::{Answer, CallError, Pool, ReplyBody, Terms, WorkerFault};
+use pronghorn_wire::Head;
+use pronghorn_wire::native::JobReply;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -37,8 +39,10 @@ pub(crate) trait Runners: Send + Sync + 'static {
 /// What came of a job at a worker.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// The body of its answer.
+    /// The body of an answer of RoadRunner's packages.
     Answered(Bytes),
+    /// An answer of ours, and its body.
+    Replied(JobReply, Bytes),
     /// It answered with a text instead, or threw.
     Reported(String),
     /// No worker has had it.
@@ -210,6 +214,7 @@ fn judge(job: &Job, outcome: Outcome) -> Judged {
         remark,
     } = match outcome {
         Outcome::Answered(body) => reply::read(&body),
+        Outcome::Replied(reply, body) => reply::of(reply, &body),
         Outcome::NotTaken(why) => {
             tracing::debug!(target: "jobs", id = job.id, "given back: {why}");
             return Judged {
@@ -259,7 +264,10 @@ async fn answer(mut pending: pronghorn_pool::Pending) -> Outcome {
         }
     };
     match reply.body {
-        ReplyBody::Whole(content) => Outcome::Answered(content.into()),
+        ReplyBody::Whole(content) => match reply.head {
+            Head::Job(said) => Outcome::Replied(said, content.into()),
+            _ => Outcome::Answered(content.into()),
+        },
         ReplyBody::File(_) | ReplyBody::Pieces { .. } => {
             Outcome::Reported("the worker's answer is no answer to a job".to_owned())
         }

@@ -46,7 +46,7 @@ impl Announcement {
             }
             Kind::Http => "give it a function for them with `$worker->onRequest(…)`",
             Kind::Raw => "give it a function for them with `$worker->onRaw(…)`",
-            Kind::Job => "jobs are run by the class `Consumer` of `spiral/roadrunner-jobs`",
+            Kind::Job => "give it a function for them with `$worker->onJob(…)`",
         };
         let kinds = match &*self.kinds {
             [] => "no calls".to_owned(),
@@ -255,7 +255,7 @@ mod tests {
             (
                 "http",
                 Kind::Job,
-                "of kind `job`: jobs are run by the class `Consumer` of `spiral/roadrunner-jobs`",
+                "of kind `job`: give it a function for them with `$worker->onJob(…)`",
             ),
             (
                 "http",

@@ -11,10 +11,10 @@ pub mod numbers;
 
 pub use numbers::VERSION;
 use numbers::{
-    BODY_FILE, BODY_STREAM, BUSY, DEVELOPMENT, FORM, IGNORABLE, KIND_BODY, KIND_CANCEL, KIND_CHUNK,
-    KIND_ERROR, KIND_EXTEND, KIND_FREE, KIND_INFORMATIONAL, KIND_PING, KIND_PONG, KIND_RAW,
-    KIND_REMARK, KIND_RENEW, KIND_REPLY, KIND_REQUEST, KIND_SCRIPT, KIND_SPENT, KIND_WANT, LEAVING,
-    NO_LIMIT, REST_UNIT_US, TIMED, TLS,
+    BODY_FILE, BODY_STREAM, BUSY, DEVELOPMENT, FORM, IGNORABLE, JOB_DONE, JOB_FAILED, JOB_RETRY,
+    KIND_BODY, KIND_CANCEL, KIND_CHUNK, KIND_ERROR, KIND_EXTEND, KIND_FREE, KIND_INFORMATIONAL,
+    KIND_JOB, KIND_PING, KIND_PONG, KIND_RAW, KIND_REMARK, KIND_RENEW, KIND_REPLY, KIND_REQUEST,
+    KIND_SCRIPT, KIND_SPENT, KIND_WANT, LEAVING, NO_LIMIT, REST_UNIT_US, TIMED, TLS, WANTS_RESULT,
 };
 
 /// In which a worker tells how long it was at work after its reply.
@@ -114,6 +114,63 @@ pub fn encode_script(out: &mut Vec<u8>, accepted_us: u64, envelope: Envelope) {
 pub fn encode_raw(out: &mut Vec<u8>, accepted_us: u64, envelope: Envelope) {
     put_envelope(out, KIND_RAW, envelope.flags(), 0, envelope.call);
     put_times(out, accepted_us, envelope.time_left_ms);
+}
+
+/// What a worker is told of a job, beside its payload.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Job<'a> {
+    /// Chosen by whoever pushed it.
+    pub id: &'a str,
+    /// Which handler it is for.
+    pub name: &'a str,
+    /// Where it was queued.
+    pub pipeline: &'a str,
+    /// As the configuration names it.
+    pub driver: &'a str,
+    /// 1 for the first one.
+    pub attempt: u32,
+    /// Whether the reply is to have what the handler returns.
+    pub wants_result: bool,
+}
+
+/// Appends the context of a *job*, whose payload is the body. A header with several values comes
+/// once for each; those beyond 65,535 are left out.
+pub fn encode_job<'a>(
+    out: &mut Vec<u8>,
+    job: &Job<'a>,
+    headers: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    accepted_us: u64,
+    envelope: Envelope,
+) {
+    let headers = headers.take(u16::MAX.into());
+    let flags = envelope.flags() | if job.wants_result { WANTS_RESULT } else { 0 };
+    let count = count16(headers.clone().count());
+    put_envelope(out, KIND_JOB, flags, count, envelope.call);
+    put_times(out, accepted_us, envelope.time_left_ms);
+    put_u32(out, job.attempt);
+    let strings = [job.id, job.name, job.pipeline, job.driver];
+    for string in strings {
+        put_len(out, string.len());
+    }
+    put_table(out, headers.clone());
+    for string in strings {
+        out.extend_from_slice(string.as_bytes());
+    }
+    put_strings(out, headers);
+}
+
+/// What a handler made of its job. The body of the reply is what it returned, or why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobReply {
+    /// It is done.
+    Done,
+    /// It has failed, and no other attempt would help.
+    Failed,
+    /// It is to run again, so much later.
+    Retry {
+        /// From now.
+        delay: Duration,
+    },
 }
 
 /// Appends the context of a *cancel*: the client of this call has left.
@@ -349,6 +406,30 @@ pub fn decode_raw_reply(context: &Bytes) -> Result<(), DecodeError> {
     let _small = input.u16()?;
     let _call = input.u32()?;
     input.end()
+}
+
+/// Reads the context of a *reply* to a job.
+///
+/// # Errors
+///
+/// When it is another message, or of another shape.
+pub fn decode_job_reply(context: &Bytes) -> Result<JobReply, DecodeError> {
+    let mut input = Reader { rest: context };
+    let [kind, _flags] = input.array()?;
+    if kind != KIND_REPLY {
+        return Err(DecodeError::Kind(kind));
+    }
+    let small = input.u16()?;
+    let _call = input.u32()?;
+    let reply = match small {
+        JOB_DONE => JobReply::Done,
+        JOB_FAILED => JobReply::Failed,
+        JOB_RETRY => JobReply::Retry {
+            delay: Duration::from_millis(u64::from_le_bytes(input.array()?)),
+        },
+        other => return Err(DecodeError::Outcome(other)),
+    };
+    input.end().map(|()| reply)
 }
 
 fn put_envelope(out: &mut Vec<u8>, kind: u8, flags: u8, small: u16, call: u32) {

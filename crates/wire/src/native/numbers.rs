@@ -44,6 +44,8 @@ numbers! {
         REQUEST_HEAD: usize = CALL_HEAD + 8;
         /// Strings of a request's text before its headers.
         LINE: usize = 6;
+        /// A job's context before its table.
+        JOB_HEAD: usize = CALL_HEAD + 20;
         /// The longest payload that a worker takes: longer bodies come as files.
         MAX_PAYLOAD: u32 = 64 << 20;
         /// The longest context that the server takes: no client would take a head so large.
@@ -60,6 +62,8 @@ numbers! {
         KIND_SCRIPT: u8 = 0x02;
         /// A call of kind `raw`.
         KIND_RAW: u8 = 0x03;
+        /// A call of kind `job`.
+        KIND_JOB: u8 = 0x04;
         /// The client of this call has left.
         KIND_CANCEL: u8 = 0x10;
         /// Asks whether the worker lives.
@@ -91,6 +95,14 @@ numbers! {
         /// The answer to a ping.
         KIND_PONG: u8 = 0x91;
     }
+    "Small numbers of replies to jobs" {
+        /// It is done.
+        JOB_DONE: u16 = 0;
+        /// It has failed, and no other attempt would help.
+        JOB_FAILED: u16 = 1;
+        /// It is to run again, at the time that follows the envelope.
+        JOB_RETRY: u16 = 2;
+    }
     "Flags" {
         /// Of requests and replies: the body is the path of a file.
         BODY_FILE: u8 = 0x01;
@@ -104,6 +116,8 @@ numbers! {
         BODY_STREAM: u8 = 0x10;
         /// Of calls: before the end of its reply the worker tells what the time was spent on.
         TIMED: u8 = 0x20;
+        /// Of jobs: the reply's body is to be what the handler returns, for somebody waits for it.
+        WANTS_RESULT: u8 = 0x40;
         /// Of the end of a reply: the worker is not free yet, and will say when it is.
         BUSY: u8 = 0x02;
         /// Of the end of a reply: the worker takes no further call.

@@ -10,6 +10,7 @@ use crate::frame::{Flags, Header, MAX_PAYLOAD, OpenFrame, Stream};
 struct Vectors {
     messages: Vec<Vector>,
     raw: Vec<Vector>,
+    jobs: Vec<Vector>,
     broken: Vec<Broken>,
 }
 
@@ -206,6 +207,72 @@ fn raw_calls_are_written_and_answered_as_the_vectors_say() {
         decode_raw_reply(&informational.into()),
         Err(DecodeError::Kind(KIND_INFORMATIONAL))
     ));
+}
+
+#[test]
+fn jobs_are_written_as_the_vectors_say() {
+    let vectors = vectors().jobs;
+    for vector in vectors.iter().filter(|it| it.direction == "to worker") {
+        let of = |key: &str| &vector.fields[key];
+        let text = |key: &str| of(key).as_str().unwrap();
+        let job = Job {
+            id: text("id"),
+            name: text("name"),
+            pipeline: text("pipeline"),
+            driver: text("driver"),
+            attempt: number(of("attempt")),
+            wants_result: number::<u8>(of("flags")) == WANTS_RESULT,
+        };
+        let envelope = Envelope {
+            call: number(of("call")),
+            time_left_ms: of("left").as_u64().map(|left| left.try_into().unwrap()),
+            ..Envelope::default()
+        };
+        let headers = fields(of("headers"));
+        let mut context = Vec::new();
+        let started = number(of("started"));
+        encode_job(&mut context, &job, headers.iter(), started, envelope);
+        let expected = bytes(&vector.context_hex);
+        assert_eq!(Bytes::from(context), expected, "{}", vector.name);
+        assert_frame(vector);
+    }
+}
+
+#[test]
+fn answers_to_jobs_are_read_as_the_vectors_say() {
+    let vectors = vectors().jobs;
+    for vector in vectors.iter().filter(|it| it.direction == "to server") {
+        let of = |key: &str| number::<u64>(&vector.fields[key]);
+        let expected = match of("outcome") {
+            0 => JobReply::Done,
+            1 => JobReply::Failed,
+            _ => JobReply::Retry {
+                delay: Duration::from_millis(of("delay")),
+            },
+        };
+        let context = bytes(&vector.context_hex);
+        let read = decode_job_reply(&context).unwrap();
+        assert_eq!(read, expected, "{}", vector.name);
+        for cut in 0..context.len() {
+            assert!(decode_job_reply(&context.slice(..cut)).is_err());
+        }
+        let longer = [&*context, &[0]].concat();
+        assert!(decode_job_reply(&longer.into()).is_err());
+        let other = [0x81, 0, 3, 0, 1, 0, 0, 0];
+        let refused = decode_job_reply(&Bytes::copy_from_slice(&other));
+        assert!(matches!(refused, Err(DecodeError::Outcome(3))));
+        assert_frame(vector);
+    }
+}
+
+#[test]
+fn more_headers_than_a_job_can_have_are_left_out() {
+    let one = (&b"a"[..], &b""[..]);
+    let mut context = Vec::new();
+    let many = std::iter::repeat_n(one, 70_000);
+    encode_job(&mut context, &Job::default(), many, 0, Envelope::default());
+    assert_eq!(context[2..4], [0xff, 0xff]);
+    assert_eq!(context.len(), numbers::JOB_HEAD + 65_535 * 9);
 }
 
 #[test]

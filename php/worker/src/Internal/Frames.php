@@ -6,6 +6,7 @@ namespace Pronghorn\Internal;
 
 use Pronghorn\ClientGone;
 use Pronghorn\ConnectionLost;
+use Pronghorn\Job;
 use Pronghorn\Request;
 
 /**
@@ -19,16 +20,18 @@ abstract class Frames implements Transport
      * frame's own header included. One letter a number, because PHP makes no string for a key of
      * one letter: it halves the time. n payload length, s check sum of the frame, o length of the
      * context, k kind, f flags, h headers, c call, t accepted at, l time left, v protocol, b
-     * attributes, x length of the text.
+     * attributes, x length of the text; a attempt, and lengths: i id, m name, p pipeline, d driver.
      */
     public const FIXED = [
         Native::REQUEST => 'x2/Vn/Vs/x2/Vo/Ck/Cf/vh/Vc/Pt/Vl/vv/vb/Vx',
         Native::RAW => 'x2/Vn/Vs/x2/Vo/Ck/Cf/x2/Vc/Pt/Vl',
+        Native::JOB => 'x2/Vn/Vs/x2/Vo/Ck/Cf/vh/Vc/Pt/Vl/Va/Vi/Vm/Vp/Vd',
     ];
     /** How many bytes that takes. */
     private const LENGTHS = [
         Native::REQUEST => Native::FRAME + Native::REQUEST_HEAD,
         Native::RAW => Native::FRAME + Native::CALL_HEAD,
+        Native::JOB => Native::FRAME + Native::JOB_HEAD,
     ];
 
     /** Stands for a kind where a frame is a control frame. */
@@ -71,6 +74,12 @@ abstract class Frames implements Transport
     public function replyRaw(int $call, string $payload, int $flags = 0): void
     {
         $this->message(Native::REPLY, $call, $flags, 0, '', $payload);
+    }
+
+    public function replyJob(int $call, int $outcome, int $delay, string $body, int $flags = 0): void
+    {
+        $context = $outcome === Native::JOB_RETRY ? \pack('P', $delay) : '';
+        $this->message(Native::REPLY, $call, $flags, $outcome, $context, $body);
     }
 
     public function chunk(int $call, string $piece, int $flags = 0, bool $more = false): void
@@ -171,9 +180,11 @@ abstract class Frames implements Transport
     {
         $deadline = $fixed['l'] === Native::NO_LIMIT ? null : \hrtime(true) + $fixed['l'] * 1_000_000;
 
-        return $fixed['k'] === Native::REQUEST
-            ? $this->httpExchange($frame, $fixed, $deadline)
-            : $this->rawExchange($frame, $fixed, $deadline);
+        return match ($fixed['k']) {
+            Native::REQUEST => $this->httpExchange($frame, $fixed, $deadline),
+            Native::JOB => $this->jobExchange($frame, $fixed, $deadline),
+            default => $this->rawExchange($frame, $fixed, $deadline),
+        };
     }
 
     /** @param array<string, int> $fixed */
@@ -197,6 +208,54 @@ abstract class Frames implements Transport
         }
 
         return new RawExchange($this, $fixed['c'], $deadline, $fixed['t'], \substr($frame, self::LENGTHS[Native::RAW]));
+    }
+
+    /** @param array<string, int> $fixed */
+    private function jobExchange(string $frame, array $fixed, ?int $deadline): JobExchange
+    {
+        $table = self::LENGTHS[Native::JOB];
+        $at = $table + 8 * $fixed['h'];
+        $end = Native::FRAME + $fixed['o'];
+        $known = Native::DEVELOPMENT | Native::TIMED | Native::WANTS_RESULT;
+        if ($at > $end || $fixed['o'] > $fixed['n'] || $fixed['c'] === 0 || $fixed['f'] & ~$known) {
+            throw new ProtocolError('a job whose lengths leave its frame');
+        }
+        $texts = [];
+        foreach (['i', 'm', 'p', 'd'] as $length) {
+            $texts[] = \substr($frame, $at, $fixed[$length]);
+            $at += $fixed[$length];
+        }
+        $headers = self::jobHeaders($frame, $table, $fixed['h'], $at);
+        if ($at !== $end) {
+            throw new ProtocolError('a job whose lengths leave its frame');
+        }
+        [$id, $name, $pipeline, $driver] = $texts;
+        $job = new Job($name, \substr($frame, $end), $headers, $id, $pipeline, $driver, $fixed['a']);
+
+        return new JobExchange(
+            $this,
+            $fixed['c'],
+            $deadline,
+            $fixed['t'],
+            $job,
+            ($fixed['f'] & Native::WANTS_RESULT) !== 0,
+        );
+    }
+
+    /**
+     * @param int $at where their strings begin; afterwards, where they end
+     * @return array<array-key, non-empty-list<string>>
+     */
+    private static function jobHeaders(string $frame, int $table, int $count, int &$at): array
+    {
+        $headers = [];
+        for ($i = 0; $i < $count; $i++) {
+            ['n' => $name, 'v' => $value] = \unpack('Vn/Vv', $frame, $table + 8 * $i);
+            $headers[\substr($frame, $at, $name)][] = \substr($frame, $at + $name, $value);
+            $at += $name + $value;
+        }
+
+        return $headers;
     }
 
     /**

@@ -19,12 +19,18 @@ enum Kind: string
      * Bytes, answered by bytes: what they mean is a matter between the service and the application.
      */
     case Raw = 'raw';
+    /** A job out of a queue. */
+    case Job = 'job';
 
     /**
      * The kind of call that a pool needs a handler for, by the service that it belongs to: RR_MODE.
      */
     public static function ofMode(string $mode): self
     {
-        return $mode === 'http' ? self::Http : self::Raw;
+        return match ($mode) {
+            'http' => self::Http,
+            'jobs' => self::Job,
+            default => self::Raw,
+        };
     }
 }

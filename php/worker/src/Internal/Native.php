@@ -26,6 +26,8 @@ final class Native
     public const REQUEST_HEAD = 28;
     /** Strings of a request's text before its headers. */
     public const LINE = 6;
+    /** A job's context before its table. */
+    public const JOB_HEAD = 40;
     /** The longest payload that a worker takes: longer bodies come as files. */
     public const MAX_PAYLOAD = 67108864;
     /** The longest context that the server takes: no client would take a head so large. */
@@ -43,6 +45,8 @@ final class Native
     public const SCRIPT = 0x02;
     /** A call of kind `raw`. */
     public const RAW = 0x03;
+    /** A call of kind `job`. */
+    public const JOB = 0x04;
     /** The client of this call has left. */
     public const CANCEL = 0x10;
     /** Asks whether the worker lives. */
@@ -75,6 +79,15 @@ final class Native
     /** The answer to a ping. */
     public const PONG = 0x91;
 
+    // Small numbers of replies to jobs.
+
+    /** It is done. */
+    public const JOB_DONE = 0;
+    /** It has failed, and no other attempt would help. */
+    public const JOB_FAILED = 1;
+    /** It is to run again, at the time that follows the envelope. */
+    public const JOB_RETRY = 2;
+
     // Flags.
 
     /** Of requests and replies: the body is the path of a file. */
@@ -89,6 +102,8 @@ final class Native
     public const BODY_STREAM = 0x10;
     /** Of calls: before the end of its reply the worker tells what the time was spent on. */
     public const TIMED = 0x20;
+    /** Of jobs: the reply's body is to be what the handler returns, for somebody waits for it. */
+    public const WANTS_RESULT = 0x40;
     /** Of the end of a reply: the worker is not free yet, and will say when it is. */
     public const BUSY = 0x02;
     /** Of the end of a reply: the worker takes no further call. */

@@ -18,7 +18,7 @@ final class Ring extends Frames
     public const OFFER = 'PRONGHORN_RING';
 
     /** Of the extension, as this package knows it. */
-    private const API = 7;
+    private const API = 8;
     /** Milliseconds after which a worker that waits looks whether the server still lives. */
     private const LOOK_AFTER = 5000;
 
@@ -178,9 +178,9 @@ final class Ring extends Frames
 
             return null;
         }
-        // One whose body is to be asked for, or one that makes no sense.
+        // A job, a request whose body is to be asked for, or one that makes no sense.
         $exchange = $this->exchange($frame, $fixed);
-        if ($fixed['f'] & Native::BODY_STREAM) {
+        if ($exchange instanceof JobExchange || $fixed['f'] & Native::BODY_STREAM) {
             return $exchange;
         }
         throw new ProtocolError('a call whose lengths leave its frame');

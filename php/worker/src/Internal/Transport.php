@@ -38,6 +38,15 @@ interface Transport
     /** The reply to a raw call, whole. */
     public function replyRaw(int $call, string $payload, int $flags = 0): void;
 
+    /**
+     * The reply to a job.
+     *
+     * @param int $outcome one of the numbers `JOB_…`
+     * @param int $delay milliseconds until it runs again, for `JOB_RETRY`
+     * @param string $body what came of it, or why it failed
+     */
+    public function replyJob(int $call, int $outcome, int $delay, string $body, int $flags = 0): void;
+
     /** The next piece. The last one ends the reply; only that one has flags. */
     public function chunk(int $call, string $piece, int $flags = 0, bool $more = false): void;
 

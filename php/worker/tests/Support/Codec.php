@@ -71,6 +71,25 @@ final class Codec
             . pack('PV', $fields['started'], $fields['left'] ?? Native::NO_LIMIT);
     }
 
+    /**
+     * @param array<string, mixed> $fields as in `vectors/native.json`
+     * @return string the context of a job
+     */
+    public static function job(array $fields): string
+    {
+        $fields += [
+            'call' => 1, 'flags' => 0, 'started' => 0, 'left' => null, 'attempt' => 1, 'id' => 'id', 'name' => 'ping',
+            'pipeline' => 'mail', 'driver' => 'memory', 'headers' => [],
+        ];
+        $texts = [$fields['id'], $fields['name'], $fields['pipeline'], $fields['driver']];
+        $fieldsOfHeaders = array_merge([], ...$fields['headers']);
+        $times = pack('PV', $fields['started'], $fields['left'] ?? Native::NO_LIMIT);
+        $all = [...$texts, ...$fieldsOfHeaders];
+
+        return pack('CCvV', Native::JOB, $fields['flags'], count($fields['headers']), $fields['call'])
+            . $times . pack('VV*', $fields['attempt'], ...array_map('strlen', $all)) . implode('', $all);
+    }
+
     /** @param list<array<string, mixed>> $entries as in `vectors/native.json` */
     public static function form(array $entries): string
     {
@@ -153,12 +172,16 @@ final class Codec
         };
     }
 
-    /** @return list<array{string, string}> */
+    /** @return list<array{string, string|int}> */
     private static function fields(string $bytes): array
     {
         if ($bytes === '') {
             // The reply to a raw call has none, not even their number.
             return [];
+        }
+        if (strlen($bytes) === 8) {
+            // That of a job that is to run again has a time.
+            return [['delay', unpack('P', $bytes)[1]]];
         }
         $count = unpack('V', $bytes)[1];
         $at = 4 + 8 * $count;

@@ -19,7 +19,7 @@ final class Process
     /** @var resource from the worker */
     private $replies;
     /** Whether it has announced that it goes on in shared memory. */
-    private bool $usesBox = false;
+    public bool $usesBox = false;
     /** What was taken from there and not yet read. */
     private string $taken = '';
     /** @var resource what it wrote to stdout and stderr */
@@ -91,6 +91,12 @@ final class Process
     public function raw(string $payload, array $fields = []): void
     {
         $this->send(Codec::frame(Codec::raw($fields), $payload));
+    }
+
+    /** @param array<string, mixed> $fields */
+    public function job(string $payload, array $fields = []): void
+    {
+        $this->send(Codec::frame(Codec::job($fields), $payload));
     }
 
     public function send(string $bytes): void

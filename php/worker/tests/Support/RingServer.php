@@ -56,6 +56,12 @@ final class RingServer implements Server
         $this->send(Codec::frame(Codec::raw($fields + ['call' => $this->requests]), $payload));
     }
 
+    public function job(string $payload, array $fields = []): void
+    {
+        $this->requests++;
+        $this->send(Codec::frame(Codec::job($fields + ['call' => $this->requests]), $payload));
+    }
+
     public function requests(): int
     {
         return $this->requests;

@@ -18,6 +18,9 @@ interface Server
     /** @param array<string, mixed> $fields see {@see Codec::raw()} */
     public function raw(string $payload, array $fields = []): void;
 
+    /** @param array<string, mixed> $fields see {@see Codec::job()} */
+    public function job(string $payload, array $fields = []): void;
+
     public function cancel(int $call): void;
 
     /** A piece of the body of a request that came without it. */

@@ -32,6 +32,12 @@ final class SocketServer implements Server
         $this->send(Codec::frame(Codec::raw($fields), $payload));
     }
 
+    public function job(string $payload, array $fields = []): void
+    {
+        $this->requests++;
+        $this->send(Codec::frame(Codec::job($fields), $payload));
+    }
+
     public function requests(): int
     {
         return $this->requests;

@@ -50,6 +50,11 @@ final class UntilServed implements Transport
         $this->inner->replyRaw($call, $payload, $flags);
     }
 
+    public function replyJob(int $call, int $outcome, int $delay, string $body, int $flags = 0): void
+    {
+        $this->inner->replyJob($call, $outcome, $delay, $body, $flags);
+    }
+
     public function chunk(int $call, string $piece, int $flags = 0, bool $more = false): void
     {
         $this->inner->chunk($call, $piece, $flags, $more);
