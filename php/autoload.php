@@ -7,3 +7,4 @@
 declare(strict_types=1);
 
 require_once __DIR__ . '/worker/autoload.php';
+require_once __DIR__ . '/jobs/autoload.php';

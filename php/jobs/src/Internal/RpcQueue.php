@@ -1,0 +1,65 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Jobs\Internal;
+
+use Pronghorn\Jobs\JobFailed;
+use Pronghorn\Jobs\NewJob;
+use Pronghorn\Jobs\NotDone;
+use Pronghorn\Jobs\Queue;
+use Pronghorn\Rpc;
+
+/** Over the server's RPC. */
+final class RpcQueue extends Queue
+{
+    /** Seconds that one question for a result may take, well below what a connection waits for. */
+    private const SLICE = 20.0;
+    /** Seconds: a year, for what is meant as for ever. */
+    private const LONGEST = 31_536_000.0;
+
+    private readonly Rpc $rpc;
+
+    public function __construct(?string $address, private readonly string $pipeline, private readonly float $timeout)
+    {
+        $this->rpc = Rpc::connect($address, $timeout);
+    }
+
+    public function batch(NewJob ...$jobs): array
+    {
+        $messages = [];
+        foreach ($jobs as $job) {
+            $messages[] = Message::of($job, $this->pipeline);
+        }
+        $answer = match (\count($messages)) {
+            0 => [],
+            1 => $this->rpc->call('jobs.Push', ['job' => $messages[0]]),
+            default => $this->rpc->call('jobs.PushBatch', ['jobs' => $messages]),
+        };
+        $ids = \array_column($messages, 'id');
+
+        // What is there already keeps its ID.
+        return \array_map(static fn (string $id): string => $answer['duplicates'][$id] ?? $id, $ids);
+    }
+
+    public function await(string $id, float $timeout = 30.0): mixed
+    {
+        if (!($timeout > 0)) {
+            throw new \ValueError('A time-out is above 0.');
+        }
+        $until = \hrtime(true) + (int) (\min($timeout, self::LONGEST) * 1e9);
+        do {
+            $left = ($until - \hrtime(true)) / 1e9;
+            $slice = \max(0.0, \min($left, self::SLICE, $this->timeout / 2));
+            $answer = $this->rpc->call('jobs.Await', ['id' => $id, 'timeout_ms' => (int) \ceil($slice * 1000)]);
+        } while ($answer['state'] === 'waiting' && $left > $slice);
+
+        return match ($answer['state']) {
+            'done' => \json_decode($answer['result'] ?? 'null', true, flags: \JSON_THROW_ON_ERROR),
+            'failed' => throw new JobFailed($answer['error'] ?? 'The job failed.'),
+            default => throw new NotDone(
+                "Job $id was not done in time, is not known, or was pushed without the option `result`."
+            ),
+        };
+    }
+}

@@ -1,0 +1,93 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Jobs;
+
+use Pronghorn\ConnectionLost;
+use Pronghorn\RpcError;
+
+/** Pushes jobs, from any PHP script, and waits for what comes of them. */
+abstract class Queue
+{
+    /** Where jobs go whose options name no pipeline. */
+    public const PIPELINE = 'default';
+
+    /**
+     * A connection with the server: its configuration has the sections `jobs` and `rpc`.
+     *
+     * @param ?string $address `tcp://host:port` or `unix:///path`; by default what the server put
+     *     into RR_RPC, else `tcp://127.0.0.1:6001`
+     * @param string $pipeline of jobs whose options name none
+     * @param float $timeout seconds that a push may take, above 0
+     * @throws ConnectionLost when nobody listens there
+     * @throws \ValueError when the time-out makes no sense
+     */
+    public static function connect(
+        ?string $address = null,
+        string $pipeline = self::PIPELINE,
+        float $timeout = 60.0,
+    ): self {
+        return new Internal\RpcQueue($address, $pipeline, $timeout);
+    }
+
+    /** A queue for tests: it keeps what is pushed, and sends nothing. */
+    public static function fake(string $pipeline = self::PIPELINE): FakeQueue
+    {
+        return new FakeQueue($pipeline);
+    }
+
+    /**
+     * Pushes a job. When this returns, the job is as safe as its pipeline makes it.
+     *
+     * @param string $name which handler it is for
+     * @param mixed $payload a string travels as it is, everything else as JSON
+     * @return string the job's ID
+     * @throws RpcError when the server does not take it
+     * @throws ConnectionLost when the server is gone or did not answer in time; it may have the job
+     * @throws \JsonException when the payload can't be written as JSON
+     */
+    public function push(string $name, mixed $payload = '', ?Options $options = null): string
+    {
+        return $this->batch(new NewJob($name, $payload, $options))[0];
+    }
+
+    /**
+     * Pushes a job that runs at the earliest in so many seconds.
+     *
+     * @param int<0, max> $seconds
+     * @return string the job's ID
+     * @throws RpcError when the server does not take it
+     * @throws ConnectionLost when the server is gone or did not answer in time; it may have the job
+     * @throws \JsonException when the payload can't be written as JSON
+     */
+    public function later(int $seconds, string $name, mixed $payload = '', ?Options $options = null): string
+    {
+        return $this->push($name, $payload, ($options ?? new Options())->with(delay: $seconds));
+    }
+
+    /**
+     * Pushes several jobs in one call. Those of one pipeline are taken all together, or none of
+     * them.
+     *
+     * @return list<string> the jobs' IDs, in their order
+     * @throws RpcError when the server does not take them
+     * @throws ConnectionLost when the server is gone or did not answer in time; it may have the jobs
+     * @throws \JsonException when a payload can't be written as JSON
+     */
+    abstract public function batch(NewJob ...$jobs): array;
+
+    /**
+     * Waits until a job is done that was pushed with the option `result`.
+     *
+     * @param string $id what push() returned
+     * @param float $timeout seconds, above 0
+     * @return mixed what its handler returned, as JSON keeps it
+     * @throws JobFailed when the job was given up
+     * @throws NotDone when it is not done by then, or its result is not kept any more
+     * @throws RpcError when the server refuses the question
+     * @throws ConnectionLost when the server is gone
+     * @throws \ValueError when the time-out makes no sense
+     */
+    abstract public function await(string $id, float $timeout = 30.0): mixed;
+}

@@ -1,0 +1,86 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Jobs\Tests;
+
+use PHPUnit\Framework\TestCase;
+use Pronghorn\ConnectionLost;
+use Pronghorn\Jobs\JobFailed;
+use Pronghorn\Jobs\NewJob;
+use Pronghorn\Jobs\NotDone;
+use Pronghorn\Jobs\Options;
+use Pronghorn\Jobs\Queue;
+use Pronghorn\Rpc;
+
+final class RpcQueueTest extends TestCase
+{
+    /** @var resource */
+    private $process;
+    private Queue $queue;
+
+    protected function setUp(): void
+    {
+        $this->process = proc_open(
+            [PHP_BINARY, __DIR__ . '/fixtures/server.php'],
+            [['file', '/dev/null', 'r'], ['pipe', 'w'], STDERR],
+            $pipes,
+        );
+        $this->queue = Queue::connect('tcp://' . trim((string) fgets($pipes[1])), 'mail');
+    }
+
+    protected function tearDown(): void
+    {
+        proc_terminate($this->process, SIGKILL);
+        proc_close($this->process);
+    }
+
+    public function testOneJobAndSeveralGoByTheirMethods(): void
+    {
+        self::assertSame([], $this->queue->batch());
+        $id = $this->queue->push('ping', 'x');
+        $ids = $this->queue->batch(new NewJob('a'), new NewJob('b', '', new Options(id: 'mine')));
+        self::assertSame('mine', $ids[1]);
+
+        self::assertSame('first', $this->queue->push('twice', '', new Options(id: 'second')), 'it is there');
+
+        [[$push, $one], [$batch, $two]] = $this->seen();
+        self::assertSame(['jobs.Push', 'ping', $id], [$push, $one['job']['job'], $one['job']['id']]);
+        self::assertSame(['jobs.PushBatch', $ids], [$batch, array_column($two['jobs'], 'id')]);
+        self::assertSame('mail', $two['jobs'][0]['options']['pipeline']);
+    }
+
+    public function testAResultIsWaitedFor(): void
+    {
+        self::assertSame(['sent' => 3], $this->queue->await('good'));
+        self::assertNull($this->queue->await('empty'));
+        self::assertSame(1, $this->queue->await('slow', 100.0), 'it asks again');
+        $timeouts = array_column(array_column($this->seen(), 1), 'timeout_ms');
+        self::assertSame(array_fill(0, 5, 20000), $timeouts);
+        foreach (['late' => NotDone::class, 'bad' => JobFailed::class] as $id => $class) {
+            try {
+                $this->queue->await($id, 0.001);
+                self::fail();
+            } catch (JobFailed | NotDone $thrown) {
+                self::assertInstanceOf($class, $thrown);
+            }
+        }
+    }
+
+    public function testNobodyThereIsSaid(): void
+    {
+        $this->expectException(ConnectionLost::class);
+        Queue::connect('unix:///nonexistent/rpc.sock');
+    }
+
+    /** @return list<array{string, mixed}> */
+    private function seen(): array
+    {
+        $rpc = new \ReflectionProperty($this->queue, 'rpc');
+        $rpc->setAccessible(true);
+        /** @var Rpc $connection */
+        $connection = $rpc->getValue($this->queue);
+
+        return $connection->call('test.Seen');
+    }
+}
