@@ -138,7 +138,7 @@ pub(crate) enum Command {
     Status,
     /// Stop the server and wait until it has ended; `-f` does not wait for requests
     Stop,
-    /// List, pause, resume or destroy pipelines of jobs, over RPC
+    /// Show the pipelines of jobs, and act on them and on dead letters, over RPC
     Jobs(Jobs),
     /// Build the PHP extension, or show for which PHP there is one
     Extension {
@@ -151,10 +151,16 @@ pub(crate) enum Command {
     Version,
 }
 
-/// RoadRunner's flags of `jobs`. Of several it takes the first in the order of
-/// [`JobsAction::of`], and so do we.
+/// The pipelines of jobs; RoadRunner's flags are there as well. Of several it takes the first in
+/// the order of [`JobsAction::of`], and so do we.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Jobs {
+    #[command(subcommand)]
+    pub(crate) command: Option<JobsCommand>,
+    /// Print JSON, for programs
+    #[arg(long)]
+    pub(crate) json: bool,
     /// List the pipelines
     #[arg(long)]
     list: bool,
@@ -170,6 +176,58 @@ pub(crate) struct Jobs {
     /// Names of pipelines, with commas between them or one by one
     #[arg(value_name = "PIPELINE")]
     pub(crate) of: Vec<String>,
+}
+
+/// What there is to do with jobs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum JobsCommand {
+    /// List dead letters: jobs that were given up, the newest first
+    Dead {
+        /// Of this pipeline only
+        pipeline: Option<String>,
+        /// Print JSON, for programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a dead letter in full
+    Show {
+        /// The job's ID
+        id: String,
+        /// Print JSON, for programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run dead letters again, as if they had not run
+    Retry(Letters),
+    /// Remove dead letters
+    Discard(Letters),
+    /// Cancel jobs that wait or run
+    Cancel {
+        /// IDs of jobs
+        #[arg(required = true)]
+        ids: Vec<String>,
+    },
+    /// Pause pipelines: they take jobs and give none to workers
+    Pause {
+        #[arg(required = true)]
+        pipelines: Vec<String>,
+    },
+    /// Resume pipelines
+    Resume {
+        #[arg(required = true)]
+        pipelines: Vec<String>,
+    },
+}
+
+/// Which dead letters are meant.
+#[derive(Debug, Args)]
+pub(crate) struct Letters {
+    /// IDs of jobs
+    #[arg(required_unless_present = "pipeline")]
+    pub(crate) ids: Vec<String>,
+    /// All of this pipeline
+    #[arg(long, conflicts_with = "ids")]
+    pub(crate) pipeline: Option<String>,
 }
 
 /// What [`Jobs`] asks for.
@@ -422,7 +480,13 @@ mod tests {
             match command.get_name() {
                 "help" if before.is_empty() => vec![name],
                 "help" => Vec::new(),
-                _ if command.has_subcommands() => commands(command, &format!("{name} ")),
+                _ if command.has_subcommands() => {
+                    let mut below = commands(command, &format!("{name} "));
+                    if !command.is_subcommand_required_set() {
+                        below.push(name);
+                    }
+                    below
+                }
                 _ => vec![name],
             }
         });

@@ -1,7 +1,7 @@
 //! A job as a worker gets it.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use pronghorn_base::micros;
@@ -10,6 +10,7 @@ use pronghorn_wire::native::{self, Envelope};
 use pronghorn_wire::{Codec, DecodeError, Head};
 use serde::Serialize;
 
+use crate::extras;
 use crate::job::{Headers, Job};
 
 /// A job on its way to a worker.
@@ -19,6 +20,10 @@ pub(crate) struct JobCall {
     /// Where it was in a broker.
     pub(crate) queue: Option<String>,
     pub(crate) driver: &'static str,
+    /// Instead of the pool's `exec_ttl`.
+    pub(crate) deadline: Option<Duration>,
+    /// The reply is to have what the handler returns.
+    pub(crate) wants_result: bool,
 }
 
 /// What RoadRunner's packages read in a frame's context; keys in its order.
@@ -59,12 +64,13 @@ impl Payload for JobCall {
 
 impl JobCall {
     fn encode_json(&self, out: &mut Vec<u8>) -> Result<(), Unencodable> {
+        let headers = extras::visible(&self.job.headers);
         let context = Context {
             id: &self.job.id,
             job: &self.job.name,
             driver: self.driver,
             queue: self.queue.as_deref(),
-            headers: &self.job.headers,
+            headers: &headers,
             pipeline: &self.pipeline,
         };
         let written = serde_json::to_writer(out, &context);
@@ -78,9 +84,10 @@ impl JobCall {
             pipeline: &self.pipeline,
             driver: self.driver,
             attempt: self.job.attempts.saturating_add(1),
-            wants_result: false,
+            wants_result: self.wants_result,
         };
-        let headers = self.job.headers.iter().flat_map(|(name, values)| {
+        let headers = extras::visible(&self.job.headers);
+        let headers = headers.iter().flat_map(|(name, values)| {
             let name = name.as_bytes();
             values.iter().map(move |value| (name, value.as_bytes()))
         });
@@ -112,6 +119,8 @@ mod tests {
             pipeline: "mail".to_owned(),
             queue: None,
             driver: "memory",
+            deadline: None,
+            wants_result: false,
         };
         let dispatch = Dispatch {
             number: 1,

@@ -1,12 +1,18 @@
 //! A job and its options.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
 /// Fields that go with a job, as those of HTTP: a name can have several values.
 pub type Headers = BTreeMap<String, Vec<String>>;
+
+/// Milliseconds since 1970.
+pub(crate) fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, pronghorn_base::millis)
+}
 
 /// A longer delay is taken for this one: ten years, which a clock can count for certain.
 pub(crate) const LONGEST_DELAY: Duration = Duration::from_hours(24 * 3652);
@@ -42,6 +48,12 @@ impl Job {
         });
         let texts = self.id.len() + self.name.len() + self.payload.len();
         (ITSELF + texts + headers.sum::<usize>()) as u64
+    }
+
+    /// The pool that is to run it, if it names one: RoadRunner's header.
+    pub(crate) fn pool(&self) -> Option<&str> {
+        let values = self.headers.get("pool")?;
+        values.first().map(String::as_str)
     }
 
     /// Adds headers; those of a name that is there are replaced.

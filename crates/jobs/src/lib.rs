@@ -14,13 +14,19 @@
 
 mod call;
 mod consumer;
+mod dead;
 pub mod drivers;
+mod extras;
 mod job;
+mod keys;
 mod messages;
+mod meter;
 mod methods;
 mod metrics;
 mod pipelines;
 mod reply;
+mod results;
+pub mod rules;
 mod service;
 pub mod settings;
 

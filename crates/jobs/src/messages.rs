@@ -90,6 +90,15 @@ pub(crate) struct DeclareRequest {
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 pub(crate) struct Empty {}
 
+/// The answer to a push. RoadRunner's is empty, and ours mostly as well.
+#[derive(Clone, PartialEq, prost::Message, Serialize)]
+pub(crate) struct Kept {
+    /// IDs of jobs that were not kept, because those of these IDs have their keys.
+    #[prost(btree_map = "string, string", tag = "100")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) duplicates: BTreeMap<String, String>,
+}
+
 #[derive(Clone, PartialEq, prost::Message, Serialize)]
 pub(crate) struct Stats {
     #[prost(message, repeated, tag = "1")]
@@ -156,7 +165,7 @@ macro_rules! outcome {
 }
 
 argument!(PushRequest PushBatchRequest PipelineNames DeclareRequest Empty);
-outcome!(PipelineNames Empty Stats);
+outcome!(PipelineNames Empty Kept Stats);
 
 /// Jobs of one call, each with the name of its pipeline.
 pub(crate) type Pushed = Vec<(String, Job)>;
@@ -190,7 +199,10 @@ impl JobMessage {
         if self.id.is_empty() {
             return Err(refused("empty ID field not allowed"));
         }
-        let headers: usize = self.headers.iter().map(|(n, v)| n.len() + v.len()).sum();
+        let headers = self.headers.iter();
+        let headers: usize = headers
+            .map(|(name, values)| name.len() + values.len())
+            .sum();
         let lengths = [
             ("ID", self.id.len(), LONGEST_NAME),
             ("name", self.job.len(), LONGEST_NAME),
@@ -225,7 +237,8 @@ impl JobMessage {
 
 impl HeaderValue {
     fn len(&self) -> usize {
-        self.value.iter().map(String::len).sum()
+        // An empty one takes its place as well.
+        self.value.iter().map(|value| value.len() + 2).sum()
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is counted, by RoadRunner's names.
+//! What is counted; by RoadRunner's names what it counts as well.
 
 use std::time::Duration;
 
@@ -12,10 +12,15 @@ pub(crate) struct Metrics {
     jobs_ok: Counter,
     jobs_err: Counter,
     requeued: Counter,
+    dead: Counter,
 }
 
 impl Metrics {
     pub(crate) fn new(registry: &Registry) -> Self {
+        let dead = registry.counter(
+            "jobs_dead_letters_total",
+            "Jobs that were given up and are kept as dead letters.",
+        );
         let registry = registry.named_anew("rr_jobs");
         Self {
             push_ok: registry.counter("push_ok", "Jobs that were kept."),
@@ -24,6 +29,7 @@ impl Metrics {
             jobs_ok: registry.counter("jobs_ok", "Jobs that were done."),
             jobs_err: registry.counter("jobs_err", "Jobs that failed."),
             requeued: registry.counter("jobs_requeue", "Jobs that handlers wanted again."),
+            dead,
         }
     }
 
@@ -31,6 +37,11 @@ impl Metrics {
         let counter = if ok { &self.push_ok } else { &self.push_err };
         counter.add(jobs);
         self.push_latency.observe(took);
+    }
+
+    /// A job became a dead letter.
+    pub(crate) fn died(&self) {
+        self.dead.increment();
     }
 
     pub(crate) fn ran(&self, verdict: Verdict) {

@@ -1,22 +1,29 @@
 //! The pipelines of a server: which there are, and what people and PHP do with them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pronghorn_base::lock;
+use pronghorn_plugin_api::QueueReport;
 use pronghorn_store::{LazyStore, OpenError};
 use thiserror::Error;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use crate::dead::{DeadError, DeadLetters};
 use crate::drivers::{Delivery, Driver, DriverError, Embedded, Memory, Stat, Wake};
-use crate::job::Job;
+use crate::extras::{self, Extras, Unique};
+use crate::job::{Job, now_ms};
+use crate::keys::Keys;
 use crate::messages::Pushed;
+use crate::meter::Meter;
 use crate::metrics::Metrics;
+use crate::results::{Ended, Results};
+use crate::rules::{Bucket, Rules};
 use crate::settings::{DriverSettings, MOST_PIPELINES, PipelineSettings};
 
 /// One job in so many is of another pipeline than the one with the best priority, each in turn.
@@ -29,7 +36,11 @@ pub(crate) struct Pipelines(Arc<Shared>);
 struct Shared {
     state: Mutex<State>,
     store: LazyStore,
-    wake: Wake,
+    /// Of each pool's consumer.
+    wakes: Mutex<HashMap<String, Wake>>,
+    keys: Keys,
+    results: Results,
+    dead: DeadLetters,
     /// A pipeline was opened, or could not be.
     opened: Notify,
     /// What each thing that is asked of a driver may take.
@@ -54,14 +65,35 @@ pub(crate) struct Pipeline {
     pub(crate) driver_name: &'static str,
     /// Of jobs that have none.
     pub(crate) priority: i64,
+    /// Whose workers run its jobs, those that name no other.
+    pub(crate) pool: String,
+    pub(crate) rules: Rules,
     pub(crate) driver: Arc<dyn Driver>,
     consumes: AtomicBool,
+    /// Jobs that workers have.
+    occupied: AtomicUsize,
+    ended: Meter,
+    rate: Option<Bucket>,
+    wake: Wake,
 }
 
 /// A job that a worker is to do.
 pub(crate) struct Work {
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) delivery: Delivery,
+    pub(crate) place: Occupied,
+}
+
+/// One of the places of a pipeline, until it is dropped.
+pub(crate) struct Occupied(Arc<Pipeline>);
+
+impl Drop for Occupied {
+    fn drop(&mut self) {
+        self.0.occupied.fetch_sub(1, Ordering::Relaxed);
+        if self.0.rules.concurrency.is_some() {
+            self.0.wake.wake();
+        }
+    }
 }
 
 /// Why something was not done with a pipeline. The texts of the first two are RoadRunner's.
@@ -79,16 +111,35 @@ pub(crate) enum PipelineError {
     Driver(#[from] DriverError),
     #[error("the driver of pipeline {0} did not answer in time; it may have done it all the same")]
     Late(String),
+    #[error("{0}")]
+    Refused(String),
     #[error("pipeline {name} is not ready: {why}")]
     NotReady { name: String, why: String },
 }
 
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {}", with_causes(source)),
+        None => error.to_string(),
+    }
+}
+
 impl Pipelines {
-    pub(crate) fn new(store: LazyStore, patience: Duration, metrics: Metrics) -> Self {
+    /// For consumers with these pools.
+    pub(crate) fn new<'a>(
+        store: LazyStore,
+        patience: Duration,
+        metrics: Metrics,
+        pools: impl Iterator<Item = &'a str>,
+    ) -> Self {
+        let wakes = pools.map(|pool| (pool.to_owned(), Wake::default()));
         Self(Arc::new(Shared {
             state: Mutex::default(),
+            dead: DeadLetters::new(store.clone()),
             store,
-            wake: Wake::default(),
+            wakes: Mutex::new(wakes.collect()),
+            keys: Keys::default(),
+            results: Results::default(),
             opened: Notify::new(),
             patience,
             metrics,
@@ -97,6 +148,45 @@ impl Pipelines {
 
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.0.metrics
+    }
+
+    pub(crate) fn keys(&self) -> &Keys {
+        &self.0.keys
+    }
+
+    pub(crate) fn results(&self) -> &Results {
+        &self.0.results
+    }
+
+    pub(crate) fn dead(&self) -> &DeadLetters {
+        &self.0.dead
+    }
+
+    /// How many there are of each pipeline. The store is opened only where there is one.
+    pub(crate) async fn dead_letters(&self) -> Result<BTreeMap<String, u64>, DeadError> {
+        self.0.dead.counts().await
+    }
+
+    /// Pushes a job that was taken before.
+    pub(crate) async fn push_again(&self, pipeline: &str, job: Job) -> Result<(), PipelineError> {
+        let pipeline = self.get_open(pipeline).await?;
+        self.push_to(&pipeline, vec![job]).await
+    }
+
+    /// A job does not run any more.
+    pub(crate) fn ended(&self, pipeline: &Pipeline, job: &Job, extras: &Extras, ended: Ended) {
+        pipeline.ended.count();
+        if let Some(key) = &extras.unique {
+            self.0.keys.ended(key, &job.id);
+        }
+        if extras.wants_result {
+            self.0.results.keep(&job.id, ended);
+        }
+    }
+
+    fn wake_of(&self, pool: &str) -> Wake {
+        let mut wakes = lock(&self.0.wakes);
+        wakes.entry(pool.to_owned()).or_default().clone()
     }
 
     /// Adds a pipeline, which gives out no jobs before it is resumed.
@@ -148,50 +238,114 @@ impl Pipelines {
         name: &str,
         settings: &PipelineSettings,
     ) -> Result<Pipeline, PipelineError> {
-        let wake = self.0.wake.clone();
+        let wake = self.wake_of(&settings.pool);
         let driver: Arc<dyn Driver> = match settings.driver {
-            DriverSettings::Memory { max_size } => Arc::new(Memory::new(max_size, wake)),
+            DriverSettings::Memory { max_size } => Arc::new(Memory::new(max_size, wake.clone())),
             DriverSettings::Embedded { .. } => {
                 let store = self.0.store.get().await?;
-                Arc::new(Embedded::open(name, store, wake).await?)
+                Arc::new(Embedded::open(name, store, wake.clone()).await?)
             }
         };
         Ok(Pipeline {
             name: name.to_owned(),
             driver_name: settings.driver.name(),
             priority: settings.priority,
+            pool: settings.pool.clone(),
+            rules: settings.rules.clone(),
             driver,
             consumes: AtomicBool::new(false),
+            occupied: AtomicUsize::new(0),
+            ended: Meter::new(),
+            rate: settings.rules.rate.map(Bucket::new),
+            wake,
         })
     }
 
-    /// Keeps jobs. Those of one pipeline are kept together, or none of them.
-    pub(crate) async fn push(&self, jobs: Pushed) -> Result<(), PipelineError> {
+    /// Keeps jobs. Those of one pipeline are kept together, or none of them. Returns those that are
+    /// there already: their IDs, and those of the jobs that have their keys.
+    pub(crate) async fn push(&self, jobs: Pushed) -> Result<Duplicates, PipelineError> {
         let mut by_pipeline: BTreeMap<String, Vec<Job>> = BTreeMap::new();
         for (pipeline, job) in jobs {
             by_pipeline.entry(pipeline).or_default().push(job);
         }
         let mut parts = Vec::with_capacity(by_pipeline.len());
-        for (name, jobs) in by_pipeline {
-            parts.push((self.get_open(&name).await?, jobs));
-        }
-        for (pipeline, mut jobs) in parts {
-            for job in &mut jobs {
+        for (name, mut jobs) in by_pipeline {
+            let pipeline = self.get_open(&name).await?;
+            let now = now_ms();
+            let mut keys = Vec::new();
+            for (at, job) in jobs.iter_mut().enumerate() {
+                self.accept(job)?;
+                let unique = extras::accept(job, &pipeline.rules, now);
+                keys.extend(unique.map_err(PipelineError::Refused)?.map(|it| (at, it)));
                 if job.priority == 0 {
                     job.priority = pipeline.priority;
                 }
             }
-            let (started, count) = (Instant::now(), jobs.len() as u64);
-            let pushed = timeout(self.0.patience, pipeline.driver.push(jobs)).await;
-            let pushed = match pushed {
-                Ok(pushed) => pushed.map_err(PipelineError::from),
-                Err(_) => Err(pipeline.late()),
-            };
-            let took = started.elapsed();
-            self.0.metrics.pushed(count, took, pushed.is_ok());
+            parts.push((pipeline, jobs, keys));
+        }
+        let mut duplicates = Duplicates::new();
+        for (pipeline, jobs, keys) in parts {
+            let (jobs, held) = self.hold(jobs, keys, &mut duplicates);
+            let pushed = self.push_to(&pipeline, jobs).await;
+            if pushed.is_err() {
+                for (key, id) in &held {
+                    self.0.keys.give_back(key, id);
+                }
+            }
             pushed?;
         }
-        Ok(())
+        Ok(duplicates)
+    }
+
+    /// Whether there is what a job names.
+    fn accept(&self, job: &Job) -> Result<(), PipelineError> {
+        match job.pool() {
+            Some(pool) if !lock(&self.0.wakes).contains_key(pool) => {
+                let pool = pool.escape_debug();
+                Err(PipelineError::Refused(format!("there is no pool `{pool}`")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes the keys of jobs, and leaves out jobs whose key another one has.
+    fn hold(
+        &self,
+        jobs: Vec<Job>,
+        keys: Vec<(usize, Unique)>,
+        duplicates: &mut Duplicates,
+    ) -> (Vec<Job>, Vec<(String, String)>) {
+        if keys.is_empty() {
+            return (jobs, Vec::new());
+        }
+        let mut keys = keys.into_iter().peekable();
+        let (mut kept, mut held) = (Vec::with_capacity(jobs.len()), Vec::new());
+        for (at, job) in jobs.into_iter().enumerate() {
+            if let Some((_, unique)) = keys.next_if(|(of, _)| *of == at) {
+                if let Err(other) = self.0.keys.take(&unique, &job.id) {
+                    duplicates.insert(job.id, other);
+                    continue;
+                }
+                held.push((unique.key, job.id.clone()));
+            }
+            kept.push(job);
+        }
+        (kept, held)
+    }
+
+    async fn push_to(&self, pipeline: &Pipeline, jobs: Vec<Job>) -> Result<(), PipelineError> {
+        if jobs.is_empty() {
+            return Ok(());
+        }
+        let (started, count) = (Instant::now(), jobs.len() as u64);
+        let pushed = timeout(self.0.patience, pipeline.driver.push(jobs)).await;
+        let pushed = match pushed {
+            Ok(pushed) => pushed.map_err(PipelineError::from),
+            Err(_) => Err(pipeline.late()),
+        };
+        let took = started.elapsed();
+        self.0.metrics.pushed(count, took, pushed.is_ok());
+        pushed
     }
 
     pub(crate) fn pause(&self, name: &str) -> Result<(), PipelineError> {
@@ -221,6 +375,31 @@ impl Pipelines {
     pub(crate) async fn stat(&self, pipeline: &Pipeline) -> Result<Stat, PipelineError> {
         let stat = timeout(self.0.patience, pipeline.driver.stat()).await;
         Ok(stat.map_err(|_| pipeline.late())??)
+    }
+
+    /// How all of them are.
+    pub(crate) async fn reports(&self) -> Vec<QueueReport> {
+        let mut reports = Vec::new();
+        for pipeline in self.all() {
+            let stat = self.stat(&pipeline).await;
+            let error = match &stat {
+                Err(error) => with_causes(error),
+                Ok(_) => pipeline.driver.health().err().unwrap_or_default(),
+            };
+            let stat = stat.unwrap_or_default();
+            reports.push(QueueReport {
+                pipeline: pipeline.name.clone(),
+                driver: pipeline.driver_name.to_owned(),
+                queue: pipeline.queue().to_owned(),
+                priority: pipeline.priority,
+                active: stat.active,
+                delayed: stat.delayed,
+                reserved: stat.reserved,
+                ready: pipeline.consumes(),
+                error,
+            });
+        }
+        reports
     }
 
     /// How many jobs workers have.
@@ -299,38 +478,49 @@ impl Pipelines {
         pipeline.ok_or_else(|| PipelineError::Unknown(name.to_owned()))
     }
 
-    /// Waits for a job for one of so many free workers: the best one of all pipelines. Cancel safe.
-    pub(crate) async fn next(&self, free: usize) -> Work {
+    /// Waits for a job for one of so many free workers of a pool: the best one of its pipelines.
+    /// Cancel safe.
+    pub(crate) async fn next(&self, pool: &str, free: usize) -> Work {
+        let wake = self.wake_of(pool);
         loop {
             let now = Instant::now();
-            if let Some(work) = self.take(now) {
+            if let Some(work) = self.take(pool, now) {
                 return work;
             }
-            self.want(free);
-            let due = self.all().into_iter().filter_map(|p| p.driver.next_due());
-            let due = due.min();
+            self.want(pool, free);
+            let due = self.of_pool(pool, |pipeline| pipeline.next_due(now));
             let due_comes = async {
-                match due {
+                match due.into_iter().flatten().min() {
                     Some(due) => sleep_until(due).await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
-                () = self.0.wake.woken() => {}
+                () = wake.woken() => {}
                 () = due_comes => {}
             }
         }
     }
 
     /// Tells drivers how many workers are free.
-    pub(crate) fn want(&self, free: usize) {
-        let state = lock(&self.0.state);
-        for pipeline in state.pipelines.values() {
+    pub(crate) fn want(&self, pool: &str, free: usize) {
+        self.of_pool(pool, |pipeline| {
+            let free = if pipeline.next_place(Instant::now()).is_none() {
+                free.min(pipeline.places_left())
+            } else {
+                0
+            };
             pipeline.driver.want(free);
-        }
+        });
     }
 
-    fn take(&self, now: Instant) -> Option<Work> {
+    fn of_pool<T>(&self, pool: &str, of: impl Fn(&Pipeline) -> T) -> Vec<T> {
+        let state = lock(&self.0.state);
+        let mine = state.pipelines.values().filter(|it| it.pool == pool);
+        mine.map(|pipeline| of(pipeline)).collect()
+    }
+
+    fn take(&self, pool: &str, now: Instant) -> Option<Work> {
         let mut state = lock(&self.0.state);
         let State {
             pipelines,
@@ -344,8 +534,14 @@ impl Pipelines {
         let behind = pipelines.range::<str, _>(behind);
         let until = pipelines.range::<str, _>(until);
         let has_job = |(_, pipeline): (_, &Arc<Pipeline>)| {
+            if pipeline.pool != pool || pipeline.places_left() == 0 {
+                return None;
+            }
             let head = pipeline.driver.head(now)?;
-            Some((head, pipeline.clone()))
+            pipeline
+                .next_place(now)
+                .is_none()
+                .then(|| (head, pipeline.clone()))
         };
         let mut heads = behind.chain(until).filter_map(has_job);
         let pipeline = if *taken + 1 >= SHARE {
@@ -356,14 +552,57 @@ impl Pipelines {
         let delivery = pipeline.driver.take(now)?;
         *taken = (*taken + 1) % SHARE;
         turn.clone_from(&pipeline.name);
-        Some(Work { pipeline, delivery })
+        let place = pipeline.occupy();
+        Some(Work {
+            pipeline,
+            delivery,
+            place,
+        })
     }
 }
+
+/// IDs of jobs that were not kept, and of those that have their keys.
+pub(crate) type Duplicates = BTreeMap<String, String>;
 
 impl Pipeline {
     /// What the engine calls the place of its jobs.
     pub(crate) fn queue(&self) -> &str {
         self.driver.queue().unwrap_or(&self.name)
+    }
+
+    /// Jobs that ended in the last minute.
+    pub(crate) fn per_minute(&self) -> u64 {
+        self.ended.per_minute()
+    }
+
+    fn occupy(self: &Arc<Self>) -> Occupied {
+        self.occupied.fetch_add(1, Ordering::Relaxed);
+        if let Some(rate) = &self.rate {
+            rate.take();
+        }
+        Occupied(self.clone())
+    }
+
+    /// How many further jobs may run beside those that do.
+    fn places_left(&self) -> usize {
+        let most = self.rules.concurrency.unwrap_or(usize::MAX);
+        most.saturating_sub(self.occupied.load(Ordering::Relaxed))
+    }
+
+    /// When its rate lets another job begin, if not now.
+    fn next_place(&self, now: Instant) -> Option<Instant> {
+        self.rate.as_ref()?.next(now)
+    }
+
+    /// When to look again whether there is a job to run.
+    fn next_due(&self, now: Instant) -> Option<Instant> {
+        if self.places_left() == 0 {
+            return None;
+        }
+        if self.driver.head(now).is_some() {
+            return self.next_place(now);
+        }
+        self.driver.next_due()
     }
 
     fn late(&self) -> PipelineError {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use pronghorn_wire::native::JobReply;
 use serde::{Deserialize, Deserializer};
 
@@ -12,9 +13,22 @@ use crate::metrics::Verdict;
 /// What an answer means, and what is odd about it, for the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Answered {
-    pub(crate) settlement: Settlement,
+    pub(crate) wish: Wish,
     pub(crate) verdict: Verdict,
     pub(crate) remark: Option<String>,
+}
+
+/// What is to become of a job.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// It is done; with what its handler returned.
+    Done(Bytes),
+    /// This attempt has failed. When the next one is to be, if the handler has said.
+    Failed { delay: Option<Duration> },
+    /// No attempt would help.
+    GiveUp,
+    /// What RoadRunner's packages ask for beside that.
+    Settle(Settlement),
 }
 
 /// Longer texts of a worker are cut in a record.
@@ -56,7 +70,7 @@ fn lenient<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
 }
 
 /// What an answer of our package means.
-pub(crate) fn of(reply: JobReply, body: &[u8]) -> Answered {
+pub(crate) fn of(reply: JobReply, body: &Bytes) -> Answered {
     let why = || {
         let why: String = String::from_utf8_lossy(body)
             .chars()
@@ -64,20 +78,19 @@ pub(crate) fn of(reply: JobReply, body: &[u8]) -> Answered {
             .collect();
         (!why.is_empty()).then_some(why)
     };
-    let (settlement, verdict, remark) = match reply {
-        JobReply::Done => (Settlement::Ack, Verdict::Done, None),
+    let (wish, verdict, remark) = match reply {
+        JobReply::Done => (Wish::Done(body.clone()), Verdict::Done, None),
         JobReply::Failed => {
             let why = why().or_else(|| Some("the handler failed".to_owned()));
-            (Settlement::Ack, Verdict::Failed, why)
+            (Wish::GiveUp, Verdict::Failed, why)
         }
         JobReply::Retry { delay } => {
-            let headers = Headers::new();
-            let settlement = Settlement::Requeue { headers, delay };
-            (settlement, Verdict::Again, why())
+            let delay = Some(delay);
+            (Wish::Failed { delay }, Verdict::Again, why())
         }
     };
     Answered {
-        settlement,
+        wish,
         verdict,
         remark,
     }
@@ -94,7 +107,7 @@ pub(crate) fn read(body: &[u8]) -> Answered {
             format!("the worker's answer is invalid: `{}`", text.escape_debug())
         };
         return Answered {
-            settlement: Settlement::Failed,
+            wish: Wish::Failed { delay: None },
             verdict: Verdict::Failed,
             remark: Some(what),
         };
@@ -108,26 +121,31 @@ pub(crate) fn read(body: &[u8]) -> Answered {
     let requeue = requeue.unwrap_or(false);
     let delay = Duration::from_secs(delay_seconds.unwrap_or(0).try_into().unwrap_or(0));
     let message: Option<String> = message.map(|text| text.chars().take(LONGEST_REMARK).collect());
-    let (settlement, verdict, remark) = match reply.kind {
-        0 | 2 => (Settlement::Ack, Verdict::Done, None),
+    let settle = Wish::Settle;
+    let (wish, verdict, remark) = match reply.kind {
+        0 | 2 => (Wish::Done(Bytes::new()), Verdict::Done, None),
         1 if requeue => (
-            Settlement::Requeue { headers, delay },
+            settle(Settlement::Requeue { headers, delay }),
             Verdict::Failed,
             message,
         ),
         1 => (
-            Settlement::Ack,
+            Wish::GiveUp,
             Verdict::Failed,
             message.or_else(|| Some("the handler failed".to_owned())),
         ),
         3 => (
-            Settlement::Nack { requeue, delay },
+            settle(Settlement::Nack { requeue, delay }),
             Verdict::Failed,
             message,
         ),
-        4 => (Settlement::Requeue { headers, delay }, Verdict::Again, None),
+        4 => (
+            settle(Settlement::Requeue { headers, delay }),
+            Verdict::Again,
+            None,
+        ),
         other => (
-            Settlement::Ack,
+            Wish::Done(Bytes::new()),
             Verdict::Done,
             Some(format!(
                 "the worker's answer is of the unknown type {other}"
@@ -135,7 +153,7 @@ pub(crate) fn read(body: &[u8]) -> Answered {
         ),
     };
     Answered {
-        settlement,
+        wish,
         verdict,
         remark,
     }
@@ -151,21 +169,27 @@ mod tests {
 
     #[test]
     fn each_type_of_answer_has_its_settlement() {
-        let requeue = |headers, seconds| Settlement::Requeue {
-            headers,
-            delay: Duration::from_secs(seconds),
+        let done = || Wish::Done(Bytes::new());
+        let failed = || Wish::Failed { delay: None };
+        let requeue = |headers, seconds| {
+            Wish::Settle(Settlement::Requeue {
+                headers,
+                delay: Duration::from_secs(seconds),
+            })
         };
-        let nack = |requeue, seconds| Settlement::Nack {
-            requeue,
-            delay: Duration::from_secs(seconds),
+        let nack = |requeue, seconds| {
+            Wish::Settle(Settlement::Nack {
+                requeue,
+                delay: Duration::from_secs(seconds),
+            })
         };
-        for (body, settlement, verdict) in [
-            (r#"{"type":0}"#, Settlement::Ack, Verdict::Done),
-            (r#"{"type":0,"data":[]}"#, Settlement::Ack, Verdict::Done),
-            (r#"{"type":2,"data":null}"#, Settlement::Ack, Verdict::Done),
+        for (body, wish, verdict) in [
+            (r#"{"type":0}"#, done(), Verdict::Done),
+            (r#"{"type":0,"data":[]}"#, done(), Verdict::Done),
+            (r#"{"type":2,"data":null}"#, done(), Verdict::Done),
             (
                 r#"{"type":1,"data":{"message":"no","requeue":false,"delay_seconds":0}}"#,
-                Settlement::Ack,
+                Wish::GiveUp,
                 Verdict::Failed,
             ),
             (
@@ -193,34 +217,30 @@ mod tests {
                 requeue(headers(), 1),
                 Verdict::Again,
             ),
-            (r#"{"type":99}"#, Settlement::Ack, Verdict::Done),
-            ("", Settlement::Failed, Verdict::Failed),
-            ("{", Settlement::Failed, Verdict::Failed),
-            (r#"{"type":"x"}"#, Settlement::Failed, Verdict::Failed),
+            (r#"{"type":99}"#, done(), Verdict::Done),
+            ("", failed(), Verdict::Failed),
+            ("{", failed(), Verdict::Failed),
+            (r#"{"type":"x"}"#, failed(), Verdict::Failed),
         ] {
             let answered = read(body.as_bytes());
-            assert_eq!(
-                (answered.settlement, answered.verdict),
-                (settlement, verdict),
-                "{body}"
-            );
+            assert_eq!((answered.wish, answered.verdict), (wish, verdict), "{body}");
         }
     }
 
     #[test]
-    fn answers_of_our_package_have_their_settlements() {
-        let of = |reply, body: &str| {
-            let answered = of(reply, body.as_bytes());
-            (answered.settlement, answered.verdict, answered.remark)
+    fn answers_of_our_package_say_what_they_mean() {
+        let of = |reply, body: &'static str| {
+            let answered = of(reply, &Bytes::from_static(body.as_bytes()));
+            (answered.wish, answered.verdict, answered.remark)
         };
-        let done = (Settlement::Ack, Verdict::Done, None);
-        assert_eq!(of(JobReply::Done, r#"{"any":1}"#), done);
-        let failed = |why: &str| (Settlement::Ack, Verdict::Failed, Some(why.to_owned()));
+        let result = r#"{"any":1}"#;
+        let done = (Wish::Done(result.into()), Verdict::Done, None);
+        assert_eq!(of(JobReply::Done, result), done);
+        let failed = |why: &str| (Wish::GiveUp, Verdict::Failed, Some(why.to_owned()));
         assert_eq!(of(JobReply::Failed, "no"), failed("no"));
         assert_eq!(of(JobReply::Failed, ""), failed("the handler failed"));
         let delay = Duration::from_secs(5);
-        let headers = Headers::new();
-        let again = Settlement::Requeue { headers, delay };
+        let again = Wish::Failed { delay: Some(delay) };
         let again = (again, Verdict::Again, None);
         assert_eq!(of(JobReply::Retry { delay }, ""), again);
     }

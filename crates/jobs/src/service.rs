@@ -16,13 +16,13 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use crate::consumer::Consumer;
+use crate::consumer::{Consumer, Handoffs};
 use crate::methods;
 use crate::metrics::Metrics;
 use crate::pipelines::{PipelineError, Pipelines};
-use crate::settings::JobsSettings;
+use crate::settings::{JobsPool, JobsSettings};
 
-/// The name of the service, and of its pool.
+/// The name of the service, and of its only pool.
 const JOBS: &str = "jobs";
 /// What workers get that have a job when its time at the end is over. Those without one need no
 /// more to end in order.
@@ -51,8 +51,8 @@ struct Jobs {
     pools: PoolSet,
     tasks: JoinSet<()>,
     io: Io,
-    /// Begins when this process is responsible, on a thread of its own pool.
-    consumer: JoinSet<()>,
+    /// They begin when this process is responsible, on threads of their pools.
+    consumers: JoinSet<()>,
     /// Nothing more is taken.
     end: CancellationToken,
 }
@@ -67,11 +67,16 @@ struct NotOpened {
 
 impl Service for JobsService {
     fn pools(&self) -> Vec<ConfiguredPool<'_>> {
-        vec![ConfiguredPool {
-            section: "jobs.pool".to_owned(),
-            name: JOBS,
-            settings: &self.settings.pool,
-        }]
+        let pools = self.settings.pools.iter().map(|pool| ConfiguredPool {
+            section: if pool.full_name == JOBS {
+                "jobs.pool".to_owned()
+            } else {
+                format!("jobs.pools.{}", pool.name)
+            },
+            name: &pool.full_name,
+            settings: &pool.settings,
+        });
+        pools.collect()
     }
 
     fn start(
@@ -89,7 +94,8 @@ impl Service for JobsService {
 async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartError> {
     let workers = context.workers.clone().expect("a service with workers");
     let metrics = Metrics::new(&context.metrics);
-    let pipelines = Pipelines::new(context.store.clone(), settings.timeout, metrics);
+    let pools = settings.pools.iter().map(|pool| &*pool.name);
+    let pipelines = Pipelines::new(context.store.clone(), settings.timeout, metrics, pools);
     let waits = is_with_predecessor(&settings, &context.store).await;
     for (name, pipeline) in &settings.pipelines {
         if waits && pipeline.is_stored() {
@@ -103,12 +109,16 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
         })?;
     }
     methods::add(&context.rpc, &pipelines);
+    let shown = pipelines.clone();
+    let reports = move || -> BoxFuture<'static, _> {
+        let pipelines = shown.clone();
+        Box::pin(async move { pipelines.reports().await })
+    };
+    context.health.queues().answer_with(reports);
     let owner = context.user.as_ref().map(|(_, user)| user.clone());
     let spool = Arc::new(Spool::open(std::env::temp_dir(), owner)?);
-    let StartedPools { pools, tasks } = workers
-        .pools
-        .start(JOBS, &[spec(&settings, &spool)])
-        .await?;
+    let StartedPools { pools, tasks } =
+        workers.pools.start(JOBS, &specs(&settings, &spool)).await?;
     let end = context.shutdown.child_token();
     let (ready, alive, ending) = (pools.clone(), pools.clone(), end.clone());
     let connected = pipelines.clone();
@@ -137,7 +147,7 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
         pools,
         tasks,
         io: workers.io,
-        consumer: JoinSet::new(),
+        consumers: JoinSet::new(),
         end,
     })
 }
@@ -171,14 +181,15 @@ async fn open_at_last(pipelines: Pipelines, settings: JobsSettings, store: LazyS
     }
 }
 
-fn spec<'a>(settings: &'a JobsSettings, spool: &Arc<Spool>) -> PoolSpec<'a> {
-    PoolSpec {
-        name: JOBS,
-        settings: &settings.pool,
+fn specs<'a>(settings: &'a JobsSettings, spool: &Arc<Spool>) -> Vec<PoolSpec<'a>> {
+    let spec = |pool: &'a JobsPool| PoolSpec {
+        name: &pool.full_name,
+        settings: &pool.settings,
         kind: Kind::Job,
         warmup: Warmup::default(),
         spool: spool.clone(),
-    }
+    };
+    settings.pools.iter().map(spec).collect()
 }
 
 impl Running for Jobs {
@@ -198,15 +209,22 @@ impl Running for Jobs {
                 tracing::warn!(target: "jobs", pipeline = name, "there is no such pipeline to consume");
             }
         }
-        let pool = self.pools.get(JOBS).expect("it was started");
-        let consumer = Consumer::new(
-            self.pipelines.clone(),
-            pool.pool().clone(),
-            self.settings.num_pollers,
-        );
-        let work = consumer.work(self.end.clone());
+        let names = self.settings.pools.iter().map(|pool| &*pool.name);
+        let (handoffs, inboxes) = Handoffs::between(names);
         // Calls take the lock of their pool, which the control thread does not.
-        self.consumer.spawn_on(work, &self.io.threads()[0].runtime);
+        let threads = self.io.threads().iter().cycle();
+        for ((of, inbox), thread) in self.settings.pools.iter().zip(inboxes).zip(threads) {
+            let pool = self.pools.get(&of.full_name).expect("it was started");
+            let consumer = Consumer::new(
+                self.pipelines.clone(),
+                &of.name,
+                (handoffs.clone(), inbox),
+                pool.pool().clone(),
+                self.settings.num_pollers,
+            );
+            let work = consumer.work(self.end.clone());
+            self.consumers.spawn_on(work, &thread.runtime);
+        }
         Ok(())
     }
 
@@ -215,11 +233,18 @@ impl Running for Jobs {
             let Some(to) = to.downcast::<JobsService>() else {
                 return Reload::NeedsRestart;
             };
-            let specs = [spec(&to.settings, &self.spool)];
+            let names = |settings: &JobsSettings| {
+                let names = settings.pools.iter().map(|pool| pool.name.clone());
+                names.collect::<Vec<_>>()
+            };
+            if names(&to.settings) != names(&self.settings) {
+                return Reload::NeedsRestart;
+            }
+            let specs = specs(&to.settings, &self.spool);
             if !self.all_pools.change(JOBS, &self.pools, &specs).await {
                 return Reload::Failed;
             }
-            self.settings.pool = to.settings.pool;
+            self.settings.pools = to.settings.pools;
             Reload::Applied
         })
     }
@@ -246,19 +271,21 @@ async fn stop(jobs: Jobs, deadline: Instant) -> Stopped {
         opener,
         pools,
         tasks,
-        mut consumer,
+        mut consumers,
         end,
         ..
     } = jobs;
     drop(opener);
     end.cancel();
-    let cut_at = deadline.min(Instant::now() + settings.pool.common.destroy_timeout);
+    let pools_of = settings.pools.iter();
+    let destroy = pools_of.map(|pool| pool.settings.common.destroy_timeout);
+    let cut_at = deadline.min(Instant::now() + destroy.max().unwrap_or_default());
     let in_time = timeout_at(cut_at, async {
-        while consumer.join_next().await.is_some() {}
+        while consumers.join_next().await.is_some() {}
     })
     .await;
     let reserved = pipelines.reserved().await;
-    consumer.shutdown().await;
+    consumers.shutdown().await;
     pipelines.say_what_is_lost().await;
     // A broker that is away has them already, or gives them out again in time.
     _ = timeout_at(deadline.min(Instant::now() + CLOSING), pipelines.close()).await;

@@ -6,6 +6,8 @@ use std::time::Duration;
 use pronghorn_config::{Choice, Section, Size, Table};
 use pronghorn_workers::settings::PoolSettings;
 
+use crate::rules::Rules;
+
 /// As RoadRunner's; lower goes first.
 const PRIORITY: i64 = 10;
 
@@ -19,14 +21,20 @@ const LONGEST_TIMEOUT: u32 = 3600;
 /// Each has a place in memory, and consumers look at all of them.
 pub(crate) const MOST_PIPELINES: usize = 1000;
 
+/// Each is a pool of processes.
+const MOST_POOLS: usize = 32;
+
+/// Of `jobs.pool`, and of pipelines that name none.
+const DEFAULT_POOL: &str = "default";
+
 /// A pipeline's name is part of a key in the store.
 const LONGEST_NAME: usize = 255;
 
 /// Queues of jobs.
 #[derive(Clone, Debug)]
 pub struct JobsSettings {
-    /// Those who run them.
-    pub pool: PoolSettings,
+    /// Those who run them. The first one is that of `jobs.pool`, without `jobs.pools`.
+    pub pools: Vec<JobsPool>,
     /// How many jobs run at a time at most; None is as many as there are workers.
     pub num_pollers: Option<usize>,
     /// What a push or another step of a driver may take.
@@ -36,12 +44,25 @@ pub struct JobsSettings {
     pub pipelines: Vec<(String, PipelineSettings)>,
 }
 
+/// One pool of workers for jobs.
+#[derive(Clone, Debug)]
+pub struct JobsPool {
+    /// As pipelines and jobs name it.
+    pub name: String,
+    /// As commands and records name it.
+    pub full_name: String,
+    pub settings: PoolSettings,
+}
+
 /// A pipeline before it is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PipelineSettings {
     pub driver: DriverSettings,
     /// Of jobs that have none of their own.
     pub priority: i64,
+    /// Whose workers run the jobs that name no other.
+    pub pool: String,
+    pub rules: Rules,
 }
 
 /// Where a pipeline's jobs are.
@@ -147,7 +168,16 @@ impl PipelineSettings {
                 format!("the priority is `{text}` and not a number, pipeline name: {name}")
             })?,
         };
-        Ok((name, Self { driver, priority }))
+        let pool = map.get("pool").map_or(DEFAULT_POOL, String::as_str);
+        Ok((
+            name,
+            Self {
+                driver,
+                priority,
+                pool: pool.to_owned(),
+                rules: Rules::default(),
+            },
+        ))
     }
 }
 
@@ -211,9 +241,21 @@ impl Section for JobsSettings {
                 t.unknown("consume", &message, hint);
             }
         }
-        t.not_yet("pools", "several pools for jobs");
+        let pools = read_pools(t);
+        for (name, pipeline) in &pipelines {
+            let Some(PipelineSettings { pool, .. }) = pipeline else {
+                continue;
+            };
+            if name != "<name>" && !pools.iter().any(|known| known.name == *pool) {
+                let all: Vec<_> = pools.iter().map(|pool| &*pool.name).collect();
+                let message =
+                    format!("has pipeline `{name}` of pool `{pool}`, and there is no such pool");
+                let hint = format!("`pool:` takes one of `{}`", all.join("`, `"));
+                t.error("pipelines", &message, &hint);
+            }
+        }
         Self {
-            pool: t.section("pool", "Those who run jobs."),
+            pools,
             num_pollers,
             timeout: Duration::from_secs(timeout.into()),
             consume,
@@ -225,6 +267,41 @@ impl Section for JobsSettings {
     }
 }
 
+fn read_pools(t: &mut Table<'_>) -> Vec<JobsPool> {
+    let named = t.sections_like(
+        "pools",
+        "Several pools for jobs, by name, in place of `jobs.pool`. A pipeline names its pool.",
+        "A pool. Accepts every key of `jobs.pool`, with the same defaults.",
+        MOST_POOLS,
+        |t| {
+            let usable = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+            if !t.name().bytes().all(usable) {
+                let hint = "letters, digits, `-` and `_` make a name";
+                t.error("", "has a name that can't be used", hint);
+            }
+            PoolSettings::read(t)
+        },
+    );
+    if t.is_written("pool") && !named.is_empty() {
+        let hint = "give it a name in `jobs.pools`, or remove those";
+        t.error("pool", "stands beside `jobs.pools`", hint);
+    }
+    let only: PoolSettings = t.section("pool", "Those who run jobs.");
+    if named.is_empty() {
+        return vec![JobsPool {
+            name: DEFAULT_POOL.to_owned(),
+            full_name: "jobs".to_owned(),
+            settings: only,
+        }];
+    }
+    let pools = named.into_iter().map(|(name, settings)| JobsPool {
+        full_name: format!("jobs-{name}"),
+        name,
+        settings,
+    });
+    pools.collect()
+}
+
 /// None, with a warning, for a driver that is not there yet.
 fn read_pipeline(t: &mut Table<'_>) -> Option<PipelineSettings> {
     let choice = t
@@ -234,7 +311,13 @@ fn read_pipeline(t: &mut Table<'_>) -> Option<PipelineSettings> {
              taken for `embedded`.",
         )
         .default(DriverChoice::Embedded);
-    t.not_yet("pool", "several pools for jobs");
+    let pool = t
+        .key(
+            "pool",
+            "The pool of `jobs.pools` whose workers run these jobs. A job's header `pool` names another one.",
+        )
+        .default(DEFAULT_POOL.to_owned());
+    let rules = Rules::read(t);
     if DriverSettings::of(choice, MAX_SIZE).is_none() {
         t.not_yet("config", "brokers for jobs");
         let hint = "for now use `embedded`, which keeps jobs without a broker";
@@ -283,6 +366,8 @@ fn read_pipeline(t: &mut Table<'_>) -> Option<PipelineSettings> {
     Some(PipelineSettings {
         driver: DriverSettings::of(choice, max_size)?,
         priority: inside.or(priority).map_or(PRIORITY, i64::from),
+        pool,
+        rules,
     })
 }
 

@@ -6,12 +6,14 @@ use std::sync::{Arc, OnceLock};
 
 use tokio_util::sync::CancellationToken;
 
+use crate::queues::Queues;
 use crate::readiness::{NotReady, Readiness};
 
 /// All services that have workers. Clones are the same one.
 #[derive(Clone, Debug, Default)]
 pub struct Health {
     services: Arc<OnceLock<Vec<(&'static str, Readiness)>>>,
+    queues: Queues,
     leaving: CancellationToken,
 }
 
@@ -28,6 +30,12 @@ impl Health {
     /// Before the first of them starts.
     pub fn watch(&self, services: Vec<(&'static str, Readiness)>) {
         _ = self.services.set(services); // the server starts once
+    }
+
+    /// The queues of the service that has some.
+    #[must_use]
+    pub fn queues(&self) -> &Queues {
+        &self.queues
     }
 
     /// From now on nothing is ready, because the server is about to stop.

@@ -14,6 +14,7 @@
 mod configuration;
 mod health;
 mod kind;
+mod queues;
 mod readiness;
 pub mod rpc;
 mod service;
@@ -24,6 +25,7 @@ pub use pronghorn_base::BoxFuture;
 pub use configuration::Configuration;
 pub use health::{Health, Question};
 pub use kind::ServiceKind;
+pub use queues::{QueueReport, Queues};
 pub use readiness::{NotReady, Readiness};
 pub use service::{
     ConfiguredPool, Context, Finding, Handover, Reload, Running, Service, StartError, Stopped,

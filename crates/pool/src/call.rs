@@ -307,6 +307,9 @@ pub enum Refused {
 pub enum WorkerFault {
     #[error("the worker ended with {0}")]
     Died(Exit),
+    /// The server ended it, because its time to finish was over: a reload, a stop.
+    #[error("the worker did not finish in time and was ended by the server, with {0}")]
+    CutOff(Exit),
     #[error("the worker's answer is invalid: {0}")]
     Garbage(String),
     /// There is no process that could have answered.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use pronghorn_base::{LogThrottle, lock};
 use pronghorn_metrics::Registry;
+use pronghorn_process::Exit;
 use pronghorn_wire::native::Thrown;
 use thiserror::Error;
 use tokio::runtime::Handle;
@@ -757,9 +758,23 @@ impl SlotHandle {
             self.shared.stats.count(Counter::Retried);
             self.shared.admit(call, Instant::now(), Ahead::MayNot);
         } else {
-            call.fail(fault);
+            call.fail(self.cause_of(fault));
         }
         again
+    }
+
+    /// A worker that gets no more calls and ends by a signal that the server sends was ended by it.
+    fn cause_of(&self, fault: WorkerFault) -> WorkerFault {
+        const TERMINATED: [i32; 2] = [9, 15];
+        let WorkerFault::Died(exit) = fault else {
+            return fault;
+        };
+        let by_signal = matches!(exit, Exit::Signal(number) if TERMINATED.contains(&number));
+        let ends = |state| matches!(state, SlotState::Draining | SlotState::Stopping);
+        if by_signal && ends(self.shared.lock().core.state(self.slot)) {
+            return WorkerFault::CutOff(exit);
+        }
+        fault
     }
 
     /// A worker answered a call twice. When it is time for a record of that: how many did since the

@@ -134,3 +134,30 @@ fn stream() {
     assert!(server.get("/source").text().starts_with("<?php"));
     server.stop();
 }
+
+/// A request pushes a job, and waits for what it gives; in a copy, for the store lies beside it.
+#[test]
+fn jobs() {
+    let site = Site::new();
+    let source = Site::example("jobs");
+    let source = source.parent().expect("it lies in a folder");
+    let packages = concat!(env!("CARGO_MANIFEST_DIR"), "/../php/autoload.php");
+    for file in ["web.php", "worker.php"] {
+        let code = std::fs::read_to_string(source.join(file)).expect("it is there");
+        let code = code.replace(
+            "__DIR__ . '/../../php/autoload.php'",
+            &format!("'{packages}'"),
+        );
+        std::fs::write(site.path(file), code).expect("it can be written");
+    }
+    let config = std::fs::read_to_string(source.join("pronghorn.yaml")).expect("it is there");
+    let config = config.replace("127.0.0.1:8080", "127.0.0.1:0");
+    let site = site.config(&config.replace("127.0.0.1:6001", "127.0.0.1:0"));
+    let server = Server::start(site);
+    let hello = server.get("/?name=Ada");
+    assert_eq!(hello.text(), "Hello, Ada! This was attempt 1.\n");
+    let failed = server.get("/?name=");
+    let said = "The job was given up: nobody is to be greeted\n";
+    assert_eq!((failed.status, failed.text().as_str()), (500, said));
+    server.stop();
+}

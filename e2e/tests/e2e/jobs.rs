@@ -5,8 +5,9 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use pronghorn_testkit::{Server, Site, wait_for};
+use pronghorn_testkit::{Connection, Server, Site, wait_for};
 use rustix::process::Signal;
+use serde_json::Value;
 
 use crate::control::Rpc;
 
@@ -18,6 +19,11 @@ fn site(workers: usize) -> Site {
 }
 
 fn site_of(worker: &Path, pool: &str) -> Site {
+    site_with(worker, pool, "")
+}
+
+/// `more` are further pipelines and keys.
+fn site_with(worker: &Path, pool: &str, more: &str) -> Site {
     let site = Site::new();
     let ran = site.path("ran");
     site.config(&format!(
@@ -31,8 +37,9 @@ fn site_of(worker: &Path, pool: &str) -> Site {
            pool: {{{pool}}}\n  \
            consume: [mail, kept]\n  \
            pipelines:\n    \
-             mail: {{driver: memory, config: {{priority: 7}}}}\n    \
-             kept: {{driver: embedded}}\n",
+             mail: {{driver: memory, config: {{priority: 7}}, retry: {{backoff: [0s]}}}}\n    \
+             kept: {{driver: embedded, retry: {{backoff: [0s]}}}}\n\
+         {more}",
         worker.display(),
         ran.display(),
         Site::fixture("foreign/worker.php").display(),
@@ -106,7 +113,13 @@ fn jobs_run_in_workers_of_our_package() {
         push(&mut rpc, "kept", "id-1", "ping", 0);
         let expected = r#"{"id":"id-1","name":"ping","pipeline":"kept","driver":"embedded","headers":[],"attempt":1} 8"#;
         assert_eq!(wait_until_ran(&server, 1).trim_end(), expected);
-        for (name, runs) in [("fail", 1), ("throw", 3), ("exit", 3), ("die", 3)] {
+        for (name, runs) in [
+            ("fail", 1),
+            ("again", 2),
+            ("throw", 3),
+            ("exit", 3),
+            ("die", 3),
+        ] {
             let before = ran(&server).lines().count();
             push(&mut rpc, "mail", name, name, 0);
             wait_until_ran(&server, before + runs);
@@ -124,6 +137,244 @@ fn jobs_run_in_workers_of_our_package() {
         }
         server.stop();
     }
+}
+
+/// The IDs of dead letters, the newest first.
+fn dead(rpc: &mut Rpc) -> Vec<String> {
+    let listed = rpc.call("jobs.DeadLetters", "{}");
+    let listed: Value = serde_json::from_str(&listed).expect("a list");
+    let letters = listed["letters"].as_array().expect("a list");
+    let id = |letter: &Value| letter["id"].as_str().unwrap_or_default().to_owned();
+    letters.iter().map(id).collect()
+}
+
+#[test]
+fn a_job_that_is_given_up_is_a_dead_letter_that_outlives_the_server() {
+    let site = site_of(&Site::fixture("jobs.php"), "num_workers: 1");
+    let server = Server::start(site);
+    let mut rpc = Rpc::connect(&server);
+    for (pipeline, id, name) in [
+        ("kept", "killer", "die"),
+        ("mail", "thrower", "throw"),
+        ("kept", "quitter", "fail"),
+    ] {
+        push(&mut rpc, pipeline, id, name, 0);
+        wait_for(id, || dead(&mut rpc).contains(&id.to_owned()).then_some(()));
+    }
+    assert_eq!(
+        ran(&server).lines().count(),
+        7,
+        "three times, three times, once"
+    );
+    let server = Server::start(server.killed());
+    let mut rpc = Rpc::connect(&server);
+    assert_eq!(dead(&mut rpc), ["quitter", "thrower", "killer"]);
+    let shown = rpc.call("jobs.Show", r#"{"id":"thrower"}"#);
+    for said in [
+        r#""pipeline":"mail""#,
+        r#""attempts":3"#,
+        "DomainException: thrown on purpose in ",
+        r#""payload":"8""#,
+    ] {
+        assert!(shown.contains(said), "{said} in {shown}");
+    }
+    let retried = rpc.call("jobs.Retry", r#"{"ids":["thrower","nobody"]}"#);
+    let refused = r#"{"done":["thrower"],"not_done":[{"id":"nobody","why":"there is no dead letter `nobody`"}]}"#;
+    assert_eq!(retried, refused);
+    wait_until_ran(&server, 10);
+    wait_for("it to be given up again", || {
+        (dead(&mut rpc)[0] == "thrower").then_some(())
+    });
+    let discarded = rpc.call("jobs.Discard", r#"{"pipeline":"kept"}"#);
+    assert_eq!(discarded, r#"{"done":["quitter","killer"]}"#);
+    assert_eq!(dead(&mut rpc), ["thrower"]);
+    server.stop();
+}
+
+/// A reload ends workers that don't finish in time; so does a stop.
+#[test]
+fn a_job_that_a_deploy_cuts_off_runs_again_and_that_is_no_attempt() {
+    let pool = "num_workers: 1, reset_timeout: 100ms, destroy_timeout: 100ms, transport: ring";
+    let server = Server::start(site_of(&Site::fixture("jobs.php"), pool));
+    let mut rpc = Rpc::connect(&server);
+    let long = push_request("kept", "long", "slow", 0).replace("OA==", "NjAwMDA="); // a minute
+    assert_eq!(rpc.call("jobs.Push", &long), "{}");
+    for runs in 1..4 {
+        let ran = wait_until_ran(&server, runs);
+        assert_eq!(ran.matches(r#""attempt":1"#).count(), runs, "{ran}");
+        server.signal(Signal::HUP);
+    }
+    let server = Server::start(server.into_site());
+    // The stop may have come before the end of the last reload.
+    let ran = wait_until_ran(&server, 4);
+    assert_eq!(
+        ran.lines().count(),
+        ran.matches(r#""attempt":1"#).count(),
+        "{ran}"
+    );
+    let mut rpc = Rpc::connect(&server);
+    rpc.call("jobs.Cancel", r#"{"ids":["long"]}"#);
+    wait_until_stat(&mut rpc, r#""queue":"kept","ready":true"#);
+    assert_eq!(dead(&mut rpc), [""; 0]);
+    server.stop();
+}
+
+#[test]
+fn each_pool_runs_the_jobs_of_its_pipelines_and_those_that_name_it() {
+    let site = Site::new();
+    let worker = Site::fixture("jobs.php");
+    let [light, heavy] = ["light", "heavy"].map(|pool| site.path(pool));
+    let site = site.config(&format!(
+        "version: '3'\n\
+         rpc: {{listen: 'tcp://127.0.0.1:0'}}\n\
+         state_dir: state\n\
+         logs: {{level: debug}}\n\
+         jobs:\n  \
+           pools:\n    \
+             light: {{num_workers: 1, command: env RAN={} php {worker}}}\n    \
+             heavy: {{num_workers: 1, command: env RAN={} php {worker}}}\n  \
+           consume: [mail, images]\n  \
+           pipelines:\n    \
+             mail: {{driver: memory, pool: light}}\n    \
+             images: {{driver: embedded, pool: heavy}}\n",
+        light.display(),
+        heavy.display(),
+        worker = worker.display(),
+    ));
+    let server = Server::start(site);
+    let mut rpc = Rpc::connect(&server);
+    push(&mut rpc, "mail", "m", "ping", 0);
+    push(&mut rpc, "images", "i", "ping", 0);
+    let named = push_request("mail", "n", "ping", 0);
+    let headers = r#""headers":{"pool":{"value":["heavy"]}},"options""#;
+    assert_eq!(
+        rpc.call("jobs.Push", &named.replace(r#""options""#, headers)),
+        "{}"
+    );
+    let of = |pool: &str| fs::read_to_string(server.site().path(pool)).unwrap_or_default();
+    wait_for("three jobs", || {
+        (of("light").lines().count() + of("heavy").lines().count() == 3).then_some(())
+    });
+    assert!(of("light").contains(r#""id":"m""#), "{}", of("light"));
+    assert!(of("heavy").contains(r#""id":"i""#) && of("heavy").contains(r#""id":"n""#));
+    server.stop();
+}
+
+/// By RPC, by a health check and by the command.
+#[test]
+fn pipelines_are_seen_from_outside() {
+    let more = "status: {address: '127.0.0.1:0'}\n";
+    let site = site_with(&Site::fixture("jobs.php"), "num_workers: 1", more);
+    let server = Server::start(site);
+    let mut rpc = Rpc::connect(&server);
+    push(&mut rpc, "mail", "later", "ping", 3600);
+    push(&mut rpc, "kept", "quitter", "fail", 0);
+    wait_for("a dead letter", || {
+        (dead(&mut rpc) == ["quitter"]).then_some(())
+    });
+    let listed = rpc.call("informer.Jobs", r#""jobs""#);
+    let mail = r#"{"Pipeline":"mail","Driver":"memory","Queue":"mail","Active":0,"Delayed":1,"Reserved":0,"Ready":true,"Priority":7,"ErrorMessage":""}"#;
+    assert!(listed.contains(mail), "{listed}");
+    assert_eq!(rpc.call("informer.Jobs", r#""http""#), "null");
+
+    let status = crate::control::listening(&server, "status");
+    let address = status.trim_start_matches("http://").parse();
+    let answer = Connection::open(address.expect("an address")).get("/jobs");
+    let mail = r#"{"pipeline":"mail","priority":7,"ready":true,"queue":"mail","active":0,"delayed":1,"reserved":0,"driver":"memory","error_message":""}"#;
+    assert_eq!(answer.status, 200);
+    assert!(answer.text().contains(mail), "{}", answer.text());
+
+    let address = format!("rpc.listen={}", crate::control::listening(&server, "rpc"));
+    let run = |arguments: &[&str]| {
+        let all = [&["jobs"], arguments, &["-o", &address]].concat();
+        Server::run_beside(server.site(), &all)
+    };
+    let table = run(&[]).stdout;
+    let mail = "mail      memory    default  consumes  0      1        0         0     0";
+    assert!(table.contains(mail), "{table}");
+    assert!(
+        table.contains("kept      embedded  default  consumes  0      0        0         1     1")
+    );
+    assert!(run(&["dead"]).stdout.contains("quitter  kept      fail  1"));
+    let shown = run(&["show", "quitter"]).stdout;
+    assert!(shown.contains("reason    failed on purpose"), "{shown}");
+    let json = run(&["show", "quitter", "--json"]).stdout;
+    let json: Value = serde_json::from_str(&json).expect("it is JSON");
+    assert_eq!(json["payload"], "8");
+    assert_eq!(
+        run(&["retry", "quitter"]).stdout,
+        "1 dead letter run again\n"
+    );
+    wait_until_ran(&server, 2);
+    wait_for("a dead letter", || {
+        (dead(&mut rpc) == ["quitter"]).then_some(())
+    });
+    assert_eq!(
+        run(&["discard", "--pipeline", "kept"]).stdout,
+        "1 dead letter discarded\n"
+    );
+    run(&["discard", "quitter"]).assert_refused(&["quitter: there is no dead letter `quitter`"]);
+    run(&["pause", "mail"]);
+    wait_for("a pause", || {
+        run(&[]).stdout.contains("paused").then_some(())
+    });
+    run(&["resume", "mail"]);
+    run(&["cancel", "later"]);
+    run(&["nonsense"]).assert_refused(&["`jobs` can't do `nonsense`", "hint: "]);
+    server.stop();
+}
+
+/// The example of its README, and what waits for a job that does not come.
+#[test]
+fn the_package_pushes_and_waits_for_results() {
+    let more = "    welcome: {driver: memory}\n";
+    let site = site_with(&Site::fixture("jobs.php"), "num_workers: 2", more);
+    let server = Server::start(site);
+    let address = crate::control::listening(&server, "rpc");
+    let package = concat!(env!("CARGO_MANIFEST_DIR"), "/../php/jobs");
+    let readme = fs::read_to_string(format!("{package}/README.md")).expect("it is there");
+    let example = readme
+        .split("```php example\n")
+        .nth(1)
+        .expect("there is one");
+    let example = example.split("```").next().expect("it ends");
+    let loader = "require __DIR__ . '/vendor/autoload.php';";
+    assert!(example.contains(loader));
+    let example = example.replace(loader, &format!("require '{package}/autoload.php';"));
+    let script = server.site().path("example.php");
+    fs::write(&script, example).expect("it can be written");
+    let output = std::process::Command::new("php")
+        .arg(&script)
+        .env("RR_RPC", &address)
+        .output()
+        .expect("PHP runs");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "6\n");
+    let mut rpc = Rpc::connect(&server);
+    wait_until_stat(&mut rpc, r#""delayed":1"#);
+    let ran = wait_until_ran(&server, 4);
+    assert!(ran.contains(r#"{"to":"ada@example.com"}"#), "{ran}");
+
+    let code = format!(
+        "require '{package}/autoload.php';
+        $queue = Pronghorn\\Jobs\\Queue::connect('{address}', 'mail');
+        $keep = new Pronghorn\\Jobs\\Options(result: true, unique: 'k');
+        try {{ $queue->await($queue->push('fail', '', $keep)); }}
+        catch (Pronghorn\\Jobs\\JobFailed $e) {{ echo $e->getMessage(), \"\\n\"; }}
+        $id = $queue->push('slow', '300', $keep);
+        var_dump($id === $queue->push('slow', '300', $keep));
+        try {{ $queue->await($id, 0.01); }} catch (Pronghorn\\Jobs\\NotDone) {{ echo \"not yet\\n\"; }}
+        var_dump($queue->await($id));
+        try {{ $queue->push('x', '', new Pronghorn\\Jobs\\Options(pipeline: 'none')); }}
+        catch (Pronghorn\\RpcError $e) {{ echo $e->getMessage(), \"\\n\"; }}"
+    );
+    let output = std::process::Command::new("php")
+        .args(["-r", &code])
+        .output();
+    let output = output.expect("PHP runs");
+    let expected = "failed on purpose\nbool(true)\nnot yet\nNULL\n\
+                    rpc_push:\n\tjobs_plugin_push: no such pipeline, requested: none\n";
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+    server.stop();
 }
 
 #[test]

@@ -130,6 +130,15 @@ pub(super) async fn pipelines(
     Ok(told.pipelines)
 }
 
+/// A method of ours.
+pub(super) async fn ask<T: DeserializeOwned>(
+    client: &mut Client,
+    method: &str,
+    argument: &serde_json::Value,
+) -> Result<T, String> {
+    call(client, method, &argument.to_string(), LOOKING).await
+}
+
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

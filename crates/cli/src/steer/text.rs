@@ -86,6 +86,31 @@ pub(super) fn cut(text: &str, width: usize) -> String {
     kept.chain(Some('…')).take(width).collect()
 }
 
+/// A table: a row a line, columns as wide as what is in them.
+pub(super) fn columns<const COLUMNS: usize>(
+    heads: [&str; COLUMNS],
+    rows: &[[String; COLUMNS]],
+) -> String {
+    let widths = rows.iter().fold(heads.map(str::len), |mut widths, row| {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+        widths
+    });
+    let line = |cells: Vec<&str>| {
+        let cells = cells.iter().zip(widths);
+        let padded: Vec<_> = cells
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
+        format!("{}\n", padded.join("  ").trim_end())
+    };
+    let mut out = line(heads.to_vec());
+    for row in rows {
+        out.push_str(&line(row.iter().map(String::as_str).collect()));
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,8 @@
 //! Takes jobs out of pipelines when workers are free, and says what became of them.
 
+mod judge;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,16 +11,17 @@ use pronghorn_base::{BoxFuture, LogThrottle};
 use pronghorn_pool::{Answer, CallError, Pool, ReplyBody, Terms, WorkerFault};
 use pronghorn_wire::Head;
 use pronghorn_wire::native::JobReply;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use self::judge::{End, Judged, judge};
 use crate::call::JobCall;
-use crate::drivers::{DriverError, MOST_ATTEMPTS, Settlement, Ticket};
-use crate::job::Job;
-use crate::metrics::Verdict;
-use crate::pipelines::{Pipeline, Pipelines, Work};
-use crate::reply::{self, Answered};
+use crate::drivers::{DriverError, Settlement, Ticket};
+use crate::extras::Extras;
+use crate::job::{Job, now_ms};
+use crate::pipelines::{Occupied, Pipeline, Pipelines, Work};
 
 /// How often it is looked whether there are workers while there is none.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -27,6 +31,16 @@ const MOST_UNSETTLED: usize = 1024;
 /// between.
 const SETTLE_TRIES: u32 = 5;
 const SETTLE_AGAIN: Duration = Duration::from_millis(200);
+
+/// Jobs for other pools that wait until one of their workers is free.
+const MOST_MOVING: usize = 256;
+/// How long a job waits that names a pool which is not there.
+const WITHOUT_POOL: Duration = Duration::from_mins(1);
+/// How long a job waits that is given up and can't be kept as a dead letter.
+const WITHOUT_LETTER: Duration = Duration::from_mins(1);
+
+const CANCELLED: &str = "the job was cancelled";
+const EXPIRED: &str = "the job was too old when its turn came";
 
 /// Those who run jobs.
 pub(crate) trait Runners: Send + Sync + 'static {
@@ -43,17 +57,43 @@ pub(crate) enum Outcome {
     Answered(Bytes),
     /// An answer of ours, and its body.
     Replied(JobReply, Bytes),
-    /// It answered with a text instead, or threw.
+    /// It threw, or answered with a text instead. The first line is for the log.
     Reported(String),
-    /// No worker has had it.
+    /// No worker has had it, or the server has ended the one that had it.
     NotTaken(String),
     /// The worker died of it, or it took too long.
     Lost(String),
+    /// It does not run any more.
+    Dropped(&'static str),
 }
 
-/// Runs the jobs of all pipelines.
+/// What consumers of one server share: each has the workers of one pool.
+#[derive(Clone, Default)]
+pub(crate) struct Handoffs(Arc<BTreeMap<String, mpsc::Sender<Work>>>);
+
+/// Jobs that other consumers have taken for the workers of this one.
+pub(crate) type Inbox = mpsc::Receiver<Work>;
+
+impl Handoffs {
+    /// For these pools, each with its inbox.
+    pub(crate) fn between<'a>(pools: impl Iterator<Item = &'a str>) -> (Self, Vec<Inbox>) {
+        let (mut senders, mut inboxes) = (BTreeMap::new(), Vec::new());
+        for pool in pools {
+            // One waits in it, the others where they were taken.
+            let (sender, inbox) = mpsc::channel(1);
+            senders.insert(pool.to_owned(), sender);
+            inboxes.push(inbox);
+        }
+        (Self(Arc::new(senders)), inboxes)
+    }
+}
+
+/// Runs the jobs of the pipelines that have this pool.
 pub(crate) struct Consumer<R> {
     pipelines: Pipelines,
+    pool: String,
+    handoffs: Handoffs,
+    inbox: Inbox,
     runners: R,
     /// At a time; what the operator allows.
     most: usize,
@@ -61,9 +101,18 @@ pub(crate) struct Consumer<R> {
 }
 
 impl<R: Runners> Consumer<R> {
-    pub(crate) fn new(pipelines: Pipelines, runners: R, most: Option<usize>) -> Self {
+    pub(crate) fn new(
+        pipelines: Pipelines,
+        pool: &str,
+        (handoffs, inbox): (Handoffs, Inbox),
+        runners: R,
+        most: Option<usize>,
+    ) -> Self {
         Self {
             pipelines,
+            pool: pool.to_owned(),
+            handoffs,
+            inbox,
             runners,
             most: most.unwrap_or(usize::MAX),
             unsettled: Arc::default(),
@@ -71,9 +120,11 @@ impl<R: Runners> Consumer<R> {
     }
 
     /// Until `end`; then it waits for what runs. Dropped, it leaves that to its pipelines.
-    pub(crate) async fn work(self, end: CancellationToken) {
+    pub(crate) async fn work(mut self, end: CancellationToken) {
         // A job has its place until a worker is free again, and then until it is settled.
         let (mut running, mut settling) = (JoinSet::new(), JoinSet::new());
+        // Those for other pools wait until one of their workers is free.
+        let mut moving = JoinSet::new();
         loop {
             let places = self.runners.places().min(self.most);
             let free = if settling.len() < MOST_UNSETTLED {
@@ -82,7 +133,7 @@ impl<R: Runners> Consumer<R> {
                 0
             };
             if free == 0 {
-                self.pipelines.want(0);
+                self.pipelines.want(&self.pool, 0);
             }
             tokio::select! {
                 biased;
@@ -94,44 +145,89 @@ impl<R: Runners> Consumer<R> {
                     }
                 }
                 Some(_) = settling.join_next() => {}
-                work = self.pipelines.next(free), if free > 0 => {
+                Some(_) = moving.join_next() => {}
+                Some(work) = self.inbox.recv(), if free > 0 => {
                     running.spawn(self.run(work));
+                }
+                work = self.pipelines.next(&self.pool, free),
+                        if free > 0 && moving.len() < MOST_MOVING => {
+                    match self.way_of(&work) {
+                        Way::Here => _ = running.spawn(self.run(work)),
+                        Way::There(other) => _ = moving.spawn(hand_over(work, other)),
+                        Way::Nowhere => _ = moving.spawn(send_back(work)),
+                    }
                 }
                 // Workers come without a word to us.
                 () = sleep(LOOK_AGAIN), if running.len() >= places => {}
             }
         }
+        self.pipelines.want(&self.pool, 0);
         while let Some(ran) = running.join_next().await {
             if let Ok(ran) = ran {
                 settling.spawn(self.settle(ran));
             }
         }
+        self.inbox.close();
+        while let Some(work) = self.inbox.recv().await {
+            give_back(&work).await;
+        }
+        while moving.join_next().await.is_some() {}
         while settling.join_next().await.is_some() {}
     }
 
+    /// Whose workers a job is for.
+    fn way_of(&self, work: &Work) -> Way {
+        match work.delivery.job.pool() {
+            None => Way::Here,
+            Some(named) if named == self.pool => Way::Here,
+            Some(named) => match self.handoffs.0.get(named) {
+                Some(other) => Way::There(other.clone()),
+                None => Way::Nowhere,
+            },
+        }
+    }
+
     fn run(&self, work: Work) -> impl Future<Output = Ran> + use<R> {
-        let Work { pipeline, delivery } = work;
+        let Work {
+            pipeline,
+            delivery,
+            place,
+        } = work;
         let job = delivery.job.clone();
-        let call = JobCall {
-            job: job.clone(),
-            pipeline: pipeline.name.clone(),
-            queue: pipeline.driver.queue().map(ToOwned::to_owned),
-            driver: pipeline.driver_name,
+        let extras = Extras::of(&job.headers);
+        let keys = self.pipelines.keys().clone();
+        let begun = if extras.is_expired(now_ms()) {
+            Err(EXPIRED)
+        } else {
+            let token = keys.run(&job.id).ok_or(CANCELLED);
+            token.map(|token| (token, self.runners.run(call_of(&pipeline, &job, &extras))))
         };
-        let outcome = self.runners.run(call);
         async move {
             let mut ticket = Some(delivery.ticket);
-            if job.auto_ack {
-                // A pipeline that does not take note of it gives the job again.
-                let acked = pipeline
-                    .driver
-                    .settle(delivery.ticket, Settlement::Ack)
-                    .await;
-                if acked.is_ok() {
-                    ticket = None;
+            let outcome = match begun {
+                Err(why) => Outcome::Dropped(why),
+                Ok((token, outcome)) => {
+                    if let Some(key) = &extras.unique {
+                        keys.begun(key, &job.id);
+                    }
+                    if job.auto_ack {
+                        // A pipeline that does not take note of it gives the job again.
+                        let acked = pipeline
+                            .driver
+                            .settle(delivery.ticket, Settlement::Ack)
+                            .await;
+                        if acked.is_ok() {
+                            ticket = None;
+                        }
+                    }
+                    let outcome = tokio::select! {
+                        outcome = outcome => outcome,
+                        () = token.cancelled() => Outcome::Dropped(CANCELLED),
+                    };
+                    keys.ran(&job.id);
+                    outcome
                 }
-            }
-            let outcome = outcome.await;
+            };
             if matches!(outcome, Outcome::NotTaken(_)) {
                 // It goes back, and is the next one: not in a circle as fast as it can.
                 sleep(LOOK_AGAIN).await;
@@ -139,8 +235,10 @@ impl<R: Runners> Consumer<R> {
             Ran {
                 pipeline,
                 job,
+                extras,
                 ticket,
                 outcome,
+                place,
             }
         }
     }
@@ -149,28 +247,58 @@ impl<R: Runners> Consumer<R> {
         let Ran {
             pipeline,
             job,
+            extras,
             ticket,
             outcome,
+            place,
         } = ran;
-        let answered = judge(&job, outcome);
-        if let Some(verdict) = answered.verdict {
+        let judged = judge(&job, &pipeline.rules.retry, outcome);
+        if let Some(verdict) = judged.verdict {
             self.pipelines.metrics().ran(verdict);
         }
-        if let Some(remark) = &answered.remark {
+        if let Some(remark) = &judged.remark {
             let (id, name, pipeline) = (&job.id, &job.name, &pipeline.name);
+            let remark = remark.lines().next().unwrap_or_default();
             tracing::warn!(target: "jobs", id, job = name, pipeline, "{remark}");
         }
-        let unsettled = self.unsettled.clone();
+        let (pipelines, unsettled) = (self.pipelines.clone(), self.unsettled.clone());
         async move {
-            let Some(ticket) = ticket else {
-                return;
-            };
-            let settled = settle_at_last(&pipeline, ticket, answered.settlement).await;
-            if let Err(error) = settled
-                && let Some(times) = unsettled.should_log()
-            {
-                let (id, pipeline) = (&job.id, &pipeline.name);
-                tracing::error!(target: "jobs", id, pipeline, times, "the job has run and will run again: {error}");
+            // Its pipeline counts it until here.
+            let _place = place;
+            let Judged {
+                mut settlement,
+                mut end,
+                ..
+            } = judged;
+            if let (Some(End::GivenUp(why)), Some(_)) = (&end, ticket) {
+                let attempts = job.attempts.saturating_add(1);
+                let kept = pipelines.dead().keep(&pipeline.name, &job, attempts, why);
+                match kept.await {
+                    Ok(()) => pipelines.metrics().died(),
+                    Err(error) => {
+                        if let Some(times) = unsettled.should_log() {
+                            let (id, pipeline) = (&job.id, &pipeline.name);
+                            tracing::error!(target: "jobs", id, pipeline, times, "no dead letter can be kept, so the job will run again: {error}");
+                        }
+                        settlement = Settlement::Failed {
+                            delay: WITHOUT_LETTER,
+                        };
+                        end = None;
+                    }
+                }
+            }
+            if let Some(ticket) = ticket {
+                let settled = settle_at_last(&pipeline, ticket, settlement).await;
+                if let Err(error) = settled {
+                    if let Some(times) = unsettled.should_log() {
+                        let (id, pipeline) = (&job.id, &pipeline.name);
+                        tracing::error!(target: "jobs", id, pipeline, times, "the job has run and will run again: {error}");
+                    }
+                    return;
+                }
+            }
+            if let Some(end) = end {
+                pipelines.ended(&pipeline, &job, &extras, end.into());
             }
         }
     }
@@ -180,9 +308,57 @@ impl<R: Runners> Consumer<R> {
 struct Ran {
     pipeline: Arc<Pipeline>,
     job: Arc<Job>,
+    extras: Extras,
     /// None when it counts as done since it began.
     ticket: Option<Ticket>,
     outcome: Outcome,
+    place: Occupied,
+}
+
+fn call_of(pipeline: &Pipeline, job: &Arc<Job>, extras: &Extras) -> JobCall {
+    JobCall {
+        job: job.clone(),
+        pipeline: pipeline.name.clone(),
+        queue: pipeline.driver.queue().map(ToOwned::to_owned),
+        driver: pipeline.driver_name,
+        deadline: extras.deadline.or(pipeline.rules.deadline),
+        wants_result: extras.wants_result,
+    }
+}
+
+/// Where a job runs.
+enum Way {
+    Here,
+    There(mpsc::Sender<Work>),
+    /// There is no pool of the name that it has; a push with it is refused, but a broker has any.
+    Nowhere,
+}
+
+/// Waits until a worker of that pool is free.
+async fn hand_over(work: Work, to: mpsc::Sender<Work>) {
+    if let Err(unsent) = to.send(work).await {
+        give_back(&unsent.0).await;
+    }
+}
+
+async fn send_back(work: Work) {
+    let (id, pool) = (&work.delivery.job.id, work.delivery.job.pool());
+    tracing::warn!(target: "jobs", id, pool, "there is no such pool: the job is tried again in a minute");
+    let settlement = Settlement::Nack {
+        requeue: true,
+        delay: WITHOUT_POOL,
+    };
+    let driver = &work.pipeline.driver;
+    // What is not taken note of comes again.
+    _ = driver.settle(work.delivery.ticket, settlement).await;
+}
+
+async fn give_back(work: &Work) {
+    let released = work
+        .pipeline
+        .driver
+        .settle(work.delivery.ticket, Settlement::Release);
+    _ = released.await; // a pipeline that does not answer gives it out again by itself
 }
 
 async fn settle_at_last(
@@ -201,48 +377,6 @@ async fn settle_at_last(
     }
 }
 
-struct Judged {
-    settlement: Settlement,
-    verdict: Option<Verdict>,
-    remark: Option<String>,
-}
-
-fn judge(job: &Job, outcome: Outcome) -> Judged {
-    let Answered {
-        settlement,
-        verdict,
-        remark,
-    } = match outcome {
-        Outcome::Answered(body) => reply::read(&body),
-        Outcome::Replied(reply, body) => reply::of(reply, &body),
-        Outcome::NotTaken(why) => {
-            tracing::debug!(target: "jobs", id = job.id, "given back: {why}");
-            return Judged {
-                settlement: Settlement::Release,
-                verdict: None,
-                remark: None,
-            };
-        }
-        Outcome::Reported(why) | Outcome::Lost(why) => Answered {
-            settlement: Settlement::Failed,
-            verdict: Verdict::Failed,
-            remark: Some(why),
-        },
-    };
-    let gives_up = settlement == Settlement::Failed && job.attempts + 1 >= MOST_ATTEMPTS;
-    let remark = match remark {
-        Some(why) if gives_up && !job.auto_ack => Some(format!(
-            "{why}; the job is given up after {MOST_ATTEMPTS} attempts"
-        )),
-        remark => remark,
-    };
-    Judged {
-        settlement,
-        verdict: Some(verdict),
-        remark,
-    }
-}
-
 impl Runners for Pool {
     fn places(&self) -> usize {
         self.workers()
@@ -250,7 +384,11 @@ impl Runners for Pool {
 
     fn run(&self, call: JobCall) -> BoxFuture<'static, Outcome> {
         let now = Instant::now();
-        let pending = self.call(Arc::new(call), Terms::default(), now, now);
+        let terms = Terms {
+            deadline: call.deadline,
+            ..Terms::default()
+        };
+        let pending = self.call(Arc::new(call), terms, now, now);
         Box::pin(answer(pending))
     }
 }
@@ -278,12 +416,13 @@ fn of_error(error: &CallError) -> Outcome {
     let why = error.to_string();
     match error {
         CallError::Refused(_)
-        | CallError::Worker(WorkerFault::NotStarted(_) | WorkerFault::Unwilling(_)) => {
-            Outcome::NotTaken(why)
+        | CallError::Worker(
+            WorkerFault::NotStarted(_) | WorkerFault::Unwilling(_) | WorkerFault::CutOff(_),
+        ) => Outcome::NotTaken(why),
+        CallError::Thrown(thrown) => {
+            Outcome::Reported(format!("{}: {why}\n{}", thrown.class, thrown.trace))
         }
-        CallError::Unencodable(_) | CallError::Thrown(_) | CallError::Reported(_) => {
-            Outcome::Reported(why)
-        }
+        CallError::Unencodable(_) | CallError::Reported(_) => Outcome::Reported(why),
         CallError::Poisoned
         | CallError::Deadline
         | CallError::Worker(WorkerFault::Died(_) | WorkerFault::Garbage(_)) => Outcome::Lost(why),

@@ -1,7 +1,9 @@
 //! Consumers with runners that a test drives.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use pronghorn_base::lock;
 use pronghorn_metrics::Registry;
@@ -11,7 +13,10 @@ use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use super::*;
+use crate::job::Headers;
 use crate::metrics::Metrics;
+use crate::results::Ended;
+use crate::rules::{Backoff, Rate, Retry, Rules};
 use crate::settings::{DriverSettings, PipelineSettings};
 
 /// Workers that answer when they are told.
@@ -46,35 +51,74 @@ impl Runners for Fakes {
 struct Scene {
     pipelines: Pipelines,
     fakes: Fakes,
+    /// Of the other pool.
+    others: Fakes,
+    folder: PathBuf,
     end: CancellationToken,
     consumer: JoinSet<()>,
+    _other: JoinSet<()>,
     registry: Registry,
+}
+
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        _ = std::fs::remove_dir_all(&self.folder);
+    }
 }
 
 impl Scene {
     async fn new(places: usize, names: &[&str]) -> Self {
+        Self::with_rules(places, names, Rules::default()).await
+    }
+
+    async fn with_rules(places: usize, names: &[&str], rules: Rules) -> Self {
         let registry = Registry::default();
-        let store = LazyStore::new("/nonexistent".into(), 0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("pronghorn-consumer-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        let store = LazyStore::new(folder.clone(), 1 << 20);
         let patience = Duration::from_secs(60);
-        let pipelines = Pipelines::new(store, patience, Metrics::new(&registry));
+        let metrics = Metrics::new(&registry);
+        let pools = ["default", "other"].into_iter();
+        let pipelines = Pipelines::new(store, patience, metrics, pools.clone());
         for name in names {
             let settings = PipelineSettings {
                 driver: DriverSettings::Memory { max_size: 1 << 20 },
                 priority: 10,
+                pool: "default".to_owned(),
+                rules: rules.clone(),
             };
             pipelines.declare(name, &settings).await.unwrap();
             pipelines.resume(name).unwrap();
         }
         let fakes = Fakes::default();
         lock(&fakes.0).places = places;
+        let others = Fakes::default();
+        lock(&others.0).places = 1;
         let end = CancellationToken::new();
-        let mut consumer = JoinSet::new();
-        consumer.spawn(Consumer::new(pipelines.clone(), fakes.clone(), None).work(end.clone()));
+        let (mut consumer, mut other) = (JoinSet::new(), JoinSet::new());
+        let (handoffs, inboxes) = Handoffs::between(pools.clone());
+        let fakes_of = [fakes.clone(), others.clone()];
+        for ((pool, inbox), fakes) in pools.zip(inboxes).zip(fakes_of) {
+            let seam = (handoffs.clone(), inbox);
+            let of_pool = Consumer::new(pipelines.clone(), pool, seam, fakes, None);
+            let tasks = if pool == "default" {
+                &mut consumer
+            } else {
+                &mut other
+            };
+            tasks.spawn(of_pool.work(end.clone()));
+        }
         Self {
             pipelines,
             fakes,
+            others,
+            folder,
             end,
             consumer,
+            _other: other,
             registry,
         }
     }
@@ -92,6 +136,15 @@ impl Scene {
             .iter()
             .map(|(call, _)| call.job.id.clone())
             .collect()
+    }
+
+    async fn next_running(&self) -> String {
+        loop {
+            if let Some(id) = self.running().into_iter().next() {
+                return id;
+            }
+            sleep(Duration::from_millis(1)).await;
+        }
     }
 
     async fn answer(&self, outcome: Outcome) {
@@ -212,13 +265,22 @@ async fn a_delayed_job_runs_when_its_time_comes() {
     assert_eq!(scene.running(), ["later"]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_job_that_kills_its_workers_is_given_up_and_others_go_on() {
-    let scene = Scene::new(1, &["p"]).await;
+#[tokio::test]
+async fn a_job_that_kills_its_workers_is_a_dead_letter_and_others_go_on() {
+    let retry = Retry {
+        backoff: Backoff::Times(Vec::new()),
+        ..Retry::default()
+    };
+    let rules = Rules {
+        retry,
+        ..Rules::default()
+    };
+    let scene = Scene::with_rules(1, &["p"], rules).await;
     scene.push("p", job("bad")).await;
     scene.push("p", job("good")).await;
     let mut order = Vec::new();
-    while let Some(id) = scene.running().pop() {
+    while order.len() < 4 {
+        let id = scene.next_running().await;
         let outcome = match &*id {
             "bad" => Outcome::Lost("the worker ended".to_owned()),
             _ => answered(r#"{"type":0}"#),
@@ -227,8 +289,142 @@ async fn a_job_that_kills_its_workers_is_given_up_and_others_go_on() {
         scene.answer(outcome).await;
     }
     assert_eq!(order, ["bad", "good", "bad", "bad"]);
-    assert_eq!(scene.counts("p").await, (0, 0, 0));
+    let dead = || async { scene.pipelines.dead().list(None).await.unwrap() };
+    while dead().await.is_empty() {
+        sleep(Duration::from_millis(1)).await;
+    }
+    let [letter] = &dead().await[..] else {
+        panic!("there is one letter");
+    };
+    assert_eq!(
+        (&*letter.id, letter.attempts, &*letter.reason),
+        ("bad", 3, "the worker ended")
+    );
+    while scene.counts("p").await != (0, 0, 0) {
+        sleep(Duration::from_millis(1)).await;
+    }
     assert_eq!(scene.counted("rr_jobs_jobs_err"), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_failed_waits_before_it_runs_again() {
+    let scene = Scene::new(1, &["p"]).await;
+    scene.push("p", job("a")).await;
+    scene.answer(Outcome::Reported("no".to_owned())).await;
+    assert_eq!(scene.counts("p").await, (0, 1, 0));
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(scene.running(), ["a"]);
+    let delay = Duration::from_secs(60);
+    let again = Outcome::Replied(JobReply::Retry { delay }, Bytes::new());
+    scene.answer(again).await;
+    sleep(Duration::from_secs(59)).await;
+    assert!(scene.running().is_empty());
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(lock(&scene.fakes.0).running[0].0.job.attempts, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn so_many_jobs_of_a_pipeline_run_at_a_time_and_begin_in_a_time() {
+    let second = Duration::from_secs(1);
+    let rate = Rate {
+        jobs: 2,
+        per: second,
+    };
+    let rules = Rules {
+        concurrency: Some(3),
+        rate: Some(rate),
+        ..Rules::default()
+    };
+    let scene = Scene::with_rules(9, &["p"], rules).await;
+    for id in ["a", "b", "c", "d", "e"] {
+        scene.push("p", job(id)).await;
+    }
+    assert_eq!(scene.running(), ["a", "b"]);
+    sleep(5 * second).await;
+    assert_eq!(scene.running(), ["a", "b", "c"]);
+    scene.answer(answered(r#"{"type":0}"#)).await;
+    assert_eq!(scene.running(), ["b", "c", "d"]);
+    scene.answer(answered(r#"{"type":0}"#)).await;
+    assert_eq!(scene.running(), ["c", "d", "e"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_runs_where_its_header_says() {
+    let scene = Scene::new(1, &["p"]).await;
+    let to_other = |id: &str| Job {
+        headers: Headers::from([("pool".to_owned(), vec!["other".to_owned()])]),
+        ..job(id)
+    };
+    for job in [to_other("x"), to_other("y"), job("a")] {
+        scene.push("p", job).await;
+    }
+    let of_others = || {
+        let state = lock(&scene.others.0);
+        let ids = state.running.iter().map(|(call, _)| call.job.id.clone());
+        ids.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (scene.running(), of_others()),
+        (vec!["a".to_owned()], vec!["x".to_owned()])
+    );
+    let mut nowhere = to_other("z");
+    nowhere
+        .headers
+        .insert("pool".to_owned(), vec!["none".to_owned()]);
+    let pushed = vec![("p".to_owned(), nowhere)];
+    let refused = scene.pipelines.push(pushed).await.unwrap_err();
+    assert_eq!(refused.to_string(), "there is no pool `none`");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_job_ends_and_who_waits_for_it_is_told() {
+    let scene = Scene::new(1, &["p"]).await;
+    let waited = |id: &str| Job {
+        headers: Headers::from([("pronghorn-result".to_owned(), vec!["keep".to_owned()])]),
+        ..job(id)
+    };
+    for id in ["runs", "waits", "done"] {
+        scene.push("p", waited(id)).await;
+    }
+    for id in ["runs", "waits"] {
+        scene.pipelines.keys().cancel(id);
+    }
+    settle_down().await;
+    assert_eq!(
+        scene.running(),
+        ["runs", "done"],
+        "the fake does not hear of it"
+    );
+    lock(&scene.fakes.0).running.pop_front();
+    let result = r#"{"sent":3}"#;
+    scene
+        .answer(Outcome::Replied(JobReply::Done, result.into()))
+        .await;
+    let results = scene.pipelines.results();
+    for id in ["runs", "waits"] {
+        let ended = results.wait(id, Duration::ZERO).await;
+        assert_eq!(ended, Some(Ended::Failed(CANCELLED.to_owned())));
+    }
+    let done = results.wait("done", Duration::ZERO).await;
+    assert_eq!(done, Some(Ended::Done(result.into())));
+    assert_eq!(scene.counts("p").await, (0, 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_unique_job_is_kept_once() {
+    let scene = Scene::new(1, &["p"]).await;
+    let unique = |id: &str| Job {
+        headers: Headers::from([("pronghorn-unique".to_owned(), vec!["k".to_owned()])]),
+        ..job(id)
+    };
+    let push = |id: &str| scene.pipelines.push(vec![("p".to_owned(), unique(id))]);
+    assert!(push("a").await.unwrap().is_empty());
+    settle_down().await;
+    assert_eq!(push("b").await.unwrap()["b"], "a");
+    scene.answer(answered(r#"{"type":0}"#)).await;
+    assert!(push("c").await.unwrap().is_empty());
+    settle_down().await;
+    assert_eq!(scene.running(), ["c"]);
 }
 
 #[tokio::test(start_paused = true)]

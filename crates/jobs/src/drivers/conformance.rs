@@ -140,7 +140,7 @@ const TESTS: &[(&str, Test)] = tests! {
     what_is_acknowledged_is_gone,
     a_ticket_is_good_for_one_settlement,
     what_is_released_comes_again_as_it_was,
-    a_job_that_fails_is_tried_again_and_not_for_ever,
+    a_job_that_fails_is_tried_again_and_its_attempts_are_counted,
     a_nack_that_asks_for_it_brings_the_job_again,
     a_nack_without_requeue_does_as_the_driver_says,
     a_requeued_job_has_the_new_headers,
@@ -223,6 +223,17 @@ impl Subject {
     async fn settle(&self, delivery: &Delivery, settlement: Settlement) {
         let settled = self.driver.settle(delivery.ticket, settlement);
         settled.await.unwrap();
+    }
+
+    /// The next job of this ID; others are acknowledged.
+    async fn next_of(&self, id: &str) -> Delivery {
+        loop {
+            let delivery = self.next().await;
+            if delivery.job.id == id {
+                return delivery;
+            }
+            self.settle(&delivery, Settlement::Ack).await;
+        }
     }
 
     async fn ack_next(&self) -> String {
@@ -400,19 +411,24 @@ async fn what_is_released_comes_again_as_it_was(subject: Subject) {
     subject.stat(0, 0, 0).await;
 }
 
-async fn a_job_that_fails_is_tried_again_and_not_for_ever(subject: Subject) {
+async fn a_job_that_fails_is_tried_again_and_its_attempts_are_counted(subject: Subject) {
     subject.push([job("bad"), job("good")]).await;
-    let mut tries = 0;
-    while let Ok(delivery) = timeout(NEVER, subject.next_at_some_time()).await {
-        if delivery.job.id == "good" {
-            subject.settle(&delivery, Settlement::Ack).await;
-            continue;
+    let soon = subject.ability.shortest_delay;
+    for (attempts, delay) in [(0, Duration::ZERO), (1, soon)] {
+        let delivery = subject.next_of("bad").await;
+        assert_eq!(delivery.job.attempts, attempts);
+        let failed = Instant::now();
+        subject
+            .settle(&delivery, Settlement::Failed { delay })
+            .await;
+        if !delay.is_zero() {
+            let again = subject.next_of("bad").await;
+            assert!(failed.elapsed() >= delay, "{:?}", failed.elapsed());
+            assert_eq!(again.job.attempts, 2);
+            subject.settle(&again, Settlement::Reject).await;
         }
-        assert_eq!(delivery.job.attempts, tries);
-        tries += 1;
-        subject.settle(&delivery, Settlement::Failed).await;
     }
-    assert_eq!(tries, MOST_ATTEMPTS);
+    subject.nothing_comes().await;
     subject.stat(0, 0, 0).await;
 }
 
@@ -553,7 +569,9 @@ async fn pushes_and_settlements_at_the_same_time_lose_nothing(subject: Subject) 
                 if *times == 1 && fastrand::u8(0..4) == 0 {
                     let again = match fastrand::u8(0..4) {
                         0 => Settlement::Release,
-                        1 => Settlement::Failed,
+                        1 => Settlement::Failed {
+                            delay: Duration::ZERO,
+                        },
                         2 => Settlement::Nack {
                             requeue: true,
                             delay: Duration::ZERO,

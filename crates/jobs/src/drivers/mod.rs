@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use crate::job::{Headers, Job};
 
 pub use embedded::Embedded;
+pub(crate) use embedded::{decode_job, encode_job};
 pub use memory::Memory;
 
 /// Keeps the jobs of one pipeline.
@@ -116,16 +117,15 @@ pub enum Settlement {
     Ack,
     /// No worker has had it: it is as if it had not been taken.
     Release,
-    /// Its worker died, or its deadline passed. It is tried again, three times in all.
-    Failed,
+    /// An attempt has failed, and counts: it is tried again.
+    Failed { delay: Duration },
+    /// It is given up: it is not tried again, and is not done.
+    Reject,
     /// The handler does not want it: another may try, or nobody.
     Nack { requeue: bool, delay: Duration },
     /// The handler wants it again, with these headers in addition.
     Requeue { headers: Headers, delay: Duration },
 }
-
-/// A job that kills each worker must not go round for ever.
-pub(crate) const MOST_ATTEMPTS: u32 = 3;
 
 /// What a settlement makes of a job.
 pub(crate) enum Fate {
@@ -149,9 +149,10 @@ impl Settlement {
         match self {
             Self::Ack => Fate::Done,
             Self::Release => Fate::Back,
-            Self::Failed if job.attempts + 1 >= MOST_ATTEMPTS => Fate::Rejected,
-            Self::Failed => Fate::Again(Job {
-                attempts: job.attempts + 1,
+            Self::Reject => Fate::Rejected,
+            Self::Failed { delay } => Fate::Again(Job {
+                attempts: job.attempts.saturating_add(1),
+                delay,
                 ..again()
             }),
             Self::Nack { requeue: false, .. } if !keeps_nacked => Fate::Rejected,

@@ -1,14 +1,16 @@
 //! `jobs.Push` and its companions, over RPC.
 
+mod ours;
+
 use std::collections::BTreeMap;
 
 use pronghorn_plugin_api::rpc::{Failure, Methods};
 
 use crate::messages::{
-    DeclareRequest, Empty, PipelineNames, PipelineStat, PushBatchRequest, PushRequest, Pushed,
-    Stats,
+    DeclareRequest, Empty, Kept, PipelineNames, PipelineStat, PushBatchRequest, PushRequest,
+    Pushed, Stats,
 };
-use crate::pipelines::{PipelineError, Pipelines};
+use crate::pipelines::{PipelineError, Pipelines, with_causes};
 use crate::settings::PipelineSettings;
 
 pub(crate) fn add(methods: &Methods, pipelines: &Pipelines) {
@@ -35,6 +37,7 @@ pub(crate) fn add(methods: &Methods, pipelines: &Pipelines) {
     methods.add("List", list);
     methods.add("Declare", declare);
     methods.add("Stat", stat);
+    ours::add(&methods);
 }
 
 /// RoadRunner's chain of operations in front of a text.
@@ -42,17 +45,10 @@ fn chain(operations: &str, error: &PipelineError) -> Failure {
     Failure::new(format!("{operations}{}", with_causes(error)))
 }
 
-fn with_causes(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {}", with_causes(source)),
-        None => error.to_string(),
-    }
-}
-
-async fn push(pipelines: Pipelines, jobs: Result<Pushed, Failure>) -> Result<Empty, Failure> {
+async fn push(pipelines: Pipelines, jobs: Result<Pushed, Failure>) -> Result<Kept, Failure> {
     let pushed = pipelines.push(jobs?).await;
-    pushed.map_err(|error| chain("rpc_push:\n\tjobs_plugin_push: ", &error))?;
-    Ok(Empty {})
+    let duplicates = pushed.map_err(|error| chain("rpc_push:\n\tjobs_plugin_push: ", &error))?;
+    Ok(Kept { duplicates })
 }
 
 fn each(

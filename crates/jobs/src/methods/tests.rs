@@ -17,7 +17,12 @@ impl Server {
         let methods = Methods::default();
         let metrics = Metrics::new(&Registry::default());
         let patience = Duration::from_secs(60);
-        let pipelines = Pipelines::new(LazyStore::default(), patience, metrics);
+        let pipelines = Pipelines::new(
+            LazyStore::default(),
+            patience,
+            metrics,
+            ["default"].into_iter(),
+        );
         add(&methods, &pipelines);
         Self(methods)
     }

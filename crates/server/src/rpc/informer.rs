@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use pronghorn_base::micros;
+use pronghorn_plugin_api::QueueReport;
 use pronghorn_plugin_api::rpc::{Failure, Methods, Outcome};
 use pronghorn_pool::{SlotState, WorkerInfo};
 use pronghorn_process::Usage;
@@ -38,13 +39,28 @@ struct WorkerState {
     ping: Option<u64>,
 }
 
-/// A list that is null, as RoadRunner has it for services without jobs.
+/// Null for services without jobs, as RoadRunner has it.
 #[derive(Serialize)]
-struct NoJobs;
+struct JobList(Option<Vec<Pipeline>>);
+
+/// Of a pipeline, with RoadRunner's names.
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Pipeline {
+    pipeline: String,
+    driver: String,
+    queue: String,
+    active: u64,
+    delayed: u64,
+    reserved: u64,
+    ready: bool,
+    priority: i64,
+    error_message: String,
+}
 
 impl Outcome for WorkerList {}
 
-impl Outcome for NoJobs {}
+impl Outcome for JobList {}
 
 pub(super) fn add(methods: &Methods, operated: &Operated) {
     let informer = methods.service("informer", operated.clone());
@@ -58,7 +74,27 @@ pub(super) fn add(methods: &Methods, operated: &Operated) {
     informer.add("RemoveWorker", async |operated: Operated, name: String| {
         resize(operated, name, Size::Fewer).await
     });
-    informer.add("Jobs", async |_, _: String| Ok(NoJobs));
+    informer.add("Jobs", jobs);
+}
+
+async fn jobs(operated: Operated, name: String) -> Result<JobList, Failure> {
+    if name != "jobs" {
+        return Ok(JobList(None));
+    }
+    let reports = operated.health.queues().ask().await;
+    let pipeline = |report: QueueReport| Pipeline {
+        pipeline: report.pipeline,
+        driver: report.driver,
+        queue: report.queue,
+        active: report.active,
+        delayed: report.delayed,
+        reserved: report.reserved,
+        ready: report.ready,
+        priority: report.priority,
+        error_message: report.error,
+    };
+    let list = reports.map(|reports| reports.into_iter().map(pipeline).collect());
+    Ok(JobList(list))
 }
 
 #[derive(Clone, Copy)]

@@ -12,7 +12,8 @@ use pronghorn_http::{
     Endpoint, Exchange, Handled, Handler, Limits, Listener, Request, Response, resolve,
 };
 use pronghorn_plugin_api::{
-    self as api, BoxFuture, Context, Handover, Health, NotReady, Question, Running, Stopped,
+    self as api, BoxFuture, Context, Handover, Health, NotReady, Question, QueueReport, Running,
+    Stopped,
 };
 use pronghorn_workers::IoThread;
 use serde::Serialize;
@@ -62,6 +63,36 @@ struct Report<'a> {
     plugin_name: &'a str,
     error_message: String,
     status_code: u16,
+}
+
+/// A pipeline's line of the answer about jobs.
+#[derive(Serialize)]
+struct Pipeline<'a> {
+    pipeline: &'a str,
+    priority: i64,
+    ready: bool,
+    queue: &'a str,
+    active: u64,
+    delayed: u64,
+    reserved: u64,
+    driver: &'a str,
+    error_message: &'a str,
+}
+
+impl<'a> Pipeline<'a> {
+    fn of(report: &'a QueueReport) -> Self {
+        Self {
+            pipeline: &report.pipeline,
+            priority: report.priority,
+            ready: report.ready,
+            queue: &report.queue,
+            active: report.active,
+            delayed: report.delayed,
+            reserved: report.reserved,
+            driver: &report.driver,
+            error_message: &report.error,
+        }
+    }
 }
 
 impl api::Service for StatusService {
@@ -156,8 +187,7 @@ impl Handler for Checks {
             b"/health" | b"/livez" => self.report(Question::Alive, request.head.query()),
             b"/ready" | b"/readyz" => self.report(Question::Ready, request.head.query()),
             b"/jobs" if self.health.is_leaving() => Response::plain(503, STOPPING),
-            // Pipelines do not report here yet.
-            b"/jobs" => Response::plain(200, "[]"),
+            b"/jobs" => return Box::pin(self.pipelines()),
             _ => Response::plain(404, "404 page not found\n"),
         };
         Box::pin(std::future::ready(response))
@@ -167,6 +197,15 @@ impl Handler for Checks {
 const STOPPING: &str = "service is shutting down\n";
 
 impl Checks {
+    async fn pipelines(&self) -> Response {
+        let reports = self.health.queues().ask().await.unwrap_or_default();
+        let is_well = reports.iter().all(|report| report.error.is_empty());
+        let status = if is_well { 200 } else { self.unavailable };
+        let pipelines: Vec<_> = reports.iter().map(Pipeline::of).collect();
+        let json = serde_json::to_string(&pipelines).expect("strings and numbers are JSON");
+        Response::plain(status, &json)
+    }
+
     fn report(&self, question: Question, query: Option<&[u8]>) -> Response {
         if self.health.is_leaving() {
             // A server that stops is not to be restarted.

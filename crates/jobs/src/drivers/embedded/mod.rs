@@ -23,6 +23,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use self::record::{Key, Kind, Record};
+pub(crate) use self::record::{decode as decode_job, encode as encode_job};
 use self::window::{CHUNK, CHUNK_BYTES, Entry, Load, Window};
 use crate::drivers::{Delivery, Driver, DriverError, Fate, Settlement, Stat, Ticket, Wake};
 use crate::job::{Job, LONGEST_DELAY};

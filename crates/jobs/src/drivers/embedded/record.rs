@@ -183,7 +183,7 @@ struct StoredHeader {
     values: Vec<String>,
 }
 
-pub(super) fn encode(job: &Job) -> Vec<u8> {
+pub(crate) fn encode(job: &Job) -> Vec<u8> {
     let header = |(name, values): (&String, &Vec<String>)| StoredHeader {
         name: name.clone(),
         values: values.clone(),
@@ -202,7 +202,7 @@ pub(super) fn encode(job: &Job) -> Vec<u8> {
 
 /// What can't be read as a job, after somebody wrote to the file, is the payload of one without a
 /// name: a handler sees it, and the pipeline goes on.
-pub(super) fn decode(bytes: &[u8]) -> Job {
+pub(crate) fn decode(bytes: &[u8]) -> Job {
     let Ok(stored) = Stored::decode(bytes) else {
         return Job {
             payload: bytes::Bytes::copy_from_slice(bytes),

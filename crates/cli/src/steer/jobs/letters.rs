@@ -1,0 +1,120 @@
+//! Dead letters: the list, and one in full.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::time::{Duration, SystemTime};
+
+use pronghorn_rpc::Client;
+use serde::{Deserialize, Serialize};
+
+use super::over_rpc;
+use crate::exit::{Exit, say};
+use crate::steer::boxes::{ago, size};
+use crate::steer::text::{columns, line, lines};
+
+#[derive(Serialize, Deserialize)]
+struct Listed {
+    letters: Vec<Headline>,
+    more: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Headline {
+    pipeline: String,
+    id: String,
+    job: String,
+    attempts: u32,
+    reason: String,
+    died_at: u64,
+    size: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Letter {
+    pipeline: String,
+    id: String,
+    job: String,
+    attempts: u32,
+    reason: String,
+    died_at: u64,
+    priority: i64,
+    headers: BTreeMap<String, Vec<String>>,
+    payload: String,
+    size: u64,
+}
+
+pub(super) async fn list(
+    client: &mut Client,
+    pipeline: Option<&str>,
+    json: bool,
+) -> Result<Exit, String> {
+    let argument = serde_json::json!({"pipeline": pipeline.unwrap_or_default()});
+    let listed: Listed = over_rpc::ask(client, "jobs.DeadLetters", &argument).await?;
+    if json {
+        return as_json(&listed);
+    }
+    let cells: Vec<_> = listed.letters.iter().map(Headline::cells).collect();
+    say(&columns(
+        ["ID", "PIPELINE", "JOB", "ATTEMPTS", "DIED", "REASON"],
+        &cells,
+    ));
+    if listed.more > 0 {
+        say(&format!("and {} older ones\n", listed.more));
+    }
+    Ok(Exit::Done)
+}
+
+impl Headline {
+    fn cells(&self) -> [String; 6] {
+        [
+            line(&self.id),
+            line(&self.pipeline),
+            line(&self.job),
+            self.attempts.to_string(),
+            ago(since(self.died_at)),
+            line(&self.reason),
+        ]
+    }
+}
+
+pub(super) async fn show(client: &mut Client, id: &str, json: bool) -> Result<Exit, String> {
+    let argument = serde_json::json!({"id": id});
+    let letter: Letter = over_rpc::ask(client, "jobs.Show", &argument).await?;
+    if json {
+        return as_json(&letter);
+    }
+    let mut out = String::new();
+    let mut entry = |name: &str, value: &str| {
+        _ = writeln!(out, "{name:<9} {value}"); // a String takes it
+    };
+    entry("id", &line(&letter.id));
+    entry("pipeline", &line(&letter.pipeline));
+    entry("job", &line(&letter.job));
+    entry("attempts", &letter.attempts.to_string());
+    entry("died", &ago(since(letter.died_at)));
+    entry("priority", &letter.priority.to_string());
+    for (name, values) in &letter.headers {
+        entry(
+            "header",
+            &format!("{}: {}", line(name), line(&values.join(", "))),
+        );
+    }
+    entry("reason", &lines(letter.reason.trim_end()));
+    entry(
+        "payload",
+        &format!("{}\n{}", size(letter.size), lines(&letter.payload)),
+    );
+    say(&out);
+    Ok(Exit::Done)
+}
+
+fn since(milliseconds: u64) -> Duration {
+    let then = SystemTime::UNIX_EPOCH + Duration::from_millis(milliseconds);
+    then.elapsed().unwrap_or_default()
+}
+
+fn as_json(value: &impl Serialize) -> Result<Exit, String> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| error.to_string())?;
+    say(&format!("{text}\n"));
+    Ok(Exit::Done)
+}

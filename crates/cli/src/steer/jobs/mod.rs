@@ -1,0 +1,142 @@
+//! `jobs`: pipelines, and jobs that were given up; also by RoadRunner's flags. It asks over RPC, as
+//! `rr` does.
+
+mod letters;
+mod pipelines;
+
+use pronghorn_rpc::Client;
+use serde::Deserialize;
+
+use super::boxes::boxes;
+use super::text::{counted, line};
+use super::{Task, over_rpc};
+use crate::arguments::{Jobs, JobsAction, JobsCommand, Name};
+use crate::exit::{Exit, say};
+
+pub(super) async fn run(task: &Task<'_>, jobs: &Jobs) -> Result<Exit, String> {
+    if let Some(command) = &jobs.command {
+        let mut client = task.rpc_client().await?;
+        return carry_out(&mut client, command).await;
+    }
+    let Some(action) = JobsAction::of(jobs) else {
+        if task.name == Name::Rr {
+            let program = task.name.program();
+            return Err(format!(
+                "`jobs` needs `--list`, `--pause`, `--resume` or `--destroy`\n\
+                 hint: for example `{program} jobs --pause mail,orders`"
+            ));
+        }
+        if let Some(unknown) = jobs.of.first() {
+            return Err(format!(
+                "`jobs` can't do `{unknown}`\n\
+                 hint: `pause`, `resume`, `dead`, `show`, `retry`, `discard` and `cancel`, or one of RoadRunner's flags"
+            ));
+        }
+        let mut client = task.rpc_client().await?;
+        return pipelines::show(&mut client, jobs.json).await;
+    };
+    by_flag(task, jobs, action).await
+}
+
+async fn carry_out(client: &mut Client, command: &JobsCommand) -> Result<Exit, String> {
+    match command {
+        JobsCommand::Dead { pipeline, json } => {
+            letters::list(client, pipeline.as_deref(), *json).await
+        }
+        JobsCommand::Show { id, json } => letters::show(client, id, *json).await,
+        JobsCommand::Retry(which) => {
+            let argument = serde_json::json!({"ids": which.ids, "pipeline": which.pipeline});
+            done(client, "jobs.Retry", &argument, "dead letter", "run again").await
+        }
+        JobsCommand::Discard(which) => {
+            let argument = serde_json::json!({"ids": which.ids, "pipeline": which.pipeline});
+            done(
+                client,
+                "jobs.Discard",
+                &argument,
+                "dead letter",
+                "discarded",
+            )
+            .await
+        }
+        JobsCommand::Cancel { ids } => {
+            let argument = serde_json::json!({"ids": ids});
+            done(client, "jobs.Cancel", &argument, "job", "cancelled").await
+        }
+        JobsCommand::Pause { pipelines } => {
+            over_rpc::pipelines(client, "jobs.Pause", pipelines).await?;
+            Ok(Exit::Done)
+        }
+        JobsCommand::Resume { pipelines } => {
+            over_rpc::pipelines(client, "jobs.Resume", pipelines).await?;
+            Ok(Exit::Done)
+        }
+    }
+}
+
+/// What the server did, and for which jobs it did not.
+#[derive(Deserialize)]
+struct Done {
+    done: Vec<String>,
+    #[serde(default)]
+    not_done: Vec<NotDone>,
+}
+
+#[derive(Deserialize)]
+struct NotDone {
+    id: String,
+    why: String,
+}
+
+async fn done(
+    client: &mut Client,
+    method: &str,
+    argument: &serde_json::Value,
+    what: &str,
+    how: &str,
+) -> Result<Exit, String> {
+    let done: Done = over_rpc::ask(client, method, argument).await?;
+    say(&format!(
+        "{} {how}\n",
+        counted(done.done.len() as u64, what)
+    ));
+    if done.not_done.is_empty() {
+        return Ok(Exit::Done);
+    }
+    let why = done.not_done.iter();
+    let why: Vec<_> = why
+        .map(|it| format!("{}: {}", line(&it.id), line(&it.why)))
+        .collect();
+    Err(why.join("\n"))
+}
+
+/// As `rr` does it.
+async fn by_flag(task: &Task<'_>, jobs: &Jobs, action: JobsAction) -> Result<Exit, String> {
+    let program = task.name.program();
+    let given = jobs.of.iter().flat_map(|names| names.split(','));
+    let names = given.map(str::trim).filter(|name| !name.is_empty());
+    let names: Vec<String> = names.map(ToOwned::to_owned).collect();
+    if names.is_empty() && action != JobsAction::List {
+        return Err(format!(
+            "no pipeline is named\nhint: `{program} jobs --list` prints their names"
+        ));
+    }
+    let mut client = task.rpc_client().await?;
+    let shown = match action {
+        JobsAction::List => over_rpc::pipelines(&mut client, "jobs.List", &[]).await?,
+        JobsAction::Destroy => over_rpc::pipelines(&mut client, "jobs.Destroy", &names).await?,
+        JobsAction::Pause | JobsAction::Resume => {
+            let method = match action {
+                JobsAction::Pause => "jobs.Pause",
+                _ => "jobs.Resume",
+            };
+            over_rpc::pipelines(&mut client, method, &names).await?;
+            names
+        }
+    };
+    if action == JobsAction::List || !task.arguments.globals.silent {
+        let rows: Vec<_> = shown.iter().map(|name| [line(name)]).collect();
+        say(&boxes(["PIPELINE ( S )"], &rows));
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,75 @@
+//! The table of pipelines.
+
+use pronghorn_rpc::Client;
+use serde::{Deserialize, Serialize};
+
+use super::over_rpc;
+use crate::exit::{Exit, say};
+use crate::steer::text::{columns, line};
+
+#[derive(Serialize, Deserialize)]
+struct Rows {
+    pipelines: Vec<Row>,
+}
+
+/// Ours; fields of a newer server are passed over.
+#[derive(Serialize, Deserialize)]
+struct Row {
+    pipeline: String,
+    driver: String,
+    pool: String,
+    consumes: bool,
+    ready: u64,
+    delayed: u64,
+    reserved: u64,
+    dead: u64,
+    per_minute: u64,
+    priority: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+const HEADS: [&str; 9] = [
+    "PIPELINE",
+    "DRIVER",
+    "POOL",
+    "STATE",
+    "READY",
+    "DELAYED",
+    "RESERVED",
+    "DEAD",
+    "PER MINUTE",
+];
+
+pub(super) async fn show(client: &mut Client, json: bool) -> Result<Exit, String> {
+    let rows: Rows = over_rpc::ask(client, "jobs.Overview", &serde_json::json!({})).await?;
+    if json {
+        let text = serde_json::to_string_pretty(&rows).map_err(|error| error.to_string())?;
+        say(&format!("{text}\n"));
+        return Ok(Exit::Done);
+    }
+    let cells: Vec<_> = rows.pipelines.iter().map(Row::cells).collect();
+    say(&columns(HEADS, &cells));
+    Ok(Exit::Done)
+}
+
+impl Row {
+    fn cells(&self) -> [String; 9] {
+        let state = match (&self.error, self.consumes) {
+            (Some(error), _) => line(error),
+            (None, true) => "consumes".to_owned(),
+            (None, false) => "paused".to_owned(),
+        };
+        [
+            line(&self.pipeline),
+            line(&self.driver),
+            line(&self.pool),
+            state,
+            self.ready.to_string(),
+            self.delayed.to_string(),
+            self.reserved.to_string(),
+            self.dead.to_string(),
+            self.per_minute.to_string(),
+        ]
+    }
+}

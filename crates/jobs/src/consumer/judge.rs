@@ -1,0 +1,111 @@
+//! What becomes of a job after an attempt.
+
+use bytes::Bytes;
+
+use super::Outcome;
+use crate::drivers::Settlement;
+use crate::job::Job;
+use crate::metrics::Verdict;
+use crate::reply::{self, Answered, Wish};
+use crate::results::{Ended, LONGEST};
+use crate::rules::Retry;
+
+/// What becomes of a job, for its pipeline, the log and those who wait for it.
+pub(super) struct Judged {
+    pub(super) settlement: Settlement,
+    pub(super) verdict: Option<Verdict>,
+    pub(super) remark: Option<String>,
+    /// It does not run any more.
+    pub(super) end: Option<End>,
+}
+
+/// How a job ends for good.
+pub(super) enum End {
+    Done(Bytes),
+    /// It is a dead letter; why.
+    GivenUp(String),
+    /// It was cancelled, or is too old.
+    Dropped(&'static str),
+}
+
+impl From<End> for Ended {
+    fn from(end: End) -> Self {
+        match end {
+            End::Done(result) if result.len() > LONGEST => {
+                let length = result.len();
+                Self::Failed(format!(
+                    "the job is done, but its result has {length} bytes; at most {LONGEST} are kept"
+                ))
+            }
+            End::Done(result) => Self::Done(result),
+            End::GivenUp(why) => Self::Failed(why),
+            End::Dropped(why) => Self::Failed(why.to_owned()),
+        }
+    }
+}
+
+pub(super) fn judge(job: &Job, retry: &Retry, outcome: Outcome) -> Judged {
+    let answered = match outcome {
+        Outcome::Answered(body) => reply::read(&body),
+        Outcome::Replied(said, body) => reply::of(said, &body),
+        Outcome::NotTaken(why) => {
+            tracing::debug!(target: "jobs", id = job.id, "given back: {why}");
+            return Judged::quietly(Settlement::Release, None);
+        }
+        Outcome::Dropped(why) => {
+            tracing::debug!(target: "jobs", id = job.id, "{why}");
+            return Judged::quietly(Settlement::Ack, Some(End::Dropped(why)));
+        }
+        Outcome::Reported(why) | Outcome::Lost(why) => Answered {
+            wish: Wish::Failed { delay: None },
+            verdict: Verdict::Failed,
+            remark: Some(why),
+        },
+    };
+    let Answered {
+        wish,
+        verdict,
+        remark,
+    } = answered;
+    let why = || remark.clone().unwrap_or_default();
+    let attempts = job.attempts.saturating_add(1);
+    let (settlement, end) = match wish {
+        Wish::Done(result) => (Settlement::Ack, Some(End::Done(result))),
+        Wish::Settle(settlement) => (settlement, None),
+        Wish::GiveUp => (Settlement::Reject, Some(End::GivenUp(why()))),
+        Wish::Failed { delay } => match retry.after(attempts) {
+            Some(by_rule) => {
+                let delay = delay.unwrap_or(by_rule);
+                (Settlement::Failed { delay }, None)
+            }
+            None => (Settlement::Reject, Some(End::GivenUp(why()))),
+        },
+    };
+    let remark = match (remark, &end) {
+        (Some(why), Some(End::GivenUp(_))) if !job.auto_ack => {
+            let why = why.lines().next().unwrap_or_default();
+            let times = if attempts == 1 { "attempt" } else { "attempts" };
+            Some(format!(
+                "{why}; the job is given up after {attempts} {times}"
+            ))
+        }
+        (remark, _) => remark,
+    };
+    Judged {
+        settlement,
+        verdict: Some(verdict),
+        remark,
+        end,
+    }
+}
+
+impl Judged {
+    fn quietly(settlement: Settlement, end: Option<End>) -> Self {
+        Self {
+            settlement,
+            verdict: None,
+            remark: None,
+            end,
+        }
+    }
+}

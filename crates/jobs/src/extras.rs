@@ -1,0 +1,193 @@
+//! Options of a job that RoadRunner's messages have no field for. They travel as headers, which
+//! every driver keeps, and which the official packages can set as well; handlers don't see them.
+
+use std::borrow::Cow;
+use std::ops::Bound;
+use std::time::Duration;
+
+use crate::job::{Headers, Job};
+use crate::rules::Rules;
+
+const PREFIX: &str = "pronghorn-";
+const DEADLINE: &str = "pronghorn-deadline";
+const EXPIRES: &str = "pronghorn-expires";
+/// In place of the one before, once the job was taken: milliseconds since 1970.
+const EXPIRES_AT: &str = "pronghorn-expires-at";
+const UNIQUE: &str = "pronghorn-unique";
+const UNIQUE_FOR: &str = "pronghorn-unique-for";
+const UNIQUE_WHILE: &str = "pronghorn-unique-while";
+const RESULT: &str = "pronghorn-result";
+
+const KNOWN: [&str; 6] = [DEADLINE, EXPIRES, UNIQUE, UNIQUE_FOR, UNIQUE_WHILE, RESULT];
+
+/// Seconds; a year.
+const LONGEST: f64 = 31_536_000.0;
+
+/// What a job has of them.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Extras {
+    pub(crate) deadline: Option<Duration>,
+    /// Milliseconds since 1970.
+    expires_at: Option<u64>,
+    pub(crate) unique: Option<String>,
+    /// Somebody waits for what the handler returns.
+    pub(crate) wants_result: bool,
+}
+
+/// A job of which there may be one with this key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unique {
+    pub(crate) key: String,
+    /// So long after the push, whatever became of it; else until it is done.
+    pub(crate) period: Option<Duration>,
+    /// Until it begins, and not until it is done.
+    pub(crate) while_queued: bool,
+}
+
+impl Extras {
+    pub(crate) fn of(headers: &Headers) -> Self {
+        let mut extras = Self::default();
+        for (name, values) in ours(headers) {
+            let value = values.first().map_or("", String::as_str);
+            match name.as_str() {
+                DEADLINE => extras.deadline = seconds(value),
+                EXPIRES_AT => extras.expires_at = value.parse().ok(),
+                UNIQUE => extras.unique = Some(value.to_owned()),
+                RESULT => extras.wants_result = true,
+                _ => {}
+            }
+        }
+        extras
+    }
+
+    pub(crate) fn is_expired(&self, now_ms: u64) -> bool {
+        self.expires_at.is_some_and(|at| at <= now_ms)
+    }
+}
+
+/// Looks at the options of a job that is pushed, and notes when it expires.
+pub(crate) fn accept(job: &mut Job, rules: &Rules, now_ms: u64) -> Result<Option<Unique>, String> {
+    let mut expires = rules.expires;
+    let (mut period, mut while_queued) = (None, false);
+    for (name, values) in ours(&job.headers) {
+        let value = values.first().map_or("", String::as_str);
+        let time = || {
+            seconds(value).ok_or_else(|| {
+                format!(
+                    "the header {name} is `{}`; accepted: seconds above 0, up to a year",
+                    value.escape_debug()
+                )
+            })
+        };
+        match name.as_str() {
+            DEADLINE => _ = time()?,
+            EXPIRES => expires = Some(time()?),
+            UNIQUE_FOR => period = Some(time()?),
+            UNIQUE_WHILE if matches!(value, "queued" | "running") => {
+                while_queued = value == "queued";
+            }
+            UNIQUE_WHILE => {
+                let value = value.escape_debug();
+                return Err(format!(
+                    "the header {name} is `{value}`; accepted: `queued`, `running`"
+                ));
+            }
+            UNIQUE | RESULT | EXPIRES_AT => {}
+            _ => {
+                let name = name.escape_debug();
+                return Err(format!(
+                    "there is no option `{name}`; there are `{}`",
+                    KNOWN.join("`, `")
+                ));
+            }
+        }
+    }
+    if let Some(expires) = expires {
+        let at = now_ms.saturating_add(pronghorn_base::millis(expires));
+        job.headers.remove(EXPIRES);
+        job.headers
+            .insert(EXPIRES_AT.to_owned(), vec![at.to_string()]);
+    }
+    let key = job.headers.get(UNIQUE).and_then(|values| values.first());
+    Ok(key.map(|key| Unique {
+        key: key.clone(),
+        period,
+        while_queued,
+    }))
+}
+
+/// The headers that are for a handler.
+pub(crate) fn visible(headers: &Headers) -> Cow<'_, Headers> {
+    if ours(headers).next().is_none() {
+        return Cow::Borrowed(headers);
+    }
+    let others = headers.iter().filter(|(name, _)| !name.starts_with(PREFIX));
+    Cow::Owned(others.map(|(n, v)| (n.clone(), v.clone())).collect())
+}
+
+fn ours(headers: &Headers) -> impl Iterator<Item = (&String, &Vec<String>)> {
+    let from = headers.range::<str, _>((Bound::Included(PREFIX), Bound::Unbounded));
+    from.take_while(|(name, _)| name.starts_with(PREFIX))
+}
+
+fn seconds(text: &str) -> Option<Duration> {
+    let seconds: f64 = text.parse().ok()?;
+    (seconds > 0.0 && seconds <= LONGEST).then(|| Duration::from_secs_f64(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(headers: &[(&str, &str)]) -> Job {
+        let header = |(name, value): &(&str, &str)| ((*name).to_owned(), vec![(*value).to_owned()]);
+        Job {
+            headers: headers.iter().map(header).collect(),
+            ..Job::default()
+        }
+    }
+
+    #[test]
+    fn options_are_read_from_headers_and_not_shown() {
+        let mut job = job(&[
+            ("a", "1"),
+            (DEADLINE, "1.5"),
+            (EXPIRES, "2"),
+            (RESULT, "keep"),
+            (UNIQUE, "k"),
+            (UNIQUE_FOR, "60"),
+            ("z", "2"),
+        ]);
+        let unique = accept(&mut job, &Rules::default(), 1000).unwrap().unwrap();
+        assert_eq!(
+            (&*unique.key, unique.period),
+            ("k", Some(Duration::from_mins(1)))
+        );
+        let extras = Extras::of(&job.headers);
+        assert_eq!(extras.deadline, Some(Duration::from_millis(1500)));
+        assert!(extras.wants_result);
+        assert_eq!(
+            [2999, 3000].map(|now| extras.is_expired(now)),
+            [false, true]
+        );
+        let visible = visible(&job.headers).into_owned();
+        assert_eq!(visible.keys().collect::<Vec<_>>(), ["a", "z"]);
+        let plain = Headers::from([("a".to_owned(), Vec::new())]);
+        assert!(matches!(super::visible(&plain), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (name, value, said) in [
+            (DEADLINE, "soon", "is `soon`; accepted: seconds above 0"),
+            (EXPIRES, "0", "is `0`"),
+            (UNIQUE_FOR, "inf", "is `inf`"),
+            (UNIQUE_WHILE, "done", "accepted: `queued`, `running`"),
+            ("pronghorn-x", "", "there is no option `pronghorn-x`"),
+        ] {
+            let refused = accept(&mut job(&[(name, value)]), &Rules::default(), 0);
+            let error = refused.unwrap_err();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+}

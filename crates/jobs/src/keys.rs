@@ -1,0 +1,185 @@
+//! Jobs that are known by a key or by their ID while they are there: unique ones, cancelled ones,
+//! and those that run. In memory.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use pronghorn_base::lock;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::extras::Unique;
+
+/// Of a key whose job is not done by then: it may have been lost with its pipeline.
+const LONGEST: Duration = Duration::from_hours(24);
+/// Keys take memory as long as their jobs wait.
+const MOST: usize = 100_000;
+/// Cancelled jobs that are still in their pipelines.
+const MOST_CANCELLED: usize = 10_000;
+
+/// Clones are the same ones.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Keys(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    unique: HashMap<String, Held>,
+    cancelled: HashMap<String, Instant>,
+    running: HashMap<String, CancellationToken>,
+}
+
+#[derive(Debug)]
+struct Held {
+    /// Of the job.
+    id: String,
+    until: Instant,
+    /// It stays until then.
+    is_period: bool,
+    while_queued: bool,
+}
+
+/// What came of a wish to cancel a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cancelled {
+    /// Its worker is told.
+    Running,
+    /// It will not run, if there is such a job.
+    Noted,
+    /// Too many are noted already.
+    TooMany,
+}
+
+impl Keys {
+    /// Takes a key for a job. The ID of the job that has it, if one does.
+    pub(crate) fn take(&self, unique: &Unique, id: &str) -> Result<(), String> {
+        let now = Instant::now();
+        let mut state = lock(&self.0);
+        if let Some(held) = state.unique.get(&unique.key)
+            && held.until > now
+        {
+            return Err(held.id.clone());
+        }
+        if state.unique.len() >= MOST {
+            state.unique.retain(|_, held| held.until > now);
+        }
+        // Without room, a job may come twice, which it may in any case.
+        if state.unique.len() < MOST {
+            let held = Held {
+                id: id.to_owned(),
+                until: now + unique.period.unwrap_or(LONGEST),
+                is_period: unique.period.is_some(),
+                while_queued: unique.while_queued,
+            };
+            state.unique.insert(unique.key.clone(), held);
+        }
+        Ok(())
+    }
+
+    /// The push of a job has failed.
+    pub(crate) fn give_back(&self, key: &str, id: &str) {
+        lock(&self.0).remove(key, |held| held.id == id);
+    }
+
+    /// A job with this key is given to a worker.
+    pub(crate) fn begun(&self, key: &str, id: &str) {
+        lock(&self.0).remove(key, |held| {
+            held.id == id && held.while_queued && !held.is_period
+        });
+    }
+
+    /// A job with this key has ended for good.
+    pub(crate) fn ended(&self, key: &str, id: &str) {
+        lock(&self.0).remove(key, |held| held.id == id && !held.is_period);
+    }
+
+    pub(crate) fn cancel(&self, id: &str) -> Cancelled {
+        let mut state = lock(&self.0);
+        if let Some(running) = state.running.get(id) {
+            running.cancel();
+            return Cancelled::Running;
+        }
+        if state.cancelled.len() >= MOST_CANCELLED {
+            let now = Instant::now();
+            let is_new = |since: &Instant| now.saturating_duration_since(*since) < LONGEST;
+            state.cancelled.retain(|_, since| is_new(since));
+        }
+        if state.cancelled.len() >= MOST_CANCELLED {
+            return Cancelled::TooMany;
+        }
+        state.cancelled.insert(id.to_owned(), Instant::now());
+        Cancelled::Noted
+    }
+
+    /// A job is about to be given to a worker: what says that it is cancelled, or None when it was.
+    pub(crate) fn run(&self, id: &str) -> Option<CancellationToken> {
+        let mut state = lock(&self.0);
+        if state.cancelled.remove(id).is_some() {
+            return None;
+        }
+        let token = CancellationToken::new();
+        state.running.insert(id.to_owned(), token.clone());
+        Some(token)
+    }
+
+    pub(crate) fn ran(&self, id: &str) {
+        lock(&self.0).running.remove(id);
+    }
+}
+
+impl State {
+    fn remove(&mut self, key: &str, which: impl Fn(&Held) -> bool) {
+        if self.unique.get(key).is_some_and(which) {
+            self.unique.remove(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unique(period: Option<u64>, while_queued: bool) -> Unique {
+        Unique {
+            key: "k".to_owned(),
+            period: period.map(Duration::from_secs),
+            while_queued,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_is_held_until_its_job_is_done() {
+        let keys = Keys::default();
+        let until_done = unique(None, false);
+        assert_eq!(keys.take(&until_done, "a"), Ok(()));
+        assert_eq!(keys.take(&until_done, "b"), Err("a".to_owned()));
+        keys.begun("k", "a");
+        keys.ended("k", "b");
+        assert_eq!(keys.take(&until_done, "b"), Err("a".to_owned()));
+        keys.ended("k", "a");
+        assert_eq!(keys.take(&unique(None, true), "b"), Ok(()));
+        keys.begun("k", "b");
+        assert_eq!(keys.take(&unique(Some(5), false), "c"), Ok(()));
+        keys.ended("k", "c");
+        assert_eq!(keys.take(&until_done, "d"), Err("c".to_owned()));
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(keys.take(&until_done, "d"), Ok(()));
+        keys.give_back("k", "d");
+        assert_eq!(keys.take(&until_done, "e"), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_job_is_cancelled_before_it_begins_or_while_it_runs() {
+        let keys = Keys::default();
+        assert_eq!(keys.cancel("a"), Cancelled::Noted);
+        assert!(keys.run("a").is_none());
+        let token = keys.run("a").expect("once is enough");
+        assert_eq!(keys.cancel("a"), Cancelled::Running);
+        assert!(token.is_cancelled());
+        keys.ran("a");
+        for number in 0..MOST_CANCELLED {
+            assert_eq!(keys.cancel(&number.to_string()), Cancelled::Noted);
+        }
+        assert_eq!(keys.cancel("more"), Cancelled::TooMany);
+    }
+}

@@ -1,0 +1,303 @@
+//! Methods that RoadRunner does not have, with JSON: results, cancelling, dead letters.
+
+use std::time::Duration;
+
+use pronghorn_plugin_api::rpc::{Argument, Failure, Outcome, ServiceMethods};
+use serde::{Deserialize, Serialize};
+
+use crate::dead::{DeadError, Headline, Letter};
+use crate::job::{Headers, Job};
+use crate::keys::Cancelled;
+use crate::pipelines::{Pipelines, with_causes};
+use crate::results::Ended;
+
+/// Of one question; who wants to wait longer asks again.
+const LONGEST_WAIT: Duration = Duration::from_mins(1);
+/// Of a list.
+const MOST_LISTED: usize = 1000;
+/// Of a payload that is shown.
+const MOST_SHOWN: usize = 64 << 10;
+
+pub(super) fn add(methods: &ServiceMethods<Pipelines>) {
+    methods.add("Await", wait);
+    methods.add("Cancel", cancel);
+    methods.add("Overview", overview);
+    methods.add("DeadLetters", list);
+    methods.add("Show", show);
+    methods.add("Retry", retry);
+    methods.add("Discard", discard);
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Wait {
+    id: String,
+    timeout_ms: u64,
+}
+
+impl Argument for Wait {}
+
+#[derive(Serialize)]
+struct Waited {
+    /// `done`, `failed`, or `waiting`: not by then, or not known.
+    state: &'static str,
+    /// JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+impl Outcome for Waited {}
+
+async fn wait(pipelines: Pipelines, asked: Wait) -> Result<Waited, Failure> {
+    let within = Duration::from_millis(asked.timeout_ms).min(LONGEST_WAIT);
+    let ended = pipelines.results().wait(&asked.id, within).await;
+    let (state, result, error) = match ended {
+        None => ("waiting", None, None),
+        Some(Ended::Done(result)) if result.is_empty() => ("done", None, None),
+        Some(Ended::Done(result)) => {
+            let result = String::from_utf8_lossy(&result).into_owned();
+            ("done", Some(result), None)
+        }
+        Some(Ended::Failed(why)) => ("failed", None, Some(why)),
+    };
+    Ok(Waited {
+        state,
+        result,
+        error,
+    })
+}
+
+/// Names jobs by their IDs, or all of a pipeline.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Named {
+    ids: Vec<String>,
+    pipeline: Option<String>,
+}
+
+impl Argument for Named {}
+
+/// For which IDs something was done, and for which not, with why.
+#[derive(Default, Serialize)]
+struct Done {
+    done: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_done: Vec<NotDone>,
+}
+
+#[derive(Serialize)]
+struct NotDone {
+    id: String,
+    why: String,
+}
+
+impl Outcome for Done {}
+
+impl Done {
+    fn note(&mut self, id: String, outcome: Result<(), String>) {
+        match outcome {
+            Ok(()) => self.done.push(id),
+            Err(why) => self.not_done.push(NotDone { id, why }),
+        }
+    }
+}
+
+async fn cancel(pipelines: Pipelines, named: Named) -> Result<Done, Failure> {
+    let mut done = Done::default();
+    for id in named.ids {
+        let outcome = match pipelines.keys().cancel(&id) {
+            Cancelled::Running | Cancelled::Noted => Ok(()),
+            Cancelled::TooMany => Err("too many cancelled jobs wait for their turn".to_owned()),
+        };
+        done.note(id, outcome);
+    }
+    Ok(done)
+}
+
+/// How a pipeline is.
+#[derive(Serialize)]
+struct Row {
+    pipeline: String,
+    driver: &'static str,
+    pool: String,
+    /// It gives jobs to workers.
+    consumes: bool,
+    ready: u64,
+    delayed: u64,
+    reserved: u64,
+    dead: u64,
+    /// Jobs that ended in the last minute.
+    per_minute: u64,
+    priority: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Rows {
+    pipelines: Vec<Row>,
+}
+
+impl Outcome for Rows {}
+
+#[derive(Default, Deserialize)]
+struct Nothing {}
+
+impl Argument for Nothing {}
+
+async fn overview(pipelines: Pipelines, _: Nothing) -> Result<Rows, Failure> {
+    // Without a store there are none.
+    let dead = pipelines.dead_letters().await.unwrap_or_default();
+    let mut rows = Vec::new();
+    for pipeline in pipelines.all() {
+        let stat = pipelines.stat(&pipeline).await;
+        let error = match &stat {
+            Err(error) => Some(with_causes(error)),
+            Ok(_) => pipeline.driver.health().err(),
+        };
+        let stat = stat.unwrap_or_default();
+        rows.push(Row {
+            pipeline: pipeline.name.clone(),
+            driver: pipeline.driver_name,
+            pool: pipeline.pool.clone(),
+            consumes: pipeline.consumes(),
+            ready: stat.active,
+            delayed: stat.delayed,
+            reserved: stat.reserved,
+            dead: dead.get(&pipeline.name).copied().unwrap_or(0),
+            per_minute: pipeline.per_minute(),
+            priority: pipeline.priority,
+            error,
+        });
+    }
+    Ok(Rows { pipelines: rows })
+}
+
+#[derive(Serialize)]
+struct Letters {
+    letters: Vec<Headline>,
+    /// Further ones that are not in the list.
+    more: usize,
+}
+
+impl Outcome for Letters {}
+
+/// The newest first.
+async fn list(pipelines: Pipelines, named: Named) -> Result<Letters, Failure> {
+    let of = named.pipeline.as_deref().filter(|name| !name.is_empty());
+    let mut letters = pipelines.dead().list(of).await.map_err(failed)?;
+    let more = letters.len().saturating_sub(MOST_LISTED);
+    letters.truncate(MOST_LISTED);
+    Ok(Letters { letters, more })
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct One {
+    id: String,
+}
+
+impl Argument for One {}
+
+/// A dead letter in full.
+#[derive(Serialize)]
+struct Shown {
+    pipeline: String,
+    id: String,
+    job: String,
+    attempts: u32,
+    reason: String,
+    died_at: u64,
+    priority: i64,
+    headers: Headers,
+    /// As text; what is none is replaced.
+    payload: String,
+    /// Bytes of the whole payload.
+    size: usize,
+}
+
+impl Outcome for Shown {}
+
+async fn show(pipelines: Pipelines, one: One) -> Result<Shown, Failure> {
+    let letter = pipelines.dead().read(&one.id).await.map_err(failed)?;
+    let Letter {
+        pipeline,
+        job,
+        attempts,
+        reason,
+        died_at,
+    } = letter.ok_or_else(|| Failure::new(unknown(&one.id)))?;
+    let end = job.payload.len().min(MOST_SHOWN);
+    Ok(Shown {
+        pipeline,
+        id: job.id,
+        job: job.name,
+        attempts,
+        reason,
+        died_at,
+        priority: job.priority,
+        headers: job.headers,
+        payload: String::from_utf8_lossy(&job.payload[..end]).into_owned(),
+        size: job.payload.len(),
+    })
+}
+
+/// Pushes dead letters again, as if they had not run. A crash in between may leave one in both
+/// places.
+async fn retry(pipelines: Pipelines, named: Named) -> Result<Done, Failure> {
+    let mut done = Done::default();
+    for id in ids(&pipelines, named).await? {
+        let outcome = retry_one(&pipelines, &id).await;
+        done.note(id, outcome);
+    }
+    Ok(done)
+}
+
+async fn retry_one(pipelines: &Pipelines, id: &str) -> Result<(), String> {
+    let letter = pipelines.dead().read(id).await;
+    let letter = letter.map_err(|error| with_causes(&error))?;
+    let letter = letter.ok_or_else(|| unknown(id))?;
+    let job = Job {
+        attempts: 0,
+        ..letter.job
+    };
+    let pushed = pipelines.push_again(&letter.pipeline, job).await;
+    pushed.map_err(|error| with_causes(&error))?;
+    // It may have died again meanwhile: that letter stays.
+    let discarded = pipelines.dead().discard(id, Some(letter.died_at)).await;
+    discarded.map(|_| ()).map_err(|error| with_causes(&error))
+}
+
+async fn discard(pipelines: Pipelines, named: Named) -> Result<Done, Failure> {
+    let mut done = Done::default();
+    for id in ids(&pipelines, named).await? {
+        let outcome = match pipelines.dead().discard(&id, None).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(unknown(&id)),
+            Err(error) => Err(with_causes(&error)),
+        };
+        done.note(id, outcome);
+    }
+    Ok(done)
+}
+
+/// Those that were named, or all of a pipeline.
+async fn ids(pipelines: &Pipelines, named: Named) -> Result<Vec<String>, Failure> {
+    let Some(pipeline) = named.pipeline.filter(|name| !name.is_empty()) else {
+        return Ok(named.ids);
+    };
+    let letters = pipelines.dead().list(Some(&pipeline)).await;
+    let letters = letters.map_err(failed)?;
+    Ok(letters.into_iter().map(|letter| letter.id).collect())
+}
+
+fn unknown(id: &str) -> String {
+    format!("there is no dead letter `{}`", id.escape_debug())
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn failed(error: DeadError) -> Failure {
+    Failure::new(with_causes(&error))
+}

@@ -1,0 +1,160 @@
+//! What came of jobs, for those who wait for it. In memory: who waits is connected, and a server
+//! that starts anew has nobody who waits.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use pronghorn_base::lock;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
+
+/// Who waits is a request, or a script that asks again; not tomorrow.
+const KEPT: Duration = Duration::from_hours(1);
+/// Of results that are kept; the oldest go first.
+const MOST: usize = 10_000;
+const MOST_BYTES: usize = 64 << 20;
+/// A result is an answer, and no file.
+pub(crate) const LONGEST: usize = 1 << 20;
+
+/// How a job ended for good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// What its handler returned, as JSON.
+    Done(Bytes),
+    /// Why it was given up.
+    Failed(String),
+}
+
+/// Clones are the same ones.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Results(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    kept: HashMap<String, (Ended, Instant)>,
+    /// In the order of time; some may have gone.
+    order: VecDeque<(String, Instant)>,
+    bytes: usize,
+    waiting: HashMap<String, Vec<oneshot::Sender<Ended>>>,
+}
+
+impl Results {
+    /// Keeps a result, and tells those who wait for it.
+    pub(crate) fn keep(&self, id: &str, ended: Ended) {
+        let mut state = lock(&self.0);
+        for waiting in state.waiting.remove(id).unwrap_or_default() {
+            // Who does not wait any more may ask again.
+            _ = waiting.send(ended.clone());
+        }
+        let now = Instant::now();
+        state.forget(id);
+        state.bytes += ended.len();
+        state.kept.insert(id.to_owned(), (ended, now));
+        state.order.push_back((id.to_owned(), now));
+        state.clear(now);
+    }
+
+    /// Waits for the end of a job. None if it has not come in this time.
+    pub(crate) async fn wait(&self, id: &str, within: Duration) -> Option<Ended> {
+        let receiver = {
+            let mut state = lock(&self.0);
+            state.clear(Instant::now());
+            if let Some((ended, _)) = state.kept.get(id) {
+                return Some(ended.clone());
+            }
+            let (sender, receiver) = oneshot::channel();
+            let waiting = state.waiting.entry(id.to_owned()).or_default();
+            waiting.retain(|other| !other.is_closed());
+            waiting.push(sender);
+            receiver
+        };
+        let ended = timeout(within, receiver).await;
+        if ended.is_err() {
+            let mut state = lock(&self.0);
+            if let Some(waiting) = state.waiting.get_mut(id) {
+                waiting.retain(|other| !other.is_closed());
+                if waiting.is_empty() {
+                    state.waiting.remove(id);
+                }
+            }
+        }
+        ended.ok()?.ok()
+    }
+}
+
+impl State {
+    fn forget(&mut self, id: &str) {
+        if let Some((ended, _)) = self.kept.remove(id) {
+            self.bytes -= ended.len();
+        }
+    }
+
+    fn clear(&mut self, now: Instant) {
+        while let Some((id, since)) = self.order.front() {
+            let is_old = now.saturating_duration_since(*since) >= KEPT;
+            if !is_old && self.kept.len() <= MOST && self.bytes <= MOST_BYTES {
+                break;
+            }
+            let (id, since) = (id.clone(), *since);
+            self.order.pop_front();
+            // A job of the same ID may have ended since.
+            if self.kept.get(&id).is_some_and(|(_, kept)| *kept == since) {
+                self.forget(&id);
+            }
+        }
+    }
+}
+
+impl Ended {
+    fn len(&self) -> usize {
+        match self {
+            Self::Done(bytes) => bytes.len(),
+            Self::Failed(why) => why.len(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn done(text: &str) -> Ended {
+        Ended::Done(Bytes::copy_from_slice(text.as_bytes()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_result_is_there_before_and_after_somebody_waits() {
+        let results = Results::default();
+        let second = Duration::from_secs(1);
+        assert_eq!(results.wait("a", second).await, None);
+        assert!(lock(&results.0).waiting.is_empty());
+        let keeping = async {
+            tokio::time::sleep(second).await;
+            results.keep("a", done("1"));
+        };
+        let (waited, ()) = tokio::join!(results.wait("a", 10 * second), keeping);
+        assert_eq!(waited, Some(done("1")));
+        assert_eq!(results.wait("a", second).await, Some(done("1")));
+        results.keep("a", Ended::Failed("no".to_owned()));
+        assert_eq!(
+            results.wait("a", second).await,
+            Some(Ended::Failed("no".to_owned()))
+        );
+        tokio::time::sleep(KEPT).await;
+        assert_eq!(results.wait("a", second).await, None);
+        assert_eq!(lock(&results.0).bytes, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn so_many_are_kept_and_the_oldest_go() {
+        let results = Results::default();
+        for number in 0..=MOST {
+            results.keep(&number.to_string(), done("x"));
+        }
+        assert_eq!(results.wait("0", Duration::ZERO).await, None);
+        assert_eq!(results.wait("1", Duration::ZERO).await, Some(done("x")));
+        assert_eq!(lock(&results.0).bytes, MOST);
+    }
+}

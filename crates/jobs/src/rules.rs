@@ -1,0 +1,303 @@
+//! How the jobs of a pipeline are to run: attempts, times, and how many at a time.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use pronghorn_base::lock;
+use pronghorn_config::{Node, Setting, Shown, Table, Wrong};
+use tokio::time::Instant;
+
+/// Attempts in all. A job that kills its worker costs a new one each time, and what has failed
+/// three times is seldom the network's fault.
+const ATTEMPTS: u32 = 3;
+const MOST_ATTEMPTS: u32 = 1000;
+
+/// Before the second attempt; what was restarted is up again by then.
+const FIRST_DELAY: Duration = Duration::from_secs(1);
+/// Waiting doubles up to here: what is down for days is still tried every hour.
+const LONGEST_DELAY: Duration = Duration::from_hours(1);
+/// Up to so much of a delay is added to it, so that jobs that failed together don't come again
+/// together.
+const JITTER: f64 = 0.25;
+
+/// What a pipeline has of `retry` and the keys beside it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    pub retry: Retry,
+    /// Of one attempt, for jobs that have none of their own.
+    pub deadline: Option<Duration>,
+    /// How old a job may be when it begins.
+    pub expires: Option<Duration>,
+    /// How many run at a time.
+    pub concurrency: Option<usize>,
+    pub rate: Option<Rate>,
+}
+
+/// When a job that failed runs again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// Attempts in all.
+    pub max: u32,
+    pub backoff: Backoff,
+    pub jitter: bool,
+}
+
+/// How long is waited before another attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Backoff {
+    /// A second, two, four, up to an hour.
+    Exponential,
+    /// Before the second attempt, the third one; the last is for all that follow.
+    Times(Vec<Duration>),
+}
+
+/// So many jobs may begin in such a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    pub jobs: u32,
+    pub per: Duration,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self {
+            max: ATTEMPTS,
+            backoff: Backoff::Exponential,
+            jitter: true,
+        }
+    }
+}
+
+impl Retry {
+    /// How long to wait after so many attempts that failed; None: it is given up.
+    pub(crate) fn after(&self, attempts: u32) -> Option<Duration> {
+        if attempts >= self.max {
+            return None;
+        }
+        let before = attempts.saturating_sub(1);
+        let delay = match &self.backoff {
+            Backoff::Exponential => {
+                let doubled = FIRST_DELAY.saturating_mul(1 << before.min(20));
+                doubled.min(LONGEST_DELAY)
+            }
+            Backoff::Times(times) => {
+                let last = times.len().saturating_sub(1);
+                let at = usize::try_from(before).unwrap_or(usize::MAX).min(last);
+                times.get(at).copied().unwrap_or_default()
+            }
+        };
+        let more = if self.jitter {
+            delay.mul_f64(JITTER * fastrand::f64())
+        } else {
+            Duration::ZERO
+        };
+        Some(delay + more)
+    }
+}
+
+impl Rules {
+    pub(crate) fn read(t: &mut Table<'_>) -> Self {
+        let retry = t.section_with("retry", "When a job that failed runs again.", |t| {
+            t.ours();
+            read_retry(t)
+        });
+        let deadline = t
+            .key(
+                "deadline",
+                "How long one attempt of a job may take, for jobs that don't say it themselves; \
+                 `exec_ttl` of the pool when not written.",
+            )
+            .ours()
+            .range(Duration::from_millis(1)..=Duration::from_hours(24))
+            .optional();
+        let expires = t
+            .key(
+                "expires",
+                "How old a job may be when it begins; an older one does not run any more.",
+            )
+            .ours()
+            .range(Duration::from_secs(1)..=Duration::from_hours(365 * 24))
+            .optional();
+        let concurrency = t
+            .key(
+                "concurrency",
+                "How many jobs of this pipeline run at a time at most.",
+            )
+            .ours()
+            .range(1..=65_536)
+            .optional();
+        let rate = t.optional_section_with("rate", "How many jobs may begin in which time.", |t| {
+            t.ours();
+            Rate {
+                jobs: t
+                    .key("jobs", "So many, also all at once.")
+                    .range(1..=1_000_000)
+                    .default(10),
+                per: t
+                    .key("per", "In this time.")
+                    .range(Duration::from_millis(1)..=Duration::from_hours(24))
+                    .default(Duration::from_secs(1)),
+            }
+        });
+        Self {
+            retry,
+            deadline,
+            expires,
+            concurrency,
+            rate,
+        }
+    }
+}
+
+fn read_retry(t: &mut Table<'_>) -> Retry {
+    let max = t
+        .key("max", "Attempts in all; then the job is a dead letter.")
+        .range(1..=MOST_ATTEMPTS)
+        .default(ATTEMPTS);
+    let backoff = t
+        .key(
+            "backoff",
+            "How long is waited before the next attempt: `exponential` is a second, two, four, up to an \
+             hour; or a list of times, of which the last is for all that follow.",
+        )
+        .default(Backoff::Exponential);
+    let jitter = t
+        .key(
+            "jitter",
+            "Adds up to a quarter to each time, so that jobs that failed together don't come again \
+             together.",
+        )
+        .default(true);
+    Retry {
+        max,
+        backoff,
+        jitter,
+    }
+}
+
+const EXPONENTIAL: &str = "exponential";
+
+impl Setting for Backoff {
+    fn example() -> String {
+        EXPONENTIAL.to_owned()
+    }
+
+    fn accepts() -> String {
+        format!("`{EXPONENTIAL}`, or {}", Vec::<Duration>::accepts())
+    }
+
+    fn read(node: &Node) -> Result<Self, Vec<Wrong>> {
+        if node.text().is_some_and(|text| text.trim() == EXPONENTIAL) {
+            return Ok(Self::Exponential);
+        }
+        Vec::read(node).map(Self::Times)
+    }
+
+    fn show(&self) -> Shown {
+        match self {
+            Self::Exponential => Shown::One(EXPONENTIAL.to_owned()),
+            Self::Times(times) => times.show(),
+        }
+    }
+}
+
+/// Counts the beginnings of jobs against a rate: a bucket that fills as time goes on.
+#[derive(Debug)]
+pub(crate) struct Bucket {
+    rate: Rate,
+    state: Mutex<(f64, Instant)>,
+}
+
+impl Bucket {
+    pub(crate) fn new(rate: Rate) -> Self {
+        let full = f64::from(rate.jobs);
+        Self {
+            rate,
+            state: Mutex::new((full, Instant::now())),
+        }
+    }
+
+    /// When the next job may begin, if not now.
+    pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
+        let mut state = lock(&self.state);
+        let (tokens, since) = &mut *state;
+        let each = self.rate.per.as_secs_f64() / f64::from(self.rate.jobs);
+        let passed = now.saturating_duration_since(*since).as_secs_f64();
+        *tokens = (*tokens + passed / each).min(f64::from(self.rate.jobs));
+        *since = (*since).max(now);
+        // A billionth is lost where numbers are rounded.
+        let missing = 1.0 - *tokens;
+        (missing > 1e-9).then(|| now + Duration::from_secs_f64(missing * each + 1e-6))
+    }
+
+    /// One begins.
+    pub(crate) fn take(&self) {
+        lock(&self.state).0 -= 1.0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn retry(backoff: Backoff) -> Retry {
+        Retry {
+            max: 5,
+            backoff,
+            jitter: false,
+        }
+    }
+
+    #[test]
+    fn waiting_doubles_and_has_an_end() {
+        let mut retry = retry(Backoff::Exponential);
+        let seconds = |retry: &Retry, attempts| retry.after(attempts).map(|it| it.as_secs());
+        assert_eq!(
+            [1, 2, 3, 4].map(|n| seconds(&retry, n)),
+            [1, 2, 4, 8].map(Some)
+        );
+        assert_eq!((seconds(&retry, 5), seconds(&retry, 9)), (None, None));
+        retry.max = u32::MAX;
+        assert_eq!(seconds(&retry, 1_000_000), Some(3600));
+    }
+
+    #[test]
+    fn a_list_says_each_time_and_its_last_is_for_the_rest() {
+        let [one, ten] = [1, 10].map(Duration::from_secs);
+        let times = retry(Backoff::Times(vec![one, ten]));
+        let delays = [1, 2, 3].map(|attempts| times.after(attempts));
+        assert_eq!(delays, [one, ten, ten].map(Some));
+        let none = retry(Backoff::Times(Vec::new()));
+        assert_eq!(none.after(1), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn jitter_adds_up_to_a_quarter() {
+        let retry = Retry::default();
+        for _ in 0..100 {
+            let delay = retry.after(1).unwrap().as_secs_f64();
+            assert!((1.0..=1.25).contains(&delay), "{delay}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rate_lets_so_many_begin_and_no_more() {
+        let second = Duration::from_secs(1);
+        let bucket = Bucket::new(Rate {
+            jobs: 4,
+            per: second,
+        });
+        let mut begun = 0;
+        let end = Instant::now() + 10 * second;
+        while Instant::now() < end {
+            match bucket.next(Instant::now()) {
+                None => {
+                    bucket.take();
+                    begun += 1;
+                }
+                Some(at) => tokio::time::sleep_until(at).await,
+            }
+        }
+        assert!((43..=44).contains(&begun), "{begun}");
+    }
+}
