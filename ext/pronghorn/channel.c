@@ -10,6 +10,7 @@
 
 #include "deadline.h"
 #include "spent.h"
+#include "stack.h"
 
 ring_t channel;
 
@@ -34,6 +35,7 @@ const char *channel_attach(const channel_descriptors *descriptors, unsigned look
 	if (wrong != NULL) {
 		return wrong;
 	}
+	stack_publish(channel.map + RING_AT_STACK);
 	fcntl(descriptors->input, F_SETFD, FD_CLOEXEC);
 	fcntl(descriptors->output, F_SETFD, FD_CLOEXEC);
 	on_interruption = interrupted;
@@ -119,7 +121,7 @@ bool channel_put(const char *bytes, size_t length)
 /* How soon the server has to know of a message; `last` is said of the last frame of a reply. */
 static ring_urgency urgency_of(uint8_t kind, bool last)
 {
-	return kind == NATIVE_FREE ? RING_WITH_NEXT : kind == NATIVE_REPLY && last ? RING_WITH_REPLIES : RING_NOW;
+	return kind == NATIVE_FREE ? RING_WITH_NEXT : kind == NATIVE_ROUTE ? RING_WITH_REPLY : kind == NATIVE_REPLY && last ? RING_WITH_REPLIES : RING_NOW;
 }
 
 /* Whether a message is the end of a reply. */

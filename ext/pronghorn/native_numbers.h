@@ -67,6 +67,10 @@
 #define NATIVE_REMARK 0x89u
 /* What the time of a call was spent on. */
 #define NATIVE_SPENT 0x8au
+/* What the application calls the call's route. */
+#define NATIVE_ROUTE 0x8bu
+/* A record for the log. */
+#define NATIVE_LOG 0x8cu
 /* The answer to a ping. */
 #define NATIVE_PONG 0x91u
 

@@ -340,6 +340,9 @@ static uint32_t calls_not_begun(const ring_t *ring)
 
 static bool may_wait(ring_t *ring, ring_urgency urgency)
 {
+	if (urgency == RING_WITH_REPLY) {
+		return true;
+	}
 	if (urgency == RING_NOW || ring_there(ring) == 0) {
 		return false;
 	}

@@ -93,6 +93,7 @@ unsigned char *ring_room(const ring_t *ring);
 typedef enum {
 	RING_NOW,
 	RING_WITH_REPLIES, /* a reply: it may wait while as many calls lie there as the server says */
+	RING_WITH_REPLY,   /* what need not be known before the reply that follows */
 	RING_WITH_NEXT,    /* what need not be known sooner than the answer to what lies there */
 } ring_urgency;
 

@@ -19,5 +19,7 @@
 #define RING_AT_UP_TAKEN 256u
 #define RING_AT_SLEEP 320u
 #define RING_AT_OFFERED 384u
+#define RING_AT_STACK 448u
+#define RING_STACK 11u
 #define RING_AT_PARKED 0u
 #define RING_AT_PROCESSOR 4u

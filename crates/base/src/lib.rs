@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod budget;
 mod duration;
 mod log_throttle;
 mod mutex;
@@ -9,6 +10,7 @@ mod timer;
 
 use std::pin::Pin;
 
+pub use budget::Budget;
 pub use duration::{micros, millis};
 pub use log_throttle::LogThrottle;
 pub use mutex::lock;

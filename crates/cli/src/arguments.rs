@@ -134,6 +134,8 @@ pub(crate) enum Command {
         #[arg(long, value_name = "COUNT", conflicts_with = "live")]
         remove: Option<u16>,
     },
+    /// List reports of crashes, time-outs, fatal errors and failed boots; the server need not run
+    Crashes(Crashes),
     /// Show the state of the server; exits with 1 unless the server is ready
     Status,
     /// Stop the server and wait until it has ended; `-f` does not wait for requests
@@ -251,6 +253,19 @@ impl JobsAction {
         let wanted = flags.into_iter().find(|(is_set, _)| *is_set);
         wanted.map(|(_, action)| action)
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Crashes {
+    /// Show the report whose ID begins so
+    #[arg(value_name = "ID")]
+    pub(crate) id: Option<String>,
+    /// Count reports with the same cause
+    #[arg(long, conflicts_with = "id")]
+    pub(crate) group: bool,
+    /// Print whole reports, as a JSON array
+    #[arg(long, conflicts_with = "group")]
+    pub(crate) json: bool,
 }
 
 /// A release of RoadRunner, as `compat` has it.

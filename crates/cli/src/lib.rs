@@ -9,6 +9,7 @@
 mod arguments;
 mod completion;
 mod config;
+mod crashes;
 mod exit;
 mod extension;
 mod folders;
@@ -51,6 +52,7 @@ pub fn run_services(services: Services) -> ExitCode {
         Command::Config {
             command: ConfigCommand::Show,
         } => config::show(&arguments, &services),
+        Command::Crashes(options) => crashes::run(&arguments, options),
         Command::Reset { of } => steer::reset(name, &arguments, of),
         Command::Workers {
             of,

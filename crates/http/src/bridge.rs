@@ -11,8 +11,8 @@ use bytes::Bytes;
 use pronghorn_base::LogThrottle;
 use pronghorn_cgi::Variables;
 use pronghorn_pool::{
-    Answer, Body as CallBody, CallError, Content, Encoding, Payload, Pending, Pool, Reply,
-    ReplyBody, Stamps, Taker, Terms, Unencodable, streamed,
+    Answer, Body as CallBody, CallDetails, CallError, Content, Encoding, Look, Origin, Payload,
+    Pending, Pool, Reply, ReplyBody, Stamps, Taker, Terms, Unencodable, streamed,
 };
 use pronghorn_process::Credentials;
 use pronghorn_wire::native::{self, Envelope, Spent, Thrown};
@@ -32,8 +32,10 @@ use crate::local_redirects::LocalRedirects;
 use crate::message::{Body, Handled, Handler, Request, Response};
 use crate::metrics::PoolMetrics;
 use crate::record::{self, request_id};
+use crate::route_names::{LONGEST_NAME, RouteNames};
 use crate::scripts::{Answerer, ScriptCall, Scripts};
 use crate::sent::{OnSent, Sent};
+use crate::slow_log::SlowLog;
 use crate::split::{Known, Split};
 use crate::{buffers, file, page};
 
@@ -62,6 +64,10 @@ pub struct PoolHandler {
     pub shows_split: bool,
     /// Of the pool.
     pub metrics: Arc<PoolMetrics>,
+    /// Of the pool, where somebody reads metrics.
+    pub routes: Option<Arc<RouteNames>>,
+    /// What takes longer is told of.
+    pub slow: Option<Arc<SlowLog>>,
     /// Which calls may be given to a second worker after the first one died with them.
     pub retry: Retry,
     /// Who the workers are, when they are not the server's own user: a file that they name is sent
@@ -242,8 +248,11 @@ impl PoolHandler {
             stamps: OnceLock::new(),
             is_timed: self.server_timing
                 || self.shows_split
+                || self.slow.is_some()
                 || tracing::enabled!(target: "http", tracing::Level::INFO),
             known: Known::default(),
+            route: OnceLock::new(),
+            look: OnceLock::new(),
         })
     }
 
@@ -508,6 +517,10 @@ pub(crate) struct HttpCall {
     /// Whether somebody will read what its time was spent on.
     is_timed: bool,
     known: Known,
+    /// What the application calls its route.
+    route: OnceLock<Box<str>>,
+    /// What was seen of its worker when it had taken long.
+    look: OnceLock<Look>,
 }
 
 /// Whether a worker has a call; and whether the first that got it can be told before its reply
@@ -577,6 +590,41 @@ impl Payload for HttpCall {
         self.known.spent(spent);
     }
 
+    fn route(&self, name: &str) {
+        let is_plain = |byte: u8| (b' '..=b'~').contains(&byte) && !b"\"\\".contains(&byte);
+        if (1..=LONGEST_NAME).contains(&name.len()) && name.bytes().all(is_plain) {
+            _ = self.route.set(name.into()); // the first one counts
+        }
+    }
+
+    fn details(&self) -> Option<Box<CallDetails>> {
+        let Request { head, peer, .. } = &self.request;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let fields = head.fields().iter();
+        let headers = fields.map(|(name, value)| (text(name), text(value)));
+        Some(Box::new(CallDetails {
+            method: head.method().to_owned(),
+            target: self.request.target(),
+            protocol: self.request.protocol().name().to_owned(),
+            remote_address: peer.address.to_string(),
+            request_id: self.request.id.as_deref().map(ToOwned::to_owned),
+            route: self.route.get().map(ToString::to_string),
+            headers: headers.collect(),
+        }))
+    }
+
+    fn looked_at(&self, look: Look) -> Option<Look> {
+        _ = self.look.set(look); // of the first worker, where there was another one
+        None
+    }
+
+    fn origin(&self) -> Origin<'_> {
+        Origin {
+            request_id: self.request.id.as_deref(),
+            route: self.route.get().map(|name| &**name),
+        }
+    }
+
     fn ended(&self, stamps: &Stamps) {
         // A call ends once.
         _ = self.stamps.set(*stamps);
@@ -632,14 +680,29 @@ impl OnSent for HttpCall {
             metrics,
             pool,
             access_logs,
+            routes,
+            slow,
             ..
         } = &*self.handler;
         metrics.observe(sent, self.stamps.get());
         if self.is_timed {
             sent.split = self.split(sent.elapsed);
         }
-        let read_bytes = self.read_bytes.load(Relaxed);
-        record::write(&self.request, pool.name(), *access_logs, read_bytes, sent);
+        let given = self.route.get().map(|name| &**name);
+        let route = routes.as_ref().map(|routes| {
+            let route = routes.find(given, self.request.head.path(), sent.status < 400);
+            route.duration.observe(sent.elapsed);
+            route
+        });
+        let reached = record::Reached {
+            pool: pool.name(),
+            route: route.as_ref().map(|route| &*route.name).or(given),
+            read_bytes: self.read_bytes.load(Relaxed),
+        };
+        record::write(&self.request, &reached, *access_logs, sent);
+        if let Some(slow) = slow {
+            slow.note(&self.request, &reached, self.look.get(), sent);
+        }
     }
 }
 

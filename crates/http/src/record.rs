@@ -10,6 +10,16 @@ use crate::sent::Sent;
 use crate::settings::DEFAULT_POOL;
 use crate::split::Split;
 
+/// Where a request went.
+#[derive(Debug)]
+pub(crate) struct Reached<'a> {
+    pub(crate) pool: &'a str,
+    /// As the application calls it, or a pattern that its path was found to have.
+    pub(crate) route: Option<&'a str>,
+    /// Of its body.
+    pub(crate) read_bytes: u64,
+}
+
 /// Writes the log record of a request that reached PHP, if anybody would see it.
 ///
 /// Message, names and order of the fields are RoadRunner's: Octane reads them. `elapsed` is in
@@ -17,7 +27,7 @@ use crate::split::Split;
 /// any but the default one comes last, and so does a number that the server gave the request.
 /// `elapsed` hides in which part of it the time went: the parts stand behind it. With
 /// `details` it has the fields of `http.access_logs`.
-pub(crate) fn write(request: &Request, pool: &str, details: bool, read_bytes: u64, sent: &Sent) {
+pub(crate) fn write(request: &Request, reached: &Reached<'_>, details: bool, sent: &Sent) {
     if !tracing::enabled!(target: "http", tracing::Level::INFO) {
         return;
     }
@@ -42,6 +52,11 @@ pub(crate) fn write(request: &Request, pool: &str, details: bool, read_bytes: u6
     let start = request.accepted_us.saturating_mul(1000);
     let elapsed_us = micros(sent.elapsed);
     let elapsed = elapsed_us / 1000;
+    let &Reached {
+        pool,
+        route,
+        read_bytes,
+    } = reached;
     let pool = Some(pool).filter(|name| *name != DEFAULT_POOL);
     let request_id = request.id.as_deref();
     let (method, remote_address) = (request.head.method(), request.peer.address);
@@ -49,7 +64,7 @@ pub(crate) fn write(request: &Request, pool: &str, details: bool, read_bytes: u6
         tracing::info!(
             target: "http", status, method, URI = target, URL = target, %remote_address, read_bytes, write_bytes,
             start, elapsed, elapsed_us, read_us, queue_us, php_us, write_us, php_cpu_us, php_blocked_us, pid, worker_call,
-            retried, pool, request_id, "http log"
+            retried, pool, route, request_id, "http log"
         );
         return;
     }
@@ -60,29 +75,29 @@ pub(crate) fn write(request: &Request, pool: &str, details: bool, read_bytes: u6
         content_len = request.head.body_len().unwrap_or(read_bytes), host = request.head.authority(),
         user_agent = &*field("user-agent"), referer = &*field("referer"), read_bytes, write_bytes,
         start, request_time = start, elapsed, elapsed_us, read_us, queue_us, php_us, write_us, php_cpu_us, php_blocked_us, pid,
-        worker_call, retried, pool, request_id, "http access log"
+        worker_call, retried, pool, route, request_id, "http access log"
     );
 }
 
 /// What a record tells of the time, in microseconds, and of the worker. What is not known is left
 /// out.
 #[derive(Default)]
-struct Told {
-    read_us: Option<u64>,
-    queue_us: Option<u64>,
-    php_us: Option<u64>,
-    write_us: Option<u64>,
-    php_cpu_us: Option<u64>,
-    php_blocked_us: Option<u64>,
-    pid: Option<u32>,
+pub(crate) struct Told {
+    pub(crate) read_us: Option<u64>,
+    pub(crate) queue_us: Option<u64>,
+    pub(crate) php_us: Option<u64>,
+    pub(crate) write_us: Option<u64>,
+    pub(crate) php_cpu_us: Option<u64>,
+    pub(crate) php_blocked_us: Option<u64>,
+    pub(crate) pid: Option<u32>,
     /// How many the worker was given, this one included: a first one finds cold caches.
-    worker_call: Option<u64>,
+    pub(crate) worker_call: Option<u64>,
     /// Another worker had it before.
-    retried: Option<bool>,
+    pub(crate) retried: Option<bool>,
 }
 
 impl Told {
-    fn of(split: Option<Split>) -> Self {
+    pub(crate) fn of(split: Option<Split>) -> Self {
         let Some(split) = split else {
             return Self::default();
         };

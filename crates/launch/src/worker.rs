@@ -1,10 +1,13 @@
 //! The process of a worker.
 
+use std::io;
+
 use pronghorn_base::BoxFuture;
-use pronghorn_pool::transport::Watched;
+use pronghorn_pool::transport::{StackLayout, Watched};
 use pronghorn_process::{Exit, Process, Signal};
 
 use crate::output::{Output, Readers};
+use crate::php::stack;
 
 /// A worker's process with its output.
 pub(crate) struct RunningWorker {
@@ -66,6 +69,10 @@ impl Watched for RunningWorker {
 
     fn forked_by(&self) -> Option<u32> {
         self.forked_by
+    }
+
+    fn stack(&self, layout: &StackLayout) -> io::Result<Vec<String>> {
+        stack::read(self.pid(), layout)
     }
 
     fn last_words(&self) -> Vec<String> {

@@ -69,6 +69,7 @@ impl Serving {
         version
             .gauge("build_info", "Always 1; the label says what runs.")
             .set(1);
+        context.metrics.announce_reader();
         add_methods(&context.rpc.service(METRICS, collectors.clone()));
         let metrics = Metrics {
             own: context.metrics.clone(),

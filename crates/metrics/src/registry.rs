@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use crate::histogram::{Histogram, LATENCY};
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     families: Arc<Mutex<BTreeMap<String, Registered>>>,
+    has_reader: Arc<AtomicBool>,
     prefix: String,
     labels: Labels,
 }
@@ -183,6 +185,16 @@ impl Registry {
         limit: usize,
     ) -> Family<M, N> {
         Family::new(self.clone(), name, help, labels, limit)
+    }
+
+    /// Says that what is registered will be read: what is only counted for readers is, from now on.
+    pub fn announce_reader(&self) {
+        self.has_reader.store(true, Relaxed);
+    }
+
+    /// Whether somebody has announced to read.
+    pub fn has_reader(&self) -> bool {
+        self.has_reader.load(Relaxed)
     }
 
     /// Everything that is registered, in the order of names.

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use crate::body::BodyStream;
 use crate::content::Content;
+use crate::incident::CallDetails as Details;
 use crate::pieces::Pieces;
 use crate::spool::SpoolFile;
 
@@ -46,6 +47,24 @@ pub trait Payload: Send + Sync + 'static {
     /// for it, and by workers that can.
     fn spent(&self, _spent: Spent) {}
 
+    /// What the application calls the route of the call.
+    fn route(&self, _name: &str) {}
+
+    /// All that can be said of it, for a report of what went wrong.
+    fn details(&self) -> Option<Box<Details>> {
+        None
+    }
+
+    /// At what PHP is, while it takes longer than is usual. Given back by who has no use for it.
+    fn looked_at(&self, look: Look) -> Option<Look> {
+        Some(look)
+    }
+
+    /// By what the records that the application makes during this call name it.
+    fn origin(&self) -> Origin<'_> {
+        Origin::default()
+    }
+
     /// It has its reply, or will get none, and when each step before that happened. Not called for
     /// a call whose client has left.
     fn ended(&self, _stamps: &Stamps) {}
@@ -71,6 +90,24 @@ pub trait Payload: Send + Sync + 'static {
     fn identity(&self) -> Option<u64> {
         None
     }
+}
+
+/// What was seen of a worker from outside, in the middle of a call.
+#[derive(Debug)]
+pub struct Look {
+    /// Frames of PHP, the innermost first; or why they can't be read.
+    pub stack: Result<Vec<String>, String>,
+    /// Resident bytes.
+    pub memory: Option<u64>,
+    /// How long the worker had had the call.
+    pub age: Duration,
+}
+
+/// How records name a call. What it has not is left out.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Origin<'a> {
+    pub request_id: Option<&'a str>,
+    pub route: Option<&'a str>,
 }
 
 /// The worker that has taken a call up.

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pronghorn_process::Exit;
+use pronghorn_ring::StackLayout;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::call::{Call, Payload};
+use crate::incident::CallDetails;
 
 /// How a worker is reached, by whatever means it is connected.
 pub trait Transport: Send + Sync {
@@ -48,7 +50,7 @@ pub enum Order {
 /// What a transport tells the one that watches over its process. None of it may be lost: a place
 /// whose end is not told stays taken. So they wait without a limit, and there can't be many: each
 /// comes once in the life of a worker, but for `Overdue` and `Recovered`, of which the second waits
-/// for its answer.
+/// for its answer, and `Slow`, of which there are a few in a second.
 #[derive(Debug)]
 pub enum Report {
     /// The worker takes calls.
@@ -61,6 +63,15 @@ pub enum Report {
         client: &'static str,
         /// By which the worker can be told of it, and stay.
         call: Option<u32>,
+        /// The call at length, and where PHP's stack is.
+        details: Option<Box<CallDetails>>,
+        stack: Option<Box<StackLayout>>,
+    },
+    /// The call under way takes longer than is usual: somebody wants to know at what PHP is.
+    Slow {
+        call: UnderWay,
+        /// Where its stack is, if it has said so.
+        stack: Option<Box<StackLayout>>,
     },
     /// That call has ended, and the worker can go on. It waits until it may: a step against it
     /// could be on its way.
@@ -86,6 +97,7 @@ pub enum Report {
         retried: bool,
         /// Of the request.
         identity: Option<u64>,
+        details: Option<Box<CallDetails>>,
     },
     /// The transport has left the pool.
     Left,

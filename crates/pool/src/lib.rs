@@ -24,6 +24,8 @@ mod core;
 mod escalation;
 mod fence;
 mod home;
+mod incident;
+mod log;
 mod pieces;
 mod poison;
 mod pool;
@@ -40,13 +42,14 @@ mod warmup;
 
 pub use body::{BodyFeed, BodyStream, streamed};
 pub use call::{
-    Answer, Body, CallError, Dispatch, Encoding, Payload, Pending, Refused, Reply, ReplyBody,
-    Stamps, Taker, Terms, Unencodable, WorkerFault,
+    Answer, Body, CallError, Dispatch, Encoding, Look, Origin, Payload, Pending, Refused, Reply,
+    ReplyBody, Stamps, Taker, Terms, Unencodable, WorkerFault,
 };
 pub use content::Content;
 pub use core::{SlotId, SlotState};
 pub use fence::Fence;
 pub use home::{Home, collect};
+pub use incident::{CallDetails, Incident, IncidentKind, Incidents};
 pub use pieces::{Lead, Piece, PieceSender, Pieces, pieces};
 pub use pool::{NotExtended, Options, Pool};
 pub use pronghorn_ring::Loan;
@@ -73,6 +76,7 @@ pub mod transport {
     pub use crate::session::{Peer, PieceDeadline, Served, lost, lost_in_stream, run};
     pub use crate::supervisor::{Connect, LaunchError, Launched, Launcher, Watched};
     pub use crate::warmup::{Cold, warm, warm_up};
+    pub use pronghorn_ring::StackLayout;
 }
 
 #[cfg(test)]

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use pronghorn_base::{LogThrottle, lock};
+use pronghorn_base::{Budget, LogThrottle, lock};
 use pronghorn_metrics::Registry;
 use pronghorn_process::Exit;
-use pronghorn_wire::native::Thrown;
+use pronghorn_wire::native::{LogEntry, Thrown};
 use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -21,6 +21,8 @@ use crate::call::{
 };
 pub(crate) use crate::contract::{Order, Report, Transport};
 use crate::core::{Admitted, Core, Freed, Next, PrefetchLimits, SlotId, SlotState};
+use crate::incident::{Incident, IncidentKind, Incidents};
+use crate::log;
 use crate::poison::Poison;
 use crate::queue::Ticket;
 use crate::remarks::Remarks;
@@ -33,6 +35,9 @@ const MOST_DECLINED: u8 = 3;
 /// each of them.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
+/// Looks at stacks in a second. Each takes half a millisecond.
+const MOST_LOOKS: u32 = 10;
+
 /// What a pool needs to know to take calls.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -44,6 +49,10 @@ pub struct Options {
     pub queue_timeout: Duration,
     /// How long a worker may take for one.
     pub exec_ttl: Option<Duration>,
+    /// After which PHP's stack is looked at.
+    pub slow: Option<Duration>,
+    /// Who keeps what went wrong.
+    pub incidents: Incidents,
     /// The most that a call may ask for at a time, counted from then.
     pub deadline_max: Duration,
     /// After so many calls, and up to 14 % more at random, a worker is replaced. With 1 no worker
@@ -65,6 +74,8 @@ impl Options {
             queue_limit: 1,
             queue_timeout: Duration::MAX,
             exec_ttl: None,
+            slow: None,
+            incidents: Incidents::NOBODY,
             deadline_max: Duration::MAX,
             max_jobs: None,
             runs_alone: false,
@@ -115,6 +126,8 @@ pub(crate) struct Shared {
     roster: Roster,
     poison: Poison,
     remarks: Remarks,
+    looks: Budget,
+    incidents: Incidents,
     generations: AtomicU64,
     pub(crate) stats: Stats,
 }
@@ -124,6 +137,8 @@ struct Limits {
     queue_timeout: AtomicU64,
     /// 0 is none.
     exec_ttl: AtomicU64,
+    /// 0 is none.
+    slow: AtomicU64,
     deadline_max: AtomicU64,
     /// 0 is none.
     max_jobs: AtomicU64,
@@ -135,6 +150,7 @@ impl Limits {
         let limits = Self {
             queue_timeout: AtomicU64::new(0),
             exec_ttl: AtomicU64::new(0),
+            slow: AtomicU64::new(0),
             deadline_max: AtomicU64::new(0),
             max_jobs: AtomicU64::new(0),
             runs_alone: AtomicBool::new(false),
@@ -149,6 +165,7 @@ impl Limits {
         let set = |limit: &AtomicU64, to: u64| limit.store(to, Ordering::Relaxed);
         set(&self.queue_timeout, nanos(options.queue_timeout));
         set(&self.exec_ttl, options.exec_ttl.map_or(0, nanos));
+        set(&self.slow, options.slow.map_or(0, nanos));
         set(&self.deadline_max, nanos(options.deadline_max));
         self.runs_alone.store(options.runs_alone, Ordering::Relaxed);
         set(&self.max_jobs, options.max_jobs.map_or(0, NonZeroU64::get));
@@ -160,6 +177,11 @@ impl Limits {
 
     fn exec_ttl(&self) -> Option<Duration> {
         let limit = self.exec_ttl.load(Ordering::Relaxed);
+        (limit > 0).then(|| Duration::from_nanos(limit))
+    }
+
+    fn slow(&self) -> Option<Duration> {
+        let limit = self.slow.load(Ordering::Relaxed);
         (limit > 0).then(|| Duration::from_nanos(limit))
     }
 
@@ -234,6 +256,8 @@ impl Pool {
             roster: Roster::default(),
             poison: Poison::default(),
             remarks: Remarks::default(),
+            looks: Budget::per_second(MOST_LOOKS),
+            incidents: options.incidents.clone(),
             generations: AtomicU64::new(0),
             stats: Stats::new(metrics, &options.name),
             limits: Limits::new(&options),
@@ -290,6 +314,10 @@ impl Pool {
 
     pub fn stats(&self) -> &Stats {
         &self.shared.stats
+    }
+
+    pub(crate) fn tell(&self, incident: impl FnOnce() -> Incident) {
+        self.shared.incidents.tell(incident);
     }
 
     pub(crate) fn count(&self, counter: Counter) {
@@ -729,6 +757,41 @@ impl SlotHandle {
             nth,
             is_retry: call.attempts > 0,
         }
+    }
+
+    /// Makes a record of what the application wants to be logged, during this call or none.
+    pub(crate) fn log(&self, call: Option<&dyn Payload>, entry: &LogEntry) {
+        let origin = call.map(Payload::origin).unwrap_or_default();
+        log::write(self.pool(), self.pid, origin, entry);
+    }
+
+    /// PHP has ended a call, and says that it can't go on.
+    pub(crate) fn tell_fatal(&self, call: &Call, error: &CallError) {
+        let CallError::Thrown(thrown) = error else {
+            return;
+        };
+        self.shared.incidents.tell(|| Incident {
+            kind: IncidentKind::Fatal,
+            pool: self.pool().to_owned(),
+            pid: self.pid,
+            cause: format!("{} in {}:{}", thrown.message, thrown.file, thrown.line),
+            text: format!("{}: {}", thrown.class, thrown.message),
+            request: Some(call.payload.describe()),
+            details: call.payload.details(),
+            ran: Some(call.stamps.ran()),
+            stack: thrown.trace.lines().map(ToOwned::to_owned).collect(),
+            ..Incident::default()
+        });
+    }
+
+    /// After how long PHP's stack is looked at.
+    pub(crate) fn slow(&self) -> Option<Duration> {
+        self.shared.limits.slow()
+    }
+
+    /// Whether one more may be: each takes the time of the control thread.
+    pub(crate) fn may_look(&self) -> bool {
+        self.shared.looks.spend().is_some()
     }
 
     /// How long a worker may take for what belongs to no call.

@@ -122,13 +122,14 @@ pub(crate) async fn carry<P: Peer>(peer: &mut P, call: P::Call) -> Served {
 /// The worker has ended with a call of whose reply nothing was passed on.
 pub fn lost(slot_handle: &SlotHandle, call: Call, exit: Exit) -> Served {
     let (what, ran) = (call.payload.describe(), call.stamps.ran());
-    let identity = call.payload.identity();
+    let (identity, details) = (call.payload.identity(), call.payload.details());
     let retried = slot_handle.lose(call, WorkerFault::Died(exit));
     slot_handle.report(Report::DiedWith {
         what,
         ran,
         retried,
         identity,
+        details,
     });
     Served::Ended
 }
@@ -144,6 +145,7 @@ pub fn lost_in_stream(
         ran: streamed.stamps.ran(),
         retried: false,
         identity: under_way.and_then(|under_way| under_way.payload.identity()),
+        details: under_way.and_then(|under_way| under_way.payload.details()),
     });
     Served::Ended
 }

@@ -16,6 +16,9 @@ pub const UP: usize = 1152 << 10;
 /// All of a box.
 pub const SIZE: usize = PAGE + DOWN + UP;
 
+/// Numbers that say where PHP's stack is.
+pub(crate) const STACK: usize = 11;
+
 /// `sleep` of a worker that runs.
 pub const AWAKE: u32 = 0;
 /// `sleep` of one that waits for something to read.
@@ -58,6 +61,9 @@ pub struct Words {
     /// modulo 32. Who clears it has the call: the worker, or the server, which takes it back.
     pub(crate) offered: AtomicU32,
     _offered: [u32; 15],
+    /// Where PHP's stack is, as `StackLayout` has it; written by the worker
+    /// before it announces itself, or zeros.
+    pub(crate) stack: [AtomicU64; STACK],
 }
 
 /// What workers see of an I/O thread, in memory that they can only read.
@@ -95,6 +101,7 @@ impl Words {
             _sleep: [0; 15],
             offered: zero(),
             _offered: [0; 15],
+            stack: std::array::from_fn(|_| none()),
         }
     }
 }
@@ -134,6 +141,8 @@ pub fn c_header() -> String {
         ("AT_UP_TAKEN", offset_of!(Words, up_taken)),
         ("AT_SLEEP", offset_of!(Words, sleep)),
         ("AT_OFFERED", offset_of!(Words, offered)),
+        ("AT_STACK", offset_of!(Words, stack)),
+        ("STACK", STACK),
         ("AT_PARKED", offset_of!(Parking, parked)),
         ("AT_PROCESSOR", offset_of!(Parking, processor)),
     ];

@@ -31,6 +31,7 @@ mod loan;
 mod memory;
 #[cfg(not(all(test, feature = "model")))]
 mod peer;
+mod stack;
 mod sync;
 #[cfg(not(all(test, feature = "model")))]
 mod thread;
@@ -48,6 +49,7 @@ pub use loan::Loan;
 pub use memory::SharedMemory;
 #[cfg(not(all(test, feature = "model")))]
 pub use peer::Peer;
+pub use stack::StackLayout;
 #[cfg(not(all(test, feature = "model")))]
 pub use thread::{Thread, collect};
 

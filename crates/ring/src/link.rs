@@ -13,6 +13,7 @@ use crate::half::{Nonsense, Server, there};
 use crate::layout::{DOWN, UP};
 use crate::loan::{Lent, Loan};
 use crate::memory::SharedMemory;
+use crate::stack::StackLayout;
 use crate::thread::{Waiting, forget, wait, wake_later, wake_now};
 
 /// Reads what a worker puts into its box, and writes what it shall take out. Lives on one thread,
@@ -52,6 +53,11 @@ impl Link {
             quick: false,
             lent: None,
         }
+    }
+
+    /// Where the worker says that PHP's stack is.
+    pub fn stack_layout(&self) -> Option<StackLayout> {
+        StackLayout::read(&self.shared.words().stack)
     }
 
     /// Bytes that were written and that the worker has not taken; `None` when its count can't be.

@@ -9,10 +9,12 @@
 
 mod control;
 mod error;
+mod kept;
 pub mod logs;
 mod machine;
 mod notify;
 mod renewal;
+pub mod reports;
 mod rpc;
 mod server;
 mod services;
@@ -23,6 +25,7 @@ mod upgrade;
 
 pub use control::{Control, ControlSocket};
 pub use error::StartError;
+pub use kept::reports_of;
 pub use machine::look;
 pub use notify::Manager;
 pub use pronghorn_workers::{

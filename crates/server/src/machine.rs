@@ -8,6 +8,7 @@ use std::sync::Arc;
 use pronghorn_config::{Listen, Severity};
 use pronghorn_metrics::Registry;
 use pronghorn_plugin_api::{ConfiguredPool, Finding};
+use pronghorn_pool::Incidents;
 use pronghorn_pool::{Spool, Warmup};
 use pronghorn_process::Spawner;
 use pronghorn_wire::Kind;
@@ -121,6 +122,7 @@ async fn look_at_pools(
             pronghorn: VERSION,
         },
         development: false,
+        incidents: Incidents::default(),
     };
     for (owner, pool) in settings.pools() {
         let spec = PoolSpec {

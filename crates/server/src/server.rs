@@ -13,6 +13,7 @@ use pronghorn_plugin_api::{
     Configuration, Context, Handover, Health, Readiness, Running, Service, Sockets, Stopped,
     WorkerContext,
 };
+use pronghorn_pool::Incidents;
 use pronghorn_process::Spawner;
 use pronghorn_workers::{
     IoThreads, PoolHandle, PoolResources, Pools, RelayAddress, ServerSettings, Versions, Watch,
@@ -25,10 +26,9 @@ use crate::VERSION;
 use crate::control::{Control, Serving};
 use crate::error::StartError;
 use crate::renewal::Source;
-use crate::rpc;
 use crate::settings::{EndureSettings, Settings};
-use crate::state;
 use crate::upgrade::{Predecessor, Word};
+use crate::{reports, rpc, state};
 
 /// The socket of `server.relay`, for the next process.
 const RELAY: &str = "relay";
@@ -69,6 +69,8 @@ pub struct Server {
     control: Control,
     pub(crate) source: Option<Source>,
     pub(crate) configuration: Configuration,
+    /// Last: what the others have to tell is written.
+    reports: Option<reports::Writer>,
 }
 
 /// How workers are started.
@@ -77,6 +79,7 @@ struct Setting {
     server: ServerSettings,
     environment: Vec<(OsString, OsString)>,
     development: bool,
+    incidents: Incidents,
 }
 
 /// What the services with workers share.
@@ -127,6 +130,7 @@ impl Server {
             control: plan.control.clone(),
             source,
             configuration,
+            reports: None,
         };
         if let Err(error) = server.start_services(plan).await {
             if let Some(predecessor) = predecessor {
@@ -187,7 +191,11 @@ impl Server {
         let watched = with_workers.iter();
         let watched = watched.map(|(name, _, readiness)| (*name, readiness.clone()));
         self.health.watch(watched.collect());
-        let store = state::store(settings.state_dir, &folder, &environment);
+        let state = state::folder(settings.state_dir, &folder, &environment);
+        let store = state::store(state.clone());
+        let reports = reports::Writer::new(reports::folder_in(&state), settings.reports);
+        let incidents = reports.incidents();
+        self.reports = Some(reports);
         let mut context = Context {
             shutdown: self.shutdown.clone(),
             rpc: Methods::default(),
@@ -221,6 +229,7 @@ impl Server {
                 server: settings.server,
                 environment,
                 development,
+                incidents,
             };
             let workers = self.prepare_workers(io, setting, &context).await?;
             context.workers = Some(WorkerContext {
@@ -266,6 +275,7 @@ impl Server {
             server,
             environment,
             development,
+            incidents,
         } = setting;
         let (folder, user) = (&context.folder, context.user.as_ref());
         let relay = self.relay_listener(&server, folder, user)?;
@@ -290,6 +300,7 @@ impl Server {
                 pronghorn: VERSION,
             },
             development,
+            incidents,
         };
         Ok(Workers {
             pools: Pools::new(resources, server, environment),

@@ -9,13 +9,12 @@ use pronghorn_store::{LazyStore, Surroundings, state_folder};
 /// disk of today.
 const LIMIT: u64 = 8 << 30;
 
-/// The store in the state directory, which is `configured` or as the machine has it. It is made
-/// when a service first needs it.
-pub(crate) fn store(
+/// The state directory, which is `configured` or as the machine has it.
+pub(crate) fn folder(
     configured: Option<PathBuf>,
     folder: &Path,
     environment: &[(OsString, OsString)],
-) -> LazyStore {
+) -> PathBuf {
     let variable = |name: &str| {
         let mut all = environment.iter().rev();
         let found = all.find(|(known, _)| known == OsStr::new(name));
@@ -29,6 +28,10 @@ pub(crate) fn store(
             configuration: folder,
         })
     };
-    let state = configured.map_or_else(of_machine, |configured| folder.join(configured));
+    configured.map_or_else(of_machine, |configured| folder.join(configured))
+}
+
+/// The store in the state directory. It is made when a service first needs it.
+pub(crate) fn store(state: PathBuf) -> LazyStore {
     LazyStore::new(state, LIMIT)
 }

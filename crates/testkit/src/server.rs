@@ -666,6 +666,8 @@ fn on_site(mut command: Command, site: &Site, mark: &str) -> Command {
         .env("TMPDIR", site.folder())
         // Control sockets as well, and none of the machine's own servers is found.
         .env("XDG_RUNTIME_DIR", site.folder())
+        // As root it would be that of the machine.
+        .env("STATE_DIRECTORY", site.path("state"))
         .env_remove("RUNTIME_DIRECTORY")
         .env_remove("RUST_BACKTRACE")
         .envs(set)

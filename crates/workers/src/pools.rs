@@ -10,8 +10,8 @@ use pronghorn_base::lock;
 use pronghorn_launch::RelayListener;
 use pronghorn_metrics::Registry;
 use pronghorn_pool::{
-    Home, LaunchError, NotExtended, NotResized, Options, PATIENCE, Plan, Pool, RunningPool, Spool,
-    Stats, Warmup, WorkerInfo,
+    Home, Incidents, LaunchError, NotExtended, NotResized, Options, PATIENCE, Plan, Pool,
+    RunningPool, Spool, Stats, Warmup, WorkerInfo,
 };
 use pronghorn_process::Spawner;
 use pronghorn_wire::Kind;
@@ -52,6 +52,8 @@ pub struct PoolResources {
     /// What workers find in `RR_VERSION` and `PRONGHORN_VERSION`.
     pub versions: Versions,
     pub development: bool,
+    /// Who keeps what went wrong with workers.
+    pub incidents: Incidents,
 }
 
 /// What workers are told of the server's release.

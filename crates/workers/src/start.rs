@@ -49,6 +49,8 @@ impl Start<'_> {
             queue_timeout: common.queue_timeout,
             // In development somebody may sit in a debugger.
             exec_ttl: common.exec_ttl.filter(|_| !self.resources.development),
+            slow: common.slow,
+            incidents: self.resources.incidents.clone(),
             deadline_max: common.deadline_max,
             max_jobs: if self.spec.settings.is_debug() {
                 NonZeroU64::new(1)

@@ -26,6 +26,10 @@ const WORKER: &str = r"
                 \usleep(1000 * $long);
                 yield 'ended';
             })());
+        case '/upstream':
+            $upstream = \stream_socket_client('tcp://' . $request->query()['at']);
+            \stream_set_timeout($upstream, 0, 600_000);
+            return (string) \fread($upstream, 1) === '' ? 'nothing came' : 'something came';
         case '/dies-once':
             if (!\file_exists('died')) {
                 \touch('died');
@@ -49,6 +53,17 @@ fn server() -> Server {
     server_with(1, "")
 }
 
+/// One that tells of slow requests.
+fn server_with_slow(limit: &str) -> Server {
+    extension(); // else the stack can't be read
+    let config = format!(
+        "version: '3'\nserver: {{command: php worker.php}}\nlogs: {{mode: production, level: info}}\n\
+         http:\n  address: 127.0.0.1:0\n  pool: {{num_workers: 1, transport: ring, slow: {limit}}}\n"
+    );
+    let site = Site::new().file("worker.php", &Site::sdk_worker(WORKER));
+    Server::start(site.config(&config))
+}
+
 /// The record of the last request with this path.
 fn record(server: &Server, path: &str) -> Value {
     wait_for(&format!("the record of {path}"), || {
@@ -60,10 +75,10 @@ fn record(server: &Server, path: &str) -> Value {
     })
 }
 
-/// A time in milliseconds; none is not told.
+/// A time in milliseconds; no number, where it is not told.
 fn millis(record: &Value, field: &str) -> f64 {
     let micros = record[field].as_f64();
-    micros.unwrap_or_else(|| panic!("{field} in {record}")) / 1e3
+    micros.unwrap_or(f64::NAN) / 1e3
 }
 
 /// That one part is most of the time, and that all together are the time.
@@ -119,6 +134,14 @@ fn a_handler_that_waits_and_one_that_computes() {
     server.stop();
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a client that is slow, which is the cause that is planted"
+)]
+fn dawdle(millis: u64) {
+    std::thread::sleep(Duration::from_millis(millis));
+}
+
 #[test]
 fn a_slow_client() {
     let server = server();
@@ -126,7 +149,7 @@ fn a_slow_client() {
     client.request("GET", "/large", "");
     client.head_response();
     // More than the buffers of the connection hold is still to come.
-    std::thread::sleep(Duration::from_millis(400));
+    dawdle(400);
     client.take(20_000_000);
     assert_mostly(&record(&server, "/large"), "write_us");
     server.stop();
@@ -137,7 +160,7 @@ fn a_slow_client_that_sends() {
     let server = server();
     let mut client = server.connect();
     client.send("POST /slowly HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\na");
-    std::thread::sleep(Duration::from_millis(300));
+    dawdle(300);
     client.send("b");
     assert_eq!(client.response().text(), "done");
     assert_mostly(&record(&server, "/slowly"), "read_us");
@@ -198,5 +221,101 @@ fn lines_of_the_access_log_have_the_parts() {
     assert_eq!(numbers.len(), 6, "{lines:?}");
     assert!(numbers[1] > 295_000 && numbers[3] > 295_000, "{lines:?}");
     assert!(lines[1].ends_with(" - - - - - -"), "{lines:?}");
+    server.stop();
+}
+
+/// A server at which nothing ever answers: PHP waits for its first byte.
+fn silent_upstream() -> std::net::TcpListener {
+    std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free")
+}
+
+/// The record of a slow request.
+fn slow_record(server: &Server, path: &str) -> Value {
+    wait_for(&format!("the slow record of {path}"), || {
+        let log = server.log();
+        let mut records = log
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        records.rfind(|record| {
+            let target = record["URI"].as_str().unwrap_or_default();
+            record["msg"] == "slow request" && target.starts_with(path)
+        })
+    })
+}
+
+fn stack(record: &Value) -> Vec<&str> {
+    let stack = record["stack"].as_str();
+    stack.unwrap_or_default().lines().collect()
+}
+
+#[test]
+fn a_slow_upstream() {
+    let server = server_with_slow("200ms");
+    let upstream = silent_upstream();
+    let path = format!(
+        "/upstream?at={}",
+        upstream.local_addr().expect("it listens")
+    );
+    assert_eq!(server.get(&path).text(), "nothing came");
+    let record = slow_record(&server, "/upstream");
+    assert_mostly(&record, "php_us");
+    assert!(millis(&record, "php_blocked_us") > 500.0, "{record}");
+    let stack = stack(&record);
+    assert_eq!(stack[0], "fread()", "{stack:?}");
+    assert!(stack[1].contains("worker.php:"), "{stack:?}");
+    assert!(
+        stack
+            .iter()
+            .any(|frame| frame.starts_with("Pronghorn\\serve() ")),
+        "{stack:?}"
+    );
+    assert!(
+        record["memory_mb"].as_u64().is_some_and(|mb| mb > 0),
+        "{record}"
+    );
+    // What is not slow has no record.
+    server.get("/");
+    assert_eq!(server.log().matches("slow request").count(), 1);
+    server.stop();
+}
+
+#[test]
+fn a_handler_that_computes_for_long_is_seen_at_it() {
+    let server = server_with_slow("100ms");
+    server.get("/compute");
+    let record = slow_record(&server, "/compute");
+    let stack = stack(&record);
+    // Its clock is the loop's condition.
+    assert!(
+        stack.iter().any(|frame| frame.contains("worker.php:")),
+        "{stack:?}"
+    );
+    assert!(millis(&record, "php_cpu_us") > 295.0, "{record}");
+    server.stop();
+}
+
+#[test]
+fn a_session_lock() {
+    extension();
+    let script = "<?php session_save_path(__DIR__); session_id('shared'); session_start();\n\
+        if (isset($_GET['holds'])) { touch(__DIR__ . '/held'); usleep(700_000); }\necho 'done';";
+    let config = "version: '3'\nlogs: {mode: production, level: info}\nhttp:\n  address: 127.0.0.1:0\n  \
+        pool: {mode: classic, root: public, num_workers: 2, slow: 200ms}\n";
+    let site = Site::new().file("public/index.php", script).config(config);
+    let server = Server::start(site);
+    let mut first = server.connect();
+    first.request("GET", "/index.php?holds=1", "");
+    wait_for("the session to be held", || {
+        server.site().path("public/held").exists().then_some(())
+    });
+    assert_eq!(server.get("/index.php?waits=1").text(), "done");
+    first.response();
+    let record = slow_record(&server, "/index.php?waits");
+    assert!(millis(&record, "php_blocked_us") > 200.0, "{record}");
+    let stack = stack(&record);
+    assert_eq!(stack[0], "session_start()", "{stack:?}");
+    assert!(stack[1].ends_with("public/index.php:1"), "{stack:?}");
+    let holder = slow_record(&server, "/index.php?holds");
+    assert_eq!(self::stack(&holder)[0], "usleep()");
     server.stop();
 }

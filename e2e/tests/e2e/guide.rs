@@ -285,6 +285,7 @@ impl Home {
             .args(["30", "sh", "-e", "-c", &format!("exec 2>&1\n{script}")])
             .current_dir(site.folder())
             .env("HOME", self.folder.folder())
+            .env("STATE_DIRECTORY", site.path("state"))
             .env("PATH", &self.path)
             .output()
             .expect("sh can be started");

@@ -26,6 +26,7 @@ mod guide;
 mod hostile;
 mod http;
 mod http2;
+mod insight;
 mod jobs;
 mod kept;
 mod killed;

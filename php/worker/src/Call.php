@@ -69,6 +69,27 @@ final class Call
     }
 
     /**
+     * Names the route of this call, `users.show` or `/user/{id}`: metrics and records go by it,
+     * where the server would have to guess it from the path. The first name counts.
+     *
+     * @param string $name from 1 to 100 printable characters of ASCII, without quotes and
+     *     backslashes; one for each route and not for each request: the server counts the first 200
+     *     apart
+     * @throws Exception when the name makes no sense, or the call has been answered
+     * @throws ConnectionLost when the server is gone
+     */
+    public function route(string $name): void
+    {
+        if (\preg_match('/^[^\x00-\x1f"\\\\\x7f-\xff]{1,100}$/D', $name) !== 1) {
+            throw new BadCall('The name of a route has from 1 to 100 printable characters of ASCII, and no quotes.');
+        }
+        if ($this->exchange->state === Exchange::DONE) {
+            throw new BadCall('This call has been answered, and its route cannot be named any more.');
+        }
+        $this->exchange->transport->route($this->id, $name);
+    }
+
+    /**
      * Whether the client still waits for the reply. Costs a system call.
      *
      * @throws ConnectionLost when the server is gone

@@ -493,6 +493,61 @@ abstract class TransportTestCase extends TestCase
         self::assertStringContainsString('Early hints come before', $error->error['message']);
     }
 
+    public function testTheApplicationNamesItsRoute(): void
+    {
+        $this->server->request();
+        $refused = [];
+        [$route, $reply] = $this->serve(function (Request $request) use (&$refused): string {
+            Call::current()->route('users.show');
+            foreach (['', "a\nb", 'say "a"', str_repeat('a', 101), 'é'] as $name) {
+                $refused[] = self::message(fn () => Call::current()->route($name));
+            }
+
+            return 'done';
+        });
+
+        self::assertSame(['route', 1, 'users.show'], [$route->kind, $route->call, $route->body]);
+        self::assertSame('reply', $reply->kind);
+        self::assertCount(1, array_unique($refused));
+        self::assertStringContainsString('from 1 to 100 printable', $refused[0]);
+    }
+
+    public function testRecordsOfTheApplicationGoToTheServer(): void
+    {
+        $this->server->request();
+        [$first, $second, $third, $reply] = $this->serve(function (Request $request): string {
+            $log = new \Pronghorn\Log();
+            $log->warning('Cart {id} of {user} is lost.', ['id' => 7, 'list' => [1, 'é'], 'no' => null]);
+            $log->emergency(new class () {
+                public function __toString(): string
+                {
+                    return str_repeat('long ', 10_000);
+                }
+            });
+            $log->debug("bytes \xff", ['exception' => new \DomainException('no'), 'much' => str_repeat('a', 100_000)]);
+
+            return 'done';
+        });
+
+        self::assertSame('log', $first->kind);
+        self::assertSame(4, $first->number);
+        self::assertSame('Cart 7 of {user} is lost. {"id":7,"list":[1,"é"],"no":null}', $first->body);
+        self::assertSame(0, $second->number);
+        self::assertLessThan(17_000, strlen($second->body));
+        self::assertStringEndsWith('cut off ', $second->body);
+        self::assertSame(7, $third->number);
+        self::assertStringStartsWith("bytes \u{fffd} ", $third->body);
+        self::assertStringContainsString('{"context_left_out":"it is longer than', $third->body);
+        self::assertSame('reply', $reply->kind);
+    }
+
+    public function testALevelThatPsr3HasNot(): void
+    {
+        $this->expectException(\Psr\Log\InvalidArgumentException::class);
+        $this->expectExceptionMessage('`loud` is no level of PSR-3: emergency, alert,');
+        (new \Pronghorn\Log())->log('loud', 'message');
+    }
+
     public function testDeferredWorkRunsAfterTheReply(): void
     {
         $this->server->request();

@@ -24,3 +24,4 @@ require_once 'Nyholm/Psr7/autoload.php';
 require_once 'GuzzleHttp/Psr7/autoload.php';
 require_once 'Slim/Psr7/autoload.php';
 require_once 'PhpParser/autoload.php';
+require_once 'Psr/Log/autoload.php';

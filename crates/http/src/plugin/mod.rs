@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use pronghorn_base::lock;
 use pronghorn_config::Table;
 use pronghorn_metrics::Registry;
 use pronghorn_plugin_api::{
@@ -39,10 +40,12 @@ use crate::local_redirects::LocalRedirects;
 use crate::message::Handler;
 use crate::metrics::PoolMetrics;
 use crate::middleware::{self, Parts, Unusable};
+use crate::route_names::RouteNames;
 use crate::router::Router;
 use crate::scripts::Scripts;
 use crate::service::Service;
 use crate::settings::{AccessLogSettings, DEFAULT_POOL, HttpSettings, RouteSettings};
+use crate::slow_log::SlowLog;
 use crate::warmup::{warmup, warmup_of_scripts};
 
 pub use endpoint::Endpoint;
@@ -116,6 +119,8 @@ struct HttpResources {
     https_port: Option<u16>,
     addresses: Arc<Addresses>,
     metrics: Registry,
+    /// By the names of pools; they stay over a reload, with what they have learned.
+    route_names: Mutex<HashMap<String, Arc<RouteNames>>>,
 }
 
 /// What requests under way get. Which of them belong to which pool is not known from outside: the
@@ -260,6 +265,7 @@ impl HttpService {
             https_port: listening::https_port(&listeners),
             addresses: Arc::default(),
             metrics: context.metrics.named(HTTP),
+            route_names: Mutex::default(),
         };
         resources.addresses.set(settings);
         let specs = resources.specs(settings);
@@ -424,6 +430,16 @@ impl HttpResources {
         Ok(sites)
     }
 
+    /// Those of a pool, if somebody reads metrics.
+    fn route_names(&self, pool: &str) -> Option<Arc<RouteNames>> {
+        if !self.metrics.has_reader() {
+            return None;
+        }
+        let mut known = lock(&self.route_names);
+        let metrics = || Arc::new(RouteNames::new(&self.metrics.labelled("pool", pool)));
+        Some(known.entry(pool.to_owned()).or_insert_with(metrics).clone())
+    }
+
     fn behind(
         &self,
         route: &RouteSettings,
@@ -470,6 +486,8 @@ impl HttpResources {
                 .as_ref()
                 .is_some_and(AccessLogSettings::shows_split),
             metrics: metrics[name].clone(),
+            routes: self.route_names(name),
+            slow: pool.workers.common.slow.map(SlowLog::new).map(Arc::new),
             retry: pool.retry,
             worker_user: self.user.as_ref().map(|(_, user)| user.clone()),
             scripts,

@@ -14,8 +14,8 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
 use pronghorn_pool::{
-    Answer, Body, CallError, Encoding, Limits, Options, Payload, Pending, Piece, Plan, Pool, Reply,
-    ReplyBody, RunningPool, Spool, Terms, Unencodable, WorkerFault,
+    Answer, Body, CallError, Encoding, Incidents, Limits, Options, Payload, Pending, Piece, Plan,
+    Pool, Reply, ReplyBody, RunningPool, Spool, Terms, Unencodable, WorkerFault,
 };
 
 use super::ProgramLauncher;
@@ -81,6 +81,8 @@ impl Scripts {
             queue_limit: 10,
             queue_timeout: SOON,
             exec_ttl: Some(exec_ttl),
+            slow: None,
+            incidents: Incidents::default(),
             deadline_max: SOON,
             max_jobs: None,
             processors: 1,

@@ -151,6 +151,8 @@ impl From<Trouble> for Report {
                 ran,
                 client,
                 call: None,
+                details: None,
+                stack: None,
             },
             Trouble::Garbage { request, what } => Self::Garbage {
                 what,

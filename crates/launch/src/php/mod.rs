@@ -18,6 +18,7 @@ mod ini;
 mod program;
 mod question;
 mod settings;
+pub(crate) mod stack;
 
 pub(crate) use classic::classic_worker;
 pub use classic::{classic_command, classic_variables};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use pronghorn_ring::layout::UP;
-use pronghorn_ring::{Link, Loan};
+use pronghorn_ring::{Link, Loan, StackLayout};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::unix::pipe;
 use tokio::net::{TcpStream, UnixStream};
@@ -111,6 +111,14 @@ impl Channel {
         match self {
             Self::Unix(stream) => u32::try_from(stream.peer_cred().ok()?.pid()?).ok(),
             Self::Tcp(_) | Self::Pipes { .. } | Self::Ring { .. } => None,
+        }
+    }
+
+    /// Where the worker says that PHP's stack is.
+    pub(crate) fn stack_layout(&self) -> Option<Box<StackLayout>> {
+        match self {
+            Self::Ring { link, .. } => link.stack_layout().map(Box::new),
+            Self::Unix(_) | Self::Tcp(_) | Self::Pipes { .. } => None,
         }
     }
 

@@ -167,6 +167,14 @@ impl Dialect {
         }
     }
 
+    /// A record that the application makes, at whatever time.
+    pub(crate) fn log_entry(&self, item: &Item) -> Option<native::LogEntry> {
+        match (self, item) {
+            (Self::Native, Item::Frame { context, .. }) => native::log_entry(context),
+            _ => None,
+        }
+    }
+
     /// Whether a frame answers a ping.
     pub(crate) fn is_pong(&self, item: &Item) -> bool {
         matches!((self, item), (Self::Native, Item::Frame { context, .. })
@@ -329,6 +337,10 @@ fn hear_native(
         Message::Want { call, most } => (call, Heard::Want(most as usize)),
         Message::Spent { call, spent } => {
             payload.spent(spent);
+            (call, Heard::Nothing)
+        }
+        Message::Route { call, name } => {
+            payload.route(&name);
             (call, Heard::Nothing)
         }
         // Sent before the call was.

@@ -25,6 +25,7 @@ use super::prefetch::Prefetched;
 use super::{Event, Over, Relay, encode};
 use crate::call::{Body, Call, CallError, ReplyBody, WorkerFault};
 use crate::content::Content;
+use crate::incident::CallDetails;
 use crate::pieces::Lead;
 use crate::pool::Report;
 use crate::roster::UnderWay;
@@ -103,14 +104,16 @@ impl Relay {
                 Err(served) => return served,
             }
         };
-        let hears = self.dialect.hears_cancel_before_its_reply();
-        call.payload
-            .begun(self.slot_handle.taker(&call, hears, nth));
+        self.tell_begun(&call, nth);
         // It runs all the same, and the worker is not told before it has begun a reply.
         let mut told_withdrawn = call.is_withdrawn();
         let mut wanting = false;
+        self.slow_at = self
+            .slot_handle
+            .slow()
+            .map(|slow| self.prefetch.since() + slow);
         loop {
-            let deadline = call.deadline;
+            let (deadline, is_slow_first) = self.next_deadline(&call);
             let client = Some(&mut call).filter(|_| !told_withdrawn);
             let wanted = body_stream.as_ref().filter(|_| wanting);
             let item = match self.event_until(client, wanted, deadline).await {
@@ -138,13 +141,16 @@ impl Relay {
                     self.extend(&mut call, time);
                     continue;
                 }
+                Event::Over(Over::Overdue) if is_slow_first => {
+                    self.have_looked_at();
+                    continue;
+                }
                 Event::Over(Over::Overdue) if self.settings.interruptible => {
                     let request = self.answer_overdue(call, Some(self.prefetch.number()));
                     return self.until_ended(request, None).await;
                 }
                 Event::Over(over) => return self.cut_short(over, Some(call)).await,
             };
-            call.stamps.first_byte.get_or_insert_with(Instant::now);
             match self.hear(&item, None) {
                 Ok(Heard::Interim(head)) => call.inform(head),
                 Ok(Heard::Extend(time)) => self.extend(&mut call, time),
@@ -170,9 +176,11 @@ impl Relay {
                     mut said,
                 }) => {
                     said.leaving |= leaving;
+                    call.stamps.first_byte = Some(Instant::now());
                     return self.reply(call, head, file, said, item).await;
                 }
                 Ok(Heard::Failed { error, mut said }) => {
+                    self.tell_fatal(&call, &error, said);
                     said.leaving |= leaving;
                     call.fail(error);
                     return self.after(said, Instant::now()).await;
@@ -190,6 +198,43 @@ impl Relay {
                 }
             }
         }
+    }
+
+    /// Of the call at hand.
+    fn details(&self) -> Option<Box<CallDetails>> {
+        self.under_way.as_ref()?.payload.details()
+    }
+
+    /// When the call is late, or slow before that: whether it is slow then.
+    fn next_deadline(&self, call: &Call) -> (Option<Instant>, bool) {
+        let is_first = |at: Instant| call.deadline.is_none_or(|by| at < by);
+        match self.slow_at.filter(|at| is_first(*at)) {
+            Some(at) => (Some(at), true),
+            None => (call.deadline, false),
+        }
+    }
+
+    /// Asks for a look at what PHP does, if there were not too many.
+    fn have_looked_at(&mut self) {
+        self.slow_at = None;
+        if let Some(call) = &self.under_way
+            && self.slot_handle.may_look()
+        {
+            let (call, stack) = (call.clone(), self.channel.stack_layout());
+            self.slot_handle.report(Report::Slow { call, stack });
+        }
+    }
+
+    /// PHP could not go on after it.
+    fn tell_fatal(&self, call: &Call, error: &CallError, said: Said) {
+        if said.leaving {
+            self.slot_handle.tell_fatal(call, error);
+        }
+    }
+
+    fn tell_begun(&self, call: &Call, nth: u64) {
+        let hears = self.dialect.hears_cancel_before_its_reply();
+        call.payload.begun(self.slot_handle.taker(call, hears, nth));
     }
 
     fn extend(&self, call: &mut Call, time: Duration) {
@@ -404,6 +449,8 @@ impl Relay {
             ran: call.stamps.ran(),
             client: call.payload.late_answer(),
             call: number,
+            details: call.payload.details(),
+            stack: self.channel.stack_layout(),
         });
         call.fail(CallError::Deadline);
         request
@@ -541,6 +588,8 @@ impl Relay {
                     ran: streamed.stamps.ran(),
                     client: "was cut off",
                     call: interruptible.then_some(self.prefetch.number()),
+                    details: self.details(),
+                    stack: self.channel.stack_layout(),
                 });
                 if !interruptible {
                     return Served::Broken;
@@ -739,6 +788,8 @@ impl Relay {
                         ran: limit.unwrap_or_default(),
                         client: "has its reply",
                         call: interruptible.then_some(deferred_work_of(self.prefetch.number())),
+                        details: self.details(),
+                        stack: self.channel.stack_layout(),
                     });
                     if !interruptible {
                         return Served::Broken;

@@ -84,6 +84,8 @@ pub struct Relay {
     wishes: u32,
     /// Interim replies to the call at hand.
     informed: u32,
+    /// When somebody wants to know what PHP does in the call at hand.
+    slow_at: Option<Instant>,
     /// Calls that the worker still gets.
     calls_left: Lifetime,
 }
@@ -128,6 +130,7 @@ impl Relay {
             calls_left: slot_handle.lifetime(),
             wishes: 0,
             informed: 0,
+            slow_at: None,
             slot_handle,
             inbox,
             under_way: None,
@@ -174,8 +177,14 @@ impl Relay {
         let remark = self.dialect.remark(item);
         if let Some(remark) = &remark {
             self.tell_remark(remark);
+            return true;
         }
-        remark.is_some()
+        let entry = self.dialect.log_entry(item);
+        if let Some(entry) = &entry {
+            let call = self.under_way.as_ref().map(|of| of.payload.as_ref());
+            self.slot_handle.log(call, entry);
+        }
+        entry.is_some()
     }
 
     /// Once for a place: every worker of the pool would say the same, at every call.

@@ -6,11 +6,13 @@
 //! The *pool supervisor* owns the members of a pool and decides; a *slot supervisor*, one task per
 //! member, keeps one slot filled.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use pronghorn_base::BoxFuture;
 use pronghorn_process::{Exit, Signal};
+use pronghorn_ring::StackLayout;
 use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -79,6 +81,14 @@ pub trait Watched: Send {
     /// The number of the zygote that it came from.
     fn forked_by(&self) -> Option<u32> {
         None
+    }
+    /// PHP's stack, the innermost frame first, by where the worker says that it is.
+    ///
+    /// # Errors
+    ///
+    /// When it can't be read.
+    fn stack(&self, _layout: &StackLayout) -> io::Result<Vec<String>> {
+        Err(io::ErrorKind::Unsupported.into())
     }
     /// What it said last on stderr.
     fn last_words(&self) -> Vec<String>;

@@ -4,14 +4,18 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use pronghorn_base::millis;
-use pronghorn_process::{Exit, Signal};
+use pronghorn_process::{Exit, Signal, Usage};
+use pronghorn_ring::StackLayout;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::Instant;
 
 use super::backoff::Backoff;
 use super::{LaunchError, Launched, Launcher, Watched};
+use crate::call::Look;
+use crate::contract::UnderWay;
 use crate::core::SlotId;
 use crate::escalation::{self, Escalation, Step};
+use crate::incident::{CallDetails, Incident, IncidentKind};
 use crate::pool::{Order, Pool, Report, Transport};
 use crate::roster::{Entry, Via};
 use crate::stats::Counter;
@@ -99,6 +103,13 @@ impl SlotSupervisor {
                 Err(None) => {}
                 Err(Some(error)) => {
                     self.pool.count(Counter::BootFailed);
+                    self.pool.tell(|| Incident {
+                        kind: IncidentKind::Boot,
+                        pool: self.pool.name().to_owned(),
+                        cause: error.to_string(),
+                        text: error.report().to_owned(),
+                        ..Incident::default()
+                    });
                     if been_up {
                         tracing::error!(target: "server", pool = self.pool.name(), slot = self.slot, "{}", error.report());
                         self.pool.failed(self.slot).await;
@@ -165,6 +176,9 @@ impl SlotSupervisor {
                             let why = if *full { Renewal::Full } else { Renewal::Reset };
                             self.tell(News::AsksForRenewal(why)).await;
                         }
+                        Report::Slow { call, stack } => {
+                            look(self.pool.name(), call, stack.as_deref(), process.as_ref());
+                        }
                         // Else it waits for its end.
                         Report::Recovered { .. } if is_ended => {}
                         Report::Recovered { .. } => {
@@ -222,15 +236,22 @@ impl SlotSupervisor {
                     ran,
                     retried,
                     identity,
+                    details,
                 } => {
                     if let Some(identity) = identity.filter(|_| !expected) {
                         self.pool.died_of(identity, what.clone());
                     }
-                    died_with = Some((what, ran, retried));
+                    died_with = Some(DiedWith {
+                        what,
+                        ran,
+                        retried,
+                        details,
+                    });
                 }
                 Report::Entered
                 | Report::Worn
                 | Report::Overdue { .. }
+                | Report::Slow { .. }
                 | Report::Recovered { .. }
                 | Report::AsksForRenewal { .. }
                 | Report::Leaving
@@ -258,7 +279,22 @@ impl SlotSupervisor {
                 ran,
                 client,
                 call,
+                details,
+                stack,
             } => {
+                self.pool.tell(|| Incident {
+                    kind: IncidentKind::TimeOut,
+                    pool: pool.to_owned(),
+                    pid,
+                    cause: format!("deadline passed: {}", without_query(what)),
+                    request: Some(what.clone()),
+                    details: details.clone(),
+                    ran: Some(*ran),
+                    memory: Usage::of(pid).map(|usage| usage.memory),
+                    stack: stack_of(process, stack.as_deref()),
+                    stderr: process.last_words(),
+                    ..Incident::default()
+                });
                 let (what_follows, steps) = match call {
                     Some(_) => ("the call is interrupted", escalation::LATE),
                     None => ("the worker is stopped", escalation::OVERDUE),
@@ -289,6 +325,7 @@ impl SlotSupervisor {
             }
             Report::Entered
             | Report::Worn
+            | Report::Slow { .. }
             | Report::Recovered { .. }
             | Report::AsksForRenewal { .. }
             | Report::DiedWith { .. }
@@ -296,20 +333,39 @@ impl SlotSupervisor {
         }
     }
 
-    fn report_crash(
-        &self,
-        exit: Exit,
-        process: &dyn Watched,
-        died_with: Option<(String, Duration, bool)>,
-    ) {
+    fn tell_crash(&self, exit: Exit, process: &dyn Watched, died_with: Option<&DiedWith>) {
+        self.pool.tell(|| {
+            let stderr = process.last_words();
+            // PHP's own words for what it could not go on after, which are the same each time.
+            let fatal = stderr.iter().rfind(|line| line.contains("PHP Fatal error"));
+            Incident {
+                kind: IncidentKind::Crash,
+                pool: self.pool.name().to_owned(),
+                pid: process.pid(),
+                cause: fatal.map_or_else(|| exit.to_string(), |line| format!("{exit}: {line}")),
+                request: died_with.map(|died| died.what.clone()),
+                details: died_with.and_then(|died| died.details.clone()),
+                ran: died_with.map(|died| died.ran),
+                retried: died_with.map(|died| died.retried),
+                memory: process.peak_memory(),
+                stderr,
+                ..Incident::default()
+            }
+        });
+    }
+
+    fn report_crash(&self, exit: Exit, process: &dyn Watched, died_with: Option<DiedWith>) {
         let (pool, pid) = (self.pool.name(), process.pid());
         let last_words = process.last_words().join("\n");
         let memory_mb = process.peak_memory().map(|bytes| bytes >> 20);
         if died_with.is_some() || exit != Exit::Code(0) {
             self.pool.count(Counter::Crashed);
+            self.tell_crash(exit, process, died_with.as_ref());
         }
         match died_with {
-            Some((what, ran, retried)) => tracing::error!(
+            Some(DiedWith {
+                what, ran, retried, ..
+            }) => tracing::error!(
                 target: "server", pool, pid, request = what, ran_ms = millis(ran), retried, memory_mb,
                 stderr = last_words, "worker died with {exit} during a request"
             ),
@@ -322,6 +378,49 @@ impl SlotSupervisor {
             ),
         }
     }
+}
+
+/// The call that a worker had at its end.
+struct DiedWith {
+    what: String,
+    ran: Duration,
+    retried: bool,
+    details: Option<Box<CallDetails>>,
+}
+
+/// `GET /path` of `GET /path?query`: what differs from one call to the next is no cause.
+fn without_query(request: &str) -> &str {
+    request.split('?').next().unwrap_or_default()
+}
+
+/// Empty where it can't be read.
+fn stack_of(process: &dyn Watched, layout: Option<&StackLayout>) -> Vec<String> {
+    let stack = layout.and_then(|layout| process.stack(layout).ok());
+    stack.unwrap_or_default()
+}
+
+/// Looks at what a worker does from outside. Whoever has made the call writes the record, or this.
+fn look(pool: &str, call: &UnderWay, layout: Option<&StackLayout>, process: &dyn Watched) {
+    let stack = match layout {
+        Some(layout) => process.stack(layout).map_err(|error| error.to_string()),
+        None => Err("the worker has no extension, or one of another release".to_owned()),
+    };
+    let look = Look {
+        stack,
+        memory: Usage::of(process.pid()).map(|usage| usage.memory),
+        age: call.since.elapsed(),
+    };
+    let Some(look) = call.payload.looked_at(look) else {
+        return;
+    };
+    let (stack, unreadable) = match look.stack {
+        Ok(frames) => (Some(frames.join("\n")), None),
+        Err(why) => (None, Some(why)),
+    };
+    tracing::warn!(
+        target: "server", pool, pid = process.pid(), request = call.payload.describe(), ran_ms = millis(look.age),
+        memory_mb = look.memory.map(|bytes| bytes >> 20), stack, unreadable, "slow call"
+    );
 }
 
 /// A worker's connection as long as its process lives. Dropped before, its transport is told all

@@ -467,7 +467,7 @@ impl Relay {
                 }
                 () = sleep_until(deadline) => {
                     let ran = EXEC_TTL;
-                    self.slot_handle.report(Report::Overdue { what: "/".into(), ran, client: "got 504", call: None });
+                    self.slot_handle.report(Report::Overdue { what: "/".into(), ran, client: "got 504", call: None, details: None, stack: None });
                     self.slot_handle.count(Counter::Overdue);
                     call.fail(CallError::Deadline);
                     return Served::Broken;
@@ -573,6 +573,8 @@ impl Life {
             queue_limit: QUEUE_LIMIT,
             queue_timeout: QUEUE_TIMEOUT,
             exec_ttl: Some(EXEC_TTL),
+            slow: None,
+            incidents: crate::Incidents::default(),
             deadline_max: Duration::from_secs(10),
             max_jobs: self.max_jobs.and_then(std::num::NonZeroU64::new),
             processors: 1,

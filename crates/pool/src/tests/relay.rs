@@ -187,6 +187,8 @@ impl Stage {
             queue_limit: 10,
             queue_timeout: Duration::from_secs(1000),
             exec_ttl: Some(Duration::from_secs(10)),
+            slow: None,
+            incidents: crate::Incidents::default(),
             deadline_max: Duration::from_secs(3600),
             max_jobs: std::num::NonZeroU64::new(3),
             processors: 1,

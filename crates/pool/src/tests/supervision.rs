@@ -225,6 +225,8 @@ async fn work(
                     ran: time,
                     client: "got 504",
                     call: Some(7),
+                    details: None,
+                    stack: None,
                 });
                 call.fail(CallError::Deadline);
                 sleep(time).await;
@@ -266,6 +268,8 @@ fn options(queue_limit: usize) -> Options {
         queue_limit,
         queue_timeout: Duration::from_secs(30),
         exec_ttl: None,
+        slow: None,
+        incidents: crate::Incidents::default(),
         deadline_max: Duration::from_secs(3600),
         max_jobs: None,
         processors: 1,

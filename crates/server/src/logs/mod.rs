@@ -38,8 +38,9 @@ use subscriber::{Channel, Channels, Router, SERVER};
 
 /// The targets of our own records. What has another one is a stranger's, unless `logs.channels`
 /// names it.
-pub const CHANNELS: [&str; 11] = [
-    "http", ACCESS, SERVER, "pool", "rpc", "lock", "jobs", "store", "metrics", "status", "config",
+pub const CHANNELS: [&str; 12] = [
+    "app", "http", ACCESS, SERVER, "pool", "rpc", "lock", "jobs", "store", "metrics", "status",
+    "config",
 ];
 
 /// Of `http.access_log`: each record is a line that is finished.

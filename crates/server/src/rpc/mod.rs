@@ -1,6 +1,7 @@
-//! RPC methods that act on the server itself: RoadRunner's `informer` and `resetter`, and
-//! `pronghorn`, our own.
+//! RPC methods that act on the server itself: RoadRunner's `informer` and `resetter`, `app` for the
+//! log, and `pronghorn`, our own.
 
+mod app;
 mod informer;
 mod pronghorn;
 mod resetter;
@@ -15,6 +16,7 @@ pub(crate) fn add(methods: &Methods, health: &Health, pools: Option<&Pools>) {
         health: health.clone(),
         pools: pools.cloned(),
     };
+    app::add(methods);
     informer::add(methods, &operated);
     resetter::add(methods, &operated);
     pronghorn::add(methods, &operated);

@@ -2,6 +2,7 @@
 
 mod eras;
 mod logs;
+mod reports;
 mod say;
 
 use std::path::PathBuf;
@@ -17,6 +18,7 @@ pub use logs::{Encoding, FileLog, Level, LogMode, LogOutput, LogSettings, LogTar
 pub use pronghorn_plugin_api::Finding;
 pub use pronghorn_workers::Watching;
 pub use pronghorn_workers::{OnInit, RelayAddress, ServerSettings};
+pub use reports::ReportSettings;
 pub use say::{Said, check, config_show};
 
 /// What everything gets when the server stops, as RoadRunner's.
@@ -37,6 +39,8 @@ pub struct Settings {
     pub server: ServerSettings,
     /// Where is what outlives the server; None is as the machine has it.
     pub state_dir: Option<PathBuf>,
+    /// What is kept of what went wrong.
+    pub reports: ReportSettings,
     /// What is configured of the table of services, in its order, by name.
     pub services: Vec<(&'static str, Box<dyn Service>)>,
     /// Log records.
@@ -118,16 +122,12 @@ impl Settings {
                     "told by keys that one of them alone has, else by Composer's packages, else `2025`; in `pronghorn.yaml` `2025`",
                 );
         let server = t.section("server", "How workers are started.");
-        let state_dir = t
-            .key::<PathBuf>(
-                "state_dir",
-                "Where the server keeps what outlives it, jobs for instance. When not written: `$STATE_DIRECTORY`, which \
-                 systemd sets; as root `/var/lib/pronghorn`; `$XDG_STATE_HOME/pronghorn`; or `.pronghorn` beside the \
-                 configuration.",
-            )
-            .ours()
-            .is_path()
-            .optional();
+        let state_dir = state_dir(t);
+        let reports = t.section(
+            "reports",
+            "Reports of crashes, time-outs, fatal errors and failed boots, as files in \
+             `state_dir/reports`. `pronghorn crashes` shows them.",
+        );
         let mut services = Vec::new();
         for kind in kinds.iter().filter(|kind| kind.is_there()) {
             services.extend(kind.read(t).map(|service| (kind.name(), service)));
@@ -162,12 +162,26 @@ impl Settings {
             compat,
             server,
             state_dir,
+            reports,
             services,
             logs,
             reload,
             endure,
         }
     }
+}
+
+/// Where the server keeps what outlives it.
+pub(crate) fn state_dir(t: &mut Table<'_>) -> Option<PathBuf> {
+    t.key::<PathBuf>(
+                "state_dir",
+                "Where the server keeps what outlives it, jobs for instance. When not written: `$STATE_DIRECTORY`, which \
+                 systemd sets; as root `/var/lib/pronghorn`; `$XDG_STATE_HOME/pronghorn`; or `.pronghorn` beside the \
+                 configuration.",
+            )
+            .ours()
+            .is_path()
+        .optional()
 }
 
 /// `docs/reference/configuration.md`, from the statements that read the keys.

@@ -13,8 +13,9 @@ pub use numbers::VERSION;
 use numbers::{
     BODY_FILE, BODY_STREAM, BUSY, DEVELOPMENT, FORM, IGNORABLE, JOB_DONE, JOB_FAILED, JOB_RETRY,
     KIND_BODY, KIND_CANCEL, KIND_CHUNK, KIND_ERROR, KIND_EXTEND, KIND_FREE, KIND_INFORMATIONAL,
-    KIND_JOB, KIND_PING, KIND_PONG, KIND_RAW, KIND_REMARK, KIND_RENEW, KIND_REPLY, KIND_REQUEST,
-    KIND_SCRIPT, KIND_SPENT, KIND_WANT, LEAVING, NO_LIMIT, REST_UNIT_US, TIMED, TLS, WANTS_RESULT,
+    KIND_JOB, KIND_LOG, KIND_PING, KIND_PONG, KIND_RAW, KIND_REMARK, KIND_RENEW, KIND_REPLY,
+    KIND_REQUEST, KIND_ROUTE, KIND_SCRIPT, KIND_SPENT, KIND_WANT, LEAVING, NO_LIMIT, REST_UNIT_US,
+    TIMED, TLS, WANTS_RESULT,
 };
 
 /// In which a worker tells how long it was at work after its reply.
@@ -249,6 +250,13 @@ pub enum Message {
         /// By the clocks of the thread that ran it.
         spent: Spent,
     },
+    /// What the application calls the call's route.
+    Route {
+        /// The call under way.
+        call: u32,
+        /// Bytes that are not UTF-8 are replaced.
+        name: String,
+    },
     /// The answer to a ping.
     Pong {
         /// The ping's number.
@@ -323,6 +331,32 @@ pub fn remark(context: &[u8]) -> Option<Thrown> {
     input.thrown().ok().filter(|_| input.rest.is_empty())
 }
 
+/// A record that an application makes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogEntry {
+    /// As PSR-3 and syslog count: 0 is an emergency, 7 is for debugging.
+    pub level: u8,
+    /// What it says.
+    pub message: String,
+    /// A JSON object, as far as the application is right; empty where there is none.
+    pub context: String,
+}
+
+/// What a worker wants to be logged: `None` where a context is no such message, or makes no sense.
+/// It comes at any time, and [`decode`] passes over it.
+pub fn log_entry(context: &[u8]) -> Option<LogEntry> {
+    let [KIND_LOG, _, level, 0, _, _, _, _, rest @ ..] = context else {
+        return None;
+    };
+    let mut input = Reader { rest };
+    let message = input.len().and_then(|len| input.text(len)).ok()?;
+    Some(LogEntry {
+        level: *level,
+        message,
+        context: input.text(input.rest.len()).ok()?,
+    })
+}
+
 /// Reads a context that a worker sent, but for the head of a reply.
 ///
 /// # Errors
@@ -370,6 +404,10 @@ pub fn decode(context: &Bytes) -> Result<Message, DecodeError> {
                 cpu: input.micros()?,
                 blocked: input.micros()?,
             },
+        },
+        KIND_ROUTE => Message::Route {
+            call,
+            name: input.text(input.rest.len())?,
         },
         KIND_PONG => Message::Pong { call },
         _ if flags & IGNORABLE != 0 => return Ok(Message::Ignorable),

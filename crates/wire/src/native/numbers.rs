@@ -92,6 +92,10 @@ numbers! {
         KIND_REMARK: u8 = 0x89;
         /// What the time of a call was spent on.
         KIND_SPENT: u8 = 0x8A;
+        /// What the application calls the call's route.
+        KIND_ROUTE: u8 = 0x8B;
+        /// A record for the log.
+        KIND_LOG: u8 = 0x8C;
         /// The answer to a ping.
         KIND_PONG: u8 = 0x91;
     }

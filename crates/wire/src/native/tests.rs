@@ -421,6 +421,36 @@ fn what_a_call_spent_is_told_in_microseconds() {
 }
 
 #[test]
+fn an_application_names_its_route_and_writes_records() {
+    let mut context = Vec::new();
+    put_envelope(&mut context, KIND_ROUTE, IGNORABLE, 0, 7);
+    context.extend_from_slice(b"users.\xff");
+    let (call, name) = (7, "users.\u{fffd}".to_owned());
+    let told = decode(&Bytes::from(context)).unwrap();
+    assert_eq!(told, Message::Route { call, name });
+
+    let mut context = Vec::new();
+    put_envelope(&mut context, KIND_LOG, IGNORABLE, 4, 1);
+    put_u32(&mut context, 5);
+    context.extend_from_slice(b"Lost.{\"a\":1}");
+    let entry = LogEntry {
+        level: 4,
+        message: "Lost.".into(),
+        context: "{\"a\":1}".into(),
+    };
+    assert_eq!(log_entry(&context), Some(entry));
+    assert_eq!(
+        decode(&Bytes::from(context.clone())).unwrap(),
+        Message::Ignorable
+    );
+    for end in 0..17 {
+        assert_eq!(log_entry(&context[..end]), None, "cut at {end}");
+    }
+    context[0] = KIND_RENEW;
+    assert_eq!(log_entry(&context), None);
+}
+
+#[test]
 fn a_worker_is_asked_what_the_time_is_spent_on() {
     for (timed, flags) in [(false, 0), (true, TIMED)] {
         let mut context = Vec::new();

@@ -54,7 +54,7 @@ final class Failure
     }
 
     /** The codec wants UTF-8; messages of databases and file names need not be. */
-    private static function cut(string $text, int $limit): string
+    public static function cut(string $text, int $limit): string
     {
         if (\strlen($text) > $limit) {
             $text = \substr($text, 0, $limit) . ' … cut off';

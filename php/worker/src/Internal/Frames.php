@@ -103,6 +103,17 @@ abstract class Frames implements Transport
         $this->message(Native::REMARK, 1, Native::IGNORABLE, 0, $failure->encode());
     }
 
+    public function route(int $call, string $name): void
+    {
+        $this->message(Native::ROUTE, $call, Native::IGNORABLE, 0, $name);
+    }
+
+    public function log(LogRecord $record): void
+    {
+        // Its number means nothing, and may not be 0.
+        $this->message(Native::LOG, 1, Native::IGNORABLE, $record->level, $record->payload());
+    }
+
     public function extend(int $call, int $milliseconds): void
     {
         $this->message(Native::EXTEND, $call, 0, 0, \pack('V', $milliseconds));
@@ -202,8 +213,9 @@ abstract class Frames implements Transport
     /** @param array<string, int> $fixed */
     private function rawExchange(string $frame, array $fixed, ?int $deadline): RawExchange
     {
+        $known = Native::DEVELOPMENT | Native::TIMED;
         // Its bytes are in the frame, however many.
-        if ($fixed['o'] !== Native::CALL_HEAD || $fixed['c'] === 0 || $fixed['f'] & ~(Native::DEVELOPMENT | Native::TIMED)) {
+        if ($fixed['o'] !== Native::CALL_HEAD || $fixed['c'] === 0 || $fixed['f'] & ~$known) {
             throw new ProtocolError('a raw call whose lengths leave its frame');
         }
 

@@ -76,6 +76,10 @@ final class Native
     public const REMARK = 0x89;
     /** What the time of a call was spent on. */
     public const SPENT = 0x8a;
+    /** What the application calls the call's route. */
+    public const ROUTE = 0x8b;
+    /** A record for the log. */
+    public const LOG = 0x8c;
     /** The answer to a ping. */
     public const PONG = 0x91;
 

@@ -64,6 +64,12 @@ interface Transport
     /** Tells the operator of a mistake that ended no call. At any time. */
     public function remark(Failure $failure): void;
 
+    /** Says what the application calls the route of the call under way. */
+    public function route(int $call, string $name): void;
+
+    /** Has the server log a record. At any time. */
+    public function log(LogRecord $record): void;
+
     /** Ends the deferred work of a call whose reply said BUSY. */
     public function free(int $call): void;
 

@@ -168,8 +168,23 @@ final class Codec
             Native::EXTEND, Native::WANT
                 => new Message(self::SHORT[$kind], $call, $flags, $more, unpack('V', $rest)[1]),
             Native::FREE, Native::PONG => new Message(self::SHORT[$kind], $call, $flags, $more),
-            default => throw new \RuntimeException("a message of kind $kind"),
+            default => self::said($kind, $call, $flags, $small, $rest),
         };
+    }
+
+    /** What the application says. */
+    private static function said(int $kind, int $call, int $flags, int $level, string $rest): Message
+    {
+        if ($kind === Native::ROUTE) {
+            return new Message('route', $call, $flags, body: $rest);
+        }
+        if ($kind !== Native::LOG) {
+            throw new \RuntimeException("a message of kind $kind");
+        }
+        $length = unpack('V', $rest)[1];
+        $body = substr($rest, 4, $length) . ' ' . substr($rest, 4 + $length);
+
+        return new Message('log', $call, $flags, number: $level, body: $body);
     }
 
     /** @return list<array{string, string|int}> */

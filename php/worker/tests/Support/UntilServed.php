@@ -6,6 +6,7 @@ namespace Pronghorn\Tests\Support;
 
 use Pronghorn\Internal\Exchange;
 use Pronghorn\Internal\Failure;
+use Pronghorn\Internal\LogRecord;
 use Pronghorn\Internal\Transport;
 
 /**
@@ -73,6 +74,16 @@ final class UntilServed implements Transport
     public function remark(Failure $failure): void
     {
         $this->inner->remark($failure);
+    }
+
+    public function route(int $call, string $name): void
+    {
+        $this->inner->route($call, $name);
+    }
+
+    public function log(LogRecord $record): void
+    {
+        $this->inner->log($record);
     }
 
     public function extend(int $call, int $milliseconds): void

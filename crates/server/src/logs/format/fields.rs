@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt::{self, Write};
 
+use serde_json::Value;
 use tracing::field::{Field, Visit};
 
 use super::escape::{Escaped, INDENT, Place};
@@ -27,6 +28,48 @@ impl Fields<'_> {
             }
             _ => self.quoted(name, |text| text.write_str(value)),
         }
+    }
+
+    /// An object of the application: its members stay what they are, where it is one.
+    fn context(&mut self, json: &str) {
+        match serde_json::from_str(json) {
+            Ok(value @ Value::Object(_)) => {
+                self.key(CONTEXT);
+                self.json(&value);
+            }
+            _ => self.text(CONTEXT, json),
+        }
+    }
+
+    /// Within limits: what was read is no deeper than the reader goes.
+    fn json(&mut self, value: &Value) {
+        match value {
+            Value::String(text) => self.string(text),
+            Value::Array(items) => {
+                for (at, item) in items.iter().enumerate() {
+                    self.out.push(if at == 0 { '[' } else { ',' });
+                    self.json(item);
+                }
+                self.out.push_str(if items.is_empty() { "[]" } else { "]" });
+            }
+            Value::Object(members) => {
+                for (at, (name, member)) in members.iter().enumerate() {
+                    self.out.push(if at == 0 { '{' } else { ',' });
+                    self.string(name);
+                    self.out.push(':');
+                    self.json(member);
+                }
+                self.out
+                    .push_str(if members.is_empty() { "{}" } else { "}" });
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => _ = write!(self.out, "{value}"), // a String takes all
+        }
+    }
+
+    fn string(&mut self, text: &str) {
+        self.out.push('"');
+        _ = Escaped::new(self.out, Place::Json, self.left).write_str(text); // a String takes all
+        self.out.push('"');
     }
 
     fn quoted(&mut self, name: &str, write: impl FnOnce(&mut Escaped<'_>) -> fmt::Result) {
@@ -64,6 +107,7 @@ impl Visit for Fields<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
             MESSAGE => {}
+            CONTEXT => self.context(value),
             name => self.text(name, value),
         }
     }
@@ -106,6 +150,9 @@ impl Visit for Fields<'_> {
         }
     }
 }
+
+/// The field that holds what an application says besides, as JSON.
+const CONTEXT: &str = "context";
 
 /// The field that holds a record's message.
 const MESSAGE: &str = "message";

@@ -104,6 +104,8 @@ pub struct CommonSettings {
     pub watch_tick: Duration,
     /// The hard limit of one call.
     pub exec_ttl: Option<Duration>,
+    /// Calls that take longer are told of.
+    pub slow: Option<Duration>,
 }
 
 /// What the workers of a pool are.
@@ -371,6 +373,7 @@ fn read(t: &mut Table<'_>, calls: Calls) -> HttpPoolSettings {
             "`run` in `mode: classic` and `fastcgi`, else `drop`",
         );
     let request_body = calls.http_keys(t, |t| requests::read_body(t, mode));
+    let slow = read_slow(t);
     let limits = t.section_with("supervisor", "Limits per worker.", |t| {
         Limits::read(t, mode)
     });
@@ -387,6 +390,7 @@ fn read(t: &mut Table<'_>, calls: Calls) -> HttpPoolSettings {
         client_gone,
         watch_tick: limits.watch_tick,
         exec_ttl: limits.exec_ttl,
+        slow,
     };
     let kept = KeptSettings {
         boot_timeout,
@@ -403,6 +407,20 @@ fn read(t: &mut Table<'_>, calls: Calls) -> HttpPoolSettings {
         retry: retry.unwrap_or(Retry::Never),
         request_body: request_body.unwrap_or(RequestBody::Buffer),
     }
+}
+
+/// After how long a call is told of.
+fn read_slow(t: &mut Table<'_>) -> Option<Duration> {
+    t.key(
+        "slow",
+        "What takes longer gets a record with what the time was spent on and, where a worker with \
+         the extension is at it for so long, with PHP's stack at that moment. At most ten in a \
+         second.",
+    )
+    .ours()
+    .live()
+    .range(SHORTEST..=LONGEST)
+    .limit()
 }
 
 /// None runs what the mode does by itself.

@@ -1,0 +1,164 @@
+//! `crashes`: the reports that a server has kept, whether or not it runs.
+
+use std::fmt::Write;
+
+use pronghorn_server::reports::{Group, Report, Reports, groups};
+
+use crate::arguments::{Arguments, Crashes};
+use crate::exit::{Exit, failed, say};
+use crate::folders;
+
+pub(crate) fn run(arguments: &Arguments, options: &Crashes) -> Exit {
+    let file = arguments.input().main_file();
+    let folder = folders::working(arguments, file.as_deref());
+    let reports = match pronghorn_server::reports_of(&arguments.input(), &folder) {
+        Ok(reports) => reports,
+        Err(why) => return failed(&why),
+    };
+    let found = match &options.id {
+        Some(id) => reports.find(id),
+        None => reports.all(),
+    };
+    match found {
+        Ok(found) => tell(&found, &reports, options),
+        Err(error) => failed(&format!(
+            "cannot read {}: {error}",
+            reports.folder().display()
+        )),
+    }
+}
+
+fn tell(found: &[Report], reports: &Reports, options: &Crashes) -> Exit {
+    match (&options.id, found) {
+        (Some(id), []) => {
+            let folder = reports.folder().display();
+            failed(&format!(
+                "no report in {folder} has an ID that begins with `{id}`\nhint: `pronghorn crashes` lists them"
+            ))
+        }
+        (Some(_), [report]) if !options.json => {
+            say(&shown(report));
+            Exit::Done
+        }
+        _ if options.json => {
+            match serde_json::to_string_pretty(found) {
+                Ok(json) => say(&format!("{json}\n")),
+                Err(error) => return failed(&error.to_string()),
+            }
+            Exit::Done
+        }
+        (_, []) => {
+            say(&format!("No reports in {}\n", reports.folder().display()));
+            Exit::Done
+        }
+        _ if options.group => {
+            say(&grouped(&groups(found)));
+            Exit::Done
+        }
+        _ => {
+            say(&listed(found));
+            Exit::Done
+        }
+    }
+}
+
+/// The last one first, a line each.
+fn listed(reports: &[Report]) -> String {
+    let mut text = String::new();
+    for report in reports.iter().rev() {
+        let (time, kind, pool, id) = (&report.time, &report.kind, &report.pool, &report.id);
+        let request = report.request.as_ref();
+        let request = request.map_or_else(String::new, |request| format!(" · {}", request.what));
+        let cause = first_line(&report.cause);
+        // A String takes all, here and below.
+        _ = writeln!(text, "{time}  {kind:7}  {pool}  {cause}{request}\n    {id}");
+    }
+    text
+}
+
+fn grouped(groups: &[Group]) -> String {
+    let mut text = String::new();
+    for Group { reports, last } in groups {
+        let cause = first_line(&last.cause);
+        let (kind, pool, time, id) = (&last.kind, &last.pool, &last.time, &last.id);
+        _ = writeln!(
+            text,
+            "{reports:5} × {kind:7}  {pool}  {cause}\n    last {time}, {id}"
+        );
+    }
+    text
+}
+
+fn shown(report: &Report) -> String {
+    let mut text = String::new();
+    let mut row = |name: &str, value: &str| {
+        if !value.is_empty() {
+            let value = value.trim_end().replace('\n', "\n             ");
+            _ = writeln!(text, "{name:12} {value}");
+        }
+    };
+    row("report", &report.id);
+    row("time", &report.time);
+    row("kind", &report.kind);
+    row("pool", &report.pool);
+    row(
+        "pid",
+        &number(Some(u64::from(report.pid)).filter(|pid| *pid != 0)),
+    );
+    row("cause", &report.cause);
+    if report.text != report.cause {
+        row("", &report.text);
+    }
+    row(
+        "ran",
+        &report
+            .ran_ms
+            .map_or_else(String::new, |ms| format!("{ms} ms")),
+    );
+    row(
+        "retried",
+        &report
+            .retried
+            .map_or_else(String::new, |retried| retried.to_string()),
+    );
+    let memory = report.memory_bytes.map(|bytes| bytes >> 20);
+    row(
+        "memory",
+        &memory.map_or_else(String::new, |mb| format!("{mb} MB")),
+    );
+    if let Some(request) = &report.request {
+        row("request", &request.what);
+        row("from", &request.remote_address);
+        row(
+            "request id",
+            request.request_id.as_deref().unwrap_or_default(),
+        );
+        row("route", request.route.as_deref().unwrap_or_default());
+        let headers = request.headers.iter();
+        let headers: Vec<_> = headers
+            .map(|(name, value)| format!("{name}: {value}"))
+            .collect();
+        row("headers", &headers.join("\n"));
+    }
+    row("stack", &report.stack.join("\n"));
+    row("stderr", &report.stderr.join("\n"));
+    row(
+        "left out",
+        &number(Some(report.left_out).filter(|number| *number > 0)),
+    );
+    row("version", &report.version);
+    text
+}
+
+fn number(number: Option<u64>) -> String {
+    number.map_or_else(String::new, |number| number.to_string())
+}
+
+/// Bytes of workers and clients are in it: what would move a terminal's cursor is not printed.
+fn first_line(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    line.chars()
+        .filter(|letter| !letter.is_control())
+        .take(160)
+        .collect()
+}

@@ -1,0 +1,262 @@
+//! What a running server tells of itself: metrics by route, records of the application, reports
+//! that stay.
+
+use std::process::Command;
+
+use pronghorn_testkit::{Connection, Ended, Server, Site, free_address, wait_for};
+use serde_json::Value;
+
+use crate::ring::extension;
+
+const WORKER: &str = r"
+    $call = Pronghorn\Call::current();
+    switch ($request->path) {
+        case '/named':
+            $call->route('users.show');
+            break;
+        case '/missing':
+            return new Pronghorn\Response('none', 404);
+        case '/logs':
+            $call->route('logs.write');
+            require_once 'Psr/Log/autoload.php';
+            (new Pronghorn\Log())->warning('Cart {id} is lost.', ['id' => 7, 'list' => [1]]);
+            break;
+        case '/dies':
+            \posix_kill(\getmypid(), 11);
+            // no break: it is gone
+        case '/fatal':
+            \ini_set('memory_limit', '40M');
+            \str_repeat('a', 1 << 30);
+            // no break: nor does this return
+        case '/late':
+            \sleep(60);
+    }
+    return 'done';
+";
+
+fn site(more: &str, config: &str) -> Site {
+    let config = format!(
+        "version: '3'\nserver: {{command: php worker.php}}\nlogs: {{mode: production, level: info}}\n{more}\
+         http:\n  address: 127.0.0.1:0\n  request_id: {{}}\n  pool: {{num_workers: 1, retry: never{config}}}\n"
+    );
+    Site::new()
+        .file("worker.php", &Site::sdk_worker(WORKER))
+        .config(&config)
+}
+
+fn scrape(address: std::net::SocketAddr) -> String {
+    let mut connection = Connection::open(address);
+    connection.get("/metrics").text()
+}
+
+#[test]
+fn requests_count_by_route_and_their_records_name_it() {
+    let metrics = free_address();
+    let server = Server::start(site(&format!("metrics: {{address: '{metrics}'}}\n"), ""));
+    for path in ["/user/7", "/user/8?a=b", "/named", "/missing"] {
+        server.get(path);
+    }
+    for (route, requests) in [("/user/{id}", 2), ("users.show", 1), ("other", 1)] {
+        let line = format!(
+            "pronghorn_http_route_duration_seconds_count{{pool=\"default\",route=\"{route}\"}} {requests}\n"
+        );
+        // Counted when the response is out, which the client may know sooner.
+        wait_for(&line, || scrape(metrics).contains(&line).then_some(()));
+    }
+    server.logged(&["http log", "/user/8?a=b", r#""route":"/user/{id}""#]);
+    server.logged(&["http log", "/named", r#""route":"users.show""#]);
+    // What was learned outlives a reload.
+    assert_eq!(server.steer(&["reset"]).code, Some(0));
+    server.get("/user/9");
+    let line = "route=\"/user/{id}\"} 3\n";
+    wait_for(line, || scrape(metrics).contains(line).then_some(()));
+    server.stop();
+}
+
+#[test]
+fn records_of_the_application_know_their_request() {
+    for transport in ["ring", "relay"] {
+        if transport == "ring" {
+            extension();
+        }
+        let server = Server::start(site("", &format!(", transport: {transport}")));
+        server.get("/logs");
+        let line = server.logged(&["Cart 7 is lost."]);
+        let record: Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!(record["logger"], "app");
+        assert_eq!(record["level"], "warn");
+        assert_eq!(record["context"], serde_json::json!({"id": 7, "list": [1]}));
+        assert_eq!(record["route"], "logs.write");
+        assert_eq!(record["pool"], "default");
+        assert_eq!(record["pid"], server.workers()[0]);
+        let request = server.logged(&["http log", "/logs"]);
+        let request: Value = serde_json::from_str(&request).expect("JSON");
+        assert_eq!(record["request_id"], request["request_id"]);
+        assert!(record["request_id"].is_string(), "{record}");
+        server.stop();
+    }
+}
+
+/// Calls a method over RPC, in PHP: with a text, or with `applogger.v1.LogEntry`.
+const CALLS: &str = r#"
+    $rpc = Pronghorn\Rpc::connect("tcp://$argv[1]");
+    foreach (['Error', 'Warning', 'Info', 'Debug', 'Log'] as $level) {
+        var_dump($rpc->call("app.$level", "plain $level"));
+    }
+"#;
+
+#[test]
+fn the_app_logger_of_roadrunner_writes_records() {
+    let rpc = free_address();
+    let server = Server::start(site(&format!("rpc: {{listen: tcp://{rpc}}}\n"), ""));
+    let autoload = repository().join("php/goridge/autoload.php");
+    let code = format!("require '{}';{CALLS}", autoload.display());
+    let ran = Command::new("php")
+        .args(["-r", &code, &rpc.to_string()])
+        .output()
+        .expect("php runs");
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert_eq!(
+        said,
+        "bool(false)\n".repeat(5),
+        "{}",
+        String::from_utf8_lossy(&ran.stderr)
+    );
+    for (level, text) in [
+        ("error", "plain Error"),
+        ("warn", "plain Warning"),
+        ("info", "plain Info"),
+        ("info", "plain Log"),
+    ] {
+        let line = server.logged(&[text]);
+        let record: Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!(
+            (&record["logger"], &record["level"]),
+            (&"app".into(), &level.into())
+        );
+    }
+    // A message of protobuf: field 1 is the text, field 2 an attribute.
+    let entry = b"\x0a\x04lost\x12\x07\x0a\x02id\x12\x01\x37";
+    let answer = call(rpc, "app.WarningWithContext", 0x80, entry);
+    assert_eq!(answer, b"app.WarningWithContext");
+    let record = server.logged(&["\"msg\":\"lost\""]);
+    assert!(record.contains(r#""context":{"id":"7"}"#), "{record}");
+    server.stop();
+}
+
+/// What is answered to a call with these bytes: the payload of the frame.
+fn call(address: std::net::SocketAddr, method: &str, flags: u8, argument: &[u8]) -> Vec<u8> {
+    use pronghorn_wire::frame::{Flags, Header, MAX_PAYLOAD, Options, Stream};
+    let payload = [method.as_bytes(), argument].concat();
+    let options = Options::new(&[1, u32::try_from(method.len()).expect("it is short")]);
+    let mut frame = Vec::new();
+    let header = Header {
+        flags: Flags(flags),
+        stream: Stream::END,
+        options,
+        payload: u32::try_from(payload.len()).expect("it is short"),
+    };
+    header.encode(&mut frame);
+    frame.extend_from_slice(&payload);
+    let mut connection = Connection::open(address);
+    connection.send(frame);
+    let start = connection.take(20);
+    let header = Header::decode(&start, MAX_PAYLOAD)
+        .expect("a frame")
+        .expect("all of it");
+    connection.take(header.payload as usize)
+}
+
+fn repository() -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn crashes(server: &Server, arguments: &[&str]) -> Ended {
+    server.steer(&[&["crashes"], arguments].concat())
+}
+
+#[test]
+fn what_went_wrong_is_kept_and_shown_without_its_secrets() {
+    extension();
+    let server = Server::start(site(
+        "state_dir: state\n",
+        ", transport: ring, supervisor: {exec_ttl: 1s}",
+    ));
+    let nothing = crashes(&server, &[]);
+    assert!(
+        nothing.stdout.starts_with("No reports in "),
+        "{}",
+        nothing.stdout
+    );
+    let mut connection = server.connect();
+    connection.request(
+        "GET",
+        "/dies?token=abc&page=2",
+        "Authorization: Bearer abc\r\n",
+    );
+    connection.response();
+    server.get("/fatal");
+    assert_eq!(server.get("/late").status, 504);
+    let reports = wait_for("three reports", || {
+        let reports: Vec<Value> =
+            serde_json::from_str(&crashes(&server, &["--json"]).stdout).ok()?;
+        (reports.len() >= 3).then_some(reports)
+    });
+    let of = |kind: &str| {
+        let mut found = reports.iter().filter(|report| report["kind"] == kind);
+        found
+            .next()
+            .unwrap_or_else(|| panic!("a {kind} in {reports:?}"))
+    };
+    let crash = of("crash");
+    assert_eq!(crash["request"]["what"], "GET /dies?token=***&page=2");
+    assert!(
+        crash["cause"].as_str().expect("a cause").contains("signal"),
+        "{crash}"
+    );
+    assert!(!crash.to_string().contains("abc"), "{crash}");
+    let fatal = of("fatal");
+    assert!(
+        fatal["cause"].as_str().expect("a cause").contains("memory"),
+        "{fatal}"
+    );
+    let late = of("timeout");
+    assert_eq!(late["stack"][0], "sleep()", "{late}");
+
+    let id = late["id"].as_str().expect("an ID");
+    let shown = crashes(&server, &[id]).stdout;
+    assert!(shown.contains("stack        sleep()"), "{shown}");
+    let groups = crashes(&server, &["--group"]).stdout;
+    assert!(
+        groups.contains("    1 × timeout  default  deadline passed: GET /late"),
+        "{groups}"
+    );
+    let wrong = crashes(&server, &["none"]);
+    assert_eq!(wrong.code, Some(1));
+    assert!(
+        wrong.stderr.contains("begins with `none`"),
+        "{}",
+        wrong.stderr
+    );
+
+    let folder = server.site().path("state/reports");
+    let site = server.into_site();
+    assert!(folder.exists());
+    // They outlive the server, and need none.
+    let after = Server::run(&site, &["crashes", "--json"]);
+    assert!(
+        after.stdout.contains("\"timeout\""),
+        "{}{}",
+        after.stdout,
+        after.stderr
+    );
+}
+
+#[test]
+fn a_boot_that_failed_is_kept() {
+    let site = site("state_dir: state\n", "").file("worker.php", "<?php exit(3);");
+    let ended = Server::run(&site, &["serve"]);
+    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+    let reports = Server::run(&site, &["crashes"]).stdout;
+    assert!(reports.contains("  boot     default  "), "{reports}");
+}
