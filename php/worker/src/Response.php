@@ -7,6 +7,7 @@ namespace Pronghorn;
 use Pronghorn\Internal\BadResponse;
 use Pronghorn\Internal\Events;
 use Pronghorn\Internal\ServedFile;
+use Pronghorn\Internal\WrittenBody;
 
 /** A reply of a plain handler. */
 final class Response
@@ -66,6 +67,23 @@ final class Response
         }
 
         return new self('', $status, ['Location' => $location] + $headers);
+    }
+
+    /**
+     * A reply that is written instead of yielded, for code that can't be a generator.
+     *
+     *     Response::stream(fn (\Closure $send) => $report->eachLine(fn ($line) => $send("$line\n")))
+     *
+     * @param callable(\Closure(string): void): mixed $write gets a function that sends a piece at
+     *     once, the first one together with the head; it throws {@see ClientGone} when the client
+     *     has left
+     * @param int $status 200 to 599
+     * @param array<array-key, string|int|list<string|int>> $headers
+     * @throws Exception when the status is out of its range
+     */
+    public static function stream(callable $write, int $status = 200, array $headers = []): self
+    {
+        return new self(new WrittenBody($write(...)), $status, $headers);
     }
 
     /**

@@ -350,6 +350,28 @@ abstract class TransportTestCase extends TestCase
         self::assertFalse($received[1]->more);
     }
 
+    public function testAWrittenBodyIsSentPieceByPieceUntilTheClientLeaves(): void
+    {
+        $this->server->request(['call' => 1]);
+        $wrote = [];
+        $write = function (\Closure $send) use (&$wrote): void {
+            if (($call = Call::current()->id) === 3) {
+                return;
+            }
+            $send('a');
+            $call === 2 && $this->server->cancel(2);
+            $this->server->request(['call' => $call + 1]);
+            $send('b');
+            $wrote[] = $call;
+        };
+        $received = $this->serve(fn (Request $request) => Response::stream($write, 201, ['X-A' => '1']));
+
+        self::assertSame(['reply', 'chunk', 'chunk', 'reply', 'chunk', 'reply'], array_column($received, 'kind'));
+        self::assertSame(['a', 'b', '', 'a', '', ''], array_column($received, 'body'));
+        self::assertSame([201, 201], [$received[0]->number, $received[5]->number]);
+        self::assertSame([1], $wrote, 'ClientGone was thrown to the second one');
+    }
+
     public function testAGeneratorNeedNotCatchClientGone(): void
     {
         $this->server->request(['call' => 1]);

@@ -68,6 +68,8 @@ final class Sender
         $body = $response->body;
         if ($body instanceof ServedFile) {
             self::whole($exchange, $response->status, $response->headers, $body->path, Native::BODY_FILE);
+        } elseif ($body instanceof WrittenBody) {
+            self::written($exchange, $response, $body);
         } elseif (\is_iterable($body)) {
             self::stream($exchange, $response->status, $response->headers, $body);
         } else {
@@ -187,8 +189,30 @@ final class Sender
             }
             self::piece($exchange, Pieces::text($iterator->current()));
         }
+        self::end($exchange);
+    }
+
+    private static function written(HttpExchange $exchange, Response $response, WrittenBody $body): void
+    {
+        $exchange->head = [$response->status, $response->headers];
+        try {
+            ($body->write)(static function (string $piece) use ($exchange): void {
+                if ($exchange->isGone()) {
+                    throw new ClientGone('The client left before the reply was complete.');
+                }
+                self::piece($exchange, $piece);
+            });
+        } catch (ClientGone) {
+            // There is nobody to tell.
+        }
+        self::end($exchange);
+    }
+
+    /** All pieces are sent. */
+    private static function end(HttpExchange $exchange): void
+    {
         if ($exchange->state === Exchange::FRESH) {
-            self::whole($exchange, $status, $headers, '');
+            self::whole($exchange, $exchange->head[0], $exchange->head[1], '');
 
             return;
         }
