@@ -33,7 +33,9 @@ test: ## Run every test
 	scripts/planted-bugs
 	cargo test -p pronghorn-ring --features model
 	phpunit -c php/goridge/phpunit.xml.dist
+	phpunit -c php/http-foundation/phpunit.xml.dist
 	phpunit -c php/jobs/phpunit.xml.dist
+	phpunit -c php/symfony/phpunit.xml.dist
 	phpunit -c php/worker/phpunit.xml.dist
 	PHP_INI_SCAN_DIR=:$(TARGET)/extension/ini phpunit -c php/worker/phpunit.xml.dist
 
@@ -44,7 +46,9 @@ lint: ## Check formatting and dependencies, and run the linters
 	scripts/check-dependencies
 	cargo clippy --workspace --all-targets -- -D warnings
 	phpcs --standard=php/goridge/phpcs.xml.dist
+	phpcs --standard=php/http-foundation/phpcs.xml.dist
 	phpcs --standard=php/jobs/phpcs.xml.dist
+	phpcs --standard=php/symfony/phpcs.xml.dist
 	phpcs --standard=php/worker/phpcs.xml.dist
 
 docs: ## Build the documentation of the crates; a warning fails

@@ -1,22 +1,10 @@
 <?php
 
-// The same, booted once and kept by Pronghorn. The kernel resets its services itself before each
-// request but the first.
+// The same, booted once and kept by Pronghorn.
 
 declare(strict_types=1);
 
-use Pronghorn\Call;
-
-require __DIR__ . '/../../../php/worker/autoload.php';
-require __DIR__ . '/../http-foundation.php';
-
 $kernel = require __DIR__ . '/bootstrap.php';
-$kernel->boot();
+require __DIR__ . '/../../../php/symfony/autoload.php';
 
-Pronghorn\serve(static function (Pronghorn\Request $asked) use ($kernel): Pronghorn\Response {
-    $request = foundation_request($asked);
-    $response = $kernel->handle($request);
-    Call::current()->defer(static fn () => $kernel->terminate($request, $response));
-
-    return foundation_reply($response);
-});
+(new Pronghorn\Symfony\Runner($kernel))->run();

@@ -55,6 +55,7 @@ mod started;
 mod steering;
 mod superglobals;
 mod supervision;
+mod symfony;
 mod tls;
 mod trusted_proxies;
 mod upgrade;

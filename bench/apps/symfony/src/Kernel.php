@@ -6,8 +6,6 @@ namespace App;
 
 use Symfony\Bundle\FrameworkBundle\FrameworkBundle;
 use Symfony\Bundle\FrameworkBundle\Kernel\MicroKernelTrait;
-use Symfony\Component\DependencyInjection\Compiler\CompilerPassInterface;
-use Symfony\Component\DependencyInjection\ContainerBuilder;
 use Symfony\Component\DependencyInjection\Loader\Configurator\ContainerConfigurator;
 use Symfony\Component\HttpKernel\Kernel as BaseKernel;
 use Symfony\Component\Routing\Loader\Configurator\RoutingConfigurator;
@@ -15,7 +13,7 @@ use Symfony\Component\Routing\Loader\Configurator\RoutingConfigurator;
 /**
  * In production mode. Writes nothing where its source is: the compiled container goes to the data.
  */
-final class Kernel extends BaseKernel implements CompilerPassInterface
+final class Kernel extends BaseKernel
 {
     use MicroKernelTrait;
 
@@ -42,15 +40,6 @@ final class Kernel extends BaseKernel implements CompilerPassInterface
     public function getLogDir(): string
     {
         return "$this->data/log";
-    }
-
-    /**
-     * It echoes a streamed reply while the kernel still handles the request. Who asked the kernel
-     * sends it as any other.
-     */
-    public function process(ContainerBuilder $container): void
-    {
-        $container->removeDefinition('streamed_response_listener');
     }
 
     private function configureContainer(ContainerConfigurator $container): void

@@ -1,0 +1,79 @@
+//! Symfony's runtime component runs an application in workers that keep it.
+
+use pronghorn_testkit::{Server, Site, wait_for};
+
+fn start(options: &str) -> Server {
+    let site = Site::new();
+    let config = format!(
+        "version: '3'\nserver:\n  command: php {}\n  \
+         env: {{DATA: '{}', APP_RUNTIME: 'Pronghorn\\Symfony\\Runtime', OPTIONS: '{options}'}}\n\
+         http:\n  address: 127.0.0.1:0\n  pool: {{num_workers: 1}}\n",
+        Site::fixture("symfony.php").display(),
+        site.path("data").display(),
+    );
+    Server::start(site.config(&config))
+}
+
+/// What the application says for each of these paths; a failure is its status.
+fn ask(server: &Server, paths: &[&str]) -> Vec<String> {
+    let answers = paths.iter().map(|path| server.get(path));
+    let texts = answers.map(|answer| match answer.status {
+        200 => answer.text(),
+        status => status.to_string(),
+    });
+    texts.collect()
+}
+
+#[test]
+fn a_kernel_is_kept_and_its_services_are_reset() {
+    let server = start("{}");
+    assert_eq!(
+        ask(&server, &["/", "/", "/fail", "/"]),
+        [
+            "1 calls, 1 goods",
+            "2 calls, 1 goods",
+            "500",
+            "4 calls, 1 goods"
+        ]
+    );
+    let mut client = server.connect();
+    client.request("GET", "/file", "Range: bytes=2-4\r\n");
+    let part = client.response();
+    assert_eq!((part.status, part.text().as_str()), (206, "php"));
+    server.stop();
+}
+
+#[test]
+fn a_kernel_boots_anew_after_an_exception_or_so_many_requests() {
+    let server = start(r#"{"reboot": "exception"}"#);
+    assert_eq!(
+        ask(&server, &["/", "/fail", "/", "/"]),
+        [
+            "1 calls, 1 goods",
+            "500",
+            "1 calls, 1 goods",
+            "2 calls, 1 goods"
+        ]
+    );
+    server.stop();
+    let server = start(r#"{"reboot": 2}"#);
+    assert_eq!(
+        ask(&server, &["/", "/", "/", "/", "/"]),
+        [1, 2, 1, 2, 1].map(|calls| format!("{calls} calls, 1 goods"))
+    );
+    server.stop();
+}
+
+#[test]
+fn an_endless_stream_ends_with_its_client() {
+    let server = start("{}");
+    let mut client = server.connect();
+    client.request("GET", "/events", "");
+    assert_eq!(client.head().0, 200);
+    assert_eq!(client.chunk().as_deref(), Some(&b"data: x\n\n"[..]));
+    drop(client);
+    let next = wait_for("the worker", || Some(server.get("/")));
+    assert_eq!(next.text(), "2 calls, 1 goods");
+    assert!(!server.log().contains("data: x"), "{}", server.log());
+    server.stop();
+}

@@ -1,0 +1,19 @@
+<?php
+
+/**
+ * Loads pronghorn/symfony-runtime without Composer: `require '…/php/symfony/autoload.php';`
+ * Symfony itself is the application's.
+ */
+
+declare(strict_types=1);
+
+\spl_autoload_register(static function (string $class): void {
+    if (\str_starts_with($class, 'Pronghorn\\Symfony\\')) {
+        $file = __DIR__ . '/src/' . \strtr(\substr($class, 18), '\\', '/') . '.php';
+        if (\is_file($file)) {
+            require $file;
+        }
+    }
+});
+
+require_once __DIR__ . '/../http-foundation/autoload.php';

@@ -1,0 +1,155 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Symfony;
+
+use Pronghorn\Call;
+use Pronghorn\HttpFoundation\Foundation;
+use Pronghorn\Request as Asked;
+use Pronghorn\Response as Reply;
+use Symfony\Component\DependencyInjection\ContainerInterface;
+use Symfony\Component\EventDispatcher\EventDispatcherInterface;
+use Symfony\Component\HttpFoundation\Request;
+use Symfony\Component\HttpFoundation\Response;
+use Symfony\Component\HttpKernel\Event\ExceptionEvent;
+use Symfony\Component\HttpKernel\EventListener\StreamedResponseListener;
+use Symfony\Component\HttpKernel\Exception\HttpExceptionInterface;
+use Symfony\Component\HttpKernel\HttpKernelInterface;
+use Symfony\Component\HttpKernel\KernelEvents;
+use Symfony\Component\HttpKernel\KernelInterface;
+use Symfony\Component\HttpKernel\RebootableInterface;
+use Symfony\Component\HttpKernel\TerminableInterface;
+use Symfony\Component\Runtime\RunnerInterface;
+
+/**
+ * Answers requests with a kernel that is booted once.
+ *
+ * After each reply the kernel terminates, and resets all services that are tagged for it. A kernel
+ * whose services keep more than that is booted anew by choice: after an exception that was no HTTP
+ * error, or after so many requests.
+ */
+final class Runner implements RunnerInterface
+{
+    public const NEVER = 'never';
+    /** After an exception that the application did not mean as an answer. */
+    public const ON_EXCEPTION = 'exception';
+
+    private int $requests = 0;
+    private bool $isDoubtful = false;
+
+    /** @param self::NEVER|self::ON_EXCEPTION|int $reboot when the kernel boots anew; a number counts requests */
+    public function __construct(
+        private readonly HttpKernelInterface $kernel,
+        private readonly string|int $reboot = self::NEVER,
+    ) {
+        $isKnown = \is_int($reboot) ? $reboot > 0 : \in_array($reboot, [self::NEVER, self::ON_EXCEPTION], true);
+        if (!$isKnown) {
+            throw new \InvalidArgumentException(
+                "The option `reboot` is `$reboot`: `never`, `exception` or a number of requests is meant."
+            );
+        }
+        if ($reboot !== self::NEVER && !$kernel instanceof RebootableInterface) {
+            throw new \InvalidArgumentException(
+                'The option `reboot` is for a kernel that can be booted anew, and ' . $kernel::class
+                    . ' is no RebootableInterface.'
+            );
+        }
+    }
+
+    /** Whether this process is a worker of Pronghorn. */
+    public static function hasServer(): bool
+    {
+        return \getenv('PRONGHORN_PIPES') !== false;
+    }
+
+    public function run(): int
+    {
+        $this->boot();
+        \Pronghorn\serve($this->answer(...));
+
+        return 0;
+    }
+
+    private function answer(Asked $asked): Reply
+    {
+        $request = Foundation::request($asked);
+        $response = null;
+        Call::current()->defer(function () use ($request, &$response): void {
+            $this->end($request, $response);
+        });
+        $response = $this->kernel->handle($request);
+
+        return Foundation::reply($response);
+    }
+
+    /** After the reply, also when there is none. */
+    private function end(Request $request, ?Response $response): void
+    {
+        try {
+            if ($response !== null && $this->kernel instanceof TerminableInterface) {
+                $this->kernel->terminate($request, $response);
+            }
+        } finally {
+            $this->renew();
+        }
+    }
+
+    private function renew(): void
+    {
+        $this->requests++;
+        try {
+            if ($this->kernel instanceof RebootableInterface && $this->isDue()) {
+                $this->requests = 0;
+                $this->kernel->reboot(null);
+                $this->listen();
+            } elseif ($this->kernel instanceof KernelInterface) {
+                // It resets its services now instead of before the next request.
+                $this->kernel->boot();
+            }
+        } catch (\Throwable $failed) {
+            // The next visitor must not find what this one has left.
+            \error_log("The services of the application can't be reset, so this process ends: $failed");
+            exit(1);
+        }
+        $this->isDoubtful = false;
+    }
+
+    private function isDue(): bool
+    {
+        return match ($this->reboot) {
+            self::NEVER => false,
+            self::ON_EXCEPTION => $this->isDoubtful,
+            default => $this->requests >= $this->reboot,
+        };
+    }
+
+    private function boot(): void
+    {
+        if ($this->kernel instanceof KernelInterface) {
+            $this->kernel->boot();
+            $this->listen();
+        }
+    }
+
+    private function listen(): void
+    {
+        $container = $this->kernel instanceof KernelInterface ? $this->kernel->getContainer() : null;
+        $dispatcher = $container?->get('event_dispatcher', ContainerInterface::NULL_ON_INVALID_REFERENCE);
+        if (!$dispatcher instanceof EventDispatcherInterface) {
+            return;
+        }
+        // Symfony 5.4 echoes a streamed response while the kernel still handles the request; here
+        // it is sent as it comes.
+        foreach ($dispatcher->getListeners(KernelEvents::RESPONSE) as $listener) {
+            if (\is_array($listener) && $listener[0] instanceof StreamedResponseListener) {
+                $dispatcher->removeListener(KernelEvents::RESPONSE, $listener);
+            }
+        }
+        if ($this->reboot === self::ON_EXCEPTION) {
+            $dispatcher->addListener(KernelEvents::EXCEPTION, function (ExceptionEvent $event): void {
+                $this->isDoubtful = $this->isDoubtful || !$event->getThrowable() instanceof HttpExceptionInterface;
+            });
+        }
+    }
+}
