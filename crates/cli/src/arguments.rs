@@ -142,6 +142,13 @@ pub(crate) enum Command {
     Stop,
     /// Show the pipelines of jobs, and act on them and on dead letters, over RPC
     Jobs(Jobs),
+    /// Write a first configuration for the application in this directory
+    Init,
+    /// A unit for systemd
+    Service {
+        #[command(subcommand)]
+        command: ServiceCommand,
+    },
     /// Build the PHP extension, or show for which PHP there is one
     Extension {
         #[command(subcommand)]
@@ -296,21 +303,76 @@ pub(crate) enum Shell {
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// Worker script to serve, instead of `server.command`
-    #[arg(value_name = "SCRIPT")]
-    pub(crate) script: Option<PathBuf>,
+    /// Worker script, `index.php`, or directory with an application [default: what is found]
+    #[arg(value_name = "PATH")]
+    pub(crate) target: Option<PathBuf>,
     /// Development mode: reload on changes, show errors in the browser, no time limits
     #[arg(long)]
     pub(crate) dev: bool,
     /// Directory of PHP scripts and files to serve, as nginx and php-fpm do
-    #[arg(long, value_name = "DIR", conflicts_with = "script")]
+    #[arg(long, value_name = "DIR", conflicts_with = "target")]
     pub(crate) root: Option<PathBuf>,
+    /// Address to serve HTTP on, for instance `:8080`; the same as `-o http.address=`
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<String>,
+    /// Number of workers; the same as `-o http.pool.num_workers=`
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) workers: Option<u16>,
+    /// How scripts run; the same as `-o http.pool.mode=`
+    #[arg(long, value_name = "MODE")]
+    pub(crate) mode: Option<ScriptMode>,
+}
+
+/// How the scripts of an application run.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum ScriptMode {
+    /// In PHP processes that stay
+    Classic,
+    /// In a FastCGI program
+    Fastcgi,
+}
+
+impl ScriptMode {
+    /// As the configuration has it.
+    pub(crate) fn key(self) -> &'static str {
+        match self {
+            Self::Classic => "classic",
+            Self::Fastcgi => "fastcgi",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Show every effective value and its source
     Show,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ServiceCommand {
+    /// Write the unit to /etc/systemd/system; never replaces one
+    Install {
+        #[command(flatten)]
+        unit: Unit,
+        /// Write it to this directory
+        #[arg(long, value_name = "DIR")]
+        into: Option<PathBuf>,
+    },
+    /// Print the unit
+    Print {
+        #[command(flatten)]
+        unit: Unit,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Unit {
+    /// The user that server and workers run as
+    #[arg(long, value_name = "USER", default_value = "pronghorn")]
+    pub(crate) user: String,
+    /// The server's binary [default: this one]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) program: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod application;
 mod arguments;
 mod completion;
 mod config;
@@ -13,8 +14,10 @@ mod crashes;
 mod exit;
 mod extension;
 mod folders;
+mod init;
 mod pid_file;
 mod serve;
+mod service;
 mod steer;
 
 use std::process::ExitCode;
@@ -24,6 +27,11 @@ use arguments::{Arguments, Command, ConfigCommand, Name};
 pub use pronghorn_http::Around;
 use pronghorn_http::Handler;
 pub use pronghorn_server::Services;
+
+/// The command line as `--help` shows it, for man pages.
+pub fn definition() -> clap::Command {
+    <Arguments as clap::CommandFactory>::command()
+}
 
 /// Does what the command line says.
 pub fn run() -> ExitCode {
@@ -68,6 +76,8 @@ pub fn run_services(services: Services) -> ExitCode {
         }
         Command::Status => steer::status(name, &arguments),
         Command::Stop => steer::stop(name, &arguments),
+        Command::Init => init::run(&arguments),
+        Command::Service { command } => service::run(&arguments, command),
         Command::Extension { command } => extension::run(command),
         Command::Completion { shell } => completion::print(name, *shell),
         Command::Jobs(jobs) => steer::jobs(name, &arguments, jobs),

@@ -70,7 +70,7 @@ impl Toolchain {
                     }
                     .with_programs();
                 }
-                Some(found) => other = other.or(Some((phpize.clone(), found))),
+                Some(found) => other = other.or_else(|| Some((phpize.clone(), found))),
                 None => {}
             }
         }

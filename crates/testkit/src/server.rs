@@ -16,6 +16,8 @@ use crate::{Connection, PATIENCE, Response, Site, wait_for};
 
 /// In every process that a server under test starts, so that those that are left can be found.
 const MARK: &str = "PRONGHORN_TEST";
+/// How often a server that has not said its address in the log is asked for it.
+const ASKING: Duration = Duration::from_secs(1);
 /// Time that what a killed server started may take to go. A worker that is deaf to signals looks
 /// for its server every five seconds.
 const TO_GO: Duration = Duration::from_secs(20);
@@ -133,8 +135,8 @@ impl Server {
     /// When it does not come up; with all that it said.
     pub fn start_with(site: Site, arguments: &[&str]) -> Self {
         let program = Command::new(binary());
-        Self::start_called(program, site, arguments, Signal::TERM, |stdout, _| {
-            served_at(stdout)
+        Self::start_called(program, site, arguments, Signal::TERM, |_, stderr| {
+            served_at(stderr)
         })
     }
 
@@ -146,8 +148,8 @@ impl Server {
     pub fn start_under(program: &Path, site: Site) -> Self {
         let mut command = Command::new(program);
         command.arg(binary());
-        Self::start_called(command, site, &["serve"], Signal::TERM, |stdout, _| {
-            served_at(stdout)
+        Self::start_called(command, site, &["serve"], Signal::TERM, |_, stderr| {
+            served_at(stderr)
         })
     }
 
@@ -158,8 +160,8 @@ impl Server {
     /// When it does not come up; with all that it said.
     pub fn start_own(name: &str, site: Site, arguments: &[&str]) -> Self {
         let program = Command::new(built(name));
-        Self::start_called(program, site, arguments, Signal::TERM, |stdout, _| {
-            served_at(stdout)
+        Self::start_called(program, site, arguments, Signal::TERM, |_, stderr| {
+            served_at(stderr)
         })
     }
 
@@ -175,7 +177,7 @@ impl Server {
             site,
             arguments,
             Signal::TERM,
-            |stdout, _| stdout.contains(" runs (").then_some(nowhere),
+            |_, stderr| stderr.contains(" runs (").then_some(nowhere),
         )
     }
 
@@ -185,8 +187,8 @@ impl Server {
     ///
     /// When it does not come up; with all that it said.
     pub fn start_by(command: Command, site: Site, arguments: &[&str]) -> Self {
-        Self::start_called(command, site, arguments, Signal::TERM, |stdout, _| {
-            served_at(stdout)
+        Self::start_called(command, site, arguments, Signal::TERM, |_, stderr| {
+            served_at(stderr)
         })
     }
 
@@ -237,8 +239,8 @@ impl Server {
     ) -> Self {
         let mut command = Command::new(binary());
         command.envs(environment.iter().copied());
-        Self::start_called(command, site, arguments, Signal::TERM, |stdout, _| {
-            served_at(stdout)
+        Self::start_called(command, site, arguments, Signal::TERM, |_, stderr| {
+            served_at(stderr)
         })
     }
 
@@ -251,8 +253,16 @@ impl Server {
     ) -> Self {
         let mark = next_mark();
         command.args(arguments);
+        let is_ours = command.get_program() == binary().as_os_str();
+        // For the same server: with its configuration and folder.
+        let named = arguments
+            .windows(2)
+            .filter(|two| matches!(two[0], "-c" | "-w"));
+        let status = std::iter::once(["status"].as_slice()).chain(named);
+        let status: Vec<&str> = status.flatten().copied().collect();
         let (mut child, stdout, stderr) = spawn(on_site(command, &site, &mark));
         let start = Instant::now();
+        let mut asked = ASKING;
         let address = loop {
             if let Some(address) = greeted(&stdout.text(), &stderr.text()) {
                 break address;
@@ -270,6 +280,16 @@ impl Server {
                 stdout.text(),
                 stderr.text()
             );
+            // Logs may be written elsewhere, or not at all.
+            if is_ours && start.elapsed() >= asked {
+                asked += ASKING;
+                let status = ended(self::command(&site, &status, &mark));
+                if status.code == Some(0)
+                    && let Some(address) = address_after("http://", &status.stdout)
+                {
+                    break address;
+                }
+            }
             std::thread::sleep(Duration::from_millis(5));
         };
         Self {

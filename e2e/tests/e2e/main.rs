@@ -21,6 +21,7 @@ mod extension_install;
 mod fastcgi;
 mod faults;
 mod files;
+mod first_minute;
 mod foreign;
 mod guide;
 mod hostile;

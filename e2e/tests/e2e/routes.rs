@@ -40,7 +40,7 @@ fn a_request_goes_where_its_route_says() {
   - {header: {X-Tier: ^gold$}, pool: api}
 ";
     let server = Server::start(site(&format!("{POOLS}{routes}")));
-    assert!(server.stdout().contains("(3 workers in 3 pools"));
+    assert!(server.log().contains("(3 workers in 3 pools"));
     for (request, reply) in [
         ("GET /", "default GET /"),
         ("GET /admin", "admin GET /admin"),

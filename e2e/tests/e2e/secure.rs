@@ -42,7 +42,7 @@ pub(crate) fn site(fixture: &str, ssl: &str, more: &str) -> Site {
 
 /// The port of the first listener with TLS.
 pub(crate) fn port(server: &Server) -> u16 {
-    let said = server.stdout();
+    let said = server.log();
     let (_, rest) = said.split_once("https://").expect("it serves TLS");
     let address = rest.split([' ', '\n']).next().unwrap_or_default();
     let (_, port) = address.rsplit_once(':').expect("an address has a port");

@@ -285,14 +285,10 @@ fn what_is_there_and_of_another_kind_is_told_as_that() {
         .file("worker.php", "<?php");
     for (arguments, said) in [
         (
-            &["serve", "public"][..],
-            "`public` is a folder and no worker script\nhint: `pronghorn serve --root public`",
-        ),
-        (
-            &["serve", "--root", "public/index.php"],
+            &["serve", "--root", "public/index.php"][..],
             "`public/index.php` is a file, and `--root` takes a folder\nhint: `pronghorn serve --root public`",
         ),
-        (&["serve", "none.php"], "there is no script `none.php`"),
+        (&["serve", "none.php"][..], "there is no script `none.php`"),
     ] {
         let ended = Server::run(&site, arguments);
         assert_eq!(ended.code, Some(2));

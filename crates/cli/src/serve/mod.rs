@@ -1,17 +1,17 @@
 //! `serve`: from arguments to a server, and from signals to its end.
 
-use std::io::{self, IsTerminal};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use pronghorn_config::{Compat, Era, Input, MAIN_FILES, Severity, is_roadrunners, load};
+use pronghorn_config::{Compat, Era, Severity, is_roadrunners, load};
 use pronghorn_control::Place;
 use pronghorn_process::{Program, reap_orphans};
 use pronghorn_server::logs::{self, Logs};
 use pronghorn_server::settings::Settings;
 use pronghorn_server::{
     Control, Manager, Next, Plan, Predecessor, Server, Services, Source, StartError, UpgradeError,
-    VERSION, Way,
+    Way,
 };
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -22,9 +22,10 @@ use crate::folders;
 use crate::pid_file::PidFile;
 use crate::steer::place_of;
 
-/// Where HTTP is served when nothing says otherwise: the first run must work, and only this machine
-/// may see it.
-const FIRST_ADDRESS: &str = "127.0.0.1:8080";
+mod found;
+mod greeting;
+
+use found::Found;
 
 /// Signals that follow each other within this time are one: nobody types faster.
 const ONE_STOP: Duration = Duration::from_millis(100);
@@ -32,7 +33,7 @@ const ONE_STOP: Duration = Duration::from_millis(100);
 pub(crate) fn run(name: Name, arguments: &Arguments, options: &Serve, services: Services) -> Exit {
     let predecessor = Predecessor::of_this_process();
     let program = Program::of_this_process(folders::current());
-    let (plan, logs, place) = match prepare(arguments, options, services) {
+    let (plan, logs, place, found) = match prepare(arguments, options, services) {
         Ok(prepared) => prepared,
         Err(failure) => return refuse(&failure, predecessor.as_ref()),
     };
@@ -43,10 +44,13 @@ pub(crate) fn run(name: Name, arguments: &Arguments, options: &Serve, services: 
         pid_file: arguments.globals.pid.then(|| plan.folder.join(".pid")),
         program,
         place,
+        found,
     };
     let (exit, next) = serve(&call, plan, predecessor, &logs);
     drop(logs);
-    let program = call.program.as_ref().ok();
+    let Call { program, found, .. } = call;
+    drop(found);
+    let program = program.as_ref().ok();
     let becoming = next
         .zip(program)
         .map(|(next, program)| next.become_it(program));
@@ -65,6 +69,7 @@ struct Call {
     program: io::Result<Program>,
     /// Where the control socket is.
     place: Place,
+    found: Found,
 }
 
 /// A start that came to nothing, in words.
@@ -99,28 +104,17 @@ fn prepare(
     arguments: &Arguments,
     options: &Serve,
     services: Services,
-) -> Result<(Plan, Logs, Place), Failure> {
+) -> Result<(Plan, Logs, Place, Found), Failure> {
     let mut input = arguments.input();
-    if let Some(script) = &options.script {
-        serve_script(&mut input, script)?;
-    }
-    if let Some(root) = &options.root {
-        let assumed = serve_root(&mut input, root)?;
-        if !arguments.globals.silent {
-            mention(&assumed);
-        }
-    }
+    let found = found::look(&mut input, options)?;
     let loaded = load(&input);
-    if loaded.file.is_none() && input.overrides.is_empty() {
-        return Err(nothing_to_serve(&input));
-    }
     let resolved = loaded.resolve_with(Severity::Warning, |t| Settings::read_with(t, &services));
     let (report, effective) = (resolved.report().clone(), resolved.effective().clone());
     let settings = resolved.into_settings().map_err(|report| {
         mention(&report.to_string());
         Failure::misused(format!("nothing was started: {}", report.summary()))
     })?;
-    if options.script.is_some() && !settings.has("http") {
+    if options.target.is_some() && !settings.has("http") {
         return Err(Failure::misused(
             "the script would not run: the configuration has no section `http`\n\
              hint: `-o http.address=127.0.0.1:8080` adds one",
@@ -130,6 +124,7 @@ fn prepare(
     let logs = logs::init(&settings.logs, &folder);
     let logs = logs.map_err(|error| Failure::failed(error.to_string()))?;
     logs::tell(&report);
+    greeting::record(&found);
     if let Some(file) = loaded.file.as_deref().filter(|file| is_roadrunners(file)) {
         let Compat { era, reason } = loaded.compat();
         tracing::info!(target: "config", "`{}` is read as {era} reads it: \
@@ -158,134 +153,7 @@ fn prepare(
         written: loaded.to_json(),
         settings,
     };
-    Ok((plan, logs, place))
-}
-
-/// A script on the command line: its own folder is the working folder when there is no
-/// configuration.
-fn serve_script(input: &mut Input, script: &Path) -> Result<(), Failure> {
-    if script.is_dir() {
-        return Err(Failure::misused(format!(
-            "`{0}` is a folder and no worker script\nhint: `pronghorn serve --root {0}` serves the \
-             PHP files in it",
-            script.display()
-        )));
-    }
-    if let Err(error) = std::fs::File::open(script)
-        && error.kind() == io::ErrorKind::PermissionDenied
-    {
-        return Err(Failure::misused(format!(
-            "the script `{0}` can't be read: {error}\nhint: `namei -l {0}` shows who may",
-            script.display()
-        )));
-    }
-    if !script.is_file() {
-        return Err(Failure::misused(format!(
-            "there is no script `{}`\nhint: the path is taken from {}",
-            script.display(),
-            std::env::current_dir().unwrap_or_default().display()
-        )));
-    }
-    let script = std::path::absolute(script).unwrap_or_else(|_| script.to_owned());
-    put_before(
-        input,
-        vec![format!("server.command=php,{}", script.display())],
-    );
-    Ok(())
-}
-
-/// Where a front controller is, below the folder that an application came in.
-const PUBLIC: [&str; 4] = ["public", "web", "webroot", "htdocs"];
-/// What stands for a folder of scripts.
-const INDEX: &str = "index.php";
-
-/// A folder of scripts on the command line. Says what was assumed of it.
-fn serve_root(input: &mut Input, root: &Path) -> Result<String, Failure> {
-    let here = std::env::current_dir().unwrap_or_default();
-    if root.is_file() {
-        let folder = root
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty());
-        return Err(Failure::misused(format!(
-            "`{0}` is a file, and `--root` takes a folder\n\
-             hint: `pronghorn serve --root {1}` serves the folder that it is in, `pronghorn serve {0}` a worker script",
-            root.display(),
-            folder.unwrap_or_else(|| Path::new(".")).display()
-        )));
-    }
-    if !root.is_dir() {
-        return Err(Failure::misused(format!(
-            "there is no folder `{}`\nhint: the path is taken from {}",
-            root.display(),
-            here.display()
-        )));
-    }
-    let mut folders = std::iter::once(root.to_owned()).chain(PUBLIC.map(|name| root.join(name)));
-    let with_index = folders.find(|folder| folder.join(INDEX).is_file());
-    let root = with_index.clone().unwrap_or_else(|| root.to_owned());
-    let root = std::path::absolute(&root).unwrap_or(root);
-    let others = if with_index.is_some() {
-        format!("paths without a file go to its `{INDEX}`")
-    } else {
-        format!("it has no `{INDEX}`, so paths without a file are answered 404")
-    };
-    let assumed = format!("assumed: PHP below `{}`; {others}\n", root.display());
-    let keys = [
-        "mode=classic".to_owned(),
-        format!("root={}", root.display()),
-    ];
-    put_before(input, keys.map(|key| format!("http.pool.{key}")).into());
-    Ok(assumed)
-}
-
-/// Sets keys for the command line; what the user wrote wins, because `-o` comes behind. Without a
-/// configuration HTTP is served where a first start serves it.
-fn put_before(input: &mut Input, mut overrides: Vec<String>) {
-    let has_file = input.file.is_some()
-        || MAIN_FILES
-            .iter()
-            .any(|file| input.folder.join(file).exists());
-    if !has_file {
-        overrides.push("version=3".to_owned());
-        overrides.push(format!("http.address={FIRST_ADDRESS}"));
-    }
-    overrides.append(&mut input.overrides);
-    input.overrides = overrides;
-}
-
-/// Says what was looked for and what to type, by what lies around.
-fn nothing_to_serve(input: &Input) -> Failure {
-    let folder = std::path::absolute(&input.folder)
-        .or_else(|_| std::env::current_dir())
-        .unwrap_or_default();
-    let found = ["worker.php", "psr-worker.php", "bin/worker.php"]
-        .iter()
-        .find(|file| folder.join(file).is_file());
-    let legacy = ["public/index.php", "index.php"]
-        .iter()
-        .find(|file| folder.join(file).is_file());
-    let hint = match (found, legacy) {
-        (Some(script), _) => format!("`pronghorn serve {script}` serves this worker script"),
-        (None, Some(index)) => {
-            let root = Path::new(index)
-                .parent()
-                .filter(|folder| !folder.as_os_str().is_empty());
-            let root = root.unwrap_or_else(|| Path::new("."));
-            format!(
-                "`pronghorn serve --root {}` serves this application as it is",
-                root.display()
-            )
-        }
-        (None, None) => {
-            "`pronghorn serve worker.php` serves a worker script; `-c FILE` names a configuration"
-                .to_owned()
-        }
-    };
-    Failure::misused(format!(
-        "there is no configuration: neither `{}` is in {}\nhint: {hint}",
-        MAIN_FILES.join("` nor `"),
-        folder.display()
-    ))
+    Ok((plan, logs, place, found))
 }
 
 /// Serves until the end. What comes then, if it is another process.
@@ -356,7 +224,7 @@ async fn live(
             "upgrade: this process has taken over"
         );
     } else if !call.silent {
-        greet(call.name, call.compat, &server);
+        greeting::greet(call, &server).await;
     }
     manager.ready();
     let next = heed(&mut server, call, &mut signals, logs, manager).await;
@@ -463,36 +331,6 @@ async fn finish(
         }
     };
     (exit, None)
-}
-
-fn greet(name: Name, compat: Era, server: &Server) {
-    if name == Name::Rr {
-        say(&format!(
-            "[INFO] RoadRunner server started; version: {}, buildtime: development\n",
-            compat.version()
-        ));
-        return;
-    }
-    let places = server.places();
-    let what = if places.is_empty() {
-        "runs".to_owned()
-    } else {
-        format!("serves {}", places.join(" and "))
-    };
-    let pools = server.running_pools();
-    let size: usize = pools.iter().map(|pool| pool.info().size).sum();
-    let workers = match &pools[..] {
-        [] => "no workers".to_owned(),
-        [pool] if size == 1 => format!("1 worker of `{}`", pool.info().command),
-        [pool] => format!("{size} workers of `{}`", pool.info().command),
-        pools => format!("{size} workers in {} pools", pools.len()),
-    };
-    let stop = if io::stdout().is_terminal() {
-        "; Ctrl-C stops it"
-    } else {
-        ""
-    };
-    say(&format!("Pronghorn {VERSION} {what} ({workers}{stop})\n"));
 }
 
 /// What a person or a service manager wants by a signal.

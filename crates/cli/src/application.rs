@@ -1,0 +1,401 @@
+//! What a folder holds: the application that `serve` serves and `init` writes a configuration for.
+//!
+//! Looks at names of files, and into a worker script; runs nothing.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A file that tells an application, in the order in which `serve` looks.
+struct Sign {
+    file: &'static str,
+    /// Must be there as well.
+    with: Option<&'static str>,
+    name: &'static str,
+    runs: Runs,
+}
+
+/// How what was found is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Runs {
+    /// Scripts below this folder; paths without a file go to `index.php`.
+    Below(&'static str),
+    /// The same, and in this folder nothing runs.
+    BelowBut(&'static str, &'static str),
+    /// The file itself, as a kept worker.
+    Worker,
+}
+
+const SIGNS: [Sign; 13] = [
+    Sign::new(
+        "artisan",
+        Some("public/index.php"),
+        "Laravel",
+        Runs::Below("public"),
+    ),
+    Sign::new(
+        "bin/console",
+        Some("public/index.php"),
+        "Symfony",
+        Runs::Below("public"),
+    ),
+    Sign::new("wp-config.php", None, "WordPress", WORDPRESS),
+    Sign::new("wp-load.php", None, "WordPress", WORDPRESS),
+    Sign::new(
+        "config/autoload",
+        Some("public/index.php"),
+        "Mezzio",
+        Runs::Below("public"),
+    ),
+    Sign::new("worker.php", None, "a worker script", Runs::Worker),
+    Sign::new("psr-worker.php", None, "a worker script", Runs::Worker),
+    Sign::new("bin/worker.php", None, "a worker script", Runs::Worker),
+    Sign::new("public/index.php", None, PLAIN, Runs::Below("public")),
+    Sign::new("web/index.php", None, PLAIN, Runs::Below("web")),
+    Sign::new("webroot/index.php", None, PLAIN, Runs::Below("webroot")),
+    Sign::new("htdocs/index.php", None, PLAIN, Runs::Below("htdocs")),
+    Sign::new("index.php", None, PLAIN, Runs::Below("")),
+];
+
+const PLAIN: &str = "a PHP application";
+const WORDPRESS: Runs = Runs::BelowBut("", "wp-content/uploads");
+/// What stands for a folder of scripts.
+const INDEX: &str = "index.php";
+/// A worker's script is short; what it includes is not looked at.
+const LONGEST_SCRIPT: u64 = 64 << 10;
+
+impl Sign {
+    const fn new(
+        file: &'static str,
+        with: Option<&'static str>,
+        name: &'static str,
+        runs: Runs,
+    ) -> Self {
+        Self {
+            file,
+            with,
+            name,
+            runs,
+        }
+    }
+
+    fn is_in(&self, folder: &Path) -> bool {
+        let file = folder.join(self.file);
+        // A script of this name may be some other program's worker.
+        let fits = self.runs != Runs::Worker || waits_for_calls(&file).unwrap_or(false);
+        let with = self.with.is_none_or(|with| folder.join(with).is_file());
+        fits && with && file.exists()
+    }
+}
+
+/// An application that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Application {
+    folder: PathBuf,
+    /// What it is, in words.
+    pub(crate) name: String,
+    /// The file that told it.
+    pub(crate) sign: String,
+    runs: Found,
+    /// Signs of other applications in the same folder.
+    pub(crate) others: Vec<&'static str>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Found {
+    Scripts {
+        root: PathBuf,
+        /// Answers paths without a file; None where the root has no index.
+        fallback: Option<String>,
+        no_scripts: Option<&'static str>,
+    },
+    Worker(PathBuf),
+}
+
+impl Application {
+    /// The first one that a folder shows.
+    pub(crate) fn in_folder(folder: &Path) -> Option<Self> {
+        let mut signs = SIGNS.iter().filter(|sign| sign.is_in(folder));
+        let first = signs.next()?;
+        let (below, no_scripts) = match first.runs {
+            Runs::Below(below) => (below, None),
+            Runs::BelowBut(below, without) => (below, Some(without)),
+            Runs::Worker => {
+                return Some(Self {
+                    folder: folder.to_owned(),
+                    name: first.name.to_owned(),
+                    sign: first.file.to_owned(),
+                    runs: Found::Worker(folder.join(first.file)),
+                    others: others(first, signs),
+                });
+            }
+        };
+        Some(Self {
+            folder: folder.to_owned(),
+            name: named(folder, first),
+            sign: first.file.to_owned(),
+            runs: Found::Scripts {
+                root: if below.is_empty() {
+                    folder.to_owned()
+                } else {
+                    folder.join(below)
+                },
+                fallback: Some(INDEX.to_owned()),
+                no_scripts,
+            },
+            others: others(first, signs),
+        })
+    }
+
+    /// A folder of scripts as it is, whatever is in it.
+    pub(crate) fn root(folder: &Path) -> Self {
+        let has_index = folder.join(INDEX).is_file();
+        Self {
+            folder: folder.to_owned(),
+            name: "a folder of scripts and files".to_owned(),
+            sign: "--root".to_owned(),
+            runs: Found::Scripts {
+                root: folder.to_owned(),
+                fallback: has_index.then(|| INDEX.to_owned()),
+                no_scripts: None,
+            },
+            others: Vec::new(),
+        }
+    }
+
+    /// A script: a worker, or where it is called `index.php` and waits for no calls a front
+    /// controller.
+    pub(crate) fn script(script: &Path) -> io::Result<Self> {
+        let folder = script.parent().unwrap_or_else(|| Path::new("/")).to_owned();
+        let sign = script
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let is_index = script.ends_with(INDEX) && !waits_for_calls(script)?;
+        Ok(if is_index {
+            Self {
+                sign,
+                ..Self::root(&folder)
+            }
+        } else {
+            Self {
+                name: "a worker script".to_owned(),
+                sign,
+                runs: Found::Worker(script.to_owned()),
+                others: Vec::new(),
+                folder,
+            }
+        })
+    }
+
+    /// The keys that serve it, as `-o` has them.
+    pub(crate) fn keys(&self) -> Vec<String> {
+        match &self.runs {
+            Found::Worker(script) => vec![format!("server.command=php,{}", script.display())],
+            Found::Scripts {
+                root, no_scripts, ..
+            } => {
+                let mut keys = vec![
+                    "http.pool.mode=classic".to_owned(),
+                    format!("http.pool.root={}", root.display()),
+                ];
+                keys.extend(no_scripts.map(|folder| format!("http.pool.no_scripts={folder}")));
+                keys
+            }
+        }
+    }
+
+    /// What runs for a request, in words.
+    pub(crate) fn runs(&self) -> String {
+        match &self.runs {
+            Found::Worker(script) => format!("`{}`, kept between requests", script.display()),
+            Found::Scripts { root, fallback, .. } => {
+                let root = root.display();
+                let others = fallback.as_ref().map_or_else(
+                    || format!("it has no `{INDEX}`, so paths without a file are answered 404"),
+                    |index| format!("paths without a file go to its `{index}`"),
+                );
+                format!("scripts and files below `{root}`; {others}")
+            }
+        }
+    }
+
+    /// What a configuration in the application's folder says: the command, or root and folders in
+    /// which nothing runs, relative to it.
+    pub(crate) fn relative(&self) -> (Option<String>, Option<String>, Option<&'static str>) {
+        let shown = |path: &Path| {
+            let path = path.strip_prefix(&self.folder).unwrap_or(path);
+            if path.as_os_str().is_empty() {
+                ".".to_owned()
+            } else {
+                path.display().to_string()
+            }
+        };
+        match &self.runs {
+            Found::Worker(script) => (Some(shown(script)), None, None),
+            Found::Scripts {
+                root, no_scripts, ..
+            } => (None, Some(shown(root)), *no_scripts),
+        }
+    }
+
+    /// What is missing before it can answer, and what to type.
+    pub(crate) fn lacks_packages(&self) -> Option<String> {
+        let has = |file: &str| self.folder.join(file).exists();
+        let lacks = has("composer.json") && has("composer.lock") && !has("vendor/autoload.php");
+        lacks.then(|| {
+            format!(
+                "the application's packages are not installed: run `composer install` in {}",
+                self.folder.display()
+            )
+        })
+    }
+}
+
+/// What `serve` looks for in a folder, in order.
+pub(crate) fn looked_for() -> Vec<&'static str> {
+    SIGNS.iter().map(|sign| sign.file).collect()
+}
+
+/// Another application, not another sign of the same.
+fn others<'a>(first: &Sign, signs: impl Iterator<Item = &'a Sign>) -> Vec<&'static str> {
+    let other = |sign: &&Sign| sign.name != first.name && sign.name != PLAIN;
+    signs.filter(other).map(|sign| sign.file).collect()
+}
+
+/// By a framework that has no file of its own.
+fn named(folder: &Path, sign: &Sign) -> String {
+    let needs = |package: &str| {
+        std::fs::read_to_string(folder.join("composer.json"))
+            .is_ok_and(|text| text.contains(&format!("\"{package}\"")))
+    };
+    match sign.name {
+        PLAIN if needs("slim/slim") => "Slim".to_owned(),
+        PLAIN if needs("mezzio/mezzio") => "Mezzio".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+/// Whether a script names a package that takes calls.
+fn waits_for_calls(script: &Path) -> io::Result<bool> {
+    use std::io::Read as _;
+    let mut text = String::new();
+    let file = std::fs::File::open(script)?;
+    // What is no text waits for nothing.
+    _ = file.take(LONGEST_SCRIPT).read_to_string(&mut text);
+    Ok(["Pronghorn\\", "RoadRunner\\", "Goridge\\"]
+        .iter()
+        .any(|name| text.contains(name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder with these files, each with this text.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn with(files: &[(&str, &str)]) -> Self {
+            let name = format!("pronghorn-application-{:x}", fastrand::u64(..));
+            let folder = Self(std::env::temp_dir().join(name));
+            for (file, text) in files {
+                let path = folder.0.join(file);
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                std::fs::write(path, text).unwrap();
+            }
+            folder
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn applications_are_known_by_their_files() {
+        let index = ("public/index.php", "");
+        for (files, name, root) in [
+            (&[("artisan", ""), index][..], "Laravel", "public"),
+            (&[("bin/console", ""), index], "Symfony", "public"),
+            (
+                &[("wp-config.php", ""), ("index.php", "")],
+                "WordPress",
+                ".",
+            ),
+            (&[("wp-load.php", ""), ("index.php", "")], "WordPress", "."),
+            (
+                &[("composer.json", r#"{"require":{"slim/slim":"4"}}"#), index],
+                "Slim",
+                "public",
+            ),
+            (&[index, ("index.php", "")], PLAIN, "public"),
+            (&[("web/index.php", "")], PLAIN, "web"),
+            (&[("index.php", "")], PLAIN, "."),
+        ] {
+            let folder = Folder::with(files);
+            let found = Application::in_folder(&folder.0).unwrap();
+            let (command, at, _) = found.relative();
+            assert_eq!(
+                (&*found.name, at.as_deref(), command),
+                (name, Some(root), None)
+            );
+            assert!(
+                found
+                    .keys()
+                    .iter()
+                    .any(|key| key == "http.pool.mode=classic")
+            );
+            assert!(found.others.is_empty(), "{:?}", found.others);
+        }
+        assert_eq!(Application::in_folder(&Folder::with(&[("a", "")]).0), None);
+        // Uploads are data.
+        let folder = Folder::with(&[("wp-config.php", "")]);
+        let keys = Application::in_folder(&folder.0).unwrap().keys();
+        assert!(keys.contains(&"http.pool.no_scripts=wp-content/uploads".to_owned()));
+    }
+
+    #[test]
+    fn two_applications_in_one_folder_are_both_named() {
+        let folder = Folder::with(&[
+            ("artisan", ""),
+            ("public/index.php", ""),
+            ("wp-load.php", ""),
+        ]);
+        let found = Application::in_folder(&folder.0).unwrap();
+        assert_eq!(
+            (&*found.name, &found.others[..]),
+            ("Laravel", &["wp-load.php"][..])
+        );
+    }
+
+    #[test]
+    fn a_script_is_a_worker_or_a_front_controller() {
+        let folder = Folder::with(&[
+            ("index.php", "<?php echo 1;"),
+            ("kept/index.php", "<?php Pronghorn\\serve($handler);"),
+            ("app.php", "<?php"),
+        ]);
+        let of = |file: &str| Application::script(&folder.0.join(file)).unwrap();
+        let is_worker = |file: &str| of(file).relative().0.is_some();
+        assert!(!is_worker("index.php"));
+        assert!(is_worker("kept/index.php") && is_worker("app.php"));
+        assert!(Application::script(&folder.0.join("none/index.php")).is_err());
+    }
+
+    #[test]
+    fn packages_that_are_not_installed_are_told() {
+        let folder = Folder::with(&[
+            ("index.php", ""),
+            ("composer.json", "{}"),
+            ("composer.lock", "{}"),
+        ]);
+        let found = Application::in_folder(&folder.0).unwrap();
+        assert!(found.lacks_packages().unwrap().contains("composer install"));
+        std::fs::create_dir(folder.0.join("vendor")).unwrap();
+        std::fs::write(folder.0.join("vendor/autoload.php"), "").unwrap();
+        assert_eq!(found.lacks_packages(), None);
+    }
+}

@@ -1,0 +1,312 @@
+//! What `serve` serves: a configuration, what stands on the command line, or what it finds in the
+//! folder.
+
+use std::io;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+
+use pronghorn_config::{Input, MAIN_FILES};
+
+use super::Failure;
+use crate::application::{Application, looked_for};
+use crate::arguments::Serve;
+
+/// Where HTTP is served when nothing says otherwise: the first run must work, and only this machine
+/// may see it.
+const FIRST_ADDRESS: &str = "127.0.0.1:8080";
+/// In development so many ports after a taken one are tried.
+const PORTS: u16 = 20;
+/// What `-o` may set beside an application that was found: anything else is a configuration of its
+/// own.
+const BESIDE: [&str; 7] = [
+    "http.address=",
+    "http.pool.",
+    "logs.",
+    "endure.",
+    "state_dir=",
+    "server.user=",
+    "server.env",
+];
+
+/// What is served without a configuration, for the person who has typed `serve`.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Lines of two columns.
+    pub(super) lines: Vec<(&'static str, String)>,
+    /// What should be looked at.
+    pub(super) warnings: Vec<String>,
+    /// The page of an empty folder.
+    welcome: Option<Welcome>,
+}
+
+/// Sets the keys of what is to be served. What the user wrote by `-o` wins, because it comes
+/// behind.
+pub(super) fn look(input: &mut Input, options: &Serve) -> Result<Found, Failure> {
+    let has_file = input.main_file().is_some();
+    let mut keys = Vec::new();
+    let mut found = Found::default();
+    if let Some(application) = application(input, options)? {
+        keys.extend(application.keys());
+        found = described(&application);
+    } else if !has_file && is_unconfigured(input) {
+        let folder = folder_of(input);
+        if !is_empty(&folder) {
+            return Err(nothing_to_serve(&folder));
+        }
+        let welcome = Welcome::new(&folder).map_err(|error| {
+            Failure::failed(format!("cannot write a page for an empty folder: {error}"))
+        })?;
+        keys.extend(welcome.keys());
+        found
+            .lines
+            .push(("found", format!("an empty folder, {}", folder.display())));
+        found
+            .lines
+            .push(("runs", "a page that says what was looked for".to_owned()));
+        found.welcome = Some(welcome);
+    }
+    if !keys.is_empty() && !has_file {
+        keys.push("version=3".to_owned());
+    }
+    let is_ours = !keys.is_empty() && !has_file;
+    if let Some(wanted) = options
+        .listen
+        .as_deref()
+        .or_else(|| is_ours.then_some(FIRST_ADDRESS))
+    {
+        let address = if options.dev {
+            free_address(wanted)
+        } else {
+            None
+        };
+        if let Some(address) = &address {
+            found
+                .warnings
+                .push(format!("`{wanted}` is taken, so `{address}` is served"));
+        }
+        keys.push(format!(
+            "http.address={}",
+            address.as_deref().unwrap_or(wanted)
+        ));
+    }
+    if let Some(workers) = options.workers {
+        keys.push(format!("http.pool.num_workers={workers}"));
+    }
+    if let Some(mode) = options.mode {
+        keys.push(format!("http.pool.mode={}", mode.key()));
+    }
+    keys.append(&mut input.overrides);
+    input.overrides = keys;
+    Ok(found)
+}
+
+/// What the command line names, else what the folder shows.
+fn application(input: &Input, options: &Serve) -> Result<Option<Application>, Failure> {
+    if let Some(root) = &options.root {
+        return in_root(root).map(Some);
+    }
+    match &options.target {
+        Some(target) if target.is_dir() => {
+            let folder = absolute(target);
+            if let Some(file) = MAIN_FILES.iter().find(|file| folder.join(file).exists()) {
+                return Err(Failure::misused(format!(
+                    "`{0}` has a configuration, `{file}`\nhint: `pronghorn serve -w {0} -c {0}/{file}` \
+                     serves by it",
+                    target.display()
+                )));
+            }
+            let found = Application::in_folder(&folder);
+            found.map(Some).ok_or_else(|| nothing_to_serve(&folder))
+        }
+        Some(script) => by_script(script).map(Some),
+        None if input.main_file().is_none() && is_unconfigured(input) => {
+            Ok(Application::in_folder(&folder_of(input)))
+        }
+        None => Ok(None),
+    }
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// As the shell has it, so that a link stays one.
+fn folder_of(input: &Input) -> PathBuf {
+    crate::folders::current().join(&input.folder)
+}
+
+fn is_unconfigured(input: &Input) -> bool {
+    let mut overrides = input.overrides.iter();
+    overrides.all(|given| BESIDE.iter().any(|key| given.starts_with(key)))
+}
+
+/// Names that begin with a dot are nobody's application.
+fn is_empty(folder: &Path) -> bool {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names = entries.map(|entry| entry.file_name());
+    names.all(|name| name.as_encoded_bytes().starts_with(b"."))
+}
+
+fn by_script(script: &Path) -> Result<Application, Failure> {
+    let shown = script.display();
+    match Application::script(&absolute(script)) {
+        Ok(application) if script.is_file() => Ok(application),
+        _ if !script.exists() => Err(Failure::misused(format!(
+            "there is no script `{shown}`\nhint: the path is taken from {}",
+            crate::folders::current().display()
+        ))),
+        Ok(_) => Err(Failure::misused(format!("`{shown}` is no file"))),
+        Err(error) => Err(Failure::misused(format!(
+            "the script `{shown}` can't be read: {error}\nhint: `namei -l {shown}` shows who may"
+        ))),
+    }
+}
+
+/// `--root`: this folder, or the one below it with an index.
+fn in_root(root: &Path) -> Result<Application, Failure> {
+    const PUBLIC: [&str; 4] = ["public", "web", "webroot", "htdocs"];
+    let shown = root.display();
+    if root.is_file() {
+        let folder = root
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
+        return Err(Failure::misused(format!(
+            "`{shown}` is a file, and `--root` takes a folder\nhint: `pronghorn serve --root {}` \
+             serves the folder that it is in, `pronghorn serve {shown}` a script",
+            folder.unwrap_or_else(|| Path::new(".")).display()
+        )));
+    }
+    if !root.is_dir() {
+        return Err(Failure::misused(format!(
+            "there is no folder `{shown}`\nhint: the path is taken from {}",
+            crate::folders::current().display()
+        )));
+    }
+    let mut folders = std::iter::once(root.to_owned()).chain(PUBLIC.map(|name| root.join(name)));
+    let with_index = folders.find(|folder| folder.join("index.php").is_file());
+    Ok(Application::root(&absolute(
+        with_index.as_deref().unwrap_or(root),
+    )))
+}
+
+fn described(application: &Application) -> Found {
+    let Application {
+        name, sign, others, ..
+    } = application;
+    let mut found = Found::default();
+    found.lines.push(("found", format!("{name}, by `{sign}`")));
+    found.lines.push(("runs", application.runs()));
+    if !others.is_empty() {
+        found.warnings.push(format!(
+            "this folder has the signs of another application, too: `{}`; `serve DIR` chooses one",
+            others.join("`, `")
+        ));
+    }
+    found.warnings.extend(application.lacks_packages());
+    found
+}
+
+/// The address, unless its port is taken: then the next free one.
+fn free_address(wanted: &str) -> Option<String> {
+    let (host, port) = wanted.rsplit_once(':')?;
+    let port: u16 = port.parse().ok().filter(|port| *port > 0)?;
+    let is_free = |port: u16| {
+        let shown = if host.is_empty() { "0.0.0.0" } else { host };
+        match TcpListener::bind(format!("{shown}:{port}")) {
+            Err(error) => error.kind() != io::ErrorKind::AddrInUse,
+            Ok(_) => true,
+        }
+    };
+    if is_free(port) {
+        return None;
+    }
+    let mut next = (1..=PORTS).filter_map(|more| port.checked_add(more));
+    next.find(|port| is_free(*port))
+        .map(|port| format!("{host}:{port}"))
+}
+
+/// Says what was looked for and what to type.
+fn nothing_to_serve(folder: &Path) -> Failure {
+    Failure::misused(format!(
+        "there is nothing to serve in {}: neither a configuration (`{}`) nor an application (`{}`)\n\
+         hint: `pronghorn serve worker.php` serves a worker script, `pronghorn serve --root DIR` a \
+         folder of PHP scripts and files; `-c FILE` names a configuration",
+        folder.display(),
+        MAIN_FILES.join("`, `"),
+        looked_for().join("`, `")
+    ))
+}
+
+/// A page that says what was looked for; it goes with its owner.
+#[derive(Debug)]
+struct Welcome(PathBuf);
+
+impl Welcome {
+    fn new(folder: &Path) -> io::Result<Self> {
+        use std::os::unix::fs::DirBuilderExt as _;
+        let path = std::env::temp_dir().join(format!("pronghorn-welcome-{:x}", fastrand::u64(..)));
+        std::fs::DirBuilder::new().mode(0o755).create(&path)?;
+        let welcome = Self(path);
+        let escaped = folder
+            .display()
+            .to_string()
+            .replace('&', "&amp;")
+            .replace('<', "&lt;");
+        let files = MAIN_FILES.iter().copied().chain(looked_for());
+        let list: Vec<_> = files
+            .map(|file| format!("<li><code>{file}</code></li>\n"))
+            .collect();
+        let page = include_str!("welcome.html")
+            .replace("{folder}", &escaped)
+            .replace("{list}", &list.concat());
+        std::fs::write(welcome.0.join("index.html"), page)?;
+        Ok(welcome)
+    }
+
+    /// Files, and programs that are not there: no PHP is needed.
+    fn keys(&self) -> Vec<String> {
+        let folder = self.0.display();
+        vec![
+            "http.middleware=static".to_owned(),
+            format!("http.static.dir={folder}"),
+            "http.static.index=index.html".to_owned(),
+            "http.pool.mode=cgi".to_owned(),
+            format!("http.pool.root={folder}"),
+        ]
+    }
+}
+
+impl Drop for Welcome {
+    fn drop(&mut self) {
+        _ = std::fs::remove_dir_all(&self.0); // it is in a folder for temporary files
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_taken_port_moves_to_the_next() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let next = free_address(&format!("127.0.0.1:{port}")).unwrap();
+        let next: u16 = next.rsplit(':').next().unwrap().parse().unwrap();
+        assert!(next > port && next <= port + PORTS);
+        drop(taken);
+        assert_eq!(free_address(&format!("127.0.0.1:{port}")), None);
+        assert_eq!(free_address("unix:///run/x.sock"), None);
+    }
+
+    #[test]
+    fn options_of_their_own_are_a_configuration() {
+        let input = |given: &str| Input {
+            overrides: vec![given.to_owned()],
+            ..Input::default()
+        };
+        assert!(is_unconfigured(&Input::default()));
+        assert!(is_unconfigured(&input("http.pool.num_workers=2")));
+        assert!(!is_unconfigured(&input("server.command=php,worker.php")));
+        assert!(!is_unconfigured(&input("rpc.listen=tcp://:6001")));
+    }
+}

@@ -1,0 +1,144 @@
+//! `service`: a unit for systemd, for those without a package.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::arguments::{Arguments, ServiceCommand, Unit};
+use crate::exit::{Exit, failed, misused, say};
+use crate::folders;
+
+const NAME: &str = "pronghorn.service";
+const FOLDER: &str = "/etc/systemd/system";
+/// Where the configuration of a machine's server is.
+const CONFIGURATION: &str = "/etc/pronghorn/pronghorn.yaml";
+
+pub(crate) fn run(arguments: &Arguments, command: &ServiceCommand) -> Exit {
+    match command {
+        ServiceCommand::Print { unit } => match text(arguments, unit) {
+            Ok(text) => {
+                say(&text);
+                Exit::Done
+            }
+            Err(why) => misused(&why),
+        },
+        ServiceCommand::Install { unit, into } => {
+            let into = into.as_deref().unwrap_or_else(|| Path::new(FOLDER));
+            install(arguments, unit, into)
+        }
+    }
+}
+
+fn install(arguments: &Arguments, unit: &Unit, into: &Path) -> Exit {
+    let text = match text(arguments, unit) {
+        Ok(text) => text,
+        Err(why) => return misused(&why),
+    };
+    let file = configuration(arguments);
+    if !file.is_file() {
+        return misused(&format!(
+            "there is no configuration `{}`\nhint: `pronghorn init` writes one; `-c FILE` names another",
+            file.display()
+        ));
+    }
+    if user_is_missing(&unit.user) {
+        return misused(&format!(
+            "there is no user `{0}`\nhint: `useradd --system --user-group --no-create-home {0}`, or \
+             name another one by `--user`",
+            unit.user
+        ));
+    }
+    let path = into.join(NAME);
+    let written = std::fs::File::create_new(&path)
+        .and_then(|mut file| io::Write::write_all(&mut file, text.as_bytes()));
+    match written {
+        Ok(()) => {
+            say(&format!(
+                "wrote {}\n`systemctl daemon-reload && systemctl enable --now pronghorn` starts it, now \
+                 and at each boot\n",
+                path.display()
+            ));
+            Exit::Done
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => misused(&format!(
+            "`{}` is there already, and is not replaced\nhint: `pronghorn service print` prints what \
+             would be written",
+            path.display()
+        )),
+        Err(error) => failed(&format!(
+            "`{}` can't be written: {error}\nhint: `sudo pronghorn service install`",
+            path.display()
+        )),
+    }
+}
+
+fn user_is_missing(name: &str) -> bool {
+    pronghorn_process::Credentials::look_up(name, None).is_err()
+}
+
+/// The one that is named, else the one in the working folder, else the machine's.
+fn configuration(arguments: &Arguments) -> PathBuf {
+    let folder = folders::current().join(
+        arguments
+            .globals
+            .workdir
+            .as_deref()
+            .unwrap_or_else(|| Path::new("")),
+    );
+    arguments
+        .input()
+        .main_file()
+        .map_or_else(|| CONFIGURATION.into(), |file| folder.join(file))
+}
+
+/// The unit. What it keeps from the server is what no PHP application should need either.
+fn text(arguments: &Arguments, unit: &Unit) -> Result<String, String> {
+    let program = match &unit.program {
+        Some(program) => folders::current().join(program),
+        None => std::env::current_exe().map_err(|error| {
+            format!("it is unknown where this program is: {error}\nhint: `--program PATH` names it")
+        })?,
+    };
+    let configuration = configuration(arguments);
+    let command = format!("{} serve -c {}", word(&program)?, word(&configuration)?);
+    Ok(include_str!("pronghorn.service")
+        .replace("{command}", &command)
+        .replace("{user}", &unit.user))
+}
+
+/// A word of `ExecStart=`, in which systemd gives a meaning to some characters.
+fn word(path: &Path) -> Result<String, String> {
+    let shown = path.display().to_string();
+    if shown
+        .chars()
+        .any(|c| c.is_control() || c == '"' || c == '\\')
+    {
+        return Err(format!(
+            "a unit can't name `{}`: rename it",
+            shown.escape_debug()
+        ));
+    }
+    let escaped = shown.replace('%', "%%").replace('$', "$$");
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-/%$".contains(c);
+    Ok(if escaped.chars().all(is_plain) {
+        escaped
+    } else {
+        format!("\"{escaped}\"")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_a_word_of_a_unit() {
+        for (path, expected) in [
+            ("/srv/app.yaml", "/srv/app.yaml"),
+            ("/srv/my app", "\"/srv/my app\""),
+            ("/srv/50%", "/srv/50%%"),
+        ] {
+            assert_eq!(word(Path::new(path)).unwrap(), expected);
+        }
+        assert!(word(Path::new("/srv/a\nExecStartPre=x")).is_err());
+    }
+}
