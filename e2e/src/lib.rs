@@ -6,10 +6,13 @@
 #![forbid(unsafe_code)]
 #![expect(
     clippy::disallowed_types,
+    clippy::disallowed_methods,
     reason = "made for tests only: they run in real time"
 )]
 
 pub mod faults;
+pub mod jobs;
 pub mod load;
 pub mod ring;
+pub mod rpc;
 pub mod uploads;

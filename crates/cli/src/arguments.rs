@@ -154,6 +154,8 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: ExtensionCommand,
     },
+    /// Show the schedules of jobs; run, pause or resume one, over RPC
+    Schedules(Schedules),
     /// Print the completion script of a shell
     Completion { shell: Shell },
     /// Print the version
@@ -185,6 +187,27 @@ pub(crate) struct Jobs {
     /// Names of pipelines, with commas between them or one by one
     #[arg(value_name = "PIPELINE")]
     pub(crate) of: Vec<String>,
+}
+
+/// The schedules of jobs.
+#[derive(Debug, Args)]
+pub(crate) struct Schedules {
+    #[command(subcommand)]
+    pub(crate) command: Option<SchedulesCommand>,
+    /// Print JSON, for programs
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What there is to do with a schedule.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SchedulesCommand {
+    /// Run one now, also a paused one
+    Run { name: String },
+    /// Pause one: it does not run by itself, also after a restart of the server
+    Pause { name: String },
+    /// Resume one
+    Resume { name: String },
 }
 
 /// What there is to do with jobs.

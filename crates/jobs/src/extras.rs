@@ -65,6 +65,12 @@ impl Extras {
     }
 }
 
+/// What comes of the job is kept for somebody who waits.
+pub(crate) fn ask_for_result(job: &mut Job) {
+    let keep = vec!["keep".to_owned()];
+    job.headers.insert(RESULT.to_owned(), keep);
+}
+
 /// Looks at the options of a job that is pushed, and notes when it expires.
 pub(crate) fn accept(job: &mut Job, rules: &Rules, now_ms: u64) -> Result<Option<Unique>, String> {
     let mut expires = rules.expires;

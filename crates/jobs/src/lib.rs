@@ -6,6 +6,7 @@
 //! - `methods` and `messages`: RPC, as RoadRunner's packages call it.
 //! - `consumer`: takes jobs out of pipelines when workers are free; `call` and `reply` are what
 //!   workers get and answer.
+//! - [`clock`] and `schedules`: jobs by the clock.
 //! - [`JobsService`]: all of it, as a service.
 //!
 //! A job runs at least once. It is gone when it is acknowledged, and never before.
@@ -13,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod call;
+pub mod clock;
 mod consumer;
 mod dead;
 pub mod drivers;
@@ -27,6 +29,7 @@ mod pipelines;
 mod reply;
 mod results;
 pub mod rules;
+mod schedules;
 mod service;
 pub mod settings;
 

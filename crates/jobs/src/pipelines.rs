@@ -195,6 +195,10 @@ impl Pipelines {
         name: &str,
         settings: &PipelineSettings,
     ) -> Result<(), PipelineError> {
+        if !lock(&self.0.wakes).contains_key(&settings.pool) {
+            let pool = settings.pool.escape_debug();
+            return Err(PipelineError::Refused(format!("there is no pool `{pool}`")));
+        }
         {
             let mut state = lock(&self.0.state);
             let known = state.pipelines.get(name);

@@ -20,6 +20,7 @@ use crate::consumer::{Consumer, Handoffs};
 use crate::methods;
 use crate::metrics::Metrics;
 use crate::pipelines::{PipelineError, Pipelines};
+use crate::schedules::Schedules;
 use crate::settings::{JobsPool, JobsSettings};
 
 /// The name of the service, and of its only pool.
@@ -51,6 +52,9 @@ struct Jobs {
     pools: PoolSet,
     tasks: JoinSet<()>,
     io: Io,
+    schedules: Schedules,
+    /// Pushes jobs by the clock, once this process is responsible.
+    clock: JoinSet<()>,
     /// They begin when this process is responsible, on threads of their pools.
     consumers: JoinSet<()>,
     /// Nothing more is taken.
@@ -108,7 +112,9 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
             source,
         })?;
     }
-    methods::add(&context.rpc, &pipelines);
+    let schedules = settings.schedules.clone();
+    let schedules = Schedules::new(schedules, pipelines.clone(), context.store.clone());
+    methods::add(&context.rpc, &pipelines, &schedules);
     let shown = pipelines.clone();
     let reports = move || -> BoxFuture<'static, _> {
         let pipelines = shown.clone();
@@ -148,6 +154,8 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
         tasks,
         io: workers.io,
         consumers: JoinSet::new(),
+        schedules,
+        clock: JoinSet::new(),
         end,
     })
 }
@@ -225,6 +233,9 @@ impl Running for Jobs {
             let work = consumer.work(self.end.clone());
             self.consumers.spawn_on(work, &thread.runtime);
         }
+        if !self.schedules.is_empty() {
+            self.clock.spawn(self.schedules.clone().work());
+        }
         Ok(())
     }
 
@@ -252,6 +263,7 @@ impl Running for Jobs {
     fn hand_over(&mut self, step: Handover) {
         if step == Handover::Done {
             self.end.cancel();
+            self.clock.abort_all();
         }
     }
 
@@ -269,18 +281,20 @@ async fn stop(jobs: Jobs, deadline: Instant) -> Stopped {
         spool,
         store,
         opener,
+        clock,
         pools,
         tasks,
         mut consumers,
         end,
         ..
     } = jobs;
-    drop(opener);
+    drop((opener, clock));
     end.cancel();
     let pools_of = settings.pools.iter();
     let destroy = pools_of.map(|pool| pool.settings.common.destroy_timeout);
     let cut_at = deadline.min(Instant::now() + destroy.max().unwrap_or_default());
-    let in_time = timeout_at(cut_at, async {
+    // Whoever is left after that is cut off.
+    _ = timeout_at(cut_at, async {
         while consumers.join_next().await.is_some() {}
     })
     .await;
@@ -290,11 +304,9 @@ async fn stop(jobs: Jobs, deadline: Instant) -> Stopped {
     // A broker that is away has them already, or gives them out again in time.
     _ = timeout_at(deadline.min(Instant::now() + CLOSING), pipelines.close()).await;
     store.close().await;
-    let most = if in_time.is_ok() {
-        Duration::MAX
-    } else {
-        WORKERS_AFTER_CUT
-    };
+    // A worker may still be at a job that was cancelled.
+    let most = cut_at.saturating_duration_since(Instant::now());
+    let most = most.max(WORKERS_AFTER_CUT);
     let left = deadline.saturating_duration_since(Instant::now());
     let killed = pools.stop(left.min(most)).await;
     tasks.join_all().await; // each has done its last order

@@ -6,6 +6,7 @@ use std::time::Duration;
 use pronghorn_config::{Choice, Section, Size, Table};
 use pronghorn_workers::settings::PoolSettings;
 
+use crate::clock::{self, ScheduleSettings};
 use crate::rules::Rules;
 
 /// As RoadRunner's; lower goes first.
@@ -42,6 +43,7 @@ pub struct JobsSettings {
     /// The pipelines that are resumed at the start.
     pub consume: Vec<String>,
     pub pipelines: Vec<(String, PipelineSettings)>,
+    pub schedules: Vec<(String, ScheduleSettings)>,
 }
 
 /// One pool of workers for jobs.
@@ -241,6 +243,17 @@ impl Section for JobsSettings {
                 t.unknown("consume", &message, hint);
             }
         }
+        let schedules = clock::read(t);
+        for (name, schedule) in &schedules {
+            let pipeline = &schedule.pipeline;
+            if !pipelines.iter().any(|(known, _)| known == pipeline) {
+                let message = format!(
+                    "has schedule `{name}` for pipeline `{pipeline}`, and there is no such pipeline"
+                );
+                let hint = "add it to `jobs.pipelines`, or name another one by `pipeline:`";
+                t.error("schedules", &message, hint);
+            }
+        }
         let pools = read_pools(t);
         for (name, pipeline) in &pipelines {
             let Some(PipelineSettings { pool, .. }) = pipeline else {
@@ -263,6 +276,7 @@ impl Section for JobsSettings {
                 .into_iter()
                 .filter_map(|(name, pipeline)| Some((name, pipeline?)))
                 .collect(),
+            schedules,
         }
     }
 }

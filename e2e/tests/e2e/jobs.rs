@@ -226,6 +226,7 @@ fn each_pool_runs_the_jobs_of_its_pipelines_and_those_that_name_it() {
     let [light, heavy] = ["light", "heavy"].map(|pool| site.path(pool));
     let site = site.config(&format!(
         "version: '3'\n\
+         http: {{address: 127.0.0.1:0, pool: {{num_workers: 1, command: php {}}}}}\n\
          rpc: {{listen: 'tcp://127.0.0.1:0'}}\n\
          state_dir: state\n\
          logs: {{level: debug}}\n\
@@ -237,6 +238,7 @@ fn each_pool_runs_the_jobs_of_its_pipelines_and_those_that_name_it() {
            pipelines:\n    \
              mail: {{driver: memory, pool: light}}\n    \
              images: {{driver: embedded, pool: heavy}}\n",
+        Site::fixture("foreign/worker.php").display(),
         light.display(),
         heavy.display(),
         worker = worker.display(),
@@ -322,6 +324,90 @@ fn pipelines_are_seen_from_outside() {
     run(&["cancel", "later"]);
     run(&["nonsense"]).assert_refused(&["`jobs` can't do `nonsense`", "hint: "]);
     server.stop();
+}
+
+#[test]
+fn a_schedule_pushes_jobs_and_is_seen_run_and_paused() {
+    let more = "  schedules:\n    \
+                  tick: {every: 1s, job: ping, pipeline: kept, payload: tock}\n    \
+                  never: {cron: '0 0 30 2 *', job: ping, pipeline: mail, time_zone: Europe/Berlin}\n";
+    let site = site_with(&Site::fixture("jobs.php"), "num_workers: 1", more);
+    let server = Server::start(site);
+    let ran = wait_until_ran(&server, 2);
+    assert!(
+        ran.contains(r#""name":"ping","pipeline":"kept""#) && ran.contains(" tock"),
+        "{ran}"
+    );
+    let address = format!("rpc.listen={}", crate::control::listening(&server, "rpc"));
+    let run = |arguments: &[&str]| {
+        let all = [&["schedules"], arguments, &["-o", &address]].concat();
+        Server::run_beside(server.site(), &all)
+    };
+    let table = wait_for("the end of a run", || {
+        let table = run(&[]).stdout;
+        table.contains("done").then_some(table)
+    });
+    for said in [
+        "never     0 0 30 2 * Europe/Berlin  never",
+        "tick      every 1s",
+        "done",
+    ] {
+        assert!(table.contains(said), "{said} in {table}");
+    }
+    run(&["pause", "tick"]);
+    assert!(run(&[]).stdout.contains("paused"));
+    run(&["run", "never"]);
+    wait_for("a run by hand", || {
+        self::ran(&server)
+            .contains(r#""pipeline":"mail""#)
+            .then_some(())
+    });
+    run(&["run", "none"]).assert_refused(&["there is no schedule `none`"]);
+    let json: Value = serde_json::from_str(&run(&["--json"]).stdout).expect("it is JSON");
+    assert_eq!(json["schedules"][1]["runs"][0]["outcome"], "done");
+    server.stop();
+}
+
+#[test]
+fn a_job_that_takes_longer_than_its_deadline_has_failed() {
+    for transport in ["relay", "ring"] {
+        let pool = format!("num_workers: 1, transport: {transport}");
+        let server = Server::start(site_of(&Site::fixture("jobs.php"), &pool));
+        let mut rpc = Rpc::connect(&server);
+        let headers = r#""headers":{"pronghorn-deadline":{"value":["0.2"]}},"options""#;
+        let slow = push_request("mail", "late", "slow", 0).replace("OA==", "NjAwMDA="); // a minute
+        let slow = slow.replace(r#""options""#, headers);
+        assert_eq!(rpc.call("jobs.Push", &slow), "{}");
+        wait_for("a dead letter", || {
+            (dead(&mut rpc) == ["late"]).then_some(())
+        });
+        let letter = rpc.call("jobs.Show", r#"{"id":"late"}"#);
+        assert!(
+            letter.contains(r#""reason":"the deadline passed""#),
+            "{letter}"
+        );
+        assert_eq!(ran(&server).lines().count(), 3);
+        let wrong = slow.replace("0.2", "soon");
+        let refused = rpc.call("jobs.Push", &wrong);
+        assert!(
+            refused.contains("the header pronghorn-deadline is `soon`"),
+            "{refused}"
+        );
+        push(&mut rpc, "mail", "next", "ping", 0);
+        wait_until_ran(&server, 4);
+        server.stop();
+    }
+}
+
+/// The short form of that part of `make soak`.
+#[test]
+fn kills_of_workers_and_of_the_server_lose_no_job() {
+    let counts = pronghorn_e2e::jobs::kill_at_random(1000, 40);
+    assert_eq!(counts.lost, Vec::<String>::new(), "{counts:?}");
+    assert!(
+        counts.pushed > 500 && counts.worker_kills > 20,
+        "{counts:?}"
+    );
 }
 
 /// The example of its README, and what waits for a job that does not come.

@@ -3,7 +3,7 @@
 use pronghorn_testkit::{Server, Site, wait_for};
 use rustix::process::Signal;
 
-use crate::control::client::Rpc;
+use crate::control::Rpc;
 
 fn start() -> Server {
     let worker = Site::example("service").with_file_name("worker.php");

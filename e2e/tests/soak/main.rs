@@ -30,6 +30,8 @@ const KILLS: f64 = 1_000.0;
 const BUSY_KILLS: f64 = 300.0;
 const RELOADS: f64 = 200.0;
 const BUSY_RELOADS: f64 = 50.0;
+/// And kills in between.
+const JOBS: [f64; 2] = [200_000.0, 1_000.0];
 const UPGRADES: f64 = 50.0;
 const LEAVING_ROUNDS: f64 = 10.0;
 /// Calls that scribble once, and those that do it so often.
@@ -46,7 +48,7 @@ const MOST: Duration = Duration::from_secs(30 * 60);
 
 /// What is done to a server, by name.
 type Part = (&'static str, fn(f64, &mut Report));
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 10] = [
     ("kills", kills),
     ("reloads", reloads),
     ("upgrades", upgrades),
@@ -55,6 +57,7 @@ const PARTS: [Part; 9] = [
     ("uploads", uploads),
     ("scribbles", scribbles),
     ("valgrind", valgrind),
+    ("jobs", jobs),
     ("soak", soak),
 ];
 
@@ -310,6 +313,19 @@ fn scribbles(scale: f64, report: &mut Report) {
         scribble(&SCRIBBLES.map(|(calls, each)| (scaled(calls, scale), each)));
     report.figure("scribbles in calls that failed", detected);
     report.figure("scribbles in calls that did not", harmless);
+}
+
+fn jobs(scale: f64, report: &mut Report) {
+    report.part("jobs in the store, workers and the server killed at random");
+    let [jobs, kills] = JOBS.map(|most| scaled(most, scale));
+    let counts = pronghorn_e2e::jobs::kill_at_random(jobs, kills);
+    report.figure("jobs whose push was answered", counts.pushed);
+    report.figure("jobs that were being pushed at a kill", counts.unanswered);
+    report.figure("workers killed", counts.worker_kills);
+    report.figure("servers killed", counts.server_kills);
+    report.figure("times that a job ran again", counts.again);
+    report.figure("jobs lost", counts.lost.len());
+    report.demand("no job is lost", counts.lost.is_empty());
 }
 
 fn valgrind(scale: f64, report: &mut Report) {

@@ -7,6 +7,7 @@ mod live;
 mod over_rpc;
 mod reset;
 mod resize;
+mod schedules;
 mod status;
 mod stop;
 mod table;
@@ -20,7 +21,7 @@ use pronghorn_config::Endpoint;
 use pronghorn_control::{Client, Place};
 use tokio::runtime::Builder;
 
-use crate::arguments::{Arguments, Jobs, Name};
+use crate::arguments::{Arguments, Jobs, Name, Schedules};
 use crate::exit::{Exit, failed, misused};
 
 pub(crate) use find::place_of;
@@ -80,6 +81,13 @@ pub(crate) fn status(name: Name, arguments: &Arguments) -> Exit {
 /// Pipelines of jobs, as RoadRunner's flags have it.
 pub(crate) fn jobs(name: Name, arguments: &Arguments, jobs: &Jobs) -> Exit {
     run(name, arguments, async |task| jobs::run(task, jobs).await)
+}
+
+/// Schedules of jobs.
+pub(crate) fn schedules(name: Name, arguments: &Arguments, schedules: &Schedules) -> Exit {
+    run(name, arguments, async |task| {
+        schedules::run(task, schedules).await
+    })
 }
 
 fn run(

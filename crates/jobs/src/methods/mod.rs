@@ -1,5 +1,6 @@
 //! `jobs.Push` and its companions, over RPC.
 
+mod by_clock;
 mod ours;
 
 use std::collections::BTreeMap;
@@ -11,9 +12,11 @@ use crate::messages::{
     Pushed, Stats,
 };
 use crate::pipelines::{PipelineError, Pipelines, with_causes};
+use crate::schedules::Schedules;
 use crate::settings::PipelineSettings;
 
-pub(crate) fn add(methods: &Methods, pipelines: &Pipelines) {
+pub(crate) fn add(methods: &Methods, pipelines: &Pipelines, schedules: &Schedules) {
+    by_clock::add(methods, schedules);
     let methods = methods.service("jobs", pipelines.clone());
     methods.add("Push", async |pipelines, request: PushRequest| {
         push(pipelines, request.jobs()).await

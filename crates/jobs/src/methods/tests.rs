@@ -23,7 +23,8 @@ impl Server {
             metrics,
             ["default"].into_iter(),
         );
-        add(&methods, &pipelines);
+        let schedules = Schedules::new([], pipelines.clone(), LazyStore::default());
+        add(&methods, &pipelines, &schedules);
         Self(methods)
     }
 

@@ -7,22 +7,9 @@ use pronghorn_testkit::{Connection, Response, Server, Site, wait_for};
 use pronghorn_wire::frame::Flags;
 use rustix::process::Signal;
 
-pub(crate) mod client;
 mod metrics;
 
-pub(crate) use client::Rpc;
-
-/// Where a service says that it listens.
-pub(crate) fn listening(server: &Server, service: &str) -> String {
-    wait_for("the address in the log", || {
-        let log = server.log();
-        let line = log
-            .lines()
-            .find(|line| line.contains(service) && line.contains("listening"))?;
-        let (_, address) = line.split_once("\"address\":\"")?;
-        Some(address.split_once('"')?.0.to_owned())
-    })
-}
+pub(crate) use pronghorn_e2e::rpc::{Rpc, listening};
 
 fn probe(server: &Server, target: &str) -> Response {
     let address: SocketAddr = listening(server, "status").parse().expect("an address");

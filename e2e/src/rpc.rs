@@ -1,14 +1,38 @@
 //! A caller of RPC that sends exactly the bytes it is given.
 
+use std::fmt;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 
-use pronghorn_testkit::{PATIENCE, Server};
+use pronghorn_testkit::{PATIENCE, Server, wait_for};
 use pronghorn_wire::frame::{Flags, Header, Options, Stream};
 
-/// A connection with one call at a time.
-pub(crate) struct Rpc(Box<dyn Both>);
+/// Where a service says that it listens.
+///
+/// # Panics
+///
+/// When it does not say so.
+pub fn listening(server: &Server, service: &str) -> String {
+    wait_for("the address in the log", || {
+        let log = server.log();
+        let line = log
+            .lines()
+            .find(|line| line.contains(service) && line.contains("listening"))?;
+        let (_, address) = line.split_once("\"address\":\"")?;
+        Some(address.split_once('"')?.0.to_owned())
+    })
+}
+
+/// A connection with one call at a time. Its methods panic when the server does not answer, or with
+/// something else than RPC.
+pub struct Rpc(Box<dyn Both>);
+
+impl fmt::Debug for Rpc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Rpc").finish_non_exhaustive()
+    }
+}
 
 trait Both: Read + Write {}
 
@@ -16,8 +40,12 @@ impl<T: Read + Write> Both for T {}
 
 impl Rpc {
     /// Over whatever the server says that it listens on.
-    pub(crate) fn connect(server: &Server) -> Self {
-        let address = super::listening(server, "rpc");
+    ///
+    /// # Panics
+    ///
+    /// When nobody listens there.
+    pub fn connect(server: &Server) -> Self {
+        let address = listening(server, "rpc");
         if let Some(path) = address.strip_prefix("unix://") {
             let stream = UnixStream::connect(path).expect("the server listens");
             let limited = stream.set_read_timeout(Some(PATIENCE));
@@ -31,7 +59,12 @@ impl Rpc {
         Self(Box::new(stream))
     }
 
-    pub(crate) fn send(&mut self, flags: Flags, method: &str, argument: &[u8]) {
+    /// One call, whose reply is not read.
+    ///
+    /// # Panics
+    ///
+    /// When the connection is closed.
+    pub fn send(&mut self, flags: Flags, method: &str, argument: &[u8]) {
         let length = |bytes: usize| u32::try_from(bytes).expect("short");
         let mut frame = Vec::new();
         Header {
@@ -47,7 +80,11 @@ impl Rpc {
     }
 
     /// Flags and result of the reply.
-    pub(crate) fn ask(&mut self, flags: Flags, method: &str, argument: &[u8]) -> (Flags, Vec<u8>) {
+    ///
+    /// # Panics
+    ///
+    /// When no reply comes.
+    pub fn ask(&mut self, flags: Flags, method: &str, argument: &[u8]) -> (Flags, Vec<u8>) {
         self.send(flags, method, argument);
         let mut head = [0; 20];
         self.0.read_exact(&mut head).expect("a reply");
@@ -59,7 +96,11 @@ impl Rpc {
     }
 
     /// In JSON; an error begins with `error: `.
-    pub(crate) fn call(&mut self, method: &str, argument: &str) -> String {
+    ///
+    /// # Panics
+    ///
+    /// When no reply comes.
+    pub fn call(&mut self, method: &str, argument: &str) -> String {
         let (flags, answer) = self.ask(Flags::JSON, method, argument.as_bytes());
         let text = String::from_utf8_lossy(&answer).into_owned();
         if flags.has(Flags::ERROR) {
@@ -69,7 +110,11 @@ impl Rpc {
     }
 
     /// Pids of the workers of `name`, and the names of their states.
-    pub(crate) fn workers(&mut self, name: &str) -> Vec<(u32, String)> {
+    ///
+    /// # Panics
+    ///
+    /// When the reply is no list of workers.
+    pub fn workers(&mut self, name: &str) -> Vec<(u32, String)> {
         let list = self.call("informer.Workers", &format!("\"{name}\""));
         let workers = list.split("{\"pid\":").skip(1);
         workers
@@ -82,7 +127,12 @@ impl Rpc {
             .collect()
     }
 
-    pub(crate) fn pids(&mut self, name: &str) -> Vec<u32> {
+    /// Pids of the workers of `name`.
+    ///
+    /// # Panics
+    ///
+    /// When the reply is no list of workers.
+    pub fn pids(&mut self, name: &str) -> Vec<u32> {
         let workers = self.workers(name);
         workers.into_iter().map(|(pid, _)| pid).collect()
     }

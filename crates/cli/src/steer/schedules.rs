@@ -1,0 +1,115 @@
+//! `schedules`: jobs by the clock.
+
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::boxes::ago;
+use super::text::{columns, line, time};
+use super::{Task, over_rpc};
+use crate::arguments::{Schedules, SchedulesCommand};
+use crate::exit::{Exit, say};
+
+#[derive(Serialize, Deserialize)]
+struct List {
+    schedules: Vec<Schedule>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Schedule {
+    name: String,
+    when: String,
+    paused: bool,
+    next: Option<u64>,
+    running: u64,
+    runs: Vec<Run>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Run {
+    id: String,
+    due: u64,
+    began: u64,
+    ended: Option<u64>,
+    /// A text, or a map from a text to why.
+    outcome: Option<Value>,
+}
+
+pub(super) async fn run(task: &Task<'_>, schedules: &Schedules) -> Result<Exit, String> {
+    let mut client = task.rpc_client().await?;
+    let (method, name) = match &schedules.command {
+        None => {
+            let list: List = over_rpc::ask(&mut client, "schedules.List", &json!({})).await?;
+            if schedules.json {
+                let text =
+                    serde_json::to_string_pretty(&list).map_err(|error| error.to_string())?;
+                say(&format!("{text}\n"));
+            } else {
+                say(&table(&list));
+            }
+            return Ok(Exit::Done);
+        }
+        Some(SchedulesCommand::Run { name }) => ("schedules.Run", name),
+        Some(SchedulesCommand::Pause { name }) => ("schedules.Pause", name),
+        Some(SchedulesCommand::Resume { name }) => ("schedules.Resume", name),
+    };
+    let argument = json!({"name": name});
+    let _done: Value = over_rpc::ask(&mut client, method, &argument).await?;
+    Ok(Exit::Done)
+}
+
+fn table(list: &List) -> String {
+    let cells: Vec<_> = list.schedules.iter().map(Schedule::cells).collect();
+    columns(
+        ["SCHEDULE", "WHEN", "NEXT", "LAST", "TOOK", "OUTCOME"],
+        &cells,
+    )
+}
+
+impl Schedule {
+    fn cells(&self) -> [String; 6] {
+        let next = match (self.paused, self.next) {
+            (true, _) => "paused".to_owned(),
+            (false, None) => "never".to_owned(),
+            (false, Some(next)) => {
+                let left = moment(next).duration_since(SystemTime::now());
+                format!("in {}", time(left.unwrap_or_default()))
+            }
+        };
+        let last = self.runs.last();
+        let began = last.map(|run| ago(moment(run.began).elapsed().unwrap_or_default()));
+        let took = last.and_then(|run| {
+            let took = run.ended?.saturating_sub(run.began);
+            Some(time(Duration::from_millis(took)))
+        });
+        let outcome = last.map(Run::outcome);
+        let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        [
+            line(&self.name),
+            line(&self.when),
+            next,
+            or_none(began),
+            or_none(took),
+            or_none(outcome),
+        ]
+    }
+}
+
+impl Run {
+    fn outcome(&self) -> String {
+        match &self.outcome {
+            None => "runs".to_owned(),
+            Some(Value::String(outcome)) => line(&outcome.replace('_', " ")),
+            Some(other) => {
+                let why = other.get("failed").and_then(Value::as_str);
+                let first = why.unwrap_or_default().lines().next().unwrap_or_default();
+                format!("failed: {}", line(first))
+            }
+        }
+    }
+}
+
+fn moment(milliseconds: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_millis(milliseconds)
+}

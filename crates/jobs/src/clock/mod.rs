@@ -1,0 +1,7 @@
+//! When jobs by the clock are due, and the keys that say so. Knows no job and no store.
+
+mod moments;
+mod settings;
+
+pub use moments::{Moments, When};
+pub use settings::{CatchUp, Overlap, ScheduleSettings, read};

@@ -1,0 +1,217 @@
+//! The keys of `jobs.schedules`, typed.
+
+use std::time::Duration;
+
+use chrono_tz::Tz;
+use pronghorn_config::{Choice, Node, Setting, Shown, Table, Wrong};
+
+use super::{Moments, When};
+
+/// Each is a line of a crontab.
+const MOST: usize = 1000;
+
+/// A job by the clock.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScheduleSettings {
+    pub moments: Moments,
+    pub job: String,
+    pub pipeline: String,
+    pub payload: String,
+    pub overlap: Overlap,
+    pub catch_up: CatchUp,
+    /// A run begins up to so much later.
+    pub jitter: Duration,
+}
+
+/// What happens when the run before has not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overlap {
+    Skip,
+    Queue,
+    Allow,
+}
+
+impl Choice for Overlap {
+    const CHOICES: &'static [(&'static str, Self)] = &[
+        ("skip", Self::Skip),
+        ("queue", Self::Queue),
+        ("allow", Self::Allow),
+    ];
+}
+
+/// Which runs are made up for that were due while the server was down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CatchUp {
+    None,
+    One,
+    All,
+}
+
+impl Choice for CatchUp {
+    const CHOICES: &'static [(&'static str, Self)] =
+        &[("none", Self::None), ("one", Self::One), ("all", Self::All)];
+}
+
+impl CatchUp {
+    pub(crate) fn name(self) -> &'static str {
+        let mut choices = Self::CHOICES.iter();
+        let found = choices.find(|(_, choice)| *choice == self);
+        found.map_or("", |(name, _)| name)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Pattern(When, String);
+
+impl Setting for Pattern {
+    fn example() -> String {
+        "30 3 * * *".to_owned()
+    }
+
+    fn accepts() -> String {
+        "five fields as in a crontab, or six with seconds in front: `30 3 * * *`".to_owned()
+    }
+
+    fn read(node: &Node) -> Result<Self, Vec<Wrong>> {
+        let Some(text) = node.text() else {
+            return Err(Wrong::value(node));
+        };
+        let text = text.trim();
+        let when = Moments::pattern(text).map_err(|why| Wrong::hinted(node, why))?;
+        Ok(Self(when, text.to_owned()))
+    }
+
+    fn show(&self) -> Shown {
+        Shown::One(self.1.clone())
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Zone(Tz);
+
+impl Setting for Zone {
+    fn example() -> String {
+        "Europe/Berlin".to_owned()
+    }
+
+    fn accepts() -> String {
+        "the name of a time zone: `UTC`, `Europe/Berlin`".to_owned()
+    }
+
+    fn read(node: &Node) -> Result<Self, Vec<Wrong>> {
+        let zone = node.text().and_then(|text| text.trim().parse().ok());
+        zone.map(Self).ok_or_else(|| Wrong::value(node))
+    }
+
+    fn show(&self) -> Shown {
+        Shown::One(self.0.name().to_owned())
+    }
+}
+
+/// Schedules by name, those that make sense.
+pub fn read(t: &mut Table<'_>) -> Vec<(String, ScheduleSettings)> {
+    let schedules = t.sections_with(
+        "schedules",
+        "Jobs by the clock, by name.",
+        "A schedule: `cron` or `every`, and the job that is pushed.",
+        |t| {
+            t.ours();
+            read_one(t)
+        },
+    );
+    if schedules.len() > MOST {
+        let message = format!(
+            "has {} schedules; accepted: at most {MOST}",
+            schedules.len()
+        );
+        t.error("schedules", &message, "remove some of them");
+    }
+    let named = schedules.into_iter();
+    named
+        .filter_map(|(name, schedule)| Some((name, schedule?)))
+        .collect()
+}
+
+fn read_one(t: &mut Table<'_>) -> Option<ScheduleSettings> {
+    let described = t.name() == "<name>";
+    let cron = t
+        .key::<Pattern>("cron", "When it is due, as in a crontab.")
+        .optional();
+    let every = t
+        .key(
+            "every",
+            "How often it is due, counted from 1970 on: `5m` is at each full five minutes.",
+        )
+        .range(Duration::from_secs(1)..=Duration::from_hours(24 * 365))
+        .optional();
+    let Zone(zone) = t
+        .key(
+            "time_zone",
+            "The time zone of `cron`; the same on every machine if it is not written.",
+        )
+        .default(Zone(Tz::UTC));
+    let job: Option<String> = t
+        .key("job", "The name of the job, for its handler.")
+        .optional();
+    let pipeline = t
+        .key("pipeline", "The pipeline that it is pushed to.")
+        .default("default".to_owned());
+    let payload = t
+        .key("payload", "The job's payload.")
+        .default(String::new());
+    let overlap = t
+        .key(
+            "overlap",
+            "When the run before has not ended: `skip` leaves this one out, `queue` lets it wait, `allow` runs both.",
+        )
+        .default(Overlap::Skip);
+    let catch_up = t
+        .key(
+            "catch_up",
+            "Which runs are made up for that were due while the server was down: `none`, the last `one`, or `all`, \
+             up to 100.",
+        )
+        .default(CatchUp::One);
+    let jitter = t
+        .key(
+            "jitter",
+            "A run begins up to so much later, so that not all of a minute begin at once.",
+        )
+        .range(Duration::ZERO..=Duration::from_hours(24))
+        .default(Duration::ZERO);
+    let when = match (cron, every) {
+        (Some(Pattern(when, _)), None) => Some(when),
+        (None, Some(every)) => Some(When::Every(every)),
+        (None, None) => None,
+        (Some(_), Some(_)) => {
+            t.error("every", "stands beside `cron`", "remove one of them");
+            return None;
+        }
+    };
+    if described {
+        return None;
+    }
+    if when.is_none() {
+        t.error(
+            "",
+            "is never due: it has neither `cron` nor `every`",
+            "for example `every: 5m`",
+        );
+    }
+    if job.is_none() {
+        t.error(
+            "",
+            "has no `job`",
+            "name the job that is pushed, for example `job: cleanup`",
+        );
+    }
+    Some(ScheduleSettings {
+        moments: Moments::new(when?, zone),
+        job: job?,
+        pipeline,
+        payload,
+        overlap,
+        catch_up,
+        jitter,
+    })
+}

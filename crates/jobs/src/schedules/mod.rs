@@ -1,0 +1,394 @@
+//! Jobs by the clock: when each schedule is due, and what became of its runs, which outlive the
+//! server.
+
+mod record;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use pronghorn_base::lock;
+use pronghorn_store::{LazyStore, OpenError, StoreError, Transaction};
+use thiserror::Error;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+pub(crate) use self::record::Run;
+use self::record::{Outcome, Record, TREE};
+use crate::clock::{CatchUp, Overlap, ScheduleSettings};
+use crate::extras;
+use crate::job::{Job, now_ms};
+use crate::pipelines::Pipelines;
+use crate::results::Ended;
+
+/// The clock is looked at so often at least: it may have been set.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+/// A run that begins later than so much was missed: the server was down, or asleep.
+const MISSED: Duration = Duration::from_mins(1);
+/// How many of them are caught up with at most, by `catch_up: all`.
+const MOST_CAUGHT_UP: usize = 100;
+/// With `overlap: queue`, runs that wait for the one before; more are skipped.
+const MOST_QUEUED: usize = 10;
+/// How often a job that runs is asked after.
+const ASK_AGAIN: Duration = Duration::from_mins(10);
+
+/// All of a server. Clones are the same ones.
+#[derive(Clone)]
+pub(crate) struct Schedules(Arc<Shared>);
+
+struct Shared {
+    settings: BTreeMap<String, ScheduleSettings>,
+    pipelines: Pipelines,
+    store: LazyStore,
+    state: Mutex<BTreeMap<String, State>>,
+    /// Something was asked for.
+    news: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    record: Record,
+    /// When the next run is due, in milliseconds since 1970.
+    next: Option<u64>,
+    /// With its jitter.
+    begins: Option<u64>,
+    running: usize,
+    /// Due times of runs that wait for the one before.
+    queued: Vec<u64>,
+    /// Somebody asked for a run.
+    wanted: bool,
+}
+
+/// How a schedule is, for those who look at it.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    pub(crate) name: String,
+    pub(crate) when: String,
+    pub(crate) paused: bool,
+    pub(crate) next: Option<u64>,
+    pub(crate) running: usize,
+    pub(crate) runs: Vec<Run>,
+}
+
+#[derive(Debug, Error)]
+pub(crate) enum ScheduleError {
+    #[error("there is no schedule `{0}`")]
+    Unknown(String),
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Schedules {
+    pub(crate) fn new(
+        settings: impl IntoIterator<Item = (String, ScheduleSettings)>,
+        pipelines: Pipelines,
+        store: LazyStore,
+    ) -> Self {
+        Self(Arc::new(Shared {
+            settings: settings.into_iter().collect(),
+            pipelines,
+            store,
+            state: Mutex::default(),
+            news: Notify::new(),
+        }))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.settings.is_empty()
+    }
+
+    /// Until it is dropped. Another process may have the store for a while.
+    pub(crate) async fn work(self) {
+        while let Err(error) = self.load().await {
+            if !matches!(error, ScheduleError::Open(OpenError::InUse { .. })) {
+                tracing::error!(target: "jobs", "schedules can't be read, so none runs: {error}");
+            }
+            sleep(LOOK_AGAIN).await;
+        }
+        let mut running = JoinSet::new();
+        for (name, missed) in self.missed() {
+            let schedules = self.clone();
+            running.spawn(async move { schedules.make_up_for(&name, missed).await });
+        }
+        loop {
+            for (name, due) in self.due(now_ms()) {
+                let schedules = self.clone();
+                running.spawn(async move { schedules.run(&name, due).await });
+            }
+            tokio::select! {
+                Some(_) = running.join_next() => {}
+                () = self.0.news.notified() => {}
+                () = sleep(self.until_next()) => {}
+            }
+        }
+    }
+
+    async fn load(&self) -> Result<(), ScheduleError> {
+        let names: Vec<String> = self.0.settings.keys().cloned().collect();
+        let store = self.0.store.get().await?;
+        let read = move |transaction: &mut Transaction<'_>| {
+            let mut records = BTreeMap::new();
+            for name in names {
+                let value = transaction.get(TREE, name.as_bytes())?;
+                let record = value.as_deref().map(Record::decode);
+                records.insert(name, record.unwrap_or_default());
+            }
+            Ok(records)
+        };
+        let records: BTreeMap<String, Record> =
+            store.carry_out(0, read, |outcome| outcome).await??;
+        let mut state = lock(&self.0.state);
+        for (name, mut record) in records {
+            record.break_off();
+            // Somebody may have asked for a run before.
+            state.entry(name).or_default().record = record;
+        }
+        Ok(())
+    }
+
+    /// What was due while no server was there, and is made up for. From now on, all is due.
+    fn missed(&self) -> Vec<(String, Vec<u64>)> {
+        let now = now_ms();
+        let mut missed = Vec::new();
+        {
+            let mut state = lock(&self.0.state);
+            for (name, settings) in &self.0.settings {
+                let it = state.entry(name.clone()).or_default();
+                // One that is new begins now.
+                let last = it.record.last_due.unwrap_or(now);
+                let all: Vec<u64> = settings.moments.between(last, now).collect();
+                it.set_next(settings, now);
+                if !all.is_empty() && !it.record.paused {
+                    missed.push((name.clone(), settings.catch_up, all));
+                }
+            }
+        }
+        let wanted = missed.into_iter().map(|(name, catch_up, mut all)| {
+            let runs = all.len();
+            tracing::warn!(
+                target: "jobs",
+                schedule = name,
+                runs,
+                "runs were missed while the server was down; catch_up: {}",
+                catch_up.name()
+            );
+            let wanted = match catch_up {
+                CatchUp::None => 0,
+                CatchUp::One => 1,
+                CatchUp::All => runs.min(MOST_CAUGHT_UP),
+            };
+            (name, all.split_off(runs - wanted))
+        });
+        wanted.collect()
+    }
+
+    /// One after the other.
+    async fn make_up_for(&self, name: &str, missed: Vec<u64>) {
+        let now = now_ms();
+        self.note(name, |record| record.last_due = Some(now)).await;
+        for due in missed {
+            self.run(name, due).await;
+        }
+    }
+
+    /// What is to run now, and was due when.
+    fn due(&self, now: u64) -> Vec<(String, u64)> {
+        let mut due = Vec::new();
+        let mut state = lock(&self.0.state);
+        for (name, settings) in &self.0.settings {
+            let it = state.entry(name.clone()).or_default();
+            if std::mem::take(&mut it.wanted) {
+                due.push((name.clone(), now));
+            }
+            if let (Some(at), Some(next)) = (it.begins, it.next)
+                && at <= now
+            {
+                if now - at > pronghorn_base::millis(MISSED) && !it.record.paused {
+                    let seconds = (now - at) / 1000;
+                    tracing::warn!(target: "jobs", schedule = name, seconds, "a run begins late");
+                }
+                it.set_next(settings, now.max(next));
+                if !it.record.paused {
+                    due.push((name.clone(), next));
+                }
+            }
+            if it.running == 0 && !it.queued.is_empty() {
+                due.push((name.clone(), it.queued.remove(0)));
+            }
+        }
+        due
+    }
+
+    fn until_next(&self) -> Duration {
+        let now = now_ms();
+        let state = lock(&self.0.state);
+        let next = state.values().filter_map(|it| it.begins).min();
+        let wait = next.map(|next| Duration::from_millis(next.saturating_sub(now)));
+        wait.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN)
+    }
+
+    async fn run(&self, name: &str, due: u64) {
+        let Some(settings) = self.0.settings.get(name) else {
+            return;
+        };
+        if !self.may_begin(name, settings.overlap, due) {
+            return;
+        }
+        let (id, outcome) = self.push(name, settings, due).await;
+        let outcome = match outcome {
+            Err(why) => Outcome::Failed(why),
+            Ok(()) => {
+                self.note(name, |record| record.begin(due, &id)).await;
+                match self.ended(&id).await {
+                    Ended::Done(_) => Outcome::Done,
+                    Ended::Failed(why) => Outcome::Failed(why),
+                }
+            }
+        };
+        if let Outcome::Failed(why) = &outcome {
+            let why = why.lines().next().unwrap_or_default();
+            tracing::warn!(target: "jobs", schedule = name, id, "a run has failed: {why}");
+        }
+        {
+            let mut state = lock(&self.0.state);
+            if let Some(it) = state.get_mut(name) {
+                it.running = it.running.saturating_sub(1);
+            }
+        }
+        self.note(name, |record| record.end(due, &id, outcome))
+            .await;
+        self.0.news.notify_one();
+    }
+
+    /// Whether the runs before let it begin.
+    fn may_begin(&self, name: &str, overlap: Overlap, due: u64) -> bool {
+        let mut state = lock(&self.0.state);
+        let Some(it) = state.get_mut(name) else {
+            return false;
+        };
+        let begins = it.running == 0 || overlap == Overlap::Allow;
+        if begins {
+            it.running += 1;
+        } else if overlap == Overlap::Queue && it.queued.len() < MOST_QUEUED {
+            it.queued.push(due);
+        } else {
+            tracing::warn!(target: "jobs", schedule = name, "a run is skipped: the one before has not ended");
+        }
+        begins
+    }
+
+    async fn push(
+        &self,
+        name: &str,
+        settings: &ScheduleSettings,
+        due: u64,
+    ) -> (String, Result<(), String>) {
+        let id = format!("{name}-{due}");
+        let mut job = Job {
+            id: id.clone(),
+            name: settings.job.clone(),
+            payload: settings.payload.clone().into(),
+            ..Job::default()
+        };
+        extras::ask_for_result(&mut job);
+        let pushed = vec![(settings.pipeline.clone(), job)];
+        let pushed = self.0.pipelines.push(pushed).await;
+        (id, pushed.map(|_| ()).map_err(|error| error.to_string()))
+    }
+
+    async fn ended(&self, id: &str) -> Ended {
+        loop {
+            if let Some(ended) = self.0.pipelines.results().wait(id, ASK_AGAIN).await {
+                return ended;
+            }
+        }
+    }
+
+    /// Changes what is kept of a schedule.
+    async fn note(&self, name: &str, change: impl FnOnce(&mut Record)) {
+        let value = {
+            let mut state = lock(&self.0.state);
+            let it = state.entry(name.to_owned()).or_default();
+            change(&mut it.record);
+            it.record.encode()
+        };
+        let key = name.as_bytes().to_vec();
+        let write = move |transaction: &mut Transaction<'_>| transaction.put(TREE, &key, &value);
+        let written = async {
+            let store = self.0.store.get().await?;
+            // It replaces what is about as long, and is done in a full store, too.
+            store.carry_out(0, write, |outcome| outcome).await??;
+            Ok::<_, ScheduleError>(())
+        };
+        if let Err(error) = written.await {
+            tracing::error!(target: "jobs", schedule = name, "a run can't be noted: {error}");
+        }
+    }
+
+    /// All of them, by name.
+    pub(crate) fn views(&self) -> Vec<View> {
+        let state = lock(&self.0.state);
+        let view = |(name, settings): (&String, &ScheduleSettings)| {
+            let it = state.get(name);
+            let record = it.map(|it| it.record.clone()).unwrap_or_default();
+            View {
+                name: name.clone(),
+                when: settings.moments.to_string(),
+                paused: record.paused,
+                next: it.and_then(|it| it.next).filter(|_| !record.paused),
+                running: it.map_or(0, |it| it.running),
+                runs: record.runs,
+            }
+        };
+        self.0.settings.iter().map(view).collect()
+    }
+
+    /// Runs one now, also a paused one.
+    pub(crate) fn run_now(&self, name: &str) -> Result<(), ScheduleError> {
+        self.known(name)?;
+        let mut state = lock(&self.0.state);
+        state.entry(name.to_owned()).or_default().wanted = true;
+        drop(state);
+        self.0.news.notify_one();
+        Ok(())
+    }
+
+    /// A paused one does not run by itself. It stays paused over a restart.
+    pub(crate) async fn pause(&self, name: &str, paused: bool) -> Result<(), ScheduleError> {
+        self.known(name)?;
+        let now = now_ms();
+        let change = |record: &mut Record| {
+            record.paused = paused;
+            // Nothing was missed in the meantime.
+            record.last_due = Some(now);
+        };
+        self.note(name, change).await;
+        Ok(())
+    }
+
+    fn known(&self, name: &str) -> Result<(), ScheduleError> {
+        if self.0.settings.contains_key(name) {
+            return Ok(());
+        }
+        Err(ScheduleError::Unknown(name.escape_debug().to_string()))
+    }
+}
+
+impl State {
+    fn set_next(&mut self, settings: &ScheduleSettings, after: u64) {
+        self.next = settings.moments.after(after);
+        let jitter = pronghorn_base::millis(settings.jitter);
+        let more = if jitter == 0 {
+            0
+        } else {
+            fastrand::u64(0..jitter)
+        };
+        self.begins = self.next.map(|next| next + more);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+//! What is kept of a schedule.
+
+use pronghorn_store::Tree;
+use serde::{Deserialize, Serialize};
+
+use crate::job::now_ms;
+
+pub(super) const TREE: Tree = Tree::new("jobs.schedules");
+
+/// Runs that are kept, the newest last.
+const MOST: usize = 20;
+/// Of a reason.
+const LONGEST_REASON: usize = 500;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Record {
+    pub(super) paused: bool,
+    /// Of the last run that was begun or missed, in milliseconds since 1970.
+    pub(super) last_due: Option<u64>,
+    pub(super) runs: Vec<Run>,
+}
+
+/// One run. All times are milliseconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Run {
+    pub(crate) id: String,
+    pub(crate) due: u64,
+    pub(crate) began: u64,
+    #[serde(default)]
+    pub(crate) ended: Option<u64>,
+    #[serde(default)]
+    pub(crate) outcome: Option<Outcome>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Outcome {
+    Done,
+    Failed(String),
+    /// The server ended before it did; its job may run again.
+    BrokenOff,
+}
+
+impl Record {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("texts and numbers are JSON")
+    }
+
+    /// What somebody else has written is as if there was nothing.
+    pub(super) fn decode(bytes: &[u8]) -> Self {
+        serde_json::from_slice(bytes).unwrap_or_default()
+    }
+
+    /// Of runs that were under way when the server ended, nobody hears the end.
+    pub(super) fn break_off(&mut self) {
+        for run in self.runs.iter_mut().filter(|run| run.outcome.is_none()) {
+            run.outcome = Some(Outcome::BrokenOff);
+        }
+    }
+
+    pub(super) fn begin(&mut self, due: u64, id: &str) {
+        self.last_due = self.last_due.max(Some(due));
+        self.runs.push(Run {
+            id: id.to_owned(),
+            due,
+            began: now_ms(),
+            ended: None,
+            outcome: None,
+        });
+        let beyond = self.runs.len().saturating_sub(MOST);
+        self.runs.drain(..beyond);
+    }
+
+    pub(super) fn end(&mut self, due: u64, id: &str, outcome: Outcome) {
+        let outcome = match outcome {
+            Outcome::Failed(why) => Outcome::Failed(why.chars().take(LONGEST_REASON).collect()),
+            other => other,
+        };
+        if !self.runs.iter().any(|run| run.id == id) {
+            self.begin(due, id);
+        }
+        if let Some(run) = self.runs.iter_mut().rev().find(|run| run.id == id) {
+            run.ended = Some(now_ms());
+            run.outcome = Some(outcome);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_runs_are_kept_and_read_again() {
+        let mut record = Record::default();
+        for due in 0..30 {
+            let id = due.to_string();
+            record.begin(due, &id);
+            if due != 29 {
+                record.end(due, &id, Outcome::Failed("x".repeat(1000)));
+            }
+        }
+        let mut read = Record::decode(&record.encode());
+        assert_eq!(read, record);
+        assert_eq!((read.runs.len(), read.last_due), (MOST, Some(29)));
+        read.break_off();
+        assert_eq!(read.runs[MOST - 1].outcome, Some(Outcome::BrokenOff));
+        let Some(Outcome::Failed(why)) = &read.runs[0].outcome else {
+            panic!("it failed");
+        };
+        assert_eq!(why.len(), LONGEST_REASON);
+        assert_eq!(Record::decode(b"\xff"), Record::default());
+    }
+}

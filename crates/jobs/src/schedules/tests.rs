@@ -1,0 +1,196 @@
+//! Schedules with a clock of the calendar, so with short times and no pause.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use chrono_tz::Tz;
+use pronghorn_metrics::Registry;
+use tokio::time::{Instant, timeout};
+
+use super::*;
+use crate::clock::{Moments, When};
+use crate::metrics::Metrics;
+use crate::pipelines::Work;
+use crate::rules::Rules;
+use crate::settings::{DriverSettings, PipelineSettings};
+
+struct Scene {
+    pipelines: Pipelines,
+    schedules: Schedules,
+    store: LazyStore,
+    folder: PathBuf,
+    tasks: JoinSet<()>,
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+fn folder() -> PathBuf {
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = format!("pronghorn-schedules-{}-{number}", std::process::id());
+    std::env::temp_dir().join(name)
+}
+
+fn settings(every: Duration, overlap: Overlap, catch_up: CatchUp) -> ScheduleSettings {
+    ScheduleSettings {
+        moments: Moments::new(When::Every(every), Tz::UTC),
+        job: "tick".to_owned(),
+        pipeline: "p".to_owned(),
+        payload: "x".to_owned(),
+        overlap,
+        catch_up,
+        jitter: Duration::ZERO,
+    }
+}
+
+impl Scene {
+    async fn new(folder: PathBuf, of: ScheduleSettings) -> Self {
+        let store = LazyStore::new(folder.clone(), 1 << 20);
+        let metrics = Metrics::new(&Registry::default());
+        let patience = Duration::from_secs(10);
+        let pools = ["default"].into_iter();
+        let pipelines = Pipelines::new(store.clone(), patience, metrics, pools);
+        let memory = PipelineSettings {
+            driver: DriverSettings::Memory { max_size: 1 << 20 },
+            priority: 10,
+            pool: "default".to_owned(),
+            rules: Rules::default(),
+        };
+        pipelines.declare("p", &memory).await.unwrap();
+        pipelines.resume("p").unwrap();
+        let schedules = [("s".to_owned(), of)];
+        let schedules = Schedules::new(schedules, pipelines.clone(), store.clone());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(schedules.clone().work());
+        Self {
+            pipelines,
+            schedules,
+            store,
+            folder,
+            tasks,
+        }
+    }
+
+    async fn next(&self) -> Work {
+        let next = timeout(Duration::from_secs(20), self.pipelines.next("default", 1));
+        next.await.expect("a job comes")
+    }
+
+    async fn nothing_comes(&self) {
+        let next = self.pipelines.next("default", 1);
+        assert!(timeout(Duration::from_millis(300), next).await.is_err());
+    }
+
+    fn end(&self, work: &Work) {
+        let ended = Ended::Done(bytes::Bytes::new());
+        self.pipelines.results().keep(&work.delivery.job.id, ended);
+    }
+
+    async fn runs(&self, count: usize) -> Vec<Run> {
+        let until = Instant::now() + Duration::from_secs(20);
+        loop {
+            let runs = self.schedules.views().remove(0).runs;
+            let ended = runs.iter().filter(|run| run.outcome.is_some()).count();
+            if ended >= count {
+                return runs;
+            }
+            assert!(Instant::now() < until, "{runs:?}");
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn close(mut self) -> PathBuf {
+        self.tasks.shutdown().await;
+        self.store.close().await;
+        std::mem::take(&mut self.folder)
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+const NEVER: Duration = Duration::from_hours(8000);
+
+#[tokio::test]
+async fn a_job_is_pushed_at_each_moment_and_its_end_is_noted() {
+    let scene = Scene::new(folder(), settings(SECOND, Overlap::Skip, CatchUp::One)).await;
+    let first = scene.next().await;
+    let job = &first.delivery.job;
+    assert_eq!((&*job.name, &job.payload[..]), ("tick", &b"x"[..]));
+    scene.end(&first);
+    let runs = scene.runs(1).await;
+    assert_eq!(runs[0].outcome, Some(Outcome::Done));
+    assert_eq!(runs[0].due % 1000, 0);
+    assert!(runs[0].began - runs[0].due < 5000);
+    assert_ne!(scene.next().await.delivery.job.id, job.id);
+}
+
+#[tokio::test]
+async fn overlapping_runs_are_skipped_or_wait() {
+    for overlap in [Overlap::Skip, Overlap::Queue] {
+        let scene = Scene::new(folder(), settings(NEVER, overlap, CatchUp::None)).await;
+        scene.schedules.run_now("s").unwrap();
+        let first = scene.next().await;
+        scene.schedules.run_now("s").unwrap();
+        scene.nothing_comes().await;
+        scene.end(&first);
+        scene.runs(1).await;
+        match overlap {
+            Overlap::Queue => scene.end(&scene.next().await),
+            _ => scene.nothing_comes().await,
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_pause_outlives_the_server_and_a_run_by_hand_does_not_mind() {
+    let of = settings(SECOND, Overlap::Allow, CatchUp::All);
+    let scene = Scene::new(folder(), of.clone()).await;
+    scene.end(&scene.next().await);
+    scene.runs(1).await;
+    scene.schedules.pause("s", true).await.unwrap();
+    let folder = scene.close().await;
+    sleep(2 * SECOND).await;
+    let scene = Scene::new(folder, of).await;
+    scene.runs(1).await;
+    assert!(scene.schedules.views()[0].paused);
+    scene.nothing_comes().await;
+    scene.schedules.run_now("s").unwrap();
+    scene.next().await;
+    let unknown = scene.schedules.run_now("t").unwrap_err();
+    assert_eq!(unknown.to_string(), "there is no schedule `t`");
+}
+
+#[tokio::test]
+async fn what_was_missed_is_made_up_for_as_the_settings_say() {
+    for (catch_up, made_up) in [(CatchUp::None, 0), (CatchUp::One, 1), (CatchUp::All, 3)] {
+        let of = settings(Duration::from_hours(1), Overlap::Allow, catch_up);
+        let folder = folder();
+        let store = LazyStore::new(folder.clone(), 1 << 20);
+        let hour = 3_600_000;
+        let last = now_ms() / hour * hour - 3 * hour;
+        let record = Record {
+            last_due: Some(last),
+            ..Record::default()
+        };
+        let value = record.encode();
+        let open = store.get().await.unwrap();
+        let write = move |transaction: &mut Transaction<'_>| transaction.put(TREE, b"s", &value);
+        open.carry_out(0, write, |outcome| outcome)
+            .await
+            .unwrap()
+            .unwrap();
+        store.close().await;
+        let scene = Scene::new(folder, of).await;
+        for number in 0..made_up {
+            let work = scene.next().await;
+            let due = last + (4 - made_up + number) * hour;
+            assert_eq!(work.delivery.job.id, format!("s-{due}"));
+            scene.end(&work);
+        }
+        scene.nothing_comes().await;
+    }
+}
