@@ -35,6 +35,7 @@ test: ## Run every test
 	phpunit -c php/goridge/phpunit.xml.dist
 	phpunit -c php/http-foundation/phpunit.xml.dist
 	phpunit -c php/jobs/phpunit.xml.dist
+	phpunit -c php/laravel/phpunit.xml.dist
 	phpunit -c php/symfony/phpunit.xml.dist
 	phpunit -c php/worker/phpunit.xml.dist
 	PHP_INI_SCAN_DIR=:$(TARGET)/extension/ini phpunit -c php/worker/phpunit.xml.dist
@@ -48,6 +49,7 @@ lint: ## Check formatting and dependencies, and run the linters
 	phpcs --standard=php/goridge/phpcs.xml.dist
 	phpcs --standard=php/http-foundation/phpcs.xml.dist
 	phpcs --standard=php/jobs/phpcs.xml.dist
+	phpcs --standard=php/laravel/phpcs.xml.dist
 	phpcs --standard=php/symfony/phpcs.xml.dist
 	phpcs --standard=php/worker/phpcs.xml.dist
 

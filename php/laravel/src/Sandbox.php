@@ -1,0 +1,109 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Laravel;
+
+use Illuminate\Contracts\Foundation\Application;
+use Illuminate\Support\Facades\Facade;
+use Pronghorn\Snapshot;
+
+/**
+ * Takes an application that has answered a request back to where it was when it had booted.
+ *
+ * The container and every service of Laravel and of the application that it held at the boot get
+ * their properties back: what a request resolved, bound, registered, queued or cached is gone, and
+ * so are its user, session, cookies, configuration, locale, shared data of views, and macros of
+ * the URL. Services that a request made are made anew by the next one. What lies deeper, and that a
+ * request is known to change, is set back by name.
+ */
+final class Sandbox
+{
+    /** Classes whose services go back, by the beginning of their names. */
+    private const OWN = ['Illuminate\\', 'App\\'];
+
+    private readonly Snapshot $booted;
+
+    /**
+     * @param list<string> $reset more services that go back: names in the container, or beginnings
+     *     of class names
+     */
+    public function __construct(
+        private readonly Application $app,
+        array $reset = [],
+        private readonly bool $keepsConnections = true,
+    ) {
+        $services = (fn (): array => $this->instances)->call($app);
+        $goesBack = static function (mixed $service, string $name) use ($reset): bool {
+            if (!\is_object($service)) {
+                return false;
+            }
+            $begins = static fn (string $prefix): bool => \str_starts_with($service::class, $prefix);
+
+            return \in_array($name, $reset, true) || \array_filter([...self::OWN, ...$reset], $begins) !== [];
+        };
+        $services = \array_filter($services, $goesBack, \ARRAY_FILTER_USE_BOTH);
+        $this->booted = Snapshot::of($app, ...\array_values($services));
+    }
+
+    /**
+     * After a request. If that is not possible, this process ends: the next visitor must not find
+     * what this one has left.
+     */
+    public function restore(): void
+    {
+        try {
+            $this->router();
+            $this->databases();
+            $this->log();
+            $this->booted->restore();
+            Facade::clearResolvedInstances();
+        } catch (\Throwable $failed) {
+            \error_log("The application can't be taken back, so this process ends: $failed");
+            exit(1);
+        }
+    }
+
+    /** A route keeps its controller, with all that was given to its constructor. */
+    private function router(): void
+    {
+        $route = $this->app->make('router')->current();
+        if ($route !== null && \method_exists($route, 'flushController')) {
+            $route->flushController();
+        }
+    }
+
+    /** A transaction that was left open, and the queries that were logged. */
+    private function databases(): void
+    {
+        if (!$this->app->resolved('db')) {
+            return;
+        }
+        $databases = $this->app->make('db');
+        foreach ($databases->getConnections() as $name => $connection) {
+            if ($connection->transactionLevel() > 0) {
+                $connection->rollBack(0);
+            }
+            $connection->disableQueryLog();
+            $connection->flushQueryLog();
+            $this->keepsConnections || $databases->purge($name);
+        }
+    }
+
+    /** What a request has added to all of its records. */
+    private function log(): void
+    {
+        if (!$this->app->resolved('log')) {
+            return;
+        }
+        $log = $this->app->make('log');
+        if (\method_exists($log, 'flushSharedContext')) {
+            $log->flushSharedContext();
+        }
+        foreach (\method_exists($log, 'getChannels') ? $log->getChannels() : [] as $channel) {
+            if (\method_exists($channel, 'withoutContext')) {
+                $channel->withoutContext();
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Laravel;
+
+use Illuminate\Contracts\Foundation\Application;
+use Illuminate\Contracts\Http\Kernel;
+use Illuminate\Http\Request;
+use Illuminate\Http\UploadedFile;
+use Pronghorn\Call;
+use Pronghorn\HttpFoundation\Foundation;
+use Pronghorn\Request as Asked;
+use Pronghorn\Response as Reply;
+use Symfony\Component\HttpFoundation\Response;
+
+/** Answers requests with an application that is booted once. */
+final class Worker
+{
+    private readonly Kernel $kernel;
+    private readonly Sandbox $sandbox;
+
+    public function __construct(private readonly Application $app)
+    {
+        $this->kernel = $app->make(Kernel::class);
+        // Services that are made at the boot may want one.
+        $app->instance('request', Request::create('http://localhost'));
+        $this->kernel->bootstrap();
+        $app->instance('request', Request::create($app->make('config')->get('app.url') ?: 'http://localhost'));
+        $settings = $app->make('config')->get('pronghorn') ?? [];
+        $settings += require __DIR__ . '/../config/pronghorn.php';
+        foreach ($settings['warm'] as $name) {
+            if ($app->bound($name)) {
+                $app->make($name);
+            }
+        }
+        $this->sandbox = new Sandbox($app, $settings['reset'], $settings['keep_connections']);
+    }
+
+    /** Until the server stops this worker. */
+    public function run(): void
+    {
+        \Pronghorn\serve($this->answer(...));
+    }
+
+    private function answer(Asked $asked): Reply
+    {
+        $request = Request::createFromBase(Foundation::request($asked, UploadedFile::class));
+        $response = null;
+        Call::current()->defer(function () use ($request, &$response): void {
+            $this->end($request, $response);
+        });
+        $response = $this->kernel->handle($request);
+
+        return Foundation::reply($response);
+    }
+
+    /** After the reply, also when there is none. */
+    private function end(Request $request, ?Response $response): void
+    {
+        try {
+            if ($response !== null) {
+                $this->kernel->terminate($request, $response);
+            }
+        } finally {
+            $this->sandbox->restore();
+        }
+    }
+}
