@@ -94,7 +94,7 @@ pub(crate) enum Declared {
 
 /// All that the application has declared. Clones are the same.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Collectors(Arc<Mutex<Table>>);
+pub struct Collectors(Arc<Mutex<Table>>);
 
 #[derive(Debug, Default)]
 struct Table {

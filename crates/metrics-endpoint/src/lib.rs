@@ -7,11 +7,13 @@
 
 mod declared;
 mod family;
+mod process;
 mod roadrunner;
 mod service;
 mod settings;
 mod text;
 mod workers;
 
-pub use service::MetricsService;
+pub use declared::Collectors;
+pub use service::{Exposition, MetricsService};
 pub use settings::MetricsSettings;

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use crate::declared::{Change, Collectors, Declaration, Declared};
 use crate::family::{Family, Kind};
+use crate::process;
 use crate::roadrunner;
 use crate::settings::MetricsSettings;
 use crate::text::Format;
@@ -32,12 +33,15 @@ const SEND_PAUSE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct MetricsService {
     pub settings: MetricsSettings,
+    /// What the application declares.
+    pub collectors: Collectors,
 }
 
 struct Serving(Endpoint);
 
 /// Answers each request with all metrics.
-struct Metrics {
+#[derive(Debug)]
+pub struct Exposition {
     own: Registry,
     collectors: Collectors,
     pools: Arc<OnceLock<Pools>>,
@@ -50,34 +54,25 @@ impl api::Service for MetricsService {
         self: Box<Self>,
         context: Context,
     ) -> BoxFuture<'static, Result<Box<dyn Running>, api::StartError>> {
-        Box::pin(async move { Ok(Box::new(Serving::start(self.settings, &context)?) as _) })
+        Box::pin(async move { Ok(Box::new(Serving::start(*self, &context)?) as _) })
     }
 }
 
 impl Serving {
-    fn start(settings: MetricsSettings, context: &Context) -> Result<Self, api::StartError> {
+    fn start(service: MetricsService, context: &Context) -> Result<Self, api::StartError> {
+        let MetricsService {
+            settings,
+            collectors,
+        } = service;
         let mut inherited = context.sockets.take(METRICS);
         let listener = Listener::open(resolve(&settings.address)?, 1, &mut inherited)?;
-        let collectors = Collectors::default();
         for (name, declaration) in settings.collectors {
             let declared = collectors.declare(&name, declaration);
             declared.map_err(|why| format!("`metrics.collect.{name}`: {why}"))?;
         }
-        let version = context
-            .metrics
-            .labelled("version", env!("CARGO_PKG_VERSION"));
-        version
-            .gauge("build_info", "Always 1; the label says what runs.")
-            .set(1);
         context.metrics.announce_reader();
         add_methods(&context.rpc.service(METRICS, collectors.clone()));
-        let metrics = Metrics {
-            own: context.metrics.clone(),
-            collectors,
-            pools: context.pools.clone(),
-            health: context.health.clone(),
-            started: Instant::now(),
-        };
+        let metrics = Exposition::new(context, collectors);
         let limits = Limits {
             connections: CONNECTIONS,
             send_pause: SEND_PAUSE,
@@ -115,7 +110,7 @@ impl Running for Serving {
     }
 }
 
-impl Handler for Metrics {
+impl Handler for Exposition {
     fn handle<'a>(&'a self, request: Request, _: &'a mut dyn Exchange) -> Handled<'a> {
         let accept = request.head.fields().get("accept").unwrap_or_default();
         let format = Format::wanted(accept);
@@ -128,7 +123,23 @@ impl Handler for Metrics {
     }
 }
 
-impl Metrics {
+impl Exposition {
+    /// Of a server, with what its application has declared.
+    pub fn new(context: &Context, collectors: Collectors) -> Self {
+        let version = env!("CARGO_PKG_VERSION");
+        let version = context.metrics.labelled("version", version);
+        version
+            .gauge("build_info", "Always 1; the label says what runs.")
+            .set(1);
+        Self {
+            own: context.metrics.clone(),
+            collectors,
+            pools: context.pools.clone(),
+            health: context.health.clone(),
+            started: Instant::now(),
+        }
+    }
+
     async fn families(&self) -> Vec<Family> {
         let own = self.own.families();
         let mut families: Vec<Family> = own.into_iter().map(Family::from).collect();
@@ -136,6 +147,7 @@ impl Metrics {
         if let Some(pools) = self.pools.get() {
             families.extend(workers::families(pools, &self.health).await);
         }
+        families.extend(process::families());
         families.extend(self.collectors.families());
         families
     }

@@ -6,17 +6,30 @@ use pronghorn_base::lock;
 
 /// What the files say that hold now. Clones are the same one.
 #[derive(Clone, Debug, Default)]
-pub struct Configuration(Arc<Mutex<String>>);
+pub struct Configuration(Arc<Mutex<Texts>>);
+
+#[derive(Debug, Default)]
+struct Texts {
+    json: String,
+    shown: String,
+}
 
 impl Configuration {
-    /// `json` has no secrets in it: whoever reaches the server by RPC reads it.
-    pub fn set(&self, json: String) {
-        *lock(&self.0) = json;
+    /// Neither has secrets in it: whoever reaches the server by RPC reads `json`; `shown` is every
+    /// effective value with where it is from.
+    pub fn set(&self, json: String, shown: String) {
+        *lock(&self.0) = Texts { json, shown };
+    }
+
+    /// Every effective value with where it is from, as `config show` has it.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        lock(&self.0).shown.clone()
     }
 
     /// As JSON.
     #[must_use]
     pub fn json(&self) -> String {
-        lock(&self.0).clone()
+        lock(&self.0).json.clone()
     }
 }

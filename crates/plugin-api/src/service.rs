@@ -266,6 +266,8 @@ pub struct Context {
     /// Where the server keeps what outlives it. A service that uses it closes it as it stops: the
     /// next process may wait for it.
     pub store: LazyStore,
+    /// The directory of that store, and of what else outlives the server.
+    pub state: PathBuf,
 }
 
 /// What a service needs to have workers.

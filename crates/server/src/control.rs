@@ -272,7 +272,7 @@ fn no_pool(name: &str, all: &[PoolHandle]) -> String {
     )
 }
 
-async fn pool_status(workers: &PoolHandle) -> PoolStatus {
+pub(crate) async fn pool_status(workers: &PoolHandle) -> PoolStatus {
     let down = match &*workers.standing().borrow() {
         Standing::Up => None,
         Standing::Down(why) => Some(why.to_string()),
@@ -300,7 +300,7 @@ async fn pool_status(workers: &PoolHandle) -> PoolStatus {
     }
 }
 
-async fn look_at(workers: &PoolHandle) -> WorkersOf {
+pub(crate) async fn look_at(workers: &PoolHandle) -> WorkersOf {
     let infos = workers.inspect().await;
     WorkersOf {
         pool: workers.name().to_owned(),

@@ -7,8 +7,10 @@
 
 #![forbid(unsafe_code)]
 
+mod admin;
 mod control;
 mod error;
+mod incidents;
 mod kept;
 pub mod logs;
 mod machine;

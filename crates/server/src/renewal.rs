@@ -93,12 +93,16 @@ impl Server {
                 }
             }
         }
-        self.apply(settings, &changed, &loaded).await;
+        if self.apply(settings, &changed, &loaded).await {
+            self.configuration
+                .set(loaded.to_json(), effective.to_string());
+            tracing::info!(target: "server", "the configuration is applied");
+        }
     }
 
     /// Hands each running service its new settings. `changed` is what differs from those of the
-    /// start.
-    async fn apply(&mut self, settings: Settings, changed: &[Change], loaded: &Loaded) {
+    /// start. Whether all of it holds now.
+    async fn apply(&mut self, settings: Settings, changed: &[Change], loaded: &Loaded) -> bool {
         self.endure = settings.endure.clone();
         let pools = self.pools();
         if let Some(pools) = &pools {
@@ -131,10 +135,7 @@ impl Server {
             is_whole = false;
             tell_restart(name);
         }
-        if is_whole {
-            self.configuration.set(loaded.to_json());
-            tracing::info!(target: "server", "the configuration is applied");
-        }
+        is_whole
     }
 }
 

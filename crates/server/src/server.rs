@@ -28,7 +28,7 @@ use crate::error::StartError;
 use crate::renewal::Source;
 use crate::settings::{EndureSettings, Settings};
 use crate::upgrade::{Predecessor, Word};
-use crate::{reports, rpc, state};
+use crate::{incidents, reports, rpc, state};
 
 /// The socket of `server.relay`, for the next process.
 const RELAY: &str = "relay";
@@ -46,6 +46,8 @@ pub struct Plan {
     pub configuration: Vec<PathBuf>,
     /// What was written in them, as JSON without secrets, for `rpc.Config`.
     pub written: String,
+    /// Every effective value with where it is from, for the admin listener.
+    pub shown: String,
     /// From where a reload reads them again. Without it, a reload replaces the workers and no more.
     pub source: Option<Source>,
     /// What the command line will steer it by.
@@ -70,7 +72,7 @@ pub struct Server {
     pub(crate) source: Option<Source>,
     pub(crate) configuration: Configuration,
     /// Last: what the others have to tell is written.
-    reports: Option<reports::Writer>,
+    reports: Option<incidents::Writer>,
 }
 
 /// How workers are started.
@@ -114,7 +116,10 @@ impl Server {
         }
         let source = plan.source.take();
         let configuration = Configuration::default();
-        configuration.set(std::mem::take(&mut plan.written));
+        configuration.set(
+            std::mem::take(&mut plan.written),
+            std::mem::take(&mut plan.shown),
+        );
         let mut server = Self {
             services: Vec::new(),
             shutdown: CancellationToken::new(),
@@ -193,8 +198,8 @@ impl Server {
         self.health.watch(watched.collect());
         let state = state::folder(settings.state_dir, &folder, &environment);
         let store = state::store(state.clone());
-        let reports = reports::Writer::new(reports::folder_in(&state), settings.reports);
-        let incidents = reports.incidents();
+        let reports = incidents::Writer::new(reports::folder_in(&state), settings.reports);
+        let tell = reports.incidents();
         self.reports = Some(reports);
         let mut context = Context {
             shutdown: self.shutdown.clone(),
@@ -209,6 +214,7 @@ impl Server {
             readiness: Readiness::default(),
             sockets: self.sockets.clone(),
             store,
+            state,
         };
         for (name, service, readiness) in others {
             self.start_service(name, service, readiness, &context)
@@ -229,7 +235,7 @@ impl Server {
                 server: settings.server,
                 environment,
                 development,
-                incidents,
+                incidents: tell,
             };
             let workers = self.prepare_workers(io, setting, &context).await?;
             context.workers = Some(WorkerContext {

@@ -3,10 +3,11 @@
 use pronghorn_http::{Around, FileService, HttpService};
 use pronghorn_jobs::JobsService;
 use pronghorn_lock::Lock;
-use pronghorn_metrics_endpoint::MetricsService;
+use pronghorn_metrics_endpoint::{Collectors, MetricsService};
 use pronghorn_plugin_api::ServiceKind;
 use pronghorn_rpc::Rpc;
 
+use crate::admin::AdminService;
 use crate::status::StatusService;
 
 /// The table of services. The configuration has a section for each, in this order, and the server
@@ -17,6 +18,9 @@ pub struct Services(Vec<ServiceKind>);
 impl Services {
     /// All that this release has. `around` stands between HTTP's middleware and its routes.
     pub fn new(around: Around) -> Self {
+        // Shown by both who show metrics.
+        let collectors = Collectors::default();
+        let of_admin = collectors.clone();
         Self(vec![
             ServiceKind::optional(
                 "http",
@@ -41,7 +45,16 @@ impl Services {
             ServiceKind::optional(
                 "metrics",
                 "What is counted, for Prometheus. Without this section nobody can ask for it.",
-                |settings| MetricsService { settings },
+                move |settings| MetricsService {
+                    settings,
+                    collectors: collectors.clone(),
+                },
+            ),
+            ServiceKind::optional(
+                "admin",
+                "What the server knows of itself: metrics, health, and as JSON its status, \
+                 workers, queues, routes, reports and configuration; read-only.",
+                move |keys| AdminService::new(keys, of_admin.clone()),
             ),
             ServiceKind::optional(
                 "jobs",

@@ -260,3 +260,92 @@ fn a_boot_that_failed_is_kept() {
     let reports = Server::run(&site, &["crashes"]).stdout;
     assert!(reports.contains("  boot     default  "), "{reports}");
 }
+
+fn ask(address: std::net::SocketAddr, path: &str, headers: &str) -> (u16, Value) {
+    let mut connection = Connection::open(address);
+    connection.request("GET", path, headers);
+    let response = connection.response();
+    let value = serde_json::from_str(&response.text()).unwrap_or(Value::Null);
+    (response.status, value)
+}
+
+#[test]
+fn the_admin_listener_shows_what_the_server_knows() {
+    extension();
+    let admin = free_address();
+    let token = "an-admins-token-0";
+    let more = format!("state_dir: state\nadmin: {{listen: '{admin}', token: {token}}}\n");
+    let server = Server::start(site(&more, ", transport: ring"));
+    let own = format!("Authorization: Bearer {token}\r\n");
+    for path in ["/metrics", "/api/v1/status", "/", "/nowhere"] {
+        assert_eq!(ask(admin, path, "").0, 401, "{path}");
+        assert_eq!(
+            ask(admin, path, "Authorization: Bearer other\r\n").0,
+            401,
+            "{path}"
+        );
+    }
+    for path in ["/livez", "/readyz", "/health", "/ready"] {
+        assert_eq!(ask(admin, path, "").0, 200, "{path}");
+    }
+    server.get("/user/7");
+    server.get("/dies");
+    let api = |path: &str| ask(admin, path, &own).1;
+    wait_for("the route", || {
+        let routes = api("/api/v1/routes");
+        let mut routes = routes.as_array()?.iter();
+        let found = routes.find(|route| route["route"] == "/user/{id}")?;
+        (found["requests"] == 1).then_some(())
+    });
+    let reports = wait_for("the report", || {
+        let reports = api("/api/v1/reports");
+        (reports["total"] == 1).then_some(reports)
+    });
+    assert_eq!(reports["reports"][0]["request"], "GET /dies");
+    let id = reports["groups"][0]["last"]["id"].as_str().expect("an ID");
+    assert_eq!(api(&format!("/api/v1/reports/{id}"))["kind"], "crash");
+    assert_eq!(ask(admin, "/api/v1/reports/none", &own).0, 404);
+    let status = api("/api/v1/status");
+    assert_eq!(status["pools"][0]["name"], "default", "{status}");
+    // The one that died has a successor.
+    wait_for("a worker", || {
+        let workers = api("/api/v1/workers");
+        (workers[0]["workers"][0]["transport"] == "ring").then_some(())
+    });
+    assert_eq!(api("/api/v1/queue")[0]["waiting"], 0);
+    let config = api("/api/v1/config").to_string();
+    assert!(
+        config.contains(".rr.yaml:") && !config.contains(token),
+        "{config}"
+    );
+    let mut connection = Connection::open(admin);
+    connection.request("GET", "/metrics", &own);
+    assert!(
+        connection
+            .response()
+            .text()
+            .contains("pronghorn_build_info")
+    );
+    connection.request("POST", "/api/v1/status", &own);
+    assert_eq!(connection.response().status, 405);
+    server.stop();
+}
+
+#[test]
+fn an_admin_listener_without_a_token_is_for_this_machine() {
+    let admin = free_address();
+    let server = Server::start(site(&format!("admin: {{listen: '{admin}'}}\n"), ""));
+    let mut connection = Connection::open(admin);
+    connection.send("GET /api/v1/status HTTP/1.1\r\nHost: 127.0.0.1:2115\r\n\r\n");
+    assert_eq!(connection.response().status, 200);
+    // A page whose name somebody has pointed here.
+    connection.send("GET /api/v1/status HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+    assert_eq!(connection.response().status, 403);
+    server.stop();
+    let public = site("admin: {listen: ':2115'}\n", "");
+    let ended = Server::run(&public, &["serve"]);
+    assert_eq!(ended.code, Some(2));
+    for part in ["`admin.listen`", "there is no `token`", "admin.token"] {
+        assert!(ended.stderr.contains(part), "{part} in {}", ended.stderr);
+    }
+}

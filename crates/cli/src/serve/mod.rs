@@ -151,6 +151,7 @@ fn prepare(
             .filter_map(|file| std::path::absolute(file).ok())
             .collect(),
         written: loaded.to_json(),
+        shown: effective.to_string(),
         settings,
     };
     Ok((plan, logs, place, found))

@@ -33,7 +33,9 @@ async fn until(what: impl Fn() -> bool) {
 #[tokio::test]
 async fn the_service_answers_its_two_methods() {
     let context = Context::default();
-    context.configuration.set(r#"{"asked":0}"#.to_owned());
+    context
+        .configuration
+        .set(r#"{"asked":0}"#.to_owned(), String::new());
     let service = Box::new(Rpc {
         listen: tcp(Some("127.0.0.1"), 0),
         version: "2025.1.15",
@@ -51,7 +53,9 @@ async fn the_service_answers_its_two_methods() {
         caller.call("rpc.Config", "null").await,
         "\"eyJhc2tlZCI6MH0=\""
     );
-    context.configuration.set(r#"{"asked":1}"#.to_owned());
+    context
+        .configuration
+        .set(r#"{"asked":1}"#.to_owned(), String::new());
     caller.send(Flags::RAW, "rpc.Config", "").await;
     assert_eq!(caller.reply().await.unwrap(), "{\"asked\":1}");
 

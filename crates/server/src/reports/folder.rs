@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::Report;
 
 /// A report is not longer: the parts of one are bounded.
-pub(super) const LONGEST: u64 = 1 << 20;
+pub(crate) const LONGEST: u64 = 1 << 20;
 
 /// The reports in a folder.
 #[derive(Debug)]
@@ -71,9 +71,9 @@ pub fn groups(reports: &[Report]) -> Vec<Group> {
 
 /// A file of a report.
 #[derive(Debug)]
-pub(super) struct ReportFile {
-    pub(super) path: PathBuf,
-    pub(super) size: u64,
+pub(crate) struct ReportFile {
+    pub(crate) path: PathBuf,
+    pub(crate) size: u64,
 }
 
 impl ReportFile {
@@ -84,7 +84,7 @@ impl ReportFile {
 }
 
 /// The oldest first: their names begin with the time.
-pub(super) fn files(folder: &Path) -> io::Result<Vec<ReportFile>> {
+pub(crate) fn files(folder: &Path) -> io::Result<Vec<ReportFile>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

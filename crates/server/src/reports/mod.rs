@@ -1,19 +1,15 @@
 //! Reports that stay: what went wrong with workers and calls, a file each in the state directory.
 //!
-//! A pool tells of an incident and goes on; a thread of its own writes, so that a slow disk holds
-//! nobody up. Number and size of the files are bounded, and what is secret in a request is masked
-//! before it is written.
+//! What they are, and how they are read; `incidents` writes them.
 
 mod folder;
-mod mask;
-mod writer;
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 pub use folder::{Group, Reports, groups};
-pub(crate) use writer::Writer;
+pub(crate) use folder::{LONGEST, files};
 
 /// Below the state directory.
 const FOLDER: &str = "reports";

@@ -20,7 +20,8 @@ use serde::Serialize;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use settings::{StatusSettings, UNAVAILABLE};
+use settings::StatusSettings;
+pub(crate) use settings::UNAVAILABLE;
 
 /// The name of the service, and of its listening socket for the next process.
 const STATUS: &str = "status";
@@ -52,9 +53,9 @@ struct OverRpc;
 struct Status(Endpoint);
 
 /// Answers by path.
-struct Checks {
-    health: Health,
-    unavailable: u16,
+pub(crate) struct Checks {
+    pub(crate) health: Health,
+    pub(crate) unavailable: u16,
 }
 
 /// One service's line of an answer.

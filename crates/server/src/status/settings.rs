@@ -8,7 +8,7 @@ use pronghorn_config::{Address, Section, Table};
 const HOST: &str = "127.0.0.1";
 const PORT: u16 = 2114;
 /// The status of a health check that fails, as RoadRunner's.
-pub(super) const UNAVAILABLE: u16 = 503;
+pub(crate) const UNAVAILABLE: u16 = 503;
 /// Seconds, as RoadRunner's.
 const CHECK_TIMEOUT: u16 = 60;
 

@@ -228,3 +228,72 @@ fn two_metrics_of_one_name_are_refused_at_the_start() {
     let ended = Server::run(&site, &["serve"]);
     ended.assert_refused(&["metrics.collect.b", "`a_b` is the name of another metric"]);
 }
+
+/// What RoadRunner's board for HTTP asks for.
+const OF_ROADRUNNERS_BOARD: [&str; 12] = [
+    "go_goroutines",
+    "go_memstats_heap_inuse_bytes",
+    "rr_http_request_duration_seconds_bucket",
+    "rr_http_request_total",
+    "rr_http_requests_queue",
+    "rr_http_total_workers",
+    "rr_http_uptime_seconds",
+    "rr_http_worker_memory_bytes",
+    "rr_http_workers_invalid",
+    "rr_http_workers_memory_bytes",
+    "rr_http_workers_ready",
+    "rr_http_workers_working",
+];
+
+/// The names of metrics in a text of expressions.
+fn named(text: &str) -> Vec<&str> {
+    let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    let starts = ["pronghorn_", "process_"];
+    words
+        .filter(|word| starts.iter().any(|start| word.starts_with(start)))
+        .collect()
+}
+
+#[test]
+fn boards_and_rules_find_every_metric_that_they_ask_for() {
+    let server = serving();
+    server.get("/");
+    let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operations/boards");
+    let read = |name: &str| std::fs::read_to_string(docs.join(name)).expect("it is there");
+    let (requests, workers) = (read("requests.json"), read("workers.json"));
+    for board in [&requests, &workers] {
+        let board: serde_json::Value = serde_json::from_str(board).expect("JSON");
+        assert!(
+            board["panels"]
+                .as_array()
+                .is_some_and(|panels| panels.len() > 5)
+        );
+    }
+    let rules = read("rules.yml");
+    let mut wanted: Vec<&str> = OF_ROADRUNNERS_BOARD.to_vec();
+    for text in [&requests, &workers, &rules] {
+        let found = named(text);
+        assert!(found.len() > 5, "{found:?}");
+        wanted.extend(found);
+    }
+    wait_for("the request to be counted", || {
+        scrape(&server)
+            .contains("rr_http_request_total{")
+            .then_some(())
+    });
+    let text = scrape(&server);
+    for name in wanted {
+        let is_there = text.lines().any(|line| {
+            let rest = line.strip_prefix(name);
+            rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
+        });
+        assert!(is_there, "{name} is missing in {text}");
+    }
+    let checked = Command::new("promtool")
+        .args(["check", "rules"])
+        .arg(docs.join("rules.yml"))
+        .output()
+        .expect("promtool");
+    assert!(checked.status.success(), "{checked:?}");
+    server.stop();
+}

@@ -1,4 +1,8 @@
-//! From incidents to files, on a thread of its own.
+//! From incidents to reports: a pool tells of one and goes on; a thread of its own writes, so that
+//! a slow disk holds nobody up. Number and size of the files are bounded, and what is secret in a
+//! request is masked before it is written.
+
+mod mask;
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,10 +17,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use pronghorn_base::{Budget, LogThrottle, lock};
 use pronghorn_pool::{CallDetails, Incident, Incidents};
 
-use super::folder::{LONGEST, files};
-use super::mask::Mask;
-use super::{Report, ReportedRequest};
+use mask::Mask;
+
 use crate::VERSION;
+use crate::reports::{LONGEST, Report, ReportedRequest, files};
 use crate::settings::ReportSettings;
 
 /// Reports in a second. A crash loop says the same each time.
@@ -268,8 +272,8 @@ mod tests {
     use pronghorn_config::Size;
     use pronghorn_pool::IncidentKind;
 
-    use super::super::{Reports, groups};
     use super::*;
+    use crate::reports::{Reports, groups};
 
     /// Gone with the test.
     struct Folder(PathBuf);

@@ -1,0 +1,261 @@
+//! The service `admin`: what a server knows of itself, for people and programs, read-only: metrics,
+//! health, and as JSON its status, workers, queues, routes, reports and configuration.
+//!
+//! On the control thread, which requests for PHP never keep busy. Beyond this machine it wants a
+//! token; without one it answers no request by a name, which a page in somebody's browser could
+//! make.
+
+mod api;
+mod settings;
+
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use pronghorn_config::{Listen, Section, Table};
+use pronghorn_http::{
+    Body, Endpoint, Exchange, Handled, Handler, Limits, Listener, Request, Response, resolve,
+};
+use pronghorn_metrics::Registry;
+use pronghorn_metrics_endpoint::{Collectors, Exposition};
+use pronghorn_plugin_api::{
+    self as api_of_services, BoxFuture, Configuration, Context, Handover, Health, Running, Stopped,
+};
+use pronghorn_process::socket::Access;
+use pronghorn_workers::{IoThread, Pools};
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use crate::reports::{Reports, folder_in};
+use crate::status::{Checks, UNAVAILABLE};
+use settings::AdminSettings;
+
+/// The name of the service, and of its listening socket for the next process.
+const ADMIN: &str = "admin";
+/// A few people and programs; each connection may hold an answer until its client takes it.
+const CONNECTIONS: usize = 32;
+const SEND_PAUSE: Duration = Duration::from_secs(10);
+
+/// The service before its start.
+#[derive(Debug)]
+pub(crate) struct AdminService {
+    settings: AdminSettings,
+    collectors: Collectors,
+}
+
+impl AdminService {
+    pub(crate) fn new(settings: AdminKeys, collectors: Collectors) -> Self {
+        Self {
+            settings: settings.0,
+            collectors,
+        }
+    }
+}
+
+/// The section, for the table of services.
+#[derive(Debug)]
+pub(crate) struct AdminKeys(AdminSettings);
+
+impl Section for AdminKeys {
+    fn read(t: &mut Table<'_>) -> Self {
+        Self(AdminSettings::read(t))
+    }
+}
+
+struct Serving(Endpoint);
+
+/// Answers by path.
+struct Admin {
+    token: Option<String>,
+    /// Whether it is reached by a path: no page in a browser finds it.
+    is_unix: bool,
+    exposition: Exposition,
+    checks: Checks,
+    known: Known,
+}
+
+/// What there is to show.
+struct Known {
+    health: Health,
+    pools: Arc<OnceLock<Pools>>,
+    metrics: Registry,
+    configuration: Configuration,
+    reports: Reports,
+    started: Instant,
+}
+
+impl api_of_services::Service for AdminService {
+    fn serves(&self) -> bool {
+        false
+    }
+
+    fn start(
+        self: Box<Self>,
+        context: Context,
+    ) -> BoxFuture<'static, Result<Box<dyn Running>, api_of_services::StartError>> {
+        Box::pin(async move { Ok(Box::new(self.serve(&context)?) as _) })
+    }
+}
+
+impl AdminService {
+    fn serve(self, context: &Context) -> Result<Serving, api_of_services::StartError> {
+        let mut inherited = context.sockets.take(ADMIN);
+        let listener = match &self.settings.listen {
+            Listen::Tcp(address) => Listener::open(resolve(address)?, 1, &mut inherited)?,
+            Listen::Unix(path) => {
+                let path = context.folder.join(path);
+                Listener::open_unix(&path, Access::only(None), &mut inherited)?
+            }
+        };
+        context.metrics.announce_reader();
+        let admin = Admin {
+            token: self.settings.token,
+            is_unix: matches!(self.settings.listen, Listen::Unix(_)),
+            exposition: Exposition::new(context, self.collectors),
+            checks: Checks {
+                health: context.health.clone(),
+                unavailable: UNAVAILABLE,
+            },
+            known: Known {
+                health: context.health.clone(),
+                pools: context.pools.clone(),
+                metrics: context.metrics.clone(),
+                configuration: context.configuration.clone(),
+                reports: Reports::new(folder_in(&context.state)),
+                started: Instant::now(),
+            },
+        };
+        let limits = Limits {
+            connections: CONNECTIONS,
+            send_pause: SEND_PAUSE,
+            ..Limits::default()
+        };
+        for socket in listener.sockets() {
+            context.sockets.offer(ADMIN, socket)?;
+        }
+        context.readiness.answer_with(|| Ok(()));
+        let at_once = !listener.was_inherited();
+        let mut serving = Serving(Endpoint::new(listener, Arc::new(admin), limits));
+        if at_once {
+            serving.open()?;
+        }
+        Ok(serving)
+    }
+}
+
+impl Running for Serving {
+    fn open(&mut self) -> Result<(), api_of_services::StartError> {
+        if let Some(address) = self.0.open(&[IoThread::of(Handle::current())])? {
+            tracing::debug!(target: "server", %address, "the admin listener listens");
+        }
+        Ok(())
+    }
+
+    fn addresses(&self) -> Vec<String> {
+        vec![self.0.url()]
+    }
+
+    fn hand_over(&mut self, step: Handover) {
+        self.0.hand_over(step);
+    }
+
+    fn stop(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Stopped> {
+        Box::pin(async move {
+            self.0.stop(deadline).await; // who is cut off asks again
+            Stopped::Clean
+        })
+    }
+}
+
+impl Handler for Admin {
+    fn handle<'a>(&'a self, request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
+        match request.head.path() {
+            b"/health" | b"/livez" | b"/ready" | b"/readyz" => {
+                return self.checks.handle(request, exchange);
+            }
+            _ => {}
+        }
+        if let Some(refusal) = self.refusal(&request) {
+            return Box::pin(std::future::ready(refusal));
+        }
+        if request.head.path() == b"/metrics" {
+            return self.exposition.handle(request, exchange);
+        }
+        Box::pin(async move { self.known.answer(request.head.path()).await })
+    }
+}
+
+impl Admin {
+    fn refusal(&self, request: &Request) -> Option<Response> {
+        if !matches!(request.head.method(), "GET" | "HEAD") {
+            return Some(Response::plain(405, "everything here is read-only\n"));
+        }
+        let Some(token) = &self.token else {
+            let is_name = !self.is_unix && !is_address(request.head.authority());
+            return is_name.then(|| {
+                let why = "without `admin.token`, ask by an IP address or by `localhost`\n";
+                Response::plain(403, why)
+            });
+        };
+        let sent = request.head.fields().get("authorization");
+        let sent = sent.and_then(|sent| sent.strip_prefix(b"Bearer "));
+        if sent.is_some_and(|sent| is_same(sent, token.as_bytes())) {
+            return None;
+        }
+        let mut response = Response::plain(401, "send `Authorization: Bearer TOKEN`\n");
+        response.fields.push("WWW-Authenticate", "Bearer");
+        Some(response)
+    }
+}
+
+/// In the same time, wherever they differ.
+fn is_same(sent: &[u8], token: &[u8]) -> bool {
+    let pairs = sent.iter().zip(token);
+    let differs = pairs.fold(0, |differs, (one, other)| differs | (one ^ other));
+    sent.len() == token.len() && differs == 0
+}
+
+/// Whether a `Host` is no name that somebody may have pointed here.
+fn is_address(authority: &str) -> bool {
+    let host = match authority.strip_prefix('[') {
+        Some(ip) => ip.split(']').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
+    };
+    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok()
+}
+
+fn json(status: u16, text: String) -> Response {
+    let mut response = Response::new(status, Body::Whole(text.into()));
+    response.fields.push("Content-Type", "application/json");
+    response.fields.push("Cache-Control", "no-store");
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_no_address() {
+        for host in [
+            "127.0.0.1:2115",
+            "localhost",
+            "LOCALHOST:1",
+            "[::1]:2115",
+            "10.0.0.1",
+        ] {
+            assert!(is_address(host), "{host}");
+        }
+        for host in ["evil.example", "localhost.evil.example:2115", "", "[evil]"] {
+            assert!(!is_address(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_the_same_as_a_whole() {
+        assert!(is_same(b"abc", b"abc"));
+        for sent in [&b""[..], b"ab", b"abd", b"abcd"] {
+            assert!(!is_same(sent, b"abc"));
+        }
+    }
+}
