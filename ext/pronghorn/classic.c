@@ -22,7 +22,9 @@
 
 #include "classic_call.h"
 #include "classic_ini.h"
+#include "head.h"
 #include "release.h"
+#include "reply.h"
 #include "title.h"
 #include "zygote.h"
 
@@ -194,7 +196,7 @@ static size_t write_output(const char *text, size_t length)
 		(void) written;
 		return length;
 	}
-	if (!call_write(text, length)) {
+	if (!reply_write(text, length)) {
 		php_handle_aborted_connection();
 	}
 	return length;
@@ -202,76 +204,9 @@ static size_t write_output(const char *text, size_t length)
 
 static void flush_output(void *context)
 {
-	if (!call_flush()) {
+	if (!reply_flush()) {
 		php_handle_aborted_connection();
 	}
-}
-
-static bool is_called(const char *field, size_t length, const char *name)
-{
-	return length == strlen(name) && strncasecmp(field, name, length) == 0;
-}
-
-/* A field's name and value. False: it has no colon. */
-static bool split_field(const sapi_header_struct *field, size_t *name_length, const char **value, size_t *length)
-{
-	const char *end = field->header + field->header_len, *colon = memchr(field->header, ':', field->header_len);
-	if (colon == NULL) {
-		return false;
-	}
-	*name_length = (size_t) (colon - field->header);
-	for (*value = colon + 1; *value < end && (**value == ' ' || **value == '\t'); (*value)++) {
-	}
-	*length = (size_t) (end - *value);
-	return true;
-}
-
-/* To a server in front of PHP the field `Status` is none but the status; a second one changes
- * nothing. */
-static unsigned find_status(sapi_headers_struct *headers)
-{
-	zend_llist_position at;
-	for (sapi_header_struct *field = zend_llist_get_first_ex(&headers->headers, &at); field != NULL;
-		field = zend_llist_get_next_ex(&headers->headers, &at)) {
-		size_t name_length, length;
-		const char *value;
-		if (split_field(field, &name_length, &value, &length) && is_called(field->header, name_length, "Status")) {
-			return (unsigned) MIN(strtoul(value, NULL, 10), UINT16_MAX);
-		}
-	}
-	return (unsigned) headers->http_response_code;
-}
-
-static int send_headers(sapi_headers_struct *headers)
-{
-	if (call_has_head()) {
-		return SAPI_HEADER_SENT_SUCCESSFULLY; /* a callback for headers has printed, and PHP sent them for that */
-	}
-	unsigned status = find_status(headers);
-	/* There is no content, and a cache would take the type over into what it has (RFC 9111, section
-	 * 4.3.4). */
-	bool had_type = status == 204 || status == 304, had_date = false;
-	zend_llist_position at;
-	for (sapi_header_struct *field = zend_llist_get_first_ex(&headers->headers, &at); field != NULL;
-		field = zend_llist_get_next_ex(&headers->headers, &at)) {
-		size_t name_length, length;
-		const char *value;
-		if (!split_field(field, &name_length, &value, &length) || is_called(field->header, name_length, "Status")) {
-			continue;
-		}
-		bool *had = is_called(field->header, name_length, "Content-Type") ? &had_type
-			: is_called(field->header, name_length, "Date") ? &had_date : NULL;
-		if (had != NULL) {
-			/* Of these there is one, and an empty one is none. */
-			if (*had || length == 0) {
-				continue;
-			}
-			*had = true;
-		}
-		call_add_field(field->header, name_length, value, length);
-	}
-	call_set_status(status == 0 ? 200 : status);
-	return SAPI_HEADER_SENT_SUCCESSFULLY;
 }
 
 static void log_message(const char *message, int level)
@@ -610,7 +545,7 @@ void classic_prepare(void)
 	sapi_module.flush = flush_output;
 	sapi_module.getenv = get_variable;
 	sapi_module.header_handler = NULL;
-	sapi_module.send_headers = send_headers;
+	sapi_module.send_headers = head_send;
 	sapi_module.send_header = NULL;
 	sapi_module.read_post = read_body;
 	sapi_module.read_cookies = read_cookies;

@@ -9,72 +9,19 @@
 
 #include "channel.h"
 #include "deadline.h"
+#include "reply.h"
 #include "spent.h"
 
-/* A reply up to this length goes out in one frame with its head, so that the client is told how
- * long it is. */
-#define KEPT 65536
-/* The most of a reply's head. Clients take less. */
-#define LONGEST_HEAD (256u << 10)
-/* A buffer that grew beyond this is given back after its call. */
-#define LARGE (1u << 20)
 /* Milliseconds after which a worker that waits looks whether the server still lives. */
 #define LOOK_AFTER 5000
 /* The first frame of the server has some 30 bytes. */
 #define GREETING 256
-
-/* Memory of the process that grows as it is needed. */
-typedef struct {
-	char *bytes;
-	size_t used;
-	size_t room;
-} buffer_t;
 
 /* The call at hand. Its context, a NUL, its body, a NUL. With threads in PHP there is one all the
  * same: this server API starts none. */
 static call_t call;
 static buffer_t bytes;
 static size_t variables_room;
-
-/* The reply to it. */
-static struct {
-	bool begun; /* its head was sent */
-	bool ended;
-	bool gone; /* nobody reads it */
-	bool too_long;
-	unsigned status; /* 0: there is no head yet */
-	uint32_t fields;
-	buffer_t table; /* of pairs of lengths */
-	buffer_t text;  /* names and values */
-	buffer_t body;  /* of which nothing was sent */
-} reply;
-
-static char *room_for(buffer_t *buffer, size_t more)
-{
-	size_t wanted = buffer->used + more;
-	if (wanted > buffer->room) {
-		buffer->room = MAX(wanted, 2 * buffer->room);
-		buffer->bytes = perealloc(buffer->bytes, buffer->room, true);
-	}
-	return buffer->bytes + buffer->used;
-}
-
-static void add(buffer_t *buffer, const void *from, size_t length)
-{
-	if (length > 0) {
-		memcpy(room_for(buffer, length), from, length);
-		buffer->used += length;
-	}
-}
-
-static void clear(buffer_t *buffer)
-{
-	buffer->used = 0;
-	if (buffer->room > LARGE) {
-		pefree(buffer->bytes, true);
-		*buffer = (buffer_t) {0};
-	}
-}
 
 static void leave_at_once(const char *why)
 {
@@ -89,48 +36,7 @@ static void expect_server(bool is_there)
 	}
 }
 
-/* ---- To the server ---- */
-
-/* What has no bytes may be nowhere. */
-static unsigned char *copy(unsigned char *at, const void *from, size_t length)
-{
-	if (length > 0) {
-		memcpy(at, from, length);
-	}
-	return at + length;
-}
-
-/* An envelope, for a reply its fields, and a body. */
-static void send_message(uint8_t kind, uint8_t flags, const char *body, size_t length, bool more)
-{
-	const bool has_head = kind == NATIVE_REPLY;
-	const native_envelope envelope = {
-		.kind = kind, .flags = flags, .small = has_head ? (uint16_t) reply.status : 0, .call = call.number,
-	};
-	size_t fields = has_head ? sizeof reply.fields + reply.table.used + reply.text.used : 0;
-	unsigned char *at = channel_begin(&envelope, fields, length, more);
-	if (at != NULL && has_head) {
-		at = copy(at, &reply.fields, sizeof reply.fields);
-		at = copy(at, reply.table.bytes, reply.table.used);
-		at = copy(at, reply.text.bytes, reply.text.used);
-	}
-	expect_server(at != NULL && channel_end(&envelope, at, body, length, more));
-}
-
 /* ---- From the server ---- */
-
-/* Whether the server says that nobody reads the reply to this call. A cancel of an earlier one is
- * void. */
-static bool client_has_left(void)
-{
-	native_envelope envelope;
-	size_t length;
-	while (!reply.gone && (length = channel_look(&envelope)) > 0 && envelope.kind == NATIVE_CANCEL) {
-		ring_take(&channel, length);
-		reply.gone = envelope.call == call.number;
-	}
-	return reply.gone;
-}
 
 /* A length as FastCGI writes it: a byte, or four with the highest bit set. False: it leaves the
  * block. */
@@ -188,13 +94,13 @@ static enum taken take(size_t length)
 		return STOP;
 	}
 	memcpy(head, ring_peek(&channel), MIN(length, sizeof head));
-	clear(&bytes);
+	buffer_clear(&bytes);
 	if (!native_read_envelope(head, length, &envelope)) {
 		/* A control frame. There is one. */
 		if (length > GREETING) {
 			leave_at_once("the server sent a frame that makes no sense");
 		}
-		expect_server(channel_pull(room_for(&bytes, length), length));
+		expect_server(channel_pull(buffer_room(&bytes, length), length));
 		return memmem(bytes.bytes, length, "\"stop\":true", sizeof "\"stop\":true" - 1) != NULL ? STOP : OTHER;
 	}
 	size_t context = native_context_length(head);
@@ -202,7 +108,7 @@ static enum taken take(size_t length)
 		leave_at_once("the server sent a frame whose lengths leave it");
 	}
 	size_t body = length - NATIVE_FRAME - context;
-	char *start = room_for(&bytes, context + 1 + body + 1);
+	char *start = buffer_room(&bytes, context + 1 + body + 1);
 	if (length <= RING_DOWN) {
 		if (!channel_wait(length)) {
 			return STOP;
@@ -247,12 +153,6 @@ static enum taken take(size_t length)
 
 const call_t *call_next(void)
 {
-	reply.status = 0;
-	reply.fields = 0;
-	reply.begun = reply.ended = reply.gone = reply.too_long = false;
-	clear(&reply.table);
-	clear(&reply.text);
-	reply.body.used = 0;
 	for (;;) {
 		if (channel.map == NULL || !channel_wait(NATIVE_FRAME_START)) {
 			return NULL;
@@ -265,6 +165,7 @@ const call_t *call_next(void)
 			case CALL:
 				deadline_begins(call.number);
 				spent_begins(call.number, call.timed);
+				reply_begin(call.number);
 				return &call;
 			case STOP:
 				return NULL;
@@ -284,95 +185,13 @@ char *call_value(const call_t *of, const char *name, size_t length)
 	return NULL;
 }
 
-/* ---- The reply ---- */
-
-void call_add_field(const char *name, size_t name_length, const char *value, size_t value_length)
-{
-	if (reply.table.used + reply.text.used + name_length + value_length > LONGEST_HEAD) {
-		reply.too_long = true;
-		return;
-	}
-	const uint32_t lengths[] = {(uint32_t) name_length, (uint32_t) value_length};
-	add(&reply.table, lengths, sizeof lengths);
-	add(&reply.text, name, name_length);
-	add(&reply.text, value, value_length);
-	reply.fields++;
-}
-
-void call_set_status(unsigned status)
-{
-	reply.status = status;
-	if (reply.too_long) {
-		fprintf(stderr, "pronghorn: the headers of a reply have more than %u KB, the client gets 500\n", LONGEST_HEAD >> 10);
-		reply.status = 500;
-		reply.fields = 0;
-		reply.table.used = reply.text.used = 0;
-	}
-}
-
-bool call_has_head(void)
-{
-	return reply.status != 0;
-}
-
-/* The head if it was not sent, and what is kept of the body. */
-static void send_kept(uint8_t flags, bool more)
-{
-	if (!reply.begun) {
-		send_message(NATIVE_REPLY, flags, reply.body.bytes, reply.body.used, more);
-		reply.begun = true;
-	} else if (reply.body.used > 0 || !more) {
-		send_message(NATIVE_CHUNK, flags, reply.body.bytes, reply.body.used, more);
-	}
-	reply.body.used = 0;
-}
-
-bool call_write(const char *from, size_t length)
-{
-	if (reply.ended || channel.map == NULL) {
-		return true;
-	}
-	while (length > KEPT - reply.body.used) {
-		size_t piece = KEPT - reply.body.used;
-		add(&reply.body, from, piece);
-		from += piece;
-		length -= piece;
-		if (!call_flush()) {
-			return false;
-		}
-	}
-	add(&reply.body, from, length);
-	return true;
-}
-
-bool call_flush(void)
-{
-	if (reply.ended || channel.map == NULL || !call_has_head()) {
-		return true;
-	}
-	if (client_has_left()) {
-		reply.body.used = 0;
-		return false;
-	}
-	send_kept(0, true);
-	return true;
-}
-
 bool call_end(bool busy)
 {
-	if (reply.ended) {
-		return false;
+	bool ends = reply_end(busy ? NATIVE_BUSY : 0);
+	if (ends) {
+		deadline_begins_work_left();
 	}
-	reply.ended = true;
-	deadline_ends(busy ? call.number : 0);
-	if (channel.map != NULL) {
-		if (!call_has_head()) {
-			call_set_status(500);
-		}
-		send_kept(busy ? NATIVE_BUSY : 0, false);
-	}
-	deadline_begins_work_left();
-	return true;
+	return ends;
 }
 
 void call_free(void)

@@ -47,21 +47,6 @@ const call_t *call_next(void);
 /* The value of a variable, NULL when the call has none of this name. */
 char *call_value(const call_t *call, const char *name, size_t length);
 
-/* A field of the reply's head. */
-void call_add_field(const char *name, size_t name_length, const char *value, size_t value_length);
-
-/* The head is complete. */
-void call_set_status(unsigned status);
-
-/* Whether there is a head. */
-bool call_has_head(void);
-
-/* Adds to the body. False when the client has left. */
-bool call_write(const char *bytes, size_t length);
-
-/* Sends what there is. False when the client has left. */
-bool call_flush(void);
-
 /* Ends the reply; what is written after that goes nowhere. With `busy` the worker is not free yet.
  * False: it had ended. */
 bool call_end(bool busy);

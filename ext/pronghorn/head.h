@@ -1,0 +1,14 @@
+/* The headers that a script has set, as the head of its call's reply. */
+#ifndef PRONGHORN_HEAD_H
+#define PRONGHORN_HEAD_H
+
+#include "php.h"
+#include "SAPI.h"
+
+/* A field's name and value. False: it has no colon. */
+bool head_split(const sapi_header_struct *field, size_t *name_length, const char **value, size_t *length);
+
+/* What PHP calls when it sends headers. */
+int head_send(sapi_headers_struct *headers);
+
+#endif
