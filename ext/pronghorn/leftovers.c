@@ -149,6 +149,15 @@ void leftovers_watch(void)
 	find_session();
 }
 
+void leftovers_look_away(void)
+{
+	if (header_called != NULL) {
+		sapi_module.header_handler = header_called == drop_header ? NULL : header_called;
+		header_called = NULL;
+	}
+	leftovers_forget();
+}
+
 /* A look at where it was is enough, almost always. */
 static const zend_array *array_of(size_t global)
 {

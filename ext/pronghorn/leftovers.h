@@ -11,6 +11,9 @@ void leftovers_startup(void);
 /* This process is a worker: what header() is given is seen from now on. */
 void leftovers_watch(void);
 
+/* Calls are requests of PHP's own: nothing that they call is without effect. */
+void leftovers_look_away(void);
+
 /* Superglobals are now as they are to be after each call. The caller keeps a reference to each of
  * their arrays, so that no other one can come to lie in its place. */
 void leftovers_begin(void);

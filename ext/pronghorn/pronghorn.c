@@ -21,10 +21,12 @@
 #include "opcache.h"
 #include "properties.h"
 #include "release.h"
+#include "reply.h"
+#include "requests.h"
 #include "spent.h"
 
 /* Changes whenever a function of ours does. */
-#define PRONGHORN_API 8
+#define PRONGHORN_API 9
 
 #include "pronghorn_arginfo.h"
 
@@ -376,12 +378,22 @@ static void end_deadline(const native_envelope *reply)
 static bool send_reply(native_envelope envelope, zend_array *headers, zend_string *body, bool more)
 {
 	envelope.kind = NATIVE_REPLY;
+	const bool is_request = requests_under_way();
+	if (is_request) {
+		if (!more) {
+			requests_finish();
+		}
+		headers = requests_head(&envelope.small, headers);
+	}
 	if (!more) {
 		end_deadline(&envelope);
 	}
 	native_fields fields;
 	bool sent = native_collect_fields(&fields, headers) && send_message(&envelope, &fields, NULL, body, more);
 	native_release_fields(&fields);
+	if (is_request) {
+		zend_array_release(headers);
+	}
 	return sent;
 }
 
@@ -553,6 +565,73 @@ static enum call_outcome call_handler(callback *handler, zend_object *exchange, 
 	return EXITED;
 }
 
+/* An exception that nobody has caught goes to the handler that PHP would call, if there is one. */
+static void handle_uncaught(void)
+{
+	if (Z_TYPE(EG(user_exception_handler)) == IS_UNDEF) {
+		return;
+	}
+	zval thrown, result, handler;
+	ZVAL_OBJ_COPY(&thrown, EG(exception));
+	ZVAL_COPY(&handler, &EG(user_exception_handler));
+	zend_clear_exception();
+	ZVAL_UNDEF(&result);
+	call_user_function(NULL, NULL, &handler, &result, 1, &thrown);
+	zval_ptr_dtor(&result);
+	zval_ptr_dtor(&handler);
+	zval_ptr_dtor(&thrown);
+}
+
+/* Whether an `exit` has ended what was called, or the client has left. */
+static bool is_ended(void)
+{
+	zval place;
+	ZVAL_UNDEF(&place);
+	if (EG(exception) == NULL || !zend_is_unwind_exit(EG(exception)) || !has_channel()) {
+		return false;
+	}
+	if (PG(connection_status) & PHP_CONNECTION_ABORTED) {
+		zend_clear_exception();
+	}
+	survive_exit(&place);
+	zval_ptr_dtor(&place);
+	return EG(exception) == NULL;
+}
+
+/* Calls a front controller, whose output is the reply. */
+static enum call_outcome call_front(callback *handler, zend_object *exchange, zval *value)
+{
+	reply_begin(number_of(exchange));
+	handler->call.retval = value;
+	handler->call.params = NULL;
+	handler->call.param_count = 0;
+	exit_forget();
+	zend_call_function(&handler->call, &handler->cache);
+	zval_ptr_dtor(value);
+	ZVAL_NULL(value);
+	if (EG(exception) != NULL && !is_ended() && !zend_is_unwind_exit(EG(exception))) {
+		handle_uncaught();
+		is_ended();
+	}
+	if (!has_channel() || (EG(exception) != NULL && zend_is_unwind_exit(EG(exception)))) {
+		return EXITED;
+	}
+	if (EG(exception) != NULL) {
+		ZVAL_OBJ_COPY(value, EG(exception));
+		zend_clear_exception();
+	}
+	requests_finish();
+	if (Z_TYPE_P(value) == IS_OBJECT) {
+		if (!reply_has_begun()) {
+			php_output_discard_all();
+		}
+		return THREW;
+	}
+	requests_reply(has_deferred(exchange) ? NATIVE_BUSY : 0);
+	ZVAL_LONG(OBJ_PROP(exchange, property_offsets.state), DONE);
+	return ANSWERED;
+}
+
 /* Calls one function that a call has deferred. What it throws is there afterwards, an `exit`
  * too. */
 static void call_deferred(zval *work)
@@ -673,6 +752,28 @@ static void assign_property(zval *place, zend_object *object)
 	zval_ptr_dtor(&before);
 }
 
+static void begin_request(zend_object *exchange)
+{
+	const zval *body = OBJ_PROP(exchange, property_offsets.body);
+	requests_begin(Z_OBJ_P(OBJ_PROP(exchange, slots.request)), Z_TYPE_P(body) == IS_OBJECT ? Z_OBJ_P(body) : NULL);
+}
+
+/* Calls what answers this kind of call. */
+static enum call_outcome answer(callback *handler, zend_object *exchange, zval *value)
+{
+	if (!requests_on() || kind_of_exchange(exchange) != HTTP) {
+		return call_handler(handler, exchange, value);
+	}
+	begin_request(exchange);
+	return requests_are_front() ? call_front(handler, exchange, value) : call_handler(handler, exchange, value);
+}
+
+/* Whether there is something to do after a call that PHP code does. */
+static bool has_more(zend_object *output)
+{
+	return !requests_are_front() && (!is_silent(output) || (!requests_on() && leftovers_any()));
+}
+
 ZEND_FUNCTION(Pronghorn_Internal_ring_serve)
 {
 	callback handlers[KINDS], failed;
@@ -694,7 +795,9 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_serve)
 		zend_value_error("The classes of the package have no property $%s", missing);
 		RETURN_THROWS();
 	}
-	leftovers_begin();
+	if (!requests_on()) {
+		leftovers_begin();
+	}
 	for (;;) {
 		zval next, value;
 		wait_for_next(&next);
@@ -703,7 +806,7 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_serve)
 			RETURN_COPY_VALUE(&next);
 		}
 		assign_property(property_offsets.current, Z_OBJ(next));
-		enum call_outcome outcome = call_handler(handler, Z_OBJ(next), &value);
+		enum call_outcome outcome = answer(handler, Z_OBJ(next), &value);
 		if (outcome == ANSWERED && has_deferred(Z_OBJ(next))) {
 			do_deferred(&failed, Z_OBJ(next));
 		}
@@ -711,7 +814,7 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_serve)
 			zval_ptr_dtor(&next);
 			RETURN_THROWS();
 		}
-		if (outcome != ANSWERED || !is_silent(Z_OBJ_P(output)) || leftovers_any()) {
+		if (outcome != ANSWERED || has_more(Z_OBJ_P(output))) {
 			array_init_size(return_value, 3);
 			add_next_index_zval(return_value, &next);
 			add_next_index_long(return_value, outcome);
@@ -719,6 +822,7 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_serve)
 			return;
 		}
 		/* What belongs to a call is gone before the wait for the next one begins. */
+		requests_end();
 		assign_property(property_offsets.current, NULL);
 		assign_property(OBJ_PROP(Z_OBJ(next), property_offsets.face), NULL);
 		zval_ptr_dtor(&next);
@@ -749,6 +853,7 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_message)
 		.small = kind == NATIVE_FREE ? deadline_rest((uint32_t) call) : (uint16_t) small,
 	};
 	if (!more && (kind == NATIVE_REPLY || kind == NATIVE_CHUNK || kind == NATIVE_ERROR)) {
+		requests_finish();
 		end_deadline(&envelope);
 	}
 	RETURN_BOOL(send_message(&envelope, NULL, context, body, more));
@@ -816,6 +921,96 @@ ZEND_FUNCTION(Pronghorn_Internal_places_seen)
 	leftovers_places(return_value);
 }
 
+/* Reads the classes of the package, which the loop of handlers may not have done yet. */
+static bool knows_exchange(const zend_object *exchange)
+{
+	const zend_object *http = exchange_templates[HTTP];
+	if (!is_attached()) {
+		return false;
+	}
+	if (exchange->ce != http->ce || property_offsets.response == NULL) {
+		zend_argument_value_error(1, "must be an exchange of a request");
+		return false;
+	}
+	return true;
+}
+
+ZEND_FUNCTION(Pronghorn_Internal_requests_take_over)
+{
+	bool front;
+	zval *form, *output, *response;
+
+	ZEND_PARSE_PARAMETERS_START(4, 4)
+		Z_PARAM_BOOL(front)
+		Z_PARAM_ZVAL(form)
+		Z_PARAM_OBJECT(output)
+		Z_PARAM_OBJECT(response)
+	ZEND_PARSE_PARAMETERS_END();
+
+	if (!is_attached()) {
+		RETURN_THROWS();
+	}
+	const char *missing = find_properties(exchange_templates[HTTP]->ce, Z_OBJCE_P(output), Z_OBJCE_P(response));
+	if (missing != NULL) {
+		zend_value_error("The classes of the package have no property $%s", missing);
+		RETURN_THROWS();
+	}
+	requests_take_over(&slots, front, form);
+}
+
+ZEND_FUNCTION(Pronghorn_Internal_request_begin)
+{
+	zend_object *exchange;
+
+	ZEND_PARSE_PARAMETERS_START(1, 1)
+		Z_PARAM_OBJ(exchange)
+	ZEND_PARSE_PARAMETERS_END();
+
+	if (!knows_exchange(exchange)) {
+		RETURN_THROWS();
+	}
+	begin_request(exchange);
+}
+
+ZEND_FUNCTION(Pronghorn_Internal_request_serve)
+{
+	zend_object *exchange;
+	callback handler;
+	zval value;
+
+	ZEND_PARSE_PARAMETERS_START(2, 2)
+		Z_PARAM_OBJ(exchange)
+		Z_PARAM_FUNC(handler.call, handler.cache)
+	ZEND_PARSE_PARAMETERS_END();
+
+	if (!knows_exchange(exchange)) {
+		RETURN_THROWS();
+	}
+	begin_request(exchange);
+	enum call_outcome outcome = call_front(&handler, exchange, &value);
+	array_init_size(return_value, 2);
+	add_next_index_long(return_value, outcome);
+	add_next_index_zval(return_value, &value);
+}
+
+ZEND_FUNCTION(Pronghorn_Internal_request_end)
+{
+	ZEND_PARSE_PARAMETERS_NONE();
+
+	requests_end();
+}
+
+ZEND_FUNCTION(Pronghorn_Internal_request_last)
+{
+	zval *tell;
+
+	ZEND_PARSE_PARAMETERS_START(1, 1)
+		Z_PARAM_ZVAL(tell)
+	ZEND_PARSE_PARAMETERS_END();
+
+	RETURN_BOOL(has_channel() && requests_last(tell));
+}
+
 /* With threads, where the engine's state of this one is: needed before anything looks at it. */
 static void find_globals(void)
 {
@@ -833,6 +1028,7 @@ static PHP_MINIT_FUNCTION(pronghorn)
 	ring_startup();
 	exit_startup();
 	leftovers_startup();
+	requests_startup();
 	properties_startup(register_class_Pronghorn_Internal_NativeProperties());
 	return SUCCESS;
 }
@@ -852,6 +1048,7 @@ static PHP_RSHUTDOWN_FUNCTION(pronghorn)
 		}
 		chunks_let_go();
 	}
+	requests_give_back();
 	property_offsets.response = NULL;
 	exit_forget();
 	leftovers_forget();
@@ -870,6 +1067,8 @@ static PHP_MINFO_FUNCTION(pronghorn)
 /* What is watched has to be there first. */
 static const zend_module_dep dependencies[] = {
 	ZEND_MOD_OPTIONAL("session")
+	ZEND_MOD_OPTIONAL("mbstring")
+	ZEND_MOD_OPTIONAL("libxml")
 	ZEND_MOD_END
 };
 

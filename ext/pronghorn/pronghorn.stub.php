@@ -132,6 +132,47 @@ namespace Pronghorn\Internal {
     }
 
     /**
+     * Makes calls of this process requests of PHP's own, and what is there now is there again after
+     * each.
+     *
+     * @param bool $front PHP's output is the body of replies
+     * @param callable $form gets a request whose form the server has taken apart; returns $_POST,
+     *     $_FILES and the paths of the files
+     * @param object $output as for ring_serve
+     * @param object $response as for ring_serve
+     */
+    function requests_take_over(bool $front, callable $form, object $output, object $response): void
+    {
+    }
+
+    /** Begins a request that ring_serve does not begin. */
+    function request_begin(object $exchange): void
+    {
+    }
+
+    /**
+     * Begins a request, and calls what answers it by PHP's output.
+     *
+     * @return array{int, mixed} how that ended, and with what
+     */
+    function request_serve(object $exchange, callable $handler): array
+    {
+    }
+
+    /** The request is over: what it has changed in PHP is changed back. */
+    function request_end(): void
+    {
+    }
+
+    /**
+     * After a fatal error: runs the functions that the call has registered for its end. Whether its
+     * output was sent as its reply; before that $tell is called.
+     */
+    function request_last(callable $tell): bool
+    {
+    }
+
+    /**
      * What {@see Properties} is without this extension.
      *
      * @not-serializable

@@ -1,5 +1,5 @@
 /* This is a generated file, edit the .stub.php file instead.
- * Stub hash: ee971910d7748c274427fbe24c1b0b28058ceb77 */
+ * Stub hash: a1e330917f9d30f3b13a5308db1de356bff3114e */
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_attach, 0, 8, IS_STRING, 1)
 	ZEND_ARG_TYPE_INFO(0, memory, IS_LONG, 0)
@@ -63,6 +63,29 @@ ZEND_END_ARG_INFO()
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_places_seen, 0, 0, IS_ARRAY, 0)
 ZEND_END_ARG_INFO()
 
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_requests_take_over, 0, 4, IS_VOID, 0)
+	ZEND_ARG_TYPE_INFO(0, front, _IS_BOOL, 0)
+	ZEND_ARG_TYPE_INFO(0, form, IS_CALLABLE, 0)
+	ZEND_ARG_TYPE_INFO(0, output, IS_OBJECT, 0)
+	ZEND_ARG_TYPE_INFO(0, response, IS_OBJECT, 0)
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_request_begin, 0, 1, IS_VOID, 0)
+	ZEND_ARG_TYPE_INFO(0, exchange, IS_OBJECT, 0)
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_request_serve, 0, 2, IS_ARRAY, 0)
+	ZEND_ARG_TYPE_INFO(0, exchange, IS_OBJECT, 0)
+	ZEND_ARG_TYPE_INFO(0, handler, IS_CALLABLE, 0)
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_request_end, 0, 0, IS_VOID, 0)
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_request_last, 0, 1, _IS_BOOL, 0)
+	ZEND_ARG_TYPE_INFO(0, tell, IS_CALLABLE, 0)
+ZEND_END_ARG_INFO()
+
 ZEND_BEGIN_ARG_INFO_EX(arginfo_class_Pronghorn_Internal_NativeProperties___construct, 0, 0, 1)
 	ZEND_ARG_TYPE_INFO(0, objects, IS_ARRAY, 0)
 ZEND_END_ARG_INFO()
@@ -81,6 +104,11 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_write);
 ZEND_FUNCTION(Pronghorn_Internal_native_headers);
 ZEND_FUNCTION(Pronghorn_Internal_until_exit);
 ZEND_FUNCTION(Pronghorn_Internal_places_seen);
+ZEND_FUNCTION(Pronghorn_Internal_requests_take_over);
+ZEND_FUNCTION(Pronghorn_Internal_request_begin);
+ZEND_FUNCTION(Pronghorn_Internal_request_serve);
+ZEND_FUNCTION(Pronghorn_Internal_request_end);
+ZEND_FUNCTION(Pronghorn_Internal_request_last);
 ZEND_METHOD(Pronghorn_Internal_NativeProperties, __construct);
 ZEND_METHOD(Pronghorn_Internal_NativeProperties, restore);
 
@@ -96,6 +124,11 @@ static const zend_function_entry ext_functions[] = {
 	ZEND_NS_FALIAS("Pronghorn\\Internal", native_headers, Pronghorn_Internal_native_headers, arginfo_Pronghorn_Internal_native_headers)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", until_exit, Pronghorn_Internal_until_exit, arginfo_Pronghorn_Internal_until_exit)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", places_seen, Pronghorn_Internal_places_seen, arginfo_Pronghorn_Internal_places_seen)
+	ZEND_NS_FALIAS("Pronghorn\\Internal", requests_take_over, Pronghorn_Internal_requests_take_over, arginfo_Pronghorn_Internal_requests_take_over)
+	ZEND_NS_FALIAS("Pronghorn\\Internal", request_begin, Pronghorn_Internal_request_begin, arginfo_Pronghorn_Internal_request_begin)
+	ZEND_NS_FALIAS("Pronghorn\\Internal", request_serve, Pronghorn_Internal_request_serve, arginfo_Pronghorn_Internal_request_serve)
+	ZEND_NS_FALIAS("Pronghorn\\Internal", request_end, Pronghorn_Internal_request_end, arginfo_Pronghorn_Internal_request_end)
+	ZEND_NS_FALIAS("Pronghorn\\Internal", request_last, Pronghorn_Internal_request_last, arginfo_Pronghorn_Internal_request_last)
 	ZEND_FE_END
 };
 

@@ -421,6 +421,11 @@ impl Start<'_> {
         if let Some(spin) = spin {
             set("PRONGHORN_SPIN", &spin.as_micros().to_string());
         }
+        if let Runner::Worker(worker) = &self.spec.settings.runner
+            && worker.globals
+        {
+            set("PRONGHORN_GLOBALS", "1");
+        }
         if self.spec.settings.mode() == Mode::Classic {
             let is_seen = |name: &&str| self.is_seen(name);
             let names = environment.iter().filter_map(|(name, _)| name.to_str());

@@ -1,5 +1,5 @@
-//! What a call leaves in a kept worker's PHP is no visitor's after it, and what a handler gets
-//! wrong there is told once.
+//! Where calls are no requests of PHP's own: what a call leaves in a kept worker's PHP is no
+//! visitor's after it, and what a handler gets wrong there is told once.
 
 use pronghorn_testkit::{Server, Site, wait_for};
 
@@ -75,7 +75,7 @@ fn site(transport: &str) -> Site {
         .file("sessions/.keep", "")
         .config(&format!(
             "version: '3'\nserver: {{command: php worker.php}}\nlogs: {{mode: production}}\nhttp:\n  address: '127.0.0.1:0'\n  \
-             pool: {{num_workers: 1, transport: {transport}, ini: {{session.save_path: sessions}}}}\n"
+             pool: {{num_workers: 1, transport: {transport}, globals: false, ini: {{session.save_path: sessions}}}}\n"
         ))
 }
 

@@ -23,6 +23,7 @@ mod faults;
 mod files;
 mod first_minute;
 mod foreign;
+mod globals;
 mod guide;
 mod hostile;
 mod http;

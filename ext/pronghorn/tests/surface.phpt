@@ -39,8 +39,13 @@ Pronghorn\Internal\ring_write(string $bytes): bool
 Pronghorn\Internal\native_headers(?string $fields, string $host, int $count): ?array
 Pronghorn\Internal\until_exit(callable $function, mixed ...$arguments): ?array
 Pronghorn\Internal\places_seen(): array
+Pronghorn\Internal\requests_take_over(bool $front, callable $form, object $output, object $response): void
+Pronghorn\Internal\request_begin(object $exchange): void
+Pronghorn\Internal\request_serve(object $exchange, callable $handler): array
+Pronghorn\Internal\request_end(): void
+Pronghorn\Internal\request_last(callable $tell): bool
 Pronghorn\Internal\NativeProperties::__construct(array $objects)
 Pronghorn\Internal\NativeProperties::restore(): void
-int(8)
+int(9)
 bool(true)
 Shared memory => not attached

@@ -8,6 +8,7 @@ use Pronghorn\Call;
 use Pronghorn\HttpFoundation\Foundation;
 use Pronghorn\Request as Asked;
 use Pronghorn\Response as Reply;
+use Pronghorn\Worker;
 use Symfony\Component\DependencyInjection\ContainerInterface;
 use Symfony\Component\EventDispatcher\EventDispatcherInterface;
 use Symfony\Component\HttpFoundation\Request;
@@ -66,7 +67,8 @@ final class Runner implements RunnerInterface
     public function run(): int
     {
         $this->boot();
-        \Pronghorn\serve($this->answer(...));
+        // Symfony 5.4 sets up sessions in PHP once, in the call that uses the first one.
+        (new Worker())->withoutGlobals()->onRequest($this->answer(...))->run();
 
         return 0;
     }

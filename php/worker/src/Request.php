@@ -69,6 +69,8 @@ final class Request
     private ?string $content = null;
     /** @var ?array{array<mixed>, array<mixed>} fields and files */
     private ?array $form = null;
+    /** The form that the server has taken apart. */
+    private ?Form $parts = null;
 
     private static ?self $prototype = null;
 
@@ -247,6 +249,12 @@ final class Request
         return $this->content === null ? $this->reader : null;
     }
 
+    /** @internal the form that the server has taken apart */
+    public function parts(): Form
+    {
+        return $this->parts ??= Form::decode($this->payload());
+    }
+
     /** @internal the path of the file that holds the body, or null when it is in memory */
     public function bodyFile(): ?string
     {
@@ -359,9 +367,7 @@ final class Request
     private function parseForm(): array
     {
         if ($this->flags & Native::FORM) {
-            $form = Form::decode($this->payload());
-
-            return [$form->post(), $form->files()];
+            return [$this->parts()->post(), $this->parts()->files()];
         }
 
         return [$this->isForm() ? Variables::ofBody($this->body()) : [], []];

@@ -14,6 +14,7 @@ use Pronghorn\Internal\Loop;
 use Pronghorn\Internal\ProtocolError;
 use Pronghorn\Internal\Psr\Messages;
 use Pronghorn\Internal\RawHandler;
+use Pronghorn\Internal\Requests;
 use Psr\Http\Server\RequestHandlerInterface;
 
 /** What a worker script answers, and how. */
@@ -90,6 +91,18 @@ final class Worker
     public function withFactories(object ...$psr17): static
     {
         $this->factories = \array_values($psr17);
+
+        return $this;
+    }
+
+    /**
+     * Calls are no requests of PHP's own, as with `globals: false`: for frameworks that make
+     * requests and replies themselves, and set PHP up once in their life, maybe in the middle of a
+     * call.
+     */
+    public function withoutGlobals(): static
+    {
+        Requests::turnOff();
 
         return $this;
     }

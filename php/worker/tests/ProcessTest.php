@@ -110,7 +110,7 @@ final class ProcessTest extends ProcessTestCase
     /** @return iterable<string, array{string, array<string, string>, string}> */
     public static function boots(): iterable
     {
-        yield 'no parameter' => ['Pronghorn\serve(fn () => "x");', [], 'There is no form with superglobals'];
+        yield 'no parameter' => ['Pronghorn\serve(fn () => "x");', [], 'its output would be the reply'];
         yield 'no type' => ['Pronghorn\serve(fn ($r) => "x");', [], 'a parameter without a type'];
         yield 'no request' => ['Pronghorn\serve(fn (int $r) => "x");', [], '`int`'];
         yield 'no handler' => ['(new Pronghorn\Worker())->run();', [], 'no handler for it. Give one to onRequest()'];

@@ -90,6 +90,12 @@ final class Form
         return $uploads;
     }
 
+    /** @return list<string> where the files are */
+    public function paths(): array
+    {
+        return \array_values(\array_filter(\array_map(static fn (array $file) => $file[1]['tmp_name'], $this->files)));
+    }
+
     /**
      * PHP never repairs a file's name: brackets must be closed, and a closed one may only be
      * followed by an open one.

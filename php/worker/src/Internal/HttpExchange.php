@@ -48,7 +48,8 @@ final class HttpExchange extends Exchange
     public function endByExit(Output $output, int $flags): bool
     {
         $echoed = $output->take();
-        if ($this->head === null && $echoed === '') {
+        // The extension adds to the reply what PHP was told of it.
+        if ($this->head === null && $echoed === '' && \headers_list() === [] && \http_response_code() < 201) {
             return false;
         }
         [$status, $headers] = $this->head ?? [200, []];

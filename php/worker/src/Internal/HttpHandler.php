@@ -16,9 +16,10 @@ final class HttpHandler extends Handler
           fn (Psr\Http\Message\ServerRequestInterface $request): Psr\Http\Message\ResponseInterface
           fn (Pronghorn\Request $request): string|iterable|array|Pronghorn\Response
           an object that is a Psr\Http\Server\RequestHandlerInterface
+          fn () => require 'public/index.php', whose output is the reply
         END;
 
-    /** @param class-string $type of the first parameter */
+    /** @param class-string|'' $type of the first parameter; empty: there is none */
     private function __construct(
         \ReflectionFunction $reflection,
         \Closure $function,
@@ -38,11 +39,17 @@ final class HttpHandler extends Handler
         $where = self::name($reflection);
         $parameters = $reflection->getParameters();
         if ($parameters === []) {
-            throw new BadWorker(
-                "$where takes no parameter. There is no form with superglobals, echo and header() for workers: code"
-                    . " that is written that way runs in a pool with `mode: classic`, or by"
-                    . " `pronghorn serve --root public`.\n" . self::SHAPES
-            );
+            $lacking = Requests::lacking();
+            if ($lacking !== null) {
+                throw new BadWorker(
+                    "$where takes no parameter, so its output would be the reply. That takes the extension, and a"
+                        . " pool with `globals` on: $lacking. hint: docs/reference/extension.md says how to get it;"
+                        . " code with superglobals, echo and header() also runs in a pool with `mode: classic`.\n"
+                        . self::SHAPES
+                );
+            }
+
+            return new self($reflection, $function, $messages, false, '');
         }
         if ($reflection->getNumberOfRequiredParameters() > 1) {
             throw new BadWorker("$where takes more than one parameter.\n" . self::SHAPES);
@@ -58,6 +65,12 @@ final class HttpHandler extends Handler
         $type = $parameters[0]->getType();
         $taken = $type === null ? 'a parameter without a type' : "`$type`";
         throw new BadWorker("$where takes $taken, not a request.\n" . self::SHAPES);
+    }
+
+    /** Whether its output is the reply. */
+    public function isFrontController(): bool
+    {
+        return $this->type === '';
     }
 
     /** @param HttpExchange $exchange */

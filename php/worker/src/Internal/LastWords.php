@@ -37,7 +37,10 @@ final class LastWords
         $error = \error_get_last();
         try {
             if ($error !== null && $error['type'] & self::FATAL) {
-                $this->fail($exchange, self::fatal($error));
+                $failure = self::fatal($error);
+                if (!self::hasPage($exchange, $failure)) {
+                    $this->fail($exchange, $failure);
+                }
             } else {
                 // Nothing of what was deferred will run.
                 $exchange->deferred = [];
@@ -47,6 +50,13 @@ final class LastWords
             // The server is gone as well.
         }
         $this->output->stop();
+    }
+
+    /** Whether what a front controller has printed by now, or prints at its end, was sent. */
+    private static function hasPage(Exchange $exchange, Failure $failure): bool
+    {
+        return \function_exists('Pronghorn\Internal\request_last')
+            && \Pronghorn\Internal\request_last(static fn () => $exchange->transport->remark($failure));
     }
 
     /** @param array{type: int, message: string, file: string, line: int} $error */

@@ -11,15 +11,17 @@ final class Loop
 {
     private readonly \Closure $answer;
     private readonly \Closure $send;
-    private readonly Leftovers $leftovers;
+    /** Null: calls are requests of PHP's own. */
+    private ?Leftovers $leftovers = null;
+    private bool $hasBegun = false;
+
+    /** What a call has left in PHP can't be taken back, so this process gets no other one. */
+    private bool $isSpoiled = false;
 
     /**
      * @param bool $survivesExit whether the extension can end a call at an `exit`, and not the
      *     process
      */
-    /** What a call has left in PHP can't be taken back, so this process gets no other one. */
-    private bool $isSpoiled = false;
-
     public function __construct(
         private readonly Transport $transport,
         private readonly Output $output,
@@ -29,7 +31,6 @@ final class Loop
         $this->answer = $this->answer(...);
         $this->send = $this->send(...);
         $output->start();
-        $this->leftovers = new Leftovers($transport, $output, $survivesExit);
     }
 
     /**
@@ -39,8 +40,11 @@ final class Loop
      */
     public function run(array $handlers): void
     {
+        $http = $handlers[Kind::Http->value] ?? null;
+        $front = $http instanceof HttpHandler && $http->isFrontController() ? $http : null;
+        $this->begin($front !== null);
         if ($this->transport instanceof Ring) {
-            $this->runInExtension($this->transport, $handlers);
+            $this->runInExtension($this->transport, $handlers, $front);
 
             return;
         }
@@ -56,11 +60,15 @@ final class Loop
      *
      * @param array<value-of<Kind>, Handler> $handlers
      */
-    private function runInExtension(Ring $ring, array $handlers): void
+    private function runInExtension(Ring $ring, array $handlers, ?HttpHandler $front): void
     {
         $failed = $this->tellFailed(...);
         while (!$this->isSpoiled && ($next = $ring->serve($handlers, $failed, $this->output)) !== null) {
-            if ($next instanceof Exchange) {
+            if ($next instanceof HttpExchange && $front !== null) {
+                Exchange::$current = $next;
+                $next->handler = $front;
+                $this->conclude($next, ...\Pronghorn\Internal\request_serve($next, $front->function));
+            } elseif ($next instanceof Exchange) {
                 $this->serve($next, $handlers);
             } else {
                 $this->conclude(...$next);
@@ -69,9 +77,26 @@ final class Loop
         }
     }
 
+    /** What PHP has now is there again after each call. */
+    private function begin(bool $front): void
+    {
+        if ($this->hasBegun) {
+            return;
+        }
+        $this->hasBegun = true;
+        if ($this->transport instanceof Ring && Requests::areWanted()) {
+            Requests::takeOver($front, $this->output);
+        } elseif ($front) {
+            throw new BadWorker('A handler without a parameter takes the shared memory, which could not be attached.');
+        } else {
+            $this->leftovers = new Leftovers($this->transport, $this->output, $this->survivesExit);
+        }
+    }
+
     /** The next call of an own loop. */
     public function next(): ?Exchange
     {
+        $this->begin(false);
         $last = Exchange::$current;
         if ($last !== null) {
             $this->fail($last, new BadCall('Worker::next() was called again, and the call before has no reply.'));
@@ -81,6 +106,7 @@ final class Loop
         if ($exchange !== null) {
             $this->expectKind($exchange, $exchange instanceof HttpExchange);
             $exchange->loop = $this;
+            $this->beginRequest($exchange);
         }
 
         return Exchange::$current = $exchange;
@@ -120,6 +146,7 @@ final class Loop
         $handler = $exchange->handler = $handlers[$exchange->kind()->value] ?? null;
         $this->expectKind($exchange, $handler !== null);
         Exchange::$current = $exchange;
+        $this->beginRequest($exchange);
         $place = null;
         if ($this->survivesExit) {
             $place = \Pronghorn\Internal\until_exit($this->answer, $exchange, $handler);
@@ -127,6 +154,13 @@ final class Loop
             $this->answer($exchange, $handler);
         }
         $this->end($exchange, $place);
+    }
+
+    private function beginRequest(Exchange $exchange): void
+    {
+        if ($this->leftovers === null && $exchange instanceof HttpExchange) {
+            \Pronghorn\Internal\request_begin($exchange);
+        }
     }
 
     /** A handler has ended in the extension. */
@@ -204,7 +238,11 @@ final class Loop
     {
         // Also before, because what a call has left in buffers may be printed now.
         $this->output->settle();
-        $this->isSpoiled = !$this->leftovers->clear($exchange);
+        if ($this->leftovers === null) {
+            \Pronghorn\Internal\request_end();
+        } else {
+            $this->isSpoiled = !$this->leftovers->clear($exchange);
+        }
         $this->output->settle();
     }
 

@@ -23,6 +23,8 @@ final class Output
     private bool $open = false;
     /** Part of this call's output is in the log already. */
     private bool $spilled = false;
+    /** What is echoed is not kept here any more. */
+    private bool $released = false;
 
     /** @param resource $log where the server reads lines for its log, e.g. stderr */
     public function __construct($log)
@@ -43,10 +45,20 @@ final class Output
      */
     public function settle(): void
     {
+        if ($this->released) {
+            return;
+        }
         if (!$this->open || \ob_get_level() !== $this->level || \ob_get_length() !== 0 || $this->spilled) {
             $this->stop();
             $this->start();
         }
+    }
+
+    /** From now on output is the reply, as in a request of PHP's own. */
+    public function release(): void
+    {
+        $this->stop();
+        $this->released = true;
     }
 
     public function stop(): void
@@ -60,6 +72,9 @@ final class Output
      */
     public function take(): string
     {
+        if ($this->released) {
+            return '';
+        }
         // What the application left open flows into ours; into stdout, if it closed ours.
         while (\ob_get_level() > $this->level - ($this->open ? 0 : 1) && @\ob_end_flush()) {
         }

@@ -63,6 +63,10 @@ const DEADLINE_MAX: Duration = Duration::from_hours(1);
 /// How often soft limits are looked at, as RoadRunner's.
 const WATCH_TICK: Duration = Duration::from_secs(5);
 
+/// Code that was written for php-fpm silently does nothing without it, or worse: one session for
+/// all visitors.
+const GLOBALS: bool = true;
+
 /// Of our own keys, where 0 would be a riddle.
 pub const SHORTEST: Duration = Duration::from_millis(1);
 /// Longer ones are none.
@@ -153,6 +157,8 @@ pub struct WorkerSettings {
     pub codec: CodecChoice,
     /// When to check that a worker has nothing left to say.
     pub fence: Fence,
+    /// Whether each call is a request of PHP's own.
+    pub globals: bool,
 }
 
 impl PoolSettings {
@@ -282,6 +288,7 @@ struct WorkerKeys {
     ini: Ini,
     codec: CodecChoice,
     fence: Fence,
+    globals: bool,
 }
 
 /// All keys of a pool, in the order in which they are shown.
@@ -357,7 +364,7 @@ fn read(t: &mut Table<'_>, calls: Calls) -> HttpPoolSettings {
         )
         .refused(mode.without_kept())
         .default(false);
-    let worker = WorkerKeys::read(t, mode);
+    let worker = WorkerKeys::read(t, mode, calls);
     let retry = calls.http_keys(t, requests::read_retry);
     let client_gone = t
         .key(
@@ -467,7 +474,7 @@ fn read_queue(t: &mut Table<'_>) -> (usize, Duration) {
 }
 
 impl WorkerKeys {
-    fn read(t: &mut Table<'_>, mode: Mode) -> Self {
+    fn read(t: &mut Table<'_>, mode: Mode, calls: Calls) -> Self {
         let transport = t
             .key(
                 "transport",
@@ -503,6 +510,16 @@ impl WorkerKeys {
             .no_effect(mode.ignores(&[Mode::Classic, Mode::FastCgi]))
             .refused(mode.without_kept())
             .default(CodecChoice::Auto);
+        let globals = calls.http_keys(t, |t| {
+            t.key(
+                "globals",
+                "Whether each call is a request of PHP's own, with the extension and our PHP \
+                 package: `$_GET`, `header()`, sessions, `exit` and what a call sets in PHP.",
+            )
+            .ours()
+            .no_effect(mode.ignores(&[Mode::Classic, Mode::FastCgi, Mode::Cgi]))
+            .default(GLOBALS)
+        });
         let fence = t.section_with("relay", "Workers on pipes and sockets.", |t| {
             t.key(
                 "fence",
@@ -520,6 +537,7 @@ impl WorkerKeys {
             ini,
             codec,
             fence,
+            globals: globals.unwrap_or(false),
         }
     }
 }
@@ -596,6 +614,7 @@ impl RunnerKeys {
             ini,
             codec,
             fence,
+            globals,
         } = worker;
         match (mode, site) {
             (Mode::Classic, Some(site)) => {
@@ -632,6 +651,7 @@ impl RunnerKeys {
                 ini,
                 codec,
                 fence,
+                globals,
             }),
         }
     }

@@ -1,0 +1,259 @@
+//! Kept workers whose calls are requests of PHP's own: a front controller written for php-fpm, and
+//! a handler that uses `header()` and sessions. What one visitor does reaches no other one.
+
+use pronghorn_testkit::{Response, Server, Site, wait_for};
+
+use crate::ring::extension;
+
+/// What such an application does, by its path.
+const INDEX: &str = r#"<?php
+    $path = strtok($_SERVER['REQUEST_URI'], '?');
+    switch ($path) {
+        case '/visit':
+            session_start();
+            $_SESSION['user'] ??= $_GET['user'];
+            $_SESSION['cart'][] = $_POST['item'] ?? 'none';
+            setlocale(LC_CTYPE, $_GET['locale']);
+            date_default_timezone_set($_GET['zone']);
+            ini_set('precision', $_GET['precision']);
+            $flash = $_SESSION['flash'] ?? '';
+            $_SESSION['flash'] = "for $_GET[user]";
+            putenv("VISITOR=$_GET[user]");
+            header("X-User: $_SESSION[user]");
+            echo json_encode([$_SESSION['user'], count($_SESSION['cart']), $flash, date_default_timezone_get(),
+                ini_get('precision'), getenv('VISITOR'), $_COOKIE['who'] ?? '', setlocale(LC_CTYPE, '0')]);
+            break;
+        case '/clean':
+            echo json_encode([$_GET, $_POST, $_COOKIE, isset($_SESSION), session_id(), getenv('VISITOR'), ini_get('precision'),
+                date_default_timezone_get(), headers_list(), http_response_code(), ob_get_level(), getcwd() === dirname(__DIR__), error_get_last()]);
+            break;
+        case '/login': header('Location: /home', true, 303); setcookie('seen', 'yes'); exit;
+        case '/stream': header('Content-Type: text/plain'); echo 'first'; flush(); echo json_encode(headers_sent()); break;
+        case '/upload':
+            move_uploaded_file($_FILES['file']['tmp_name'], 'moved');
+            echo $_FILES['file']['name'], ' ', $_POST['name'], ' ', file_get_contents('moved');
+            break;
+        case '/input': echo strlen(file_get_contents('php://input')), ' ', $_SERVER['CONTENT_TYPE']; break;
+        case '/thrown': echo 'lost'; throw new LogicException('nobody catches it');
+        case '/fatal': echo 'before'; ini_set('memory_limit', '16M'); str_repeat('x', 1 << 26); break;
+        case '/page': register_shutdown_function(function () { while (ob_get_level() > 0) { ob_end_clean(); } http_response_code(503); echo 'a page of its own'; });
+            ob_start(); echo 'lost'; ini_set('memory_limit', '16M'); str_repeat('x', 1 << 26); break;
+        case '/endless':
+            register_shutdown_function(function () { file_put_contents('php://stderr', 'left: ' . connection_aborted() . "\n"); });
+            while (true) { echo str_repeat('x', 65536); }
+        case '/slow': try { while (true) { usleep(1000); } } catch (Pronghorn\DeadlineExceeded $late) { echo 'too late'; } break;
+        case '/wait': usleep(50000); echo 'waited'; break;
+        default: http_response_code(404); echo 'no page';
+    }
+"#;
+
+fn site(pool: &str) -> Site {
+    extension();
+    let worker = Site::sdk_worker("").replace(
+        "function (Pronghorn\\Request $request): mixed {\n\n}",
+        "fn () => require 'public/index.php'",
+    );
+    Site::new()
+        .file("worker.php", &worker)
+        .file("public/index.php", INDEX)
+        .file("sessions/.keep", "")
+        .config(&format!(
+            "version: '3'\nserver: {{command: php worker.php}}\nlogs: {{mode: production}}\nhttp:\n  address: '127.0.0.1:0'\n  \
+             pool: {{num_workers: 1, ini: {{session.save_path: sessions, date.timezone: UTC}}{pool}}}\n"
+        ))
+}
+
+fn ask(server: &Server, method: &str, target: &str, headers: &str) -> Response {
+    let mut connection = server.connect();
+    connection.request(method, target, headers);
+    connection.response()
+}
+
+#[test]
+fn a_front_controller_answers_as_under_php_fpm() {
+    let server = Server::start(site(""));
+    let workers = server.workers();
+    let reply = server.get("/login");
+    assert_eq!(
+        (
+            reply.status,
+            reply.header("location"),
+            reply.header("set-cookie")
+        ),
+        (303, Some("/home"), Some("seen=yes"))
+    );
+    assert_eq!(server.get("/nowhere").status, 404);
+    assert_eq!(server.get("/stream").text(), "firsttrue");
+    let parts = "--b\r\nContent-Disposition: form-data; name=\"name\"\r\n\r\nalice\r\n--b\r\nContent-Disposition: form-data; \
+                 name=\"file\"; filename=\"a.txt\"\r\n\r\nbytes\r\n--b--\r\n";
+    let reply = server.post("/upload", "multipart/form-data; boundary=b", parts);
+    assert_eq!(reply.text(), "a.txt alice bytes");
+    assert_eq!(
+        server
+            .post("/input", "text/plain", vec![b'x'; 600_000])
+            .text(),
+        "600000 text/plain"
+    );
+    let reply = server.get("/thrown");
+    assert_eq!(reply.status, 500);
+    assert!(!reply.text().contains("lost"), "{}", reply.text());
+    server.logged(&["nobody catches it", "index.php"]);
+    assert_eq!(server.get("/clean").text(), clean());
+    assert_eq!(server.workers(), workers);
+    server.stop();
+}
+
+/// What `/clean` says when nothing is left of anybody.
+fn clean() -> &'static str {
+    r#"[[],[],[],false,"",false,"14","UTC",[],200,0,true,null]"#
+}
+
+#[test]
+fn a_fatal_error_ends_the_worker_and_its_own_page_is_the_reply() {
+    let server = Server::start(site(""));
+    for (path, status, body) in [
+        ("/fatal", 500, "before"),
+        ("/page", 503, "a page of its own"),
+    ] {
+        let workers = server.workers();
+        let reply = server.get(path);
+        assert_eq!((reply.status, reply.text().as_str()), (status, body));
+        server.logged(&["Allowed memory size", r#""slot":0"#, "index.php"]);
+        wait_for("a new worker", || {
+            let now = server.workers();
+            (now.len() == 1 && now != workers).then_some(())
+        });
+    }
+    assert_eq!(server.get("/clean").text(), clean());
+    server.stop();
+}
+
+#[test]
+fn a_client_that_leaves_ends_its_call_and_not_its_worker() {
+    let server = Server::start(site(""));
+    let workers = server.workers();
+    let mut connection = server.connect();
+    connection.request("GET", "/endless", "");
+    connection.head();
+    connection.leave();
+    server.logged(&["left: 1"]);
+    assert_eq!(server.get("/clean").text(), clean());
+    assert_eq!(server.workers(), workers);
+    server.stop();
+}
+
+#[test]
+fn a_body_that_is_streamed_is_read_by_php() {
+    let server = Server::start(site(", request_body: stream"));
+    for length in [0, 10, 600_000] {
+        let reply = server.post("/input", "text/plain", vec![b'x'; length]);
+        assert_eq!(reply.text(), format!("{length} text/plain"));
+    }
+    let reply = server.post(
+        "/visit?user=a&locale=C&zone=UTC&precision=9",
+        "application/x-www-form-urlencoded",
+        "item=1",
+    );
+    assert_eq!(reply.header("x-user"), Some("a"));
+    assert_eq!(server.get("/clean").text(), clean());
+    server.stop();
+}
+
+/// Twenty users over two workers, each with an identity, a cart, a locale and a flash message of
+/// their own.
+#[test]
+fn no_visitor_sees_another_one() {
+    let site = site("");
+    site.change_config("num_workers: 1", "num_workers: 2");
+    let server = Server::start(site);
+    std::thread::scope(|scope| {
+        for user in 0..20 {
+            let server = &server;
+            scope.spawn(move || visit_often(server, user));
+        }
+    });
+    for _ in 0..4 {
+        assert_eq!(server.get("/clean").text(), clean());
+    }
+    assert!(!server.log().contains("\"error\""), "{}", server.log());
+    server.stop();
+}
+
+fn visit_often(server: &Server, user: usize) {
+    let zone = ["Europe/Paris", "Asia/Tokyo", "America/Lima"][user % 3];
+    let locale = ["C", "C.UTF-8"][user % 2];
+    let precision = user % 10 + 1;
+    let target = format!("/visit?user=u{user}&locale={locale}&zone={zone}&precision={precision}");
+    let mut cookie = String::new();
+    for visit in 1..=50 {
+        let headers = format!(
+            "Cookie: who=u{user}{cookie}\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 6\r\n"
+        );
+        let mut connection = server.connect();
+        connection.request("POST", &target, &headers);
+        connection.send("item=1");
+        let reply = connection.response();
+        if visit == 1 {
+            let given = reply.header("set-cookie").expect("a session's cookie");
+            let name = given.split(';').next().expect("a first part");
+            cookie = format!("; {name}");
+        }
+        let flash = if visit == 1 {
+            String::new()
+        } else {
+            format!("for u{user}")
+        };
+        let zone = zone.replace('/', "\\/");
+        assert_eq!(
+            reply.text(),
+            format!(
+                r#"["u{user}",{visit},"{flash}","{zone}","{precision}","u{user}","u{user}","{locale}"]"#
+            )
+        );
+        assert_eq!(reply.header("x-user"), Some(&*format!("u{user}")));
+    }
+}
+
+#[test]
+fn a_handler_returns_and_php_adds_what_it_was_told() {
+    extension();
+    let handler = r"
+        session_start();
+        $_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1;
+        header('X-A: 1');
+        http_response_code(202);
+        return ['n' => $_SESSION['n']];
+    ";
+    let server = Server::start(site("").file("worker.php", &Site::sdk_worker(handler)));
+    let reply = server.get("/");
+    assert_eq!((reply.status, reply.header("x-a")), (202, Some("1")));
+    let cookie = reply.header("set-cookie").expect("a cookie").to_owned();
+    for n in 2..5 {
+        let reply = ask(&server, "GET", "/", &format!("Cookie: {cookie}\r\n"));
+        assert_eq!(reply.text(), format!(r#"{{"n":{n}}}"#));
+        assert_eq!(server.get("/").text(), r#"{"n":1}"#);
+    }
+    server.stop();
+}
+
+#[test]
+fn a_deadline_is_caught_in_a_front_controller() {
+    let server = Server::start(site(", supervisor: {exec_ttl: 1s}"));
+    assert_eq!(server.get("/slow").status, 504);
+    wait_for("the worker", || {
+        (server.get("/clean").text() == clean()).then_some(())
+    });
+    server.stop();
+}
+
+#[test]
+fn a_front_controller_without_what_it_takes_does_not_start() {
+    for (pool, why) in [
+        (", globals: false", "the pool has `globals: false`"),
+        (", transport: relay", "no extension `pronghorn`"),
+    ] {
+        let site = site(pool);
+        let ended = Server::run(&site, &["serve"]);
+        ended.assert_refused(&["takes no parameter, so its output would be the reply", why]);
+    }
+}

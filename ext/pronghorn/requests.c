@@ -1,0 +1,1089 @@
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "requests.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "SAPI.h"
+#include "ext/standard/head.h"
+#include "php_globals.h"
+#include "php_main.h"
+#include "php_output.h"
+#include "php_variables.h"
+#include "rfc1867.h"
+#include "zend_exceptions.h"
+#include "zend_interfaces.h"
+#include "zend_modules.h"
+#ifdef HAVE_PHP_SESSION
+#include "ext/session/php_session.h"
+#endif
+
+#include "channel.h"
+#include "head.h"
+#include "leftovers.h"
+#include "reply.h"
+#include "reset.h"
+
+#if defined(ZTS) && defined(COMPILE_DL_PRONGHORN)
+ZEND_TSRMLS_CACHE_EXTERN()
+#endif
+
+static enum { OFF, HANDLER, FRONT } style;
+static const native_slots *slots;
+/* PHP's own, as it was before. */
+static sapi_module_struct command_line;
+
+/* The call at hand; `request` is NULL between two. */
+static struct {
+	zend_object *request;
+	zend_object *body;
+	char *cookies;
+	zend_string *joined; /* cookies of several fields */
+	const char *content_type, *content_length, *authorization;
+	size_t taken; /* of the body */
+	int file;     /* with the body; -1: it was not opened */
+	bool is_finished;
+} call;
+
+bool requests_on(void)
+{
+	return style != OFF;
+}
+
+bool requests_under_way(void)
+{
+	return call.request != NULL;
+}
+
+bool requests_are_front(void)
+{
+	return style == FRONT;
+}
+
+/* ---- Its request ---- */
+
+/* A property of it. What is read late was not read when the exchange was made by PHP code. */
+static const zval *property(uint32_t offset, const char *name)
+{
+	const zval *value = OBJ_PROP(call.request, offset);
+	if (Z_TYPE_P(value) == IS_UNDEF) {
+		zval unused;
+		zend_read_property(call.request->ce, call.request, name, strlen(name), true, &unused);
+		value = OBJ_PROP(call.request, offset);
+	}
+	return value;
+}
+
+static zend_string *text(uint32_t offset, const char *name)
+{
+	const zval *value = property(offset, name);
+	return Z_TYPE_P(value) == IS_STRING ? Z_STR_P(value) : ZSTR_EMPTY_ALLOC();
+}
+
+static zend_long flags_of_request(void)
+{
+	const zval *flags = OBJ_PROP(call.request, slots->flags);
+	return Z_TYPE_P(flags) == IS_LONG ? Z_LVAL_P(flags) : 0;
+}
+
+/* The next pair of a name and a value, each with a NUL behind it. False: there is none. */
+static bool next_field(const char **at, const char *end, const char **name, char **value)
+{
+	const char *nul = *at >= end ? NULL : memchr(*at, 0, (size_t) (end - *at));
+	if (nul == NULL) {
+		return false;
+	}
+	*name = *at;
+	*value = (char *) nul + 1;
+	nul = memchr(nul + 1, 0, (size_t) (end - nul - 1));
+	*at = nul == NULL ? end : nul + 1;
+	return true;
+}
+
+static void add_cookies(char *value)
+{
+	if (call.cookies == NULL) {
+		call.cookies = value;
+		return;
+	}
+	zend_string *joined = strpprintf(0, "%s; %s", call.cookies, value);
+	if (call.joined != NULL) {
+		zend_string_release(call.joined);
+	}
+	call.joined = joined;
+	call.cookies = ZSTR_VAL(joined);
+}
+
+static void find_fields(void)
+{
+	const zend_string *fields = text(slots->fields, "uri");
+	const char *at = ZSTR_VAL(fields), *end = at + ZSTR_LEN(fields), *name;
+	char *value;
+	while (next_field(&at, end, &name, &value)) {
+		if (*name == 'c') {
+			if (strcmp(name, "cookie") == 0) {
+				add_cookies(value);
+			} else if (strcmp(name, "content-type") == 0) {
+				call.content_type = value;
+			} else if (strcmp(name, "content-length") == 0) {
+				call.content_length = value;
+			}
+		} else if (*name == 'a' && strcmp(name, "authorization") == 0) {
+			call.authorization = value;
+		}
+	}
+}
+
+static bool is_form(void)
+{
+	static const char type[] = "application/x-www-form-urlencoded";
+	return call.content_type != NULL && strncasecmp(call.content_type, type, sizeof type - 1) == 0
+		&& strchr(";, ", call.content_type[sizeof type - 1]) != NULL;
+}
+
+static void describe(void)
+{
+	sapi_request_info *info = &SG(request_info);
+	const zend_string *body = text(slots->payload, "payload");
+	info->request_method = ZSTR_VAL(text(slots->method, "method"));
+	info->query_string = ZSTR_VAL(text(slots->query, "queryString"));
+	info->request_uri = ZSTR_VAL(text(slots->path, "path"));
+	find_fields();
+	/* PHP reads the body at once for a type that is not NULL: of a form, to make $_POST. One of
+	 * several parts the server has taken apart. */
+	info->content_type = is_form() ? call.content_type : NULL;
+	info->content_length = call.content_length != NULL ? ZEND_STRTOL(call.content_length, NULL, 10) : (zend_long) ZSTR_LEN(body);
+	if (call.authorization != NULL) {
+		php_handle_auth_data(call.authorization);
+	}
+}
+
+/* ---- Its body ---- */
+
+static size_t read_text(char *into, size_t most)
+{
+	const zend_string *body = text(slots->payload, "payload");
+	size_t length = MIN(most, ZSTR_LEN(body) - MIN(call.taken, ZSTR_LEN(body)));
+	memcpy(into, ZSTR_VAL(body) + call.taken, length);
+	call.taken += length;
+	return length;
+}
+
+static size_t read_file(char *into, size_t most)
+{
+	if (call.file < 0) {
+		call.file = open(ZSTR_VAL(text(slots->payload, "payload")), O_RDONLY | O_CLOEXEC);
+	}
+	size_t length = 0;
+	while (call.file >= 0 && length < most) {
+		ssize_t got = read(call.file, into + length, most - length);
+		if (got == 0 || (got < 0 && errno != EINTR)) {
+			break;
+		}
+		length += (size_t) MAX(got, 0);
+	}
+	return length;
+}
+
+/* Less than was asked for is the end of it, to PHP. */
+static size_t read_stream(char *into, size_t most)
+{
+	size_t length = 0;
+	while (length < most && EG(exception) == NULL) {
+		zval count, piece;
+		ZVAL_LONG(&count, (zend_long) (most - length));
+		ZVAL_UNDEF(&piece);
+		zend_call_method(call.body, call.body->ce, NULL, ZEND_STRL("read"), &piece, 1, &count, NULL);
+		if (Z_TYPE(piece) != IS_STRING || Z_STRLEN(piece) == 0 || Z_STRLEN(piece) > most - length) {
+			zval_ptr_dtor(&piece);
+			break;
+		}
+		memcpy(into + length, Z_STRVAL(piece), Z_STRLEN(piece));
+		length += Z_STRLEN(piece);
+		zval_ptr_dtor(&piece);
+	}
+	return length;
+}
+
+static size_t read_body(char *into, size_t most)
+{
+	if (call.request == NULL || flags_of_request() & NATIVE_FORM) {
+		return 0;
+	}
+	if (call.body != NULL) {
+		return read_stream(into, most);
+	}
+	return flags_of_request() & NATIVE_BODY_FILE ? read_file(into, most) : read_text(into, most);
+}
+
+static char *read_cookies(void)
+{
+	return call.cookies;
+}
+
+/* PHP keeps what was read of it in a stream, which handles of php://input look at: those go with
+ * it. */
+static void forget_body(void)
+{
+	php_stream *kept = SG(request_info).request_body;
+	if (call.file >= 0) {
+		close(call.file);
+		call.file = -1;
+	}
+	if (kept == NULL) {
+		return;
+	}
+	zend_resource *resource;
+	ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource) {
+		php_stream *stream = resource->type == php_file_le_stream() ? resource->ptr : NULL;
+		if (stream != NULL && strcmp(stream->ops->label, "Input") == 0) {
+			zend_list_close(resource);
+		}
+	} ZEND_HASH_FOREACH_END();
+	SG(request_info).request_body = NULL;
+	php_stream_close(kept);
+}
+
+/* ---- Superglobals ---- */
+
+enum { GET, POST, COOKIE, FILES, REQUEST, SERVER, ENVIRONMENT, GLOBALS };
+static struct {
+	const char *text;
+	zend_string *name;
+	/* Its place among PHP's own copies; -1: there is none. */
+	int track;
+	zend_auto_global *maker;
+	/* Where it was in the table of globals. */
+	uint32_t position;
+} globals[GLOBALS] = {
+	[GET] = {.text = "_GET", .track = TRACK_VARS_GET},
+	[POST] = {.text = "_POST", .track = TRACK_VARS_POST},
+	[COOKIE] = {.text = "_COOKIE", .track = TRACK_VARS_COOKIE},
+	[FILES] = {.text = "_FILES", .track = TRACK_VARS_FILES},
+	[REQUEST] = {.text = "_REQUEST", .track = -1},
+	[SERVER] = {.text = "_SERVER", .track = TRACK_VARS_SERVER},
+	[ENVIRONMENT] = {.text = "_ENV", .track = TRACK_VARS_ENV},
+};
+
+/* $_SERVER before the first call, without what is of a request, and $_ENV. NULL: nobody has asked
+ * for it. */
+static zend_array *server, *environment;
+
+/* Whether PHP makes it when code that names it is compiled, and none was. */
+static bool is_made_late(unsigned global)
+{
+	return globals[global].maker->jit && globals[global].maker->armed;
+}
+
+/* NULL: there is none. A look at where it was is enough, almost always. */
+static zval *find_global(unsigned global)
+{
+	zend_array *table = &EG(symbol_table);
+	const uint32_t at = globals[global].position;
+	zval *value;
+	if (EXPECTED(at < table->nNumUsed && table->arData[at].key == globals[global].name)) {
+		value = &table->arData[at].val;
+	} else {
+		value = zend_hash_find_known_hash(table, globals[global].name);
+		if (value == NULL) {
+			return NULL;
+		}
+		globals[global].position = (uint32_t) ((Bucket *) value - table->arData);
+	}
+	ZVAL_DEINDIRECT(value);
+	return value;
+}
+
+/* Takes over a reference to the array. */
+static void set_global(unsigned global, zend_array *array)
+{
+	const int track = globals[global].track;
+	zval value;
+	if (GC_FLAGS(array) & IS_ARRAY_IMMUTABLE) {
+		ZVAL_EMPTY_ARRAY(&value);
+	} else {
+		ZVAL_ARR(&value, array);
+	}
+	if (track >= 0) {
+		zval before;
+		ZVAL_COPY_VALUE(&before, &PG(http_globals)[track]);
+		ZVAL_COPY(&PG(http_globals)[track], &value);
+		zval_ptr_dtor(&before);
+	}
+	zend_hash_update(&EG(symbol_table), globals[global].name, &value);
+}
+
+static void empty_global(unsigned global)
+{
+	const zval *value = find_global(global);
+	const int track = globals[global].track;
+	if (EXPECTED(value != NULL && Z_TYPE_P(value) == IS_ARRAY && Z_ARR_P(value) == &zend_empty_array
+		&& (track < 0 || (Z_TYPE(PG(http_globals)[track]) == IS_ARRAY && Z_ARR(PG(http_globals)[track]) == &zend_empty_array)))) {
+		return;
+	}
+	set_global(global, (zend_array *) &zend_empty_array);
+}
+
+static void share_global(unsigned global, zend_array *array)
+{
+	const zval *value = find_global(global);
+	if (value == NULL || Z_TYPE_P(value) != IS_ARRAY || Z_ARR_P(value) != array) {
+		GC_TRY_ADDREF(array);
+		set_global(global, array);
+	}
+}
+
+/* As PHP makes it at the begin of a request. */
+static void make_global(unsigned global)
+{
+	zend_auto_global *maker = globals[global].maker;
+	const int track = globals[global].track;
+	if (track >= 0) {
+		zval_ptr_dtor(&PG(http_globals)[track]);
+		ZVAL_UNDEF(&PG(http_globals)[track]);
+	}
+	maker->armed = maker->auto_global_callback(maker->name);
+}
+
+/* Of a form that the server has taken apart. */
+static zval form_reader;
+
+static void free_path(zval *path)
+{
+	zend_string_release(Z_STR_P(path));
+}
+
+static void read_form(void)
+{
+	zval of, parts, *part;
+	ZVAL_OBJ(&of, call.request);
+	ZVAL_UNDEF(&parts);
+	if (call_user_function(NULL, NULL, &form_reader, &parts, 1, &of) != SUCCESS || Z_TYPE(parts) != IS_ARRAY) {
+		zval_ptr_dtor(&parts);
+		return;
+	}
+	static const unsigned into[] = {POST, FILES};
+	for (zend_ulong i = 0; i < 2; i++) {
+		part = zend_hash_index_find(Z_ARRVAL(parts), i);
+		if (part != NULL && Z_TYPE_P(part) == IS_ARRAY) {
+			Z_TRY_ADDREF_P(part);
+			set_global(into[i], Z_ARRVAL_P(part));
+		}
+	}
+	zval *paths = zend_hash_index_find(Z_ARRVAL(parts), 2), *path;
+	if (paths != NULL && Z_TYPE_P(paths) == IS_ARRAY && zend_hash_num_elements(Z_ARRVAL_P(paths)) > 0) {
+		ALLOC_HASHTABLE(SG(rfc1867_uploaded_files));
+		zend_hash_init(SG(rfc1867_uploaded_files), 8, NULL, free_path, false);
+		ZEND_HASH_FOREACH_VAL(Z_ARRVAL_P(paths), path) {
+			zend_hash_update_ptr(SG(rfc1867_uploaded_files), Z_STR_P(path), zend_string_copy(Z_STR_P(path)));
+		} ZEND_HASH_FOREACH_END();
+	}
+	zval_ptr_dtor(&parts);
+}
+
+static bool is_post(void)
+{
+	return strcasecmp(SG(request_info).request_method, "POST") == 0;
+}
+
+static void make_globals(void)
+{
+	bool any = false;
+	if (SG(request_info).query_string[0] != '\0') {
+		make_global(GET);
+		any = true;
+	}
+	if (call.cookies != NULL) {
+		make_global(COOKIE);
+		any = true;
+	}
+	if (is_post()) {
+		if (flags_of_request() & NATIVE_FORM) {
+			read_form();
+		} else if (SG(request_info).content_type != NULL) {
+			make_global(POST);
+		}
+		any = true;
+	}
+	if (!is_made_late(SERVER)) {
+		make_global(SERVER);
+	}
+	if (any && !is_made_late(REQUEST)) {
+		make_global(REQUEST);
+	}
+}
+
+static void empty_globals(void)
+{
+	for (unsigned global = GET; global <= REQUEST; global++) {
+		if (global != REQUEST || !is_made_late(REQUEST)) {
+			empty_global(global);
+		}
+	}
+	if (!is_made_late(SERVER)) {
+		share_global(SERVER, server != NULL ? server : (zend_array *) &zend_empty_array);
+	}
+	if (environment != NULL) {
+		share_global(ENVIRONMENT, environment);
+	} else if (!is_made_late(ENVIRONMENT)) {
+		make_global(ENVIRONMENT);
+	}
+}
+
+/* ---- $_SERVER ---- */
+
+static bool is_of_request(const zend_string *name)
+{
+	static const char *const names[] = {
+		"AUTH_TYPE", "CONTENT_LENGTH", "CONTENT_TYPE", "DOCUMENT_ROOT", "DOCUMENT_URI", "GATEWAY_INTERFACE", "HTTPS",
+		"ORIG_PATH_INFO", "PATH_INFO", "PATH_TRANSLATED", "PHP_SELF", "QUERY_STRING", "REMOTE_ADDR", "REMOTE_HOST",
+		"REMOTE_IDENT", "REMOTE_PORT", "REMOTE_USER", "REQUEST_METHOD", "REQUEST_SCHEME", "REQUEST_TIME",
+		"REQUEST_TIME_FLOAT", "REQUEST_URI", "SCRIPT_FILENAME", "SCRIPT_NAME", "SERVER_ADDR", "SERVER_NAME",
+		"SERVER_PORT", "SERVER_PROTOCOL", "SERVER_SOFTWARE", "argc", "argv",
+	};
+	static const char *const beginnings[] = {"HTTP_", "PHP_AUTH_", "REDIRECT_", "SSL_"};
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		if (strcmp(ZSTR_VAL(name), names[i]) == 0) {
+			return true;
+		}
+	}
+	for (size_t i = 0; i < sizeof beginnings / sizeof *beginnings; i++) {
+		if (strncmp(ZSTR_VAL(name), beginnings[i], strlen(beginnings[i])) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* The worker's script, as a web server names one below a root. */
+static zend_string *script_file, *script_name, *document_root;
+
+static void name_script(void)
+{
+	char path[MAXPATHLEN];
+	const char *script = SG(request_info).path_translated;
+	if (script == NULL || VCWD_REALPATH(script, path) == NULL) {
+		snprintf(path, sizeof path, "/%s", script == NULL ? "worker.php" : script);
+	}
+	const char *slash = strrchr(path, '/');
+	script_file = zend_string_init(path, strlen(path), false);
+	script_name = zend_string_init(slash, strlen(slash), false);
+	document_root = slash == path ? zend_string_init("/", 1, false) : zend_string_init(path, (size_t) (slash - path), false);
+}
+
+static void keep_server(void)
+{
+	const zval *now = is_made_late(SERVER) ? NULL : find_global(SERVER);
+	zend_string *name;
+	zval *value;
+	if (now != NULL) {
+		ZVAL_DEREF(now);
+	}
+	if (now == NULL || Z_TYPE_P(now) != IS_ARRAY) {
+		return;
+	}
+	server = zend_new_array(zend_hash_num_elements(Z_ARRVAL_P(now)));
+	ZEND_HASH_FOREACH_STR_KEY_VAL(Z_ARRVAL_P(now), name, value) {
+		if (name != NULL && !is_of_request(name)) {
+			ZVAL_DEREF(value);
+			Z_TRY_ADDREF_P(value);
+			zend_hash_add_new(server, name, value);
+		}
+	} ZEND_HASH_FOREACH_END();
+}
+
+static void add_variable(zval *into, const char *name, size_t name_length, const char *value, size_t length)
+{
+	char *filtered = estrndup(value, length);
+	if (sapi_module.input_filter(PARSE_SERVER, name, &filtered, length, &length)) {
+		zval text;
+		ZVAL_STR(&text, zend_string_init_fast(filtered, length));
+		zend_hash_str_update(Z_ARRVAL_P(into), name, name_length, &text);
+	}
+	efree(filtered);
+}
+
+#define ADD(into, name, value, length) add_variable(into, ZEND_STRL(name), value, length)
+
+static void add_string(zval *into, const char *name, const zend_string *value)
+{
+	add_variable(into, name, strlen(name), ZSTR_VAL(value), ZSTR_LEN(value));
+}
+
+/* As HTTP_…, if it is letters, digits and hyphens. nginx passes no others on, and programs take
+ * HTTP_PROXY for a proxy of their own (CVE-2016-5385). */
+static void add_field(zval *into, const char *field, const char *value)
+{
+	char name[256] = "HTTP_";
+	size_t length = strlen(field), start = 5;
+	if (length > sizeof name - 6 || strcmp(field, "proxy") == 0) {
+		return;
+	}
+	if (strcmp(field, "content-type") == 0 || strcmp(field, "content-length") == 0) {
+		start = 0;
+	}
+	for (size_t i = 0; i < length; i++) {
+		const char c = field[i];
+		if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-')) {
+			return;
+		}
+		name[start + i] = c == '-' ? '_' : c >= 'a' ? (char) (c - 'a' + 'A') : c;
+	}
+	length += start;
+	name[length] = '\0';
+	const zval *before = zend_hash_str_find(Z_ARRVAL_P(into), name, length);
+	if (before == NULL || Z_TYPE_P(before) != IS_STRING) {
+		add_variable(into, name, length, value, strlen(value));
+		return;
+	}
+	zend_string *joined = strpprintf(0, "%s%s%s", Z_STRVAL_P(before), strcmp(field, "cookie") == 0 ? "; " : ", ", value);
+	add_variable(into, name, length, ZSTR_VAL(joined), ZSTR_LEN(joined));
+	zend_string_release(joined);
+}
+
+static void add_address(zval *into, bool secure)
+{
+	const zend_string *host = text(slots->host, "uri");
+	const char *colon = strrchr(ZSTR_VAL(host), ':');
+	if (colon != NULL && ZSTR_VAL(host)[ZSTR_LEN(host) - 1] == ']') {
+		colon = NULL;
+	}
+	const char *port = colon != NULL && colon[1] != '\0' ? colon + 1 : secure ? "443" : "80";
+	ADD(into, "SERVER_NAME", ZSTR_VAL(host), colon == NULL ? ZSTR_LEN(host) : (size_t) (colon - ZSTR_VAL(host)));
+	ADD(into, "SERVER_PORT", port, strlen(port));
+	if (ZSTR_LEN(host) > 0) {
+		add_string(into, "HTTP_HOST", host);
+	}
+}
+
+static void register_server_variables(zval *into)
+{
+	if (server != NULL) {
+		zend_hash_copy(Z_ARRVAL_P(into), server, zval_add_ref);
+	} else {
+		php_import_environment_variables(into);
+	}
+	if (call.request == NULL) {
+		return;
+	}
+	const zend_string *uri = text(slots->uri, "uri"), *host = text(slots->host, "uri");
+	const bool secure = strncmp(ZSTR_VAL(uri), "https:", 6) == 0;
+	const char *scheme = strstr(ZSTR_VAL(uri), "://");
+	const char *target = scheme == NULL ? ZSTR_VAL(uri) : scheme + 3 + MIN(ZSTR_LEN(host), strlen(scheme + 3));
+	add_string(into, "SCRIPT_FILENAME", script_file);
+	add_string(into, "SCRIPT_NAME", script_name);
+	add_string(into, "PHP_SELF", script_name);
+	add_string(into, "DOCUMENT_ROOT", document_root);
+	ADD(into, "GATEWAY_INTERFACE", "CGI/1.1", 7);
+	ADD(into, "SERVER_SOFTWARE", "Pronghorn", 9);
+	add_string(into, "REQUEST_METHOD", text(slots->method, "method"));
+	ADD(into, "REQUEST_URI", target, strlen(target));
+	add_string(into, "QUERY_STRING", text(slots->query, "queryString"));
+	add_string(into, "SERVER_PROTOCOL", text(slots->protocol, "protocol"));
+	add_string(into, "REMOTE_ADDR", text(slots->remote, "remoteAddress"));
+	ADD(into, "REQUEST_SCHEME", secure ? "https" : "http", secure ? 5 : 4);
+	if (secure) {
+		ADD(into, "HTTPS", "on", 2);
+	}
+	add_address(into, secure);
+	const zend_string *fields = text(slots->fields, "uri");
+	const char *at = ZSTR_VAL(fields), *end = at + ZSTR_LEN(fields), *name;
+	char *value;
+	while (next_field(&at, end, &name, &value)) {
+		add_field(into, name, value);
+	}
+}
+
+/* ---- Sessions ---- */
+
+#ifdef HAVE_PHP_SESSION
+/* NULL: the module is not there. */
+static php_ps_globals *session;
+static zval save_handlers[PS_NUM_APIS];
+static zend_string *session_global;
+
+static void call_quietly(const char *name)
+{
+	zval function, result;
+	ZVAL_STRING(&function, name);
+	ZVAL_UNDEF(&result);
+	call_user_function(NULL, NULL, &function, &result, 0, NULL);
+	zval_ptr_dtor(&result);
+	zval_ptr_dtor(&function);
+}
+
+static void find_session(void)
+{
+	const zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, ZEND_STRL("session"));
+	session = NULL;
+	if (module == NULL || module->globals_size != sizeof *session) {
+		return;
+	}
+#ifdef ZTS
+	session = ts_resource(*module->globals_id_ptr);
+#else
+	session = module->globals_ptr;
+#endif
+	for (size_t i = 0; i < PS_NUM_APIS; i++) {
+		ZVAL_COPY(&save_handlers[i], &session->mod_user_names.names[i]);
+	}
+	session_global = ZSTR_INIT_LITERAL("_SESSION", false);
+}
+
+/* What a save handler throws is told. */
+static void tell_exception(void)
+{
+	if (EG(exception) == NULL) {
+		return;
+	}
+	if (zend_is_unwind_exit(EG(exception))) {
+		zend_clear_exception();
+	} else {
+		zend_exception_error(EG(exception), E_WARNING);
+	}
+}
+
+static void write_session(void)
+{
+	if (session == NULL || session->session_status != php_session_active) {
+		return;
+	}
+	call_quietly("session_write_close");
+	tell_exception();
+	if (session->session_status == php_session_active) {
+		call_quietly("session_abort");
+		tell_exception();
+	}
+}
+
+static void forget_session(void)
+{
+	if (session == NULL) {
+		return;
+	}
+	write_session();
+	if (session->id != NULL) {
+		zend_string_release(session->id);
+		session->id = NULL;
+	}
+	zend_hash_del(&EG(symbol_table), session_global);
+	if (Z_TYPE(session->http_session_vars) != IS_UNDEF) {
+		zval variables;
+		ZVAL_COPY_VALUE(&variables, &session->http_session_vars);
+		ZVAL_UNDEF(&session->http_session_vars);
+		zval_ptr_dtor(&variables);
+	}
+	for (size_t i = 0; i < PS_NUM_APIS; i++) {
+		zval *now = &session->mod_user_names.names[i];
+		if (Z_TYPE_P(now) != Z_TYPE(save_handlers[i]) || (Z_TYPE_P(now) > IS_TRUE && Z_COUNTED_P(now) != Z_COUNTED(save_handlers[i]))) {
+			zval_ptr_dtor(now);
+			ZVAL_COPY(now, &save_handlers[i]);
+		}
+	}
+}
+
+static bool has_session(void)
+{
+	return session != NULL && (session->session_status == php_session_active || session->id != NULL
+		|| Z_TYPE(session->http_session_vars) != IS_UNDEF || zend_hash_find_known_hash(&EG(symbol_table), session_global) != NULL);
+}
+
+static void begin_session(void)
+{
+	if (session != NULL && UNEXPECTED(session->auto_start)) {
+		call_quietly("session_start");
+		tell_exception();
+	}
+}
+#else
+static void find_session(void)
+{
+}
+
+static void tell_exception(void)
+{
+	zend_clear_exception();
+}
+
+static void write_session(void)
+{
+}
+
+static void forget_session(void)
+{
+}
+
+static bool has_session(void)
+{
+	return false;
+}
+
+static void begin_session(void)
+{
+}
+#endif
+
+/* ---- Its reply ---- */
+
+static size_t write_output(const char *text, size_t length)
+{
+	if (call.request == NULL || reply_has_ended()) {
+		/* Nobody's reply. */
+		ssize_t written = write(STDERR_FILENO, text, length);
+		(void) written;
+		return length;
+	}
+	if (!reply_write(text, length)) {
+		PG(connection_status) = PHP_CONNECTION_ABORTED;
+		if (!PG(ignore_user_abort) && EG(exception) == NULL && EG(current_execute_data) != NULL && !call.is_finished) {
+			/* The call ends here. PHP would end the process's request. */
+			zend_throw_unwind_exit();
+		}
+	}
+	return length;
+}
+
+static void flush_output(void *context)
+{
+	(void) context;
+	if (call.request != NULL && !reply_has_ended() && !reply_flush()) {
+		PG(connection_status) = PHP_CONNECTION_ABORTED;
+	}
+}
+
+/* A handler's head goes out with what it returns. */
+static int keep_headers(sapi_headers_struct *headers)
+{
+	(void) headers;
+	return SAPI_HEADER_SENT_SUCCESSFULLY;
+}
+
+static bool has_field(zend_array *headers, const char *name, size_t length)
+{
+	zend_string *known;
+	ZEND_HASH_FOREACH_STR_KEY(headers, known) {
+		if (known != NULL && ZSTR_LEN(known) == length && strncasecmp(ZSTR_VAL(known), name, length) == 0) {
+			return true;
+		}
+	} ZEND_HASH_FOREACH_END();
+	return false;
+}
+
+/* What the handler has returned wins, but for cookies, of which there may be any number. */
+static void add_header(zend_array *into, zend_array *returned, const sapi_header_struct *field)
+{
+	size_t name_length, length;
+	const char *value;
+	if (!head_split(field, &name_length, &value, &length)) {
+		return;
+	}
+	const bool is_cookie = name_length == 10 && strncasecmp(field->header, "Set-Cookie", 10) == 0;
+	if (!is_cookie && has_field(returned, field->header, name_length)) {
+		return;
+	}
+	zend_string *name;
+	zval *there = NULL, *of;
+	ZEND_HASH_FOREACH_STR_KEY_VAL(into, name, of) {
+		if (name != NULL && ZSTR_LEN(name) == name_length && strncasecmp(ZSTR_VAL(name), field->header, name_length) == 0) {
+			there = of;
+		}
+	} ZEND_HASH_FOREACH_END();
+	if (there == NULL) {
+		zval list;
+		array_init(&list);
+		there = zend_hash_str_update(into, field->header, name_length, &list);
+	} else {
+		convert_to_array(there);
+		SEPARATE_ARRAY(there);
+	}
+	add_next_index_stringl(there, value, length);
+}
+
+zend_array *requests_head(uint16_t *status, zend_array *headers)
+{
+	sapi_headers_struct *of_php = &SG(sapi_headers);
+	if (*status == 200 && of_php->http_response_code >= 200) {
+		*status = (uint16_t) of_php->http_response_code;
+	}
+	SG(headers_sent) = 1;
+	if (EXPECTED(zend_llist_count(&of_php->headers) == 0)) {
+		GC_TRY_ADDREF(headers);
+		return headers;
+	}
+	zend_array *all = zend_array_dup(headers);
+	zend_llist_position at;
+	for (sapi_header_struct *field = zend_llist_get_first_ex(&of_php->headers, &at); field != NULL;
+		field = zend_llist_get_next_ex(&of_php->headers, &at)) {
+		add_header(all, headers, field);
+	}
+	return all;
+}
+
+bool requests_reply(uint8_t flags)
+{
+	php_output_end_all();
+	php_header();
+	return reply_end(flags);
+}
+
+/* ---- Its life ---- */
+
+static void begin_output(void)
+{
+	if (style == FRONT) {
+		php_output_deactivate();
+		php_output_activate();
+		if (PG(output_buffering) > 0) {
+			php_output_start_user(NULL, PG(output_buffering) > 1 ? (size_t) PG(output_buffering) : 0, PHP_OUTPUT_HANDLER_STDFLAGS);
+		}
+	}
+}
+
+void requests_begin(zend_object *request, zend_object *body)
+{
+	call.request = request;
+	GC_ADDREF(request);
+	call.body = body;
+	if (body != NULL) {
+		GC_ADDREF(body);
+	}
+	call.cookies = NULL;
+	call.content_type = call.content_length = call.authorization = NULL;
+	call.taken = 0;
+	call.is_finished = false;
+	PG(connection_status) = PHP_CONNECTION_NORMAL;
+	SG(server_context) = &call;
+	describe();
+	/* First: the end of what was printed before sends headers. */
+	begin_output();
+	sapi_activate();
+	/* A HEAD has its length from what GET would have; the server leaves out the body. */
+	SG(request_info).headers_only = false;
+	SG(sapi_headers).http_response_code = 200;
+	const zval *started = OBJ_PROP(request, slots->started_at);
+	SG(global_request_time) = Z_TYPE_P(started) == IS_LONG ? (double) Z_LVAL_P(started) / 1e6 : 0;
+	make_globals();
+	if (UNEXPECTED(EG(timeout_seconds) > 0)) {
+		zend_unset_timeout();
+		zend_set_timeout(EG(timeout_seconds), false);
+	}
+	begin_session();
+}
+
+void requests_finish(void)
+{
+	if (call.request == NULL || call.is_finished) {
+		return;
+	}
+	call.is_finished = true;
+	reset_run_shutdown_functions();
+	tell_exception();
+	write_session();
+}
+
+bool requests_last(zval *tell)
+{
+	if (call.request == NULL) {
+		return false;
+	}
+	requests_finish();
+	if (style != FRONT || reply_has_begun() || reply_has_ended()) {
+		return false;
+	}
+	zval length;
+	const bool has_output = reply_has_body() || (php_output_get_length(&length) == SUCCESS && Z_LVAL(length) > 0);
+	if (!has_output) {
+		return false;
+	}
+	zval result;
+	ZVAL_UNDEF(&result);
+	call_user_function(NULL, NULL, tell, &result, 0, NULL);
+	zval_ptr_dtor(&result);
+	php_output_end_all();
+	php_header();
+	/* PHP takes them for sent as soon as something is printed. */
+	if (SG(sapi_headers).http_response_code == 200) {
+		reply_set_status(500);
+	}
+	return reply_end(NATIVE_LEAVING);
+}
+
+/* What the filter extension keeps of the request. */
+static void forget_filtered(void)
+{
+	static const zend_module_entry *filter;
+	if (filter == NULL) {
+		filter = zend_hash_str_find_ptr(&module_registry, ZEND_STRL("filter"));
+	}
+	if (filter != NULL && filter->request_shutdown_func != NULL) {
+		filter->request_shutdown_func(filter->type, filter->module_number);
+	}
+}
+
+static void forget_info(void)
+{
+	sapi_request_info *info = &SG(request_info);
+	SG(server_context) = NULL;
+	SG(sapi_headers).http_response_code = 200;
+	info->request_method = info->content_type = NULL;
+	info->query_string = info->cookie_data = info->request_uri = NULL;
+	info->content_length = 0;
+	/* PHP has freed these. */
+	info->auth_user = info->auth_password = info->auth_digest = NULL;
+	info->content_type_dup = info->current_user = NULL;
+}
+
+void requests_end(void)
+{
+	if (style == OFF) {
+		return;
+	}
+	/* First, because destructors may run, and open a session; those of a session's own values may
+	 * open another. */
+	reset_run_shutdown_functions();
+	tell_exception();
+	/* First, because destructors may run, and open a session; those of the session's own values may
+	 * open another. */
+	empty_globals();
+	for (int times = 0; times < 2 && UNEXPECTED(has_session()); times++) {
+		forget_session();
+	}
+	if (call.request != NULL) {
+		begin_output();
+		SG(post_read) = 1;
+		forget_body();
+		forget_filtered();
+		if (Z_TYPE(SG(callback_func)) != IS_UNDEF) {
+			zval_ptr_dtor(&SG(callback_func));
+			ZVAL_UNDEF(&SG(callback_func));
+		}
+		sapi_deactivate();
+		forget_info();
+		if (call.joined != NULL) {
+			zend_string_release(call.joined);
+			call.joined = NULL;
+		}
+		if (call.body != NULL) {
+			OBJ_RELEASE(call.body);
+			call.body = NULL;
+		}
+		zend_object *request = call.request;
+		call.request = NULL;
+		OBJ_RELEASE(request);
+	}
+	reset_restore();
+}
+
+static zend_auto_global_callback make_server;
+
+/* PHP's command line asks for $_SERVER at its start, and never again. That one does not count, so
+ * that it is made for code that wants it, as under a web server. It is taken away again: OPcache
+ * takes all files that are compiled while it is there for such code. */
+static bool make_server_late(zend_string *name)
+{
+	static bool was_asked;
+	const bool is_start = !was_asked && EG(current_execute_data) == NULL && !CG(in_compilation) && strcmp(sapi_module.name, "cli") == 0;
+	was_asked = true;
+	const bool is_armed = make_server(name);
+	if (is_start) {
+		zend_hash_del(&EG(symbol_table), name);
+	}
+	return is_armed || is_start;
+}
+
+void requests_startup(void)
+{
+	for (size_t i = 0; i < GLOBALS; i++) {
+		globals[i].name = zend_string_init_interned(globals[i].text, strlen(globals[i].text), true);
+	}
+	zend_auto_global *of_server = zend_hash_find_ptr(CG(auto_globals), globals[SERVER].name);
+	if (of_server != NULL && of_server->jit) {
+		make_server = of_server->auto_global_callback;
+		of_server->auto_global_callback = make_server_late;
+	}
+	reset_startup();
+}
+
+void requests_take_over(const native_slots *of, bool front, zval *form)
+{
+	if (style != OFF) {
+		return;
+	}
+	slots = of;
+	style = front ? FRONT : HANDLER;
+	call.file = -1;
+	leftovers_look_away();
+	for (size_t i = 0; i < GLOBALS; i++) {
+		globals[i].maker = zend_hash_find_ptr(CG(auto_globals), globals[i].name);
+	}
+	ZVAL_COPY(&form_reader, form);
+	name_script();
+	keep_server();
+	const zval *now = is_made_late(ENVIRONMENT) ? NULL : find_global(ENVIRONMENT);
+	if (now != NULL && Z_TYPE_P(now) == IS_ARRAY) {
+		environment = Z_ARRVAL_P(now);
+		GC_TRY_ADDREF(environment);
+	}
+	find_session();
+	command_line = sapi_module;
+	sapi_module.activate = NULL;
+	sapi_module.deactivate = NULL;
+	sapi_module.header_handler = NULL;
+	sapi_module.send_headers = front ? head_send : keep_headers;
+	sapi_module.read_post = read_body;
+	sapi_module.read_cookies = read_cookies;
+	sapi_module.register_server_variables = register_server_variables;
+	if (front) {
+		php_output_end_all();
+		sapi_module.ub_write = write_output;
+		sapi_module.flush = flush_output;
+	}
+	/* The words of a query are no arguments of a program, nor are those of the worker a
+	 * request's. */
+	PG(register_argc_argv) = false;
+	reset_keep();
+	requests_end();
+}
+
+void requests_give_back(void)
+{
+	if (style == OFF) {
+		return;
+	}
+	style = OFF;
+	sapi_module = command_line;
+	SG(server_context) = NULL;
+	if (call.request != NULL) {
+		/* Ended by a fatal error. */
+		forget_body();
+		sapi_deactivate();
+		forget_info();
+		OBJ_RELEASE(call.request);
+		call.request = NULL;
+	}
+	zval_ptr_dtor(&form_reader);
+	zend_string_release(script_file);
+	zend_string_release(script_name);
+	zend_string_release(document_root);
+	if (server != NULL) {
+		zend_array_release(server);
+		server = NULL;
+	}
+	if (environment != NULL) {
+		zend_array_release(environment);
+		environment = NULL;
+	}
+#ifdef HAVE_PHP_SESSION
+	if (session != NULL) {
+		for (size_t i = 0; i < PS_NUM_APIS; i++) {
+			zval_ptr_dtor(&save_handlers[i]);
+		}
+		zend_string_release(session_global);
+		session = NULL;
+	}
+#endif
+	reset_forget();
+}

@@ -1,0 +1,695 @@
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "reset.h"
+
+#include <locale.h>
+
+#include "SAPI.h"
+#include "ext/standard/basic_functions.h"
+#include "ext/standard/file.h"
+#include "ext/standard/php_filestat.h"
+#include "php_globals.h"
+#include "php_ini.h"
+#include "zend_exceptions.h"
+#if PHP_VERSION_ID >= 80200
+#include "ext/random/php_random.h"
+#endif
+
+#if defined(ZTS) && defined(COMPILE_DL_PRONGHORN)
+ZEND_TSRMLS_CACHE_EXTERN()
+#endif
+
+static bool is_keeping;
+
+/* ---- What functions of PHP set, which tell it as well ---- */
+
+/* What is asked and set without arguments of its own before the value. */
+#define NOTHING -1
+
+typedef struct {
+	/* Watched; with the value as its last argument it sets it. */
+	const char *set;
+	/* NULL: the same one without a value. */
+	const char *get;
+	/* The argument of both before the value. */
+	int first;
+	/* The value to ask with, NULL: none. */
+	const char *ask;
+	zif_handler called;
+	zval value;
+	bool is_kept;
+	bool is_changed;
+} setting;
+
+static ZEND_FUNCTION(pronghorn_set);
+
+/* The place of one that is looked at by itself. */
+#define XML_ERRORS 16
+
+static setting settings[] = {
+	/* One by one: PHP takes no name of 255 letters, which that of all of them may have. */
+	{.set = "setlocale", .first = LC_CTYPE, .ask = "0"},
+	{.set = "setlocale", .first = LC_COLLATE, .ask = "0"},
+	{.set = "setlocale", .first = LC_NUMERIC, .ask = "0"},
+	{.set = "setlocale", .first = LC_TIME, .ask = "0"},
+	{.set = "setlocale", .first = LC_MONETARY, .ask = "0"},
+	{.set = "setlocale", .first = LC_MESSAGES, .ask = "0"},
+	{.set = "date_default_timezone_set", .get = "date_default_timezone_get", .first = NOTHING},
+	{.set = "chdir", .get = "getcwd", .first = NOTHING},
+	{.set = "umask", .first = NOTHING},
+	{.set = "mb_internal_encoding", .first = NOTHING},
+	{.set = "mb_http_output", .first = NOTHING},
+	{.set = "mb_language", .first = NOTHING},
+	{.set = "mb_substitute_character", .first = NOTHING},
+	{.set = "mb_detect_order", .first = NOTHING},
+	{.set = "mb_regex_encoding", .first = NOTHING},
+	{.set = "mb_regex_set_options", .first = NOTHING},
+	[XML_ERRORS] = {.set = "libxml_use_internal_errors", .first = NOTHING},
+	/* To ask for it is possible since PHP 8.2. */
+	{.set = "libxml_set_external_entity_loader", .get = "libxml_get_external_entity_loader", .first = NOTHING},
+};
+#define SETTINGS (sizeof settings / sizeof *settings)
+
+static zend_function *find_function(const char *name)
+{
+	zend_function *function = zend_hash_str_find_ptr(CG(function_table), name, strlen(name));
+	return function != NULL && function->type == ZEND_INTERNAL_FUNCTION ? function : NULL;
+}
+
+/* Calls a function of PHP. False: there is none, or it threw. */
+static bool call(const char *name, zval *result, uint32_t count, zval *arguments)
+{
+	ZVAL_UNDEF(result);
+	zend_function *function = find_function(name);
+	if (function == NULL) {
+		return false;
+	}
+	zend_call_known_function(function, NULL, NULL, result, count, arguments, NULL);
+	if (EG(exception) != NULL) {
+		zend_clear_exception();
+		zval_ptr_dtor(result);
+		ZVAL_UNDEF(result);
+		return false;
+	}
+	return true;
+}
+
+/* The function of a setting, with its value or without. */
+static bool call_setting(const setting *of, const char *name, const zval *value, zval *result)
+{
+	zval arguments[2];
+	uint32_t count = 0;
+	if (of->first != NOTHING) {
+		ZVAL_LONG(&arguments[count++], of->first);
+	}
+	if (value != NULL) {
+		ZVAL_COPY_VALUE(&arguments[count++], value);
+	}
+	return call(name, result, count, arguments);
+}
+
+static ZEND_FUNCTION(pronghorn_set)
+{
+	zif_handler called = NULL;
+	for (size_t i = 0; i < SETTINGS; i++) {
+		if (settings[i].called != NULL && strcmp(ZSTR_VAL(EX(func)->common.function_name), settings[i].set) == 0) {
+			settings[i].is_changed = true;
+			called = settings[i].called;
+		}
+	}
+	called(INTERNAL_FUNCTION_PARAM_PASSTHRU);
+}
+
+static void keep_setting(setting *of)
+{
+	const char *get = of->get == NULL ? of->set : of->get;
+	zval ask;
+	if (of->called != NULL && !of->is_changed && find_function(get) == NULL) {
+		/* Nobody has set it. */
+		ZVAL_NULL(&of->value);
+		of->is_kept = true;
+		return;
+	}
+	if (of->ask != NULL) {
+		ZVAL_STRING(&ask, of->ask);
+	}
+	of->is_kept = of->called != NULL && call_setting(of, get, of->ask == NULL ? NULL : &ask, &of->value);
+	if (of->ask != NULL) {
+		zval_ptr_dtor(&ask);
+	}
+	of->is_changed = false;
+}
+
+static void restore_settings(void)
+{
+	for (size_t i = 0; i < SETTINGS; i++) {
+		if (UNEXPECTED(settings[i].is_changed)) {
+			zval result;
+			if (settings[i].is_kept && call_setting(&settings[i], settings[i].set, &settings[i].value, &result)) {
+				zval_ptr_dtor(&result);
+			}
+			settings[i].is_changed = false;
+		}
+	}
+}
+
+/* ---- Functions that change more than one value ---- */
+
+enum { PUTENV, LIBXML_STREAMS, LIBXML_LOADER, SEED, SEED_BY_ALIAS, WRAPPER, NO_WRAPPER, CHANGES };
+static struct {
+	const char *function;
+	zif_handler called;
+	bool happened;
+} changes[CHANGES] = {
+	[PUTENV] = {.function = "putenv"},
+	[LIBXML_STREAMS] = {.function = "libxml_set_streams_context"},
+	[LIBXML_LOADER] = {.function = "libxml_disable_entity_loader"},
+	[SEED] = {.function = "mt_srand"},
+	[SEED_BY_ALIAS] = {.function = "srand"},
+	[WRAPPER] = {.function = "stream_wrapper_register"},
+	[NO_WRAPPER] = {.function = "stream_wrapper_unregister"},
+};
+
+/* What the boot gave to libxml_set_streams_context(), and what held before the call, of
+ * libxml_disable_entity_loader(): PHP tells neither. */
+static zval streams_context, loader_is_disabled;
+
+static ZEND_FUNCTION(pronghorn_change)
+{
+	for (size_t i = 0; i < CHANGES; i++) {
+		if (changes[i].called == NULL || strcmp(ZSTR_VAL(EX(func)->common.function_name), changes[i].function) != 0) {
+			continue;
+		}
+		const bool is_first = !changes[i].happened;
+		changes[i].happened = true;
+		if (i == LIBXML_STREAMS && !is_keeping && ZEND_NUM_ARGS() == 1) {
+			zval_ptr_dtor(&streams_context);
+			ZVAL_COPY(&streams_context, ZEND_CALL_ARG(execute_data, 1));
+		}
+		changes[i].called(INTERNAL_FUNCTION_PARAM_PASSTHRU);
+		if (i == LIBXML_LOADER && is_first) {
+			ZVAL_COPY_VALUE(&loader_is_disabled, return_value);
+		}
+		return;
+	}
+}
+
+/* Variables that putenv() had set before the first call, with their values. */
+static HashTable environment;
+
+static void keep_environment(void)
+{
+	zend_string *name;
+	zend_hash_init(&environment, 8, NULL, ZVAL_PTR_DTOR, false);
+	ZEND_HASH_FOREACH_STR_KEY(&BG(putenv_ht), name) {
+		const char *value = name == NULL ? NULL : getenv(ZSTR_VAL(name));
+		zval text;
+		if (name != NULL) {
+			/* As putenv() takes it. */
+			ZVAL_STR(&text, value == NULL ? zend_string_copy(name) : strpprintf(0, "%s=%s", ZSTR_VAL(name), value));
+			zend_hash_str_update(&environment, ZSTR_VAL(name), ZSTR_LEN(name), &text);
+		}
+	} ZEND_HASH_FOREACH_END();
+}
+
+static int forget_variable(zval *entry, int count, va_list arguments, zend_hash_key *key)
+{
+	(void) entry, (void) count, (void) arguments;
+	/* Its destructor puts back what was there before. */
+	return key->key == NULL || zend_hash_find(&environment, key->key) == NULL ? ZEND_HASH_APPLY_REMOVE : ZEND_HASH_APPLY_KEEP;
+}
+
+static void restore_environment(void)
+{
+	zend_hash_apply_with_arguments(&BG(putenv_ht), forget_variable, 0);
+	zval *text, result;
+	ZEND_HASH_FOREACH_VAL(&environment, text) {
+		if (call("putenv", &result, 1, text)) {
+			zval_ptr_dtor(&result);
+		}
+	} ZEND_HASH_FOREACH_END();
+}
+
+static void seed_anew(void)
+{
+#if PHP_VERSION_ID >= 80200
+	RANDOM_G(mt19937_seeded) = false;
+#else
+	BG(mt_rand_is_seeded) = false;
+#endif
+}
+
+/* Stream wrappers of the boot; NULL: those of PHP. */
+static HashTable *wrappers;
+
+static HashTable *copy_wrappers(const HashTable *from)
+{
+	if (from == NULL) {
+		return NULL;
+	}
+	HashTable *copy = emalloc(sizeof *copy);
+	zend_hash_init(copy, zend_hash_num_elements(from), NULL, NULL, false);
+	zend_hash_copy(copy, (HashTable *) from, NULL);
+	return copy;
+}
+
+static void drop_wrappers(HashTable *table)
+{
+	if (table != NULL) {
+		zend_hash_destroy(table);
+		efree(table);
+	}
+}
+
+static void restore_wrappers(void)
+{
+	drop_wrappers(FG(stream_wrappers));
+	FG(stream_wrappers) = copy_wrappers(wrappers);
+}
+
+static void restore_streams_context(void)
+{
+	zval result;
+	if (Z_TYPE(streams_context) == IS_RESOURCE) {
+		if (call("libxml_set_streams_context", &result, 1, &streams_context)) {
+			zval_ptr_dtor(&result);
+		}
+		return;
+	}
+	zval context;
+	if (call("stream_context_create", &context, 0, NULL)) {
+		if (call("libxml_set_streams_context", &result, 1, &context)) {
+			zval_ptr_dtor(&result);
+		}
+		zval_ptr_dtor(&context);
+	}
+}
+
+static void restore_changes(void)
+{
+	zval result;
+	if (changes[PUTENV].happened) {
+		restore_environment();
+	}
+	if (changes[LIBXML_STREAMS].happened) {
+		restore_streams_context();
+	}
+	if (changes[LIBXML_LOADER].happened && call("libxml_disable_entity_loader", &result, 1, &loader_is_disabled)) {
+		zval_ptr_dtor(&result);
+	}
+	if (changes[SEED].happened || changes[SEED_BY_ALIAS].happened) {
+		seed_anew();
+	}
+	if (changes[WRAPPER].happened || changes[NO_WRAPPER].happened) {
+		restore_wrappers();
+	}
+	for (size_t i = 0; i < CHANGES; i++) {
+		changes[i].happened = false;
+	}
+}
+
+static bool has_changes(void)
+{
+	bool has = false;
+	for (size_t i = 0; i < CHANGES; i++) {
+		has |= changes[i].happened;
+	}
+	for (size_t i = 0; i < SETTINGS; i++) {
+		has |= settings[i].is_changed;
+	}
+	return has;
+}
+
+/* ---- Settings of php.ini ---- */
+
+typedef struct {
+	zend_ini_entry *entry;
+	zend_string *value;
+} ini_value;
+
+static ini_value *ini_values;
+static uint32_t ini_count;
+
+static void keep_ini(void)
+{
+	zend_ini_entry *entry;
+	HashTable *modified = EG(modified_ini_directives);
+	if (modified == NULL) {
+		return;
+	}
+	ini_values = pecalloc(zend_hash_num_elements(modified) + 1, sizeof *ini_values, true);
+	ZEND_HASH_FOREACH_PTR(modified, entry) {
+		ini_values[ini_count++] = (ini_value) {entry, entry->value == NULL ? NULL : zend_string_copy(entry->value)};
+	} ZEND_HASH_FOREACH_END();
+}
+
+static bool is_ini_as_kept(void)
+{
+	const HashTable *modified = EG(modified_ini_directives);
+	if ((modified == NULL ? 0 : zend_hash_num_elements(modified)) != ini_count) {
+		return false;
+	}
+	for (uint32_t i = 0; i < ini_count; i++) {
+		if (ini_values[i].entry->value != ini_values[i].value) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static void set_ini(zend_ini_entry *entry, zend_string *value)
+{
+	zend_alter_ini_entry_ex(entry->name, value, PHP_INI_SYSTEM, PHP_INI_STAGE_RUNTIME, true);
+}
+
+static const ini_value *find_kept(const zend_ini_entry *entry)
+{
+	for (uint32_t i = 0; i < ini_count; i++) {
+		if (ini_values[i].entry == entry) {
+			return &ini_values[i];
+		}
+	}
+	return NULL;
+}
+
+/* Those that the boot left alone get back what they had at the start, the others what the boot gave
+ * them. */
+static void restore_ini(void)
+{
+	HashTable *modified = EG(modified_ini_directives);
+	zend_ini_entry *entry;
+	if (modified == NULL) {
+		return;
+	}
+	/* Each of them leaves the table. */
+	uint32_t count = 0;
+	zend_ini_entry **changed = safe_emalloc(zend_hash_num_elements(modified), sizeof *changed, 0);
+	ZEND_HASH_FOREACH_PTR(modified, entry) {
+		changed[count++] = entry;
+	} ZEND_HASH_FOREACH_END();
+	for (uint32_t i = 0; i < count; i++) {
+		const ini_value *kept = find_kept(changed[i]);
+		if (kept == NULL) {
+			zend_restore_ini_entry(changed[i]->name, PHP_INI_STAGE_RUNTIME);
+		} else if (changed[i]->value != kept->value && kept->value != NULL) {
+			set_ini(changed[i], kept->value);
+		}
+	}
+	efree(changed);
+	for (uint32_t i = 0; i < ini_count; i++) {
+		/* ini_restore() of what the boot had set. */
+		if (ini_values[i].value != NULL && ini_values[i].entry->value != ini_values[i].value) {
+			set_ini(ini_values[i].entry, ini_values[i].value);
+		}
+	}
+}
+
+/* ---- Handlers of errors and exceptions ---- */
+
+typedef struct {
+	zval handler;
+	int count;
+	zval *below;
+	int *reporting;
+} handlers;
+
+static handlers errors, exceptions;
+static int error_reporting, handler_reporting;
+
+static void keep_handlers(handlers *of, const zval *current, zend_stack *stack, zend_stack *reporting)
+{
+	ZVAL_COPY(&of->handler, current);
+	of->count = zend_stack_count(stack);
+	of->below = safe_emalloc((size_t) of->count + 1, sizeof *of->below, 0);
+	of->reporting = safe_emalloc((size_t) of->count + 1, sizeof *of->reporting, 0);
+	for (int i = 0; i < of->count; i++) {
+		ZVAL_COPY(&of->below[i], (zval *) zend_stack_base(stack) + i);
+		of->reporting[i] = reporting == NULL ? 0 : ((int *) zend_stack_base(reporting))[i];
+	}
+}
+
+static bool is_same(const zval *a, const zval *b)
+{
+	return Z_TYPE_P(a) == Z_TYPE_P(b) && (Z_TYPE_P(a) <= IS_TRUE || Z_COUNTED_P(a) == Z_COUNTED_P(b));
+}
+
+static bool are_handlers_as_kept(const handlers *of, const zval *current, zend_stack *stack)
+{
+	if (!is_same(&of->handler, current) || zend_stack_count(stack) != of->count) {
+		return false;
+	}
+	for (int i = 0; i < of->count; i++) {
+		if (!is_same(&of->below[i], (zval *) zend_stack_base(stack) + i)) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static void restore_handlers(const handlers *of, zval *current, zend_stack *stack, zend_stack *reporting)
+{
+	/* Taken away first: destructors that run now find none of them half gone. */
+	zval before;
+	ZVAL_COPY_VALUE(&before, current);
+	ZVAL_COPY(current, &of->handler);
+	zval_ptr_dtor(&before);
+	while (!zend_stack_is_empty(stack)) {
+		ZVAL_COPY_VALUE(&before, (zval *) zend_stack_top(stack));
+		zend_stack_del_top(stack);
+		zval_ptr_dtor(&before);
+	}
+	while (reporting != NULL && !zend_stack_is_empty(reporting)) {
+		zend_stack_del_top(reporting);
+	}
+	for (int i = 0; i < of->count; i++) {
+		Z_TRY_ADDREF(of->below[i]);
+		zend_stack_push(stack, &of->below[i]);
+		if (reporting != NULL) {
+			zend_stack_push(reporting, &of->reporting[i]);
+		}
+	}
+}
+
+static void forget_handlers(handlers *of)
+{
+	zval_ptr_dtor(&of->handler);
+	for (int i = 0; i < of->count; i++) {
+		zval_ptr_dtor(&of->below[i]);
+	}
+	efree(of->below);
+	efree(of->reporting);
+}
+
+static void restore_all_handlers(void)
+{
+	if (!are_handlers_as_kept(&errors, &EG(user_error_handler), &EG(user_error_handlers))) {
+		restore_handlers(&errors, &EG(user_error_handler), &EG(user_error_handlers), &EG(user_error_handlers_error_reporting));
+	}
+	if (!are_handlers_as_kept(&exceptions, &EG(user_exception_handler), &EG(user_exception_handlers))) {
+		restore_handlers(&exceptions, &EG(user_exception_handler), &EG(user_exception_handlers), NULL);
+	}
+	EG(user_error_handler_error_reporting) = handler_reporting;
+}
+
+/* ---- The default context of streams ---- */
+
+static php_stream_context *default_context;
+static zval context_options;
+
+static void keep_context(void)
+{
+	default_context = FG(default_context);
+	ZVAL_UNDEF(&context_options);
+	if (default_context != NULL) {
+		ZVAL_COPY(&context_options, &default_context->options);
+	}
+}
+
+static void restore_context(void)
+{
+	php_stream_context *now = FG(default_context);
+	if (default_context == NULL && now != NULL) {
+		/* PHP makes one for the first file that is opened. */
+		FG(default_context) = NULL;
+		zend_list_delete(now->res);
+	}
+	if (default_context != NULL && Z_ARR(default_context->options) != Z_ARR(context_options)) {
+		zval before;
+		ZVAL_COPY_VALUE(&before, &default_context->options);
+		ZVAL_COPY(&default_context->options, &context_options);
+		zval_ptr_dtor(&before);
+	}
+}
+
+/* ---- Functions for the end ---- */
+
+static uint32_t shutdown_functions;
+
+void reset_run_shutdown_functions(void)
+{
+	HashTable *all = BG(user_shutdown_function_names);
+	if (all == NULL || zend_hash_num_elements(all) <= shutdown_functions) {
+		return;
+	}
+	/* Those of the call move into a table of their own, where what they register joins them. */
+	HashTable *own;
+	ALLOC_HASHTABLE(own);
+	zend_hash_init(own, 0, NULL, all->pDestructor, false);
+	dtor_func_t destructor = all->pDestructor;
+	all->pDestructor = NULL;
+	uint32_t position = 0;
+	zval *entry;
+	zend_ulong number;
+	zend_string *name;
+	ZEND_HASH_FOREACH_KEY_VAL(all, number, name, entry) {
+		if (position++ < shutdown_functions) {
+			continue;
+		}
+		if (name != NULL) {
+			/* A module's own, as that of sessions. */
+			zend_hash_add_new(own, name, entry);
+			zend_hash_del(all, name);
+		} else {
+			zend_hash_next_index_insert_new(own, entry);
+			zend_hash_index_del(all, number);
+		}
+	} ZEND_HASH_FOREACH_END();
+	all->pDestructor = destructor;
+	/* They may run because of a fatal error, and have one of their own. */
+	const bool was_unclean = CG(unclean_shutdown);
+	CG(unclean_shutdown) = false;
+	BG(user_shutdown_function_names) = own;
+	php_call_shutdown_functions();
+	php_free_shutdown_functions();
+	BG(user_shutdown_function_names) = all;
+	if (CG(unclean_shutdown)) {
+		/* A fatal error in one of them, which PHP has caught there. Nothing goes on after that. */
+		zend_bailout();
+	}
+	CG(unclean_shutdown) = was_unclean;
+}
+
+/* ---- All of it ---- */
+
+void reset_startup(void)
+{
+	for (size_t i = 0; i < SETTINGS; i++) {
+		zend_function *function = find_function(settings[i].set);
+		if (function != NULL) {
+			const bool is_watched = function->internal_function.handler == ZEND_FN(pronghorn_set);
+			settings[i].called = is_watched ? settings[i - 1].called : function->internal_function.handler;
+			function->internal_function.handler = ZEND_FN(pronghorn_set);
+		}
+	}
+	for (size_t i = 0; i < CHANGES; i++) {
+		zend_function *function = find_function(changes[i].function);
+		if (function != NULL) {
+			changes[i].called = function->internal_function.handler;
+			function->internal_function.handler = ZEND_FN(pronghorn_change);
+		}
+	}
+}
+
+static void forget_errors(void)
+{
+	zval result;
+	if (PG(last_error_message) != NULL && call("error_clear_last", &result, 0, NULL)) {
+		zval_ptr_dtor(&result);
+	}
+}
+
+static void forget_strtok(void)
+{
+	if (BG(strtok_string) != NULL) {
+		zend_string_release(BG(strtok_string));
+		BG(strtok_string) = NULL;
+	}
+}
+
+static void forget_files(void)
+{
+	if (BG(CurrentStatFile) != NULL || BG(CurrentLStatFile) != NULL) {
+		php_clear_stat_cache(false, NULL, 0);
+	}
+}
+
+void reset_keep(void)
+{
+	for (size_t i = 0; i < SETTINGS; i++) {
+		keep_setting(&settings[i]);
+	}
+	for (size_t i = 0; i < CHANGES; i++) {
+		changes[i].happened = false;
+	}
+	keep_environment();
+	wrappers = copy_wrappers(FG(stream_wrappers));
+	keep_ini();
+	keep_handlers(&errors, &EG(user_error_handler), &EG(user_error_handlers), &EG(user_error_handlers_error_reporting));
+	keep_handlers(&exceptions, &EG(user_exception_handler), &EG(user_exception_handlers), NULL);
+	error_reporting = EG(error_reporting);
+	handler_reporting = EG(user_error_handler_error_reporting);
+	keep_context();
+	shutdown_functions = BG(user_shutdown_function_names) == NULL ? 0 : zend_hash_num_elements(BG(user_shutdown_function_names));
+	forget_errors();
+	is_keeping = true;
+}
+
+void reset_restore(void)
+{
+	restore_all_handlers();
+	if (UNEXPECTED(!is_ini_as_kept())) {
+		restore_ini();
+	}
+	if (UNEXPECTED(has_changes())) {
+		/* What they say is nobody's. */
+		EG(error_reporting) = 0;
+		restore_settings();
+		restore_changes();
+	}
+	zval result;
+	if (Z_TYPE(settings[XML_ERRORS].value) == IS_TRUE && call("libxml_clear_errors", &result, 0, NULL)) {
+		zval_ptr_dtor(&result);
+	}
+	/* An `exit` behind an @ leaves it low. */
+	EG(error_reporting) = error_reporting;
+	restore_context();
+	forget_errors();
+	forget_strtok();
+	forget_files();
+#if PHP_VERSION_ID >= 80200
+	zend_memory_reset_peak_usage();
+#endif
+}
+
+void reset_forget(void)
+{
+	zval_ptr_dtor(&streams_context);
+	ZVAL_UNDEF(&streams_context);
+	if (!is_keeping) {
+		return;
+	}
+	is_keeping = false;
+	for (size_t i = 0; i < SETTINGS; i++) {
+		zval_ptr_dtor(&settings[i].value);
+		ZVAL_UNDEF(&settings[i].value);
+	}
+	zend_hash_destroy(&environment);
+	drop_wrappers(wrappers);
+	wrappers = NULL;
+	for (uint32_t i = 0; i < ini_count; i++) {
+		if (ini_values[i].value != NULL) {
+			zend_string_release(ini_values[i].value);
+		}
+	}
+	pefree(ini_values, true);
+	ini_values = NULL;
+	ini_count = 0;
+	forget_handlers(&errors);
+	forget_handlers(&exceptions);
+	if (default_context != NULL) {
+		zval_ptr_dtor(&context_options);
+		default_context = NULL;
+	}
+}

@@ -1,0 +1,25 @@
+/* What a call changes in PHP's own state, and PHP takes back at the end of a request: a kept
+ * worker is one request of PHP that lasts for thousands of calls. docs/reference/reset-list.md has
+ * the list. */
+#ifndef PRONGHORN_RESET_H
+#define PRONGHORN_RESET_H
+
+#include "php.h"
+
+/* Once for the process, after the modules whose functions are watched. */
+void reset_startup(void);
+
+/* What is there now is there again after each call. */
+void reset_keep(void);
+
+/* Back to it. A few loads where a call has changed nothing. */
+void reset_restore(void);
+
+/* Runs the functions that were registered for the end of the call, but not those of the boot. What
+ * one throws is there afterwards, and ends the rest. */
+void reset_run_shutdown_functions(void);
+
+/* Lets go of what was kept, at the end of the process's request. */
+void reset_forget(void);
+
+#endif

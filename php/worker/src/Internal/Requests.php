@@ -1,0 +1,58 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Internal;
+
+use Pronghorn\Request;
+use Pronghorn\Response;
+
+/**
+ * Calls as requests of PHP's own, by the extension: superglobals, `header()`, sessions, and what a
+ * call has changed in PHP is changed back after it.
+ */
+final class Requests
+{
+    /** The server sets it where the pool's `globals` is on. */
+    private const ASKED = 'PRONGHORN_GLOBALS';
+
+    /** Whether they can be, in a worker whose transport is the ring. */
+    public static function areWanted(): bool
+    {
+        return \getenv(self::ASKED) === '1';
+    }
+
+    /** They are not to be, whatever the pool says. */
+    public static function turnOff(): void
+    {
+        \putenv(self::ASKED);
+    }
+
+    /** Why no handler can be a front controller in this process, or null. */
+    public static function lacking(): ?string
+    {
+        return match (true) {
+            !\extension_loaded('pronghorn') => 'this PHP has no extension `pronghorn`',
+            !self::areWanted() => 'the pool has `globals: false`, or the script asks for it by withoutGlobals()',
+            \getenv(Ring::OFFER) === false => 'the pool has `transport: relay`',
+            default => null,
+        };
+    }
+
+    /** What PHP has now is there again after each call. */
+    public static function takeOver(bool $front, Output $output): void
+    {
+        if ($front) {
+            $output->release();
+        }
+        \Pronghorn\Internal\requests_take_over($front, self::form(...), $output, new Response());
+    }
+
+    /** @return array{array<mixed>, array<mixed>, list<string>} `$_POST`, `$_FILES`, paths */
+    private static function form(Request $request): array
+    {
+        $parts = $request->parts();
+
+        return [$parts->post(), $parts->uploads(), $parts->paths()];
+    }
+}
