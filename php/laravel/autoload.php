@@ -17,3 +17,4 @@ declare(strict_types=1);
 });
 
 require_once __DIR__ . '/../http-foundation/autoload.php';
+require_once __DIR__ . '/../jobs/autoload.php';

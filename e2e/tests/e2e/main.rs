@@ -33,6 +33,7 @@ mod jobs;
 mod kept;
 mod killed;
 mod kind;
+mod laravel;
 mod life;
 mod malformed;
 mod middleware;

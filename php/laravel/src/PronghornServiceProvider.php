@@ -4,9 +4,11 @@ declare(strict_types=1);
 
 namespace Pronghorn\Laravel;
 
+use Illuminate\Queue\QueueManager;
 use Illuminate\Support\ServiceProvider;
+use Pronghorn\Laravel\Queue\Connector;
 
-/** The commands and the configuration. */
+/** The configuration, the connection for queues, and the commands. */
 final class PronghornServiceProvider extends ServiceProvider
 {
     private const CONFIG = __DIR__ . '/../config/pronghorn.php';
@@ -14,6 +16,9 @@ final class PronghornServiceProvider extends ServiceProvider
     public function register(): void
     {
         $this->mergeConfigFrom(self::CONFIG, 'pronghorn');
+        $this->callAfterResolving('queue', static function (QueueManager $queues): void {
+            $queues->addConnector('pronghorn', static fn (): Connector => new Connector());
+        });
     }
 
     public function boot(): void

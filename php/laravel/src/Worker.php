@@ -10,15 +10,19 @@ use Illuminate\Http\Request;
 use Illuminate\Http\UploadedFile;
 use Pronghorn\Call;
 use Pronghorn\HttpFoundation\Foundation;
+use Pronghorn\Job;
+use Pronghorn\Laravel\Queue\JobRunner;
 use Pronghorn\Request as Asked;
 use Pronghorn\Response as Reply;
+use Pronghorn\Worker as Served;
 use Symfony\Component\HttpFoundation\Response;
 
-/** Answers requests with an application that is booted once. */
+/** Answers requests and runs jobs with an application that is booted once. */
 final class Worker
 {
     private readonly Kernel $kernel;
     private readonly Sandbox $sandbox;
+    private readonly JobRunner $jobs;
 
     public function __construct(private readonly Application $app)
     {
@@ -34,13 +38,23 @@ final class Worker
                 $app->make($name);
             }
         }
+        $this->jobs = new JobRunner($app);
         $this->sandbox = new Sandbox($app, $settings['reset'], $settings['keep_connections']);
     }
 
-    /** Until the server stops this worker. */
+    /** Answers requests and runs jobs until the server stops this worker. */
     public function run(): void
     {
-        \Pronghorn\serve($this->answer(...));
+        (new Served())->onRequest($this->answer(...))->onJob($this->work(...))->run();
+    }
+
+    private function work(Job $job): void
+    {
+        try {
+            $this->jobs->run($job);
+        } finally {
+            $this->sandbox->restore();
+        }
     }
 
     private function answer(Asked $asked): Reply

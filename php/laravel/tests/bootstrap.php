@@ -13,3 +13,10 @@ require __DIR__ . '/../autoload.php';
 
 // Distributions put it below a folder of include_path.
 require_once 'Illuminate/autoload.php';
+
+spl_autoload_register(static function (string $class): void {
+    $file = __DIR__ . '/' . strtr(substr($class, 24), '\\', '/') . '.php';
+    if (str_starts_with($class, 'Pronghorn\\Laravel\\Tests\\') && is_file($file)) {
+        require $file;
+    }
+});

@@ -1,0 +1,42 @@
+//! Laravel's queue over the server's jobs.
+
+use std::fs;
+use std::process::Command;
+
+use pronghorn_testkit::{Server, Site, wait_for};
+
+use crate::apps::DATA;
+
+#[test]
+fn jobs_of_laravel_are_kept_by_the_server_and_run_by_its_workers() {
+    let site = Site::new();
+    let (script, ran) = (Site::fixture("laravel-jobs.php"), site.path("ran"));
+    let (data, rpc) = (site.path("data"), site.path("rpc.sock"));
+    let config = format!(
+        "version: '3'\nserver: {{command: php {}, env: {{RAN: '{}', {DATA}: '{}'}}}}\n\
+         http: {{address: 127.0.0.1:0, pool: {{num_workers: 1}}}}\n\
+         rpc: {{listen: 'unix://{}'}}\nstate_dir: state\n\
+         jobs:\n  pool: {{num_workers: 1}}\n  consume: [lines]\n  pipelines: {{lines: {{driver: embedded}}}}\n",
+        script.display(),
+        ran.display(),
+        data.display(),
+        rpc.display(),
+    );
+    let server = Server::start(site.config(&config));
+    let pushed = Command::new("php")
+        .arg(&script)
+        .arg("push")
+        .env("RR_RPC", format!("unix://{}", rpc.display()))
+        .env(DATA, &data)
+        .status();
+    assert!(pushed.unwrap().success());
+    let lines = wait_for("jobs to run", || {
+        let text = fs::read_to_string(&ran).unwrap_or_default();
+        (text.lines().count() == 3).then_some(text)
+    });
+    let mut lines: Vec<_> = lines.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["fails 1", "fails 2", "one 1"]);
+    assert_eq!(server.get("/api/hello/you").text(), r#"{"hello":"you"}"#);
+    server.stop();
+}

@@ -1,0 +1,50 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Laravel\Queue;
+
+use Illuminate\Container\Container;
+use Illuminate\Contracts\Queue\Job as JobContract;
+use Illuminate\Queue\Jobs\Job;
+use Pronghorn\Job as Asked;
+
+/** A job that the server has brought, as Laravel knows it. */
+final class PronghornJob extends Job implements JobContract
+{
+    public function __construct(Container $container, private readonly Asked $asked, string $connection)
+    {
+        $this->container = $container;
+        $this->connectionName = $connection;
+        $this->queue = $asked->pipeline;
+    }
+
+    public function getJobId(): string
+    {
+        return $this->asked->id;
+    }
+
+    public function getRawBody(): string
+    {
+        return $this->asked->body;
+    }
+
+    public function attempts(): int
+    {
+        return $this->asked->attempt;
+    }
+
+    /** @param int $delay seconds */
+    public function release($delay = 0): void
+    {
+        parent::release($delay);
+        $this->asked->retryIn(\max(0, $delay));
+    }
+
+    /** @param ?\Throwable $e */
+    public function fail($e = null): void
+    {
+        parent::fail($e);
+        $this->asked->fail($e ?? '');
+    }
+}
