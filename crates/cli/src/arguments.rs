@@ -239,6 +239,10 @@ pub(crate) enum JobsCommand {
         #[arg(required = true)]
         ids: Vec<String>,
     },
+    /// Print the jobs of a pipeline, a line of JSON each; pause it first
+    Export { pipeline: String },
+    /// Push the jobs of such lines, from standard input
+    Import,
     /// Pause pipelines: they take jobs and give none to workers
     Pause {
         #[arg(required = true)]

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::dead::{DeadError, DeadLetters};
-use crate::drivers::{Delivery, Driver, DriverError, Embedded, Memory, Stat, Wake};
+use crate::drivers::{Delivery, Driver, DriverError, Embedded, Memory, Part, Stat, Wake};
 use crate::extras::{self, Extras, Unique};
 use crate::job::{Job, now_ms};
 use crate::keys::Keys;
@@ -404,6 +404,18 @@ impl Pipelines {
             });
         }
         reports
+    }
+
+    /// Some of the jobs of a pipeline, with its name.
+    pub(crate) async fn list(
+        &self,
+        name: &str,
+        after: Option<Vec<u8>>,
+    ) -> Result<(String, Part), PipelineError> {
+        let pipeline = self.get(name)?;
+        let part = timeout(self.0.patience, pipeline.driver.list(after)).await;
+        let part = part.map_err(|_| pipeline.late())??;
+        Ok((pipeline.name.clone(), part))
     }
 
     /// How many jobs workers have.

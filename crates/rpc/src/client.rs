@@ -12,8 +12,8 @@ use tokio::time::timeout;
 
 /// A server on this machine takes connections at once or never; one elsewhere may be slow.
 const CONNECTING: Duration = Duration::from_secs(5);
-/// The longest result that is read: lists of workers are a few hundred bytes each.
-const LONGEST_RESULT: u32 = 16 << 20;
+/// The longest result that is read. A job of 16 MB is the longest thing that is listed, in base64.
+const LONGEST_RESULT: u32 = 32 << 20;
 /// The longest header: thirteen words.
 const LONGEST_HEADER: usize = 52;
 

@@ -369,6 +369,44 @@ fn a_schedule_pushes_jobs_and_is_seen_run_and_paused() {
 }
 
 #[test]
+fn jobs_move_as_lines_of_json() {
+    let (server, mut rpc) = start(1);
+    assert_eq!(
+        rpc.call("jobs.Pause", r#"{"pipelines":["mail","kept"]}"#),
+        "{}"
+    );
+    for number in 0..3 {
+        push(
+            &mut rpc,
+            "kept",
+            &format!("n{number}"),
+            "ping",
+            number * 100,
+        );
+    }
+    let address = format!("rpc.listen={}", crate::control::listening(&server, "rpc"));
+    let exported = Server::run_beside(server.site(), &["jobs", "export", "kept", "-o", &address]);
+    assert_eq!(exported.stdout.lines().count(), 3, "{}", exported.stderr);
+    let line = r#"{"headers":{},"id":"n0","job":"ping","options":{"auto_ack":false,"delay":0,"pipeline":"kept","priority":10},"payload":"OA=="}"#;
+    assert!(exported.stdout.contains(line), "{}", exported.stdout);
+    let moved = exported.stdout.replace(r#""kept""#, r#""mail""#);
+    let file = server.site().path("lines");
+    fs::write(&file, moved).expect("it can be written");
+    let imported = std::process::Command::new(pronghorn_testkit::binary())
+        .args(["jobs", "import", "-o", &address])
+        .current_dir(server.site().folder())
+        .stdin(fs::File::open(&file).expect("it is there"))
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&imported.stderr);
+    assert!(said.ends_with("3 jobs pushed\n"), "{said}");
+    wait_until_stat(&mut rpc, r#""queue":"mail","active":1,"delayed":2"#);
+    let unknown = Server::run_beside(server.site(), &["jobs", "export", "none", "-o", &address]);
+    unknown.assert_refused(&["no such pipeline, requested: none"]);
+    server.stop();
+}
+
+#[test]
 fn a_job_that_takes_longer_than_its_deadline_has_failed() {
     for transport in ["relay", "ring"] {
         let pool = format!("num_workers: 1, transport: {transport}");

@@ -761,3 +761,32 @@ async fn a_full_driver_refuses_all_of_a_push_and_has_room_after_an_ack() {
         subject.stat(2, 0, 0).await;
     }
 }
+
+#[tokio::test]
+async fn all_jobs_of_a_driver_of_ours_are_listed() {
+    for subject in [memory(PLENTY), embedded(PLENTY).await] {
+        subject.push((0..30).map(job)).await;
+        let later = Job {
+            delay: Duration::from_hours(1),
+            ..job("later")
+        };
+        subject.push([later]).await;
+        subject.driver.resume();
+        let taken = subject.next().await;
+        let (mut seen, mut after) = (BTreeSet::new(), None);
+        loop {
+            let part = subject.driver.list(after).await.unwrap();
+            assert!(part.jobs.len() <= MOST_IN_PART);
+            for job in part.jobs {
+                assert_eq!(job.delay > Duration::from_mins(59), job.id == "later");
+                assert!(seen.insert(job.id));
+            }
+            after = part.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen.len(), 31);
+        assert!(seen.contains(&taken.job.id));
+    }
+}

@@ -8,7 +8,10 @@ use pronghorn_base::{BoxFuture, lock};
 use tokio::time::Instant;
 
 use crate::drivers::ready::Ready;
-use crate::drivers::{Delivery, Driver, DriverError, Fate, Settlement, Stat, Ticket, Wake};
+use crate::drivers::{
+    Delivery, Driver, DriverError, Fate, MOST_BYTES_IN_PART, MOST_IN_PART, Part, Settlement, Stat,
+    Ticket, Wake,
+};
 use crate::job::{Job, LONGEST_DELAY};
 
 /// Keeps jobs in memory, up to a limit in bytes.
@@ -64,6 +67,35 @@ impl Memory {
         drop(state);
         self.wake.wake();
         Ok(())
+    }
+
+    /// By their places, which change while jobs run.
+    fn part(&self, after: Option<&[u8]>) -> Part {
+        let after = after.and_then(|bytes| bytes.try_into().ok());
+        let from = after.map_or(0, |bytes| usize::from_be_bytes(bytes));
+        let state = lock(&self.state);
+        let now = Instant::now();
+        let left = |((due, _), job): (&(Instant, u64), &Job)| Job {
+            delay: due.saturating_duration_since(now),
+            ..job.clone()
+        };
+        let mut reserved: Vec<_> = state.reserved.iter().collect();
+        reserved.sort_by_key(|(ticket, _)| ticket.0);
+        let reserved = reserved.into_iter().map(|(_, job)| Job::clone(job));
+        let waiting = state.ready.iter().cloned();
+        let all = waiting
+            .chain(state.delayed.iter().map(left))
+            .chain(reserved);
+        let (mut jobs, mut bytes) = (Vec::new(), 0);
+        for job in all.skip(from) {
+            if jobs.len() == MOST_IN_PART || bytes >= MOST_BYTES_IN_PART {
+                let next = Some((from + jobs.len()).to_be_bytes().to_vec());
+                return Part { jobs, next };
+            }
+            bytes += job.payload.len();
+            jobs.push(job);
+        }
+        Part { jobs, next: None }
     }
 
     fn settled(&self, ticket: Ticket, settlement: Settlement) -> Result<(), DriverError> {
@@ -167,6 +199,10 @@ impl Driver for Memory {
             delayed: state.delayed.len() as u64,
             reserved: state.reserved.len() as u64,
         })))
+    }
+
+    fn list(&self, after: Option<Vec<u8>>) -> BoxFuture<'_, Result<Part, DriverError>> {
+        Box::pin(ready(Ok(self.part(after.as_deref()))))
     }
 
     fn health(&self) -> Result<(), String> {

@@ -74,6 +74,17 @@ pub trait Driver: Send + Sync + 'static {
     /// How many jobs it has, by where they stand.
     fn stat(&self) -> BoxFuture<'_, Result<Stat, DriverError>>;
 
+    /// Some of the jobs that it has, in no order that counts, those that workers have as well;
+    /// their delays are what is left of them. `after` is what the part before gave.
+    ///
+    /// # Errors
+    ///
+    /// When the engine does not show its jobs, or does not answer.
+    fn list(&self, _after: Option<Vec<u8>>) -> BoxFuture<'_, Result<Part, DriverError>> {
+        let why = "the engine of this pipeline does not show its jobs".to_owned();
+        Box::pin(std::future::ready(Err(DriverError::Unavailable(why))))
+    }
+
     /// Whether a push would succeed, as far as is known without one; what is wrong, as a text.
     fn health(&self) -> Result<(), String>;
 
@@ -104,6 +115,17 @@ impl Wake {
 pub struct Delivery {
     pub job: Arc<Job>,
     pub ticket: Ticket,
+}
+
+/// How many jobs a part has at most, and about how many bytes.
+pub(crate) const MOST_IN_PART: usize = if cfg!(test) { 7 } else { 500 };
+pub(crate) const MOST_BYTES_IN_PART: usize = 1 << 20;
+
+/// Some jobs of a driver, and what gives the next ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    pub jobs: Vec<Job>,
+    pub next: Option<Vec<u8>>,
 }
 
 /// Names a delivery of its driver.

@@ -39,6 +39,11 @@ impl<T> Ready<T> {
         self.len += 1;
     }
 
+    /// By priority.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.queues.values().flatten()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.len
     }

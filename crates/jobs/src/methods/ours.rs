@@ -1,8 +1,9 @@
 //! Methods that RoadRunner does not have, with JSON: results, cancelling, dead letters.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pronghorn_plugin_api::rpc::{Argument, Failure, Outcome, ServiceMethods};
+use pronghorn_plugin_api::rpc::{Argument, Binary, Failure, Outcome, ServiceMethods};
 use serde::{Deserialize, Serialize};
 
 use crate::dead::{DeadError, Headline, Letter};
@@ -22,6 +23,7 @@ pub(super) fn add(methods: &ServiceMethods<Pipelines>) {
     methods.add("Await", wait);
     methods.add("Cancel", cancel);
     methods.add("Overview", overview);
+    methods.add("Export", export);
     methods.add("DeadLetters", list);
     methods.add("Show", show);
     methods.add("Retry", retry);
@@ -173,6 +175,73 @@ async fn overview(pipelines: Pipelines, _: Nothing) -> Result<Rows, Failure> {
         });
     }
     Ok(Rows { pipelines: rows })
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Export {
+    pipeline: String,
+    after: Option<Binary>,
+}
+
+impl Argument for Export {}
+
+#[derive(Serialize)]
+struct Exported {
+    /// As `jobs.PushBatch` takes them.
+    jobs: Vec<ExportedJob>,
+    /// What gives the next ones as `after`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<Binary>,
+}
+
+impl Outcome for Exported {}
+
+#[derive(Serialize)]
+struct ExportedJob {
+    job: String,
+    id: String,
+    payload: Binary,
+    headers: BTreeMap<String, Values>,
+    options: ExportedOptions,
+}
+
+#[derive(Serialize)]
+struct Values {
+    value: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct ExportedOptions {
+    pipeline: String,
+    priority: i64,
+    /// Seconds, rounded up.
+    delay: u64,
+    auto_ack: bool,
+}
+
+async fn export(pipelines: Pipelines, asked: Export) -> Result<Exported, Failure> {
+    let after = asked.after.map(|Binary(bytes)| bytes.to_vec());
+    let part = pipelines.list(&asked.pipeline, after).await;
+    let (pipeline, part) = part.map_err(|error| Failure::new(with_causes(&error)))?;
+    let exported = |job: Job| ExportedJob {
+        job: job.name,
+        id: job.id,
+        payload: Binary(job.payload),
+        headers: (job.headers.into_iter())
+            .map(|(name, value)| (name, Values { value }))
+            .collect(),
+        options: ExportedOptions {
+            pipeline: pipeline.clone(),
+            priority: job.priority,
+            delay: job.delay.as_secs() + u64::from(job.delay.subsec_nanos() > 0),
+            auto_ack: job.auto_ack,
+        },
+    };
+    Ok(Exported {
+        jobs: part.jobs.into_iter().map(exported).collect(),
+        next: part.next.map(|next| Binary(next.into())),
+    })
 }
 
 #[derive(Serialize)]

@@ -2,6 +2,7 @@
 //! `rr` does.
 
 mod letters;
+mod lines;
 mod pipelines;
 
 use pronghorn_rpc::Client;
@@ -29,7 +30,7 @@ pub(super) async fn run(task: &Task<'_>, jobs: &Jobs) -> Result<Exit, String> {
         if let Some(unknown) = jobs.of.first() {
             return Err(format!(
                 "`jobs` can't do `{unknown}`\n\
-                 hint: `pause`, `resume`, `dead`, `show`, `retry`, `discard` and `cancel`, or one of RoadRunner's flags"
+                 hint: `pause`, `resume`, `dead`, `show`, `retry`, `discard`, `cancel`, `export` and `import`, or one of RoadRunner's flags"
             ));
         }
         let mut client = task.rpc_client().await?;
@@ -63,6 +64,8 @@ async fn carry_out(client: &mut Client, command: &JobsCommand) -> Result<Exit, S
             let argument = serde_json::json!({"ids": ids});
             done(client, "jobs.Cancel", &argument, "job", "cancelled").await
         }
+        JobsCommand::Export { pipeline } => lines::export(client, pipeline).await,
+        JobsCommand::Import => lines::import(client).await,
         JobsCommand::Pause { pipelines } => {
             over_rpc::pipelines(client, "jobs.Pause", pipelines).await?;
             Ok(Exit::Done)

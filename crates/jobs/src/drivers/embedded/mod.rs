@@ -25,7 +25,10 @@ use tokio::time::{Instant, sleep};
 use self::record::{Key, Kind, Record};
 pub(crate) use self::record::{decode as decode_job, encode as encode_job};
 use self::window::{CHUNK, CHUNK_BYTES, Entry, Load, Window};
-use crate::drivers::{Delivery, Driver, DriverError, Fate, Settlement, Stat, Ticket, Wake};
+use crate::drivers::{
+    Delivery, Driver, DriverError, Fate, MOST_BYTES_IN_PART, MOST_IN_PART, Part, Settlement, Stat,
+    Ticket, Wake,
+};
 use crate::job::{Job, LONGEST_DELAY};
 
 const JOBS: Tree = Tree::new("jobs");
@@ -192,6 +195,34 @@ impl Shared {
         self.carry_out(0, read, then).await
     }
 
+    /// By their keys.
+    async fn part(self: &Arc<Self>, after: Option<Vec<u8>>) -> Result<Part, DriverError> {
+        let (pipeline, now) = (self.pipeline.clone(), self.clock.now());
+        let from = after.unwrap_or_else(|| [pipeline.as_bytes(), &[0]].concat());
+        let read = move |transaction: &mut Transaction<'_>| {
+            let (mut part, mut bytes, mut last) = (Part::default(), 0, Vec::new());
+            transaction.scan(JOBS, Bound::Excluded(&from), |key, value| {
+                let Some(parsed) = Key::parse(&pipeline, key) else {
+                    return ControlFlow::Break(());
+                };
+                if part.jobs.len() == MOST_IN_PART || bytes >= MOST_BYTES_IN_PART {
+                    part.next = Some(std::mem::take(&mut last));
+                    return ControlFlow::Break(());
+                }
+                let mut job = record::decode(value);
+                if let Kind::Delayed { due } = parsed.kind {
+                    job.delay = Duration::from_millis(due.saturating_sub(now));
+                }
+                bytes += value.len();
+                last = key.to_vec();
+                part.jobs.push(job);
+                ControlFlow::Continue(())
+            })?;
+            Ok(part)
+        };
+        self.carry_out(0, read, |outcome| Ok(outcome?)).await
+    }
+
     async fn push(self: &Arc<Self>, jobs: Vec<Job>) -> Result<(), DriverError> {
         let (pipeline, shared) = (self.pipeline.clone(), self.clone());
         let now = self.clock.now();
@@ -279,12 +310,12 @@ impl Shared {
         Ok(outcome?)
     }
 
-    async fn carry_out<T: Send + 'static>(
+    async fn carry_out<T: Send + 'static, U: Send + 'static>(
         &self,
         growth: u64,
         run: impl FnOnce(&mut Transaction<'_>) -> Result<T, Failed> + Send + 'static,
-        then: impl FnOnce(Result<T, StoreError>) -> Result<(), DriverError> + Send + 'static,
-    ) -> Result<(), DriverError> {
+        then: impl FnOnce(Result<T, StoreError>) -> Result<U, DriverError> + Send + 'static,
+    ) -> Result<U, DriverError> {
         self.store.carry_out(growth, run, then).await?
     }
 }
@@ -371,6 +402,10 @@ impl Driver for Embedded {
     fn stat(&self) -> BoxFuture<'_, Result<Stat, DriverError>> {
         let stat = lock(&self.shared.window).stat(self.shared.clock.now());
         Box::pin(std::future::ready(Ok(stat)))
+    }
+
+    fn list(&self, after: Option<Vec<u8>>) -> BoxFuture<'_, Result<Part, DriverError>> {
+        Box::pin(self.shared.part(after))
     }
 
     fn health(&self) -> Result<(), String> {
