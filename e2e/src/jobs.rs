@@ -60,7 +60,9 @@ pub fn kill_at_random(jobs: usize, kills: usize) -> Counts {
         }
         assert_eq!(rpc.call("jobs.PushBatch", &request), "{}");
         pushed.extend(ids);
-        let workers = rpc.pids("jobs");
+        let mut workers = rpc.pids("jobs");
+        // One that boots has no number yet.
+        workers.retain(|pid| *pid > 0);
         let at = usize::try_from(random >> 40).unwrap_or_default();
         if let Some(victim) = workers.get(at % workers.len().max(1))
             && let Some(pid) = Pid::from_raw(i32::try_from(*victim).unwrap_or_default())
