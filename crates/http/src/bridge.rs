@@ -520,7 +520,7 @@ pub(crate) struct HttpCall {
     /// What the application calls its route.
     route: OnceLock<Box<str>>,
     /// What was seen of its worker when it had taken long.
-    look: OnceLock<Look>,
+    look: OnceLock<Box<Look>>,
 }
 
 /// Whether a worker has a call; and whether the first that got it can be told before its reply
@@ -614,7 +614,7 @@ impl Payload for HttpCall {
     }
 
     fn looked_at(&self, look: Look) -> Option<Look> {
-        _ = self.look.set(look); // of the first worker, where there was another one
+        _ = self.look.set(Box::new(look)); // of the first worker, where there was another one
         None
     }
 
@@ -701,7 +701,12 @@ impl OnSent for HttpCall {
         };
         record::write(&self.request, &reached, *access_logs, sent);
         if let Some(slow) = slow {
-            slow.note(&self.request, &reached, self.look.get(), sent);
+            slow.note(
+                &self.request,
+                &reached,
+                self.look.get().map(|look| &**look),
+                sent,
+            );
         }
     }
 }

@@ -226,6 +226,54 @@ mod tests {
         assert!(text.ends_with("seen_count 2\n# EOF\n"), "{text}");
     }
 
+    /// 500 series, among them 20 histograms with as many buckets as ours have.
+    #[test]
+    fn a_scrape_of_500_series_is_short() {
+        let labels = |at: usize| {
+            vec![
+                ("pool".into(), "default".to_owned()),
+                ("route".into(), format!("/user/{{id}}/orders/number-{at}")),
+            ]
+        };
+        let histogram = |at| Series {
+            labels: labels(at),
+            value: Value::Histogram {
+                bounds: (1_u32..20).map(f64::from).collect(),
+                counts: vec![123_456_789; 20],
+                sum: 1e9 / 7.0,
+            },
+        };
+        let number = |at| Series {
+            labels: labels(at),
+            value: Value::Number(1e9 / 7.0),
+        };
+        let family = |name: &str, kind, series| Family {
+            name: name.to_owned(),
+            help: "What is counted.".into(),
+            kind,
+            series,
+        };
+        let families = [
+            family(
+                "pronghorn_took_seconds",
+                Kind::Histogram,
+                (0..20).map(histogram).collect(),
+            ),
+            family(
+                "pronghorn_calls_total",
+                Kind::Counter,
+                (0..480).map(number).collect(),
+            ),
+        ];
+        let text = Format::Prometheus.write(&families);
+        assert!(text.len() <= 256 << 10, "{} bytes", text.len());
+        // 2 ms is the goal; a build for tests on a busy machine takes longer.
+        let began = tokio::time::Instant::now();
+        let text = Format::Prometheus.write(&families);
+        let took = began.elapsed();
+        assert!(took.as_millis() < 50, "{} bytes in {took:?}", text.len());
+    }
+
     #[test]
     fn who_asks_for_openmetrics_gets_it() {
         let prometheus = b"application/openmetrics-text;version=1.0.0;q=0.5,text/plain;q=0.4";
