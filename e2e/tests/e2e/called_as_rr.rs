@@ -305,10 +305,19 @@ fn pipelines_are_steered_as_with_roadrunner() {
         format!("┌{rule}┐\n│ PIPELINE ( S ) │\n{rows}└{rule}┘\n")
     };
     let (mail, orders) = ("│ mail           │\n", "│ orders         │\n");
+    let workers = server.steer_as_rr(&["workers"]).stdout;
+    let (_, pipelines) = workers.split_once("Jobs of [jobs]:\n").expect(&workers);
+    let rows = pipelines.lines().filter(|line| line.starts_with("│ READY"));
+    assert_eq!(rows.count(), 1, "{workers}");
+    assert!(
+        pipelines.contains("│ PAUSED/STOPPED │ orders   │ memory │ orders │"),
+        "{workers}"
+    );
     let both = table(&format!("{mail}{orders}"));
     for (arguments, printed) in [
         (&["jobs", "--list"][..], both.as_str()),
         (&["jobs", "--pause", "mail,orders"], &both),
+        (&["-s", "jobs", "--resume", "mail"], ""),
         (&["jobs", "--resume", "orders"], &table(orders)),
         (&["-s", "jobs", "--resume", "mail"], ""),
         (&["-s", "jobs", "--list"], &both),
@@ -321,6 +330,12 @@ fn pipelines_are_steered_as_with_roadrunner() {
         let said = (ended.code, ended.stdout.as_str(), ended.stderr.as_str());
         assert_eq!(said, (Some(0), printed, ""), "{arguments:?}");
     }
+    let workers = server.steer_as_rr(&["workers", "jobs"]);
+    assert!(
+        workers.stdout.starts_with("Workers of [jobs]:\n"),
+        "{}",
+        workers.stdout
+    );
     for (arguments, says) in [
         (&["jobs"][..], "`rr jobs --pause mail,orders`"),
         (&["jobs", "--pause"], "no pipeline is named"),

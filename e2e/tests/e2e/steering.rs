@@ -580,5 +580,5 @@ fn completions_know_the_commands() {
         assert!(script.stdout.contains("workers"), "{shell}");
     }
     let jobs = Server::run_as_rr(&site, &["jobs", "--list"]);
-    assert_failed(&jobs, &["pipelines are controlled over RPC"]);
+    assert_failed(&jobs, &["has no section `rpc`"]);
 }

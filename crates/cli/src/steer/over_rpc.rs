@@ -113,6 +113,27 @@ pub(super) async fn resize(client: &mut Client, plugin: &str, by: i32) -> Result
     Ok(())
 }
 
+/// The plugin that has pipelines.
+pub(super) const JOBS: &str = "jobs";
+
+/// What a pipeline is like, by RoadRunner's names.
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "PascalCase")]
+pub(super) struct Pipeline {
+    pub(super) pipeline: String,
+    pub(super) driver: String,
+    pub(super) queue: String,
+    pub(super) active: i64,
+    pub(super) delayed: i64,
+    pub(super) reserved: i64,
+    pub(super) ready: bool,
+}
+
+pub(super) async fn jobs(client: &mut Client) -> Result<Vec<Pipeline>, String> {
+    let told: Option<Vec<Pipeline>> = call(client, "informer.Jobs", &quoted(JOBS), LOOKING).await?;
+    Ok(told.unwrap_or_default())
+}
+
 /// Those that the server names in its answer, if it names any.
 pub(super) async fn pipelines(
     client: &mut Client,

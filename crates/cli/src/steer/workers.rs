@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use pronghorn_control::{Ask, Client, Tell, Worker, WorkersOf};
 
-use super::table::{Look, Row, View, roadrunners, table};
+use super::table::{Look, Row, View, jobs_table, roadrunners, table};
 use super::{Server, Task, live, over_rpc, terminal};
 use crate::arguments::Name;
 use crate::exit::{Exit, say};
@@ -17,10 +17,29 @@ pub(super) async fn run(task: &Task<'_>, of: &[String], live: bool) -> Result<Ex
         return live::run(task, of, server, first).await;
     }
     match task.name {
-        Name::Rr => say(&roadrunners(&first)),
+        Name::Rr => {
+            say(&roadrunners(&first));
+            say(&jobs(task, &mut server, &first).await?);
+        }
         Name::Pronghorn => say(&table(&first, look())),
     }
     Ok(Exit::Done)
+}
+
+/// RoadRunner's table of pipelines, behind those of workers; nothing without pipelines, or without
+/// RPC, which alone tells of them.
+async fn jobs(task: &Task<'_>, server: &mut Server, views: &[View]) -> Result<String, String> {
+    if !views.iter().any(|view| view.plugin == over_rpc::JOBS) {
+        return Ok(String::new());
+    }
+    let pipelines = match server {
+        Server::Rpc(client, _) => over_rpc::jobs(client).await?,
+        Server::Control(_) => match task.rpc_client().await {
+            Ok(mut client) => over_rpc::jobs(&mut client).await?,
+            Err(_) => return Ok(String::new()),
+        },
+    };
+    Ok(jobs_table(pipelines))
 }
 
 fn look() -> Look {

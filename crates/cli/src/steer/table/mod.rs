@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::boxes::{ago, boxes, size};
+use super::over_rpc::{JOBS, Pipeline};
 use super::text::{bytes, coarse_time, count, counted, cut, line, short_time};
 
 /// The workers of one pool, from whatever source.
@@ -271,6 +272,30 @@ fn roadrunners_table(plugin: &str, rows: &[&Row]) -> String {
     let heads = ["PID", "STATUS", "EXECS", "MEMORY", "CPU %", "CREATED"];
     let rows: Vec<_> = rows.iter().map(cells).collect();
     format!("Workers of [{}]:\n{}", line(plugin), boxes(heads, &rows))
+}
+
+/// RoadRunner's table of pipelines; nothing for none.
+pub(super) fn jobs_table(mut pipelines: Vec<Pipeline>) -> String {
+    if pipelines.is_empty() {
+        return String::new();
+    }
+    pipelines.sort_by(|a, b| a.pipeline.cmp(&b.pipeline));
+    let cells = |it: &Pipeline| {
+        [
+            if it.ready { "READY" } else { "PAUSED/STOPPED" }.to_owned(),
+            line(&it.pipeline),
+            line(&it.driver),
+            line(&it.queue),
+            it.active.to_string(),
+            it.delayed.to_string(),
+            it.reserved.to_string(),
+        ]
+    };
+    let heads = [
+        "STATUS", "PIPELINE", "DRIVER", "QUEUE", "ACTIVE", "DELAYED", "RESERVED",
+    ];
+    let rows: Vec<_> = pipelines.iter().map(cells).collect();
+    format!("Jobs of [{JOBS}]:\n{}", boxes(heads, &rows))
 }
 
 #[cfg(test)]

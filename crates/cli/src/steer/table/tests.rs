@@ -187,3 +187,28 @@ Workers of [http]:
 "
     );
 }
+
+#[test]
+fn as_rr_pipelines_have_a_table_too() {
+    let pipeline = |name: &str, ready| Pipeline {
+        pipeline: name.to_owned(),
+        driver: "memory".to_owned(),
+        queue: "x y".to_owned(),
+        delayed: 10,
+        ready,
+        ..Pipeline::default()
+    };
+    assert_eq!(jobs_table(Vec::new()), "");
+    assert_eq!(
+        jobs_table(vec![pipeline("test-1", false), pipeline("mail", true)]),
+        "\
+Jobs of [jobs]:
+┌────────────────┬──────────┬────────┬───────┬────────┬─────────┬──────────┐
+│     STATUS     │ PIPELINE │ DRIVER │ QUEUE │ ACTIVE │ DELAYED │ RESERVED │
+├────────────────┼──────────┼────────┼───────┼────────┼─────────┼──────────┤
+│ READY          │ mail     │ memory │ x y   │ 0      │ 10      │ 0        │
+│ PAUSED/STOPPED │ test-1   │ memory │ x y   │ 0      │ 10      │ 0        │
+└────────────────┴──────────┴────────┴───────┴────────┴─────────┴──────────┘
+"
+    );
+}
