@@ -113,9 +113,9 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
-    /// Replace all workers without losing a request
+    /// Replace all workers without losing a request, and empty caches
     Reset {
-        /// Pools, or `http` for all of HTTP [default: all]
+        /// Pools, `http` for all of HTTP, or `static` for the cache of files [default: all]
         #[arg(value_name = "POOL")]
         of: Vec<String>,
     },

@@ -33,7 +33,8 @@ pub enum Ask {
     Status,
     /// Answered by [`Tell::Workers`].
     Workers { of: Vec<String> },
-    /// Replaces all workers. Answered by [`Tell::Resetting`] and [`Tell::Reset`], pool by pool.
+    /// Replaces all workers and empties caches. Answered by [`Tell::Emptied`], cache by cache, then
+    /// [`Tell::Resetting`] and [`Tell::Reset`], pool by pool.
     Reset { of: Vec<String> },
     /// Starts further workers in a pool, or ends some. Answered by [`Tell::Resized`].
     Resize {
@@ -60,6 +61,10 @@ pub enum Tell {
         pool: String,
     },
     Reset(Reset),
+    /// A cache was emptied, beside the pools of a [`Ask::Reset`].
+    Emptied {
+        cache: String,
+    },
     Resized {
         pool: String,
         /// How many there are now, or will be once those that end have finished.
@@ -109,6 +114,9 @@ pub struct Status {
     /// Why it is not ready; none when it is.
     pub not_ready: Option<String>,
     pub pools: Vec<PoolStatus>,
+    /// What else a reset can name.
+    #[serde(default)]
+    pub caches: Vec<String>,
 }
 
 /// Where clients reach a service.

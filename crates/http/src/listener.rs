@@ -19,7 +19,9 @@ use tokio::task::{JoinHandle, yield_now};
 
 use crate::message::{Peer, PeerAddress};
 use crate::protocol::{self, Socket};
-use crate::service::{Full, Service};
+use crate::proxy_protocol::{self, Proxies};
+use crate::service::Service;
+use crate::settings::ProxySettings;
 use crate::tls::Tls;
 use pronghorn_workers::IoThread;
 
@@ -49,6 +51,7 @@ pub struct Listener {
     was_inherited: bool,
     sockets: Sockets,
     tls: Option<Tls>,
+    proxies: Option<Arc<Proxies>>,
 }
 
 #[derive(Debug)]
@@ -83,6 +86,7 @@ impl Listener {
                 was_inherited: true,
                 sockets: Sockets::Tcp(sockets),
                 tls: None,
+                proxies: None,
             }),
             None => Self::bind(address, threads),
         }
@@ -105,6 +109,7 @@ impl Listener {
             was_inherited: false,
             sockets: Sockets::Tcp(sockets),
             tls: None,
+            proxies: None,
         })
     }
 
@@ -125,6 +130,7 @@ impl Listener {
             was_inherited: !file.is_ours(),
             sockets: Sockets::Unix(socket, file),
             tls: None,
+            proxies: None,
         })
     }
 
@@ -132,6 +138,13 @@ impl Listener {
     #[must_use]
     pub fn with_tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
+        self
+    }
+
+    /// Its clients come by proxies that tell who they are.
+    #[must_use]
+    pub fn with_proxies(mut self, settings: ProxySettings) -> Self {
+        self.proxies = Some(Arc::new(Proxies::new(settings)));
         self
     }
 
@@ -202,6 +215,7 @@ impl Listener {
                 own: thread.clone(),
                 service: service.clone(),
                 tls: self.tls.clone(),
+                proxies: self.proxies.clone(),
                 server,
                 is_paced,
             };
@@ -341,6 +355,7 @@ struct Door {
     own: IoThread,
     service: Arc<Service>,
     tls: Option<Tls>,
+    proxies: Option<Arc<Proxies>>,
     /// Where all of its clients connect to; none when the socket takes them at several addresses.
     server: Option<SocketAddr>,
     is_paced: bool,
@@ -376,45 +391,43 @@ impl Door {
         }
     }
 
-    /// It is closed without a word: an answer would cost more than the connection.
-    fn refuse(&self, full: Full, address: PeerAddress) {
-        let Some(connections) = self.service.refusals.should_log() else {
-            return;
-        };
-        match full {
-            Full::All => {
-                let limit = self.service.limits.connections;
-                tracing::warn!(
-                    target: "http", connections, limit,
-                    "connections refused: there are too many"
-                );
-            }
-            Full::Address => tracing::warn!(
-                target: "http", connections, remote_address = %address,
-                "connections refused: an address has reached `http.max_per_address`"
-            ),
-        }
-    }
-
     /// True when another connection is to make room for it.
     fn admit(&self, socket: Socket, address: PeerAddress) -> bool {
-        let entered = match self.service.enter(address) {
+        let server = self.server.or_else(|| socket.server());
+        let peer = Arc::new(Peer::new(address, self.tls.is_some(), server));
+        // Who connects to a proxy is counted once the proxy has told who that is.
+        let counted = match &self.proxies {
+            None => address.ip(),
+            Some(proxies) if proxies.admit(&peer) => None,
+            Some(_) => return false,
+        };
+        let entered = match self.service.enter(counted) {
             Ok(entered) => entered,
             Err(full) => {
-                self.refuse(full, address);
+                self.service.refuse(full, address);
                 return false;
             }
         };
         let is_over = entered.is_over();
-        let server = self.server.or_else(|| socket.server());
         if self.is_paced && is_of_this_machine(address, server) {
             // There is no network to be spared, and the timers take up to a third of the time of
             // large replies.
             socket.send_unpaced();
         }
-        let peer = Arc::new(Peer::new(address, self.tls.is_some(), server));
         let thread = emptier(&self.threads, &self.own).unwrap_or(&self.own);
         let (load, tls) = (Loaded::on(thread), self.tls.clone());
+        if let Some(proxies) = &self.proxies {
+            let proxies = proxies.clone();
+            if let Ok(detached) = socket.detach() {
+                thread.runtime.spawn(async move {
+                    if let Ok(socket) = detached.attach() {
+                        proxy_protocol::serve(proxies, socket, tls, peer, entered).await;
+                    }
+                    drop(load);
+                });
+            }
+            return is_over;
+        }
         if std::ptr::eq(thread, &raw const self.own) {
             thread.runtime.spawn(async move {
                 protocol::serve(socket, tls, peer, entered).await;

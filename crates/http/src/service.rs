@@ -1,6 +1,7 @@
 //! What all connections of a listener share.
 
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -109,10 +110,11 @@ impl Service {
         self.connections.len()
     }
 
-    /// Counts a connection while the returned value lives. Where there are as many as there may be,
-    /// the one that has been without a request for the longest time is told to end.
-    pub(crate) fn enter(self: &Arc<Self>, address: PeerAddress) -> Result<Entered, Full> {
-        let permit = self.addresses.connection(address.ip());
+    /// Counts a connection while the returned value lives, for this address if it is known. Where
+    /// there are as many as there may be, the one that has been without a request for the longest
+    /// time is told to end.
+    pub(crate) fn enter(self: &Arc<Self>, address: Option<IpAddr>) -> Result<Entered, Full> {
+        let permit = self.addresses.connection(address);
         let permit = permit.map_err(|_| Full::Address)?;
         let is_full = self.connections.len() >= self.limits.connections;
         if is_full {
@@ -123,8 +125,28 @@ impl Service {
             place: self.standings.enter(),
             is_over: is_full,
             _token: self.connections.token(),
-            _seat: permit,
+            seat: permit,
         })
+    }
+
+    /// It is closed without a word: an answer would cost more than the connection.
+    pub(crate) fn refuse(&self, full: Full, address: PeerAddress) {
+        let Some(connections) = self.refusals.should_log() else {
+            return;
+        };
+        match full {
+            Full::All => {
+                let limit = self.limits.connections;
+                tracing::warn!(
+                    target: "http", connections, limit,
+                    "connections refused: there are too many"
+                );
+            }
+            Full::Address => tracing::warn!(
+                target: "http", connections, remote_address = %address,
+                "connections refused: an address has reached `http.max_per_address`"
+            ),
+        }
     }
 
     fn make_room(&self) -> Result<(), Full> {
@@ -148,12 +170,19 @@ pub(crate) struct Entered {
     place: Place,
     is_over: bool,
     _token: TaskTrackerToken,
-    _seat: Option<ConnectionPermit>,
+    seat: Option<ConnectionPermit>,
 }
 
 impl Entered {
     pub(crate) fn service(&self) -> &Arc<Service> {
         &self.service
+    }
+
+    /// Counts it for this address, which a proxy has told.
+    pub(crate) fn count(&mut self, ip: IpAddr) -> Result<(), Full> {
+        let permit = self.service.addresses.connection(Some(ip));
+        self.seat = permit.map_err(|_| Full::Address)?;
+        Ok(())
     }
 
     /// Whether another one was told to end for it, which takes its task a moment.

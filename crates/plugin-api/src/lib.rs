@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs, clippy::missing_errors_doc)]
 
+mod caches;
 mod configuration;
 mod health;
 mod kind;
@@ -22,6 +23,7 @@ mod sockets;
 
 pub use pronghorn_base::BoxFuture;
 
+pub use caches::Caches;
 pub use configuration::Configuration;
 pub use health::{Health, Question};
 pub use kind::ServiceKind;

@@ -16,6 +16,7 @@ use pronghorn_workers::{Io, Pools, ServerSettings, WorkerUser};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::caches::Caches;
 use crate::configuration::Configuration;
 use crate::health::Health;
 use crate::readiness::Readiness;
@@ -253,6 +254,8 @@ pub struct Context {
     pub health: Health,
     /// What is configured, as text.
     pub configuration: Configuration,
+    /// What `reset` makes a service forget, beside replacing workers.
+    pub caches: Caches,
     /// None for a service without pools.
     pub workers: Option<WorkerContext>,
     /// The pools of all services, to look at: there once the services with workers start.

@@ -11,7 +11,7 @@ use pronghorn_control::{
     Answer, Ask, Counter, ListenError, Listener, Place, PoolStatus, Refusal, Reset, Served, State,
     Status, Steerable, Steering, Surroundings, Tell, UnderWay, Worker, WorkersOf, serve,
 };
-use pronghorn_plugin_api::{Health, Question};
+use pronghorn_plugin_api::{Caches, Health, Question};
 use pronghorn_pool::{self as pool, SlotState, WorkerInfo};
 use pronghorn_process::Usage;
 use pronghorn_workers::{DEFAULT_POOL, PoolHandle, Pools, Standing};
@@ -51,6 +51,7 @@ pub(crate) struct Serving {
     /// None where no service has workers.
     pub(crate) pools: Option<Pools>,
     pub(crate) health: Health,
+    pub(crate) caches: Caches,
 }
 
 impl Control {
@@ -145,6 +146,11 @@ impl Steerable for Shared {
                     answer.tell(Tell::Workers(pools)).await;
                 }
                 Ask::Reset { of } => {
+                    let (caches, of) = self.caches(of);
+                    for cache in caches {
+                        answer.tell(Tell::Emptied { cache }).await;
+                    }
+                    let Some(of) = of else { return Ok(()) };
                     // One after the other: each boots as many workers as the machine can at once.
                     for workers in &self.named(&of)? {
                         let pool = workers.name().to_owned();
@@ -195,6 +201,25 @@ impl Shared {
         self.serving.get()?.pools.as_ref()
     }
 
+    /// Empties the caches of these names, of all for none, and gives what they are with the names
+    /// that are left; None where there were caches alone.
+    fn caches(&self, mut names: Vec<String>) -> (Vec<String>, Option<Vec<String>>) {
+        let Some(caches) = self.serving.get().map(|serving| &serving.caches) else {
+            return (Vec::new(), Some(names));
+        };
+        let wants_all = names.is_empty();
+        let mut emptied = Vec::new();
+        for name in caches.names() {
+            if wants_all || names.iter().any(|wanted| wanted == name) {
+                caches.forget(name);
+                emptied.push(name.to_owned());
+            }
+        }
+        names.retain(|name| !emptied.contains(name));
+        let is_done = !wants_all && names.is_empty();
+        (emptied, (!is_done).then_some(names))
+    }
+
     /// The pools of these names, each once; all for none. The name of a service means all of its
     /// pools.
     fn named(&self, names: &[String]) -> Result<Vec<PoolHandle>, Refusal> {
@@ -242,6 +267,12 @@ impl Shared {
                 .collect(),
             not_ready: self.not_ready(),
             pools,
+            caches: serving
+                .map(|serving| serving.caches.names())
+                .unwrap_or_default()
+                .into_iter()
+                .map(ToOwned::to_owned)
+                .collect(),
         }
     }
 

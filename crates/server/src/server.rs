@@ -10,8 +10,8 @@ use pronghorn_launch::{RelayAddress as RelaySocket, RelayListener};
 use pronghorn_metrics::Registry;
 use pronghorn_plugin_api::rpc::Methods;
 use pronghorn_plugin_api::{
-    Configuration, Context, Handover, Health, Readiness, Running, Service, Sockets, Stopped,
-    WorkerContext,
+    Caches, Configuration, Context, Handover, Health, Readiness, Running, Service, Sockets,
+    Stopped, WorkerContext,
 };
 use pronghorn_pool::Incidents;
 use pronghorn_process::Spawner;
@@ -208,6 +208,7 @@ impl Server {
             user,
             health: self.health.clone(),
             configuration: self.configuration.clone(),
+            caches: Caches::default(),
             workers: None,
             pools: Arc::default(),
             metrics: Registry::default().named("pronghorn"),
@@ -245,7 +246,7 @@ impl Server {
             _ = context.pools.set(workers.pools.clone()); // the server starts once
             self.workers = Some(workers);
         }
-        rpc::add(&context.rpc, &self.health, self.pools().as_ref());
+        rpc::add(&context, &self.health, self.pools().as_ref());
         for (name, service, readiness) in with_workers {
             self.start_service(name, service, readiness, &context)
                 .await?;
@@ -265,6 +266,7 @@ impl Server {
             addresses: self.addresses(),
             pools: self.pools(),
             health: self.health.clone(),
+            caches: context.caches.clone(),
         });
         Ok(())
     }

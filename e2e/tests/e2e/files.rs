@@ -141,3 +141,69 @@ http:
     assert!(!connection.get("/index.php").text().contains("secret"));
     server.stop();
 }
+
+/// RoadRunner 3's `reset static`.
+#[test]
+fn a_reset_makes_files_be_looked_at_anew() {
+    let rpc = pronghorn_testkit::free_address();
+    let site = Site::new()
+        .file("public/assets/a.txt", "first")
+        .file("public/b.txt", "b")
+        .config(&format!(
+            "version: '3'\nserver: {{command: php {}}}\nrpc: {{listen: 'tcp://{rpc}'}}\nlogs: {{level: debug}}\n\
+             http:\n  address: 127.0.0.1:0\n  pool: {{num_workers: 1}}\n\
+             \x20 middleware: [static]\n\
+             \x20 static: {{dir: public, prefixes: [/assets/], cache_ttl: 1h}}\n",
+            Site::fixture("app.php").display()
+        ));
+    let server = Server::start(site);
+    let file = server.site().path("public/assets/a.txt");
+    assert_eq!(server.get("/assets/a.txt").text(), "first");
+    // Outside of the prefixes it is PHP's.
+    assert_ne!(server.get("/b.txt").text(), "b");
+
+    let change = |text: &str| std::fs::write(&file, text).expect("it can be written");
+    change("second");
+    assert_eq!(server.get("/assets/a.txt").text(), "first", "it is cached");
+    let reset = server.steer(&["reset", "static"]);
+    assert_eq!(
+        (reset.code, reset.stdout.as_str()),
+        (Some(0), "static: the cache is emptied\n")
+    );
+    assert_eq!(server.get("/assets/a.txt").text(), "second");
+
+    change("third");
+    let reset = server.steer_as_rr(&["reset", "static"]);
+    assert_eq!((reset.code, reset.stdout.as_str()), (Some(0), ""));
+    assert!(
+        reset.stderr.ends_with("plugin reset: [static]\n"),
+        "{}",
+        reset.stderr
+    );
+    assert_eq!(server.get("/assets/a.txt").text(), "third");
+
+    change("fourth");
+    let mut rpc = crate::control::Rpc::connect(&server);
+    assert_eq!(rpc.call("resetter.List", "true"), r#"["http","static"]"#);
+    assert_eq!(rpc.call("resetter.Reset", r#""static""#), "true");
+    assert_eq!(server.get("/assets/a.txt").text(), "fourth");
+
+    change("fifth");
+    let all = server.steer_as_rr(&["reset"]);
+    let said: Vec<_> = all
+        .stderr
+        .lines()
+        .filter_map(|line| line.get(20..))
+        .collect();
+    assert_eq!(
+        said,
+        [
+            "resetting plugin: [http]",
+            "plugin reset: [http]",
+            "resetting plugin: [static]",
+            "plugin reset: [static]"
+        ]
+    );
+    assert_eq!(server.get("/assets/a.txt").text(), "fifth");
+    server.stop();
+}

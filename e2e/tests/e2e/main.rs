@@ -44,6 +44,7 @@ mod own_server;
 mod own_service;
 mod php_extensions;
 mod php_fpm;
+mod proxy_protocol;
 mod reload;
 mod replies;
 mod requests;

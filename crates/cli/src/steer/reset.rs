@@ -14,10 +14,12 @@ pub(super) async fn run(task: &Task<'_>, of: &[String]) -> Result<Exit, String> 
     match (task.server().await?, task.name) {
         (Server::Control(mut client), Name::Pronghorn) => own(task, &mut client, of).await,
         (Server::Control(mut client), Name::Rr) => {
-            // By plugin, as RoadRunner does, and http is the only one.
-            let http = vec!["http".to_owned()];
-            by_plugin(task, if of.is_empty() { &http } else { of }, async |name| {
-                let resets = resets(&mut client, &[name.to_owned()], |_| {}).await?;
+            let plugins = match of {
+                [] => plugins(&mut client).await?,
+                of => of.to_vec(),
+            };
+            by_plugin(task, &plugins, async |name| {
+                let resets = resets(&mut client, &[name.to_owned()], |_| {}, |_| {}).await?;
                 let failures = resets.into_iter().filter_map(|reset| reset.failed);
                 let failures: Vec<_> = failures.collect();
                 if failures.is_empty() {
@@ -40,9 +42,10 @@ pub(super) async fn run(task: &Task<'_>, of: &[String]) -> Result<Exit, String> 
 
 async fn own(task: &Task<'_>, client: &mut Client, of: &[String]) -> Result<Exit, String> {
     let mut exit = Exit::Done;
-    resets(client, of, |reset| match &reset.failed {
+    let is_silent = task.arguments.globals.silent;
+    let show = |reset: &Reset| match &reset.failed {
         Some(why) => exit = failed(&format!("{}\nThe old workers go on.", lines(why))),
-        None if task.arguments.globals.silent => {}
+        None if is_silent => {}
         None => say(&format!(
             "{}: {} of generation {} after {}\n",
             line(&reset.pool),
@@ -50,24 +53,54 @@ async fn own(task: &Task<'_>, client: &mut Client, of: &[String]) -> Result<Exit
             reset.generation,
             short_time(Duration::from_millis(reset.took))
         )),
-    })
-    .await?;
+    };
+    let show_cache = |cache: &str| {
+        if !is_silent {
+            say(&format!("{}: the cache is emptied\n", line(cache)));
+        }
+    };
+    resets(client, of, show, show_cache).await?;
     Ok(exit)
 }
 
-/// Resets pool by pool; each is shown as it is done.
+/// What RoadRunner calls so and can reset.
+async fn plugins(client: &mut Client) -> Result<Vec<String>, String> {
+    let said = |error: pronghorn_control::ClientError| error.to_string();
+    let odd = || "the server answered with something else".to_owned();
+    let Tell::Workers(workers) = client
+        .ask_once(Ask::Workers { of: vec![] })
+        .await
+        .map_err(said)?
+    else {
+        return Err(odd());
+    };
+    let Tell::Status(status) = client.ask_once(Ask::Status).await.map_err(said)? else {
+        return Err(odd());
+    };
+    let mut plugins: Vec<String> = workers.into_iter().map(|of| of.plugin).collect();
+    plugins.dedup();
+    plugins.extend(status.caches);
+    Ok(plugins)
+}
+
+/// Empties caches and resets pool by pool; each is shown as it is done.
 async fn resets(
     client: &mut Client,
     of: &[String],
     mut show: impl FnMut(&Reset),
+    show_cache: impl Fn(&str),
 ) -> Result<Vec<Reset>, String> {
     let ask = Ask::Reset { of: of.to_vec() };
     let mut answers = client.ask(ask).await.map_err(|error| error.to_string())?;
     let mut resets = Vec::new();
     while let Some(told) = answers.next().await.map_err(|error| error.to_string())? {
-        if let Tell::Reset(reset) = told {
-            show(&reset);
-            resets.push(reset);
+        match told {
+            Tell::Emptied { cache } => show_cache(&cache),
+            Tell::Reset(reset) => {
+                show(&reset);
+                resets.push(reset);
+            }
+            _ => {}
         }
     }
     Ok(resets)

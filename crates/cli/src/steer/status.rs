@@ -132,6 +132,7 @@ mod tests {
             }],
             not_ready: None,
             pools: vec![pool],
+            caches: Vec::new(),
         };
         assert_eq!(
             report(&status),

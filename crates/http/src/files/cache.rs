@@ -62,6 +62,14 @@ impl Cache {
         drop(old); // closes files: not while others wait
     }
 
+    /// Forgets all. Closes files, so not on an I/O thread's way.
+    pub(super) fn clear(&self) {
+        for shard in &self.shards {
+            let old = std::mem::take(&mut *lock(shard));
+            drop(old); // not while others wait
+        }
+    }
+
     pub(super) fn remove(&self, path: &[u8]) {
         drop(self.with(path, |shard| shard.remove(path)));
     }
@@ -93,6 +101,9 @@ mod tests {
         assert!(cache.is_fresh(&entry, entry.seen + Duration::from_millis(999)));
         assert!(!cache.is_fresh(&entry, entry.seen + Duration::from_secs(1)));
         assert!(cache.get(b"0").is_none());
+        cache.clear();
+        assert!(cache.get(last.as_bytes()).is_none());
+        cache.put(last.as_bytes(), entry);
         cache.remove(last.as_bytes());
         assert!(cache.get(last.as_bytes()).is_none());
     }

@@ -18,8 +18,9 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Weak};
 
+use pronghorn_base::lock;
 use pronghorn_h1::RequestHead;
 use pronghorn_process::file::{Patience, open_below, open_folder};
 use tokio::time::Instant;
@@ -46,6 +47,26 @@ pub const MOST_OPEN: usize = cache::MOST_OPEN;
 #[derive(Debug, Default)]
 pub struct Files {
     roots: Vec<Root>,
+}
+
+/// The files of the chains of middleware that are in use, for `reset static`. A reload makes
+/// another chain, and the old one goes with its last request.
+#[derive(Debug, Default)]
+pub(crate) struct FileCaches(Mutex<Vec<Weak<Files>>>);
+
+impl FileCaches {
+    pub(crate) fn add(&self, files: &Arc<Files>) {
+        let mut all = lock(&self.0);
+        all.retain(|files| files.strong_count() > 0);
+        all.push(Arc::downgrade(files));
+    }
+
+    pub(crate) fn forget(&self) {
+        let all = lock(&self.0).clone();
+        for files in all.iter().filter_map(Weak::upgrade) {
+            files.forget();
+        }
+    }
 }
 
 /// What there is for a request.
@@ -78,6 +99,11 @@ impl Files {
         Ok(Self {
             roots: roots.collect::<Result<_, _>>()?,
         })
+    }
+
+    /// Looks at everything anew.
+    pub(crate) fn forget(&self) {
+        self.roots.iter().for_each(Root::forget);
     }
 
     /// What there is for a request, as far as that is known without waiting for a disk.

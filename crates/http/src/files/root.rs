@@ -34,6 +34,8 @@ pub struct RootSettings {
     pub folder: PathBuf,
     /// The paths of requests that it stands for: `/` for all, `/assets` for this and what is below.
     pub prefix: String,
+    /// Where files are looked for below the prefix: what paths begin with. Empty is everywhere.
+    pub only: Vec<String>,
     /// The only endings that are served, in lower case with their dot; empty serves all.
     pub allow: Vec<String>,
     /// Endings that are not served.
@@ -61,6 +63,7 @@ impl RootSettings {
         Self {
             folder,
             prefix: "/".to_owned(),
+            only: Vec::new(),
             allow: Vec::new(),
             forbid: Vec::new(),
             without_ending: true,
@@ -140,6 +143,12 @@ impl Root {
         })
     }
 
+    /// Looks at the folder and all files anew.
+    pub(super) fn forget(&self) {
+        drop(lock(&self.opened).take());
+        self.cache.clear();
+    }
+
     pub(super) fn ranges(&self) -> bool {
         self.settings.ranges
     }
@@ -161,6 +170,9 @@ impl Root {
         now: Instant,
         patience: Patience,
     ) -> io::Result<Found> {
+        if !self.is_below_prefixes(named) {
+            return Ok(Found::Nothing);
+        }
         let found = match named {
             Named::File(path) => match below(path, &self.prefix) {
                 Some(b"") if !self.settings.index.is_empty() => Found::Folder,
@@ -180,6 +192,19 @@ impl Root {
             }
             _ => Ok(found),
         }
+    }
+
+    fn is_below_prefixes(&self, named: &Named<'_>) -> bool {
+        let (path, end) = match named {
+            Named::File(path) => (path, ""),
+            Named::Folder(path) => (path, "/"),
+            Named::Climbs | Named::Nothing => return true,
+        };
+        let begins = |prefix: &String| {
+            let prefix = prefix.trim_start_matches('/').as_bytes();
+            path.starts_with(prefix) || prefix == [path, end.as_bytes()].concat()
+        };
+        self.settings.only.is_empty() || self.settings.only.iter().any(begins)
     }
 
     fn file(&self, path: &[u8], now: Instant, patience: Patience) -> io::Result<Found> {

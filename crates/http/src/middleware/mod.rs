@@ -30,6 +30,7 @@ pub use rate_limit::limited;
 
 use crate::addresses::Addresses;
 use crate::coding::Coding;
+use crate::files::FileCaches;
 use crate::message::Handler;
 use crate::settings::HttpSettings;
 use crate::settings::middleware::Middleware;
@@ -46,6 +47,8 @@ pub struct Parts<'a> {
     pub https_port: Option<u16>,
     /// Of clients, for requests that come through proxies.
     pub addresses: &'a Arc<Addresses>,
+    /// Where files are made known that can be forgotten.
+    pub(crate) file_caches: &'a FileCaches,
 }
 
 /// Why middleware can't be made. The operator's: what its section names is not there, or may not be

@@ -29,9 +29,11 @@ pub(super) fn around(
         path: settings.roots[number].folder.clone(),
         source,
     })?;
+    let files = Arc::new(files);
+    parts.file_caches.add(&files);
     Ok(Arc::new(StaticFiles {
         next,
-        files: Arc::new(files),
+        files,
         request: settings.request.clone(),
     }))
 }

@@ -55,9 +55,13 @@ pub(super) fn open(
         for socket in listener.sockets() {
             context.sockets.offer(HTTP, socket)?;
         }
-        listeners.push(match certificates {
+        let listener = match certificates {
             Some(certificates) if settings.tls => listener.with_tls(certificates.tls.clone()),
             _ => listener,
+        };
+        listeners.push(match settings.proxies {
+            Some(proxies) => listener.with_proxies(proxies),
+            None => listener,
         });
     }
     Ok(listeners)

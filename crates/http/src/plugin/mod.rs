@@ -10,8 +10,8 @@ use pronghorn_base::lock;
 use pronghorn_config::Table;
 use pronghorn_metrics::Registry;
 use pronghorn_plugin_api::{
-    self as api, BoxFuture, ConfiguredPool, Context, Finding, Handover, NotReady, Reload, Running,
-    Stopped, WorkerContext,
+    self as api, BoxFuture, Caches, ConfiguredPool, Context, Finding, Handover, NotReady, Reload,
+    Running, Stopped, WorkerContext,
 };
 use pronghorn_pool::{Spool, Terms, Warmup};
 use pronghorn_process::open_files;
@@ -33,7 +33,7 @@ mod look;
 use crate::addresses::Addresses;
 use crate::body::BodySettings;
 use crate::bridge::PoolHandler;
-use crate::files::MOST_OPEN;
+use crate::files::{FileCaches, MOST_OPEN};
 use crate::limits::Limits;
 use crate::listener::{Accepting, Listener};
 use crate::local_redirects::LocalRedirects;
@@ -58,6 +58,8 @@ use listening::Certificates;
 
 /// The name of the service.
 const HTTP: &str = "http";
+/// What `reset` empties the cache of files by, as in RoadRunner 3.
+const STATIC: &str = "static";
 /// The channel of the log with the lines of `http.access_log`.
 const ACCESS: &str = "access";
 /// Descriptors that are kept back from connections: listeners, pipes of workers (seven each), log
@@ -119,6 +121,8 @@ struct HttpResources {
     https_port: Option<u16>,
     addresses: Arc<Addresses>,
     metrics: Registry,
+    caches: Caches,
+    file_caches: Arc<FileCaches>,
     /// By the names of pools; they stay over a reload, with what they have learned.
     route_names: Mutex<HashMap<String, Arc<RouteNames>>>,
 }
@@ -265,6 +269,8 @@ impl HttpService {
             https_port: listening::https_port(&listeners),
             addresses: Arc::default(),
             metrics: context.metrics.named(HTTP),
+            caches: context.caches.clone(),
+            file_caches: Arc::default(),
             route_names: Mutex::default(),
         };
         resources.addresses.set(settings);
@@ -401,7 +407,12 @@ impl HttpResources {
             worker_user,
             https_port: self.https_port,
             addresses,
+            file_caches: &self.file_caches,
         };
+        if settings.files.is_some() {
+            let files = self.file_caches.clone();
+            self.caches.add(STATIC, move || files.forget());
+        }
         middleware::chain(self.around.put(innermost), parts)
     }
 

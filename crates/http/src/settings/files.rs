@@ -13,6 +13,8 @@ use crate::files::{CACHE_DURATION, Links, RootSettings, Tag, is_servable};
 
 /// More folders than anybody keeps an overview of; each has a cache of its own.
 pub const MOST_ROOTS: usize = 64;
+/// As of `cache_duration`.
+const LONGEST_CACHE: Duration = Duration::from_hours(1);
 /// A year, the longest that caches are told (RFC 9111 knows no longer one either).
 const MOST_SECONDS: u64 = 31_536_000;
 
@@ -31,6 +33,7 @@ pub struct StaticSettings {
 pub struct RootKeys {
     pub folder: PathBuf,
     pub prefix: String,
+    pub only: Vec<String>,
     pub allow: Vec<String>,
     pub forbid: Vec<String>,
     pub without_ending: bool,
@@ -61,6 +64,7 @@ impl RootKeys {
         RootSettings {
             folder: base.join(&self.folder),
             prefix: self.prefix.clone(),
+            only: self.only.clone(),
             allow: self.allow.clone(),
             forbid: self.forbid.clone(),
             without_ending: self.without_ending,
@@ -117,7 +121,25 @@ impl Section for StaticSettings {
                 "Fields to set in all requests on their way to PHP, replacing those of the client.",
             )
             .default(FieldRules::default());
-        let own = read_rules(t, Kind::Static);
+        let own = RootKeys {
+            only: read_prefixes(t),
+            ..read_rules(t, Kind::Static)
+        };
+        let own = RootKeys {
+            cache_duration: t
+                .key(
+                    "cache_ttl",
+                    "As `cache_duration`, with a unit: the key of RoadRunner 3.",
+                )
+                .range(Duration::ZERO..=LONGEST_CACHE)
+                .default_as(own.cache_duration, "as `cache_duration`"),
+            ..own
+        };
+        t.no_effect(
+            "cache_miss_ttl",
+            "files that are not there are looked for each time",
+        );
+        t.no_effect("cache_max_entries", "each folder keeps 512 files at most");
         let mut roots = read_roots(t, Kind::Static);
         match dir {
             Some(folder) => roots.push(RootKeys { folder, ..own }),
@@ -134,6 +156,25 @@ impl Section for StaticSettings {
             tag,
         }
     }
+}
+
+/// Where files are looked for in `dir`, so that other paths cost no look.
+fn read_prefixes(t: &mut Table<'_>) -> Vec<String> {
+    let prefixes: Vec<String> = t
+        .key(
+            "prefixes",
+            "What the paths of files in `dir` begin with, `/assets/` for instance; other paths go \
+             to PHP without a look. Empty looks for each. The key of RoadRunner 3.",
+        )
+        .default(Vec::new());
+    if let Some(prefix) = prefixes.iter().find(|prefix| !prefix.starts_with('/')) {
+        t.error(
+            "prefixes",
+            &format!("has `{prefix}`, which does not begin with a slash"),
+            &format!("write `/{prefix}`"),
+        );
+    }
+    prefixes
 }
 
 /// What a folder is for, which decides its defaults.
@@ -255,6 +296,7 @@ fn read_rules(t: &mut Table<'_>, kind: Kind) -> RootKeys {
     RootKeys {
         folder: PathBuf::new(),
         prefix: "/".to_owned(),
+        only: Vec::new(),
         allow,
         forbid,
         without_ending: kind == Kind::Server,

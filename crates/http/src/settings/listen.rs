@@ -1,9 +1,10 @@
 //! Where to listen and how: `http.address`, `http.listen`, `http.ssl`, `http.http2`.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pronghorn_config::{Address, Listen, Node, Section, Setting, Shown, Table, Wrong};
+use pronghorn_config::{Address, Listen, Node, Section, Setting, Shown, Subnet, Table, Wrong};
 
 use super::HttpSettings;
 use crate::limits::Http2Limits;
@@ -21,6 +22,10 @@ const MOST_CERTIFICATES: usize = 1000;
 
 /// Each open request may keep 256 KB of its body in memory.
 const MOST_STREAMS: u32 = 1000;
+
+/// As RoadRunner's: a header is the first that a load balancer sends.
+const HEADER_TIME: Duration = Duration::from_secs(5);
+const HEADER_TIMES: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_mins(5);
 
 /// Owner and group; others see no socket that is meant for a proxy on the same machine.
 pub const SOCKET_MODE: Mode = Mode(0o660);
@@ -68,6 +73,25 @@ pub struct ListenSettings {
     /// Whose a unix socket is; None is the server's own.
     pub user: Option<String>,
     pub group: Option<String>,
+    /// Its clients come by load balancers that tell who they are.
+    pub proxies: Option<ProxySettings>,
+}
+
+/// `proxy_protocol`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProxySettings {
+    /// Who may connect; of no importance for a unix socket.
+    pub trusted: Vec<Subnet>,
+    /// How long the header may take.
+    pub timeout: Duration,
+}
+
+/// `http.unix_socket`, as RoadRunner 3 has it.
+#[derive(Clone, Debug, Default)]
+pub struct UnixSocketSettings {
+    pub mode: Option<Mode>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
 }
 
 /// `http.ssl`.
@@ -80,6 +104,8 @@ pub struct SslSettings {
     pub redirect: bool,
     /// What browsers are to remember.
     pub hsts: Option<HstsSettings>,
+    /// As [`ListenSettings::proxies`].
+    pub proxies: Option<ProxySettings>,
 }
 
 /// `http.ssl.hsts` (RFC 6797).
@@ -107,16 +133,23 @@ impl HstsSettings {
 impl HttpSettings {
     /// All places to listen, in the order of the file's keys.
     pub fn listeners(&self) -> Vec<ListenSettings> {
-        let place = |at: Listen, tls| ListenSettings {
-            at: Some(at),
-            tls,
+        let socket = &self.unix_socket;
+        let clear = self.address.iter().map(|at| ListenSettings {
+            at: Some(at.clone()),
+            tls: false,
+            mode: socket.mode.unwrap_or(SOCKET_MODE),
+            user: socket.uid.map(|id| id.to_string()),
+            group: socket.gid.map(|id| id.to_string()),
+            proxies: self.proxies.clone(),
+        });
+        let ssl = self.ssl.iter().map(|ssl| ListenSettings {
+            at: Some(Listen::Tcp(ssl.address.clone())),
+            tls: true,
             mode: SOCKET_MODE,
             user: None,
             group: None,
-        };
-        let clear = self.address.iter().map(|at| place(at.clone(), false));
-        let ssl = self.ssl.iter().map(|ssl| &ssl.address);
-        let ssl = ssl.map(|address| place(Listen::Tcp(address.clone()), true));
+            proxies: ssl.proxies.clone(),
+        });
         clear
             .chain(ssl)
             .chain(self.listen.iter().cloned())
@@ -164,6 +197,7 @@ impl Section for ListenSettings {
                     "The group of a unix socket; by default the server's own.",
                 )
                 .optional(),
+            proxies: read_proxies(t, matches!(at, Some(Listen::Unix(_)))),
             at,
         };
         if !t.is_written("address") {
@@ -188,6 +222,71 @@ impl Section for ListenSettings {
         }
         settings
     }
+}
+
+/// The section `proxy_protocol` of a listener.
+pub(super) fn read_proxies(t: &mut Table<'_>, is_unix: bool) -> Option<ProxySettings> {
+    t.optional_section_with(
+        "proxy_protocol",
+        "Each connection must begin with a PROXY header, version 1 or 2, in which a load balancer \
+         names the client. Without this section, no header is read.",
+        |t| {
+            let trusted: Option<Vec<Subnet>> = t
+                .key(
+                    "trusted_proxies",
+                    "The load balancers: who else connects is refused. Not needed for a unix \
+                     socket, whose mode says who may connect.",
+                )
+                .optional();
+            let is_missing = match &trusted {
+                Some(trusted) => trusted.is_empty(),
+                None => !t.is_written("trusted_proxies"), // else it is wrong, which is said
+            };
+            let trusted = trusted.unwrap_or_default();
+            if is_missing && !is_unix {
+                t.error(
+                    "trusted_proxies",
+                    "is empty: nobody may connect",
+                    "name the load balancers, for example `trusted_proxies: [10.0.0.0/8]`",
+                );
+            }
+            if !trusted.is_empty() && is_unix {
+                t.warn(
+                    "trusted_proxies",
+                    "has no effect for a unix socket, whose clients have no address",
+                    "the socket's mode says who may connect",
+                );
+            }
+            ProxySettings {
+                trusted,
+                timeout: t
+                    .key("read_header_timeout", "How long the header may take.")
+                    .zero_is_default()
+                    .range(HEADER_TIMES)
+                    .default(HEADER_TIME),
+            }
+        },
+    )
+}
+
+/// The section `unix_socket`, for a unix socket in `address`.
+pub(super) fn read_unix_socket(t: &mut Table<'_>, address: Option<&Listen>) -> UnixSocketSettings {
+    let is_unix = matches!(address, Some(Listen::Unix(_)));
+    let read = t.optional_section_with(
+        "unix_socket",
+        "The file of a unix socket in `address`, with RoadRunner's names; `listen` has names of \
+         users and groups, too.",
+        |t| {
+            if !is_unix {
+                t.warn("", "has no effect", "it is for `address: unix:///path`");
+            }
+            let mode: Option<Mode> = t.key("mode", "As `http.listen[].mode`.").optional();
+            let uid: Option<u32> = t.key("uid", "The number of the file's owner.").optional();
+            let gid: Option<u32> = t.key("gid", "The number of the file's group.").optional();
+            UnixSocketSettings { mode, uid, gid }
+        },
+    );
+    read.unwrap_or_default()
 }
 
 impl Section for SslSettings {
@@ -221,6 +320,7 @@ impl Section for SslSettings {
                 )
                 .live()
                 .default(false),
+            proxies: read_proxies(t, false),
             hsts: t.optional_section(
                 "hsts",
                 "Tells browsers to use only TLS for this site from then on.",
@@ -365,6 +465,13 @@ pub(super) fn check(t: &mut Table<'_>, settings: &HttpSettings) {
             "address",
             "is not set: nothing listens for HTTP",
             "for example `address: 127.0.0.1:8080`",
+        );
+    }
+    if settings.proxies.is_some() && settings.address.is_none() {
+        t.warn(
+            "proxy_protocol",
+            "has no effect: it is for `http.address`, which is not set",
+            "`ssl` and the places of `listen` have a section of that name, too",
         );
     }
     let mut seen: Vec<&Listen> = Vec::new();

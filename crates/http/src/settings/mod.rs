@@ -35,7 +35,10 @@ pub use files::{Kind, MOST_ROOTS, Page, RootKeys, StaticSettings, read_roots, re
 pub use fileserver::FileServerSettings;
 pub use headers::{CorsSettings, FieldRules, HeadersSettings, OriginPattern};
 pub use limits::{Forms, Timeouts};
-pub use listen::{HSTS_AGE, HstsSettings, ListenSettings, Mode, SOCKET_MODE, SslSettings};
+pub use listen::{
+    HSTS_AGE, HstsSettings, ListenSettings, Mode, ProxySettings, SOCKET_MODE, SslSettings,
+    UnixSocketSettings,
+};
 pub use pronghorn_workers::DEFAULT_POOL;
 pub use rate_limit::{Rate, RateKey, RateLimitSettings, Refusal};
 #[cfg(test)]
@@ -55,6 +58,10 @@ pub const INTERNAL_ERROR_CODE: u16 = 500;
 pub struct HttpSettings {
     /// None: no plain listener.
     pub address: Option<Listen>,
+    /// Its file, if it is a unix socket.
+    pub unix_socket: UnixSocketSettings,
+    /// Its clients come by load balancers that tell who they are.
+    pub proxies: Option<ProxySettings>,
     /// More listeners.
     pub listen: Vec<ListenSettings>,
     pub ssl: Option<SslSettings>,
@@ -147,6 +154,8 @@ impl Section for HttpSettings {
             .optional();
         let uploads: Uploads = t.section("uploads", "Files in forms.");
         let mut settings = Self {
+            unix_socket: listen::read_unix_socket(t, address.as_ref()),
+            proxies: listen::read_proxies(t, matches!(address, Some(Listen::Unix(_)))),
             address,
             listen: listen::read_list(t),
             ssl: t.optional_section(

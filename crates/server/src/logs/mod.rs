@@ -10,6 +10,7 @@ mod error;
 mod file;
 mod format;
 mod host;
+mod layout;
 mod output;
 mod outputs;
 mod queue;

@@ -9,13 +9,15 @@ const END_OF_TIME: u64 = 253_402_300_799;
 /// A moment, taken apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Moment {
-    year: u64,
-    month: u64,
-    day: u64,
-    hour: u64,
-    minute: u64,
-    second: u64,
-    nano: u32,
+    pub(super) year: u64,
+    pub(super) month: u64,
+    pub(super) day: u64,
+    pub(super) hour: u64,
+    pub(super) minute: u64,
+    pub(super) second: u64,
+    pub(super) nano: u32,
+    /// From 0, a Sunday.
+    pub(super) weekday: u64,
 }
 
 impl Moment {
@@ -31,7 +33,19 @@ impl Moment {
             minute: seconds / 60 % 60,
             second: seconds % 60,
             nano: since.subsec_nanos(),
+            // 1970 began on a Thursday.
+            weekday: (seconds / 86_400 + 4) % 7,
         }
+    }
+
+    /// From 1.
+    pub(super) fn day_of_year(self) -> u64 {
+        const BEFORE: [u64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
+        let year = self.year;
+        let is_leap =
+            year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+        let month = usize::try_from(self.month - 1).unwrap_or_default();
+        BEFORE[month] + self.day + u64::from(is_leap && self.month > 2)
     }
 
     /// `2026-11-21T19:26:15+0000`
@@ -74,6 +88,7 @@ impl Moment {
             minute,
             second,
             nano,
+            weekday: _,
         } = self;
         let milli = nano / 1_000_000;
         format!("{year:04}-{month:02}-{day:02}T{hour:02}-{minute:02}-{second:02}.{milli:03}")

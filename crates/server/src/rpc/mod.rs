@@ -6,15 +6,16 @@ mod informer;
 mod pronghorn;
 mod resetter;
 
-use pronghorn_plugin_api::Health;
-use pronghorn_plugin_api::rpc::Methods;
+use pronghorn_plugin_api::{Caches, Context, Health};
 use pronghorn_workers::{PoolHandle, Pools};
 
 /// Adds the methods. There are pools where a service has workers.
-pub(crate) fn add(methods: &Methods, health: &Health, pools: Option<&Pools>) {
+pub(crate) fn add(context: &Context, health: &Health, pools: Option<&Pools>) {
+    let methods = &context.rpc;
     let operated = Operated {
         health: health.clone(),
         pools: pools.cloned(),
+        caches: context.caches.clone(),
     };
     app::add(methods);
     informer::add(methods, &operated);
@@ -27,6 +28,7 @@ pub(crate) fn add(methods: &Methods, health: &Health, pools: Option<&Pools>) {
 struct Operated {
     health: Health,
     pools: Option<Pools>,
+    caches: Caches,
 }
 
 impl Operated {

@@ -110,7 +110,7 @@ const TABLE: &[Row] = &[
         topic: "`logs.format`, `logs.time_format`",
         in_2025: "no such keys",
         in_3: "what a record looks like",
-        here: "formats of one's own are not there yet",
+        here: "in both, with times in UTC",
         changes: |root, era| {
             let keys = [
                 "logs.format",
@@ -119,6 +119,44 @@ const TABLE: &[Row] = &[
                 "logs.channels.*.time_format",
             ];
             only_in_3(root, era, &keys)
+        },
+    },
+    Row {
+        topic: "log records in development mode",
+        in_2025: "columns with tabs between them",
+        in_3: "`time=… level=INFO msg=… logger=…`",
+        here: "as 2025.1",
+        changes: |root, era| {
+            let keys = ["logs.mode", "logs.channels.*.mode"];
+            at(root, &keys, |node, _| {
+                let is_it = node
+                    .text()
+                    .is_some_and(|text| text.eq_ignore_ascii_case("development"));
+                let read = match era {
+                    Era::V2025 => "nothing to write: records are columns",
+                    Era::V3 => "nothing to write: records are `name=value`; for columns a `format`",
+                };
+                is_it.then(|| read.to_owned())
+            })
+        },
+    },
+    Row {
+        topic: "log records with `mode: raw`",
+        in_2025: "the message and its fields",
+        in_3: "the message",
+        here: FOLLOWS,
+        changes: |root, era| {
+            let keys = ["logs.mode", "logs.channels.*.mode"];
+            at(root, &keys, |node, _| {
+                let is_it = node
+                    .text()
+                    .is_some_and(|text| text.eq_ignore_ascii_case("raw"));
+                let read = match era {
+                    Era::V2025 => "nothing to write: fields stand behind the message",
+                    Era::V3 => "write `format: '%message% %attrs%'` where fields are of use",
+                };
+                is_it.then(|| read.to_owned())
+            })
         },
     },
     Row {
@@ -140,6 +178,41 @@ const TABLE: &[Row] = &[
         in_3: "the first of them that is there names the client",
         here: "in both; those that name the client must agree",
         changes: |root, era| only_in_3(root, era, &["http.trusted_headers"]),
+    },
+    Row {
+        topic: "`http.proxy_protocol`, `http.ssl.proxy_protocol`",
+        in_2025: "no such keys",
+        in_3: "who a load balancer's client is, before the first byte",
+        here: "in both, on unix sockets too",
+        changes: |root, era| {
+            only_in_3(
+                root,
+                era,
+                &["http.proxy_protocol", "http.ssl.proxy_protocol"],
+            )
+        },
+    },
+    Row {
+        topic: "`http.unix_socket`",
+        in_2025: "no such key",
+        in_3: "mode, owner and group of the socket's file",
+        here: "in both",
+        changes: |root, era| only_in_3(root, era, &["http.unix_socket"]),
+    },
+    Row {
+        topic: "`http.static.prefixes`, `cache_ttl`; `rr reset static`",
+        in_2025: "not there",
+        in_3: "there; files that are missing are remembered, too",
+        here: "in both; a file that is missing is looked for each time",
+        changes: |root, era| {
+            let keys = [
+                "http.static.cache_max_entries",
+                "http.static.cache_miss_ttl",
+                "http.static.cache_ttl",
+                "http.static.prefixes",
+            ];
+            only_in_3(root, era, &keys)
+        },
     },
     Row {
         topic: "`http.rate_limiter`, the middleware `zstd`",

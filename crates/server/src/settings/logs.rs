@@ -13,6 +13,9 @@ const FILE_MAX_AGE: u32 = 24;
 /// As RoadRunner's.
 const FILE_MAX_BACKUPS: u32 = 10;
 
+/// As RoadRunner 3 has it: RFC 3339.
+const TIME_FORMAT: &str = "2006-01-02T15:04:05Z07:00";
+
 /// Where records go, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSettings {
@@ -39,6 +42,10 @@ pub struct LogTarget {
     pub line_ending: String,
     /// When set, records go to this file instead of to `output`.
     pub file: Option<FileLog>,
+    /// What a record looks like, whatever `mode` and `encoding` say.
+    pub format: Option<String>,
+    /// Of the times in it: a layout of Go.
+    pub time_format: String,
     /// Whose JSON it is.
     pub era: Era,
 }
@@ -169,6 +176,8 @@ impl LogSettings {
             output: outputs.iter().map(output).collect(),
             line_ending: "\n".to_owned(),
             file: None,
+            format: None,
+            time_format: TIME_FORMAT.to_owned(),
             era: Era::V2025,
         };
         self.channels.push((channel.to_owned(), target));
@@ -234,6 +243,7 @@ impl LogTarget {
                 "by `mode`: `json` in production, else `console`",
             ),
         };
+        let (format, time_format) = read_format(t, logs);
         let target = Self {
             mode,
             level,
@@ -241,10 +251,10 @@ impl LogTarget {
             output,
             line_ending,
             file,
+            format,
+            time_format,
             era: t.era(),
         };
-        t.not_yet("format", "formats of one's own for log records");
-        t.not_yet("time_format", "formats of one's own for log records");
         t.no_effect("use_local_time", "times are UTC");
         t.no_effect(
             "show_caller",
@@ -253,6 +263,29 @@ impl LogTarget {
         t.no_effect("err_output", "the logger's own errors go to standard error");
         target
     }
+}
+
+/// `format` and `time_format`. A channel with a mode or an encoding of its own wants that one.
+fn read_format(t: &mut Table<'_>, logs: Option<&LogTarget>) -> (Option<String>, String) {
+    let logs = logs.filter(|_| !t.is_written("mode") && !t.is_written("encoding"));
+    let format: Option<String> = t
+        .key(
+            "format",
+            "The record itself, in place of what `mode` and `encoding` say: `%time%`, `%level%`, \
+             `%message%`, `%logger%`, `%attrs%`, `%source_file%`, `%source_line%` and \
+             `%source_func%` stand for its parts.",
+        )
+        .optional();
+    let time = t.key(
+        "time_format",
+        "How `%time%` is written, always in UTC: a layout of Go, which shows how it would write \
+         January 2, 2006, 15:04:05.",
+    );
+    let time = match logs {
+        Some(logs) => time.default_as(logs.time_format.clone(), "as `logs.time_format`"),
+        None => time.default(TIME_FORMAT.to_owned()),
+    };
+    (format.or_else(|| logs?.format.clone()), time)
 }
 
 impl LogMode {

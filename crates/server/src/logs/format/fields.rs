@@ -155,7 +155,7 @@ impl Visit for Fields<'_> {
 const CONTEXT: &str = "context";
 
 /// The field that holds a record's message.
-const MESSAGE: &str = "message";
+pub(super) const MESSAGE: &str = "message";
 
 /// Writes the message and nothing else.
 pub(super) struct Message<W>(pub(super) W);

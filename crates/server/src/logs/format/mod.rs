@@ -5,8 +5,10 @@
 mod escape;
 mod fields;
 mod request;
+mod template;
 
 use std::fmt::Write;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use pronghorn_config::Era;
@@ -17,6 +19,7 @@ use super::time::{Moment, since_1970};
 use crate::settings::{Encoding, Level, LogMode, LogTarget};
 use escape::{Escaped, Place};
 use fields::{Fields, Message};
+use template::Template;
 
 /// The texts of a record together; what is beyond is cut. A crash report with a worker's last words
 /// fits, and the queue holds several.
@@ -48,16 +51,21 @@ pub(super) struct Format {
     line_ending: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Layout {
     /// Of RoadRunner 2025.1.
     Json,
     /// Of RoadRunner 3.
     Json3,
     Columns,
-    Raw,
+    /// With the fields, but for RoadRunner 3.
+    Raw {
+        is_bare: bool,
+    },
     /// For people.
     Screen(Paint),
+    /// As the operator wants it.
+    Own(Arc<Template>),
 }
 
 /// Whether colours may be used.
@@ -74,10 +82,17 @@ impl Format {
     /// Laravel Octane looks for levels in lower case: its records are of one shape whatever the
     /// file is written for.
     pub(super) fn new(target: &LogTarget, terminal: Option<Terminal>, octane: bool) -> Self {
+        let own = target.format.as_deref();
         let layout = match (target.encoding, target.mode, terminal) {
+            _ if own.is_some_and(|own| !own.is_empty()) => {
+                let template = Template::new(own.unwrap_or_default(), &target.time_format);
+                Layout::Own(Arc::new(template))
+            }
             (Encoding::Json, _, _) if target.era == Era::V3 && !octane => Layout::Json3,
             (Encoding::Json, _, _) => Layout::Json,
-            (Encoding::Console, LogMode::Raw, _) => Layout::Raw,
+            (Encoding::Console, LogMode::Raw, _) => Layout::Raw {
+                is_bare: target.era == Era::V3,
+            },
             (Encoding::Console, LogMode::Development, Some(terminal)) => {
                 Layout::Screen(Paint(terminal.colours))
             }
@@ -92,16 +107,17 @@ impl Format {
     /// Appends the record, its end included.
     pub(super) fn write(&self, out: &mut String, record: &Record<'_>) {
         let mut left = LONGEST;
-        match self.layout {
+        match &self.layout {
             Layout::Json => record.json(out, &mut left),
             Layout::Json3 => record.json_3(out, &mut left),
             Layout::Columns => record.columns(out, &mut left),
-            Layout::Raw => record.raw(out, &mut left),
+            Layout::Raw { is_bare } => record.raw(out, *is_bare, &mut left),
             Layout::Screen(paint) => {
-                if !request::write(out, record, paint, &mut left) {
-                    record.screen(out, paint, &mut left);
+                if !request::write(out, record, *paint, &mut left) {
+                    record.screen(out, *paint, &mut left);
                 }
             }
+            Layout::Own(template) => template.write(out, record, &mut left),
         }
         out.push_str(&self.line_ending);
     }
@@ -151,11 +167,11 @@ impl Record<'_> {
         self.object(out, None, left);
     }
 
-    fn raw(&self, out: &mut String, left: &mut usize) {
+    fn raw(&self, out: &mut String, is_bare: bool, left: &mut usize) {
         self.message(out, Place::Raw, left);
         // An application that writes records of its own, in JSON for instance, gets them out as
         // they are.
-        if !self.content.is_worker_output() {
+        if !is_bare && !self.content.is_worker_output() {
             self.object(out, None, left);
         }
     }

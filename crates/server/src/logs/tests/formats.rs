@@ -106,6 +106,66 @@ fn in_development_a_record_is_columns() {
 }
 
 #[test]
+fn a_format_of_ones_own_has_the_parts_that_it_names() {
+    let rig = Rig::new();
+    let of = |settings: &str, record: fn()| rig.records(settings, record);
+    let record = || info!(target: "http", status = 200_u16, text = "a\tb", "hi\nthere");
+    for (format, line) in [
+        (
+            "%time% [%level%] %logger% %message% %attrs%",
+            "2026-11-21T19:26:15Z [INFO] http hi\\nthere status=200 text=a\\tb",
+        ),
+        (
+            "%message% %attrs%",
+            "hi\\nthere logger=http status=200 text=a\\tb",
+        ),
+        ("no parts", "no parts"),
+        ("%unknown% %time %level%%", "%unknown% %time INFO%"),
+        ("é%level%é", "éINFOé"),
+    ] {
+        let settings = format!("{{mode: production, format: '{format}'}}");
+        assert_eq!(of(&settings, record), format!("{line}\n"), "{format}");
+    }
+    let source = of(
+        "format: '%source_file%:%source_line% %source_func%'",
+        record,
+    );
+    assert!(source.contains("tests/formats.rs:"), "{source}");
+    assert!(source.ends_with("logs::tests::formats\n"), "{source}");
+    assert_eq!(
+        of("{format: '%time%', time_format: '15:04:05.000'}", record),
+        "19:26:15.123\n"
+    );
+    assert_eq!(
+        of("{format: '%message%', skip_line_ending: true}", record),
+        "hi\\nthere"
+    );
+    assert_eq!(of("{mode: off, format: '%message%'}", record), "");
+    assert_eq!(
+        of("{mode: raw, format: ''}", || error!(target: "rpc", "alone")),
+        "alone\n"
+    );
+}
+
+#[test]
+fn a_channel_has_the_format_of_all_unless_it_has_a_mode() {
+    let rig = Rig::new();
+    let record = || error!(target: "rpc", "alone");
+    for (channel, line) in [
+        ("level: debug", "ERROR alone"),
+        ("mode: raw", "alone"),
+        ("format: '<%message%>'", "<alone>"),
+    ] {
+        let settings = format!("{{format: '%level% %message%', channels: {{rpc: {{{channel}}}}}}}");
+        assert_eq!(
+            rig.records(&settings, record),
+            format!("{line}\n"),
+            "{channel}"
+        );
+    }
+}
+
+#[test]
 fn a_raw_record_is_its_message_and_its_fields() {
     let rig = Rig::new();
     assert_eq!(

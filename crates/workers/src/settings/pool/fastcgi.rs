@@ -61,6 +61,13 @@ pub(super) fn read(t: &mut Table<'_>, mode: Mode) -> FastCgiKeys {
         )
     });
     let settings = settings.unwrap_or_default();
+    if holds && t.is_written("command") && settings.php_fpm.is_some() {
+        t.error(
+            "fastcgi.php_fpm",
+            "names a php-fpm to run, and the pool's `command` another program",
+            "keep one of them",
+        );
+    }
     let others = t.is_written("command") || settings.php_fpm.is_some();
     if holds && !settings.addresses.is_empty() && others {
         t.error(

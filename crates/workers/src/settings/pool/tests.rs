@@ -101,4 +101,9 @@ fn what_answers_by_fastcgi_is_one_thing() {
     assert_eq!(peer("fastcgi: {address: 127.0.0.1:9000}"), "1 addresses");
     let both = peer("command: php-cgi, fastcgi: {address: 127.0.0.1:9000}");
     assert!(both.contains("says where FastCGI servers are"), "{both}");
+    let both = peer("command: php-cgi, fastcgi: {php_fpm: php-fpm8.2}");
+    assert!(
+        both.contains("`fastcgi.php_fpm` names a php-fpm to run"),
+        "{both}"
+    );
 }

@@ -1,0 +1,196 @@
+//! The header of the PROXY protocol, in both versions: bytes in, addresses out.
+//!
+//! Knows no sockets and nobody who is trusted. The specification is `proxy-protocol.txt`
+//! of `HAProxy`.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use memchr::memchr2;
+use thiserror::Error;
+
+/// What version 1 allows, with its line feed.
+const LONGEST_LINE: usize = 107;
+
+/// Of version 2, which would allow 64 KB. Addresses, a name, a checksum and what clouds add have
+/// some hundred bytes.
+pub(super) const LONGEST: usize = 4096;
+
+const LINE: &[u8] = b"PROXY ";
+const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
+/// Signature, version and command, family and protocol, and the length of the rest.
+const FIXED: usize = SIGNATURE.len() + 4;
+
+/// What a proxy tells of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    /// It asks for itself (`LOCAL`), or can't say for whom (`UNKNOWN`).
+    Nothing,
+    Client {
+        client: SocketAddr,
+        /// Where the client connected to.
+        server: SocketAddr,
+    },
+}
+
+/// How far a header has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Parsed {
+    /// All bytes so far are of the header, and there are more to come.
+    Partial,
+    /// It ends after so many bytes.
+    Whole(usize, Told),
+}
+
+/// The proxy's: it sends something else, or is configured for something else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub(super) enum Malformed {
+    #[error("it begins with something else")]
+    Other,
+    #[error("its line is longer than {LONGEST_LINE} bytes")]
+    LongLine,
+    #[error("its line can't be read")]
+    Line,
+    #[error("it has {0} bytes, more than {LONGEST}")]
+    Long(usize),
+    #[error("its version or command is not known: 0x{0:02x}")]
+    Version(u8),
+    #[error("it is not about TCP: 0x{0:02x}")]
+    Family(u8),
+    #[error("it is too short for its addresses")]
+    Short,
+}
+
+/// Reads what a connection begins with.
+pub(super) fn parse(received: &[u8]) -> Result<Parsed, Malformed> {
+    let begins = |with: &[u8]| {
+        received
+            .iter()
+            .zip(with)
+            .all(|(ours, theirs)| ours == theirs)
+    };
+    if begins(SIGNATURE) {
+        binary(received)
+    } else if begins(LINE) {
+        line(received)
+    } else {
+        Err(Malformed::Other)
+    }
+}
+
+fn line(received: &[u8]) -> Result<Parsed, Malformed> {
+    let most = &received[..received.len().min(LONGEST_LINE)];
+    let end = memchr2(b'\r', b'\n', most).unwrap_or(most.len());
+    match &most[end..] {
+        [b'\r', b'\n', ..] => Ok(Parsed::Whole(end + 2, told(&most[..end])?)),
+        [] | [b'\r'] if most.len() == LONGEST_LINE => Err(Malformed::LongLine),
+        [] | [b'\r'] => Ok(Parsed::Partial),
+        _ => Err(Malformed::Line),
+    }
+}
+
+fn told(line: &[u8]) -> Result<Told, Malformed> {
+    let text = str::from_utf8(line).map_err(|_| Malformed::Line)?;
+    let words: Vec<&str> = text.split(' ').collect();
+    let client = match words[..] {
+        // What follows is for people.
+        [_, "UNKNOWN", ..] => return Ok(Told::Nothing),
+        [_, "TCP4", client, server, from, to] => {
+            addresses::<Ipv4Addr>([client, server], [from, to])
+        }
+        [_, "TCP6", client, server, from, to] => {
+            addresses::<Ipv6Addr>([client, server], [from, to])
+        }
+        _ => None,
+    };
+    client.ok_or(Malformed::Line)
+}
+
+fn addresses<A: std::str::FromStr + Into<IpAddr>>(
+    [client, server]: [&str; 2],
+    [from, to]: [&str; 2],
+) -> Option<Told> {
+    let socket = |ip: &str, port: &str| {
+        let is_plain = port == "0" || !port.starts_with(['0', '+']);
+        let ip: A = ip.parse().ok()?;
+        Some(SocketAddr::new(
+            ip.into(),
+            port.parse().ok().filter(|_| is_plain)?,
+        ))
+    };
+    Some(Told::Client {
+        client: socket(client, from)?,
+        server: socket(server, to)?,
+    })
+}
+
+fn binary(received: &[u8]) -> Result<Parsed, Malformed> {
+    const LOCAL: u8 = 0x20;
+    const PROXY: u8 = 0x21;
+    const TCP4: u8 = 0x11;
+    const TCP6: u8 = 0x21;
+    let Some(&[version, family, high, low]) = received.get(SIGNATURE.len()..FIXED) else {
+        return Ok(Parsed::Partial);
+    };
+    let len = FIXED + usize::from(u16::from_be_bytes([high, low]));
+    if !matches!(version, LOCAL | PROXY) {
+        return Err(Malformed::Version(version));
+    }
+    if version == PROXY && !matches!(family, TCP4 | TCP6) {
+        return Err(Malformed::Family(family));
+    }
+    if len > LONGEST {
+        return Err(Malformed::Long(len));
+    }
+    let Some(rest) = received.get(FIXED..len) else {
+        return Ok(Parsed::Partial);
+    };
+    // What follows the addresses is about the connection and of no use here.
+    let client = match (version, family) {
+        (LOCAL, _) => Some(Told::Nothing),
+        (_, TCP4) => pairs(rest, |bytes: [u8; 4]| bytes.into()),
+        _ => pairs(rest, |bytes: [u8; 16]| bytes.into()),
+    };
+    Ok(Parsed::Whole(len, client.ok_or(Malformed::Short)?))
+}
+
+/// Both addresses, then both ports.
+fn pairs<const N: usize>(rest: &[u8], ip: impl Fn([u8; N]) -> IpAddr) -> Option<Told> {
+    let (client, rest) = rest.split_first_chunk()?;
+    let (server, rest) = rest.split_first_chunk()?;
+    let (from, rest) = rest.split_first_chunk()?;
+    let to = rest.first_chunk()?;
+    let socket =
+        |bytes: &[u8; N], port: &[u8; 2]| SocketAddr::new(ip(*bytes), u16::from_be_bytes(*port));
+    Some(Told::Client {
+        client: socket(client, from),
+        server: socket(server, to),
+    })
+}
+
+/// What must hold for any bytes.
+///
+/// # Panics
+///
+/// When it does not.
+pub fn fuzz_proxy_header(bytes: &[u8]) {
+    let whole = parse(bytes);
+    if let Ok(Parsed::Whole(len, _)) = whole {
+        assert!(0 < len && len <= bytes.len() && len <= LONGEST);
+        // Bytes behind it are of no importance, and no beginning of it is mistaken for it.
+        assert_eq!(parse(&bytes[..len]), whole);
+        assert_eq!(parse(&bytes[..len - 1]), Ok(Parsed::Partial));
+    }
+    if whole == Ok(Parsed::Partial) {
+        assert!(bytes.len() < LONGEST, "it ends somewhere");
+    }
+    // A verdict does not depend on how the bytes arrive.
+    for at in [bytes.len() / 2, bytes.len().saturating_sub(1)] {
+        match parse(&bytes[..at]) {
+            Ok(Parsed::Partial) => {}
+            verdict => assert_eq!(verdict, whole, "after {at} bytes"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,262 @@
+//! The PROXY protocol: what a load balancer writes before the first byte of its client, so that the
+//! server knows who that is.
+//!
+//! On a listener with `proxy_protocol` each connection has to begin with it, and only trusted
+//! addresses may connect: a client that could leave it out, or write it itself, could be anybody.
+
+mod header;
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pronghorn_base::LogThrottle;
+use rustix::net::{RecvFlags, recv};
+use tokio::io::Interest;
+use tokio::time::timeout;
+
+use crate::message::{Peer, PeerAddress};
+use crate::protocol::{self, Socket};
+use crate::service::Entered;
+use crate::settings::ProxySettings;
+use crate::tls::Tls;
+pub use header::fuzz_proxy_header;
+use header::{LONGEST, Malformed, Parsed, Told, parse};
+
+/// How much is shown of what is no header: enough to recognize a protocol.
+const SHOWN: usize = 8;
+
+/// Who may connect to a listener, and for how long a header may take.
+#[derive(Debug)]
+pub(crate) struct Proxies {
+    settings: ProxySettings,
+    strangers: LogThrottle,
+    unreadable: LogThrottle,
+}
+
+/// What a connection begins with in place of a header.
+#[derive(Debug)]
+struct Unreadable {
+    why: Malformed,
+    begins: Vec<u8>,
+}
+
+impl Proxies {
+    pub(crate) fn new(settings: ProxySettings) -> Self {
+        Self {
+            settings,
+            strangers: LogThrottle::default(),
+            unreadable: LogThrottle::default(),
+        }
+    }
+
+    /// Whether an address may connect. Those of a unix socket have none: its permissions say who
+    /// may.
+    pub(crate) fn admit(&self, peer: &Peer) -> bool {
+        let is_trusted = |ip: IpAddr| self.settings.trusted.iter().any(|net| net.contains(ip));
+        if peer.address.ip().is_none_or(is_trusted) {
+            return true;
+        }
+        if let Some(connections) = self.strangers.should_log() {
+            tracing::warn!(
+                target: "http", connections, remote_address = %peer.address,
+                "connections refused: the address is none of `proxy_protocol.trusted_proxies`"
+            );
+        }
+        false
+    }
+
+    /// Reads the header and nothing behind it. None, after a record, for a connection that has
+    /// none.
+    async fn read(&self, socket: &Socket, peer: &Peer) -> Option<Told> {
+        let limit = self.settings.timeout;
+        match timeout(limit, read(socket)).await {
+            Ok(Ok(Ok(told))) => return Some(told),
+            Ok(Ok(Err(unreadable))) => self.tell(peer, &unreadable),
+            // It asks whether the port is open.
+            Ok(Err(error)) => {
+                tracing::debug!(target: "http", proxy = %peer.address, "no PROXY header: {error}");
+            }
+            Err(_) => self.tell_of_silence(peer, limit),
+        }
+        None
+    }
+
+    fn tell(&self, peer: &Peer, unreadable: &Unreadable) {
+        if let Some(connections) = self.unreadable.should_log() {
+            tracing::warn!(
+                target: "http", connections, proxy = %peer.address,
+                begins_with = %unreadable.begins.escape_ascii(),
+                "connections refused: they do not begin with a PROXY header: {} (hint: switch the \
+                 PROXY protocol on in the load balancer, or remove `proxy_protocol`)",
+                unreadable.why
+            );
+        }
+    }
+
+    fn tell_of_silence(&self, peer: &Peer, limit: Duration) {
+        if let Some(connections) = self.unreadable.should_log() {
+            tracing::warn!(
+                target: "http", connections, proxy = %peer.address, ?limit,
+                "connections refused: no whole PROXY header came in time"
+            );
+        }
+    }
+}
+
+/// Serves a connection that begins with what a proxy tells of its client.
+pub(crate) async fn serve(
+    proxies: Arc<Proxies>,
+    socket: Socket,
+    tls: Option<Tls>,
+    peer: Arc<Peer>,
+    mut entered: Entered,
+) {
+    let told = tokio::select! {
+        told = proxies.read(&socket, &peer) => told,
+        () = entered.ended() => None,
+    };
+    let peer = match told {
+        None => return,
+        Some(Told::Nothing) => peer,
+        Some(Told::Client { client, server }) => {
+            let client = PeerAddress::Ip(client);
+            if let Some(full) = client.ip().and_then(|ip| entered.count(ip).err()) {
+                return entered.service().refuse(full, client);
+            }
+            Arc::new(Peer::new(client, peer.tls, Some(server)))
+        }
+    };
+    protocol::serve(socket, tls, peer, entered).await;
+}
+
+/// Looks before it takes: what stands behind the header is for somebody else. What was looked at is
+/// taken at once, so that the next look waits for more.
+async fn read(socket: &Socket) -> io::Result<Result<Told, Unreadable>> {
+    let mut bytes = vec![0; LONGEST];
+    let mut taken = 0;
+    loop {
+        let seen = look(socket, &mut bytes[taken..]).await?;
+        if seen == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let (until, told) = match parse(&bytes[..taken + seen]) {
+            Ok(Parsed::Partial) => (taken + seen, None),
+            Ok(Parsed::Whole(len, told)) => (len, Some(told)),
+            Err(why) => {
+                bytes.truncate(SHOWN.min(taken + seen));
+                return Ok(Err(Unreadable { why, begins: bytes }));
+            }
+        };
+        while taken < until {
+            let got = with_fd(socket, &mut bytes[taken..until], RecvFlags::DONTWAIT).await?;
+            if got == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            taken += got;
+        }
+        if let Some(told) = told {
+            return Ok(Ok(told));
+        }
+    }
+}
+
+async fn look(socket: &Socket, bytes: &mut [u8]) -> io::Result<usize> {
+    with_fd(socket, bytes, RecvFlags::DONTWAIT | RecvFlags::PEEK).await
+}
+
+async fn with_fd(socket: &Socket, bytes: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
+    match socket {
+        Socket::Tcp(stream) => {
+            let receive = || Ok(recv(stream.as_fd(), &mut *bytes, flags)?.0);
+            stream.async_io(Interest::READABLE, receive).await
+        }
+        Socket::Unix(stream) => {
+            let receive = || Ok(recv(stream.as_fd(), &mut *bytes, flags)?.0);
+            stream.async_io(Interest::READABLE, receive).await
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::UnixStream;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(5);
+
+    /// Trusts no address.
+    fn proxies() -> Proxies {
+        Proxies::new(ProxySettings {
+            trusted: Vec::new(),
+            timeout: LIMIT,
+        })
+    }
+
+    fn peer(address: &str) -> Peer {
+        Peer::new(PeerAddress::Ip(address.parse().unwrap()), false, None)
+    }
+
+    #[test]
+    fn who_has_no_address_may_connect_and_who_has_one_must_be_trusted() {
+        assert!(!proxies().admit(&peer("127.0.0.1:1")));
+        assert!(proxies().admit(&Peer::new(PeerAddress::Unix, false, None)));
+    }
+
+    #[tokio::test]
+    async fn nothing_behind_the_header_is_taken() {
+        let (mut proxy, ours) = UnixStream::pair().unwrap();
+        let socket = Socket::Unix(ours);
+        let proxies = proxies();
+        let header = b"PROXY TCP4 192.0.2.1 198.51.100.2 12345 443\r\n";
+        let write = async {
+            for byte in header {
+                proxy.write_all(&[*byte]).await.unwrap();
+                tokio::task::yield_now().await;
+            }
+            proxy.write_all(b"PROXY UNKNOWN\r\nGET /").await.unwrap();
+            drop(proxy);
+        };
+        let peer = peer("127.0.0.1:1");
+        let (told, ()) = tokio::join!(proxies.read(&socket, &peer), write);
+        let client = "192.0.2.1:12345".parse().unwrap();
+        let server = "198.51.100.2:443".parse().unwrap();
+        assert_eq!(told, Some(Told::Client { client, server }));
+        let Socket::Unix(mut stream) = socket else {
+            unreachable!("it was one")
+        };
+        let mut left = String::new();
+        stream.read_to_string(&mut left).await.unwrap();
+        assert_eq!(left, "PROXY UNKNOWN\r\nGET /");
+    }
+
+    async fn told(ours: UnixStream) -> Option<Told> {
+        let (proxies, peer) = (proxies(), peer("127.0.0.1:1"));
+        proxies.read(&Socket::Unix(ours), &peer).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_slow_or_says_something_else_is_let_go() {
+        for (sent, waits) in [
+            (&b""[..], true),
+            (b"PROXY TCP4 192.0.2.1 ", true),
+            (b"\r\n\r\n\0\r\nQUIT\n\x21", true),
+            (b"GET / HTTP/1.1\r\n\r\n", false),
+        ] {
+            let (mut proxy, ours) = UnixStream::pair().unwrap();
+            proxy.write_all(sent).await.unwrap();
+            let start = Instant::now();
+            assert_eq!(told(ours).await, None);
+            let waited = if waits { LIMIT } else { Duration::ZERO };
+            assert_eq!(start.elapsed(), waited, "{}", sent.escape_ascii());
+        }
+        let (proxy, ours) = UnixStream::pair().unwrap();
+        drop(proxy);
+        assert_eq!(told(ours).await, None);
+    }
+}
