@@ -362,7 +362,8 @@ fn every_section_that_a_reload_applies_has_a_test() {
             .and_then(|row| row.split('|').nth(3));
         if reload.is_some_and(|cell| cell.trim() == "yes") {
             let pool = section.find(".pool.").map(|at| at + ".pool".len());
-            declared.insert(section[..pool.unwrap_or(section.len())].to_owned());
+            let name = pool.and_then(|end| section.get(..end));
+            declared.insert(name.unwrap_or(&section).to_owned());
         }
     }
     let seen = LIVE.iter().flat_map(|(_, sections)| *sections);

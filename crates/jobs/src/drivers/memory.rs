@@ -72,7 +72,7 @@ impl Memory {
     /// By their places, which change while jobs run.
     fn part(&self, after: Option<&[u8]>) -> Part {
         let after = after.and_then(|bytes| bytes.try_into().ok());
-        let from = after.map_or(0, |bytes| usize::from_be_bytes(bytes));
+        let from = after.map_or(0, usize::from_be_bytes);
         let state = lock(&self.state);
         let now = Instant::now();
         let left = |((due, _), job): (&(Instant, u64), &Job)| Job {
