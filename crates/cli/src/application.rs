@@ -23,14 +23,32 @@ enum Runs {
     BelowBut(&'static str, &'static str),
     /// The file itself, as a kept worker.
     Worker,
+    /// A framework by a package of ours: this script, kept, with this in its environment. What lies
+    /// in `public` is sent without PHP.
+    Framework(&'static str, Option<(&'static str, &'static str)>),
 }
 
-const SIGNS: [Sign; 13] = [
+const SIGNS: [Sign; 15] = [
+    Sign::new(
+        "vendor/pronghorn/laravel",
+        Some("artisan"),
+        "Laravel",
+        Runs::Framework("vendor/bin/pronghorn-laravel", None),
+    ),
     Sign::new(
         "artisan",
         Some("public/index.php"),
         "Laravel",
         Runs::Below("public"),
+    ),
+    Sign::new(
+        "vendor/pronghorn/symfony-runtime",
+        Some("public/index.php"),
+        "Symfony",
+        Runs::Framework(
+            "public/index.php",
+            Some(("APP_RUNTIME", r"Pronghorn\Symfony\Runtime")),
+        ),
     ),
     Sign::new(
         "bin/console",
@@ -109,6 +127,26 @@ enum Found {
         no_scripts: Option<&'static str>,
     },
     Worker(PathBuf),
+    Framework {
+        script: PathBuf,
+        env: Option<(&'static str, &'static str)>,
+    },
+}
+
+/// How an application is run, with paths relative to its folder.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Relative {
+    Worker {
+        script: String,
+        env: Option<(&'static str, &'static str)>,
+        /// What lies in `public` is sent without PHP.
+        has_public: bool,
+    },
+    Scripts {
+        root: String,
+        /// In this folder nothing runs.
+        no_scripts: Option<&'static str>,
+    },
 }
 
 impl Application {
@@ -116,32 +154,29 @@ impl Application {
     pub(crate) fn in_folder(folder: &Path) -> Option<Self> {
         let mut signs = SIGNS.iter().filter(|sign| sign.is_in(folder));
         let first = signs.next()?;
-        let (below, no_scripts) = match first.runs {
-            Runs::Below(below) => (below, None),
-            Runs::BelowBut(below, without) => (below, Some(without)),
-            Runs::Worker => {
-                return Some(Self {
-                    folder: folder.to_owned(),
-                    name: first.name.to_owned(),
-                    sign: first.file.to_owned(),
-                    runs: Found::Worker(folder.join(first.file)),
-                    others: others(first, signs),
-                });
-            }
+        let scripts = |below: &str, no_scripts| Found::Scripts {
+            root: if below.is_empty() {
+                folder.to_owned()
+            } else {
+                folder.join(below)
+            },
+            fallback: Some(INDEX.to_owned()),
+            no_scripts,
+        };
+        let runs = match first.runs {
+            Runs::Below(below) => scripts(below, None),
+            Runs::BelowBut(below, without) => scripts(below, Some(without)),
+            Runs::Worker => Found::Worker(folder.join(first.file)),
+            Runs::Framework(script, env) => Found::Framework {
+                script: folder.join(script),
+                env,
+            },
         };
         Some(Self {
             folder: folder.to_owned(),
             name: named(folder, first),
             sign: first.file.to_owned(),
-            runs: Found::Scripts {
-                root: if below.is_empty() {
-                    folder.to_owned()
-                } else {
-                    folder.join(below)
-                },
-                fallback: Some(INDEX.to_owned()),
-                no_scripts,
-            },
+            runs,
             others: others(first, signs),
         })
     }
@@ -192,6 +227,15 @@ impl Application {
     pub(crate) fn keys(&self) -> Vec<String> {
         match &self.runs {
             Found::Worker(script) => vec![format!("server.command=php,{}", script.display())],
+            Found::Framework { script, env } => {
+                let mut keys = vec![
+                    format!("server.command=php,{}", script.display()),
+                    "http.middleware=static".to_owned(),
+                    format!("http.static.dir={}/public", self.folder.display()),
+                ];
+                keys.extend(env.map(|(name, value)| format!("server.env.{name}={value}")));
+                keys
+            }
             Found::Scripts {
                 root, no_scripts, ..
             } => {
@@ -208,7 +252,9 @@ impl Application {
     /// What runs for a request, in words.
     pub(crate) fn runs(&self) -> String {
         match &self.runs {
-            Found::Worker(script) => format!("`{}`, kept between requests", script.display()),
+            Found::Worker(script) | Found::Framework { script, .. } => {
+                format!("`{}`, kept between requests", script.display())
+            }
             Found::Scripts { root, fallback, .. } => {
                 let root = root.display();
                 let others = fallback.as_ref().map_or_else(
@@ -220,9 +266,8 @@ impl Application {
         }
     }
 
-    /// What a configuration in the application's folder says: the command, or root and folders in
-    /// which nothing runs, relative to it.
-    pub(crate) fn relative(&self) -> (Option<String>, Option<String>, Option<&'static str>) {
+    /// What a configuration in the application's folder says.
+    pub(crate) fn relative(&self) -> Relative {
         let shown = |path: &Path| {
             let path = path.strip_prefix(&self.folder).unwrap_or(path);
             if path.as_os_str().is_empty() {
@@ -232,10 +277,22 @@ impl Application {
             }
         };
         match &self.runs {
-            Found::Worker(script) => (Some(shown(script)), None, None),
+            Found::Worker(script) => Relative::Worker {
+                script: shown(script),
+                env: None,
+                has_public: false,
+            },
+            Found::Framework { script, env } => Relative::Worker {
+                script: shown(script),
+                env: *env,
+                has_public: true,
+            },
             Found::Scripts {
                 root, no_scripts, ..
-            } => (None, Some(shown(root)), *no_scripts),
+            } => Relative::Scripts {
+                root: shown(root),
+                no_scripts: *no_scripts,
+            },
         }
     }
 
@@ -337,11 +394,10 @@ mod tests {
         ] {
             let folder = Folder::with(files);
             let found = Application::in_folder(&folder.0).unwrap();
-            let (command, at, _) = found.relative();
-            assert_eq!(
-                (&*found.name, at.as_deref(), command),
-                (name, Some(root), None)
-            );
+            let Relative::Scripts { root: at, .. } = found.relative() else {
+                panic!("{found:?}")
+            };
+            assert_eq!((&*found.name, &*at), (name, root));
             assert!(
                 found
                     .keys()
@@ -355,6 +411,36 @@ mod tests {
         let folder = Folder::with(&[("wp-config.php", "")]);
         let keys = Application::in_folder(&folder.0).unwrap().keys();
         assert!(keys.contains(&"http.pool.no_scripts=wp-content/uploads".to_owned()));
+    }
+
+    #[test]
+    fn frameworks_are_kept_by_packages_of_ours() {
+        let index = ("public/index.php", "");
+        for (package, files, script, env) in [
+            (
+                "laravel",
+                &[("artisan", ""), index][..],
+                "vendor/bin/pronghorn-laravel",
+                None,
+            ),
+            (
+                "symfony-runtime",
+                &[("bin/console", ""), index],
+                "public/index.php",
+                Some(("APP_RUNTIME", r"Pronghorn\Symfony\Runtime")),
+            ),
+        ] {
+            let package = format!("vendor/pronghorn/{package}/composer.json");
+            let folder = Folder::with(&[files, &[(&*package, "{}")]].concat());
+            let found = Application::in_folder(&folder.0).unwrap();
+            let expected = Relative::Worker {
+                script: script.to_owned(),
+                env,
+                has_public: true,
+            };
+            assert_eq!(found.relative(), expected);
+            assert!(found.others.is_empty(), "{:?}", found.others);
+        }
     }
 
     #[test]
@@ -379,7 +465,7 @@ mod tests {
             ("app.php", "<?php"),
         ]);
         let of = |file: &str| Application::script(&folder.0.join(file)).unwrap();
-        let is_worker = |file: &str| of(file).relative().0.is_some();
+        let is_worker = |file: &str| matches!(of(file).relative(), Relative::Worker { .. });
         assert!(!is_worker("index.php"));
         assert!(is_worker("kept/index.php") && is_worker("app.php"));
         assert!(Application::script(&folder.0.join("none/index.php")).is_err());

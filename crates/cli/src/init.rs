@@ -7,7 +7,7 @@ use std::path::Path;
 
 use pronghorn_config::MAIN_FILES;
 
-use crate::application::{Application, looked_for};
+use crate::application::{Application, Relative, looked_for};
 use crate::arguments::Arguments;
 use crate::exit::{Exit, failed, misused, say};
 use crate::folders;
@@ -63,27 +63,35 @@ fn configuration(application: &Application) -> String {
         "# {name}, found by `{sign}`. `pronghorn check` validates this file, `pronghorn config show`\n\
          # prints every key.\nversion: \"3\"\n\n"
     );
-    let (script, root, no_scripts) = application.relative();
-    if let Some(script) = script {
-        _ = write!(text, "server:\n  command: [php, {}]\n\n", quoted(&script)); // a String takes all
+    let runs = application.relative();
+    if let Relative::Worker { script, env, .. } = &runs {
+        _ = writeln!(text, "server:\n  command: [php, {}]", quoted(script)); // a String takes all
+        if let Some((name, value)) = env {
+            _ = writeln!(text, "  env: {{{name}: '{value}'}}");
+        }
+        text.push('\n');
     }
-    text.push_str(
-        "http:\n  address: 127.0.0.1:8080   # on all addresses: `:8080`\n  pool:\n    \
-         # num_workers: 4         # by default one for each processor\n",
-    );
-    if let Some(root) = root {
+    text.push_str("http:\n  address: 127.0.0.1:8080   # on all addresses: `:8080`\n");
+    if let Relative::Worker {
+        has_public: true, ..
+    } = runs
+    {
+        text.push_str("  middleware: [static]      # files in `public` are sent without PHP\n  static: {dir: public}\n");
+    }
+    text.push_str("  pool:\n    # num_workers: 4         # by default one for each processor\n");
+    if let Relative::Scripts { root, no_scripts } = &runs {
         _ = write!(
             text,
             "    mode: classic          # scripts run as behind php-fpm\n    root: {}\n",
-            quoted(&root)
+            quoted(root)
         );
-    }
-    if let Some(folder) = no_scripts {
-        _ = writeln!(
-            text,
-            "    no_scripts: [{}]   # what is uploaded there never runs",
-            quoted(folder)
-        );
+        if let Some(folder) = no_scripts {
+            _ = writeln!(
+                text,
+                "    no_scripts: [{}]   # what is uploaded there never runs",
+                quoted(folder)
+            );
+        }
     }
     text.push_str(
         "\n# As root, workers need a user of their own:\n# server: {user: www-data}\n\

@@ -112,6 +112,59 @@ fn frameworks_of_debian_answer_by_shared_memory() {
     }
 }
 
+/// Laid out as Composer does, with packages of this repository.
+#[test]
+fn frameworks_with_a_package_of_ours_are_kept() {
+    let package = |name: &str| {
+        Site::app(&format!("../../php/{name}"))
+            .display()
+            .to_string()
+    };
+    let require = |file: &str| format!("<?php return require '{file}';");
+    let laravel = Site::app("laravel").display().to_string();
+    let site = Site::new()
+        .file("artisan", "")
+        .file("public/index.php", FRONT)
+        .file("public/a.txt", "a file")
+        .file("vendor/pronghorn/laravel/composer.json", "{}")
+        .file(
+            "vendor/autoload.php",
+            &require(&format!("{}/autoload.php", package("laravel"))),
+        )
+        .file(
+            "vendor/bin/pronghorn-laravel",
+            &format!(
+                "<?php $_composer_autoload_path = __DIR__ . '/../autoload.php'; include '{}/bin/pronghorn-laravel';",
+                package("laravel")
+            ),
+        )
+        .file(
+            "bootstrap/app.php",
+            &require(&format!("{laravel}/bootstrap.php")),
+        );
+    let (_, server) = page(site, &[]);
+    assert_eq!(server.get("/api/hello/you").text(), r#"{"hello":"you"}"#);
+    assert_eq!(server.get("/a.txt").text(), "a file");
+    server.logged(&["found Laravel, by `vendor/pronghorn/laravel`"]);
+    server.stop();
+
+    let site = Site::new()
+        .file("bin/console", "")
+        .file(
+            "public/index.php",
+            &format!(
+                "<?php $_SERVER['DATA'] = __DIR__ . '/../data'; require '{}';",
+                Site::fixture("symfony.php").display()
+            ),
+        )
+        .file("vendor/pronghorn/symfony-runtime/composer.json", "{}");
+    let (text, server) = page(site, &[]);
+    assert_eq!(text, "1 calls, 1 goods");
+    assert_eq!(server.get("/").text(), "2 calls, 1 goods");
+    server.logged(&["found Symfony, by `vendor/pronghorn/symfony-runtime`"]);
+    server.stop();
+}
+
 #[test]
 fn files_uploaded_to_wordpress_do_not_run() {
     let site = Site::new()
