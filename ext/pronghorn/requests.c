@@ -43,8 +43,9 @@ static struct {
 	char *cookies;
 	zend_string *joined; /* cookies of several fields */
 	const char *content_type, *content_length, *authorization;
-	size_t taken; /* of the body */
-	int file;     /* with the body; -1: it was not opened */
+	zend_string *content; /* of a form that was read as it came */
+	size_t taken;         /* of the body */
+	int file;             /* with the body; -1: it was not opened */
 	bool is_finished;
 } call;
 
@@ -144,6 +145,20 @@ static bool is_form(void)
 		&& strchr(";, ", call.content_type[sizeof type - 1]) != NULL;
 }
 
+/* A form that comes while it is read is read by the request: whoever asks that for it finds it as
+ * well. */
+static void read_form_body(void)
+{
+	zval content;
+	ZVAL_UNDEF(&content);
+	zend_call_method(call.request, call.request->ce, NULL, ZEND_STRL("body"), &content, 0, NULL, NULL);
+	if (Z_TYPE(content) == IS_STRING) {
+		call.content = Z_STR(content);
+	} else {
+		zval_ptr_dtor(&content);
+	}
+}
+
 static void describe(void)
 {
 	sapi_request_info *info = &SG(request_info);
@@ -155,6 +170,9 @@ static void describe(void)
 	/* PHP reads the body at once for a type that is not NULL: of a form, to make $_POST. One of
 	 * several parts the server has taken apart. */
 	info->content_type = is_form() ? call.content_type : NULL;
+	if (info->content_type != NULL && call.body != NULL) {
+		read_form_body();
+	}
 	info->content_length = call.content_length != NULL ? ZEND_STRTOL(call.content_length, NULL, 10) : (zend_long) ZSTR_LEN(body);
 	if (call.authorization != NULL) {
 		php_handle_auth_data(call.authorization);
@@ -165,7 +183,7 @@ static void describe(void)
 
 static size_t read_text(char *into, size_t most)
 {
-	const zend_string *body = text(slots->payload, "payload");
+	const zend_string *body = call.content != NULL ? call.content : text(slots->payload, "payload");
 	size_t length = MIN(most, ZSTR_LEN(body) - MIN(call.taken, ZSTR_LEN(body)));
 	memcpy(into, ZSTR_VAL(body) + call.taken, length);
 	call.taken += length;
@@ -213,8 +231,11 @@ static size_t read_body(char *into, size_t most)
 	if (call.request == NULL || flags_of_request() & NATIVE_FORM) {
 		return 0;
 	}
-	if (call.body != NULL) {
+	if (call.body != NULL && call.content == NULL) {
 		return read_stream(into, most);
+	}
+	if (call.content != NULL) {
+		return read_text(into, most);
 	}
 	return flags_of_request() & NATIVE_BODY_FILE ? read_file(into, most) : read_text(into, most);
 }
@@ -232,6 +253,10 @@ static void forget_body(void)
 	if (call.file >= 0) {
 		close(call.file);
 		call.file = -1;
+	}
+	if (call.content != NULL) {
+		zend_string_release(call.content);
+		call.content = NULL;
 	}
 	if (kept == NULL) {
 		return;

@@ -84,6 +84,59 @@ fn psr7() {
 }
 
 #[test]
+fn psr15() {
+    let server = start("psr15");
+    assert_eq!(server.get("/you").text(), "Hello, you!\n");
+    assert_eq!(server.get("/").status, 404);
+    server.stop();
+}
+
+/// A front controller: what it prints is the reply, and each visitor has a session.
+#[test]
+fn plain() {
+    crate::ring::extension(); // or it does not start
+    let server = start("plain");
+    let page = server.get("/");
+    assert!(page.text().contains("Hello, stranger! This is visit 1."));
+    let cookie = page.header("set-cookie").expect("a session's cookie");
+    let form = format!(
+        "Cookie: {cookie}\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 8\r\n"
+    );
+    let mut visitor = server.connect();
+    visitor.request("POST", "/", &form);
+    visitor.send("name=you");
+    let reply = visitor.response();
+    assert_eq!((reply.status, reply.header("location")), (303, Some("/")));
+    for visit in 2..5 {
+        visitor.request("GET", "/", &format!("Cookie: {cookie}\r\n"));
+        let page = visitor.response().text();
+        assert!(
+            page.contains(&format!("Hello, you! This is visit {visit}.")),
+            "{page}"
+        );
+        assert!(
+            server
+                .get("/")
+                .text()
+                .contains("stranger! This is visit 1.")
+        );
+    }
+    assert_eq!(server.get("/none").text(), "There is no such page.\n");
+    server.stop();
+}
+
+/// What an application has to add: no more than five lines.
+#[test]
+fn workers_of_applications_are_short() {
+    for name in ["plain", "psr15", "slim"] {
+        let worker = Site::example(name).with_file_name("worker.php");
+        let text = std::fs::read_to_string(&worker).expect("an example has a worker");
+        let is_code = |line: &&str| !line.is_empty() && !line.starts_with("//");
+        assert!(text.lines().skip(1).filter(is_code).count() <= 5, "{name}");
+    }
+}
+
+#[test]
 fn slim() {
     let server = start("slim");
     let response = server.get("/hello/you");

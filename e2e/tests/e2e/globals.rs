@@ -159,6 +159,28 @@ fn a_body_that_is_streamed_is_read_by_php() {
     server.stop();
 }
 
+/// `$_POST` and the request both have it, also if it has not arrived when the call begins.
+#[test]
+fn a_form_that_is_streamed_is_there_for_php_and_for_the_handler() {
+    let handler = "return json_encode([$_POST, $request->body(), $request->form()]);";
+    let site = site(", request_body: stream").file("worker.php", &Site::sdk_worker(handler));
+    site.change_config("num_workers: 1", "num_workers: 2");
+    let server = Server::start(site);
+    let form = "application/x-www-form-urlencoded";
+    let expected = r#"[{"a":"1"},"a=1",{"a":"1"}]"#;
+    assert_eq!(server.post("/", form, "a=1").text(), expected);
+    let mut slow = server.connect();
+    slow.request(
+        "POST",
+        "/",
+        &format!("Content-Type: {form}\r\nContent-Length: 3\r\n"),
+    );
+    server.get("/");
+    slow.send("a=1");
+    assert_eq!(slow.response().text(), expected);
+    server.stop();
+}
+
 /// Twenty users over two workers, each with an identity, a cart, a locale and a flash message of
 /// their own.
 #[test]

@@ -9,6 +9,7 @@ session
 session.save_path={TMP}
 session.gc_probability=0
 variables_order=EGPCS
+request_order=GP
 --FILE--
 <?php
 require __DIR__ . '/requests.inc';

@@ -26,6 +26,12 @@ final class ExamplesTest extends TestCase
         self::assertSame(['text/plain'], $reply->header('content-type'));
     }
 
+    public function testPsr15(): void
+    {
+        self::assertSame("Hello, you!\n", self::ask('psr15', ['uri' => 'http://h/you'])[0]->body);
+        self::assertSame(404, self::ask('psr15', ['uri' => 'http://h/'])[0]->number);
+    }
+
     public function testSlim(): void
     {
         self::assertSame("Hello, you!\n", self::ask('slim', ['uri' => 'http://h/hello/you'])[0]->body);
