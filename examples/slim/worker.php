@@ -4,6 +4,8 @@
 //     pronghorn serve -c examples/slim/pronghorn.yaml
 // and open http://127.0.0.1:8080/hello/you
 
+declare(strict_types=1);
+
 use Psr\Http\Message\ServerRequestInterface;
 
 // With Composer: require __DIR__ . '/vendor/autoload.php';
