@@ -214,8 +214,13 @@ abstract class NativeTestCase extends TestCase
                 $headers[$header][] = $value;
             }
             self::assertSame(
-                [$fields['call'], $fields['started'], $fields['flags'] === Native::WANTS_RESULT, $fields['left'] === null],
-                [$exchange->id, $exchange->startedAt(), $exchange->wantsResult, $exchange->deadline === null],
+                [$fields['call'], $fields['started'], $fields['flags'], $fields['left'] === null],
+                [
+                    $exchange->id,
+                    $exchange->startedAt(),
+                    $exchange->wantsResult ? Native::WANTS_RESULT : 0,
+                    $exchange->deadline === null,
+                ],
                 $name,
             );
             $keys = ['id', 'name', 'pipeline', 'driver', 'attempt'];

@@ -17,7 +17,8 @@ final class JobHandler extends Handler
         $function = \Closure::fromCallable($handler);
         $reflection = new \ReflectionFunction($function);
         $type = ($reflection->getParameters()[0] ?? null)?->getType();
-        $takesJob = $type === null || \in_array((string) $type, [Job::class, '?' . Job::class, 'mixed', 'object'], true);
+        $taken = [Job::class, '?' . Job::class, 'mixed', 'object'];
+        $takesJob = $type === null || \in_array((string) $type, $taken, true);
         if (!$takesJob || $reflection->getNumberOfRequiredParameters() > 1) {
             throw new BadWorker(self::name($reflection) . ' does not take one job. ' . self::SHAPE);
         }
