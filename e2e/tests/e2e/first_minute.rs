@@ -140,7 +140,9 @@ fn frameworks_with_a_package_of_ours_are_kept() {
         )
         .file(
             "bootstrap/app.php",
-            &require(&format!("{laravel}/bootstrap.php")),
+            &format!(
+                "<?php putenv('PRONGHORN_APPS_DATA=' . __DIR__ . '/../data'); return require '{laravel}/bootstrap.php';"
+            ),
         );
     let (_, server) = page(site, &[]);
     assert_eq!(server.get("/api/hello/you").text(), r#"{"hello":"you"}"#);
