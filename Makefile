@@ -1,7 +1,7 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks
 # (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build tuned run test lint docs sanitize test-clean compat bench bench-full bench-micro instructions browser extensions soak
+.PHONY: help build tuned run test lint docs sanitize test-clean compat bench bench-full bench-micro instructions browser extensions soak packages
 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY := $(TARGET)/release/pronghorn
@@ -99,6 +99,11 @@ extensions: ## Start workers with each of Debian's PHP extensions
 	scripts/php-extensions --all
 	cargo build --bin pronghorn
 	cargo test -p pronghorn-e2e --test extensions
+
+packages: tuned ## Make the packages in target/packages, and try them in a Debian root (as root)
+	@scripts/need packages
+	scripts/packages $(TUNED)
+	scripts/test-packages
 
 soak: tuned ## Kill, reload, upgrade and soak under load, for about half an hour; SOAK_SCALE=0.1 for a tenth
 	@scripts/need tests

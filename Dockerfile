@@ -1,0 +1,26 @@
+# The server in an image of PHP: docker build -t pronghorn .
+#
+# An application of yours begins with `FROM pronghorn`, or copies the two files below from it:
+#   COPY . /app
+# The server serves what it finds in /app, or by the pronghorn.yaml that lies there.
+
+FROM rust:1.95-bookworm AS server
+WORKDIR /src
+COPY . .
+RUN cargo build --release --locked --bin pronghorn \
+    && strip target/release/pronghorn
+
+# What builds the extension stays behind in this stage.
+FROM php:8.4-cli-bookworm AS extension
+COPY --from=server /src/target/release/pronghorn /usr/local/bin/pronghorn
+RUN pronghorn extension install
+
+FROM php:8.4-cli-bookworm
+COPY --from=server /src/target/release/pronghorn /usr/local/bin/pronghorn
+COPY --from=extension /usr/local/lib/pronghorn /usr/local/lib/pronghorn
+COPY php /usr/share/pronghorn/php
+WORKDIR /app
+USER www-data
+EXPOSE 8080
+HEALTHCHECK --interval=10s --timeout=3s --start-period=30s CMD ["pronghorn", "status"]
+CMD ["pronghorn", "serve", "--listen", ":8080", "-o", "logs.mode=production"]
