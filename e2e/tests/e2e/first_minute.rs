@@ -323,3 +323,46 @@ fn a_person_at_a_terminal_reads_a_few_lines() {
         assert!(said.contains(part), "{part} in\n{said}");
     }
 }
+
+#[test]
+fn a_first_configuration_and_a_unit_are_written_and_replace_nothing() {
+    let site = Site::new()
+        .file("artisan", "")
+        .file("public/index.php", FRONT)
+        .file("units/.keep", "");
+    Server::run(&site, &["init"]).assert_said(&["wrote ", "for Laravel, by `artisan`"]);
+    let written = site.read("pronghorn.yaml");
+    Server::run(&site, &["check"]).assert_said(&["pronghorn.yaml"]);
+    let again = Server::run(&site, &["init"]);
+    assert_eq!(
+        (again.code, site.read("pronghorn.yaml")),
+        (Some(2), written)
+    );
+    assert!(again.stderr.contains("is not replaced"), "{}", again.stderr);
+    let nothing = Server::run(&Site::new(), &["init"]);
+    assert!(
+        nothing.stderr.contains("there is no application in"),
+        "{}",
+        nothing.stderr
+    );
+
+    let install = ["service", "install", "--into", "units", "--user"];
+    let run = |user: &str| Server::run(&site, &[&install[..], &[user]].concat());
+    let stranger = run("nobody-of-this-name");
+    assert!(
+        stranger.stderr.contains("hint: `useradd --system"),
+        "{}",
+        stranger.stderr
+    );
+    run("nobody").assert_said(&["systemctl enable --now pronghorn"]);
+    let unit = site.read("units/pronghorn.service");
+    let configuration = site.path("pronghorn.yaml").display().to_string();
+    for part in [
+        "Type=notify",
+        "User=nobody",
+        &format!(" serve -c {configuration}\n"),
+    ] {
+        assert!(unit.contains(part), "{part} in\n{unit}");
+    }
+    assert!(run("nobody").stderr.contains("is not replaced"));
+}
