@@ -115,7 +115,7 @@ impl Output {
     /// so that waiting for a line reads a long log once.
     fn line_after(&self, at: &mut usize, parts: &[&str]) -> Option<String> {
         let text = self.0.lock().expect("nobody panics with it");
-        let mut fresh = text[*at..].lines();
+        let mut fresh = text.get(*at..).unwrap_or_default().lines();
         let line = fresh.find(|line| parts.iter().all(|part| line.contains(part)));
         *at = text.len();
         line.map(str::to_owned)

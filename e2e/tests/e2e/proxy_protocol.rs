@@ -20,7 +20,9 @@ fn site(http: &str) -> Site {
 
 /// A header of version 2.
 fn v2(command: u8, family: u8, rest: &[u8]) -> Vec<u8> {
-    let len = u16::try_from(rest.len()).unwrap().to_be_bytes();
+    let len = u16::try_from(rest.len())
+        .expect("a header is short")
+        .to_be_bytes();
     [b"\r\n\r\n\0\r\nQUIT\n", &[command, family][..], &len, rest].concat()
 }
 
