@@ -697,7 +697,7 @@ async fn a_worker_of_the_old_generation_that_takes_too_long_is_killed() {
     assert!(
         matches!(
             died,
-            Err(CallError::Worker(WorkerFault::Died(Exit::Signal(9))))
+            Err(CallError::Worker(WorkerFault::CutOff(Exit::Signal(9))))
         ),
         "{died:?}"
     );
