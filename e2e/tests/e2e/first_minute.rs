@@ -299,14 +299,17 @@ fn a_person_at_a_terminal_reads_a_few_lines() {
         .stdout(std::process::Stdio::null());
     let mut script = script
         .env("TMPDIR", site.folder())
+        .env("XDG_RUNTIME_DIR", site.folder())
+        .env("PWD", site.folder())
         .spawn()
         .expect("script is there");
     let said = wait_for("the greeting", || {
         let said = std::fs::read_to_string(site.path("typescript")).ok()?;
         said.contains("  php ").then_some(said)
     });
-    let pid = rustix::process::Pid::from_child(&script);
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is ours");
+    // A signal to `script` would close the terminal, which is a reload for the server.
+    let stopped = Server::run_beside(&site, &["stop"]);
+    assert_eq!(stopped.code, Some(0), "{}", stopped.stderr);
     script.wait().expect("it ends");
     let lines: Vec<&str> = said
         .lines()
