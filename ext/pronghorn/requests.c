@@ -1066,9 +1066,9 @@ void requests_take_over(const native_slots *of, bool front, zval *form)
 		sapi_module.ub_write = write_output;
 		sapi_module.flush = flush_output;
 	}
-	/* The words of a query are no arguments of a program, nor are those of the worker a
-	 * request's. */
-	PG(register_argc_argv) = false;
+	/* A handler finds the worker's arguments in $_SERVER, as before. A front controller finds none,
+	 * as under a web server: the words of a query are no arguments of a program. */
+	PG(register_argc_argv) = PG(register_argc_argv) && !front;
 	reset_keep();
 	requests_end();
 }

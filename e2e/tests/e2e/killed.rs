@@ -13,11 +13,12 @@ use crate::kind::{KINDS, Kind};
 use crate::ring::{extension, worker_of};
 
 /// The first call that finds the file `armed` arms its worker: from then on the mark kills it. So
-/// it is one worker, and the call's second try finds nothing.
+/// it is one worker, and the call's second try finds nothing. What `putenv` sets ends with the
+/// call, so libc is asked.
 const WORKER: &str = r#"
     if (@\unlink('armed')) {
         $at = $request->query()['at'];
-        \putenv("PRONGHORN_KILL_AT=$at");
+        \FFI::cdef('int setenv(const char *name, const char *value, int over);')->setenv('PRONGHORN_KILL_AT', $at, 1);
         // Long enough for a thread of the server to go to sleep, for a mark at which it is woken.
         \str_starts_with($at, 'r') and \usleep(20000);
     }
@@ -27,7 +28,7 @@ const WORKER: &str = r#"
     return \str_repeat('x', (int) ($request->query()['n'] ?? 4));
 "#;
 
-/// The same as a script. What `putenv` sets ends with the request there, so libc is asked.
+/// The same as a script.
 const SCRIPT: &str = r"<?php
     if (@unlink(dirname(__DIR__) . '/armed')) {
         $at = $_GET['at'];
