@@ -145,7 +145,7 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
     Ok(Jobs {
         settings,
         waits,
-        store: context.store.clone(),
+        store: context.store.share(),
         opener: JoinSet::new(),
         pipelines,
         spool,

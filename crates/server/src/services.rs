@@ -2,6 +2,7 @@
 
 use pronghorn_http::{Around, FileService, HttpService};
 use pronghorn_jobs::JobsService;
+use pronghorn_kv::KvService;
 use pronghorn_lock::Lock;
 use pronghorn_metrics_endpoint::{Collectors, MetricsService};
 use pronghorn_plugin_api::ServiceKind;
@@ -42,6 +43,7 @@ impl Services {
             ),
             ServiceKind::always("status", StatusService::read),
             ServiceKind::always("lock", Lock::read),
+            ServiceKind::always("kv", KvService::read),
             ServiceKind::optional(
                 "metrics",
                 "What is counted, for Prometheus. Without this section nobody can ask for it.",
@@ -61,7 +63,6 @@ impl Services {
                 "Queues of jobs. Without this section there are none.",
                 |settings| JobsService { settings },
             ),
-            ServiceKind::not_yet("kv", "caches"),
             ServiceKind::not_yet("service", "other programs kept running"),
             ServiceKind::not_yet("grpc", "gRPC"),
             ServiceKind::not_yet("protoreg", "gRPC"),

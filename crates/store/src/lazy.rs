@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::OnceCell;
 use tokio::task::spawn_blocking;
@@ -22,6 +23,8 @@ struct Inner {
     /// With the limit.
     place: Option<(PathBuf, u64)>,
     store: OnceCell<Store>,
+    /// Users that have not closed it.
+    users: AtomicUsize,
 }
 
 impl LazyStore {
@@ -30,6 +33,7 @@ impl LazyStore {
         Self(Arc::new(Inner {
             place: Some((folder, limit)),
             store: OnceCell::new(),
+            users: AtomicUsize::new(0),
         }))
     }
 
@@ -51,8 +55,23 @@ impl LazyStore {
         self.0.store.get_or_try_init(open).await.cloned()
     }
 
-    /// See [`Store::close`].
+    /// The same for one more user, who closes it in the end.
+    #[must_use]
+    pub fn share(&self) -> Self {
+        self.0.users.fetch_add(1, Ordering::Relaxed);
+        self.clone()
+    }
+
+    /// See [`Store::close`]. While others [share](Self::share) it, it stays open for them.
     pub async fn close(&self) {
+        let one_less = |users: usize| Some(users.saturating_sub(1));
+        let before = self
+            .0
+            .users
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
+        if before.is_ok_and(|users| users > 1) {
+            return;
+        }
         if let Some(store) = self.0.store.get() {
             store.close().await;
         }

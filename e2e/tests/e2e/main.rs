@@ -33,6 +33,7 @@ mod jobs;
 mod kept;
 mod killed;
 mod kind;
+mod kv;
 mod laravel;
 mod life;
 mod malformed;

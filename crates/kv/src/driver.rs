@@ -1,0 +1,65 @@
+//! What a storage asks of the place where its entries are.
+
+use bytes::Bytes;
+use pronghorn_base::BoxFuture;
+use thiserror::Error;
+
+use crate::moment::Moment;
+
+/// Keeps the entries of one storage. Keys are not empty, and no longer than
+/// [`LONGEST_KEY`](crate::messages::LONGEST_KEY).
+///
+/// `now` comes with each call. An entry is over from its end on: nobody is shown it, whether it is
+/// removed yet or not.
+pub trait Driver: Send + Sync + 'static {
+    /// The entries of these keys, each at the place of its key; None for one that is not there.
+    fn get(&self, keys: Vec<Bytes>, now: Moment) -> Answer<'_, Vec<Option<Entry>>>;
+
+    /// Which of these keys are there.
+    fn has(&self, keys: Vec<Bytes>, now: Moment) -> Answer<'_, Vec<bool>>;
+
+    /// When these entries end: None for one that is not there, `Some(None)` for one without an end.
+    fn ends(&self, keys: Vec<Bytes>, now: Moment) -> Answer<'_, Vec<Option<Option<Moment>>>>;
+
+    /// Adds entries, or replaces them. One whose end has come is removed.
+    fn set(&self, items: Vec<Item>, now: Moment) -> Answer<'_, ()>;
+
+    /// Gives entries another end. Keys that are not there are passed over; an end that has come
+    /// removes its entry.
+    fn expire(&self, ends: Vec<(Bytes, Moment)>, now: Moment) -> Answer<'_, ()>;
+
+    fn delete(&self, keys: Vec<Bytes>) -> Answer<'_, ()>;
+
+    /// Removes all entries of this storage, and nobody else's.
+    fn clear(&self) -> Answer<'_, ()>;
+
+    /// Whether it would answer now, as far as is known without asking; what is wrong, as a text.
+    fn health(&self) -> Result<(), String>;
+}
+
+pub(crate) type Answer<'a, T> = BoxFuture<'a, Result<T, DriverError>>;
+
+/// What is kept of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub value: Bytes,
+    pub ends: Option<Moment>,
+}
+
+/// What is to be kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    pub key: Bytes,
+    pub entry: Entry,
+}
+
+/// Why a driver did not do something.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum DriverError {
+    /// The caller's, or that of whoever lets entries pile up. Nothing was kept.
+    #[error("the storage is full: {limit} bytes are allowed")]
+    Full { limit: u64 },
+    /// The engine's: it does not answer, or says that it can't. It may have been done.
+    #[error("{0}")]
+    Unavailable(String),
+}

@@ -1,0 +1,318 @@
+//! `embedded`: entries in the server's own store, which outlive it.
+//!
+//! All storages share two trees. In one an entry's key is behind the name of its storage, which has
+//! no byte of zero; in the other the same is behind the entry's end, so that those that are over
+//! are found without a look at the others.
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use pronghorn_store::{
+    Failed, LazyStore, OpenError, Store, StoreError, Transaction, Tree, entry_size,
+};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+
+use crate::driver::{Answer, Driver, DriverError, Entry, Item};
+use crate::moment::Moment;
+
+const ENTRIES: Tree = Tree::new("kv");
+const ENDS: Tree = Tree::new("kv.ends");
+
+/// How often entries that are over are removed. Nobody is shown them before; this is about room.
+const SWEEP_EVERY: Duration = Duration::from_secs(5);
+/// So many at a time: others wait for the store meanwhile.
+const SWEEP: usize = 1000;
+
+/// How long an operation waits for the store while the process before still has it.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often it is tried meanwhile.
+const UNTIL_NEXT_TRY: Duration = Duration::from_millis(50);
+
+/// One storage in the store.
+#[derive(Debug)]
+pub(crate) struct Embedded {
+    /// The name of the storage, and a byte of zero.
+    prefix: Vec<u8>,
+    store: LazyStore,
+    fails: AtomicBool,
+}
+
+impl Embedded {
+    pub(crate) fn new(storage: &str, store: LazyStore) -> Self {
+        let mut prefix = storage.as_bytes().to_vec();
+        prefix.push(0);
+        Self {
+            prefix,
+            store,
+            fails: AtomicBool::new(false),
+        }
+    }
+
+    async fn carry_out<T: Send + 'static>(
+        &self,
+        growth: u64,
+        run: impl FnOnce(&mut Transaction<'_>) -> Result<T, Failed> + Send + 'static,
+    ) -> Result<T, DriverError> {
+        let done = async {
+            let store = open(&self.store).await?;
+            let done = store.carry_out(growth, run, |outcome| outcome).await;
+            done.and_then(|outcome| outcome).map_err(DriverError::from)
+        };
+        let done = done.await;
+        let fails = matches!(done, Err(DriverError::Unavailable(_)));
+        self.fails.store(fails, Ordering::Relaxed);
+        done
+    }
+
+    fn places(&self, keys: &[Bytes]) -> Vec<Vec<u8>> {
+        let place = |key: &Bytes| [&self.prefix[..], key].concat();
+        keys.iter().map(place).collect()
+    }
+
+    async fn look<T: Send + 'static>(
+        &self,
+        keys: Vec<Bytes>,
+        now: Moment,
+        read: impl Fn(Entry) -> T + Send + 'static,
+    ) -> Result<Vec<Option<T>>, DriverError> {
+        let places = self.places(&keys);
+        let run = move |transaction: &mut Transaction<'_>| {
+            let mut found = Vec::with_capacity(places.len());
+            for place in &places {
+                found.push(live(transaction, place, now)?.map(&read));
+            }
+            Ok(found)
+        };
+        self.carry_out(0, run).await
+    }
+
+    async fn remove(&self, places: Vec<Vec<u8>>) -> Result<(), DriverError> {
+        let run = move |transaction: &mut Transaction<'_>| {
+            places
+                .iter()
+                .try_for_each(|place| remove(transaction, place))
+        };
+        self.carry_out(0, run).await
+    }
+
+    /// Removes all entries, so many at a time that others have their turn between.
+    async fn remove_all(&self) -> Result<(), DriverError> {
+        loop {
+            let prefix = self.prefix.clone();
+            let run = move |transaction: &mut Transaction<'_>| {
+                let mut places = Vec::new();
+                transaction.scan(ENTRIES, Bound::Included(&prefix), |place, _| {
+                    if !place.starts_with(&prefix) || places.len() >= SWEEP {
+                        return ControlFlow::Break(());
+                    }
+                    places.push(place.to_vec());
+                    ControlFlow::Continue(())
+                })?;
+                places
+                    .iter()
+                    .try_for_each(|place| remove(transaction, place))?;
+                Ok(places.len())
+            };
+            if self.carry_out(0, run).await? < SWEEP {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// The store, for which the process before is waited for.
+async fn open(store: &LazyStore) -> Result<Store, DriverError> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match store.get().await {
+            Ok(store) => return Ok(store),
+            Err(OpenError::InUse { .. }) if Instant::now() < until => sleep(UNTIL_NEXT_TRY).await,
+            Err(error) => return Err(DriverError::Unavailable(error.to_string())),
+        }
+    }
+}
+
+fn encode(entry: &Entry) -> Vec<u8> {
+    let end = entry.ends.map_or(0, Moment::millis);
+    [&end.to_be_bytes()[..], &entry.value].concat()
+}
+
+/// None for what nobody of us has written.
+fn decode(value: &[u8]) -> Option<Entry> {
+    let (end, value) = value.split_first_chunk::<8>()?;
+    let end = u64::from_be_bytes(*end);
+    Some(Entry {
+        value: Bytes::copy_from_slice(value),
+        ends: (end != 0).then(|| Moment::from_millis(end)),
+    })
+}
+
+/// The key in [`ENDS`] of an entry that has this end.
+fn end_key(end: Moment, place: &[u8]) -> Vec<u8> {
+    [&end.millis().to_be_bytes()[..], place].concat()
+}
+
+fn read(transaction: &mut Transaction<'_>, place: &[u8]) -> Result<Option<Entry>, Failed> {
+    Ok(transaction.get(ENTRIES, place)?.and_then(|it| decode(&it)))
+}
+
+fn live(
+    transaction: &mut Transaction<'_>,
+    place: &[u8],
+    now: Moment,
+) -> Result<Option<Entry>, Failed> {
+    let found = read(transaction, place)?;
+    Ok(found.filter(|entry| entry.ends.is_none_or(|end| end > now)))
+}
+
+fn put(transaction: &mut Transaction<'_>, place: &[u8], entry: &Entry) -> Result<(), Failed> {
+    remove(transaction, place)?;
+    if let Some(end) = entry.ends {
+        transaction.put(ENDS, &end_key(end, place), &[])?;
+    }
+    transaction.put(ENTRIES, place, &encode(entry))
+}
+
+fn remove(transaction: &mut Transaction<'_>, place: &[u8]) -> Result<(), Failed> {
+    if let Some(end) = read(transaction, place)?.and_then(|entry| entry.ends) {
+        transaction.remove(ENDS, &end_key(end, place))?;
+    }
+    transaction.remove(ENTRIES, place)?;
+    Ok(())
+}
+
+/// Removes entries of all storages that are over; how many.
+fn sweep(transaction: &mut Transaction<'_>, now: Moment) -> Result<usize, Failed> {
+    let mut over = Vec::new();
+    transaction.scan(ENDS, Bound::Unbounded, |key, _| {
+        let split = key.split_first_chunk::<8>();
+        let end = split.map(|(end, _)| Moment::from_millis(u64::from_be_bytes(*end)));
+        if over.len() >= SWEEP || end.is_none_or(|end| end > now) {
+            return ControlFlow::Break(());
+        }
+        over.push(key.to_vec());
+        ControlFlow::Continue(())
+    })?;
+    for key in &over {
+        transaction.remove(ENDS, key)?;
+        // An entry that was given another end has been removed from here.
+        transaction.remove(ENTRIES, &key[8..])?;
+    }
+    Ok(over.len())
+}
+
+/// Removes what is over from time to time, for all storages, until it is dropped.
+pub(crate) fn sweeper(store: LazyStore) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        let mut ticks = interval(SWEEP_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            // The store of a process that is about to leave is not waited for.
+            let Ok(store) = store.get().await else {
+                continue;
+            };
+            let now = Moment::now();
+            let mut more = true;
+            while more {
+                let swept = store.carry_out(0, move |it| sweep(it, now), |done| done);
+                more = matches!(swept.await, Ok(Ok(SWEEP)));
+            }
+        }
+    });
+    tasks
+}
+
+impl From<StoreError> for DriverError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Full { limit } => Self::Full { limit },
+            other => Self::Unavailable(other.to_string()),
+        }
+    }
+}
+
+impl Driver for Embedded {
+    fn get(&self, keys: Vec<Bytes>, now: Moment) -> Answer<'_, Vec<Option<Entry>>> {
+        Box::pin(self.look(keys, now, |entry| entry))
+    }
+
+    fn has(&self, keys: Vec<Bytes>, now: Moment) -> Answer<'_, Vec<bool>> {
+        Box::pin(async move {
+            let found = self.look(keys, now, |_| ()).await?;
+            Ok(found.iter().map(Option::is_some).collect())
+        })
+    }
+
+    fn ends(&self, keys: Vec<Bytes>, now: Moment) -> Answer<'_, Vec<Option<Option<Moment>>>> {
+        Box::pin(self.look(keys, now, |entry| entry.ends))
+    }
+
+    fn set(&self, items: Vec<Item>, now: Moment) -> Answer<'_, ()> {
+        let place = |item: Item| ([&self.prefix[..], &item.key].concat(), item.entry);
+        let entries: Vec<_> = items.into_iter().map(place).collect();
+        let size = |(place, entry): &(Vec<u8>, Entry)| {
+            let end = entry
+                .ends
+                .map_or(0, |end| entry_size(&end_key(end, place), &[]));
+            entry_size(place, &entry.value) + 8 + end
+        };
+        let growth = entries.iter().map(size).sum();
+        Box::pin(self.carry_out(growth, move |transaction| {
+            for (place, entry) in &entries {
+                if entry.ends.is_some_and(|end| end <= now) {
+                    remove(transaction, place)?;
+                } else {
+                    put(transaction, place, entry)?;
+                }
+            }
+            Ok(())
+        }))
+    }
+
+    fn expire(&self, ends: Vec<(Bytes, Moment)>, now: Moment) -> Answer<'_, ()> {
+        let place = |(key, end): (Bytes, Moment)| ([&self.prefix[..], &key].concat(), end);
+        let ends: Vec<_> = ends.into_iter().map(place).collect();
+        let longest = |(place, end): &(Vec<u8>, Moment)| entry_size(&end_key(*end, place), &[]);
+        let growth = ends.iter().map(longest).sum();
+        Box::pin(self.carry_out(growth, move |transaction| {
+            for (place, end) in ends {
+                match live(transaction, &place, now)? {
+                    Some(_) if end <= now => remove(transaction, &place)?,
+                    Some(entry) => {
+                        let ends = Some(end);
+                        put(transaction, &place, &Entry { ends, ..entry })?;
+                    }
+                    None => {}
+                }
+            }
+            Ok(())
+        }))
+    }
+
+    fn delete(&self, keys: Vec<Bytes>) -> Answer<'_, ()> {
+        Box::pin(self.remove(self.places(&keys)))
+    }
+
+    fn clear(&self) -> Answer<'_, ()> {
+        Box::pin(self.remove_all())
+    }
+
+    fn health(&self) -> Result<(), String> {
+        if self.fails.load(Ordering::Relaxed) {
+            return Err("the store can't be written or read".to_owned());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(crate) async fn swept(store: &LazyStore, now: Moment) -> usize {
+    let store = store.get().await.expect("it opens");
+    let swept = store.carry_out(0, move |it| sweep(it, now), |done| done);
+    swept.await.expect("it is open").expect("it works")
+}

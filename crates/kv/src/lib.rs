@@ -1,0 +1,28 @@
+//! Keys and values that PHP processes share, over RPC: `kv.MGet` and its companions, as RoadRunner's
+//! packages call them.
+//!
+//! - [`Driver`]: where a storage keeps its entries. `memory` and `embedded` are here; all pass one
+//!   suite of tests (`conformance`).
+//! - `storages`: which there are, and what holds for all of them.
+//! - `methods` and `messages`: RPC. What each method does: `docs/reference/rpc.md`.
+//! - `moment`: times as RFC 3339 writes them.
+//! - [`KvService`]: all of it, as a service.
+
+#![forbid(unsafe_code)]
+
+mod driver;
+mod embedded;
+mod memory;
+mod messages;
+mod methods;
+mod moment;
+mod service;
+pub mod settings;
+mod storages;
+
+pub use driver::{Driver, DriverError, Entry, Item};
+pub use moment::Moment;
+pub use service::KvService;
+
+#[cfg(test)]
+mod conformance;

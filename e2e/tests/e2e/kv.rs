@@ -1,0 +1,179 @@
+//! Storages of keys and values, as RoadRunner's package calls them.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use pronghorn_testkit::{Server, Site};
+use pronghorn_wire::frame::Flags;
+
+use crate::control::Rpc;
+
+fn start(storages: &str) -> (Server, Rpc) {
+    let site = Site::with_worker("app.php");
+    let config = std::fs::read_to_string(site.path(".rr.yaml")).expect("it is there");
+    let server = Server::start(site.config(&format!(
+        "{config}rpc: {{listen: 'tcp://127.0.0.1:0'}}\nstate_dir: state\nkv: {{{storages}}}\n"
+    )));
+    let rpc = Rpc::connect(&server);
+    (server, rpc)
+}
+
+/// A request of the package: storage, and items of key, value and timeout, as protobuf.
+fn request(storage: &str, items: &[(&[u8], &[u8], &str)]) -> Vec<u8> {
+    fn field(out: &mut Vec<u8>, number: u8, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        out.push(number << 3 | 2);
+        out.push(u8::try_from(bytes.len()).expect("short"));
+        out.extend_from_slice(bytes);
+    }
+    let mut out = Vec::new();
+    field(&mut out, 1, storage.as_bytes());
+    for (key, value, timeout) in items {
+        let mut item = Vec::new();
+        field(&mut item, 1, key);
+        field(&mut item, 2, value);
+        field(&mut item, 3, timeout.as_bytes());
+        out.push(2 << 3 | 2);
+        out.push(u8::try_from(item.len()).expect("short"));
+        out.extend_from_slice(&item);
+    }
+    out
+}
+
+/// The answer's bytes; an error begins with `error: `.
+fn call(rpc: &mut Rpc, method: &str, request: &[u8]) -> String {
+    let (flags, answer) = rpc.ask(Flags::PROTO, method, request);
+    let text = answer.escape_ascii().to_string();
+    if flags.has(Flags::ERROR) {
+        return format!("error: {text}");
+    }
+    assert!(flags.has(Flags::PROTO), "{flags:?}");
+    text
+}
+
+const ALL: [&str; 2] = ["fast", "Kept"];
+
+#[test]
+fn the_package_keeps_reads_and_deletes() {
+    let (server, mut rpc) =
+        start("fast: {driver: memory, config: {interval: 60}}, Kept: {driver: boltdb}");
+    for storage in ALL {
+        let a: &[u8] = b"a\xff";
+        let set = request(
+            storage,
+            &[(a, b"\x00v", ""), (b"b", b"w", "2030-01-02T03:04:05+01:00")],
+        );
+        assert_eq!(call(&mut rpc, "kv.Set", &set), "");
+        let both = request(
+            &storage.to_lowercase(),
+            &[(a, b"", ""), (b"no", b"", ""), (b"b", b"", "")],
+        );
+        assert_eq!(
+            call(&mut rpc, "kv.MGet", &both),
+            r"\n\x08\n\x02a\xff\x12\x02\x00v\n\x06\n\x01b\x12\x01w"
+        );
+        assert_eq!(
+            call(&mut rpc, "kv.Has", &both),
+            r"\n\x04\n\x02a\xff\n\x03\n\x01b"
+        );
+        assert_eq!(
+            call(&mut rpc, "kv.TTL", &both),
+            r"\n\x04\n\x02a\xff\n\x19\n\x01b\x1a\x142030-01-02T02:04:05Z"
+        );
+        let expire = request(storage, &[(b"b", b"", "2020-01-01T00:00:00Z")]);
+        assert_eq!(call(&mut rpc, "kv.MExpire", &expire), "");
+        assert_eq!(call(&mut rpc, "kv.Has", &both), r"\n\x04\n\x02a\xff");
+        assert_eq!(call(&mut rpc, "kv.Delete", &both), "");
+        assert_eq!(call(&mut rpc, "kv.MGet", &both), "");
+        assert_eq!(call(&mut rpc, "kv.Set", &set), "");
+        assert_eq!(call(&mut rpc, "kv.Clear", &request(storage, &[])), "");
+        assert_eq!(call(&mut rpc, "kv.Has", &both), "");
+        assert_eq!(call(&mut rpc, "kv.MGet", &request(storage, &[])), "");
+    }
+    drop(rpc);
+    server.stop();
+}
+
+#[test]
+fn mistakes_are_answered_as_roadrunner_does() {
+    let (server, mut rpc) = start("fast: {driver: memory}, kept: {driver: embedded}");
+    let key: (&[u8], &[u8], &str) = (b"k", b"v", "");
+    for (method, request, said) in [
+        (
+            "kv.MGet",
+            request("nope", &[key]),
+            "rpc_mget: no such storage: nope",
+        ),
+        (
+            "kv.Set",
+            request("fast", &[(b"", b"v", "")]),
+            "rpc_set: key can't be empty string",
+        ),
+        (
+            "kv.Has",
+            request("kept", &[(b"", b"", "")]),
+            "rpc_has: key can't be empty string",
+        ),
+        (
+            "kv.MExpire",
+            request("fast", &[key]),
+            "rpc_mexpire: timeout for MExpire is empty or key is empty",
+        ),
+        (
+            "kv.Get",
+            request("fast", &[key]),
+            "rpc: can\\'t find method kv.Get",
+        ),
+    ] {
+        let said = said.replace("can't", "can\\'t").replace("\\\\'", "\\'");
+        assert_eq!(call(&mut rpc, method, &request), format!("error: {said}"));
+    }
+    let wrong = request("kept", &[(b"k", b"v", "60")]);
+    let said = call(&mut rpc, "kv.Set", &wrong);
+    assert!(
+        said.starts_with("error: rpc_set: the timeout is `60`; accepted: "),
+        "{said}"
+    );
+    drop(rpc);
+    server.stop();
+}
+
+#[test]
+fn entries_end_in_time_and_embedded_ones_outlive_the_server() {
+    let (server, mut rpc) = start("fast: {driver: memory}, kept: {driver: embedded}");
+    for storage in ["fast", "kept"] {
+        let soon = |rpc: &mut Rpc| {
+            let end = std::time::SystemTime::now() + Duration::from_millis(300);
+            let end = end.duration_since(std::time::UNIX_EPOCH).expect("a clock");
+            // RFC 3339 by PHP, to which the server's own reader is compared.
+            let code = format!(
+                "echo (new DateTime('@{}'))->modify('+{} ms')->format(DATE_RFC3339_EXTENDED);",
+                end.as_secs(),
+                end.subsec_millis()
+            );
+            let php = std::process::Command::new("php")
+                .args(["-r", &code])
+                .output();
+            let end = String::from_utf8(php.expect("php runs").stdout).expect("text");
+            let set = request(storage, &[(b"s", b"v", &end), (b"l", b"v", "")]);
+            assert_eq!(call(rpc, "kv.Set", &set), "");
+        };
+        soon(&mut rpc);
+        let until = Instant::now() + Duration::from_secs(5);
+        let there = request(storage, &[(b"s", b"", "")]);
+        while !call(&mut rpc, "kv.Has", &there).is_empty() {
+            assert!(Instant::now() < until, "it never ends");
+            sleep(Duration::from_millis(10));
+        }
+    }
+    drop(rpc);
+    let server = Server::start(server.killed());
+    let mut rpc = Rpc::connect(&server);
+    let there = |storage| request(storage, &[(b"l", b"", "")]);
+    assert_eq!(call(&mut rpc, "kv.Has", &there("kept")), r"\n\x03\n\x01l");
+    assert_eq!(call(&mut rpc, "kv.Has", &there("fast")), "");
+    drop(rpc);
+    server.stop();
+}
