@@ -33,6 +33,7 @@ test: ## Run every test
 	scripts/planted-bugs
 	cargo test -p pronghorn-ring --features model
 	phpunit -c php/goridge/phpunit.xml.dist
+	phpunit -c php/cache/phpunit.xml.dist
 	phpunit -c php/http-foundation/phpunit.xml.dist
 	phpunit -c php/jobs/phpunit.xml.dist
 	phpunit -c php/laravel/phpunit.xml.dist
@@ -47,6 +48,7 @@ lint: ## Check formatting and dependencies, and run the linters
 	scripts/check-dependencies
 	cargo clippy --workspace --all-targets -- -D warnings
 	phpcs --standard=php/goridge/phpcs.xml.dist
+	phpcs --standard=php/cache/phpcs.xml.dist
 	phpcs --standard=php/http-foundation/phpcs.xml.dist
 	phpcs --standard=php/jobs/phpcs.xml.dist
 	phpcs --standard=php/laravel/phpcs.xml.dist

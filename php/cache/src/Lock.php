@@ -1,0 +1,98 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Cache;
+
+/**
+ * A lock that all workers share, by an entry of a storage. It ends by itself, so that the death of
+ * its owner holds nobody up for long.
+ *
+ * Each acquisition has a fencing token, which is larger than that of any before: whoever writes
+ * somewhere else takes it along, and what has seen a larger one refuses it.
+ */
+final class Lock
+{
+    /** Seconds between two tries. */
+    private const LOOK = 0.002;
+
+    /** What is kept while it is held: the owner and the token. */
+    private ?string $held = null;
+    private int $token = 0;
+
+    /** @param float $ttl seconds after which it ends if it is not renewed, above 0 */
+    public function __construct(
+        private readonly Store $store,
+        private readonly string $name,
+        private readonly float $ttl = 30.0,
+    ) {
+        if (!($ttl > 0)) {
+            throw new \ValueError('A lock is held for more than 0 seconds.');
+        }
+    }
+
+    /**
+     * Takes the lock; false: another one has it, and had it all the time.
+     *
+     * @param float $wait seconds
+     */
+    public function acquire(float $wait = 0.0): bool
+    {
+        $until = \microtime(true) + $wait;
+        while (!$this->try()) {
+            if (\microtime(true) >= $until) {
+                return false;
+            }
+            \usleep((int) (self::LOOK * 1e6)); // phpcs:ignore Generic.PHP.ForbiddenFunctions -- it waits
+        }
+
+        return true;
+    }
+
+    /** Begins its time anew; false: it has ended, and another one may have it. */
+    public function renew(): bool
+    {
+        return $this->held !== null
+            && $this->store->compareAndSwap($this->key(), $this->held, $this->held, $this->ttl);
+    }
+
+    /** Gives it back; false: it had ended before. */
+    public function release(): bool
+    {
+        $held = $this->held;
+        $this->held = null;
+        // What is there for a moment longer is nobody's: whoever else acquires it finds another value.
+        return $held !== null
+            && $this->store->compareAndSwap($this->key(), $held, '', 0.001);
+    }
+
+    public function isHeld(): bool
+    {
+        return $this->held !== null && $this->store->get($this->key()) === $this->held;
+    }
+
+    /** That of the last acquisition. */
+    public function token(): int
+    {
+        return $this->token;
+    }
+
+    private function try(): bool
+    {
+        $mine = \bin2hex(\random_bytes(16));
+        $isMine = $this->store->add($this->key(), $mine, $this->ttl)
+            || $this->store->compareAndSwap($this->key(), '', $mine, $this->ttl);
+        if (!$isMine) {
+            return false;
+        }
+        $this->held = $mine;
+        $this->token = $this->store->increment("lock-token\0$this->name");
+
+        return true;
+    }
+
+    private function key(): string
+    {
+        return "lock\0$this->name";
+    }
+}

@@ -1,0 +1,154 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Cache;
+
+use Pronghorn\Rpc as Connection;
+use Pronghorn\RpcError;
+
+/** A storage of the server in memory, over RPC: for processes that have not mapped it. */
+final class Rpc implements Store
+{
+    private const BYTES = 0;
+    private const INTEGER = 1;
+    private const FLOAT = 2;
+    private const NULL = 3;
+    private const FALSE = 4;
+    private const TRUE = 5;
+    private const SERIALIZED = 6;
+    private const IGBINARY = 7;
+
+    public function __construct(private readonly Connection $rpc, private readonly string $storage)
+    {
+    }
+
+    public function get(string $key, mixed $default = null): mixed
+    {
+        $found = $this->many([$key]);
+
+        return \array_key_exists($key, $found) ? $found[$key] : $default;
+    }
+
+    public function many(array $keys): array
+    {
+        $found = [];
+        $asked = \array_map(static fn (mixed $key): string => \base64_encode((string) $key), \array_values($keys));
+        foreach ($this->call('Get', ['keys' => $asked])['items'] ?? [] as $item) {
+            $value = \base64_decode($item['value'] ?? '');
+            $found[\base64_decode($item['key'])] = self::unpack($item['kind'] ?? self::BYTES, $value);
+        }
+
+        return $found;
+    }
+
+    public function set(string $key, mixed $value, ?float $ttl = null): bool
+    {
+        if ($ttl !== null && $ttl <= 0) {
+            $this->delete($key);
+
+            return true;
+        }
+
+        return $this->done('Set', $key, ['value' => self::pack($value), 'ttl' => self::milliseconds($ttl)]);
+    }
+
+    public function add(string $key, mixed $value, ?float $ttl = null): bool
+    {
+        if ($ttl !== null && $ttl <= 0) {
+            return false;
+        }
+
+        return $this->done('Add', $key, ['value' => self::pack($value), 'ttl' => self::milliseconds($ttl)]);
+    }
+
+    public function delete(string $key): bool
+    {
+        return $this->done('Delete', $key, []);
+    }
+
+    public function increment(string $key, int $by = 1, ?float $ttl = null): int
+    {
+        $answer = $this->call('Increment', [
+            'key' => \base64_encode($key), 'by' => $by, 'ttl' => self::milliseconds($ttl),
+        ]);
+        if (!($answer['done'] ?? false)) {
+            throw new \ValueError('What is there is no integer, or the sum is too large');
+        }
+
+        return $answer['sum'] ?? 0;
+    }
+
+    public function compareAndSwap(string $key, mixed $old, mixed $new, ?float $ttl = null): bool
+    {
+        return $this->done('CompareAndSwap', $key, [
+            'old' => self::pack($old),
+            'value' => self::pack($new),
+            'ttl' => self::milliseconds($ttl),
+        ]);
+    }
+
+    public function clear(string $prefix = ''): int
+    {
+        return $this->call('Clear', ['key' => \base64_encode($prefix)])['sum'] ?? 0;
+    }
+
+    /** @param array<string, mixed> $argument */
+    private function done(string $method, string $key, array $argument): bool
+    {
+        return $this->call($method, $argument + ['key' => \base64_encode($key)])['done'] ?? false;
+    }
+
+    /**
+     * @param array<string, mixed> $argument
+     * @return array<string, mixed>
+     */
+    private function call(string $method, array $argument): array
+    {
+        try {
+            return $this->rpc->call("cache.$method", $argument + ['storage' => $this->storage]);
+        } catch (RpcError $error) {
+            if (\str_starts_with($error->getMessage(), 'cache: the key ')) {
+                throw new \ValueError($error->getMessage(), 0, $error);
+            }
+            throw $error;
+        }
+    }
+
+    private static function milliseconds(?float $ttl): int
+    {
+        // What is longer than a million years has no end.
+        return $ttl === null || $ttl >= 3e13 ? 0 : \max(1, (int) \ceil($ttl * 1000));
+    }
+
+    /** @return array{kind: int, bytes: string} */
+    private static function pack(mixed $value): array
+    {
+        [$kind, $bytes] = match (true) {
+            $value === null => [self::NULL, ''],
+            $value === false => [self::FALSE, ''],
+            $value === true => [self::TRUE, ''],
+            \is_int($value) => [self::INTEGER, \pack('P', $value)],
+            \is_float($value) => [self::FLOAT, \pack('e', $value)],
+            \is_string($value) => [self::BYTES, $value],
+            \function_exists('igbinary_serialize') => [self::IGBINARY, (string) \igbinary_serialize($value)],
+            default => [self::SERIALIZED, \serialize($value)],
+        };
+
+        return ['kind' => $kind, 'bytes' => \base64_encode($bytes)];
+    }
+
+    private static function unpack(int $kind, string $bytes): mixed
+    {
+        return match ($kind) {
+            self::INTEGER => \unpack('P', $bytes)[1],
+            self::FLOAT => \unpack('e', $bytes)[1],
+            self::NULL => null,
+            self::FALSE => false,
+            self::TRUE => true,
+            self::SERIALIZED => \unserialize($bytes),
+            self::IGBINARY => \igbinary_unserialize($bytes),
+            default => $bytes,
+        };
+    }
+}

@@ -1,0 +1,82 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Cache\Tests\Support;
+
+use Pronghorn\Cache\Store;
+
+/** What a storage does, in an array, with a clock that a test moves. */
+final class ArrayStore implements Store
+{
+    public float $now = 0.0;
+    /** @var array<string, array{mixed, ?float}> value and end */
+    private array $entries = [];
+
+    public function get(string $key, mixed $default = null): mixed
+    {
+        return $this->has($key) ? $this->entries[$key][0] : $default;
+    }
+
+    public function many(array $keys): array
+    {
+        $found = [];
+        foreach ($keys as $key) {
+            if ($this->has((string) $key)) {
+                $found[$key] = $this->entries[$key][0];
+            }
+        }
+
+        return $found;
+    }
+
+    public function set(string $key, mixed $value, ?float $ttl = null): bool
+    {
+        $this->entries[$key] = [$value, $ttl === null ? null : $this->now + $ttl];
+
+        return true;
+    }
+
+    public function add(string $key, mixed $value, ?float $ttl = null): bool
+    {
+        return !$this->has($key) && $this->set($key, $value, $ttl);
+    }
+
+    public function delete(string $key): bool
+    {
+        $was = $this->has($key);
+        unset($this->entries[$key]);
+
+        return $was;
+    }
+
+    public function increment(string $key, int $by = 1, ?float $ttl = null): int
+    {
+        $sum = $this->get($key, 0) + $by;
+        $this->entries[$key] = [$sum, $this->has($key) ? $this->entries[$key][1] : ($ttl ? $this->now + $ttl : null)];
+
+        return $sum;
+    }
+
+    public function compareAndSwap(string $key, mixed $old, mixed $new, ?float $ttl = null): bool
+    {
+        return $this->has($key) && $this->get($key) === $old && $this->set($key, $new, $ttl);
+    }
+
+    public function clear(string $prefix = ''): int
+    {
+        $gone = array_filter(array_keys($this->entries), fn ($key) => str_starts_with((string) $key, $prefix));
+        foreach ($gone as $key) {
+            unset($this->entries[$key]);
+        }
+
+        return count($gone);
+    }
+
+    private function has(string $key): bool
+    {
+        $end = $this->entries[$key][1] ?? null;
+
+        return isset($this->entries[$key]) && ($end === null || $end > $this->now);
+    }
+}
