@@ -12,6 +12,7 @@
 #include "zend_exceptions.h"
 #include "zend_interfaces.h"
 
+#include "cache.h"
 #include "channel.h"
 #include "chunks.h"
 #include "classic.h"
@@ -1029,6 +1030,7 @@ static PHP_MINIT_FUNCTION(pronghorn)
 	exit_startup();
 	leftovers_startup();
 	requests_startup();
+	cache_startup(register_class_Pronghorn_Cache_SharedMemory(register_class_Pronghorn_Cache_Store()));
 	properties_startup(register_class_Pronghorn_Internal_NativeProperties());
 	return SUCCESS;
 }

@@ -190,3 +190,75 @@ namespace Pronghorn\Internal {
         }
     }
 }
+
+namespace Pronghorn\Cache {
+    /** What a storage can do, wherever it is. */
+    interface Store
+    {
+        public function get(string $key, mixed $default = null): mixed;
+
+        public function many(array $keys): array;
+
+        public function set(string $key, mixed $value, ?float $ttl = null): bool;
+
+        public function add(string $key, mixed $value, ?float $ttl = null): bool;
+
+        public function delete(string $key): bool;
+
+        public function increment(string $key, int $by = 1, ?float $ttl = null): int;
+
+        public function compareAndSwap(string $key, mixed $old, mixed $new, ?float $ttl = null): bool;
+
+        public function clear(string $prefix = ""): int;
+    }
+
+    /**
+     * A storage of the server in memory that this process has mapped.
+     *
+     * @not-serializable
+     * @strict-properties
+     */
+    final class SharedMemory implements Store
+    {
+        private function __construct()
+        {
+        }
+
+        /** Null: this process has no such storage. */
+        public static function open(string $storage): ?SharedMemory
+        {
+        }
+
+        public function get(string $key, mixed $default = null): mixed
+        {
+        }
+
+        public function many(array $keys): array
+        {
+        }
+
+        public function set(string $key, mixed $value, ?float $ttl = null): bool
+        {
+        }
+
+        public function add(string $key, mixed $value, ?float $ttl = null): bool
+        {
+        }
+
+        public function delete(string $key): bool
+        {
+        }
+
+        public function increment(string $key, int $by = 1, ?float $ttl = null): int
+        {
+        }
+
+        public function compareAndSwap(string $key, mixed $old, mixed $new, ?float $ttl = null): bool
+        {
+        }
+
+        public function clear(string $prefix = ""): int
+        {
+        }
+    }
+}

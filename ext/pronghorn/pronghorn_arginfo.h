@@ -1,5 +1,5 @@
 /* This is a generated file, edit the .stub.php file instead.
- * Stub hash: a1e330917f9d30f3b13a5308db1de356bff3114e */
+ * Stub hash: d8689d8fcee627a27cd5216924c8d2d69997552a */
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_attach, 0, 8, IS_STRING, 1)
 	ZEND_ARG_TYPE_INFO(0, memory, IS_LONG, 0)
@@ -93,6 +93,67 @@ ZEND_END_ARG_INFO()
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_class_Pronghorn_Internal_NativeProperties_restore, 0, 0, IS_VOID, 0)
 ZEND_END_ARG_INFO()
 
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_class_Pronghorn_Cache_Store_get, 0, 1, IS_MIXED, 0)
+	ZEND_ARG_TYPE_INFO(0, key, IS_STRING, 0)
+	ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, default, IS_MIXED, 0, "null")
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_class_Pronghorn_Cache_Store_many, 0, 1, IS_ARRAY, 0)
+	ZEND_ARG_TYPE_INFO(0, keys, IS_ARRAY, 0)
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_class_Pronghorn_Cache_Store_set, 0, 2, _IS_BOOL, 0)
+	ZEND_ARG_TYPE_INFO(0, key, IS_STRING, 0)
+	ZEND_ARG_TYPE_INFO(0, value, IS_MIXED, 0)
+	ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, ttl, IS_DOUBLE, 1, "null")
+ZEND_END_ARG_INFO()
+
+#define arginfo_class_Pronghorn_Cache_Store_add arginfo_class_Pronghorn_Cache_Store_set
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_class_Pronghorn_Cache_Store_delete, 0, 1, _IS_BOOL, 0)
+	ZEND_ARG_TYPE_INFO(0, key, IS_STRING, 0)
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_class_Pronghorn_Cache_Store_increment, 0, 1, IS_LONG, 0)
+	ZEND_ARG_TYPE_INFO(0, key, IS_STRING, 0)
+	ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, by, IS_LONG, 0, "1")
+	ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, ttl, IS_DOUBLE, 1, "null")
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_class_Pronghorn_Cache_Store_compareAndSwap, 0, 3, _IS_BOOL, 0)
+	ZEND_ARG_TYPE_INFO(0, key, IS_STRING, 0)
+	ZEND_ARG_TYPE_INFO(0, old, IS_MIXED, 0)
+	ZEND_ARG_TYPE_INFO(0, new, IS_MIXED, 0)
+	ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, ttl, IS_DOUBLE, 1, "null")
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_class_Pronghorn_Cache_Store_clear, 0, 0, IS_LONG, 0)
+	ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, prefix, IS_STRING, 0, "\"\"")
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_INFO_EX(arginfo_class_Pronghorn_Cache_SharedMemory___construct, 0, 0, 0)
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_OBJ_INFO_EX(arginfo_class_Pronghorn_Cache_SharedMemory_open, 0, 1, Pronghorn\\Cache\\SharedMemory, 1)
+	ZEND_ARG_TYPE_INFO(0, storage, IS_STRING, 0)
+ZEND_END_ARG_INFO()
+
+#define arginfo_class_Pronghorn_Cache_SharedMemory_get arginfo_class_Pronghorn_Cache_Store_get
+
+#define arginfo_class_Pronghorn_Cache_SharedMemory_many arginfo_class_Pronghorn_Cache_Store_many
+
+#define arginfo_class_Pronghorn_Cache_SharedMemory_set arginfo_class_Pronghorn_Cache_Store_set
+
+#define arginfo_class_Pronghorn_Cache_SharedMemory_add arginfo_class_Pronghorn_Cache_Store_add
+
+#define arginfo_class_Pronghorn_Cache_SharedMemory_delete arginfo_class_Pronghorn_Cache_Store_delete
+
+#define arginfo_class_Pronghorn_Cache_SharedMemory_increment arginfo_class_Pronghorn_Cache_Store_increment
+
+#define arginfo_class_Pronghorn_Cache_SharedMemory_compareAndSwap arginfo_class_Pronghorn_Cache_Store_compareAndSwap
+
+#define arginfo_class_Pronghorn_Cache_SharedMemory_clear arginfo_class_Pronghorn_Cache_Store_clear
+
 
 ZEND_FUNCTION(Pronghorn_Internal_ring_attach);
 ZEND_FUNCTION(Pronghorn_Internal_ring_next);
@@ -111,6 +172,16 @@ ZEND_FUNCTION(Pronghorn_Internal_request_end);
 ZEND_FUNCTION(Pronghorn_Internal_request_last);
 ZEND_METHOD(Pronghorn_Internal_NativeProperties, __construct);
 ZEND_METHOD(Pronghorn_Internal_NativeProperties, restore);
+ZEND_METHOD(Pronghorn_Cache_SharedMemory, __construct);
+ZEND_METHOD(Pronghorn_Cache_SharedMemory, open);
+ZEND_METHOD(Pronghorn_Cache_SharedMemory, get);
+ZEND_METHOD(Pronghorn_Cache_SharedMemory, many);
+ZEND_METHOD(Pronghorn_Cache_SharedMemory, set);
+ZEND_METHOD(Pronghorn_Cache_SharedMemory, add);
+ZEND_METHOD(Pronghorn_Cache_SharedMemory, delete);
+ZEND_METHOD(Pronghorn_Cache_SharedMemory, increment);
+ZEND_METHOD(Pronghorn_Cache_SharedMemory, compareAndSwap);
+ZEND_METHOD(Pronghorn_Cache_SharedMemory, clear);
 
 
 static const zend_function_entry ext_functions[] = {
@@ -144,6 +215,34 @@ static const zend_function_entry class_Pronghorn_Internal_NativeProperties_metho
 	ZEND_FE_END
 };
 
+
+static const zend_function_entry class_Pronghorn_Cache_Store_methods[] = {
+	ZEND_ABSTRACT_ME_WITH_FLAGS(Pronghorn_Cache_Store, get, arginfo_class_Pronghorn_Cache_Store_get, ZEND_ACC_PUBLIC|ZEND_ACC_ABSTRACT)
+	ZEND_ABSTRACT_ME_WITH_FLAGS(Pronghorn_Cache_Store, many, arginfo_class_Pronghorn_Cache_Store_many, ZEND_ACC_PUBLIC|ZEND_ACC_ABSTRACT)
+	ZEND_ABSTRACT_ME_WITH_FLAGS(Pronghorn_Cache_Store, set, arginfo_class_Pronghorn_Cache_Store_set, ZEND_ACC_PUBLIC|ZEND_ACC_ABSTRACT)
+	ZEND_ABSTRACT_ME_WITH_FLAGS(Pronghorn_Cache_Store, add, arginfo_class_Pronghorn_Cache_Store_add, ZEND_ACC_PUBLIC|ZEND_ACC_ABSTRACT)
+	ZEND_ABSTRACT_ME_WITH_FLAGS(Pronghorn_Cache_Store, delete, arginfo_class_Pronghorn_Cache_Store_delete, ZEND_ACC_PUBLIC|ZEND_ACC_ABSTRACT)
+	ZEND_ABSTRACT_ME_WITH_FLAGS(Pronghorn_Cache_Store, increment, arginfo_class_Pronghorn_Cache_Store_increment, ZEND_ACC_PUBLIC|ZEND_ACC_ABSTRACT)
+	ZEND_ABSTRACT_ME_WITH_FLAGS(Pronghorn_Cache_Store, compareAndSwap, arginfo_class_Pronghorn_Cache_Store_compareAndSwap, ZEND_ACC_PUBLIC|ZEND_ACC_ABSTRACT)
+	ZEND_ABSTRACT_ME_WITH_FLAGS(Pronghorn_Cache_Store, clear, arginfo_class_Pronghorn_Cache_Store_clear, ZEND_ACC_PUBLIC|ZEND_ACC_ABSTRACT)
+	ZEND_FE_END
+};
+
+
+static const zend_function_entry class_Pronghorn_Cache_SharedMemory_methods[] = {
+	ZEND_ME(Pronghorn_Cache_SharedMemory, __construct, arginfo_class_Pronghorn_Cache_SharedMemory___construct, ZEND_ACC_PRIVATE)
+	ZEND_ME(Pronghorn_Cache_SharedMemory, open, arginfo_class_Pronghorn_Cache_SharedMemory_open, ZEND_ACC_PUBLIC|ZEND_ACC_STATIC)
+	ZEND_ME(Pronghorn_Cache_SharedMemory, get, arginfo_class_Pronghorn_Cache_SharedMemory_get, ZEND_ACC_PUBLIC)
+	ZEND_ME(Pronghorn_Cache_SharedMemory, many, arginfo_class_Pronghorn_Cache_SharedMemory_many, ZEND_ACC_PUBLIC)
+	ZEND_ME(Pronghorn_Cache_SharedMemory, set, arginfo_class_Pronghorn_Cache_SharedMemory_set, ZEND_ACC_PUBLIC)
+	ZEND_ME(Pronghorn_Cache_SharedMemory, add, arginfo_class_Pronghorn_Cache_SharedMemory_add, ZEND_ACC_PUBLIC)
+	ZEND_ME(Pronghorn_Cache_SharedMemory, delete, arginfo_class_Pronghorn_Cache_SharedMemory_delete, ZEND_ACC_PUBLIC)
+	ZEND_ME(Pronghorn_Cache_SharedMemory, increment, arginfo_class_Pronghorn_Cache_SharedMemory_increment, ZEND_ACC_PUBLIC)
+	ZEND_ME(Pronghorn_Cache_SharedMemory, compareAndSwap, arginfo_class_Pronghorn_Cache_SharedMemory_compareAndSwap, ZEND_ACC_PUBLIC)
+	ZEND_ME(Pronghorn_Cache_SharedMemory, clear, arginfo_class_Pronghorn_Cache_SharedMemory_clear, ZEND_ACC_PUBLIC)
+	ZEND_FE_END
+};
+
 static void register_pronghorn_symbols(int module_number)
 {
 	REGISTER_LONG_CONSTANT("Pronghorn\\Internal\\EXTENSION_API", PRONGHORN_API, CONST_PERSISTENT);
@@ -167,6 +266,28 @@ static zend_class_entry *register_class_Pronghorn_Internal_NativeProperties(void
 	INIT_NS_CLASS_ENTRY(ce, "Pronghorn\\Internal", "NativeProperties", class_Pronghorn_Internal_NativeProperties_methods);
 	class_entry = zend_register_internal_class_ex(&ce, NULL);
 	class_entry->ce_flags |= ZEND_ACC_FINAL|ZEND_ACC_NO_DYNAMIC_PROPERTIES|ZEND_ACC_NOT_SERIALIZABLE;
+
+	return class_entry;
+}
+
+static zend_class_entry *register_class_Pronghorn_Cache_Store(void)
+{
+	zend_class_entry ce, *class_entry;
+
+	INIT_NS_CLASS_ENTRY(ce, "Pronghorn\\Cache", "Store", class_Pronghorn_Cache_Store_methods);
+	class_entry = zend_register_internal_interface(&ce);
+
+	return class_entry;
+}
+
+static zend_class_entry *register_class_Pronghorn_Cache_SharedMemory(zend_class_entry *class_entry_Pronghorn_Cache_Store)
+{
+	zend_class_entry ce, *class_entry;
+
+	INIT_NS_CLASS_ENTRY(ce, "Pronghorn\\Cache", "SharedMemory", class_Pronghorn_Cache_SharedMemory_methods);
+	class_entry = zend_register_internal_class_ex(&ce, NULL);
+	class_entry->ce_flags |= ZEND_ACC_FINAL|ZEND_ACC_NO_DYNAMIC_PROPERTIES|ZEND_ACC_NOT_SERIALIZABLE;
+	zend_class_implements(class_entry, 1, class_entry_Pronghorn_Cache_Store);
 
 	return class_entry;
 }

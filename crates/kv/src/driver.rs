@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use pronghorn_base::BoxFuture;
+use pronghorn_cache::Cache;
 use thiserror::Error;
 
 use crate::moment::Moment;
@@ -33,6 +34,11 @@ pub trait Driver: Send + Sync + 'static {
     /// Removes all entries of this storage, and nobody else's.
     fn clear(&self) -> Answer<'_, ()>;
 
+    /// The memory that PHP maps too, where the entries are there.
+    fn shared(&self) -> Option<&Cache> {
+        None
+    }
+
     /// Whether it would answer now, as far as is known without asking; what is wrong, as a text.
     fn health(&self) -> Result<(), String>;
 }
@@ -59,6 +65,11 @@ pub enum DriverError {
     /// The caller's, or that of whoever lets entries pile up. Nothing was kept.
     #[error("the storage is full: {limit} bytes are allowed")]
     Full { limit: u64 },
+    /// The caller's. Nothing was kept of this item.
+    #[error(
+        "a value with its key is longer than the {most} bytes that this storage takes; a larger `max_size` takes more"
+    )]
+    TooLong { most: usize },
     /// The engine's: it does not answer, or says that it can't. It may have been done.
     #[error("{0}")]
     Unavailable(String),

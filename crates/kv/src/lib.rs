@@ -5,6 +5,7 @@
 //!   suite of tests (`conformance`).
 //! - `storages`: which there are, and what holds for all of them.
 //! - `methods` and `messages`: RPC. What each method does: `docs/reference/rpc.md`.
+//! - `shared`: `cache.Get` and its companions, for PHP that has not mapped a storage in memory.
 //! - `moment`: times as RFC 3339 writes them.
 //! - [`KvService`]: all of it, as a service.
 
@@ -18,6 +19,7 @@ mod methods;
 mod moment;
 mod service;
 pub mod settings;
+mod shared;
 mod storages;
 
 pub use driver::{Driver, DriverError, Entry, Item};

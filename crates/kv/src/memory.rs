@@ -1,154 +1,134 @@
-//! `memory`: entries until the server stops.
+//! `memory`: entries in memory that PHP maps too, until the server stops.
 
-use std::collections::{BTreeSet, HashMap};
 use std::future::ready;
-use std::sync::Mutex;
 
 use bytes::Bytes;
-use pronghorn_base::lock;
+use pronghorn_cache::layout::{BYTES, FALSE, FLOAT, IGBINARY, INTEGER, NULL, SERIALIZED, TRUE};
+use pronghorn_cache::{Cache, NewEntry, Refused};
 
 use crate::driver::{Answer, Driver, DriverError, Entry, Item};
 use crate::moment::Moment;
 
-/// What an entry takes beside its key and value: its places in two trees.
-const ENTRY_OVERHEAD: usize = 160;
-
-/// How many entries that are over a call removes: more than it adds.
-const SWEEP: usize = 16;
-
-/// One storage in memory.
+/// One storage in shared memory. Its clock is not the calendar's: a clock that is set makes no
+/// entry early or late.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    limit: usize,
-    entries: Mutex<Entries>,
-}
-
-#[derive(Debug, Default)]
-struct Entries {
-    by_key: HashMap<Bytes, Entry>,
-    ends: BTreeSet<(Moment, Bytes)>,
-    size: usize,
+    cache: Cache,
 }
 
 impl Memory {
-    /// Entries may take `limit` bytes.
-    pub(crate) fn new(limit: u64) -> Self {
-        Self {
-            limit: usize::try_from(limit).unwrap_or(usize::MAX),
-            entries: Mutex::default(),
-        }
+    pub(crate) const fn new(cache: Cache) -> Self {
+        Self { cache }
     }
 
-    fn with<T>(&self, now: Moment, step: impl FnOnce(&mut Entries) -> T) -> T {
-        let mut entries = lock(&self.entries);
-        entries.sweep(now);
-        step(&mut entries)
+    fn look<T>(
+        &self,
+        keys: &[Bytes],
+        read: impl Fn(pronghorn_cache::Entry) -> T,
+    ) -> Vec<Option<T>> {
+        keys.iter()
+            .map(|key| self.cache.get(key).map(&read))
+            .collect()
     }
 
-    fn look<T>(&self, keys: &[Bytes], now: Moment, read: impl Fn(&Entry) -> T) -> Vec<Option<T>> {
-        self.with(now, |entries| {
-            let found = keys.iter().map(|key| entries.live(key, now).map(&read));
-            found.collect()
-        })
-    }
-}
-
-fn size(key: &Bytes, entry: &Entry) -> usize {
-    key.len() + entry.value.len() + ENTRY_OVERHEAD
-}
-
-impl Entries {
-    fn live(&self, key: &Bytes, now: Moment) -> Option<&Entry> {
-        let entry = self.by_key.get(key)?;
-        entry.ends.is_none_or(|end| end > now).then_some(entry)
-    }
-
-    fn put(&mut self, key: Bytes, entry: Entry) {
-        self.remove(&key);
-        self.size += size(&key, &entry);
-        if let Some(end) = entry.ends {
-            self.ends.insert((end, key.clone()));
-        }
-        self.by_key.insert(key, entry);
-    }
-
-    fn remove(&mut self, key: &Bytes) {
-        let Some(entry) = self.by_key.remove(key) else {
-            return;
-        };
-        self.size -= size(key, &entry);
-        if let Some(end) = entry.ends {
-            self.ends.remove(&(end, key.clone()));
-        }
-    }
-
-    fn sweep(&mut self, now: Moment) {
-        for _ in 0..SWEEP {
-            match self.ends.first() {
-                Some((end, key)) if *end <= now => {
-                    let key = key.clone();
-                    self.remove(&key);
-                }
-                _ => return,
+    fn keep(&self, items: &[Item], now: Moment) -> Result<(), DriverError> {
+        for Item { key, entry } in items {
+            if entry.ends.is_some_and(|end| end <= now) {
+                self.cache.delete(key);
+                continue;
             }
+            let new = NewEntry {
+                key,
+                value: &entry.value,
+                kind: BYTES,
+                ends: entry.ends.map_or(0, |end| Cache::end(end.since(now))),
+            };
+            self.cache
+                .set(&new)
+                .map_err(|refused| self.refused(refused))?;
         }
+        Ok(())
+    }
+
+    fn refused(&self, refused: Refused) -> DriverError {
+        match refused {
+            Refused::Full => DriverError::Full {
+                limit: self.cache.figures().size,
+            },
+            Refused::TooLong { most } => DriverError::TooLong { most },
+        }
+    }
+}
+
+/// When an entry ends by the calendar.
+fn end(entry: &pronghorn_cache::Entry, now: Moment) -> Option<Moment> {
+    (entry.ends() != 0).then(|| now.after(Cache::until(entry.ends())))
+}
+
+/// What PHP has put there as it is, as PHP's serializer writes it: so it is read by whoever reads
+/// what came over RPC.
+fn value(entry: pronghorn_cache::Entry) -> Bytes {
+    let number = || entry.value().try_into().unwrap_or_default();
+    match entry.kind() {
+        INTEGER => format!("i:{};", i64::from_le_bytes(number())).into(),
+        FLOAT => format!("d:{:?};", f64::from_le_bytes(number())).into(),
+        NULL => Bytes::from_static(b"N;"),
+        FALSE => Bytes::from_static(b"b:0;"),
+        TRUE => Bytes::from_static(b"b:1;"),
+        BYTES | SERIALIZED | IGBINARY => entry.into_value().into(),
+        // Of a process that scribbles.
+        _ => Bytes::new(),
     }
 }
 
 impl Driver for Memory {
     fn get(&self, keys: Vec<Bytes>, now: Moment) -> Answer<'_, Vec<Option<Entry>>> {
-        Box::pin(ready(Ok(self.look(&keys, now, Entry::clone))))
+        let found = self.look(&keys, |entry| Entry {
+            ends: end(&entry, now),
+            value: value(entry),
+        });
+        Box::pin(ready(Ok(found)))
     }
 
-    fn has(&self, keys: Vec<Bytes>, now: Moment) -> Answer<'_, Vec<bool>> {
-        let found = self.look(&keys, now, |_| ());
+    fn has(&self, keys: Vec<Bytes>, _: Moment) -> Answer<'_, Vec<bool>> {
+        let found = self.look(&keys, |_| ());
         Box::pin(ready(Ok(found.iter().map(Option::is_some).collect())))
     }
 
     fn ends(&self, keys: Vec<Bytes>, now: Moment) -> Answer<'_, Vec<Option<Option<Moment>>>> {
-        Box::pin(ready(Ok(self.look(&keys, now, |entry| entry.ends))))
+        Box::pin(ready(Ok(self.look(&keys, |entry| end(&entry, now)))))
     }
 
     fn set(&self, items: Vec<Item>, now: Moment) -> Answer<'_, ()> {
-        let limit = self.limit;
-        let done = self.with(now, |entries| {
-            let more: usize = items.iter().map(|it| size(&it.key, &it.entry)).sum();
-            if entries.size + more > limit {
-                let limit = limit as u64;
-                return Err(DriverError::Full { limit });
+        Box::pin(ready(self.keep(&items, now)))
+    }
+
+    fn expire(&self, ends: Vec<(Bytes, Moment)>, now: Moment) -> Answer<'_, ()> {
+        let done = ends.iter().try_for_each(|(key, end)| {
+            if *end <= now {
+                self.cache.delete(key);
+                return Ok(());
             }
-            for Item { key, entry } in items {
-                entries.put(key, entry);
-            }
-            entries.sweep(now);
-            Ok(())
+            let expired = self.cache.expire(key, Cache::end(end.since(now)));
+            expired.map(|_| ()).map_err(|refused| self.refused(refused))
         });
         Box::pin(ready(done))
     }
 
-    fn expire(&self, ends: Vec<(Bytes, Moment)>, now: Moment) -> Answer<'_, ()> {
-        self.with(now, |entries| {
-            for (key, end) in ends {
-                if let Some(entry) = entries.live(&key, now).cloned() {
-                    let ends = Some(end);
-                    entries.put(key, Entry { ends, ..entry });
-                }
-            }
-        });
-        Box::pin(ready(Ok(())))
-    }
-
     fn delete(&self, keys: Vec<Bytes>) -> Answer<'_, ()> {
-        let mut entries = lock(&self.entries);
         for key in &keys {
-            entries.remove(key);
+            self.cache.delete(key);
         }
         Box::pin(ready(Ok(())))
     }
 
     fn clear(&self) -> Answer<'_, ()> {
-        *lock(&self.entries) = Entries::default();
+        self.cache.clear(b"");
         Box::pin(ready(Ok(())))
+    }
+
+    fn shared(&self) -> Option<&Cache> {
+        Some(&self.cache)
     }
 
     fn health(&self) -> Result<(), String> {

@@ -1,12 +1,16 @@
 //! The service `kv`.
 
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use pronghorn_cache::Cache;
 use pronghorn_config::Table;
 use pronghorn_plugin_api::{
     BoxFuture, Context, NotReady, Reload, Running, Service, StartError, Stopped,
 };
 use pronghorn_store::{LazyStore, OpenError};
+use thiserror::Error;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -15,6 +19,7 @@ use crate::embedded::{self, Embedded};
 use crate::memory::Memory;
 use crate::methods;
 use crate::settings::{DriverSettings, KvSettings};
+use crate::shared;
 use crate::storages::Storages;
 
 /// Storages before their start. They stop behind the services that have workers.
@@ -25,6 +30,8 @@ pub struct KvService {
 
 struct AtWork {
     settings: KvSettings,
+    /// What workers map.
+    shared: Vec<(String, Arc<OwnedFd>)>,
     /// Where entries are kept that outlive the server, if a storage needs it.
     store: Option<LazyStore>,
     _sweeper: JoinSet<()>,
@@ -54,6 +61,31 @@ impl Service for KvService {
     }
 }
 
+/// The kernel refused the memory of a storage.
+#[derive(Debug, Error)]
+#[error("storage `{name}`: there is no memory for it; make `kv.{name}.config.max_size` smaller")]
+struct NoMemory {
+    name: String,
+    source: io::Error,
+}
+
+/// That of the process before, if it has the same size, or a new one. The next process gets it.
+fn open_memory(context: &Context, name: &str, size: u64) -> io::Result<(Cache, OwnedFd)> {
+    let size = usize::try_from(size).unwrap_or(usize::MAX);
+    let offer: String = format!("kv.memory.{size}.{name}")
+        .split_whitespace()
+        .collect();
+    let inherited = context.sockets.take(&offer).pop();
+    let inherited = inherited.map(Cache::map).transpose()?.flatten();
+    let cache = match inherited {
+        Some(cache) => cache,
+        None => Cache::new(size, fastrand::u64(..))?,
+    };
+    context.sockets.offer(&offer, cache.file())?;
+    let file = cache.file().try_clone_to_owned()?;
+    Ok((cache, file))
+}
+
 async fn start(settings: KvSettings, context: &Context) -> Result<AtWork, StartError> {
     let stored = |(_, driver): &(_, _)| *driver == DriverSettings::Embedded;
     let store = settings
@@ -69,28 +101,43 @@ async fn start(settings: KvSettings, context: &Context) -> Result<AtWork, StartE
         }
     }
     let sweeper = store.clone().map(embedded::sweeper);
-    let storages = settings.storages.iter().map(|(name, driver)| {
+    let (mut drivers, mut files) = (Vec::new(), Vec::new());
+    for (name, driver) in &settings.storages {
         let driver: Arc<dyn Driver> = match driver {
-            DriverSettings::Memory { max_size } => Arc::new(Memory::new(*max_size)),
+            DriverSettings::Memory { max_size } => {
+                let (cache, file) =
+                    open_memory(context, name, *max_size).map_err(|source| NoMemory {
+                        name: name.clone(),
+                        source,
+                    })?;
+                files.push((name.clone(), Arc::new(file)));
+                Arc::new(Memory::new(cache))
+            }
             DriverSettings::Embedded => Arc::new(Embedded::new(name, context.store.clone())),
         };
-        (name.clone(), driver)
-    });
-    let storages = Storages::new(storages);
+        drivers.push((name.clone(), driver));
+    }
+    let storages = Storages::new(drivers);
     if !settings.storages.is_empty() {
         methods::add(&context.rpc, &storages);
+        shared::add(&context.rpc, &storages);
     }
     context
         .readiness
         .answer_with(move || storages.health().map_err(|why| NotReady(why.into())));
     Ok(AtWork {
         settings,
+        shared: files,
         store,
         _sweeper: sweeper.unwrap_or_default(),
     })
 }
 
 impl Running for AtWork {
+    fn storages(&self) -> Vec<(String, Arc<OwnedFd>)> {
+        self.shared.clone()
+    }
+
     fn reload(&mut self, to: Box<dyn Service>) -> BoxFuture<'_, Reload> {
         let same = to
             .downcast::<KvService>()

@@ -5,8 +5,16 @@ use pronghorn_config::{Choice, Size, Table};
 /// Of one storage in memory. Most applications keep less, and most machines have it to spare.
 const MAX_SIZE: Size = Size::megabytes(128);
 
+/// Workers take blocks of it for themselves.
+const LEAST_SIZE: Size = Size::megabytes(1);
+/// What places in it can tell.
+const MOST_SIZE: Size = Size::megabytes(30 << 10);
+
 /// Each has a place in memory.
 const MOST_STORAGES: usize = 1000;
+
+/// Each worker has a descriptor for each.
+const MOST_IN_MEMORY: usize = 16;
 
 /// A storage's name is part of each key in the store.
 const LONGEST_NAME: usize = 255;
@@ -70,6 +78,20 @@ impl KvSettings {
             let message = format!("has {written} storages; accepted: at most {MOST_STORAGES}");
             t.error("kv", &message, "remove some of them");
         }
+        let in_memory = |(_, it): &&(_, Option<DriverSettings>)| {
+            matches!(it, Some(DriverSettings::Memory { .. }))
+        };
+        let in_memory = storages.iter().filter(in_memory).count();
+        if in_memory > MOST_IN_MEMORY {
+            let message = format!(
+                "has {in_memory} storages with `driver: memory`; accepted: at most {MOST_IN_MEMORY}"
+            );
+            t.error(
+                "kv",
+                &message,
+                "use one for several purposes, with prefixes",
+            );
+        }
         let there = storages.into_iter();
         Self {
             storages: there.filter_map(|(name, it)| Some((name, it?))).collect(),
@@ -104,8 +126,13 @@ fn read_storage(t: &mut Table<'_>) -> Option<DriverSettings> {
         let message = "is of storages with `driver: memory`";
         let in_memory = choice == DriverChoice::Memory;
         let max_size = t.keys_where(in_memory, message, "remove it", |t| {
-            t.key("max_size", "How much memory the entries may take.")
+            t.key(
+                "max_size",
+                "How much memory the entries may take; what was not read for the longest time goes first. It is \
+                 taken as it is needed. An entry may have a 128th of it, at least 64 KB and at most 4 MB.",
+            )
                 .ours()
+                .range(LEAST_SIZE..=MOST_SIZE)
                 .default(MAX_SIZE)
         });
         t.no_effect(

@@ -26,4 +26,4 @@ pub use php::{
     About, Ini, IniSetting, LackingPhp, Php, Preset, ask_php, classic_command, classic_variables,
     installed_phps, script_of,
 };
-pub use spec::LaunchSpec;
+pub use spec::{LaunchSpec, Storage};

@@ -34,7 +34,12 @@ pub struct LaunchSpec {
     pub spool: Arc<Spool>,
     /// The threads that serve requests: the connection of each worker lives on one of them.
     pub homes: Vec<Home>,
+    /// Storages that the processes map, with their names. At most 16.
+    pub storages: Vec<Storage>,
 }
+
+/// Shared memory with its name.
+pub type Storage = (String, Arc<OwnedFd>);
 
 impl LaunchSpec {
     /// A process of the pool's command, with its output in pipes.

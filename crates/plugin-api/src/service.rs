@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::error::Error;
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -194,6 +195,12 @@ pub trait Running: Send {
 
     /// Variables by which workers find it. Those of services without workers count.
     fn variables(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
+    /// Storages in shared memory that workers map, with their names. Those of services without
+    /// workers count.
+    fn storages(&self) -> Vec<(String, Arc<OwnedFd>)> {
         Vec::new()
     }
 

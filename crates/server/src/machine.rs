@@ -123,6 +123,7 @@ async fn look_at_pools(
         },
         development: false,
         incidents: Incidents::default(),
+        storages: Vec::new(),
     };
     for (owner, pool) in settings.pools() {
         let spec = PoolSpec {

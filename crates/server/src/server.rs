@@ -309,6 +309,11 @@ impl Server {
             },
             development,
             incidents,
+            storages: self
+                .services
+                .iter()
+                .flat_map(|(_, service)| service.storages())
+                .collect(),
         };
         Ok(Workers {
             pools: Pools::new(resources, server, environment),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use pronghorn_base::lock;
-use pronghorn_launch::RelayListener;
+use pronghorn_launch::{RelayListener, Storage};
 use pronghorn_metrics::Registry;
 use pronghorn_pool::{
     Home, Incidents, LaunchError, NotExtended, NotResized, Options, PATIENCE, Plan, Pool,
@@ -54,6 +54,8 @@ pub struct PoolResources {
     pub development: bool,
     /// Who keeps what went wrong with workers.
     pub incidents: Incidents,
+    /// Storages in shared memory.
+    pub storages: Vec<Storage>,
 }
 
 /// What workers are told of the server's release.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use pronghorn_config::{Address, Command, Listen, Size};
 use pronghorn_launch::{
     Addresses, CommandLauncher, Current, FastCgiLauncher, Fpm, Ini, LaunchSpec, Peers, Php, Place,
-    ProgramLauncher, Spawn, TransportChoice, Zygotes, classic_command, classic_variables,
+    ProgramLauncher, Spawn, Storage, TransportChoice, Zygotes, classic_command, classic_variables,
     script_of,
 };
 use pronghorn_pool::{Fence, Limits, Options, Plan, Warmup};
@@ -190,7 +190,18 @@ impl Start<'_> {
             stream_timeout: self.spec.settings.common.stream_timeout,
             spool: self.spec.spool.clone(),
             homes: self.resources.homes.clone(),
+            storages: self.storages(),
         }
+    }
+
+    /// Those that the pool is given, or all.
+    fn storages(&self) -> Vec<Storage> {
+        let given = self.spec.settings.common.storages.as_ref();
+        let is_given = |name: &str| {
+            given.is_none_or(|given| given.iter().any(|it| it.eq_ignore_ascii_case(name)))
+        };
+        let all = self.resources.storages.iter();
+        all.filter(|(name, _)| is_given(name)).cloned().collect()
     }
 
     fn first_of(&self, names: &[&'static str]) -> Option<&'static str> {

@@ -41,7 +41,7 @@ const SCRIPT: &str = r"<?php
     echo str_repeat('x', (int) ($_GET['n'] ?? 4));
 ";
 
-fn build_with_marks() -> PathBuf {
+pub(crate) fn build_with_marks() -> PathBuf {
     let used = extension();
     let name = used.file_stem().unwrap_or_default().to_string_lossy();
     let id = name.strip_prefix("pronghorn-").unwrap_or_default();

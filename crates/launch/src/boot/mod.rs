@@ -1,6 +1,7 @@
 //! From a command to a worker that is up: process, handshake, transcript.
 
 use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::future::pending;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -260,13 +261,18 @@ impl CommandLauncher {
         }
     }
 
-    fn command_line(&self, passed: Vec<OwnedFd>, besides: Vec<(OsString, OsString)>) -> Command {
+    fn command_line(
+        &self,
+        mut passed: Vec<OwnedFd>,
+        besides: Vec<(OsString, OsString)>,
+    ) -> Command {
         let mut env = self.spec.env.clone();
         env.retain(|(known, _)| besides.iter().all(|(name, _)| known != name));
         env.extend(besides);
         if passed.len() > PIPES {
             env.push(("PRONGHORN_RING".into(), "5,6,7".into()));
         }
+        self.pass_storages(&mut passed, &mut env);
         // A foreign worker finds its relay on the pipes unless it is sent to a socket.
         let stdin = if self.listener.is_some() {
             Stream::Null
@@ -274,6 +280,21 @@ impl CommandLauncher {
             Stream::Pipe
         };
         self.spec.process(stdin, env, passed)
+    }
+
+    /// Behind all else. A storage for which there is no descriptor left is reached over RPC.
+    fn pass_storages(&self, passed: &mut Vec<OwnedFd>, env: &mut Vec<(OsString, OsString)>) {
+        const FIRST: usize = 3;
+        let mut offer = String::new();
+        for (name, memory) in &self.spec.storages {
+            if let Ok(memory) = memory.try_clone() {
+                _ = writeln!(offer, "{}={name}", FIRST + passed.len()); // a string takes all
+                passed.push(memory);
+            }
+        }
+        if !offer.is_empty() {
+            env.push(("PRONGHORN_CACHE".into(), offer.into()));
+        }
     }
 
     /// Offers every way at once; the one that is answered first is taken.

@@ -24,7 +24,7 @@ use light::Image;
 /// here.
 const FIRST_FD: i32 = 3;
 /// So many can be handed over; the server keeps these numbers for itself.
-const MOST_PASSED: i32 = 5;
+const MOST_PASSED: i32 = 5 + 16;
 /// Spawns that may wait for the thread. Each takes about a millisecond; a pool boots a few workers
 /// at a time.
 const WAITING_SPAWNS: usize = 64;
@@ -49,7 +49,7 @@ pub struct Command {
     pub stdin: Stream,
     pub stdout: Stream,
     pub stderr: Stream,
-    /// Become descriptors 3, 4 and so on of the child, in order, at most five.
+    /// Become descriptors 3, 4 and so on of the child, in order, at most 21.
     pub passed: Vec<OwnedFd>,
 }
 

@@ -110,6 +110,8 @@ pub struct CommonSettings {
     pub exec_ttl: Option<Duration>,
     /// Calls that take longer are told of.
     pub slow: Option<Duration>,
+    /// The storages in memory that its workers map; None is all.
+    pub storages: Option<Vec<String>>,
 }
 
 /// What the workers of a pool are.
@@ -326,6 +328,13 @@ fn read(t: &mut Table<'_>, calls: Calls) -> HttpPoolSettings {
         )
         .zero_is_default()
         .default(DESTROY_TIMEOUT);
+    let storages = t
+        .key(
+            "storages",
+            "Storages of `kv` with `driver: memory` that its workers map; all when not written, none for `[]`.",
+        )
+        .ours()
+        .optional();
     let reset_timeout = t
         .key(
             "reset_timeout",
@@ -392,6 +401,7 @@ fn read(t: &mut Table<'_>, calls: Calls) -> HttpPoolSettings {
         queue_timeout,
         destroy_timeout,
         reset_timeout,
+        storages,
         stream_timeout,
         deadline_max,
         client_gone,

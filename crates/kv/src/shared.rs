@@ -1,0 +1,197 @@
+//! `cache.Get` and its companions: what PHP does with a storage that it has mapped, for processes
+//! that have not. JSON alone; keys and values are base64.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pronghorn_cache::{Cache, NewEntry, Outcome as Done, Refused};
+use pronghorn_plugin_api::rpc::{Argument, Binary, Failure, Methods, Outcome};
+use serde::{Deserialize, Serialize};
+
+use crate::driver::Driver;
+use crate::messages::LONGEST_KEY;
+use crate::storages::Storages;
+
+/// More are asked for in several calls: all of an answer is in memory at once.
+const MOST_KEYS: usize = 65_536;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Request {
+    storage: String,
+    keys: Vec<Binary>,
+    key: Binary,
+    old: Value,
+    value: Value,
+    by: i64,
+    /// Milliseconds; 0 for no end.
+    ttl: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Value {
+    kind: u32,
+    bytes: Binary,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Response {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    items: Vec<Item>,
+    done: bool,
+    sum: i64,
+}
+
+#[derive(Debug, Serialize)]
+struct Item {
+    key: Binary,
+    kind: u32,
+    value: Binary,
+}
+
+impl Argument for Request {}
+impl Outcome for Response {}
+
+pub(crate) fn add(methods: &Methods, storages: &Storages) {
+    let methods = methods.service("cache", storages.clone());
+    methods.add("Get", async |storages, request| {
+        with(&storages, request, get)
+    });
+    methods.add("Set", async |storages, request| {
+        with(&storages, request, |cache, request| {
+            let kept = cache.set(&request.entry()?);
+            kept.map(|()| Done::Done).or_else(not_kept).map(done)
+        })
+    });
+    methods.add("Add", async |storages, request| {
+        with(&storages, request, |cache, request| {
+            cache.add(&request.entry()?).or_else(not_kept).map(done)
+        })
+    });
+    methods.add("CompareAndSwap", async |storages, request| {
+        with(&storages, request, |cache, request| {
+            let (kind, old) = (request.old.kind, &request.old.bytes.0);
+            let swapped = cache.compare_and_swap(kind, old, &request.entry()?);
+            swapped.or_else(not_kept).map(done)
+        })
+    });
+    methods.add("Increment", async |storages, request| {
+        with(&storages, request, increment)
+    });
+    methods.add("Delete", async |storages, request| {
+        with(&storages, request, |cache, request| {
+            let done = cache.delete(request.key()?);
+            Ok(Response {
+                done,
+                ..Response::default()
+            })
+        })
+    });
+    methods.add("Clear", async |storages, request| {
+        with(&storages, request, |cache, request: &Request| {
+            let removed = cache.clear(&request.key.0);
+            Ok(Response {
+                done: true,
+                sum: i64::try_from(removed).unwrap_or(i64::MAX),
+                ..Response::default()
+            })
+        })
+    });
+}
+
+fn with(
+    storages: &Storages,
+    request: Request,
+    step: impl FnOnce(&Cache, &Request) -> Result<Response, Failure>,
+) -> Result<Response, Failure> {
+    let name = &request.storage;
+    let driver: Option<Arc<dyn Driver>> = storages.find(name);
+    let driver = driver.ok_or_else(|| failed(&format!("no such storage: {name}")))?;
+    let Some(cache) = driver.shared() else {
+        return Err(failed(&format!(
+            "the storage {name} is not in memory: `driver: memory` is what can do this"
+        )));
+    };
+    step(cache, &request)
+}
+
+fn failed(why: &str) -> Failure {
+    Failure::new(format!("cache: {why}"))
+}
+
+/// As PHP has it that has mapped the storage: what has no room is not kept, and that is the answer.
+fn not_kept(_: Refused) -> Result<Done, Failure> {
+    Ok(Done::Differs)
+}
+
+fn done(outcome: Done) -> Response {
+    Response {
+        done: outcome == Done::Done,
+        ..Response::default()
+    }
+}
+
+fn get(cache: &Cache, request: &Request) -> Result<Response, Failure> {
+    let count = request.keys.len();
+    if count > MOST_KEYS {
+        let why = format!("{count} keys; at most {MOST_KEYS} are taken at a time");
+        return Err(failed(&why));
+    }
+    let mut items = Vec::new();
+    for key in &request.keys {
+        check(&key.0)?;
+        items.extend(cache.get(&key.0).map(|entry| Item {
+            key: key.clone(),
+            kind: entry.kind(),
+            value: Binary(entry.into_value().into()),
+        }));
+    }
+    Ok(Response {
+        items,
+        done: true,
+        sum: 0,
+    })
+}
+
+fn increment(cache: &Cache, request: &Request) -> Result<Response, Failure> {
+    let sum = cache.increment(request.key()?, request.by, request.ends());
+    let sum = sum.map_err(|_| failed("the storage has no room"))?;
+    Ok(Response {
+        done: sum.is_some(),
+        sum: sum.unwrap_or(0),
+        ..Response::default()
+    })
+}
+
+fn check(key: &[u8]) -> Result<(), Failure> {
+    let length = key.len();
+    if (1..=LONGEST_KEY).contains(&length) {
+        return Ok(());
+    }
+    let why = format!("the key has {length} bytes; accepted: 1 to {LONGEST_KEY}");
+    Err(failed(&why))
+}
+
+impl Request {
+    fn key(&self) -> Result<&[u8], Failure> {
+        check(&self.key.0)?;
+        Ok(&self.key.0)
+    }
+
+    fn ends(&self) -> u64 {
+        match self.ttl {
+            0 => 0,
+            ttl => Cache::end(Duration::from_millis(ttl)),
+        }
+    }
+
+    fn entry(&self) -> Result<NewEntry<'_>, Failure> {
+        Ok(NewEntry {
+            key: self.key()?,
+            value: &self.value.bytes.0,
+            kind: self.value.kind & 0xff,
+            ends: self.ends(),
+        })
+    }
+}
