@@ -70,6 +70,7 @@ impl Memory {
         }
     }
 
+    #[expect(clippy::cast_ptr_alignment, reason = "asserted before it is used")]
     pub(crate) fn word(&self, at: usize) -> &AtomicU64 {
         let at = self.at(at, 8).cast::<u64>();
         assert!(at.is_aligned(), "words are aligned");
@@ -78,6 +79,7 @@ impl Memory {
         unsafe { AtomicU64::from_ptr(at) }
     }
 
+    #[expect(clippy::cast_ptr_alignment, reason = "asserted before it is used")]
     pub(crate) fn half(&self, at: usize) -> &AtomicU32 {
         let at = self.at(at, 4).cast::<u32>();
         assert!(at.is_aligned(), "words are aligned");

@@ -257,7 +257,7 @@ impl Segment {
     pub(crate) fn length_at(&self, at: usize) -> Option<usize> {
         let block = self.shape.block_of(at)?;
         let end = self.shape.block(block) + self.shape.block_size;
-        if at % UNIT != 0 || at + ENTRY > end {
+        if !at.is_multiple_of(UNIT) || at + ENTRY > end {
             return None;
         }
         let key = self.memory.half(at + ENTRY_KEY_LENGTH).load(Relaxed) as usize;
@@ -381,7 +381,9 @@ impl Segment {
             word: self.slot(bucket, 1).load(Acquire),
             slot: 1,
         };
-        let place = free.or(least.map(|(_, here)| here)).unwrap_or_else(first);
+        let place = free
+            .or_else(|| least.map(|(_, here)| here))
+            .unwrap_or_else(first);
         (found, place)
     }
 

@@ -42,14 +42,15 @@ fn the_header_of_the_extension_has_these_numbers() {
 fn what_is_set_is_read_replaced_and_deleted() {
     let cache = cache();
     assert_eq!(value(&cache, b"a"), None);
-    for new in [&b"1"[..], b"", &[7; 100_000]] {
+    let large = vec![7; 100_000];
+    for new in [&b"1"[..], b"", &large] {
         cache.set(&entry(b"a", new)).unwrap();
         assert_eq!(value(&cache, b"a").as_deref(), Some(new));
     }
     assert!(cache.delete(b"a"));
     assert!(!cache.delete(b"a"));
     assert_eq!(value(&cache, b"a"), None);
-    let key = [255; 64 << 10];
+    let key = vec![255; 64 << 10];
     cache.set(&entry(&key, b"long")).unwrap();
     assert_eq!(value(&cache, &key).as_deref(), Some(&b"long"[..]));
     assert_eq!(cache.figures().entries, 1);

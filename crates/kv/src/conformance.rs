@@ -211,9 +211,9 @@ async fn an_entry_in_memory_ends_by_a_clock_that_nobody_sets() {
         .set(vec![item("a", "1", Some(soon))], NOW)
         .await
         .expect("kept");
-    let until = std::time::Instant::now() + Duration::from_secs(5);
+    let until = tokio::time::Instant::now() + Duration::from_secs(5);
     while values(&driver, &["a"], NOW).await != ["-"] {
-        assert!(std::time::Instant::now() < until, "it never ends");
+        assert!(tokio::time::Instant::now() < until, "it never ends");
     }
 }
 

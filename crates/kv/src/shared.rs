@@ -55,32 +55,32 @@ impl Outcome for Response {}
 
 pub(crate) fn add(methods: &Methods, storages: &Storages) {
     let methods = methods.service("cache", storages.clone());
-    methods.add("Get", async |storages, request| {
-        with(&storages, request, get)
+    methods.add("Get", async |storages, request: Request| {
+        with(&storages, &request, get)
     });
-    methods.add("Set", async |storages, request| {
-        with(&storages, request, |cache, request| {
-            let kept = cache.set(&request.entry()?);
-            kept.map(|()| Done::Done).or_else(not_kept).map(done)
+    methods.add("Set", async |storages, request: Request| {
+        with(&storages, &request, |cache, request| {
+            let kept = cache.set(&request.entry()?).map(|()| Done::Done);
+            Ok(done(kept))
         })
     });
-    methods.add("Add", async |storages, request| {
-        with(&storages, request, |cache, request| {
-            cache.add(&request.entry()?).or_else(not_kept).map(done)
+    methods.add("Add", async |storages, request: Request| {
+        with(&storages, &request, |cache, request| {
+            Ok(done(cache.add(&request.entry()?)))
         })
     });
-    methods.add("CompareAndSwap", async |storages, request| {
-        with(&storages, request, |cache, request| {
+    methods.add("CompareAndSwap", async |storages, request: Request| {
+        with(&storages, &request, |cache, request| {
             let (kind, old) = (request.old.kind, &request.old.bytes.0);
             let swapped = cache.compare_and_swap(kind, old, &request.entry()?);
-            swapped.or_else(not_kept).map(done)
+            Ok(done(swapped))
         })
     });
-    methods.add("Increment", async |storages, request| {
-        with(&storages, request, increment)
+    methods.add("Increment", async |storages, request: Request| {
+        with(&storages, &request, increment)
     });
-    methods.add("Delete", async |storages, request| {
-        with(&storages, request, |cache, request| {
+    methods.add("Delete", async |storages, request: Request| {
+        with(&storages, &request, |cache, request| {
             let done = cache.delete(request.key()?);
             Ok(Response {
                 done,
@@ -88,8 +88,8 @@ pub(crate) fn add(methods: &Methods, storages: &Storages) {
             })
         })
     });
-    methods.add("Clear", async |storages, request| {
-        with(&storages, request, |cache, request: &Request| {
+    methods.add("Clear", async |storages, request: Request| {
+        with(&storages, &request, |cache, request: &Request| {
             let removed = cache.clear(&request.key.0);
             Ok(Response {
                 done: true,
@@ -102,7 +102,7 @@ pub(crate) fn add(methods: &Methods, storages: &Storages) {
 
 fn with(
     storages: &Storages,
-    request: Request,
+    request: &Request,
     step: impl FnOnce(&Cache, &Request) -> Result<Response, Failure>,
 ) -> Result<Response, Failure> {
     let name = &request.storage;
@@ -113,7 +113,7 @@ fn with(
             "the storage {name} is not in memory: `driver: memory` is what can do this"
         )));
     };
-    step(cache, &request)
+    step(cache, request)
 }
 
 fn failed(why: &str) -> Failure {
@@ -121,13 +121,9 @@ fn failed(why: &str) -> Failure {
 }
 
 /// As PHP has it that has mapped the storage: what has no room is not kept, and that is the answer.
-fn not_kept(_: Refused) -> Result<Done, Failure> {
-    Ok(Done::Differs)
-}
-
-fn done(outcome: Done) -> Response {
+fn done(outcome: Result<Done, Refused>) -> Response {
     Response {
-        done: outcome == Done::Done,
+        done: outcome == Ok(Done::Done),
         ..Response::default()
     }
 }
