@@ -1,7 +1,7 @@
 /* The memory may be overwritten by any process that maps it. So every place and length that is read
  * from it is read once and checked before it is used, entries are copied first and judged then, and
- * every loop has an end. A process may be killed or stopped between any two lines: what it leaves is
- * finished by the next one. */
+ * every loop has an end. A process may be killed or stopped between any two lines: what it leaves
+ * is finished by the next one. */
 #include "cache_segment.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-//! Keys and values that PHP processes share, over RPC: `kv.MGet` and its companions, as RoadRunner's
-//! packages call them.
+//! Keys and values that PHP processes share, over RPC: `kv.MGet` and its companions, as
+//! RoadRunner's packages call them.
 //!
 //! - [`Driver`]: where a storage keeps its entries. `memory` and `embedded` are here; all pass one
 //!   suite of tests (`conformance`).

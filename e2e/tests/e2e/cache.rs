@@ -1,6 +1,6 @@
 //! A cache in memory that the test, in Rust, and PHP processes share: both ends agree, and a
-//! process that is killed at any mark of `ext/pronghorn/cache_segment.h`, or stopped, is in nobody's
-//! way.
+//! process that is killed at any mark of `ext/pronghorn/cache_segment.h`, or stopped, is in
+//! nobody's way.
 
 use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;

@@ -61,7 +61,8 @@ final class Lock
     {
         $held = $this->held;
         $this->held = null;
-        // What is there for a moment longer is nobody's: whoever else acquires it finds another value.
+        // What is there for a moment longer is nobody's: whoever else acquires it finds another
+        // value.
         return $held !== null
             && $this->store->compareAndSwap($this->key(), $held, '', 0.001);
     }

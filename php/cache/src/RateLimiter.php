@@ -5,8 +5,8 @@ declare(strict_types=1);
 namespace Pronghorn\Cache;
 
 /**
- * Lets so many through in a time, over all workers: a token bucket, which takes bursts, or a sliding
- * window, which does not.
+ * Lets so many through in a time, over all workers: a token bucket, which takes bursts, or a
+ * sliding window, which does not.
  */
 final class RateLimiter
 {
