@@ -24,7 +24,7 @@ run: build ## Serve examples/hello on 127.0.0.1:8080
 	$(BINARY) serve -c examples/hello/pronghorn.yaml
 
 test: ## Run every test
-	@scripts/need build php extension tests apps h2spec
+	@scripts/need build php extension tests apps brokers h2spec
 	scripts/php-extensions
 	TESTS=1 scripts/build-extension
 	TESTS=valgrind scripts/build-extension

@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+mod brokers;
 mod call;
 pub mod clock;
 mod consumer;

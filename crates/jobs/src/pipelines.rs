@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::dead::{DeadError, DeadLetters};
-use crate::drivers::{Delivery, Driver, DriverError, Embedded, Memory, Part, Stat, Wake};
+use crate::drivers::{self, Delivery, Driver, DriverError, Embedded, Memory, Part, Stat, Wake};
 use crate::extras::{self, Extras, Unique};
 use crate::job::{Job, now_ms};
 use crate::keys::Keys;
@@ -24,7 +24,7 @@ use crate::meter::Meter;
 use crate::metrics::Metrics;
 use crate::results::{Ended, Results};
 use crate::rules::{Bucket, Rules};
-use crate::settings::{DriverSettings, MOST_PIPELINES, PipelineSettings};
+use crate::settings::{Brokers, DriverSettings, MOST_PIPELINES, PipelineSettings};
 
 /// One job in so many is of another pipeline than the one with the best priority, each in turn.
 const SHARE: u32 = 8;
@@ -46,6 +46,8 @@ struct Shared {
     /// What each thing that is asked of a driver may take.
     patience: Duration,
     metrics: Metrics,
+    /// Of pipelines that are declared.
+    brokers: Brokers,
 }
 
 #[derive(Default)]
@@ -131,6 +133,7 @@ impl Pipelines {
         patience: Duration,
         metrics: Metrics,
         pools: impl Iterator<Item = &'a str>,
+        brokers: Brokers,
     ) -> Self {
         let wakes = pools.map(|pool| (pool.to_owned(), Wake::default()));
         Self(Arc::new(Shared {
@@ -143,7 +146,12 @@ impl Pipelines {
             opened: Notify::new(),
             patience,
             metrics,
+            brokers,
         }))
+    }
+
+    pub(crate) fn brokers(&self) -> &Brokers {
+        &self.0.brokers
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {
@@ -243,11 +251,16 @@ impl Pipelines {
         settings: &PipelineSettings,
     ) -> Result<Pipeline, PipelineError> {
         let wake = self.wake_of(&settings.pool);
-        let driver: Arc<dyn Driver> = match settings.driver {
-            DriverSettings::Memory { max_size } => Arc::new(Memory::new(max_size, wake.clone())),
+        let driver: Arc<dyn Driver> = match &settings.driver {
+            DriverSettings::Memory { max_size } => Arc::new(Memory::new(*max_size, wake.clone())),
             DriverSettings::Embedded { .. } => {
                 let store = self.0.store.get().await?;
                 Arc::new(Embedded::open(name, store, wake.clone()).await?)
+            }
+            DriverSettings::Redis(redis) => Arc::new(drivers::redis(name, redis, wake.clone())),
+            DriverSettings::Amqp(amqp) => Arc::new(drivers::amqp(name, amqp, wake.clone())),
+            DriverSettings::Beanstalk(tube) => {
+                Arc::new(drivers::beanstalk(name, tube, wake.clone()))
             }
         };
         Ok(Pipeline {

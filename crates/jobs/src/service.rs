@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pronghorn_config::Table;
 use pronghorn_plugin_api::{
     BoxFuture, ConfiguredPool, Context, Handover, NotReady, Reload, Running, Service, StartError,
     Stopped,
@@ -21,7 +22,7 @@ use crate::methods;
 use crate::metrics::Metrics;
 use crate::pipelines::{PipelineError, Pipelines};
 use crate::schedules::Schedules;
-use crate::settings::{JobsPool, JobsSettings};
+use crate::settings::{Brokers, JobsPool, JobsSettings};
 
 /// The name of the service, and of its only pool.
 const JOBS: &str = "jobs";
@@ -69,6 +70,17 @@ struct NotOpened {
     source: PipelineError,
 }
 
+impl JobsService {
+    /// `t` is the whole configuration. None without the section `jobs`.
+    pub fn read(t: &mut Table<'_>) -> Option<Self> {
+        let brokers = Brokers::read(t);
+        let sentence = "Queues of jobs. Without this section there are none.";
+        let settings =
+            t.optional_section_with(JOBS, sentence, |t| JobsSettings::read(t, brokers))?;
+        Some(Self { settings })
+    }
+}
+
 impl Service for JobsService {
     fn pools(&self) -> Vec<ConfiguredPool<'_>> {
         let pools = self.settings.pools.iter().map(|pool| ConfiguredPool {
@@ -99,7 +111,13 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
     let workers = context.workers.clone().expect("a service with workers");
     let metrics = Metrics::new(&context.metrics);
     let pools = settings.pools.iter().map(|pool| &*pool.name);
-    let pipelines = Pipelines::new(context.store.clone(), settings.timeout, metrics, pools);
+    let pipelines = Pipelines::new(
+        context.store.clone(),
+        settings.timeout,
+        metrics,
+        pools,
+        settings.brokers.clone(),
+    );
     let waits = is_with_predecessor(&settings, &context.store).await;
     for (name, pipeline) in &settings.pipelines {
         if waits && pipeline.is_stored() {

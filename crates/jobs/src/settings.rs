@@ -3,11 +3,17 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pronghorn_config::{Choice, Section, Size, Table};
+use pronghorn_config::{Choice, Era, Section as _, Size, Table};
 use pronghorn_workers::settings::PoolSettings;
 
+use crate::brokers::{amqp, is_tube};
 use crate::clock::{self, ScheduleSettings};
 use crate::rules::Rules;
+
+pub use crate::brokers::{
+    AmqpExchange, AmqpPipeline, AmqpQueue, AmqpServer, BeanstalkPipeline, BeanstalkServer,
+    BrokerAddress, Brokers, RedisPipeline,
+};
 
 /// As RoadRunner's; lower goes first.
 const PRIORITY: i64 = 10;
@@ -27,6 +33,8 @@ const MOST_POOLS: usize = 32;
 
 /// Of `jobs.pool`, and of pipelines that name none.
 const DEFAULT_POOL: &str = "default";
+/// As RoadRunner's.
+const TUBE: &str = "default";
 
 /// A pipeline's name is part of a key in the store.
 const LONGEST_NAME: usize = 255;
@@ -42,6 +50,8 @@ pub struct JobsSettings {
     pub timeout: Duration,
     /// The pipelines that are resumed at the start.
     pub consume: Vec<String>,
+    /// Those that PHP may declare pipelines for.
+    pub brokers: Brokers,
     pub pipelines: Vec<(String, PipelineSettings)>,
     pub schedules: Vec<(String, ScheduleSettings)>,
 }
@@ -68,12 +78,19 @@ pub struct PipelineSettings {
 }
 
 /// Where a pipeline's jobs are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DriverSettings {
     /// In memory, so many bytes.
-    Memory { max_size: u64 },
+    Memory {
+        max_size: u64,
+    },
     /// In the server's store. RoadRunner's name for such a driver is `boltdb`.
-    Embedded { is_boltdb: bool },
+    Embedded {
+        is_boltdb: bool,
+    },
+    Redis(RedisPipeline),
+    Amqp(AmqpPipeline),
+    Beanstalk(BeanstalkPipeline),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +98,7 @@ enum DriverChoice {
     Memory,
     Embedded,
     Boltdb,
+    Redis,
     Amqp,
     Beanstalk,
     GooglePubSub,
@@ -95,6 +113,7 @@ impl Choice for DriverChoice {
         ("memory", Self::Memory),
         ("embedded", Self::Embedded),
         ("boltdb", Self::Boltdb),
+        ("redis", Self::Redis),
         ("amqp", Self::Amqp),
         ("beanstalk", Self::Beanstalk),
         ("google_pub_sub", Self::GooglePubSub),
@@ -107,30 +126,64 @@ impl Choice for DriverChoice {
 
 impl DriverSettings {
     /// As the configuration and workers name it.
-    pub const fn name(self) -> &'static str {
+    pub const fn name(&self) -> &'static str {
         match self {
             Self::Memory { .. } => "memory",
             Self::Embedded { is_boltdb: false } => "embedded",
             Self::Embedded { is_boltdb: true } => "boltdb",
+            Self::Redis(_) => "redis",
+            Self::Amqp(_) => "amqp",
+            Self::Beanstalk(_) => "beanstalk",
         }
     }
 
-    /// None for a driver that is not there yet.
-    fn of(choice: DriverChoice, max_size: Size) -> Option<Self> {
-        match choice {
-            DriverChoice::Memory => Some(Self::Memory {
-                max_size: max_size.bytes(),
-            }),
-            DriverChoice::Embedded => Some(Self::Embedded { is_boltdb: false }),
-            DriverChoice::Boltdb => Some(Self::Embedded { is_boltdb: true }),
-            DriverChoice::Amqp
-            | DriverChoice::Beanstalk
-            | DriverChoice::GooglePubSub
+    /// As PHP declares it. None for a driver that is not there yet.
+    fn declared(
+        choice: DriverChoice,
+        map: &BTreeMap<String, String>,
+        name: &str,
+        brokers: &Brokers,
+    ) -> Result<Option<Self>, String> {
+        let text = |key: &str| map.get(key).filter(|text| !text.is_empty()).cloned();
+        let queue = || text("queue").unwrap_or_else(|| name.to_owned());
+        Ok(Some(match choice {
+            DriverChoice::Memory => Self::Memory {
+                max_size: MAX_SIZE.bytes(),
+            },
+            DriverChoice::Embedded => Self::Embedded { is_boltdb: false },
+            DriverChoice::Boltdb => Self::Embedded { is_boltdb: true },
+            DriverChoice::Redis => Self::Redis(RedisPipeline::declared(text("addr"), queue())),
+            DriverChoice::Amqp => Self::Amqp(AmqpPipeline::declared(map, name, brokers)?),
+            DriverChoice::Beanstalk => {
+                let tube = text("tube").unwrap_or_else(|| TUBE.to_owned());
+                if !is_tube(&tube) {
+                    return Err(format!("beanstalkd takes no tube named `{tube}`"));
+                }
+                Self::Beanstalk(BeanstalkPipeline {
+                    server: brokers.beanstalk.clone(),
+                    tube,
+                })
+            }
+            DriverChoice::GooglePubSub
             | DriverChoice::Kafka
             | DriverChoice::Nats
             | DriverChoice::Nsq
-            | DriverChoice::Sqs => None,
-        }
+            | DriverChoice::Sqs => return Ok(None),
+        }))
+    }
+}
+
+impl DriverChoice {
+    const fn is_there(self) -> bool {
+        matches!(
+            self,
+            Self::Memory
+                | Self::Embedded
+                | Self::Boltdb
+                | Self::Redis
+                | Self::Amqp
+                | Self::Beanstalk
+        )
     }
 }
 
@@ -142,7 +195,10 @@ impl PipelineSettings {
 
     /// What PHP declares at run time: all values are texts. Its name and the pipeline, or what is
     /// wrong.
-    pub(crate) fn declared(map: &BTreeMap<String, String>) -> Result<(&str, Self), String> {
+    pub(crate) fn declared<'m>(
+        map: &'m BTreeMap<String, String>,
+        brokers: &Brokers,
+    ) -> Result<(&'m str, Self), String> {
         let name = map.get("name").map(String::as_str).unwrap_or_default();
         if name.is_empty() {
             return Err("the pipeline has no name".to_owned());
@@ -158,10 +214,16 @@ impl PipelineSettings {
         let known = DriverChoice::CHOICES
             .iter()
             .find(|(word, _)| word == driver);
-        let driver = known.and_then(|(_, choice)| DriverSettings::of(*choice, MAX_SIZE));
+        let declared = |(_, choice): &(_, DriverChoice)| {
+            let declared = DriverSettings::declared(*choice, map, name, brokers);
+            declared
+                .map_err(|wrong| format!("{wrong}, pipeline name: {name}"))
+                .transpose()
+        };
+        let driver = known.and_then(declared).transpose()?;
         let Some(driver) = driver else {
             return Err(format!(
-                "no such driver, pipeline name: {name}; there are `memory`, `embedded` and `boltdb`"
+                "no such driver, pipeline name: {name}; there are `memory`, `embedded`, `boltdb`, `redis`, `amqp` and `beanstalk`"
             ));
         };
         let priority = match map.get("priority").map(|text| text.trim()) {
@@ -189,8 +251,9 @@ fn is_name(name: &str) -> bool {
     (1..=LONGEST_NAME).contains(&name.len()) && !name.contains(char::is_control)
 }
 
-impl Section for JobsSettings {
-    fn read(t: &mut Table<'_>) -> Self {
+impl JobsSettings {
+    /// `t` is the section `jobs`.
+    pub(crate) fn read(t: &mut Table<'_>, brokers: Brokers) -> Self {
         let num_pollers = t
             .key(
                 "num_pollers",
@@ -222,7 +285,7 @@ impl Section for JobsSettings {
             "pipelines",
             "Where jobs are until they run, by name.",
             "A pipeline.",
-            read_pipeline,
+            |t| read_pipeline(t, &brokers),
         );
         for (name, _) in &pipelines {
             if !is_name(name) && name != "<name>" {
@@ -272,6 +335,7 @@ impl Section for JobsSettings {
             num_pollers,
             timeout: Duration::from_secs(timeout.into()),
             consume,
+            brokers,
             pipelines: pipelines
                 .into_iter()
                 .filter_map(|(name, pipeline)| Some((name, pipeline?)))
@@ -317,12 +381,13 @@ fn read_pools(t: &mut Table<'_>) -> Vec<JobsPool> {
 }
 
 /// None, with a warning, for a driver that is not there yet.
-fn read_pipeline(t: &mut Table<'_>) -> Option<PipelineSettings> {
+fn read_pipeline(t: &mut Table<'_>, brokers: &Brokers) -> Option<PipelineSettings> {
+    let name = t.name().to_owned();
     let choice = t
         .key(
             "driver",
-            "Where the jobs are: `memory` until the server stops, `embedded` in its own store. RoadRunner's `boltdb` is \
-             taken for `embedded`.",
+            "Where the jobs are: `memory` until the server stops, `embedded` in its own store, the others in a broker. \
+             RoadRunner's `boltdb` is taken for `embedded`.",
         )
         .default(DriverChoice::Embedded);
     let pool = t
@@ -332,8 +397,8 @@ fn read_pipeline(t: &mut Table<'_>) -> Option<PipelineSettings> {
         )
         .default(DEFAULT_POOL.to_owned());
     let rules = Rules::read(t);
-    if DriverSettings::of(choice, MAX_SIZE).is_none() {
-        t.not_yet("config", "brokers for jobs");
+    if !choice.is_there() {
+        t.not_yet("config", "this broker");
         let hint = "for now use `embedded`, which keeps jobs without a broker";
         t.warn(
             "driver",
@@ -355,7 +420,7 @@ fn read_pipeline(t: &mut Table<'_>) -> Option<PipelineSettings> {
         .key::<u32>("priority", "Of jobs that have none; lower goes first.")
         .zero_is_default()
         .optional();
-    let (inside, max_size) = t.section_with("config", "Settings of the driver.", |t| {
+    let (inside, driver) = t.section_with("config", "Settings of the driver.", |t| {
         let priority = t
             .key::<u32>("priority", "Of jobs that have none; lower goes first.")
             .zero_is_default()
@@ -373,12 +438,69 @@ fn read_pipeline(t: &mut Table<'_>) -> Option<PipelineSettings> {
             "prefetch",
             "a job is taken when a worker is free for it, and not before",
         );
+        let is_named = t.names_in("queue").is_empty();
+        let message = "is of pipelines with `driver: redis` or `driver: amqp`";
+        let has_queue = matches!(choice, DriverChoice::Redis | DriverChoice::Amqp) && is_named;
+        let amqp_in_sections = t.era() == Era::V3 && choice == DriverChoice::Amqp;
+        let queue = if amqp_in_sections {
+            None
+        } else if !is_named && choice == DriverChoice::Amqp {
+            let message = "is a section, as in RoadRunner 3, and the file is read as for 2025.1";
+            t.error("queue", message, "write `compat: 3` at the top of the file");
+            None
+        } else {
+            t.keys_where(has_queue, message, "remove it", |t| {
+                t.key::<String>(
+                    "queue",
+                    "What the broker calls the place of the jobs; the pipeline's name when not written.",
+                )
+                .optional()
+            })
+            .flatten()
+        };
+        let message = "is of pipelines with `driver: amqp`";
+        let of_amqp = t.keys_where(choice == DriverChoice::Amqp, message, "remove it", |t| {
+            amqp::read(t, brokers, &name, queue.clone())
+        });
+        let message = "is of pipelines with `driver: redis`";
+        let of_redis = t.keys_where(choice == DriverChoice::Redis, message, "remove it", |t| {
+            RedisPipeline::read(t, queue.unwrap_or(name.clone()))
+        });
+        let message = "is of pipelines with `driver: beanstalk`";
+        let tube = t.keys_where(choice == DriverChoice::Beanstalk, message, "remove it", |t| {
+            let tube = t.key("tube", "The tube of the jobs.").default(TUBE.to_owned());
+            if !is_tube(&tube) {
+                let message = "has a sign that beanstalkd takes in no name, or more than 200";
+                t.error("tube", message, "write letters and digits");
+            }
+            tube
+        });
+        t.no_effect("tube_priority", "each job has a priority of its own");
+        t.no_effect("reserve_timeout", "the server asks again by itself");
+        let driver = match choice {
+            DriverChoice::Memory => {
+                let max_size = max_size.unwrap_or(MAX_SIZE).bytes();
+                Some(DriverSettings::Memory { max_size })
+            }
+            DriverChoice::Redis => of_redis.map(DriverSettings::Redis),
+            DriverChoice::Amqp => of_amqp.map(DriverSettings::Amqp),
+            DriverChoice::Beanstalk => tube.map(|tube| {
+                DriverSettings::Beanstalk(BeanstalkPipeline {
+                    server: brokers.beanstalk.clone(),
+                    tube,
+                })
+            }),
+            other => {
+                let declared = DriverSettings::declared(other, &BTreeMap::new(), &name, brokers);
+                declared.ok().flatten()
+            }
+        };
         t.no_effect("file", "jobs are in the server's own store");
         t.no_effect("permissions", "the store is for its owner alone");
-        (priority, max_size.unwrap_or(MAX_SIZE))
+        (priority, driver)
     });
     Some(PipelineSettings {
-        driver: DriverSettings::of(choice, max_size)?,
+        driver: driver?,
         priority: inside.or(priority).map_or(PRIORITY, i64::from),
         pool,
         rules,
@@ -388,11 +510,13 @@ fn read_pipeline(t: &mut Table<'_>) -> Option<PipelineSettings> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::brokers::tests::brokers;
 
     fn declared(keys: &[(&str, &str)]) -> Result<(String, PipelineSettings), String> {
         let map = keys.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
         let map = map.collect();
-        PipelineSettings::declared(&map).map(|(name, pipeline)| (name.to_owned(), pipeline))
+        PipelineSettings::declared(&map, &brokers())
+            .map(|(name, pipeline)| (name.to_owned(), pipeline))
     }
 
     #[test]
@@ -423,8 +547,8 @@ mod tests {
                 "no associated driver with the pipeline, pipeline name: n",
             ),
             (
-                &[("name", "n"), ("driver", "amqp")],
-                "no such driver, pipeline name: n; there are `memory`, `embedded` and `boltdb`",
+                &[("name", "n"), ("driver", "kafka")],
+                "no such driver, pipeline name: n; there are `memory`, `embedded`, `boltdb`, `redis`, `amqp` and `beanstalk`",
             ),
             (
                 &[("name", "n"), ("driver", "memory"), ("priority", "high")],

@@ -31,6 +31,15 @@ impl ServiceKind {
         })
     }
 
+    /// As [`ServiceKind::optional`], for a service that reads other sections beside its own. `read`
+    /// is None without the section.
+    pub fn optional_with<V: Service>(
+        name: &'static str,
+        read: impl Fn(&mut Table<'_>) -> Option<V> + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(name, true, move |t| Some(Box::new(read(t)?)))
+    }
+
     /// A service that is always there. `read` reads what there is of it in the configuration.
     pub fn always<V: Service>(
         name: &'static str,

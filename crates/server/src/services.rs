@@ -58,11 +58,7 @@ impl Services {
                  workers, queues, routes, reports and configuration; read-only.",
                 move |keys| AdminService::new(keys, of_admin.clone()),
             ),
-            ServiceKind::optional(
-                "jobs",
-                "Queues of jobs. Without this section there are none.",
-                |settings| JobsService { settings },
-            ),
+            ServiceKind::optional_with("jobs", JobsService::read),
             ServiceKind::not_yet("service", "other programs kept running"),
             ServiceKind::not_yet("grpc", "gRPC"),
             ServiceKind::not_yet("protoreg", "gRPC"),

@@ -13,6 +13,7 @@ use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use super::*;
+use crate::brokers::tests::brokers;
 use crate::job::Headers;
 use crate::metrics::Metrics;
 use crate::results::Ended;
@@ -82,7 +83,7 @@ impl Scene {
         let patience = Duration::from_secs(60);
         let metrics = Metrics::new(&registry);
         let pools = ["default", "other"].into_iter();
-        let pipelines = Pipelines::new(store, patience, metrics, pools.clone());
+        let pipelines = Pipelines::new(store, patience, metrics, pools.clone(), brokers());
         for name in names {
             let settings = PipelineSettings {
                 driver: DriverSettings::Memory { max_size: 1 << 20 },

@@ -12,11 +12,12 @@ use pronghorn_store::Store;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use crate::drivers::testing::Engine;
 use crate::drivers::*;
 use crate::{Headers, Job};
 
 /// For what has to happen; a machine under load may be slow.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// For what must not happen.
 const NEVER: Duration = Duration::from_millis(300);
 /// As if so many workers were free.
@@ -35,16 +36,24 @@ pub(super) struct Ability {
     pub(super) most_reserved: usize,
     /// The shortest delay that is not none.
     pub(super) shortest_delay: Duration,
+    pub(super) longest_delay: Duration,
+    /// How many delays of different length there should be at a time.
+    pub(super) most_delays: u64,
+    /// It can say how many jobs are delayed.
+    pub(super) counts_delayed: bool,
 }
 
 impl Ability {
     /// Of what this server keeps itself.
-    const OURS: Self = Self {
+    pub(super) const OURS: Self = Self {
         drops_nacked: false,
         sorts: true,
         is_shared: false,
         most_reserved: usize::MAX,
-        shortest_delay: Duration::from_millis(200),
+        shortest_delay: Duration::from_secs(1),
+        longest_delay: Duration::MAX,
+        most_delays: 3000,
+        counts_delayed: true,
     };
 }
 
@@ -111,6 +120,65 @@ async fn embedded_in(folder: PathBuf, limit: u64) -> Subject {
         again: Some(Box::new(open)),
         folder: Some((folder, left)),
     }
+}
+
+/// Of a broker that several servers can share. `open` makes a driver, paused.
+pub(super) fn subject<D: Driver>(
+    ability: Ability,
+    open: impl Fn(Wake) -> D + Send + Sync + 'static,
+) -> Subject {
+    let wake = Wake::default();
+    Subject {
+        driver: Arc::new(open(wake.clone())),
+        wake,
+        ability,
+        again: Some(Box::new(move |wake| {
+            let driver: Arc<dyn Driver> = Arc::new(open(wake));
+            Box::pin(std::future::ready(driver))
+        })),
+        folder: None,
+    }
+}
+
+/// Waits until a driver says so of its broker.
+pub(super) async fn unhealthy(driver: &dyn Driver, part: &str) -> String {
+    let said = async {
+        loop {
+            match driver.health() {
+                Err(said) if said.contains(part) => return said,
+                _ => sleep(Duration::from_millis(20)).await,
+            }
+        }
+    };
+    let said = timeout(PATIENCE, said).await;
+    said.unwrap_or_else(|_| panic!("{:?} does not say {part}", driver.health()))
+}
+
+/// A broker goes away while jobs wait and one is out, and comes back.
+pub(super) async fn survives_a_restart(engine: &mut Engine, subject: Subject) {
+    subject.driver.resume();
+    subject.push([job("out"), job("a"), job("b")]).await;
+    let out = subject.next().await;
+    assert_eq!(out.job.id, "out");
+    engine.stop();
+    unhealthy(&*subject.driver, " is away: ").await;
+    let refused = timeout(NEVER, subject.driver.push(vec![job("never")])).await;
+    assert!(!matches!(refused, Ok(Ok(()))), "there is nobody to keep it");
+    engine.restart();
+    let ack = subject.driver.settle(out.ticket, Settlement::Ack);
+    let acked = timeout(PATIENCE, ack).await.expect("it is settled at last");
+    subject.push([job("c")]).await;
+    let mut left = BTreeSet::from(["a", "b", "c"].map(ToOwned::to_owned));
+    if acked.is_err() {
+        left.insert("out".to_owned());
+    }
+    while !left.is_empty() {
+        let id = subject.ack_next().await;
+        assert!(left.remove(&id), "{id} is not expected");
+    }
+    subject.nothing_comes().await;
+    subject.stat(0, 0, 0).await;
+    assert_eq!(subject.driver.health(), Ok(()));
 }
 
 #[tokio::test]
@@ -252,6 +320,14 @@ impl Subject {
         let started = Instant::now();
         loop {
             let stat = self.driver.stat().await.unwrap();
+            let stat = Stat {
+                delayed: if self.ability.counts_delayed {
+                    stat.delayed
+                } else {
+                    delayed
+                },
+                ..stat
+            };
             if stat == expected {
                 return;
             }
@@ -358,12 +434,13 @@ async fn a_delayed_job_gets_past_many_others(subject: Subject) {
         delay: Duration::from_secs(3600 + number),
         ..job(number)
     };
-    for thousand in 0..3 {
-        let all = (thousand * 1000)..(thousand * 1000 + 1000);
+    let count = subject.ability.most_delays;
+    for first in (0..count).step_by(1000) {
+        let all = first..count.min(first + 1000);
         subject.push(all.rev().map(far)).await;
     }
     let years = Job {
-        delay: Duration::MAX,
+        delay: subject.ability.longest_delay,
         ..job("never")
     };
     let delay = subject.ability.shortest_delay;
@@ -376,7 +453,7 @@ async fn a_delayed_job_gets_past_many_others(subject: Subject) {
     assert_eq!(subject.ack_next().await, "soon");
     let took = pushed.elapsed();
     assert!(took < delay + Duration::from_secs(2), "{took:?}");
-    subject.stat(0, 3001, 0).await;
+    subject.stat(0, count + 1, 0).await;
     subject.nothing_comes().await;
 }
 

@@ -1,14 +1,21 @@
 //! Where the jobs of pipelines are: what a pipeline asks of such a place, and each of them.
 //!
 //! - `memory` and `embedded`: this server's own.
+//! - `redis`, `amqp`, `beanstalk`: what brokers keep, by what `broker` does for all of them.
 //! - `ready`: the order of jobs that could run now.
 
+mod amqp;
+mod beanstalk;
+mod broker;
 mod embedded;
 mod memory;
 mod ready;
+mod redis;
 
 #[cfg(test)]
 mod conformance;
+#[cfg(test)]
+mod testing;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +27,9 @@ use tokio::time::Instant;
 
 use crate::job::{Headers, Job};
 
+pub(crate) use self::amqp::open as amqp;
+pub(crate) use self::beanstalk::open as beanstalk;
+pub(crate) use self::redis::open as redis;
 pub use embedded::Embedded;
 pub(crate) use embedded::{decode_job, encode_job};
 pub use memory::Memory;

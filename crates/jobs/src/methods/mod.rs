@@ -86,7 +86,7 @@ async fn list(pipelines: Pipelines, _: Empty) -> Result<PipelineNames, Failure> 
 async fn declare(pipelines: Pipelines, request: DeclareRequest) -> Result<Empty, Failure> {
     const OPERATION: &str = "rpc_declare_pipeline: ";
     let map: BTreeMap<String, String> = request.pipeline;
-    let (name, settings) = PipelineSettings::declared(&map)
+    let (name, settings) = PipelineSettings::declared(&map, pipelines.brokers())
         .map_err(|wrong| Failure::new(format!("{OPERATION}{wrong}")))?;
     let declared = pipelines.declare(name, &settings).await;
     declared.map_err(|error| chain(OPERATION, &error))?;

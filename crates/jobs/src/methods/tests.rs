@@ -8,6 +8,7 @@ use pronghorn_plugin_api::rpc::Encoding;
 use pronghorn_store::LazyStore;
 
 use super::*;
+use crate::brokers::tests::brokers;
 use crate::metrics::Metrics;
 
 struct Server(Methods);
@@ -22,6 +23,7 @@ impl Server {
             patience,
             metrics,
             ["default"].into_iter(),
+            brokers(),
         );
         let schedules = Schedules::new([], pipelines.clone(), LazyStore::default());
         add(&methods, &pipelines, &schedules);

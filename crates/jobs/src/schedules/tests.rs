@@ -8,6 +8,7 @@ use pronghorn_metrics::Registry;
 use tokio::time::{Instant, timeout};
 
 use super::*;
+use crate::brokers::tests::brokers;
 use crate::clock::{Moments, When};
 use crate::metrics::Metrics;
 use crate::pipelines::Work;
@@ -54,7 +55,7 @@ impl Scene {
         let metrics = Metrics::new(&Registry::default());
         let patience = Duration::from_secs(10);
         let pools = ["default"].into_iter();
-        let pipelines = Pipelines::new(store.clone(), patience, metrics, pools);
+        let pipelines = Pipelines::new(store.clone(), patience, metrics, pools, brokers());
         let memory = PipelineSettings {
             driver: DriverSettings::Memory { max_size: 1 << 20 },
             priority: 10,

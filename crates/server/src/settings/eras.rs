@@ -294,7 +294,7 @@ const TABLE: &[Row] = &[
         topic: "`amqp`",
         in_2025: "one connection: `addr`, `tls`",
         in_3: "connections by name, each with `addr` and `tls`",
-        here: "brokers are not there yet",
+        here: "as `compat` says",
         changes: |root, era| match era {
             Era::V2025 => at(root, &["amqp.*.addr", "amqp.*.tls"], |_, name| {
                 Some(format!("write it as `amqp.{name}`"))
@@ -308,14 +308,14 @@ const TABLE: &[Row] = &[
         topic: "a pipeline of `amqp`",
         in_2025: "flat keys: `exchange`, `exchange_type`, `queue`, `routing_key` …",
         in_3: "`connection`, and sections `exchange` and `queue`",
-        here: "brokers are not there yet",
+        here: "as `compat` says",
         changes: pipelines,
     },
     Row {
         topic: "`jobs.pools`, `jobs.pipelines.<name>.pool`, `nsq`, `lock.driver`, `protoreg`",
         in_2025: "no such key",
         in_3: "there",
-        here: "brokers, several pools for jobs, gRPC and locks in Redis are not there yet",
+        here: "NSQ, several pools for jobs, gRPC and locks in Redis are not there yet",
         changes: |root, era| {
             let keys = [
                 "jobs.pipelines.*.pool",

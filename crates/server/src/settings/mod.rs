@@ -247,8 +247,6 @@ impl Section for EndureSettings {
 /// Sections that later services read beside their own.
 fn not_yet(t: &mut Table<'_>) {
     let kv: Vec<String> = t.names_in("kv");
-    t.not_yet("amqp", "message queues");
-    t.not_yet("beanstalk", "message queues");
     t.not_yet("boltdb", "message queues and caches");
     t.not_yet("kafka", "message queues");
     t.not_yet("nats", "message queues");

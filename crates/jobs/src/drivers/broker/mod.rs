@@ -1,0 +1,540 @@
+//! What the drivers of brokers have in common: a connection that is made again when it is lost, jobs
+//! that are brought when workers are free for them, and what is told of all this.
+//!
+//! - [`Broker`] and [`Link`]: what differs from broker to broker.
+//! - `state`: the jobs that were brought.
+//! - `backoff`: how long it is waited between attempts.
+//!
+//! A job stays the broker's until it is settled, so a broker that goes away loses none of them. One
+//! that ran while its connection was lost may run again.
+
+mod backoff;
+mod state;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use pronghorn_base::{BoxFuture, lock};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use self::backoff::Backoff;
+use self::state::{Entry, State};
+use crate::drivers::{Delivery, Driver, DriverError, Fate, Settlement, Stat, Ticket, Wake};
+use crate::job::Job;
+
+/// A broker that has not accepted a connection by then is away.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// So long a job that was brought waits for its worker, which another pipeline may have got; then
+/// it goes back to the broker, for other servers.
+const HOLD: Duration = Duration::from_secs(1);
+/// [`Link::fetch`] is done by then, with or without jobs.
+pub(super) const FETCH_WAIT: Duration = Duration::from_secs(1);
+
+/// A kind of broker, with what it takes to reach it.
+pub(crate) trait Broker: Send + Sync + 'static {
+    type Link: Link;
+
+    /// What a person calls it, with its address and without credentials: `redis at 127.0.0.1:6379`.
+    fn title(&self) -> &str;
+
+    /// What the broker calls the place of the jobs.
+    fn queue(&self) -> &str;
+
+    fn connect(&self) -> impl Future<Output = Result<Self::Link, BrokerError>> + Send;
+}
+
+/// A connection to a broker, with what the pipeline needs there declared. Methods run side by side,
+/// but for [`fetch`](Self::fetch) and [`rest`](Self::rest), which take turns.
+pub(crate) trait Link: Send + Sync + 'static {
+    /// Names a job that was brought.
+    type Token: Clone + Send + Sync + 'static;
+
+    /// Whether tokens are good on a later connection.
+    const TOKENS_OUTLIVE_IT: bool;
+
+    /// How often the broker has to hear that jobs are still worked on.
+    const KEEP_EVERY: Option<Duration>;
+
+    /// Keeps jobs: done when the broker has said so for all of them.
+    fn push(&self, jobs: Vec<Job>) -> impl Future<Output = Result<(), BrokerError>> + Send;
+
+    /// Brings up to so many jobs, and waits for the first one for [`FETCH_WAIT`]. Never dropped
+    /// before its end while the connection is of use.
+    fn fetch(
+        &self,
+        most: usize,
+    ) -> impl Future<Output = Result<Vec<(Job, Self::Token)>, BrokerError>> + Send;
+
+    /// No worker is free: the broker is to bring nothing. A broker that is asked each time has
+    /// nothing to do.
+    fn rest(&self) -> impl Future<Output = Result<(), BrokerError>> + Send {
+        std::future::ready(Ok(()))
+    }
+
+    fn settle(
+        &self,
+        token: Self::Token,
+        step: Step,
+    ) -> impl Future<Output = Result<(), BrokerError>> + Send;
+
+    /// Says that these jobs are still worked on.
+    fn keep(
+        &self,
+        _tokens: Vec<Self::Token>,
+    ) -> impl Future<Output = Result<(), BrokerError>> + Send {
+        std::future::ready(Ok(()))
+    }
+
+    /// What else is to be done at intervals. Ends only when the connection is lost.
+    fn tend(&self) -> impl Future<Output = BrokerError> + Send {
+        std::future::pending()
+    }
+
+    fn stat(&self) -> impl Future<Output = Result<Counts, BrokerError>> + Send;
+
+    /// The last call: all jobs are settled or given back.
+    fn close(&self) -> impl Future<Output = ()> + Send;
+}
+
+/// What is to become of a job at the broker.
+#[derive(Debug)]
+pub(crate) enum Step {
+    Done,
+    /// Nobody wants it: the broker's dead letters have it, if there are any.
+    Rejected,
+    /// Somebody else is to have it.
+    Back(Arc<Job>),
+    /// It is done, and this one is pushed in its place.
+    Again(Job),
+}
+
+/// How many jobs a broker has of a pipeline.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    /// Without those that are out.
+    pub(crate) waiting: u64,
+    pub(crate) delayed: u64,
+    /// Brought to any server and not settled. None where the broker does not tell.
+    pub(crate) out: Option<u64>,
+}
+
+/// Why a broker did not do something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum BrokerError {
+    /// The connection is of no use any more.
+    Lost(String),
+    /// This one thing was refused; nothing was done.
+    Refused(String),
+    /// The token names no job that is out.
+    NotReserved,
+}
+
+/// The jobs of one pipeline at a broker.
+pub(crate) struct Brokered<B: Broker> {
+    core: Arc<Core<B>>,
+    _runner: JoinSet<()>,
+}
+
+struct Core<B: Broker> {
+    broker: B,
+    pipeline: String,
+    wake: Wake,
+    state: Mutex<State<Token<B>>>,
+    /// The runner has to look at the state again.
+    changed: Notify,
+    /// The connection that somebody has found lost.
+    lost: watch::Sender<Option<u64>>,
+    link: watch::Sender<Option<Up<B>>>,
+    /// Why there is none.
+    health: Mutex<Health>,
+    closed: watch::Sender<bool>,
+}
+
+type Token<B> = <<B as Broker>::Link as Link>::Token;
+
+/// A connection, and which one since the start.
+struct Up<B: Broker> {
+    link: Arc<B::Link>,
+    number: u64,
+}
+
+impl<B: Broker> Clone for Up<B> {
+    fn clone(&self) -> Self {
+        Self {
+            link: self.link.clone(),
+            number: self.number,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Health {
+    /// For the first time.
+    Connecting,
+    Connected,
+    Away(String),
+}
+
+impl<B: Broker> Brokered<B> {
+    /// Paused. The connection is made apart.
+    pub(super) fn open(broker: B, pipeline: &str, wake: Wake) -> Self {
+        let core = Arc::new(Core {
+            broker,
+            pipeline: pipeline.to_owned(),
+            wake,
+            state: Mutex::new(State::new()),
+            changed: Notify::new(),
+            lost: watch::Sender::new(None),
+            link: watch::Sender::new(None),
+            health: Mutex::new(Health::Connecting),
+            closed: watch::Sender::new(false),
+        });
+        let mut runner = JoinSet::new();
+        runner.spawn(core.clone().run());
+        Self {
+            core,
+            _runner: runner,
+        }
+    }
+}
+
+impl<B: Broker> Core<B> {
+    /// Connects, again and again, until the driver is closed or dropped.
+    async fn run(self: Arc<Self>) {
+        let mut backoff = Backoff::default();
+        for number in 0.. {
+            let connecting = timeout(CONNECT_TIMEOUT, self.broker.connect());
+            let error = match connecting.await {
+                Ok(Ok(link)) => {
+                    let link = Arc::new(link);
+                    let since = Instant::now();
+                    self.is_up(link.clone(), number);
+                    let error = self.serve(&link, number).await;
+                    backoff.served(since.elapsed());
+                    error
+                }
+                Ok(Err(error)) => Some(error),
+                Err(_) => Some(BrokerError::Lost("it does not answer".to_owned())),
+            };
+            self.link.send_replace(None);
+            let Some(error) = error else {
+                break;
+            };
+            self.is_away(error);
+            tokio::select! {
+                () = sleep(backoff.next()) => {}
+                () = self.closing() => break,
+            }
+        }
+        self.closed.send_replace(true);
+    }
+
+    /// Uses a connection until it is lost: says why. None: the driver was closed.
+    async fn serve(&self, link: &B::Link, number: u64) -> Option<BrokerError> {
+        let mut lost = self.lost.subscribe();
+        tokio::select! {
+            ended = self.bring(link) => ended.err(),
+            error = self.keep(link) => Some(error),
+            error = link.tend() => Some(error),
+            _ = lost.wait_for(|lost| *lost == Some(number)) => {
+                Some(BrokerError::Lost("the connection was lost".to_owned()))
+            }
+        }
+    }
+
+    /// Brings jobs while workers are free.
+    async fn bring(&self, link: &B::Link) -> Result<(), BrokerError> {
+        let mut rests = true;
+        loop {
+            let (lacking, closing) = {
+                let state = lock(&self.state);
+                (state.lacking(), state.closing)
+            };
+            if closing {
+                return self.leave(link).await;
+            }
+            if lacking > 0 {
+                rests = false;
+                let jobs = link.fetch(lacking).await?;
+                self.brought(jobs);
+                continue;
+            }
+            let held = timeout(HOLD, self.changed.notified()).await;
+            if held.is_err() && lock(&self.state).lacking() == 0 {
+                if !rests {
+                    link.rest().await?;
+                    rests = true;
+                }
+                let idle = lock(&self.state).take_idle();
+                self.give_back(link, idle).await?;
+                if lock(&self.state).is_asleep() {
+                    self.changed.notified().await;
+                }
+            }
+        }
+    }
+
+    fn brought(&self, jobs: Vec<(Job, Token<B>)>) {
+        if jobs.is_empty() {
+            return;
+        }
+        let number = self.link.borrow().as_ref().map_or(0, |up| up.number);
+        let mut state = lock(&self.state);
+        for (job, token) in jobs {
+            state.brought(Entry {
+                job: Arc::new(job),
+                token,
+                link: number,
+            });
+        }
+        drop(state);
+        self.wake.wake();
+    }
+
+    async fn give_back(
+        &self,
+        link: &B::Link,
+        entries: Vec<Entry<Token<B>>>,
+    ) -> Result<(), BrokerError> {
+        for entry in entries {
+            let gone = link.settle(entry.token, Step::Back(entry.job)).await;
+            // What is not known any more or can't go back now comes back by itself.
+            if let Err(error @ BrokerError::Lost(_)) = gone {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    async fn leave(&self, link: &B::Link) -> Result<(), BrokerError> {
+        link.rest().await?;
+        let number = self.link.borrow().as_ref().map_or(0, |up| up.number);
+        let mut entries = lock(&self.state).take_all();
+        entries.retain(|entry| B::Link::TOKENS_OUTLIVE_IT || entry.link == number);
+        self.give_back(link, entries).await?;
+        link.close().await;
+        Ok(())
+    }
+
+    async fn keep(&self, link: &B::Link) -> BrokerError {
+        let Some(every) = B::Link::KEEP_EVERY else {
+            return std::future::pending().await;
+        };
+        loop {
+            sleep(every).await;
+            let tokens = lock(&self.state).tokens();
+            if tokens.is_empty() {
+                continue;
+            }
+            if let Err(error @ BrokerError::Lost(_)) = link.keep(tokens).await {
+                return error;
+            }
+        }
+    }
+
+    /// Done when the driver is to be closed.
+    async fn closing(&self) {
+        while !lock(&self.state).closing {
+            self.changed.notified().await;
+        }
+    }
+
+    fn is_up(&self, link: Arc<B::Link>, number: u64) {
+        if !B::Link::TOKENS_OUTLIVE_IT {
+            lock(&self.state).forget_idle();
+        }
+        let (pipeline, title) = (&self.pipeline, self.broker.title());
+        let before = std::mem::replace(&mut *lock(&self.health), Health::Connected);
+        match before {
+            Health::Away(_) => tracing::info!(target: "jobs", pipeline, "{title} is back"),
+            _ => tracing::info!(target: "jobs", pipeline, "connected to {title}"),
+        }
+        self.link.send_replace(Some(Up { link, number }));
+        self.wake.wake();
+    }
+
+    fn is_away(&self, error: BrokerError) {
+        let why = match error {
+            BrokerError::Lost(why) | BrokerError::Refused(why) => why,
+            BrokerError::NotReserved => "it knows nothing of a job".to_owned(),
+        };
+        let (pipeline, title) = (&self.pipeline, self.broker.title());
+        let mut health = lock(&self.health);
+        // Of one that stays away, other reasons are in the answers to pushes.
+        if !matches!(&*health, Health::Away(_)) {
+            tracing::warn!(target: "jobs", pipeline, "{title} is away, and is tried again: {why}");
+        }
+        *health = Health::Away(why);
+    }
+
+    /// Waits until there is a connection.
+    async fn up(&self) -> Up<B> {
+        let mut links = self.link.subscribe();
+        let up = links.wait_for(Option::is_some).await;
+        let up = up.expect("the sender is ours");
+        up.clone().expect("it was waited for")
+    }
+
+    /// As [`up`](Self::up), for what makes no sense when the driver was closed.
+    async fn up_unless_closed(&self) -> Result<Up<B>, DriverError> {
+        let mut closed = self.closed.subscribe();
+        tokio::select! {
+            up = self.up() => Ok(up),
+            _ = closed.wait_for(|closed| *closed) => Err(DriverError::NotReserved),
+        }
+    }
+
+    fn failed(&self, up: &Up<B>, error: BrokerError) -> DriverError {
+        let title = self.broker.title();
+        match error {
+            BrokerError::NotReserved => DriverError::NotReserved,
+            BrokerError::Refused(why) => DriverError::Unavailable(format!("{title}: {why}")),
+            BrokerError::Lost(why) => {
+                self.lost.send_replace(Some(up.number));
+                DriverError::Unavailable(format!(
+                    "{title} went away, and may have done it all the same: {why}"
+                ))
+            }
+        }
+    }
+
+    async fn settle(&self, ticket: Ticket, settlement: Settlement) -> Result<(), DriverError> {
+        let entry = lock(&self.state).reserved(ticket);
+        let entry = entry.ok_or(DriverError::NotReserved)?;
+        let make_step = || {
+            Some(match settlement.clone().fate(&entry.job, false) {
+                Fate::Done => Step::Done,
+                Fate::Rejected => Step::Rejected,
+                Fate::Again(job) => Step::Again(job),
+                Fate::Back => return None,
+            })
+        };
+        let mut tries = 0;
+        loop {
+            let Some(step) = make_step() else {
+                lock(&self.state).put_back(ticket);
+                self.changed.notify_one();
+                self.wake.wake();
+                return Ok(());
+            };
+            let up = self.up_unless_closed().await?;
+            if !B::Link::TOKENS_OUTLIVE_IT && up.number != entry.link {
+                lock(&self.state).settled(ticket);
+                return Err(DriverError::NotReserved);
+            }
+            match up.link.settle(entry.token.clone(), step).await {
+                // It goes out again on the next connection: the broker may have lost it.
+                Err(BrokerError::Lost(_)) => {
+                    self.lost.send_replace(Some(up.number));
+                    let mut links = self.link.subscribe();
+                    let other = |next: &Option<Up<B>>| {
+                        next.as_ref().is_none_or(|next| next.number != up.number)
+                    };
+                    _ = links.wait_for(other).await;
+                    tries += 1;
+                }
+                // An earlier try has come through.
+                Err(BrokerError::NotReserved) if tries > 0 => {
+                    lock(&self.state).settled(ticket);
+                    return Ok(());
+                }
+                Err(error @ BrokerError::Refused(_)) => return Err(self.failed(&up, error)),
+                settled => {
+                    lock(&self.state).settled(ticket);
+                    return settled.map_err(|error| self.failed(&up, error));
+                }
+            }
+        }
+    }
+}
+
+impl<B: Broker> Driver for Brokered<B> {
+    fn queue(&self) -> Option<&str> {
+        Some(self.core.broker.queue())
+    }
+
+    fn push(&self, jobs: Vec<Job>) -> BoxFuture<'_, Result<(), DriverError>> {
+        Box::pin(async move {
+            let up = self.core.up().await;
+            let pushed = up.link.push(jobs).await;
+            pushed.map_err(|error| self.core.failed(&up, error))
+        })
+    }
+
+    fn want(&self, jobs: usize) {
+        if lock(&self.core.state).want(jobs) {
+            self.core.changed.notify_one();
+        }
+    }
+
+    fn head(&self, _: Instant) -> Option<i64> {
+        lock(&self.core.state).head()
+    }
+
+    fn take(&self, _: Instant) -> Option<Delivery> {
+        lock(&self.core.state).take()
+    }
+
+    /// Jobs wait for their time at the broker.
+    fn next_due(&self) -> Option<Instant> {
+        None
+    }
+
+    fn settle(
+        &self,
+        ticket: Ticket,
+        settlement: Settlement,
+    ) -> BoxFuture<'_, Result<(), DriverError>> {
+        Box::pin(self.core.settle(ticket, settlement))
+    }
+
+    fn pause(&self) {
+        lock(&self.core.state).paused = true;
+        self.core.changed.notify_one();
+    }
+
+    fn resume(&self) {
+        lock(&self.core.state).paused = false;
+        self.core.changed.notify_one();
+        self.core.wake.wake();
+    }
+
+    fn stat(&self) -> BoxFuture<'_, Result<Stat, DriverError>> {
+        Box::pin(async move {
+            let up = self.core.up().await;
+            let counts = up.link.stat().await;
+            let counts = counts.map_err(|error| self.core.failed(&up, error))?;
+            let state = lock(&self.core.state);
+            let idle = state.idle();
+            let reserved = match counts.out {
+                Some(out) => out.saturating_sub(idle),
+                None => state.out(),
+            };
+            Ok(Stat {
+                active: counts.waiting + idle,
+                delayed: counts.delayed,
+                reserved,
+            })
+        })
+    }
+
+    fn health(&self) -> Result<(), String> {
+        let title = self.core.broker.title();
+        match &*lock(&self.core.health) {
+            Health::Connected => Ok(()),
+            Health::Connecting => Err(format!("{title} has not answered yet")),
+            Health::Away(why) => Err(format!("{title} is away: {why}")),
+        }
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        lock(&self.core.state).closing = true;
+        self.core.changed.notify_one();
+        let mut closed = self.core.closed.subscribe();
+        Box::pin(async move {
+            _ = closed.wait_for(|closed| *closed).await;
+        })
+    }
+}

@@ -1,0 +1,93 @@
+//! The steps that Redis does as a whole. Each has `KEYS` stream and set of delayed jobs, and `ARGV`
+//! group, consumer, and what it says.
+
+/// Adds the jobs that begin at `ARGV[first]`.
+macro_rules! add {
+    () => {
+        "
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local function add(first)
+    for i = first, #ARGV, 3 do
+        if tonumber(ARGV[i]) == 0 then
+            redis.call('XADD', KEYS[1], '*', 'job', ARGV[i + 2])
+        else
+            local due = string.format('%.0f', now + tonumber(ARGV[i]))
+            redis.call('ZADD', KEYS[2], due, ARGV[i + 1] .. ARGV[i + 2])
+        end
+    end
+end
+"
+    };
+}
+
+/// Then delay, unique bytes and job of each.
+pub(super) const PUSH: &str = concat!(add!(), "add(3)");
+
+/// Then the number of an entry, and jobs in its place. Answers 1, or 0 when it is not out.
+pub(super) const SETTLE: &str = concat!(
+    add!(),
+    "
+if redis.call('XACK', KEYS[1], ARGV[1], ARGV[3]) == 0 then
+    return 0
+end
+redis.call('XDEL', KEYS[1], ARGV[3])
+add(4)
+return 1
+"
+);
+
+/// Makes jobs ready whose time has come: a hundred at most. Answers in how many milliseconds the
+/// next one is due, or -1.
+pub(super) const PROMOTE: &str = concat!(
+    add!(),
+    "
+local due = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', now), 'LIMIT', 0, 100)
+for _, member in ipairs(due) do
+    redis.call('ZREM', KEYS[2], member)
+    redis.call('XADD', KEYS[1], '*', 'job', string.sub(member, 17))
+end
+local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
+if first[2] then
+    return math.max(0, tonumber(first[2]) - now)
+end
+return -1
+"
+);
+
+/// Then numbers of entries: those that are still this consumer's stay so.
+pub(super) const KEEP: &str = "
+for i = 3, #ARGV do
+    local own = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[i], ARGV[i], 1, ARGV[2])
+    if #own > 0 then
+        redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ARGV[i], 'JUSTID')
+    end
+end
+";
+
+/// Answers how many entries there are, how many of them are out, and how many jobs are delayed.
+pub(super) const STAT: &str = "
+local out = redis.call('XPENDING', KEYS[1], ARGV[1])
+return {redis.call('XLEN', KEYS[1]), out[1], redis.call('ZCARD', KEYS[2])}
+";
+
+/// Consumers that have nothing and have asked for nothing in an hour.
+pub(super) const REMOVE_OLD: &str = "
+for _, fields in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
+    local consumer = {}
+    for i = 1, #fields, 2 do
+        consumer[fields[i]] = fields[i + 1]
+    end
+    if consumer.pending == 0 and consumer.idle > 3600000 then
+        redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], consumer.name)
+    end
+end
+";
+
+/// The jobs of a consumer would be lost with its name.
+pub(super) const LEAVE: &str = "
+local own = redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 1, ARGV[2])
+if #own == 0 then
+    redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], ARGV[2])
+end
+";

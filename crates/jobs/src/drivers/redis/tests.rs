@@ -1,0 +1,65 @@
+//! Against a real Redis.
+
+use super::*;
+use crate::drivers::Driver;
+use crate::drivers::conformance::{self, Ability, Subject, conforms};
+use crate::drivers::testing::Engine;
+use crate::settings::BrokerAddress;
+
+fn start() -> Engine {
+    start_with(&[])
+}
+
+fn start_with(more: &[&str]) -> Engine {
+    Engine::start("redis-server", |port| {
+        let mut arguments = vec!["--port".to_owned(), port.to_string()];
+        let fixed = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"];
+        arguments.extend(fixed.iter().chain(more).map(|text| (*text).to_owned()));
+        arguments
+    })
+}
+
+fn pipeline(engine: &Engine, queue: &str, user: &str) -> RedisPipeline {
+    RedisPipeline {
+        address: BrokerAddress::new(format!("redis://{user}127.0.0.1:{}", engine.port())),
+        root_ca: None,
+        queue: queue.to_owned(),
+        claim_after: Duration::from_secs(1),
+    }
+}
+
+fn subject(engine: &Engine, queue: &'static str) -> Subject {
+    let settings = pipeline(engine, queue, "");
+    let ability = Ability {
+        drops_nacked: true,
+        sorts: false,
+        is_shared: true,
+        ..Ability::OURS
+    };
+    conformance::subject(ability, move |wake| open("p", &settings, wake))
+}
+
+#[tokio::test]
+async fn redis_conforms() {
+    let engine = start();
+    conforms(|name| Box::pin(std::future::ready(subject(&engine, name)))).await;
+}
+
+#[tokio::test]
+async fn a_redis_that_goes_and_comes_loses_no_job() {
+    let mut engine = start();
+    let subject = subject(&engine, "q");
+    conformance::survives_a_restart(&mut engine, subject).await;
+}
+
+#[tokio::test]
+async fn a_redis_that_refuses_is_named_and_its_password_is_not() {
+    let engine = start_with(&["--requirepass", "right"]);
+    let driver = open("p", &pipeline(&engine, "q", ":wrong@"), Wake::default());
+    let said = conformance::unhealthy(&driver, "Password authentication failed").await;
+    let title = format!("redis at 127.0.0.1:{} is away: ", engine.port());
+    assert!(said.starts_with(&title), "{said}");
+    assert!(!said.contains("wrong@"), "{said}");
+    let right = open("p", &pipeline(&engine, "q", ":right@"), Wake::default());
+    right.push(vec![Job::default()]).await.unwrap();
+}
