@@ -1,7 +1,7 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks
 # (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build tuned run test lint docs sanitize test-clean compat bench bench-full bench-micro instructions browser extensions soak packages
+.PHONY: help build tuned run test test-brokers lint docs sanitize test-clean compat bench bench-full bench-micro instructions browser extensions soak packages
 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY := $(TARGET)/release/pronghorn
@@ -40,6 +40,10 @@ test: ## Run every test
 	phpunit -c php/symfony/phpunit.xml.dist
 	phpunit -c php/worker/phpunit.xml.dist
 	PHP_INI_SCAN_DIR=:$(TARGET)/extension/ini phpunit -c php/worker/phpunit.xml.dist
+
+test-brokers: ## Run the tests with brokers that take minutes: RabbitMQ
+	@scripts/need build amqp
+	cargo test -p pronghorn-jobs --lib -- --ignored
 
 lint: ## Check formatting and dependencies, and run the linters
 	@scripts/need build lint

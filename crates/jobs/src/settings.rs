@@ -464,7 +464,7 @@ fn read_pipeline(t: &mut Table<'_>, brokers: &Brokers) -> Option<PipelineSetting
         });
         let message = "is of pipelines with `driver: redis`";
         let of_redis = t.keys_where(choice == DriverChoice::Redis, message, "remove it", |t| {
-            RedisPipeline::read(t, queue.unwrap_or(name.clone()))
+            RedisPipeline::read(t, queue.unwrap_or_else(|| name.clone()))
         });
         let message = "is of pipelines with `driver: beanstalk`";
         let tube = t.keys_where(choice == DriverChoice::Beanstalk, message, "remove it", |t| {

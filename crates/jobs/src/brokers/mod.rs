@@ -1,4 +1,5 @@
-//! Where brokers are: the sections beside `jobs`, and what a pipeline says of its place in a broker.
+//! Where brokers are: the sections beside `jobs`, and what a pipeline says of its place in a
+//! broker.
 
 pub(crate) mod amqp;
 
@@ -169,12 +170,13 @@ fn root_ca(t: &mut Table<'_>) -> Option<PathBuf> {
         "tls",
         "Encryption, with an address that asks for it.",
         |t| {
-            t.key(
-            "root_ca",
-            "A file with the certificates to trust, in PEM; those of the system when not written.",
-        )
-        .is_path()
-        .optional()
+            let sentence =
+                "A file with the certificates to trust, in PEM; those of the system when not written.";
+            let root_ca = t.key("root_ca", sentence).is_path().optional();
+            for key in ["key", "cert", "client_auth_type"] {
+                t.not_yet(key, "certificates of the server itself, for brokers");
+            }
+            root_ca
         },
     )
 }

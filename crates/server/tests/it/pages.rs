@@ -107,7 +107,9 @@ fn keys_that_pages_name_are_in_the_reference() {
         }
         for span in page.spans() {
             let name = span.split([':', '=']).next().unwrap_or_default();
-            if keys.is_meant(name) && !keys.has(name) {
+            // RoadRunner's name of an exchange looks like a key.
+            let is_key = keys.is_meant(name) && name != "amqp.default";
+            if is_key && !keys.has(name) {
                 unknown.push(format!("{}: `{span}`", page.name));
             }
         }

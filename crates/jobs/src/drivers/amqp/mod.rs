@@ -1,8 +1,9 @@
-//! `amqp`: RabbitMQ and what else speaks AMQP 0-9-1, with queues and messages as RoadRunner has them.
+//! `amqp`: RabbitMQ and what else speaks AMQP 0-9-1, with queues and messages as RoadRunner has
+//! them.
 //!
-//! The broker sends what a consumer has credit for: the jobs that are out and those that workers are
-//! free for. It is told by the prefetch count, which a consumer has from its start; when nobody wants
-//! jobs any more, the consumer ends and what it has got goes back.
+//! The broker sends what a consumer has credit for: the jobs that are out and those that workers
+//! are free for. It is told by the prefetch count, which a consumer has from its start; when nobody
+//! wants jobs any more, the consumer ends and what it has got goes back.
 
 mod message;
 

@@ -1,5 +1,5 @@
-//! What the drivers of brokers have in common: a connection that is made again when it is lost, jobs
-//! that are brought when workers are free for them, and what is told of all this.
+//! What the drivers of brokers have in common: a connection that is made again when it is lost,
+//! jobs that are brought when workers are free for them, and what is told of all this.
 //!
 //! - [`Broker`] and [`Link`]: what differs from broker to broker.
 //! - `state`: the jobs that were brought.

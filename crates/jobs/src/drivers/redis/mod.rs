@@ -1,10 +1,10 @@
-//! `redis`: a stream and a consumer group for the jobs that can run, a sorted set for those that wait
-//! for their time.
+//! `redis`: a stream and a consumer group for the jobs that can run, a sorted set for those that
+//! wait for their time.
 //!
-//! A job is an entry of the stream until it is settled. One that was brought is pending in the group,
-//! under the name of this server, which says now and then that it still works on it; from a server
-//! that has not said so for `claim_after`, the others take its jobs. Scripts make each step whole, and
-//! the clock is that of Redis.
+//! A job is an entry of the stream until it is settled. One that was brought is pending in the
+//! group, under the name of this server, which says now and then that it still works on it; from a
+//! server that has not said so for `claim_after`, the others take its jobs. Scripts make each step
+//! whole, and the clock is that of Redis.
 
 mod scripts;
 
@@ -326,8 +326,8 @@ const KEEP_EVERY: Duration = if cfg!(test) {
     Duration::from_secs(3)
 };
 
-/// What scripts read of a job: its delay in milliseconds, what makes it a member of its own in a set,
-/// and itself.
+/// What scripts read of a job: its delay in milliseconds, what makes it a member of its own in a
+/// set, and itself.
 fn add(command: &mut Cmd, job: &Job) {
     let unique = fastrand::u128(..).to_be_bytes();
     command
