@@ -15,7 +15,7 @@ use crate::ring::{extension, worker_of};
 /// The first call that finds the file `armed` arms its worker: from then on the mark kills it. So
 /// it is one worker, and the call's second try finds nothing. What `putenv` sets ends with the
 /// call, so libc is asked.
-const WORKER: &str = r#"
+const WORKER: &str = r"
     if (@\unlink('armed')) {
         $at = $request->query()['at'];
         \FFI::cdef('int setenv(const char *name, const char *value, int over);')->setenv('PRONGHORN_KILL_AT', $at, 1);
@@ -26,7 +26,7 @@ const WORKER: &str = r#"
         return new Pronghorn\Response((function () { while (true) { yield \str_repeat('x', 100000); } })());
     }
     return \str_repeat('x', (int) ($request->query()['n'] ?? 4));
-"#;
+";
 
 /// The same as a script.
 const SCRIPT: &str = r"<?php
