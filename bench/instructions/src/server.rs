@@ -122,8 +122,8 @@ impl<'a> Server<'a> {
     /// Waits until it says where it serves.
     pub(crate) fn wait_until_it_serves(&mut self) -> Result<(), Error> {
         self.address = self.wait_for("the server to serve", |server| {
-            let said = fs::read_to_string(server.folder.file(server.row, "stdout")).ok()?;
-            let (_, rest) = said.split_once("http://")?;
+            let said = fs::read_to_string(server.folder.file(server.row, "stderr")).ok()?;
+            let (_, rest) = said.split_once(" serves http://")?;
             rest.split(' ').next()?.parse().ok()
         })?;
         Ok(())
