@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::moment::Moment;
 
 /// Keeps the entries of one storage. Keys are not empty, and no longer than
-/// [`LONGEST_KEY`](crate::messages::LONGEST_KEY).
+/// `LONGEST_KEY`.
 ///
 /// `now` comes with each call. An entry is over from its end on: nobody is shown it, whether it is
 /// removed yet or not.
