@@ -67,7 +67,7 @@ pub use listener::{Accepting, Listener, Place, any_address};
 pub use local_redirects::LocalRedirects;
 pub use message::{Body, Handled, Handler, Part, Peer, PeerAddress, Request, Response, Unhandled};
 pub use metrics::PoolMetrics;
-pub use plugin::{Around, Endpoint, FileService, HttpService, UnknownHost, resolve};
+pub use plugin::{Around, ControlEndpoint, FileService, HttpService, UnknownHost, resolve};
 pub use proxy_protocol::fuzz_proxy_header;
 pub use route_names::RouteNames;
 pub use router::Router;

@@ -4,14 +4,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use pronghorn_http::{
-    Body, Endpoint, Exchange, Handled, Handler, Limits, Listener, Request, Response, resolve,
+    Body, ControlEndpoint, Exchange, Handled, Handler, Limits, Listener, Place, Request, Response,
+    resolve,
 };
 use pronghorn_metrics::Registry;
 use pronghorn_plugin_api::rpc::{Argument, Failure, ServiceMethods};
-use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, Health, Running, Stopped};
-use pronghorn_workers::{IoThread, Pools};
+use pronghorn_plugin_api::{self as api, BoxFuture, Context, Health, Running};
+use pronghorn_workers::Pools;
 use serde::Deserialize;
-use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use crate::declared::{Change, Collectors, Declaration, Declared};
@@ -37,8 +37,6 @@ pub struct MetricsService {
     pub collectors: Collectors,
 }
 
-struct Serving(Endpoint);
-
 /// Answers each request with all metrics.
 #[derive(Debug)]
 pub struct Exposition {
@@ -54,16 +52,16 @@ impl api::Service for MetricsService {
         self: Box<Self>,
         context: Context,
     ) -> BoxFuture<'static, Result<Box<dyn Running>, api::StartError>> {
-        Box::pin(async move { Ok(Box::new(Serving::start(*self, &context)?) as _) })
+        Box::pin(async move { Ok(Box::new(self.serve(&context)?) as _) })
     }
 }
 
-impl Serving {
-    fn start(service: MetricsService, context: &Context) -> Result<Self, api::StartError> {
-        let MetricsService {
+impl MetricsService {
+    fn serve(self, context: &Context) -> Result<ControlEndpoint, api::StartError> {
+        let Self {
             settings,
             collectors,
-        } = service;
+        } = self;
         let mut inherited = context.sockets.take(METRICS);
         let listener = Listener::open(resolve(&settings.address)?, 1, &mut inherited)?;
         for (name, declaration) in settings.collectors {
@@ -78,35 +76,11 @@ impl Serving {
             send_pause: SEND_PAUSE,
             ..Limits::default()
         };
-        for socket in listener.sockets() {
-            context.sockets.offer(METRICS, socket)?;
-        }
         context.readiness.answer_with(|| Ok(()));
-        Ok(Self(Endpoint::new(listener, Arc::new(metrics), limits)))
-    }
-}
-
-impl Running for Serving {
-    fn open(&mut self) -> Result<(), api::StartError> {
-        if let Some(address) = self.0.open(&[IoThread::of(Handle::current())])? {
-            tracing::debug!(target: "metrics", %address, "listening");
-        }
-        Ok(())
-    }
-
-    fn addresses(&self) -> Vec<String> {
-        vec![self.0.url()]
-    }
-
-    fn hand_over(&mut self, step: Handover) {
-        self.0.hand_over(step);
-    }
-
-    fn stop(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Stopped> {
-        Box::pin(async move {
-            self.0.stop(deadline).await; // who is cut off asks again
-            Stopped::Clean
-        })
+        let opened = |address: &Place| tracing::debug!(target: "metrics", %address, "listening");
+        let metrics = Arc::new(metrics);
+        let endpoint = ControlEndpoint::new(METRICS, context, listener, metrics, limits, opened)?;
+        Ok(endpoint)
     }
 }
 

@@ -48,7 +48,7 @@ use crate::settings::{AccessLogSettings, DEFAULT_POOL, HttpSettings, RouteSettin
 use crate::slow_log::SlowLog;
 use crate::warmup::{warmup, warmup_of_scripts};
 
-pub use endpoint::Endpoint;
+pub use endpoint::ControlEndpoint;
 pub use fileserver::FileService;
 pub use listening::{UnknownHost, resolve};
 

@@ -14,16 +14,16 @@ use std::time::Duration;
 
 use pronghorn_config::{Listen, Section, Table};
 use pronghorn_http::{
-    Body, Endpoint, Exchange, Handled, Handler, Limits, Listener, Request, Response, resolve,
+    Body, ControlEndpoint, Exchange, Handled, Handler, Limits, Listener, Place, Request, Response,
+    resolve,
 };
 use pronghorn_metrics::Registry;
 use pronghorn_metrics_endpoint::{Collectors, Exposition};
 use pronghorn_plugin_api::{
-    self as api_of_services, BoxFuture, Configuration, Context, Handover, Health, Running, Stopped,
+    self as api_of_services, BoxFuture, Configuration, Context, Health, Running,
 };
 use pronghorn_process::socket::Access;
-use pronghorn_workers::{IoThread, Pools};
-use tokio::runtime::Handle;
+use pronghorn_workers::Pools;
 use tokio::time::Instant;
 
 use crate::reports::{Reports, folder_in};
@@ -62,8 +62,6 @@ impl Section for AdminKeys {
     }
 }
 
-struct Serving(Endpoint);
-
 /// Answers by path.
 struct Admin {
     token: Option<String>,
@@ -98,7 +96,7 @@ impl api_of_services::Service for AdminService {
 }
 
 impl AdminService {
-    fn serve(self, context: &Context) -> Result<Serving, api_of_services::StartError> {
+    fn serve(self, context: &Context) -> Result<ControlEndpoint, api_of_services::StartError> {
         let mut inherited = context.sockets.take(ADMIN);
         let listener = match &self.settings.listen {
             Listen::Tcp(address) => Listener::open(resolve(address)?, 1, &mut inherited)?,
@@ -130,40 +128,15 @@ impl AdminService {
             send_pause: SEND_PAUSE,
             ..Limits::default()
         };
-        for socket in listener.sockets() {
-            context.sockets.offer(ADMIN, socket)?;
-        }
         context.readiness.answer_with(|| Ok(()));
         let at_once = !listener.was_inherited();
-        let mut serving = Serving(Endpoint::new(listener, Arc::new(admin), limits));
+        let opened = |address: &Place| tracing::debug!(target: "server", %address, "the admin listener listens");
+        let admin = Arc::new(admin);
+        let mut serving = ControlEndpoint::new(ADMIN, context, listener, admin, limits, opened)?;
         if at_once {
             serving.open()?;
         }
         Ok(serving)
-    }
-}
-
-impl Running for Serving {
-    fn open(&mut self) -> Result<(), api_of_services::StartError> {
-        if let Some(address) = self.0.open(&[IoThread::of(Handle::current())])? {
-            tracing::debug!(target: "server", %address, "the admin listener listens");
-        }
-        Ok(())
-    }
-
-    fn addresses(&self) -> Vec<String> {
-        vec![self.0.url()]
-    }
-
-    fn hand_over(&mut self, step: Handover) {
-        self.0.hand_over(step);
-    }
-
-    fn stop(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Stopped> {
-        Box::pin(async move {
-            self.0.stop(deadline).await; // who is cut off asks again
-            Stopped::Clean
-        })
     }
 }
 

@@ -9,15 +9,13 @@ use std::time::Duration;
 
 use pronghorn_config::Table;
 use pronghorn_http::{
-    Endpoint, Exchange, Handled, Handler, Limits, Listener, Request, Response, resolve,
+    ControlEndpoint, Exchange, Handled, Handler, Limits, Listener, Place, Request, Response,
+    resolve,
 };
 use pronghorn_plugin_api::{
-    self as api, BoxFuture, Context, Handover, Health, NotReady, Question, QueueReport, Running,
-    Stopped,
+    self as api, BoxFuture, Context, Health, NotReady, Question, QueueReport, Running, Stopped,
 };
-use pronghorn_workers::IoThread;
 use serde::Serialize;
-use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use settings::StatusSettings;
@@ -49,8 +47,6 @@ impl StatusService {
 
 /// Without a listener: RPC has the methods, and nothing is left to do.
 struct OverRpc;
-
-struct Status(Endpoint);
 
 /// Answers by path.
 pub(crate) struct Checks {
@@ -118,7 +114,7 @@ impl api::Service for StatusService {
             methods::add(&context.rpc, &context.health, unavailable);
             context.readiness.answer_with(|| Ok(()));
             match settings {
-                Some(settings) => Ok(Box::new(Status::start(settings, &context)?) as _),
+                Some(settings) => Ok(Box::new(settings.serve(&context)?) as _),
                 None => Ok(Box::new(OverRpc) as _),
             }
         })
@@ -131,53 +127,28 @@ impl Running for OverRpc {
     }
 }
 
-impl Status {
-    fn start(settings: &StatusSettings, context: &Context) -> Result<Self, api::StartError> {
+impl StatusSettings {
+    fn serve(&self, context: &Context) -> Result<ControlEndpoint, api::StartError> {
         let mut inherited = context.sockets.take(STATUS);
-        let listener = Listener::open(resolve(&settings.address)?, 1, &mut inherited)?;
+        let listener = Listener::open(resolve(&self.address)?, 1, &mut inherited)?;
         let checks = Checks {
             health: context.health.clone(),
-            unavailable: settings.unavailable_status_code,
+            unavailable: self.unavailable_status_code,
         };
         let mut limits = Limits {
             connections: CONNECTIONS,
             ..Limits::default()
         };
-        limits.receive.head_time = settings.check_timeout;
-        for socket in listener.sockets() {
-            context.sockets.offer(STATUS, socket)?;
-        }
+        limits.receive.head_time = self.check_timeout;
         // Also while the server starts, unless another one answers meanwhile.
         let at_once = !listener.was_inherited();
-        let mut status = Self(Endpoint::new(listener, Arc::new(checks), limits));
+        let opened = |address: &Place| tracing::debug!(target: "status", %address, "listening");
+        let checks = Arc::new(checks);
+        let mut status = ControlEndpoint::new(STATUS, context, listener, checks, limits, opened)?;
         if at_once {
             status.open()?;
         }
         Ok(status)
-    }
-}
-
-impl Running for Status {
-    fn open(&mut self) -> Result<(), api::StartError> {
-        if let Some(address) = self.0.open(&[IoThread::of(Handle::current())])? {
-            tracing::debug!(target: "status", %address, "listening");
-        }
-        Ok(())
-    }
-
-    fn addresses(&self) -> Vec<String> {
-        vec![self.0.url()]
-    }
-
-    fn hand_over(&mut self, step: Handover) {
-        self.0.hand_over(step);
-    }
-
-    fn stop(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Stopped> {
-        Box::pin(async move {
-            self.0.stop(deadline).await; // a probe that is cut off asks again
-            Stopped::Clean
-        })
     }
 }
 
