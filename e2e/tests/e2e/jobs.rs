@@ -69,6 +69,16 @@ fn ran(server: &Server) -> String {
     fs::read_to_string(server.site().path("ran")).unwrap_or_default()
 }
 
+/// A job of this name runs so often, and then its pipeline is empty.
+fn runs_so_often(server: &Server, rpc: &mut Rpc, name: &str, runs: usize) {
+    let before = ran(server).lines().count();
+    push(rpc, "mail", name, name, 0);
+    wait_until_ran(server, before + runs);
+    wait_until_stat(rpc, r#""driver":"memory","queue":"mail","ready":true"#);
+    let after = ran(server).lines().count();
+    assert_eq!(after - before, runs, "{name}");
+}
+
 /// Waits until so many jobs have run.
 fn wait_until_ran(server: &Server, count: usize) -> String {
     wait_for("jobs to run", || {
@@ -120,12 +130,7 @@ fn jobs_run_in_workers_of_our_package() {
             ("exit", 3),
             ("die", 3),
         ] {
-            let before = ran(&server).lines().count();
-            push(&mut rpc, "mail", name, name, 0);
-            wait_until_ran(&server, before + runs);
-            wait_until_stat(&mut rpc, r#""driver":"memory","queue":"mail","ready":true"#);
-            let after = ran(&server).lines().count();
-            assert_eq!(after - before, runs, "{name}");
+            runs_so_often(&server, &mut rpc, name, runs);
         }
         let log = server.log();
         for said in [
@@ -546,12 +551,7 @@ fn each_answer_of_a_worker_has_its_effect() {
         ("throw", 3),
         ("die", 3),
     ] {
-        let before = ran(&server).lines().count();
-        push(&mut rpc, "mail", name, name, 0);
-        wait_until_ran(&server, before + runs);
-        wait_until_stat(&mut rpc, r#""driver":"memory","queue":"mail","ready":true"#);
-        let after = ran(&server).lines().count();
-        assert_eq!(after - before, runs, "{name}");
+        runs_so_often(&server, &mut rpc, name, runs);
     }
     let log = server.log();
     for said in [
