@@ -6,9 +6,8 @@
 
 #include "SAPI.h"
 #include "zend_modules.h"
-#ifdef HAVE_PHP_SESSION
-#include "ext/session/php_session.h"
-#endif
+
+#include "session.h"
 
 /* As many of one call are told; who mends them is told of others. */
 #define MOST_PLACES 16
@@ -123,30 +122,15 @@ void leftovers_startup(void)
 	watch_function("http_response_code", ZEND_FN(pronghorn_http_response_code), &code_called);
 }
 
-/* NULL: its module is not there. Found by the module's entry, because a session that is a module of
- * its own can't be linked to. */
-static void find_session(void)
-{
-#ifdef HAVE_PHP_SESSION
-	const zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, ZEND_STRL("session"));
-	if (module == NULL || module->globals_size != sizeof *session) {
-		return;
-	}
-#ifdef ZTS
-	session = ts_resource(*module->globals_id_ptr);
-#else
-	session = module->globals_ptr;
-#endif
-#endif
-}
-
 void leftovers_watch(void)
 {
 	if (header_called == NULL) {
 		header_called = sapi_module.header_handler != NULL ? sapi_module.header_handler : drop_header;
 		sapi_module.header_handler = on_header;
 	}
-	find_session();
+#ifdef HAVE_PHP_SESSION
+	session = session_globals();
+#endif
 }
 
 void leftovers_look_away(void)

@@ -278,6 +278,16 @@ static const char *find_properties(zend_class_entry *exchange, const zend_class_
 	return NULL;
 }
 
+/* Whether these are of the classes that this file knows. False: an exception was thrown. */
+static bool fits(const zval *output, const zval *response)
+{
+	const char *missing = find_properties(exchange_templates[HTTP]->ce, Z_OBJCE_P(output), Z_OBJCE_P(response));
+	if (missing != NULL) {
+		zend_value_error("The classes of the package have no property $%s", missing);
+	}
+	return missing == NULL;
+}
+
 ZEND_FUNCTION(Pronghorn_Internal_ring_attach)
 {
 	zend_long memory, page, bell, server, output, look_after;
@@ -788,12 +798,7 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_serve)
 		Z_PARAM_OBJECT(response)
 	ZEND_PARSE_PARAMETERS_END();
 
-	if (!is_attached()) {
-		RETURN_THROWS();
-	}
-	const char *missing = find_properties(exchange_templates[HTTP]->ce, Z_OBJCE_P(output), Z_OBJCE_P(response));
-	if (missing != NULL) {
-		zend_value_error("The classes of the package have no property $%s", missing);
+	if (!is_attached() || !fits(output, response)) {
 		RETURN_THROWS();
 	}
 	if (!requests_on()) {
@@ -948,12 +953,7 @@ ZEND_FUNCTION(Pronghorn_Internal_requests_take_over)
 		Z_PARAM_OBJECT(response)
 	ZEND_PARSE_PARAMETERS_END();
 
-	if (!is_attached()) {
-		RETURN_THROWS();
-	}
-	const char *missing = find_properties(exchange_templates[HTTP]->ce, Z_OBJCE_P(output), Z_OBJCE_P(response));
-	if (missing != NULL) {
-		zend_value_error("The classes of the package have no property $%s", missing);
+	if (!is_attached() || !fits(output, response)) {
 		RETURN_THROWS();
 	}
 	requests_take_over(&slots, front, form);

@@ -17,15 +17,13 @@
 #include "zend_exceptions.h"
 #include "zend_interfaces.h"
 #include "zend_modules.h"
-#ifdef HAVE_PHP_SESSION
-#include "ext/session/php_session.h"
-#endif
 
 #include "channel.h"
 #include "head.h"
 #include "leftovers.h"
 #include "reply.h"
 #include "reset.h"
+#include "session.h"
 
 #if defined(ZTS) && defined(COMPILE_DL_PRONGHORN)
 ZEND_TSRMLS_CACHE_EXTERN()
@@ -642,16 +640,10 @@ static void call_quietly(const char *name)
 
 static void find_session(void)
 {
-	const zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, ZEND_STRL("session"));
-	session = NULL;
-	if (module == NULL || module->globals_size != sizeof *session) {
+	session = session_globals();
+	if (session == NULL) {
 		return;
 	}
-#ifdef ZTS
-	session = ts_resource(*module->globals_id_ptr);
-#else
-	session = module->globals_ptr;
-#endif
 	for (size_t i = 0; i < PS_NUM_APIS; i++) {
 		ZVAL_COPY(&save_handlers[i], &session->mod_user_names.names[i]);
 	}
