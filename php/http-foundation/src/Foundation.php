@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Pronghorn\HttpFoundation;
 
+use Pronghorn\Call;
 use Pronghorn\File;
 use Pronghorn\Request as Asked;
 use Pronghorn\Response as Reply;
@@ -38,6 +39,31 @@ final class Foundation
             $server,
             $isLong ? $asked->stream() : $asked->body(),
         );
+    }
+
+    /**
+     * Answers the call under way by a kernel that is kept: behind the reply, for which the client
+     * waits no longer, it terminates and is made ready for the next request.
+     *
+     * @template T of Request
+     * @param T $request
+     * @param \Closure(T): Response $handle
+     * @param \Closure(T, Response): mixed $terminate not called when there was no response
+     * @param \Closure(): mixed $renew called in any case
+     */
+    public static function answer(Request $request, \Closure $handle, \Closure $terminate, \Closure $renew): Reply
+    {
+        $response = null;
+        Call::current()->defer(static function () use ($request, &$response, $terminate, $renew): void {
+            try {
+                $response === null || $terminate($request, $response);
+            } finally {
+                $renew();
+            }
+        });
+        $response = $handle($request);
+
+        return self::reply($response);
     }
 
     /**

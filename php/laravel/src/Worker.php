@@ -8,14 +8,12 @@ use Illuminate\Contracts\Foundation\Application;
 use Illuminate\Contracts\Http\Kernel;
 use Illuminate\Http\Request;
 use Illuminate\Http\UploadedFile;
-use Pronghorn\Call;
 use Pronghorn\HttpFoundation\Foundation;
 use Pronghorn\Job;
 use Pronghorn\Laravel\Queue\JobRunner;
 use Pronghorn\Request as Asked;
 use Pronghorn\Response as Reply;
 use Pronghorn\Worker as Served;
-use Symfony\Component\HttpFoundation\Response;
 
 /** Answers requests and runs jobs with an application that is booted once. */
 final class Worker
@@ -60,24 +58,8 @@ final class Worker
     private function answer(Asked $asked): Reply
     {
         $request = Request::createFromBase(Foundation::request($asked, UploadedFile::class));
-        $response = null;
-        Call::current()->defer(function () use ($request, &$response): void {
-            $this->end($request, $response);
-        });
-        $response = $this->kernel->handle($request);
+        [$kernel, $sandbox] = [$this->kernel, $this->sandbox];
 
-        return Foundation::reply($response);
-    }
-
-    /** After the reply, also when there is none. */
-    private function end(Request $request, ?Response $response): void
-    {
-        try {
-            if ($response !== null) {
-                $this->kernel->terminate($request, $response);
-            }
-        } finally {
-            $this->sandbox->restore();
-        }
+        return Foundation::answer($request, $kernel->handle(...), $kernel->terminate(...), $sandbox->restore(...));
     }
 }

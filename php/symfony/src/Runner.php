@@ -4,7 +4,6 @@ declare(strict_types=1);
 
 namespace Pronghorn\Symfony;
 
-use Pronghorn\Call;
 use Pronghorn\HttpFoundation\Foundation;
 use Pronghorn\Request as Asked;
 use Pronghorn\Response as Reply;
@@ -76,24 +75,14 @@ final class Runner implements RunnerInterface
     private function answer(Asked $asked): Reply
     {
         $request = Foundation::request($asked);
-        $response = null;
-        Call::current()->defer(function () use ($request, &$response): void {
-            $this->end($request, $response);
-        });
-        $response = $this->kernel->handle($request);
 
-        return Foundation::reply($response);
+        return Foundation::answer($request, $this->kernel->handle(...), $this->terminate(...), $this->renew(...));
     }
 
-    /** After the reply, also when there is none. */
-    private function end(Request $request, ?Response $response): void
+    private function terminate(Request $request, Response $response): void
     {
-        try {
-            if ($response !== null && $this->kernel instanceof TerminableInterface) {
-                $this->kernel->terminate($request, $response);
-            }
-        } finally {
-            $this->renew();
+        if ($this->kernel instanceof TerminableInterface) {
+            $this->kernel->terminate($request, $response);
         }
     }
 
