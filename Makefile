@@ -1,7 +1,7 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks
 # (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build tuned run test test-brokers lint docs sanitize test-clean compat bench bench-full bench-micro instructions browser extensions soak packages
+.PHONY: help build tuned run test test-brokers lint docs sanitize test-clean compat bench bench-full bench-micro instructions browser collector extensions soak packages
 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY := $(TARGET)/release/pronghorn
@@ -98,6 +98,11 @@ browser: ## Load a site with TLS and HTTP/2 in headless Chromium
 	@scripts/need build php browser
 	cargo build --bin pronghorn
 	cargo test -p pronghorn-e2e --test browser
+
+collector: ## Send traces and metrics to a real collector of OpenTelemetry
+	@scripts/need build php otelcol
+	cargo build --bin pronghorn
+	cargo test -p pronghorn-e2e --test collector
 
 extensions: ## Start workers with each of Debian's PHP extensions
 	@scripts/need build php extension

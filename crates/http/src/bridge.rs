@@ -239,6 +239,11 @@ impl PoolHandler {
         script: Option<ScriptCall>,
     ) -> Arc<HttpCall> {
         Arc::new(HttpCall {
+            is_timed: self.server_timing
+                || self.shows_split
+                || self.slow.is_some()
+                || request.trace.is_some()
+                || tracing::enabled!(target: "http", tracing::Level::INFO),
             request,
             body,
             script,
@@ -246,10 +251,6 @@ impl PoolHandler {
             begun: HasBegun::default(),
             read_bytes: AtomicU64::new(read),
             stamps: OnceLock::new(),
-            is_timed: self.server_timing
-                || self.shows_split
-                || self.slow.is_some()
-                || tracing::enabled!(target: "http", tracing::Level::INFO),
             known: Known::default(),
             route: OnceLock::new(),
             look: OnceLock::new(),
@@ -699,6 +700,9 @@ impl OnSent for HttpCall {
             route: route.as_ref().map(|route| &*route.name).or(given),
             read_bytes: self.read_bytes.load(Relaxed),
         };
+        if let Some(trace) = &self.request.trace {
+            trace.answered_by(reached.pool, reached.route);
+        }
         record::write(&self.request, &reached, *access_logs, sent);
         if let Some(slow) = slow {
             slow.note(

@@ -51,6 +51,7 @@ mod split;
 mod standing;
 mod stream;
 mod tls;
+mod trace;
 mod upgrade;
 mod warmup;
 
@@ -79,5 +80,6 @@ pub use source::{BodySource, Read};
 pub use split::{AnsweredBy, Split};
 pub use stream::Stream;
 pub use tls::{CertificateError, Pair, Renewed, Store, Tls};
+pub use trace::RequestTrace;
 pub use upgrade::{Upgrade, Upgraded};
 pub use warmup::{warmup, warmup_of_scripts};

@@ -50,6 +50,7 @@ impl LocalRedirects {
         next.attributes = request.attributes.clone();
         next.id.clone_from(&request.id);
         next.redirects = request.redirects + 1;
+        next.trace.clone_from(&request.trace);
         Ok((next, first))
     }
 }

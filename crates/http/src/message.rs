@@ -15,6 +15,7 @@ use crate::exchange::Exchange;
 use crate::file::OpenFile;
 use crate::sent::{OnSent, add};
 use crate::source::BodySource;
+use crate::trace::RequestTrace;
 
 /// What a client reads that came to a port of TLS without it.
 pub(crate) const WITHOUT_TLS: &str = "this port speaks HTTPS, and the request came as plain HTTP: ask for https:// instead of http://\n";
@@ -199,6 +200,8 @@ pub struct Request {
     pub accepted_us: u64,
     /// How often an application has sent it elsewhere in this server.
     pub redirects: u8,
+    /// While traces are wanted.
+    pub trace: Option<Arc<RequestTrace>>,
 }
 
 impl Request {
@@ -217,6 +220,7 @@ impl Request {
             accepted,
             accepted_us,
             redirects: 0,
+            trace: None,
         }
     }
 

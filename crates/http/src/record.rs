@@ -59,12 +59,14 @@ pub(crate) fn write(request: &Request, reached: &Reached<'_>, details: bool, sen
     } = reached;
     let pool = Some(pool).filter(|name| *name != DEFAULT_POOL);
     let request_id = request.id.as_deref();
+    let trace_id = request.trace.as_ref().map(|trace| trace.id());
+    let trace_id = trace_id.as_deref();
     let (method, remote_address) = (request.head.method(), request.peer.address);
     if !details {
         tracing::info!(
             target: "http", status, method, URI = target, URL = target, %remote_address, read_bytes, write_bytes,
             start, elapsed, elapsed_us, read_us, queue_us, php_us, write_us, php_cpu_us, php_blocked_us, pid, worker_call,
-            retried, pool, route, request_id, "http log"
+            retried, pool, route, request_id, trace_id, "http log"
         );
         return;
     }
@@ -75,7 +77,7 @@ pub(crate) fn write(request: &Request, reached: &Reached<'_>, details: bool, sen
         content_len = request.head.body_len().unwrap_or(read_bytes), host = request.head.authority(),
         user_agent = &*field("user-agent"), referer = &*field("referer"), read_bytes, write_bytes,
         start, request_time = start, elapsed, elapsed_us, read_us, queue_us, php_us, write_us, php_cpu_us, php_blocked_us, pid,
-        worker_call, retried, pool, route, request_id, "http access log"
+        worker_call, retried, pool, route, request_id, trace_id, "http access log"
     );
 }
 

@@ -33,6 +33,7 @@ pub mod rules;
 mod schedules;
 mod service;
 pub mod settings;
+mod traced;
 
 pub use job::{Headers, Job};
 pub use service::JobsService;

@@ -10,6 +10,7 @@ use pronghorn_plugin_api::{
 };
 use pronghorn_pool::{Spool, Warmup};
 use pronghorn_store::{LazyStore, OpenError};
+use pronghorn_trace::Tracer;
 use pronghorn_wire::Kind;
 use pronghorn_workers::{Io, PoolHandle, PoolSet, PoolSpec, Pools, StartedPools};
 use thiserror::Error;
@@ -23,6 +24,7 @@ use crate::metrics::Metrics;
 use crate::pipelines::{PipelineError, Pipelines};
 use crate::schedules::Schedules;
 use crate::settings::{Brokers, JobsPool, JobsSettings};
+use crate::traced::Traced;
 
 /// The name of the service, and of its only pool.
 const JOBS: &str = "jobs";
@@ -56,6 +58,7 @@ struct Jobs {
     schedules: Schedules,
     /// Pushes jobs by the clock, once this process is responsible.
     clock: JoinSet<()>,
+    tracer: Tracer,
     /// They begin when this process is responsible, on threads of their pools.
     consumers: JoinSet<()>,
     /// Nothing more is taken.
@@ -171,6 +174,7 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
         pools,
         tasks,
         io: workers.io,
+        tracer: context.tracer.clone(),
         consumers: JoinSet::new(),
         schedules,
         clock: JoinSet::new(),
@@ -245,7 +249,10 @@ impl Running for Jobs {
                 self.pipelines.clone(),
                 &of.name,
                 (handoffs.clone(), inbox),
-                pool.pool().clone(),
+                Traced {
+                    runners: pool.pool().clone(),
+                    recorder: self.tracer.recorder().cloned(),
+                },
                 self.settings.num_pollers,
             );
             let work = consumer.work(self.end.clone());

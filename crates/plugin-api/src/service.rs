@@ -12,6 +12,7 @@ use pronghorn_base::BoxFuture;
 use pronghorn_config::{Severity, Table};
 use pronghorn_metrics::Registry;
 use pronghorn_store::LazyStore;
+use pronghorn_trace::Tracer;
 use pronghorn_workers::settings::{PoolSettings, Runner};
 use pronghorn_workers::{Io, Pools, ServerSettings, WorkerUser};
 use tokio::time::Instant;
@@ -269,6 +270,9 @@ pub struct Context {
     pub pools: Arc<OnceLock<Pools>>,
     /// This service's own: its names begin with `pronghorn_`, and it registers at its start.
     pub metrics: Registry,
+    /// Of all services. On once the service that exports traces has started, which is before those
+    /// with workers.
+    pub tracer: Tracer,
     /// This service's own.
     pub readiness: Readiness,
     /// Those to take and those to leave for the next process.

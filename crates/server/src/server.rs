@@ -15,6 +15,7 @@ use pronghorn_plugin_api::{
 };
 use pronghorn_pool::Incidents;
 use pronghorn_process::Spawner;
+use pronghorn_trace::Tracer;
 use pronghorn_workers::{
     IoThreads, PoolHandle, PoolResources, Pools, RelayAddress, ServerSettings, Versions, Watch,
     Watching, WorkerUser, default_io_threads, look_up_user, run_on_init,
@@ -212,6 +213,7 @@ impl Server {
             workers: None,
             pools: Arc::default(),
             metrics: Registry::default().named("pronghorn"),
+            tracer: Tracer::default(),
             readiness: Readiness::default(),
             sockets: self.sockets.clone(),
             store,

@@ -5,6 +5,7 @@ use pronghorn_jobs::JobsService;
 use pronghorn_kv::KvService;
 use pronghorn_lock::Lock;
 use pronghorn_metrics_endpoint::{Collectors, MetricsService};
+use pronghorn_otel::OtelService;
 use pronghorn_plugin_api::ServiceKind;
 use pronghorn_rpc::Rpc;
 
@@ -59,12 +60,16 @@ impl Services {
                 move |keys| AdminService::new(keys, of_admin.clone()),
             ),
             ServiceKind::optional_with("jobs", JobsService::read),
+            ServiceKind::optional(
+                "otel",
+                "Traces for OpenTelemetry. Without this section nothing is traced.",
+                |settings| OtelService { settings },
+            ),
             ServiceKind::not_yet("service", "other programs kept running"),
             ServiceKind::not_yet("grpc", "gRPC"),
             ServiceKind::not_yet("protoreg", "gRPC"),
             ServiceKind::not_yet("tcp", "TCP servers"),
             ServiceKind::not_yet("centrifuge", "Centrifugo"),
-            ServiceKind::not_yet("otel", "OpenTelemetry"),
             ServiceKind::not_yet("temporal", "Temporal"),
         ])
     }

@@ -42,6 +42,7 @@ mod middleware;
 mod migration;
 mod misbehaviour;
 mod nginx;
+mod otel;
 mod own_server;
 mod own_service;
 mod php_extensions;

@@ -18,12 +18,14 @@ mod request_id;
 mod rewrite;
 mod sendfile;
 mod static_files;
+mod trace;
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pronghorn_process::Credentials;
+use pronghorn_trace::Recorder;
 use thiserror::Error;
 
 pub use rate_limit::limited;
@@ -49,6 +51,8 @@ pub struct Parts<'a> {
     pub addresses: &'a Arc<Addresses>,
     /// Where files are made known that can be forgotten.
     pub(crate) file_caches: &'a FileCaches,
+    /// None while nobody wants traces.
+    pub recorder: Option<&'a Arc<Recorder>>,
 }
 
 /// Why middleware can't be made. The operator's: what its section names is not there, or may not be
@@ -76,6 +80,8 @@ fn around(
         Middleware::ProxyIpParser => next,
         // All responses are counted, whether or not it is listed.
         Middleware::HttpMetrics => next,
+        // All requests are traced once the section `otel` is there.
+        Middleware::Otel => next,
         Middleware::Headers => headers::around(next, parts),
         Middleware::Sendfile => sendfile::around(next, parts),
         Middleware::Static => return static_files::around(next, parts),
@@ -108,6 +114,7 @@ pub fn chain(innermost: Arc<dyn Handler>, parts: Parts<'_>) -> Result<Arc<dyn Ha
     handler = https::around(handler, parts);
     handler = access_log::around(handler, parts);
     handler = request_id::around(handler, parts);
+    handler = trace::around(handler, parts.recorder);
     handler = client::around(handler, parts);
     Ok(handler)
 }
@@ -155,6 +162,7 @@ pub(crate) mod testing {
             accepted: Instant::now(),
             accepted_us: 784_111_777_123_456,
             redirects: 0,
+            trace: None,
         }
     }
 }

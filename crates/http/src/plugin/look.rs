@@ -8,6 +8,7 @@ use pronghorn_workers::ServerSettings;
 
 use super::configured;
 use super::listening::Certificates;
+use crate::settings::middleware::Middleware;
 use crate::settings::{DEFAULT_POOL, HttpSettings};
 
 /// There is no command for all pools, so each that runs needs one.
@@ -33,6 +34,19 @@ pub(super) fn check_commands(t: &mut Table<'_>, http: &HttpSettings, server: &Se
             ),
         };
         t.error("http", &message, &hint);
+    }
+}
+
+/// Requests are traced by a section of its own, whatever the list says.
+pub(super) fn check_otel(t: &mut Table<'_>, http: &HttpSettings) {
+    let listed = http.middleware.iter();
+    let mut listed = listed.filter_map(|name| Middleware::by_name(name));
+    if listed.any(|name| name == Middleware::Otel) && !t.is_written("otel") {
+        t.warn(
+            "http",
+            "lists `otel` in `middleware`, and there is no section `otel`: nothing is traced",
+            "for example `otel: {insecure: true, endpoint: 127.0.0.1:4318}`, or take it out of the list",
+        );
     }
 }
 

@@ -15,6 +15,7 @@ use pronghorn_plugin_api::{
 };
 use pronghorn_pool::{Spool, Terms, Warmup};
 use pronghorn_process::open_files;
+use pronghorn_trace::Tracer;
 use pronghorn_wire::Kind;
 use pronghorn_workers::settings::{HttpPoolSettings, RequestBody};
 use pronghorn_workers::{
@@ -125,6 +126,7 @@ struct HttpResources {
     file_caches: Arc<FileCaches>,
     /// By the names of pools; they stay over a reload, with what they have learned.
     route_names: Mutex<HashMap<String, Arc<RouteNames>>>,
+    tracer: Tracer,
 }
 
 /// What requests under way get. Which of them belong to which pool is not known from outside: the
@@ -200,6 +202,7 @@ impl api::Service for HttpService {
 
     fn check(&self, t: &mut Table<'_>, server: &ServerSettings) {
         look::check_commands(t, &self.settings, server);
+        look::check_otel(t, &self.settings);
     }
 
     fn look(&self, folder: &Path) -> Vec<Finding> {
@@ -272,6 +275,7 @@ impl HttpService {
             caches: context.caches.clone(),
             file_caches: Arc::default(),
             route_names: Mutex::default(),
+            tracer: context.tracer.clone(),
         };
         resources.addresses.set(settings);
         let specs = resources.specs(settings);
@@ -408,6 +412,7 @@ impl HttpResources {
             https_port: self.https_port,
             addresses,
             file_caches: &self.file_caches,
+            recorder: self.tracer.recorder(),
         };
         if settings.files.is_some() {
             let files = self.file_caches.clone();

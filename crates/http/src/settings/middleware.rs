@@ -15,6 +15,7 @@ pub(crate) enum Middleware {
     Rewrite,
     ErrorPages,
     HttpMetrics,
+    Otel,
 }
 
 const KNOWN: &[(&str, Middleware)] = &[
@@ -30,10 +31,11 @@ const KNOWN: &[(&str, Middleware)] = &[
     ("rewrite", Middleware::Rewrite),
     ("error_pages", Middleware::ErrorPages),
     ("http_metrics", Middleware::HttpMetrics),
+    ("otel", Middleware::Otel),
 ];
 
 /// RoadRunner's that are not there yet.
-pub(super) const LATER: &[&str] = &["otel", "new_relic", "cache"];
+pub(super) const LATER: &[&str] = &["new_relic", "cache"];
 
 /// The names that `http.middleware` can list.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {

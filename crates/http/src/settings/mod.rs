@@ -449,5 +449,8 @@ fn not_yet(t: &mut Table<'_>) {
     t.not_yet("fcgi", "a FastCGI listener");
     t.not_yet("cache", "a cache of replies");
     t.not_yet("new_relic", "New Relic");
-    t.not_yet("otel", "OpenTelemetry");
+    t.no_effect(
+        "otel",
+        "RoadRunner 2 had it here: write a section `otel` beside `http`",
+    );
 }

@@ -343,7 +343,7 @@ const TABLE: &[Row] = &[
         topic: "`otel.exporter: zipkin`",
         in_2025: "there",
         in_3: "gone",
-        here: "tracing is not there yet",
+        here: "an error, with what to write",
         changes: |root, era| match era {
             Era::V2025 => Vec::new(),
             Era::V3 => at(root, &["otel.exporter"], |node, _| {

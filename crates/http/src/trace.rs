@@ -1,0 +1,274 @@
+//! The trace of one request: what is noted on its way, and the spans that are made of it when the
+//! response is out.
+
+use std::net::IpAddr;
+use std::sync::{Arc, LazyLock, OnceLock};
+use std::time::Duration;
+
+use pronghorn_base::micros;
+use pronghorn_trace::{
+    Begun, Incoming, Kind, LONGEST_TEXT, Outgoing, Recorder, Span, SpanId, Trace, Value, text,
+};
+use pronghorn_wire::Protocol;
+
+use crate::sent::{OnSent, Sent};
+use crate::split::Split;
+
+/// Names of the methods of RFC 9110 and PATCH. Others are a client's invention, of which there may
+/// be any number.
+const METHODS: [&str; 9] = [
+    "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH",
+];
+
+/// A request, as far as a trace tells of it. Without its query, which may hold what is secret.
+#[derive(Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) method: &'a str,
+    pub(crate) path: &'a [u8],
+    pub(crate) host: &'a str,
+    pub(crate) agent: &'a [u8],
+    pub(crate) protocol: Protocol,
+    pub(crate) scheme: &'static str,
+    /// None of a client that has no address.
+    pub(crate) ip: Option<IpAddr>,
+    /// In microseconds since the Unix epoch.
+    pub(crate) accepted_us: u64,
+}
+
+/// What is noted of a request until its response is out.
+#[derive(Debug)]
+pub struct RequestTrace {
+    recorder: Arc<Recorder>,
+    begun: Begun,
+    /// The span of the application, which is told its number before it is known whether there will
+    /// be one.
+    php: SpanId,
+    /// Method, path, host and agent one after the other: a request takes memory once.
+    text: Box<[u8]>,
+    /// Where the first three end.
+    ends: [usize; 3],
+    protocol: Protocol,
+    scheme: &'static str,
+    ip: Option<IpAddr>,
+    /// In microseconds since the Unix epoch.
+    accepted_us: u64,
+    reached: OnceLock<Reached>,
+}
+
+/// Where it was answered.
+#[derive(Debug)]
+struct Reached {
+    pool: Box<str>,
+    /// The pattern of its path, where that is known.
+    route: Option<Box<str>>,
+}
+
+impl RequestTrace {
+    pub(crate) fn begin(recorder: &Arc<Recorder>, incoming: Incoming, asked: &Asked<'_>) -> Self {
+        let cut = |bytes: &[u8]| bytes.len().min(LONGEST_TEXT);
+        let (method, host) = (asked.method.as_bytes(), asked.host.as_bytes());
+        let parts = [method, asked.path, host, asked.agent];
+        let mut text = Vec::with_capacity(parts.iter().map(|part| cut(part)).sum());
+        let mut ends = [0; 3];
+        for (at, part) in parts.iter().enumerate() {
+            text.extend_from_slice(part.get(..cut(part)).unwrap_or_default());
+            if let Some(end) = ends.get_mut(at) {
+                *end = text.len();
+            }
+        }
+        Self {
+            begun: recorder.begin(incoming),
+            recorder: recorder.clone(),
+            php: SpanId::random(),
+            text: text.into(),
+            ends,
+            protocol: asked.protocol,
+            scheme: asked.scheme,
+            ip: asked.ip,
+            accepted_us: asked.accepted_us,
+            reached: OnceLock::new(),
+        }
+    }
+
+    /// The number of the trace, as it is written.
+    pub fn id(&self) -> String {
+        self.begun.trace.to_string()
+    }
+
+    /// What the application is told.
+    pub(crate) fn outgoing(&self) -> Outgoing {
+        self.begun.outgoing(self.php)
+    }
+
+    /// Whether the client has sent a state that belongs to its trace.
+    pub(crate) fn has_state(&self) -> bool {
+        !self.begun.state.is_empty()
+    }
+
+    /// The request was in this pool.
+    pub(crate) fn answered_by(&self, pool: &str, route: Option<&str>) {
+        // After a local redirect there are several; the one that has answered is the first to tell.
+        _ = self.reached.set(Reached {
+            pool: pool.into(),
+            route: route.map(Into::into),
+        });
+    }
+
+    fn part(&self, from: usize, to: usize) -> &[u8] {
+        self.text.get(from..to).unwrap_or_default()
+    }
+
+    /// The span that is all of the request.
+    fn server(&self, sent: &Sent) -> Span {
+        let [method_end, path_end, host_end] = self.ends;
+        let method = std::str::from_utf8(self.part(0, method_end)).unwrap_or_default();
+        let known = METHODS.iter().find(|known| **known == method);
+        let mut attributes = vec![
+            (
+                "http.request.method",
+                known.copied().unwrap_or("_OTHER").into(),
+            ),
+            ("url.path", text(self.part(method_end, path_end))),
+            ("url.scheme", self.scheme.into()),
+            ("http.response.status_code", sent.status.into()),
+            ("http.response.body.size", sent.bytes.into()),
+            ("network.protocol.version", version(self.protocol).into()),
+        ];
+        if known.is_none() {
+            attributes.push(("http.request.method_original", method.into()));
+        }
+        if let Some(ip) = self.ip {
+            attributes.push(("client.address", ip.to_string().as_str().into()));
+        }
+        let agent = self.part(host_end, self.text.len());
+        if !agent.is_empty() {
+            attributes.push(("user_agent.original", text(agent)));
+        }
+        add_host(&mut attributes, self.part(path_end, host_end));
+        let error = (sent.status >= 500).then(|| Arc::from(""));
+        if error.is_some() {
+            attributes.push(("error.type", sent.status.to_string().as_str().into()));
+        }
+        let mut name = known.map_or("HTTP", |known| *known).to_owned();
+        let reached = self.reached.get();
+        if let Some(route) = reached.and_then(|reached| reached.route.as_deref()) {
+            attributes.push(("http.route", route.into()));
+            name = format!("{name} {route}");
+        }
+        Span {
+            id: self.begun.span,
+            parent: self.begun.parent,
+            name: name.into(),
+            kind: Kind::Server,
+            start: self.at(Duration::ZERO),
+            end: self.at(sent.elapsed),
+            attributes,
+            error,
+        }
+    }
+
+    /// What the time was spent on, one after the other.
+    fn parts(&self, split: &Split, spans: &mut Vec<Span>) {
+        static NAMES: LazyLock<[Arc<str>; 3]> =
+            LazyLock::new(|| ["read body", "queue", "php"].map(Arc::from));
+        let [read, queue, php] = &*NAMES;
+        let part = |name: &Arc<str>, id, from, took, attributes| Span {
+            id,
+            parent: Some(self.begun.span),
+            name: name.clone(),
+            kind: Kind::Internal,
+            start: self.at(from),
+            end: self.at(from + took),
+            attributes,
+            error: None,
+        };
+        if !split.read.is_zero() {
+            let id = SpanId::random();
+            spans.push(part(read, id, Duration::ZERO, split.read, Vec::new()));
+        }
+        let reached = self.reached.get();
+        let pool = reached.map(|reached| ("pronghorn.pool", (*reached.pool).into()));
+        let pool = || pool.iter().cloned();
+        let id = SpanId::random();
+        spans.push(part(queue, id, split.read, split.queue, pool().collect()));
+        if let Some(took) = split.php {
+            let attributes = pool().chain(of_worker(split)).collect();
+            let from = split.read + split.queue;
+            spans.push(part(php, self.php, from, took, attributes));
+        }
+    }
+
+    /// In nanoseconds since the Unix epoch.
+    fn at(&self, after: Duration) -> u64 {
+        let after = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);
+        self.accepted_us.saturating_mul(1000).saturating_add(after)
+    }
+}
+
+impl OnSent for RequestTrace {
+    fn on_sent(&self, sent: &mut Sent) {
+        let failed = sent.status >= 500;
+        if !self.recorder.keeps(&self.begun, failed, sent.elapsed) {
+            return;
+        }
+        let mut spans = Vec::with_capacity(4);
+        spans.push(self.server(sent));
+        if let Some(split) = &sent.split {
+            self.parts(split, &mut spans);
+        }
+        self.recorder.take(Trace {
+            id: self.begun.trace,
+            state: self.begun.state.clone(),
+            spans,
+        });
+    }
+}
+
+/// The worker that had the request, and what it says of its time.
+fn of_worker(split: &Split) -> impl Iterator<Item = (&'static str, Value)> {
+    let worker = split.worker.map(|worker| {
+        [
+            ("process.pid", u64::from(worker.pid).into()),
+            ("pronghorn.worker_call", worker.nth.into()),
+            ("pronghorn.retried", Value::Bool(worker.is_retry)),
+        ]
+    });
+    let spent = split.spent.map(|spent| {
+        [
+            ("pronghorn.php_cpu_us", micros(spent.cpu).into()),
+            ("pronghorn.php_blocked_us", micros(spent.blocked).into()),
+        ]
+    });
+    worker
+        .into_iter()
+        .flatten()
+        .chain(spent.into_iter().flatten())
+}
+
+/// As the client named it, without and with its port.
+fn add_host(attributes: &mut Vec<(&'static str, Value)>, host: &[u8]) {
+    if host.is_empty() {
+        return;
+    }
+    let host = String::from_utf8_lossy(host);
+    let (name, port) = match host.rsplit_once(':') {
+        Some((name, port)) => (name, port.parse::<u16>().ok()),
+        None => (&*host, None),
+    };
+    match port {
+        Some(port) => {
+            attributes.push(("server.address", name.into()));
+            attributes.push(("server.port", port.into()));
+        }
+        None => attributes.push(("server.address", (*host).into())),
+    }
+}
+
+fn version(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Http10 => "1.0",
+        Protocol::Http11 => "1.1",
+        Protocol::Http2 => "2",
+        Protocol::Http3 => "3",
+    }
+}

@@ -1,0 +1,103 @@
+//! Identifiers of traces and spans.
+
+use std::fmt;
+
+/// Of a trace: the same in all services that a request passes. Never zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TraceId(u128);
+
+/// Of a span, within its trace. Never zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SpanId(u64);
+
+impl TraceId {
+    /// A new one.
+    #[must_use]
+    pub fn random() -> Self {
+        // Half of it is what others sample by, so that half is never zero.
+        Self(u128::from(fastrand::u64(..)) << 64 | u128::from(fastrand::u64(1..)))
+    }
+
+    /// None of zero, which is no identifier.
+    #[must_use]
+    pub fn new(id: u128) -> Option<Self> {
+        (id != 0).then_some(Self(id))
+    }
+
+    /// Its bytes in the order in which they are written.
+    #[must_use]
+    pub const fn to_bytes(self) -> [u8; 16] {
+        self.0.to_be_bytes()
+    }
+
+    /// The half that decisions by ratio go by.
+    pub(crate) fn low(self) -> u64 {
+        let [_, _, _, _, _, _, _, _, low @ ..] = self.to_bytes();
+        u64::from_be_bytes(low)
+    }
+}
+
+impl SpanId {
+    /// A new one.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(fastrand::u64(1..))
+    }
+
+    /// None of zero, which is no identifier.
+    #[must_use]
+    pub fn new(id: u64) -> Option<Self> {
+        (id != 0).then_some(Self(id))
+    }
+
+    /// Its bytes in the order in which they are written.
+    #[must_use]
+    pub const fn to_bytes(self) -> [u8; 8] {
+        self.0.to_be_bytes()
+    }
+}
+
+impl fmt::Display for TraceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Display for SpanId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl TraceId {
+    /// Its digits.
+    pub(crate) fn write(self, text: &mut String) {
+        self.to_bytes().iter().for_each(|byte| digits(*byte, text));
+    }
+}
+
+impl SpanId {
+    /// Its digits.
+    pub(crate) fn write(self, text: &mut String) {
+        self.to_bytes().iter().for_each(|byte| digits(*byte, text));
+    }
+}
+
+/// Formatting would take some hundred instructions, and this is done for each request.
+fn digits(byte: u8, text: &mut String) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for half in [byte >> 4, byte & 15] {
+        text.push(char::from(DIGITS[usize::from(half)]));
+    }
+}
+
+/// A number in hexadecimal digits, of which there are 1 to `most`. None of anything else.
+pub(crate) fn hex(digits: &[u8], most: usize) -> Option<u128> {
+    if digits.is_empty() || digits.len() > most {
+        return None;
+    }
+    digits.iter().try_fold(0_u128, |number, digit| {
+        let digit = char::from(*digit).to_digit(16)?;
+        Some(number << 4 | u128::from(digit))
+    })
+}

@@ -1,0 +1,86 @@
+//! What is known of a request or a job when it has ended.
+
+use std::sync::Arc;
+
+use crate::id::{SpanId, TraceId};
+
+/// Of a text in a span. Clients choose paths and names of agents, and a span lies in memory until
+/// it is exported.
+pub const LONGEST_TEXT: usize = 1024;
+
+/// What one server does of a trace. It ends as a whole, so what is decided of it is decided once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trace {
+    /// The caller's, or one of our own.
+    pub id: TraceId,
+    /// What the caller sent as `tracestate`.
+    pub state: Box<str>,
+    /// The one that all others are below of is the first.
+    pub spans: Vec<Span>,
+}
+
+/// A stretch of time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Span {
+    /// Its own.
+    pub id: SpanId,
+    /// The span that it is part of, here or in the caller.
+    pub parent: Option<SpanId>,
+    /// Few different ones: traces are grouped by it.
+    pub name: Arc<str>,
+    /// What it is in a trace.
+    pub kind: Kind,
+    /// Nanoseconds since the Unix epoch.
+    pub start: u64,
+    /// The same.
+    pub end: u64,
+    /// By the names of the semantic conventions.
+    pub attributes: Vec<(&'static str, Value)>,
+    /// What failed, if something did. Empty where the attributes say it all.
+    pub error: Option<Arc<str>>,
+}
+
+/// What a span is in its trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A part of another one.
+    Internal,
+    /// Answers a request that came from outside.
+    Server,
+    /// Works off a message.
+    Consumer,
+}
+
+/// Of an attribute.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "the types say it")]
+pub enum Value {
+    Text(Arc<str>),
+    Int(i64),
+    Bool(bool),
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl From<u64> for Value {
+    fn from(number: u64) -> Self {
+        Self::Int(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+}
+
+impl From<u16> for Value {
+    fn from(number: u16) -> Self {
+        Self::Int(number.into())
+    }
+}
+
+/// Bytes of a peer as a text that is not longer than [`LONGEST_TEXT`].
+#[must_use]
+pub fn text(bytes: &[u8]) -> Value {
+    let cut = bytes.get(..LONGEST_TEXT).unwrap_or(bytes);
+    Value::Text(String::from_utf8_lossy(cut).into())
+}
