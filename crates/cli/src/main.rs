@@ -1,13 +1,13 @@
 //! The binary.
 
-mod allocator;
-
 use std::process::ExitCode;
 
+use pronghorn_allocator::Allocator;
+
 #[global_allocator]
-static ALLOCATOR: allocator::Allocator = allocator::Allocator;
+static ALLOCATOR: Allocator = Allocator;
 
 fn main() -> ExitCode {
-    allocator::give_back_soon();
+    pronghorn_allocator::give_back_soon();
     pronghorn_cli::run()
 }

@@ -7,7 +7,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use pronghorn_process::socket::{
     AFTER_FAILED_ACCEPT, Access, BindError, SocketFile, bound_to, is_about_the_connection,
@@ -458,14 +457,14 @@ struct Loaded(IoThread);
 
 impl Loaded {
     fn on(thread: &IoThread) -> Self {
-        thread.load.fetch_add(1, Ordering::Relaxed);
+        thread.entered();
         Self(thread.clone())
     }
 }
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        self.0.load.fetch_sub(1, Ordering::Relaxed);
+        self.0.left();
     }
 }
 
@@ -473,13 +472,8 @@ impl Drop for Loaded {
 fn emptier<'a>(threads: &'a [IoThread], own: &IoThread) -> Option<&'a IoThread> {
     /// A difference of two comes and goes by itself.
     const LEAD: usize = 2;
-    let emptiest = threads
-        .iter()
-        .min_by_key(|thread| thread.load.load(Ordering::Relaxed))?;
-    let lead = own
-        .load
-        .load(Ordering::Relaxed)
-        .saturating_sub(emptiest.load.load(Ordering::Relaxed));
+    let emptiest = threads.iter().min_by_key(|thread| thread.connections())?;
+    let lead = own.connections().saturating_sub(emptiest.connections());
     (lead > LEAD).then_some(emptiest)
 }
 

@@ -2,12 +2,15 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use pronghorn_pool::Home;
 use pronghorn_process::cpus;
 use tokio::runtime::{Builder, Handle};
+use tokio::sync::Notify;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 /// Threads for file work of each I/O thread. They exist only while there is some.
@@ -15,6 +18,11 @@ const FILE_THREADS: usize = 4;
 
 /// More threads than that only wake each other up.
 pub const MAX_IO_THREADS: usize = 64;
+
+/// Fewer connections hold so little that it may stay.
+const MANY: usize = 256;
+/// How long others may go at the same time before what they held is given back.
+const SETTLED: Duration = Duration::from_millis(500);
 
 /// How many I/O threads there are where nobody says it. PHP needs the cores, and fewer threads mean
 /// fewer wake-ups.
@@ -41,8 +49,16 @@ pub struct Io {
 #[derive(Debug, Clone)]
 pub struct IoThread {
     pub runtime: Handle,
-    /// Connections that live here.
-    pub load: Arc<AtomicUsize>,
+    load: Arc<Load>,
+}
+
+/// The connections that live on a thread.
+#[derive(Debug, Default)]
+struct Load {
+    now: AtomicUsize,
+    /// The most of them since memory was last given back.
+    most: AtomicUsize,
+    fallen: Notify,
 }
 
 impl IoThread {
@@ -50,7 +66,42 @@ impl IoThread {
     pub fn of(runtime: Handle) -> Self {
         Self {
             runtime,
-            load: Arc::new(AtomicUsize::new(0)),
+            load: Arc::default(),
+        }
+    }
+
+    /// A connection lives here from now on.
+    pub fn entered(&self) {
+        let now = self.load.now.fetch_add(1, Relaxed) + 1;
+        if now > self.load.most.load(Relaxed) {
+            self.load.most.store(now, Relaxed);
+        }
+    }
+
+    /// One of them is gone.
+    pub fn left(&self) {
+        let now = self.load.now.fetch_sub(1, Relaxed).saturating_sub(1);
+        let most = self.load.most.load(Relaxed);
+        if most >= MANY && now <= most / 2 {
+            self.load.most.store(now, Relaxed);
+            self.load.fallen.notify_one();
+        }
+    }
+
+    /// How many live here.
+    pub fn connections(&self) -> usize {
+        self.load.now.load(Relaxed)
+    }
+}
+
+impl Load {
+    /// Whenever half of many connections are gone, what they held goes back to the system: this
+    /// thread may sleep for long now.
+    async fn give_back(&self) {
+        loop {
+            self.fallen.notified().await;
+            sleep(SETTLED).await;
+            pronghorn_allocator::give_back();
         }
     }
 }
@@ -75,12 +126,14 @@ impl IoThreads {
                 .enable_time()
                 .max_blocking_threads(FILE_THREADS);
             let runtime = Home::prepare(&mut runtime).build()?;
-            all.io.threads.push(IoThread::of(runtime.handle().clone()));
+            let io = IoThread::of(runtime.handle().clone());
+            let load = io.load.clone();
+            all.io.threads.push(io);
             all.io.homes.push(Home::new(runtime.handle().clone()));
             let ends = ends.clone();
             let thread = std::thread::Builder::new().name(format!("io-{index}"));
             all.handles.push(thread.spawn(move || {
-                runtime.block_on(ends.cancelled_owned());
+                runtime.block_on(ends.run_until_cancelled(load.give_back()));
                 // File work that hangs must not hold up the end.
                 runtime.shutdown_background();
             })?);

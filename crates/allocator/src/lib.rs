@@ -9,7 +9,8 @@ use std::ffi::c_void;
 ///
 /// It asks for no huge pages (feature `no_thp`): with them the server takes 11 MB at rest, without
 /// 2, and answers as fast.
-pub(crate) struct Allocator;
+#[derive(Clone, Copy, Debug)]
+pub struct Allocator;
 
 /// Whether what mimalloc gives is aligned enough by itself: to 16 bytes, blocks of less than that
 /// to 8.
@@ -26,9 +27,19 @@ const GIVEN_BACK_AFTER: std::ffi::c_long = 100;
 
 /// Before anything else, for what is allocated from now on.
 #[expect(unsafe_code, reason = "mimalloc's settings are behind C functions")]
-pub(crate) fn give_back_soon() {
+pub fn give_back_soon() {
     // SAFETY: it writes one number of mimalloc's own, before there are other threads.
     unsafe { libmimalloc_sys::mi_option_set_default(PURGE_DELAY, GIVEN_BACK_AFTER) }
+}
+
+/// What this thread holds and nobody uses goes back to the system now. Without it, memory stays
+/// that a thread freed before it fell asleep: it looks at that only as it allocates.
+///
+/// Takes up to some milliseconds.
+#[expect(unsafe_code, reason = "mimalloc's functions are C's")]
+pub fn give_back() {
+    // SAFETY: it may be called at any time, and looks after memory of this thread alone.
+    unsafe { libmimalloc_sys::mi_collect(true) }
 }
 
 #[expect(unsafe_code, reason = "an allocator is made of addresses")]
