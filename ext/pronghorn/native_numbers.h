@@ -71,6 +71,8 @@
 #define NATIVE_ROUTE 0x8bu
 /* A record for the log. */
 #define NATIVE_LOG 0x8cu
+/* What the application has counted. */
+#define NATIVE_COUNTS 0x8eu
 /* The answer to a ping. */
 #define NATIVE_PONG 0x91u
 

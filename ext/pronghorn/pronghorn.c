@@ -39,7 +39,7 @@ static native_slots slots;
 /* What is looked at of a call when its handler has returned, in objects of the package's
  * classes. */
 static struct {
-	uint32_t state, deferred, body, face;
+	uint32_t state, deferred, body, face, counts;
 	uint32_t open, spilled, level;
 	uint32_t text, status, headers;
 	const zend_class_entry *response;
@@ -257,7 +257,7 @@ static const char *find_properties(zend_class_entry *exchange, const zend_class_
 {
 	const native_wanted wanted[] = {
 		{&property_offsets.state, exchange, "state"}, {&property_offsets.deferred, exchange, "deferred"}, {&property_offsets.body, exchange, "body"},
-		{&property_offsets.face, exchange, "call"}, {&property_offsets.open, output, "open"}, {&property_offsets.spilled, output, "spilled"},
+		{&property_offsets.face, exchange, "call"}, {&property_offsets.counts, exchange, "counts"}, {&property_offsets.open, output, "open"}, {&property_offsets.spilled, output, "spilled"},
 		{&property_offsets.level, output, "level"}, {&property_offsets.text, response, "body"}, {&property_offsets.status, response, "status"},
 		{&property_offsets.headers, response, "headers"},
 	};
@@ -831,6 +831,11 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_serve)
 		requests_end();
 		assign_property(property_offsets.current, NULL);
 		assign_property(OBJ_PROP(Z_OBJ(next), property_offsets.face), NULL);
+		/* The call's face may be kept by the application, and with it the exchange. */
+		zval *counts = OBJ_PROP(Z_OBJ(next), property_offsets.counts);
+		if (UNEXPECTED(Z_TYPE_P(counts) != IS_NULL)) {
+			assign_property(counts, NULL);
+		}
 		zval_ptr_dtor(&next);
 	}
 }

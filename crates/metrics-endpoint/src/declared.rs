@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use pronghorn_base::lock;
 use thiserror::Error;
 
+use crate::counted::Counted;
 use crate::family::{Family, Kind, Series, Value};
 
 /// Collectors that there can be.
@@ -76,6 +77,12 @@ pub(crate) enum Refused {
     Taken(String),
     #[error("names that begin with `{0}` are the server's own")]
     Reserved(&'static str),
+    #[error("`{0}` is another kind of metric elsewhere")]
+    AnotherKind(String),
+    #[error("`{0}` has the labels `{1}` elsewhere: a metric has the same ones everywhere")]
+    OtherLabels(String, String),
+    #[error("`{0}` has other buckets elsewhere")]
+    OtherBuckets(String),
     #[error("{0}: there are as many as there may be: {1}")]
     TooMany(&'static str, usize),
     #[error("{0}: at most {1} bytes")]
@@ -197,16 +204,49 @@ impl Collectors {
             let (expected, given) = (declared.len(), labels.len());
             return Err(Refused::Cardinality(name.to_owned(), expected, given));
         }
-        if !collector.series.contains_key(&labels) {
-            if labels.iter().any(|value| value.len() > LONGEST) {
-                return Err(Refused::TooLong("the value of a label", LONGEST));
-            }
-            room_for_series(&mut table.series)?;
-        }
-        let zero = || collector.declaration.zero();
-        let series = collector.series.entry(labels).or_insert_with(zero);
-        change.apply(series, value);
+        change.apply(table.series(name, labels)?, value);
         Ok(())
+    }
+
+    /// Adds what a worker has counted. What nobody has declared is declared by this.
+    pub(crate) fn count(&self, counted: Counted) -> Result<(), Refused> {
+        let Counted {
+            name,
+            help,
+            labels,
+            sum,
+        } = counted;
+        if !lock(&self.0).by_name.contains_key(&name) {
+            let declaration = Declaration {
+                kind: sum.kind(),
+                namespace: String::new(),
+                subsystem: String::new(),
+                help: help.unwrap_or_default(),
+                labels: labels.keys().cloned().collect(),
+                buckets: sum.buckets().to_vec(),
+            };
+            self.declare(&name, declaration)?;
+        }
+        let mut table = lock(&self.0);
+        let table = &mut *table;
+        let Some(collector) = table.by_name.get_mut(&name) else {
+            return Err(Refused::Undefined(name)); // it was removed meanwhile
+        };
+        let Declaration {
+            kind,
+            labels: declared,
+            ..
+        } = &collector.declaration;
+        if *kind != sum.kind() {
+            return Err(Refused::AnotherKind(name));
+        }
+        let values = declared.iter().map(|label| labels.get(label).cloned());
+        let values = values.collect::<Option<Vec<_>>>();
+        let Some(values) = values.filter(|values| values.len() == labels.len()) else {
+            return Err(Refused::OtherLabels(name, declared.join("`, `")));
+        };
+        let series = table.series(&name, values)?;
+        sum.add_to(series).ok_or(Refused::OtherBuckets(name))
     }
 
     pub(crate) fn remove(&self, name: &str) -> Result<(), Refused> {
@@ -246,6 +286,21 @@ impl Collectors {
 }
 
 impl Table {
+    /// One of a collector that is there; a new one, if there is room.
+    fn series(&mut self, name: &str, labels: Vec<String>) -> Result<&mut Value, Refused> {
+        let Some(collector) = self.by_name.get_mut(name) else {
+            return Err(Refused::Undefined(name.to_owned()));
+        };
+        if !collector.series.contains_key(&labels) {
+            if labels.iter().any(|value| value.len() > LONGEST) {
+                return Err(Refused::TooLong("the value of a label", LONGEST));
+            }
+            room_for_series(&mut self.series)?;
+        }
+        let zero = || collector.declaration.zero();
+        Ok(collector.series.entry(labels).or_insert_with(zero))
+    }
+
     fn room_for_series(&mut self) -> Result<(), Refused> {
         room_for_series(&mut self.series)
     }

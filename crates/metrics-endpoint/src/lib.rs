@@ -5,6 +5,8 @@
 
 #![forbid(unsafe_code)]
 
+mod counted;
+mod counting;
 mod declared;
 mod family;
 mod process;

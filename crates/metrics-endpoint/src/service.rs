@@ -12,6 +12,7 @@ use pronghorn_plugin_api::rpc::{Argument, Failure, ServiceMethods};
 use pronghorn_plugin_api::{self as api, BoxFuture, Context, Health, Running};
 use pronghorn_workers::Pools;
 use serde::Deserialize;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::declared::{Change, Collectors, Declaration, Declared};
@@ -42,6 +43,8 @@ pub struct MetricsService {
 pub struct Exposition {
     own: Registry,
     collectors: Collectors,
+    /// Adds what workers count.
+    _counting: JoinSet<()>,
     pools: Arc<OnceLock<Pools>>,
     health: Health,
     started: Instant,
@@ -107,6 +110,7 @@ impl Exposition {
             .set(1);
         Self {
             own: context.metrics.clone(),
+            _counting: collectors.count_for(&context.metrics),
             collectors,
             pools: context.pools.clone(),
             health: context.health.clone(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use pronghorn_base::lock;
@@ -19,9 +19,15 @@ use crate::histogram::{Histogram, LATENCY};
 pub struct Registry {
     families: Arc<Mutex<BTreeMap<String, Registered>>>,
     has_reader: Arc<AtomicBool>,
+    application: Arc<OnceLock<Application>>,
     prefix: String,
     labels: Labels,
 }
+
+/// What takes the metrics that an application counts.
+struct Application(Box<Take>);
+
+type Take = dyn Fn(&str, &[u8]) + Send + Sync;
 
 type Labels = Vec<(&'static str, String)>;
 
@@ -197,6 +203,19 @@ impl Registry {
         self.has_reader.load(Relaxed)
     }
 
+    /// From now on this takes what applications count: the name of their pool, and changes as their
+    /// workers send them. Never waits. Only the first one is asked.
+    pub fn count_by(&self, take: impl Fn(&str, &[u8]) + Send + Sync + 'static) {
+        _ = self.application.set(Application(Box::new(take)));
+    }
+
+    /// Hands on what an application has counted, if somebody is there who wants to know.
+    pub fn count(&self, pool: &str, changes: &[u8]) {
+        if let Some(application) = self.application.get() {
+            application.0(pool, changes);
+        }
+    }
+
     /// Everything that is registered, in the order of names.
     pub fn families(&self) -> Vec<ReadFamily> {
         let families = lock(&self.families);
@@ -248,6 +267,12 @@ impl Registry {
                 source
             }
         }
+    }
+}
+
+impl fmt::Debug for Application {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Application")
     }
 }
 

@@ -130,6 +130,8 @@ pub(crate) struct Shared {
     incidents: Incidents,
     generations: AtomicU64,
     pub(crate) stats: Stats,
+    /// Takes what the application counts.
+    metrics: Registry,
 }
 
 /// The limits of a call, which a reload of the configuration may change.
@@ -260,6 +262,7 @@ impl Pool {
             incidents: options.incidents.clone(),
             generations: AtomicU64::new(0),
             stats: Stats::new(metrics, &options.name),
+            metrics: metrics.clone(),
             limits: Limits::new(&options),
             name: options.name,
         });
@@ -763,6 +766,11 @@ impl SlotHandle {
     pub(crate) fn log(&self, call: Option<&dyn Payload>, entry: &LogEntry) {
         let origin = call.map(Payload::origin).unwrap_or_default();
         log::write(self.pool(), self.pid, origin, entry);
+    }
+
+    /// Hands on what the application has counted.
+    pub(crate) fn count_for_application(&self, changes: &[u8]) {
+        self.shared.metrics.count(self.pool(), changes);
     }
 
     /// PHP has ended a call, and says that it can't go on.

@@ -21,6 +21,14 @@ const WORKER: &str = r"
             require_once 'Psr/Log/autoload.php';
             (new Pronghorn\Log())->warning('Cart {id} is lost.', ['id' => 7, 'list' => [1]]);
             break;
+        case '/counts':
+            Pronghorn\Metrics::counter('orders_total', ['shop' => $request->query()['shop'] ?? 'eu'], 'Orders.')->add(2);
+            Pronghorn\Metrics::histogram('size', buckets: [1, 10])->observe(3);
+            Pronghorn\Metrics::gauge('open')->add();
+            break;
+        case '/counts-wrong':
+            Pronghorn\Metrics::gauge('orders_total')->set(1);
+            break;
         case '/dies':
             \posix_kill(\getmypid(), 11);
             // no break: it is gone
@@ -93,6 +101,39 @@ fn records_of_the_application_know_their_request() {
         let request: Value = serde_json::from_str(&request).expect("JSON");
         assert_eq!(record["request_id"], request["request_id"]);
         assert!(record["request_id"].is_string(), "{record}");
+        server.stop();
+    }
+}
+
+#[test]
+fn what_workers_count_is_added_up() {
+    for transport in ["ring", "relay"] {
+        if transport == "ring" {
+            extension();
+        }
+        let metrics = free_address();
+        let config = format!(", transport: {transport}");
+        let server = Server::start(site(
+            &format!("metrics: {{address: '{metrics}'}}\n"),
+            &config,
+        ));
+        for _ in 0..5 {
+            assert_eq!(server.get("/counts").text(), "done");
+        }
+        server.get("/counts-wrong");
+        server.logged(&["`orders_total` is another kind of metric elsewhere"]);
+        // A worker's end loses nothing.
+        assert_eq!(server.steer(&["reset"]).code, Some(0));
+        server.get("/counts");
+        for line in [
+            "# HELP orders_total Orders.\n",
+            "# TYPE orders_total counter\n",
+            "\norders_total{shop=\"eu\"} 12\n",
+            "\nsize_bucket{le=\"10\"} 6\n",
+            "\nopen 6\n",
+        ] {
+            wait_for(line, || scrape(metrics).contains(line).then_some(()));
+        }
         server.stop();
     }
 }

@@ -570,6 +570,93 @@ abstract class TransportTestCase extends TestCase
         (new \Pronghorn\Log())->log('loud', 'message');
     }
 
+    public function testWhatIsCountedGoesBehindTheReplyInOneMessage(): void
+    {
+        foreach (range(1, 3) as $_) {
+            $this->server->request();
+        }
+        $kept = [];
+        $orders = \Pronghorn\Metrics::counter('orders_total', ['shop' => "eu \xff"], 'Orders.');
+        $orders->add(); // in the boot
+        $received = $this->serve(function (Request $request) use (&$kept, $orders): string {
+            $kept[] = Call::current();
+            if (count($kept) === 2) {
+                return 'counts nothing';
+            }
+            foreach (range(1, 1000) as $_) {
+                $orders->add(0.5);
+            }
+            self::assertSame($orders, \Pronghorn\Metrics::counter('orders_total', ['shop' => "eu \xff"]));
+            $open = \Pronghorn\Metrics::gauge('open', ['a' => true, 'b' => 1.5]);
+            $open->add(100);
+            $open->set(7);
+            $open->sub(2);
+            $took = \Pronghorn\Metrics::histogram('took', buckets: [1, 2.5]);
+            array_map($took->observe(...), [0.5, 1, 2, 3]);
+
+            return \Pronghorn\Metrics::histogram('timed')->time(fn () => 'done');
+        });
+
+        $kinds = array_map(fn ($message) => $message->kind, $received);
+        self::assertSame(['reply', 'counts', 'reply', 'reply', 'counts'], $kinds);
+        $counts = json_decode($received[1]->body, true, flags: JSON_THROW_ON_ERROR);
+        $name = ['name' => 'orders_total', 'help' => 'Orders.', 'labels' => ['shop' => "eu \u{fffd}"]];
+        self::assertSame($name + ['type' => 'counter', 'add' => 501], $counts[0]);
+        $name = ['name' => 'open', 'help' => '', 'labels' => ['a' => 'true', 'b' => '1.5']];
+        self::assertSame($name + ['type' => 'gauge', 'set' => 7, 'add' => -2], $counts[1]);
+        $name = ['name' => 'took', 'help' => '', 'labels' => []];
+        $counted = ['type' => 'histogram', 'buckets' => [1, 2.5], 'counts' => [2, 1, 1], 'sum' => 6.5];
+        self::assertSame($name + $counted, $counts[2]);
+        self::assertStringContainsString('"labels":{}', $received[1]->body);
+        self::assertSame(1, array_sum($counts[3]['counts']));
+        self::assertStringContainsString('"add":500', $received[4]->body, 'each change is told once');
+    }
+
+    public function testMuchThatIsCountedGoesBefore(): void
+    {
+        $this->server->request();
+        $received = $this->serve(function (Request $request): string {
+            foreach (range(1, 1500) as $number) {
+                \Pronghorn\Metrics::counter('many', ['n' => $number])->add();
+            }
+
+            return 'done';
+        });
+
+        $sum = 0;
+        foreach ($received as $message) {
+            self::assertLessThan(64 * 1024, strlen($message->body));
+            $sum += $message->kind === 'counts' ? count(json_decode($message->body)) : 0;
+        }
+        self::assertSame(1500, $sum);
+    }
+
+    public function testWhatCannotBeAMetric(): void
+    {
+        $metrics = \Pronghorn\Metrics::class;
+        foreach (
+            [
+                [fn () => $metrics::counter('9'), '`9` can\'t name a metric: write letters'],
+                [fn () => $metrics::counter("a\n"), 'can\'t name a metric'],
+                [fn () => $metrics::counter('a', ['__x' => 1]), '`__x` can\'t name a label'],
+                [fn () => $metrics::counter('a', ['x']), '`0` can\'t name a label'],
+                [fn () => $metrics::counter('a')->add(-1), 'A counter only grows: -1'],
+                [fn () => $metrics::counter('a')->add(NAN), 'A counter only grows: NAN'],
+                [fn () => $metrics::gauge('a')->set(INF), 'finite numbers: INF'],
+                [fn () => $metrics::histogram('a')->observe(NAN), 'finite numbers: NAN'],
+                [fn () => $metrics::histogram('a', buckets: [2, 1]), 'ascend: 1 is behind 2'],
+                [fn () => $metrics::histogram('a', buckets: []), 'not an empty one'],
+            ] as [$wrong, $why]
+        ) {
+            try {
+                $wrong();
+                self::fail("nothing says: $why");
+            } catch (\InvalidArgumentException $refused) {
+                self::assertStringContainsString($why, $refused->getMessage());
+            }
+        }
+    }
+
     public function testDeferredWorkRunsAfterTheReply(): void
     {
         $this->server->request();

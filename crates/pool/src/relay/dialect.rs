@@ -175,6 +175,14 @@ impl Dialect {
         }
     }
 
+    /// What the application has counted, at whatever time.
+    pub(crate) fn counts<'i>(&self, item: &'i Item) -> Option<&'i [u8]> {
+        match (self, item) {
+            (Self::Native, Item::Frame { context, .. }) => native::counts(context),
+            _ => None,
+        }
+    }
+
     /// Whether a frame answers a ping.
     pub(crate) fn is_pong(&self, item: &Item) -> bool {
         matches!((self, item), (Self::Native, Item::Frame { context, .. })

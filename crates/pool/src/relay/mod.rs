@@ -179,6 +179,10 @@ impl Relay {
             self.tell_remark(remark);
             return true;
         }
+        if let Some(changes) = self.dialect.counts(item) {
+            self.slot_handle.count_for_application(changes);
+            return true;
+        }
         let entry = self.dialect.log_entry(item);
         if let Some(entry) = &entry {
             let call = self.under_way.as_ref().map(|of| of.payload.as_ref());

@@ -12,10 +12,10 @@ pub mod numbers;
 pub use numbers::VERSION;
 use numbers::{
     BODY_FILE, BODY_STREAM, BUSY, DEVELOPMENT, FORM, IGNORABLE, JOB_DONE, JOB_FAILED, JOB_RETRY,
-    KIND_BODY, KIND_CANCEL, KIND_CHUNK, KIND_ERROR, KIND_EXTEND, KIND_FREE, KIND_INFORMATIONAL,
-    KIND_JOB, KIND_LOG, KIND_PING, KIND_PONG, KIND_RAW, KIND_REMARK, KIND_RENEW, KIND_REPLY,
-    KIND_REQUEST, KIND_ROUTE, KIND_SCRIPT, KIND_SPENT, KIND_WANT, LEAVING, NO_LIMIT, REST_UNIT_US,
-    TIMED, TLS, WANTS_RESULT,
+    KIND_BODY, KIND_CANCEL, KIND_CHUNK, KIND_COUNTS, KIND_ERROR, KIND_EXTEND, KIND_FREE,
+    KIND_INFORMATIONAL, KIND_JOB, KIND_LOG, KIND_PING, KIND_PONG, KIND_RAW, KIND_REMARK,
+    KIND_RENEW, KIND_REPLY, KIND_REQUEST, KIND_ROUTE, KIND_SCRIPT, KIND_SPENT, KIND_WANT, LEAVING,
+    NO_LIMIT, REST_UNIT_US, TIMED, TLS, WANTS_RESULT,
 };
 
 /// In which a worker tells how long it was at work after its reply.
@@ -355,6 +355,15 @@ pub fn log_entry(context: &[u8]) -> Option<LogEntry> {
         message,
         context: input.text(input.rest.len()).ok()?,
     })
+}
+
+/// What an application has counted, as a JSON list: `None` where a context is no such message. It
+/// comes at any time, and [`decode`] passes over it.
+pub fn counts(context: &[u8]) -> Option<&[u8]> {
+    match context {
+        [KIND_COUNTS, _, 0, 0, _, _, _, _, changes @ ..] => Some(changes),
+        _ => None,
+    }
 }
 
 /// Reads a context that a worker sent, but for the head of a reply.

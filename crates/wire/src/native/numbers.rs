@@ -96,6 +96,8 @@ numbers! {
         KIND_ROUTE: u8 = 0x8B;
         /// A record for the log.
         KIND_LOG: u8 = 0x8C;
+        /// What the application has counted.
+        KIND_COUNTS: u8 = 0x8E;
         /// The answer to a ping.
         KIND_PONG: u8 = 0x91;
     }

@@ -31,6 +31,9 @@ abstract class Exchange
     /** @var list<callable(): mixed> what is left to do when the reply is sent */
     public array $deferred = [];
 
+    /** What was counted during this call, if anything was. */
+    public ?Counts $counts = null;
+
     /** What answers this call, in a loop of ours. */
     public ?Handler $handler = null;
 
@@ -80,6 +83,8 @@ abstract class Exchange
     public function close(): void
     {
         $this->call = null;
+        // What was counted is sent, even if the application keeps the call.
+        $this->counts = null;
     }
 
     /** Whether the client has left; asks the transport until it has. */

@@ -114,6 +114,11 @@ abstract class Frames implements Transport
         $this->message(Native::LOG, 1, Native::IGNORABLE, $record->level, $record->payload());
     }
 
+    public function counts(string $changes): void
+    {
+        $this->message(Native::COUNTS, 1, Native::IGNORABLE, 0, $changes);
+    }
+
     public function extend(int $call, int $milliseconds): void
     {
         $this->message(Native::EXTEND, $call, 0, 0, \pack('V', $milliseconds));

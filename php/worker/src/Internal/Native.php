@@ -80,6 +80,8 @@ final class Native
     public const ROUTE = 0x8b;
     /** A record for the log. */
     public const LOG = 0x8c;
+    /** What the application has counted. */
+    public const COUNTS = 0x8e;
     /** The answer to a ping. */
     public const PONG = 0x91;
 

@@ -70,6 +70,9 @@ interface Transport
     /** Has the server log a record. At any time. */
     public function log(LogRecord $record): void;
 
+    /** @param string $changes of metrics, a JSON list */
+    public function counts(string $changes): void;
+
     /** Ends the deferred work of a call whose reply said BUSY. */
     public function free(int $call): void;
 

@@ -175,8 +175,8 @@ final class Codec
     /** What the application says. */
     private static function said(int $kind, int $call, int $flags, int $level, string $rest): Message
     {
-        if ($kind === Native::ROUTE) {
-            return new Message('route', $call, $flags, body: $rest);
+        if ($kind === Native::ROUTE || $kind === Native::COUNTS) {
+            return new Message($kind === Native::ROUTE ? 'route' : 'counts', $call, $flags, body: $rest);
         }
         if ($kind !== Native::LOG) {
             throw new \RuntimeException("a message of kind $kind");

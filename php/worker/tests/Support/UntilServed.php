@@ -56,6 +56,11 @@ final class UntilServed implements Transport
         $this->inner->replyJob($call, $outcome, $delay, $body, $flags);
     }
 
+    public function counts(string $changes): void
+    {
+        $this->inner->counts($changes);
+    }
+
     public function chunk(int $call, string $piece, int $flags = 0, bool $more = false): void
     {
         $this->inner->chunk($call, $piece, $flags, $more);
