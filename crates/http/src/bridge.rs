@@ -623,6 +623,7 @@ impl Payload for HttpCall {
         Origin {
             request_id: self.request.id.as_deref(),
             route: self.route.get().map(|name| &**name),
+            trace_id: self.request.trace.as_ref().map(|trace| trace.id()),
         }
     }
 

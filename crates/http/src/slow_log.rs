@@ -43,6 +43,7 @@ impl SlowLog {
         };
         let left_out = Some(left_out).filter(|records| *records > 0);
         let told = Told::of(sent.split);
+        let trace_id = request.trace.as_ref().map(|trace| trace.id());
         let (stack, unreadable) = match look.map(|look| &look.stack) {
             Some(Ok(frames)) => (Some(frames.join("\n")), None),
             Some(Err(why)) => (None, Some(why.as_str())),
@@ -54,7 +55,7 @@ impl SlowLog {
             elapsed_us = pronghorn_base::micros(sent.elapsed), read_us = told.read_us, queue_us = told.queue_us,
             php_us = told.php_us, write_us = told.write_us, php_cpu_us = told.php_cpu_us,
             php_blocked_us = told.php_blocked_us, pid = told.pid, worker_call = told.worker_call, retried = told.retried,
-            pool = reached.pool, route = reached.route, request_id = request.id.as_deref(),
+            pool = reached.pool, route = reached.route, request_id = request.id.as_deref(), trace_id,
             memory_mb = look.and_then(|look| look.memory).map(|bytes| bytes >> 20), stack, unreadable, left_out,
             "slow request"
         );

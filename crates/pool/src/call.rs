@@ -104,10 +104,12 @@ pub struct Look {
 }
 
 /// How records name a call. What it has not is left out.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Origin<'a> {
     pub request_id: Option<&'a str>,
     pub route: Option<&'a str>,
+    /// Of the trace that the call belongs to.
+    pub trace_id: Option<String>,
 }
 
 /// The worker that has taken a call up.

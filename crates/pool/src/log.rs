@@ -19,10 +19,10 @@ const LEVELS: [&str; 8] = [
 /// The same for all levels, each of which is a place of its own for `tracing`.
 macro_rules! record {
     ($level:ident, $pool:expr, $pid:expr, $origin:expr, $severity:expr, $entry:expr) => {{
-        let Origin { request_id, route } = $origin;
+        let Origin { request_id, route, trace_id } = $origin;
         let context = Some($entry.context.as_str()).filter(|context| !context.is_empty());
         tracing::$level!(
-            target: "app", pool = $pool, pid = $pid, request_id, route, severity = $severity, context, "{}",
+            target: "app", pool = $pool, pid = $pid, request_id, route, trace_id, severity = $severity, context, "{}",
             $entry.message
         );
     }};

@@ -19,6 +19,8 @@ const WORKER: &str = r"
         case '/fail':
             throw new \RuntimeException('no');
         case '/slow':
+            require_once 'Psr/Log/autoload.php';
+            (new Pronghorn\Log())->info('It takes long.');
             \usleep(1_200_000);
     }
     return $request->header('traceparent') . ' ' . $request->header('uber-trace-id');
@@ -187,7 +189,7 @@ fn spans(request: &[u8]) -> Vec<Span> {
 fn server(otel: &str) -> Server {
     let config = format!(
         "version: '3'\nserver: {{command: php worker.php}}\nlogs: {{mode: production, level: info}}\n\
-         http:\n  address: 127.0.0.1:0\n  middleware: [otel]\n  pool: {{num_workers: 1}}\n\
+         http:\n  address: 127.0.0.1:0\n  middleware: [otel]\n  pool: {{num_workers: 1, slow: 1s}}\n\
          otel:\n{otel}"
     );
     let site = Site::new().file("worker.php", &Site::sdk_worker(WORKER));
@@ -242,7 +244,9 @@ fn a_trace_goes_from_the_client_through_the_server_to_php() {
         head.contains("x-key: hush") && head.contains("application/x-protobuf"),
         "{head}"
     );
-    server.logged(&["\"http log\"", &format!("\"trace_id\":\"{TRACE}\"")]);
+    for record in ["http log", "It takes long.", "slow request"] {
+        server.logged(&[record, &format!("\"trace_id\":\"{TRACE}\"")]);
+    }
     assert!(!server.log().contains("hush"));
     server.stop();
 }
