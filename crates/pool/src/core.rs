@@ -415,6 +415,11 @@ impl<C, T: Clone> Core<C, T> {
         self.queue.oldest()
     }
 
+    /// Since when calls wait and no worker takes one.
+    pub(crate) fn stalled(&self) -> Option<Instant> {
+        self.queue.stalled()
+    }
+
     fn all_failed(&self) -> bool {
         self.slots
             .iter()

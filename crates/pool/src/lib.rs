@@ -53,7 +53,6 @@ pub use incident::{CallDetails, Incident, IncidentKind, Incidents};
 pub use pieces::{Lead, Piece, PieceSender, Pieces, pieces};
 pub use pool::{NotExtended, Options, Pool};
 pub use pronghorn_ring::Loan;
-pub use queue::PATIENCE;
 pub use raw::{RawCall, RawError};
 pub use roster::{Request, Via, WorkerInfo};
 pub use spool::{Spool, SpoolError, SpoolFile};

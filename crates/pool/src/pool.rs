@@ -470,8 +470,9 @@ impl Shared {
     /// For those who look at the queue without its lock; after each step that may have changed it,
     /// before the lock is given back.
     fn publish_queue(&self, guarded: &Guarded) {
-        let (waiting, oldest) = (guarded.core.waiting(), guarded.core.oldest());
-        self.stats.set_waiting(waiting, oldest);
+        let core = &guarded.core;
+        self.stats
+            .set_waiting(core.waiting(), core.oldest(), core.stalled());
     }
 
     fn admit(&self, call: Call, now: Instant, ahead: Ahead) {

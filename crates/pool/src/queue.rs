@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 /// The longest wait that is still good service, where the queue's own limit is not much longer.
 /// Readiness uses it too.
-pub const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A queue with an end. Lower priorities go first.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub(crate) struct Queue<T> {
     /// Since when the oldest wait is longer than that.
     late_since: Option<Instant>,
     newest_first: bool,
+    /// When the last item was taken.
+    taken: Option<Instant>,
 }
 
 /// Ascending by sequence number. An entry that was taken out stays as a hole until it is in front
@@ -82,6 +84,7 @@ impl<T> Queue<T> {
             patience: PATIENCE.min(timeout / 4),
             late_since: None,
             newest_first: false,
+            taken: None,
         }
     }
 
@@ -95,6 +98,11 @@ impl<T> Queue<T> {
     /// How many wait.
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// Since when items wait and none is taken.
+    pub(crate) fn stalled(&self) -> Option<Instant> {
+        self.oldest().max(self.taken).filter(|_| self.len > 0)
     }
 
     /// Since when the oldest waits.
@@ -179,6 +187,7 @@ impl<T> Queue<T> {
             };
             if popped.is_some() {
                 self.len -= 1;
+                self.taken = Some(now);
                 return popped;
             }
         }

@@ -26,6 +26,8 @@ struct QueueStats {
     waiting: AtomicUsize,
     /// Since when the oldest call waits: microseconds after `start`, and one; 0 when none does.
     oldest: AtomicU64,
+    /// Since when calls wait and no worker takes one, in the same way.
+    stalled: AtomicU64,
     start: Instant,
 }
 
@@ -116,6 +118,7 @@ impl Stats {
         let queue = Arc::new(QueueStats {
             waiting: AtomicUsize::new(0),
             oldest: AtomicU64::new(0),
+            stalled: AtomicU64::new(0),
             start: Instant::now(),
         });
         let (waiting, oldest) = (queue.clone(), queue.clone());
@@ -145,8 +148,18 @@ impl Stats {
         self.queue.oldest_wait()
     }
 
-    pub(crate) fn set_waiting(&self, waiting: usize, oldest: Option<Instant>) {
-        self.queue.set(waiting, oldest);
+    /// For how long calls have waited while no worker took one.
+    pub fn stalled(&self) -> Option<Duration> {
+        self.queue.since(&self.queue.stalled)
+    }
+
+    pub(crate) fn set_waiting(
+        &self,
+        waiting: usize,
+        oldest: Option<Instant>,
+        stalled: Option<Instant>,
+    ) {
+        self.queue.set(waiting, oldest, stalled);
     }
 
     /// How often it happened.
@@ -170,18 +183,25 @@ impl QueueStats {
     }
 
     fn oldest_wait(&self) -> Option<Duration> {
-        let since = self.oldest.load(Relaxed).checked_sub(1)?;
+        self.since(&self.oldest)
+    }
+
+    /// How long ago a moment was that is kept as a number.
+    fn since(&self, moment: &AtomicU64) -> Option<Duration> {
+        let since = moment.load(Relaxed).checked_sub(1)?;
         let since = self.start + Duration::from_micros(since);
         Some(since.elapsed())
     }
 
-    fn set(&self, waiting: usize, oldest: Option<Instant>) {
+    fn set(&self, waiting: usize, oldest: Option<Instant>, stalled: Option<Instant>) {
+        let number = |moment: Option<Instant>| {
+            moment.map_or(0, |moment| {
+                micros(moment.saturating_duration_since(self.start)).saturating_add(1)
+            })
+        };
         self.waiting.store(waiting, Relaxed);
-        let oldest = oldest.map_or(0, |oldest| {
-            let since = oldest.saturating_duration_since(self.start);
-            micros(since).saturating_add(1)
-        });
-        self.oldest.store(oldest, Relaxed);
+        self.oldest.store(number(oldest), Relaxed);
+        self.stalled.store(number(stalled), Relaxed);
     }
 }
 
@@ -199,9 +219,10 @@ mod tests {
             stats.count(counter);
         }
         stats.count(Counter::Poisoned);
-        stats.set_waiting(3, Some(Instant::now()));
+        stats.set_waiting(3, Some(Instant::now()), Some(Instant::now()));
         tokio::time::advance(Duration::from_millis(1500)).await;
 
+        assert_eq!(stats.stalled(), Some(Duration::from_millis(1500)));
         assert!(Counter::ALL.iter().all(|counter| stats.get(*counter) >= 1));
         let families = metrics.families();
         let of = |name: &str| {

@@ -10,8 +10,8 @@ use pronghorn_base::lock;
 use pronghorn_launch::{RelayListener, Storage};
 use pronghorn_metrics::Registry;
 use pronghorn_pool::{
-    Home, Incidents, LaunchError, NotExtended, NotResized, Options, PATIENCE, Plan, Pool,
-    RunningPool, Spool, Stats, Warmup, WorkerInfo,
+    Home, Incidents, LaunchError, NotExtended, NotResized, Options, Plan, Pool, RunningPool, Spool,
+    Stats, Warmup, WorkerInfo,
 };
 use pronghorn_process::Spawner;
 use pronghorn_wire::Kind;
@@ -26,6 +26,9 @@ use crate::user::WorkerUser;
 
 /// The name of the pool that a command means where it names none.
 pub const DEFAULT_POOL: &str = "default";
+/// A pool whose workers take no waiting call for so long is stuck, and gets no further ones. One
+/// that is merely full goes on: under a load that all servers share, each would leave its balancer.
+const STALLED: Duration = Duration::from_secs(3);
 /// How often a worker that is free is asked whether it hears.
 const PING_EVERY: Duration = Duration::from_secs(5);
 /// Workers that ask for new ones get them at most so often: code that calls `opcache_reset()` with
@@ -462,10 +465,12 @@ impl PoolHandle {
         if let Standing::Down(why) = &*self.standing.borrow() {
             return Err(self.missing(why));
         }
-        match self.pool.stats().oldest_wait() {
-            Some(wait) if wait >= PATIENCE => {
-                let seconds = wait.as_secs_f32();
-                Err(self.missing(&format!("a call has waited for {seconds:.1} s")))
+        match self.pool.stats().stalled() {
+            Some(stalled) if stalled >= STALLED => {
+                let seconds = stalled.as_secs_f32();
+                Err(self.missing(&format!(
+                    "calls wait, and no worker took one for {seconds:.1} s"
+                )))
             }
             _ => Ok(()),
         }

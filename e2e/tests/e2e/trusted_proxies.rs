@@ -269,10 +269,10 @@ fn nginx_block(server: &Server, address: SocketAddr, block: usize) -> String {
 }
 
 /// A running `HAProxy`; ends with this value.
-struct HaProxy(Child);
+pub(crate) struct HaProxy(Child);
 
 impl HaProxy {
-    fn start(site: &Site, text: &str, address: SocketAddr) -> Self {
+    pub(crate) fn start(site: &Site, text: &str, address: SocketAddr) -> Self {
         let around = "defaults\n    mode http\n    timeout connect 5s\n    timeout client 30s\n    timeout server 30s\n";
         site.write("haproxy.cfg", &format!("{around}{text}"));
         let process = Command::new("/usr/sbin/haproxy")

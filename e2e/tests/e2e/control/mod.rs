@@ -2,12 +2,15 @@
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
+use std::thread::JoinHandle;
 
-use pronghorn_testkit::{Connection, Response, Server, Site, wait_for};
+use pronghorn_testkit::{Connection, Response, Server, Site, free_address, wait_for};
 use pronghorn_wire::frame::Flags;
 use rustix::process::Signal;
 
 mod metrics;
+
+use crate::trusted_proxies::HaProxy;
 
 pub(crate) use pronghorn_e2e::rpc::{Rpc, listening};
 
@@ -227,7 +230,7 @@ fn every_codec_has_its_answers() {
 const STATUS: &str = "status: {address: '127.0.0.1:0', drain_delay: 2s}\n";
 
 #[test]
-fn health_checks_tell_a_server_that_is_full_from_one_that_is_not() {
+fn health_checks_tell_a_server_that_is_stuck_from_one_that_is_not() {
     let server = started(Site::with_worker("app.php"), STATUS);
     let well = r#"[{"plugin_name":"http","error_message":"","status_code":200}]"#;
     for target in ["/health", "/ready", "/ready?plugin=http&plugin=nope"] {
@@ -252,15 +255,15 @@ fn health_checks_tell_a_server_that_is_full_from_one_that_is_not() {
 
     let mut busy: Vec<_> = (0..4).map(|_| server.connect()).collect();
     for connection in &mut busy {
-        connection.request("GET", "/sleep?ms=2500", "");
+        connection.request("GET", "/sleep?ms=4500", "");
     }
-    let full = wait_for("calls that have waited for a second", || {
+    let full = wait_for("calls that no worker takes", || {
         let response = probe(&server, "/ready");
         (response.status == 503).then_some(response)
     });
     let text = full.text();
     assert!(
-        text.contains("pool `default`: a call has waited for "),
+        text.contains("pool `default`: calls wait, and no worker took one for "),
         "{text}"
     );
     assert_eq!(probe(&server, "/health").status, 200, "full is not ill");
@@ -268,6 +271,52 @@ fn health_checks_tell_a_server_that_is_full_from_one_that_is_not() {
         assert_eq!(connection.response().text(), "awake");
     }
     assert_eq!(probe(&server, "/ready").status, 200);
+    server.stop();
+}
+
+/// All servers behind a balancer are full at the same time. If each said that it is not ready,
+/// there would be none.
+#[test]
+fn a_balancer_keeps_a_server_that_is_full() {
+    let server = started(Site::with_worker("app.php"), STATUS);
+    let address = free_address();
+    let balancer = format!(
+        "frontend all\n    bind {address}\n    default_backend php\n\
+         backend php\n    option httpchk GET /ready\n\
+         \x20   server one {} check addr 127.0.0.1 port {} inter 200ms fall 1 rise 1\n",
+        server.address(),
+        listening(&server, "status")
+            .rsplit(':')
+            .next()
+            .expect("a port"),
+    );
+    let balancer = HaProxy::start(server.site(), &balancer, address);
+    let clients = (0..12).map(|_| {
+        std::thread::spawn(move || {
+            let mut connection = Connection::open(address);
+            for _ in 0..4 {
+                assert_eq!(connection.get("/sleep?ms=300").text(), "awake");
+            }
+        })
+    });
+    let clients: Vec<_> = clients.collect();
+    wait_for("all to have their pages", || {
+        assert_eq!(probe(&server, "/ready").status, 200);
+        clients.iter().all(JoinHandle::is_finished).then_some(())
+    });
+    for client in clients {
+        client.join().expect("each request has its page");
+    }
+    let log = server.log();
+    let mut waits = log.split("\"queue_us\":").filter_map(|rest| {
+        rest.trim_start()
+            .split([',', '}'])
+            .next()?
+            .parse::<u64>()
+            .ok()
+    });
+    assert!(waits.any(|wait| wait > 1_000_000), "it was not full");
+    drop(balancer);
     server.stop();
 }
 
