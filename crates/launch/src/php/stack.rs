@@ -12,6 +12,8 @@ use pronghorn_pool::transport::StackLayout;
 
 /// Frames from the innermost one on. Frameworks have 40 of them.
 const MOST_FRAMES: usize = 64;
+/// Looks at one stack, while each finds it changing. One takes some microseconds.
+const MOST_LOOKS: usize = 8;
 /// Of a name; what is beyond is cut.
 const LONGEST_NAME: usize = 200;
 /// Of the name of a file.
@@ -47,11 +49,31 @@ impl Memory for Process {
 /// When the process can't be read.
 pub(crate) fn read(pid: u32, layout: &StackLayout) -> io::Result<Vec<String>> {
     let memory = Process(File::open(format!("/proc/{pid}/mem"))?);
-    let first = pointer(&memory, layout.current)?;
-    Ok(frames(&memory, layout, first))
+    look(|| Ok(frames(&memory, layout, pointer(&memory, layout.current)?)))
 }
 
-fn frames(memory: &dyn Memory, layout: &StackLayout, first: u64) -> Vec<String> {
+/// Looks again, a few times, while the stack changes under the look; then takes what was seen most
+/// of it. Short functions come and go in a loop that computes.
+fn look(
+    mut once: impl FnMut() -> io::Result<Result<Vec<String>, Vec<String>>>,
+) -> io::Result<Vec<String>> {
+    let mut most = Vec::new();
+    for _ in 0..MOST_LOOKS {
+        match once()? {
+            Ok(frames) => return Ok(frames),
+            Err(frames) if frames.len() > most.len() => most = frames,
+            Err(_) => {}
+        }
+    }
+    Ok(most)
+}
+
+/// The error is what was seen before something had changed.
+fn frames(
+    memory: &dyn Memory,
+    layout: &StackLayout,
+    first: u64,
+) -> Result<Vec<String>, Vec<String>> {
     let mut frames = Vec::new();
     let mut at = first;
     for _ in 0..MOST_FRAMES {
@@ -62,14 +84,14 @@ fn frames(memory: &dyn Memory, layout: &StackLayout, first: u64) -> Vec<String> 
             Ok(Some(text)) => frames.push(text),
             Ok(None) => {}
             // It has changed meanwhile, or never was a frame.
-            Err(_) => break,
+            Err(_) => return Err(frames),
         }
         match pointer(memory, at.wrapping_add(layout.previous)) {
             Ok(previous) => at = previous,
-            Err(_) => break,
+            Err(_) => return Err(frames),
         }
     }
-    frames
+    Ok(frames)
 }
 
 /// None: a frame that runs no function, between PHP and what calls it.
@@ -190,6 +212,21 @@ mod tests {
     }
 
     #[test]
+    fn a_stack_that_changes_is_looked_at_again() {
+        let seen = |count: usize| vec!["f()".to_owned(); count];
+        let mut looks = [Err(seen(1)), Err(seen(0)), Ok(seen(3))].into_iter();
+        let next = || Ok(looks.next().unwrap());
+        assert_eq!(look(next).unwrap(), seen(3));
+        let mut count = 0;
+        let never = || {
+            count += 1;
+            Ok(Err(seen(count % 3)))
+        };
+        assert_eq!(look(never).unwrap(), seen(2));
+        assert_eq!(count, MOST_LOOKS);
+    }
+
+    #[test]
     fn frames_are_told_from_the_innermost_on() {
         let mut memory = Bytes::default();
         memory.put(&[0, 0]);
@@ -210,7 +247,7 @@ mod tests {
         let caller = memory.put(&[line, method, gap]);
         let first = memory.put(&[0, function, caller]);
         assert_eq!(
-            frames(&memory, &LAYOUT, first),
+            frames(&memory, &LAYOUT, first).unwrap(),
             [
                 "fread()",
                 "Repository::find() /app/a.php:12",
@@ -220,7 +257,7 @@ mod tests {
         // One that calls itself for ever.
         let circle = memory.0.len() as u64;
         memory.put(&[0, function, circle]);
-        assert_eq!(frames(&memory, &LAYOUT, circle).len(), MOST_FRAMES);
+        assert_eq!(frames(&memory, &LAYOUT, circle).unwrap().len(), MOST_FRAMES);
     }
 
     #[test]
@@ -230,7 +267,7 @@ mod tests {
         let huge = memory.put(&[u64::MAX]);
         let function = memory.put(&[u64::from(INTERNAL), huge, 0, 0]);
         let first = memory.put(&[0, function, 0]);
-        assert!(frames(&memory, &LAYOUT, first).is_empty());
+        assert_eq!(frames(&memory, &LAYOUT, first), Err(Vec::new()));
     }
 
     #[test]
@@ -249,7 +286,7 @@ mod tests {
             let layout = StackLayout {
                 current: 0, opline, function, previous, line, function_name, scope, file, class_name, length, text,
             };
-            let frames = frames(&memory, &layout, first);
+            let (Ok(frames) | Err(frames)) = frames(&memory, &layout, first);
             prop_assert!(frames.len() <= MOST_FRAMES);
             let longest = 2 * LONGEST_NAME + LONGEST_FILE + 20;
             prop_assert!(frames.iter().all(|frame| frame.chars().count() <= longest));
