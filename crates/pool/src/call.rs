@@ -132,6 +132,8 @@ pub struct Terms {
     pub priority: u8,
     /// How long a worker may take for it, instead of the pool's `exec_ttl`.
     pub deadline: Option<Duration>,
+    /// After how long PHP's stack is looked at, instead of the pool's `slow`.
+    pub slow: Option<Duration>,
 }
 
 impl Default for Terms {
@@ -139,6 +141,7 @@ impl Default for Terms {
         Self {
             priority: 10,
             deadline: None,
+            slow: None,
         }
     }
 }

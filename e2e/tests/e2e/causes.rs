@@ -295,6 +295,24 @@ fn a_handler_that_computes_for_long_is_seen_at_it() {
 }
 
 #[test]
+fn a_route_has_a_limit_of_its_own() {
+    extension(); // else the stack can't be read
+    let config = "version: '3'\nserver: {command: php worker.php}\n\
+                  logs: {mode: production, level: info}\n\
+                  http:\n  address: 127.0.0.1:0\n  pool: {num_workers: 1, transport: ring, slow: 50ms}\n  \
+                  routes:\n    - {path: /sleep, slow: 1m}\n    - {path: /compute, slow: 100ms}\n";
+    let site = Site::new().file("worker.php", &Site::sdk_worker(WORKER));
+    let server = Server::start(site.config(config));
+    for path in ["/sleep", "/compute"] {
+        server.get(path);
+    }
+    let record = slow_record(&server, "/compute");
+    assert!(!stack(&record).is_empty());
+    assert_eq!(server.log().matches("slow request").count(), 1);
+    server.stop();
+}
+
+#[test]
 fn a_session_lock() {
     extension();
     let script = "<?php session_save_path(__DIR__); session_id('shared'); session_start();\n\

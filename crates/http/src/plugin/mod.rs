@@ -503,7 +503,12 @@ impl HttpResources {
                 .is_some_and(AccessLogSettings::shows_split),
             metrics: metrics[name].clone(),
             routes: self.route_names(name),
-            slow: pool.workers.common.slow.map(SlowLog::new).map(Arc::new),
+            slow: route
+                .terms
+                .slow
+                .or(pool.workers.common.slow)
+                .map(SlowLog::new)
+                .map(Arc::new),
             retry: pool.retry,
             worker_user: self.user.as_ref().map(|(_, user)| user.clone()),
             scripts,

@@ -255,6 +255,13 @@ fn read_route(
                 )
                 .range(SHORTEST..=LONGEST)
                 .optional(),
+            slow: t
+                .key(
+                    "slow",
+                    "Requests that took longer get a record, in place of the pool's `slow`.",
+                )
+                .range(SHORTEST..=LONGEST)
+                .optional(),
         },
         rate_limit: t
             .optional_section_with(

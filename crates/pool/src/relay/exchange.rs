@@ -108,10 +108,8 @@ impl Relay {
         // It runs all the same, and the worker is not told before it has begun a reply.
         let mut told_withdrawn = call.is_withdrawn();
         let mut wanting = false;
-        self.slow_at = self
-            .slot_handle
-            .slow()
-            .map(|slow| self.prefetch.since() + slow);
+        let slow = call.terms.slow.or_else(|| self.slot_handle.slow());
+        self.slow_at = slow.map(|slow| self.prefetch.since() + slow);
         loop {
             let (deadline, is_slow_first) = self.next_deadline(&call);
             let client = Some(&mut call).filter(|_| !told_withdrawn);

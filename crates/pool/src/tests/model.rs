@@ -716,6 +716,7 @@ impl Model {
         let terms = Terms {
             priority: [1, 10, 10][self.random.usize(..3)],
             deadline: (self.random.u32(..4) == 0).then_some(Duration::from_millis(300)),
+            slow: None,
         };
         let payload = Arc::new(Numbered { number, repeatable });
         let now = Instant::now();
