@@ -262,6 +262,7 @@ impl Pipelines {
             DriverSettings::Beanstalk(tube) => {
                 Arc::new(drivers::beanstalk(name, tube, wake.clone()))
             }
+            DriverSettings::Nats(nats) => Arc::new(drivers::nats(name, nats, wake.clone())),
         };
         Ok(Pipeline {
             name: name.to_owned(),

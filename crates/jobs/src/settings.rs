@@ -6,13 +6,13 @@ use std::time::Duration;
 use pronghorn_config::{Choice, Era, Section as _, Size, Table};
 use pronghorn_workers::settings::PoolSettings;
 
-use crate::brokers::{amqp, is_tube};
+use crate::brokers::{amqp, is_tube, nats};
 use crate::clock::{self, ScheduleSettings};
 use crate::rules::Rules;
 
 pub use crate::brokers::{
     AmqpExchange, AmqpPipeline, AmqpQueue, AmqpServer, BeanstalkPipeline, BeanstalkServer,
-    BrokerAddress, Brokers, RedisPipeline,
+    BrokerAddress, BrokerTls, Brokers, NatsPipeline, NatsServer, RedisPipeline,
 };
 
 /// As RoadRunner's; lower goes first.
@@ -91,6 +91,7 @@ pub enum DriverSettings {
     Redis(RedisPipeline),
     Amqp(AmqpPipeline),
     Beanstalk(BeanstalkPipeline),
+    Nats(NatsPipeline),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,6 +135,7 @@ impl DriverSettings {
             Self::Redis(_) => "redis",
             Self::Amqp(_) => "amqp",
             Self::Beanstalk(_) => "beanstalk",
+            Self::Nats(_) => "nats",
         }
     }
 
@@ -164,9 +166,9 @@ impl DriverSettings {
                     tube,
                 })
             }
+            DriverChoice::Nats => Self::Nats(NatsPipeline::declared(map, &brokers.nats)?),
             DriverChoice::GooglePubSub
             | DriverChoice::Kafka
-            | DriverChoice::Nats
             | DriverChoice::Nsq
             | DriverChoice::Sqs => return Ok(None),
         }))
@@ -183,6 +185,7 @@ impl DriverChoice {
                 | Self::Redis
                 | Self::Amqp
                 | Self::Beanstalk
+                | Self::Nats
         )
     }
 }
@@ -223,7 +226,7 @@ impl PipelineSettings {
         let driver = known.and_then(declared).transpose()?;
         let Some(driver) = driver else {
             return Err(format!(
-                "no such driver, pipeline name: {name}; there are `memory`, `embedded`, `boltdb`, `redis`, `amqp` and `beanstalk`"
+                "no such driver, pipeline name: {name}; there are `memory`, `embedded`, `boltdb`, `redis`, `amqp`, `beanstalk` and `nats`"
             ));
         };
         let priority = match map.get("priority").map(|text| text.trim()) {
@@ -475,6 +478,10 @@ fn read_pipeline(t: &mut Table<'_>, brokers: &Brokers) -> Option<PipelineSetting
             }
             tube
         });
+        let message = "is of pipelines with `driver: nats`";
+        let of_nats = t.keys_where(choice == DriverChoice::Nats, message, "remove it", |t| {
+            nats::read(t, &brokers.nats)
+        });
         t.no_effect("tube_priority", "each job has a priority of its own");
         t.no_effect("reserve_timeout", "the server asks again by itself");
         let driver = match choice {
@@ -484,6 +491,7 @@ fn read_pipeline(t: &mut Table<'_>, brokers: &Brokers) -> Option<PipelineSetting
             }
             DriverChoice::Redis => of_redis.map(DriverSettings::Redis),
             DriverChoice::Amqp => of_amqp.map(DriverSettings::Amqp),
+            DriverChoice::Nats => of_nats.map(DriverSettings::Nats),
             DriverChoice::Beanstalk => tube.map(|tube| {
                 DriverSettings::Beanstalk(BeanstalkPipeline {
                     server: brokers.beanstalk.clone(),
@@ -548,7 +556,7 @@ mod tests {
             ),
             (
                 &[("name", "n"), ("driver", "kafka")],
-                "no such driver, pipeline name: n; there are `memory`, `embedded`, `boltdb`, `redis`, `amqp` and `beanstalk`",
+                "no such driver, pipeline name: n; there are `memory`, `embedded`, `boltdb`, `redis`, `amqp`, `beanstalk` and `nats`",
             ),
             (
                 &[("name", "n"), ("driver", "memory"), ("priority", "high")],

@@ -1,11 +1,10 @@
 //! `amqp`, in both shapes: flat keys as in RoadRunner 2025.1, sections as in RoadRunner 3.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use pronghorn_config::{Era, Pairs, Table};
 
-use super::{BrokerAddress, Brokers, address, root_ca};
+use super::{BrokerAddress, BrokerTls, Brokers, address};
 
 const AMQP: &str = "amqp://guest:guest@127.0.0.1:5672/";
 /// The connection of a file that has one, and the one that is meant when none is named.
@@ -15,8 +14,7 @@ const DEFAULT: &str = "default";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AmqpServer {
     pub address: BrokerAddress,
-    /// PEM; the system's when not written.
-    pub root_ca: Option<PathBuf>,
+    pub tls: BrokerTls,
 }
 
 /// What a pipeline says of its place in such a broker.
@@ -77,7 +75,7 @@ pub(super) fn servers(t: &mut Table<'_>) -> Vec<(String, AmqpServer)> {
 fn server(t: &mut Table<'_>) -> AmqpServer {
     AmqpServer {
         address: address(t, AMQP, &["amqp", "amqps"]),
-        root_ca: root_ca(t),
+        tls: BrokerTls::read(t),
     }
 }
 
@@ -334,7 +332,7 @@ impl AmqpServer {
     fn local() -> Self {
         Self {
             address: BrokerAddress(AMQP.to_owned()),
-            root_ca: None,
+            tls: BrokerTls::default(),
         }
     }
 }

@@ -2,14 +2,17 @@
 //! broker.
 
 pub(crate) mod amqp;
+pub(crate) mod nats;
+mod tls;
 
 use std::fmt;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use pronghorn_config::Table;
 
 pub use amqp::{AmqpExchange, AmqpPipeline, AmqpQueue, AmqpServer};
+pub use nats::{NatsPipeline, NatsServer};
+pub use tls::BrokerTls;
 
 const REDIS: &str = "redis://127.0.0.1:6379";
 const BEANSTALK: &str = "tcp://127.0.0.1:11300";
@@ -29,6 +32,7 @@ pub struct Brokers {
     /// By name.
     pub amqp: Vec<(String, AmqpServer)>,
     pub beanstalk: BeanstalkServer,
+    pub nats: NatsServer,
 }
 
 impl Brokers {
@@ -48,6 +52,7 @@ impl Brokers {
         Self {
             amqp: amqp::servers(t),
             beanstalk,
+            nats: nats::server(t),
         }
     }
 }
@@ -56,8 +61,7 @@ impl Brokers {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisPipeline {
     pub address: BrokerAddress,
-    /// PEM; the system's when not written.
-    pub root_ca: Option<PathBuf>,
+    pub tls: BrokerTls,
     pub queue: String,
     pub claim_after: Duration,
 }
@@ -67,7 +71,7 @@ impl RedisPipeline {
     pub(crate) fn declared(address: Option<String>, queue: String) -> Self {
         Self {
             address: BrokerAddress(address.unwrap_or_else(|| REDIS.to_owned())),
-            root_ca: None,
+            tls: BrokerTls::default(),
             queue,
             claim_after: CLAIM_AFTER,
         }
@@ -78,7 +82,7 @@ impl RedisPipeline {
         let schemes = &["redis", "rediss", "unix", "redis+unix"];
         Self {
             address: address(t, REDIS, schemes),
-            root_ca: root_ca(t),
+            tls: BrokerTls::read(t),
             queue,
             claim_after: t
                 .key(
@@ -130,6 +134,13 @@ impl BrokerAddress {
         self.0.split_once("://").map(|(scheme, _)| scheme)
     }
 
+    /// Of each one of several.
+    pub(crate) fn places(&self) -> String {
+        let each = self.0.split(',').map(|one| Self(one.to_owned()));
+        let each = each.map(|one| one.place().to_owned());
+        each.collect::<Vec<_>>().join(", ")
+    }
+
     /// Without what says who asks.
     pub(crate) fn place(&self) -> &str {
         let (_, rest) = self.0.split_once("://").unwrap_or(("", &self.0));
@@ -149,12 +160,26 @@ impl fmt::Debug for BrokerAddress {
 }
 
 fn address(t: &mut Table<'_>, default: &str, schemes: &[&str]) -> BrokerAddress {
+    address_or(t, default, schemes, None)
+}
+
+/// `scheme` is meant where none is written.
+fn address_or(
+    t: &mut Table<'_>,
+    default: &str,
+    schemes: &[&str],
+    scheme: Option<&str>,
+) -> BrokerAddress {
     let address = t
         .key(
             "addr",
             "Its address, with the name and the password if it asks for them.",
         )
         .default(default.to_owned());
+    let address = match scheme {
+        Some(scheme) if !address.contains("://") => format!("{scheme}://{address}"),
+        _ => address,
+    };
     let address = BrokerAddress(address);
     let scheme = address.scheme();
     if !scheme.is_some_and(|scheme| schemes.contains(&scheme)) || address.place().is_empty() {
@@ -163,22 +188,6 @@ fn address(t: &mut Table<'_>, default: &str, schemes: &[&str]) -> BrokerAddress 
         t.error("addr", &message, &format!("for example `{default}`"));
     }
     address
-}
-
-fn root_ca(t: &mut Table<'_>) -> Option<PathBuf> {
-    t.section_with(
-        "tls",
-        "Encryption, with an address that asks for it.",
-        |t| {
-            let sentence =
-                "A file with the certificates to trust, in PEM; those of the system when not written.";
-            let root_ca = t.key("root_ca", sentence).is_path().optional();
-            for key in ["key", "cert", "client_auth_type"] {
-                t.not_yet(key, "certificates of the server itself, for brokers");
-            }
-            root_ca
-        },
-    )
 }
 
 #[cfg(test)]
@@ -207,5 +216,10 @@ pub(crate) mod tests {
             assert_eq!(address.place(), place, "{url}");
             assert_eq!(format!("{address:?}"), place);
         }
+        let several = "nats://u:a@one:1,nats://u:b@two:2,three:3".to_owned();
+        assert_eq!(
+            BrokerAddress::new(several).places(),
+            "one:1, two:2, three:3"
+        );
     }
 }

@@ -259,7 +259,7 @@ impl Subject {
     }
 
     /// As a consumer does it.
-    async fn next(&self) -> Delivery {
+    pub(super) async fn next(&self) -> Delivery {
         timeout(PATIENCE, self.next_at_some_time())
             .await
             .expect("a job comes")
@@ -304,7 +304,7 @@ impl Subject {
         }
     }
 
-    async fn ack_next(&self) -> String {
+    pub(super) async fn ack_next(&self) -> String {
         let delivery = self.next().await;
         self.settle(&delivery, Settlement::Ack).await;
         delivery.job.id.clone()

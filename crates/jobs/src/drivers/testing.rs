@@ -29,6 +29,20 @@ impl Engine {
         engine
     }
 
+    /// As [`start`](Self::start), with a file of settings in its folder.
+    pub(super) fn start_with_file(
+        program: &'static str,
+        name: &str,
+        make: impl Fn(u16) -> (Vec<String>, String),
+    ) -> Self {
+        let mut engine = Self::new(program);
+        let (arguments, text) = make(engine.port);
+        std::fs::write(engine.folder.join(name), text).unwrap();
+        engine.arguments = arguments;
+        engine.restart();
+        engine
+    }
+
     /// With one scheduler, and a daemon for names of its own.
     pub(super) fn rabbitmq() -> Self {
         let mut engine = Self::new("/usr/lib/rabbitmq/bin/rabbitmq-server");

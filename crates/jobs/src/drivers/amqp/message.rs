@@ -10,6 +10,7 @@ use lapin::message::Delivery;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
 use super::Token;
+use crate::drivers::broker::item::{UNNAMED, new_id};
 use crate::job::{Headers, Job};
 
 const ID: &str = "rr_id";
@@ -21,8 +22,6 @@ const PRIORITY: &str = "rr_priority";
 const AUTO_ACK: &str = "rr_auto_ack";
 /// Ours.
 const ATTEMPTS: &str = "pronghorn_attempts";
-/// What RoadRunner calls a job that somebody else has pushed.
-const UNNAMED: &str = "deduced_by_rr";
 /// A header of a job that replaces the pipeline's routing key.
 const ROUTING_KEY: &str = "x-routing-key";
 /// A message that outlives the broker.
@@ -70,7 +69,7 @@ pub(super) fn read(mut delivery: Delivery) -> (Job, Token) {
         _ => None,
     };
     let job = Job {
-        id: word(ID).unwrap_or_else(|| format!("{:032x}", fastrand::u128(..))),
+        id: word(ID).unwrap_or_else(new_id),
         name: word(JOB).unwrap_or_else(|| UNNAMED.to_owned()),
         headers: headers.unwrap_or_else(|| fields.map(foreign).unwrap_or_default()),
         priority: number(PRIORITY).unwrap_or_default(),

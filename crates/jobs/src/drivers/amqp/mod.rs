@@ -18,7 +18,7 @@ use lapin::options::{
     BasicPublishOptions, BasicQosOptions, ConfirmSelectOptions, ExchangeDeclareOptions,
     QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions,
 };
-use lapin::tcp::OwnedTLSConfig;
+use lapin::tcp::{OwnedIdentity, OwnedTLSConfig};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::uri::AMQPUri;
 use lapin::{
@@ -29,9 +29,11 @@ use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 
 use crate::drivers::Wake;
-use crate::drivers::broker::{Broker, BrokerError, Brokered, Counts, FETCH_WAIT, Link, Step};
+use crate::drivers::broker::{
+    Broker, BrokerError, Brokered, Counts, FETCH_WAIT, Link, Step, read_file,
+};
 use crate::job::Job;
-use crate::settings::{AmqpExchange, AmqpPipeline};
+use crate::settings::{AmqpExchange, AmqpPipeline, BrokerTls};
 
 /// How often it is looked whether the connection stands.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -97,11 +99,18 @@ impl Broker for AmqpBroker {
             "/".clone_into(&mut uri.vhost);
         }
         let mut tls = OwnedTLSConfig::default();
-        if let Some(root_ca) = &settings.server.root_ca {
-            let read = std::fs::read_to_string(root_ca);
-            tls.cert_chain = Some(read.map_err(|error| {
-                BrokerError::Refused(format!("`{}` can't be read: {error}", root_ca.display()))
-            })?);
+        let BrokerTls { root_ca, identity } = &settings.server.tls;
+        if let Some(root_ca) = root_ca {
+            let pem = String::from_utf8(read_file(root_ca)?);
+            let pem = pem
+                .map_err(|_| BrokerError::Refused(format!("`{}` is no PEM", root_ca.display())))?;
+            tls.cert_chain = Some(pem);
+        }
+        if let Some((cert, key)) = identity {
+            tls.identity = Some(OwnedIdentity::PKCS8 {
+                pem: read_file(cert)?,
+                key: read_file(key)?,
+            });
         }
         let properties = ConnectionProperties::default().with_connection_name("pronghorn".into());
         let runtime = lapin::runtime::default_runtime()?;

@@ -4,13 +4,16 @@
 //! - [`Broker`] and [`Link`]: what differs from broker to broker.
 //! - `state`: the jobs that were brought.
 //! - `backoff`: how long it is waited between attempts.
+//! - `item`: a job as JSON.
 //!
 //! A job stays the broker's until it is settled, so a broker that goes away loses none of them. One
 //! that ran while its connection was lost may run again.
 
 mod backoff;
+pub(super) mod item;
 mod state;
 
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -118,6 +121,13 @@ pub(crate) struct Counts {
     pub(crate) delayed: u64,
     /// Brought to any server and not settled. None where the broker does not tell.
     pub(crate) out: Option<u64>,
+}
+
+/// A file of the settings.
+pub(super) fn read_file(path: &Path) -> Result<Vec<u8>, BrokerError> {
+    std::fs::read(path).map_err(|error| {
+        BrokerError::Refused(format!("`{}` can't be read: {error}", path.display()))
+    })
 }
 
 /// Why a broker did not do something.

@@ -15,16 +15,18 @@ use std::time::Duration;
 use pronghorn_base::{lock, millis};
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, RedisError, TlsCertificates,
-    Value,
+    AsyncConnectionConfig, Client, ClientTlsConfig, Cmd, ErrorKind, FromRedisValue, RedisError,
+    TlsCertificates, Value,
 };
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{Instant, timeout};
 
-use crate::drivers::broker::{Broker, BrokerError, Brokered, Counts, FETCH_WAIT, Link, Step};
+use crate::drivers::broker::{
+    Broker, BrokerError, Brokered, Counts, FETCH_WAIT, Link, Step, read_file,
+};
 use crate::drivers::{Wake, decode_job, encode_job};
 use crate::job::{Job, LONGEST_DELAY};
-use crate::settings::RedisPipeline;
+use crate::settings::{BrokerTls, RedisPipeline};
 
 /// One for all servers: each job goes to one of them.
 const GROUP: &str = "pronghorn";
@@ -141,15 +143,21 @@ impl Broker for RedisBroker {
 impl RedisBroker {
     fn client(&self) -> Result<Client, BrokerError> {
         let address = self.settings.address.as_str();
-        let Some(root_ca) = &self.settings.root_ca else {
+        let BrokerTls { root_ca, identity } = &self.settings.tls;
+        if root_ca.is_none() && identity.is_none() {
             return Ok(Client::open(address)?);
+        }
+        let root_cert = root_ca.as_deref().map(read_file).transpose()?;
+        let client_tls = match identity {
+            None => None,
+            Some((cert, key)) => Some(ClientTlsConfig {
+                client_cert: read_file(cert)?,
+                client_key: read_file(key)?,
+            }),
         };
-        let root_cert = std::fs::read(root_ca).map_err(|error| {
-            BrokerError::Refused(format!("`{}` can't be read: {error}", root_ca.display()))
-        })?;
         let certificates = TlsCertificates {
-            client_tls: None,
-            root_cert: Some(root_cert),
+            client_tls,
+            root_cert,
         };
         Ok(Client::build_with_tls(address, certificates)?)
     }

@@ -22,7 +22,7 @@ fn start_with(more: &[&str]) -> Engine {
 fn pipeline(engine: &Engine, queue: &str, user: &str) -> RedisPipeline {
     RedisPipeline {
         address: BrokerAddress::new(format!("redis://{user}127.0.0.1:{}", engine.port())),
-        root_ca: None,
+        tls: BrokerTls::default(),
         queue: queue.to_owned(),
         claim_after: Duration::from_secs(1),
     }
