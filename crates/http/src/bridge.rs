@@ -703,6 +703,12 @@ impl OnSent for HttpCall {
         };
         if let Some(trace) = &self.request.trace {
             trace.answered_by(reached.pool, reached.route);
+            if let Some(exemplar) = trace.exemplar(sent) {
+                metrics.exemplify(exemplar);
+                if let Some(route) = &route {
+                    route.duration.exemplify(exemplar);
+                }
+            }
         }
         record::write(&self.request, &reached, *access_logs, sent);
         if let Some(slow) = slow {

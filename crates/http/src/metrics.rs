@@ -5,7 +5,7 @@
 
 use std::sync::OnceLock;
 
-use pronghorn_metrics::{Counter, Family, Histogram, Registry};
+use pronghorn_metrics::{Counter, Exemplar, Family, Histogram, Registry};
 use pronghorn_pool::Stamps;
 
 use crate::phases::Phases;
@@ -92,6 +92,11 @@ impl PoolMetrics {
             worker: phase("worker"),
             write: phase("write"),
         }
+    }
+
+    /// The request has a trace that is kept.
+    pub(crate) fn exemplify(&self, exemplar: Exemplar) {
+        self.total.exemplify(exemplar);
     }
 
     /// `stamps` are there for a call that got a reply, or none, before its client left.

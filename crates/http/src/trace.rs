@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
 use pronghorn_base::micros;
+use pronghorn_metrics::Exemplar;
 use pronghorn_trace::{
     Begun, Incoming, Kind, LONGEST_TEXT, Outgoing, Recorder, Span, SpanId, Trace, Value, text,
 };
@@ -114,6 +115,20 @@ impl RequestTrace {
         });
     }
 
+    fn is_kept(&self, sent: &Sent) -> bool {
+        let failed = sent.status >= 500;
+        self.recorder.keeps(&self.begun, failed, sent.elapsed)
+    }
+
+    /// For histograms of which the request is one, if the trace is kept.
+    pub(crate) fn exemplar(&self, sent: &Sent) -> Option<Exemplar> {
+        self.is_kept(sent).then(|| Exemplar {
+            trace_id: self.begun.trace.number(),
+            duration: sent.elapsed,
+            at_us: self.accepted_us.saturating_add(micros(sent.elapsed)),
+        })
+    }
+
     fn part(&self, from: usize, to: usize) -> &[u8] {
         self.text.get(from..to).unwrap_or_default()
     }
@@ -207,8 +222,7 @@ impl RequestTrace {
 
 impl OnSent for RequestTrace {
     fn on_sent(&self, sent: &mut Sent) {
-        let failed = sent.status >= 500;
-        if !self.recorder.keeps(&self.begun, failed, sent.elapsed) {
+        if !self.is_kept(sent) {
             return;
         }
         let mut spans = Vec::with_capacity(4);

@@ -69,6 +69,7 @@ impl Sum {
                     bounds,
                     counts: all,
                     sum: whole,
+                    ..
                 },
             ) if buckets == *bounds && counts.len() == all.len() => {
                 for (all, more) in all.iter_mut().zip(counts) {

@@ -369,6 +369,7 @@ impl Declaration {
                 bounds: self.buckets.clone(),
                 counts: vec![0; self.buckets.len() + 1],
                 sum: 0.0,
+                exemplars: Vec::new(),
             },
             Kind::Summary => Value::Summary { count: 0, sum: 0.0 },
         }
@@ -411,6 +412,7 @@ impl Change {
                 bounds,
                 counts,
                 sum,
+                ..
             } => {
                 // What is no number is above all bounds.
                 let bucket = bounds.partition_point(|bound| *bound < by || by.is_nan());

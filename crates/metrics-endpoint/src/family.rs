@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use pronghorn_metrics::{Kind as OwnKind, ReadFamily, Reading};
+use pronghorn_metrics::{Exemplar, Kind as OwnKind, ReadFamily, Reading};
 
 /// All series of one name.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,6 +36,8 @@ pub(crate) enum Value {
         /// One for each bucket, not cumulated.
         counts: Vec<u64>,
         sum: f64,
+        /// One for each bucket, or none at all.
+        exemplars: Vec<Option<Exemplar>>,
     },
     Summary {
         count: u64,
@@ -91,10 +93,12 @@ impl From<ReadFamily> for Family {
                     bounds,
                     counts,
                     sum,
+                    exemplars,
                 } => Value::Histogram {
                     bounds: bounds.iter().map(|bound| number(*bound) / 1e6).collect(),
                     counts,
                     sum: sum.as_secs_f64(),
+                    exemplars,
                 },
             },
         });

@@ -2,6 +2,9 @@
 
 use std::collections::HashSet;
 use std::fmt::Write;
+use std::iter::repeat;
+
+use pronghorn_metrics::Exemplar;
 
 use crate::family::{Family, Kind, Value};
 
@@ -85,7 +88,7 @@ impl Format {
                 escape(&mut labels, value, true);
                 labels.push('"');
             }
-            let mut sample = |suffix: &str, le: Option<f64>, value: f64| {
+            let mut sample = |suffix: &str, le: Option<f64>, value: f64, of: Option<&Exemplar>| {
                 out.push_str(name);
                 out.push_str(suffix);
                 if !labels.is_empty() || le.is_some() {
@@ -101,27 +104,33 @@ impl Format {
                 }
                 out.push(' ');
                 self.number(out, value, false);
+                if let Some(exemplar) = of.filter(|_| self == Self::OpenMetrics) {
+                    write_exemplar(out, exemplar);
+                }
                 out.push('\n');
             };
             match &series.value {
-                Value::Number(value) => sample(total, None, *value),
+                Value::Number(value) => sample(total, None, *value, None),
                 Value::Histogram {
                     bounds,
                     counts,
                     sum,
+                    exemplars,
                 } => {
                     let mut below = 0;
                     let bounds = bounds.iter().copied().chain([f64::INFINITY]);
-                    for (bound, count) in bounds.zip(counts) {
+                    let exemplars = exemplars.iter().map(Option::as_ref).chain(repeat(None));
+                    for ((bound, count), exemplar) in bounds.zip(counts).zip(exemplars) {
                         below += count;
-                        sample("_bucket", Some(bound), crate::family::number(below));
+                        let below = crate::family::number(below);
+                        sample("_bucket", Some(bound), below, exemplar);
                     }
-                    sample("_sum", None, *sum);
-                    sample("_count", None, crate::family::number(below));
+                    sample("_sum", None, *sum, None);
+                    sample("_count", None, crate::family::number(below), None);
                 }
                 Value::Summary { count, sum } => {
-                    sample("_sum", None, *sum);
-                    sample("_count", None, crate::family::number(*count));
+                    sample("_sum", None, *sum, None);
+                    sample("_count", None, crate::family::number(*count), None);
                 }
             }
         }
@@ -143,6 +152,22 @@ impl Format {
             write!(out, "{value}")
         };
     }
+}
+
+/// By the trace's number the display of traces is found.
+fn write_exemplar(out: &mut String, exemplar: &Exemplar) {
+    let Exemplar {
+        trace_id,
+        duration,
+        at_us,
+    } = exemplar;
+    let (seconds, micros) = (at_us / 1_000_000, at_us % 1_000_000);
+    // A String takes all.
+    _ = write!(
+        out,
+        " # {{trace_id=\"{trace_id:032x}\"}} {} {seconds}.{micros:06}",
+        duration.as_secs_f64()
+    );
 }
 
 fn escape(out: &mut String, text: &str, quotes: bool) {
@@ -175,6 +200,7 @@ mod tests {
             bounds: vec![0.005, 1.0],
             counts: vec![2, 1, 4],
             sum: 1e20,
+            exemplars: Vec::new(),
         };
         vec![
             of(
@@ -196,6 +222,34 @@ mod tests {
             ),
             of("size", Kind::Gauge, Vec::new(), Value::Number(7.0)), // the same name again
         ]
+    }
+
+    #[test]
+    fn openmetrics_names_the_trace_of_a_bucket() {
+        let exemplar = Exemplar {
+            trace_id: 0xab,
+            duration: std::time::Duration::from_millis(7),
+            at_us: 1_500_000_000_000_003,
+        };
+        let family = Family {
+            name: "took".to_owned(),
+            help: "Text.".into(),
+            kind: Kind::Histogram,
+            series: vec![Series {
+                labels: Vec::new(),
+                value: Value::Histogram {
+                    bounds: vec![1.0],
+                    counts: vec![2, 0],
+                    sum: 0.014,
+                    exemplars: vec![Some(exemplar), None],
+                },
+            }],
+        };
+        let text = Format::OpenMetrics.write(std::slice::from_ref(&family));
+        let line = "took_bucket{le=\"1.0\"} 2 # {trace_id=\"000000000000000000000000000000ab\"} 0.007 1500000000.000003\n\
+                    took_bucket{le=\"+Inf\"} 2\n";
+        assert!(text.contains(line), "{text}");
+        assert!(!Format::Prometheus.write(&[family]).contains("trace_id"));
     }
 
     #[test]
@@ -241,6 +295,7 @@ mod tests {
                 bounds: (1_u32..20).map(f64::from).collect(),
                 counts: vec![123_456_789; 20],
                 sum: 1e9 / 7.0,
+                exemplars: Vec::new(),
             },
         };
         let number = |at| Series {

@@ -1,10 +1,10 @@
 //! How durations are distributed.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use pronghorn_base::micros;
+use pronghorn_base::{lock, micros};
 
 use crate::shard;
 
@@ -54,6 +54,17 @@ struct Buckets {
     len: usize,
     /// Selects the part of a thread.
     mask: usize,
+    /// The last one of each bucket; made with the first.
+    exemplars: OnceLock<Mutex<Box<[Option<Exemplar>]>>>,
+}
+
+/// One of the durations in a bucket, and the trace that tells what became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exemplar {
+    pub trace_id: u128,
+    pub duration: Duration,
+    /// In microseconds since the Unix epoch.
+    pub at_us: u64,
 }
 
 impl Histogram {
@@ -73,6 +84,7 @@ impl Histogram {
             words: (0..parts * len).map(|_| AtomicU64::new(0)).collect(),
             len,
             mask: parts - 1,
+            exemplars: OnceLock::new(),
         }))
     }
 
@@ -85,6 +97,25 @@ impl Histogram {
             count.fetch_add(1, Relaxed);
             sum.fetch_add(micros, Relaxed);
         }
+    }
+
+    /// One that was observed, for whoever asks what such durations are. Takes a lock: for the few
+    /// whose traces are kept.
+    pub fn exemplify(&self, exemplar: Exemplar) {
+        let buckets = &*self.0;
+        let all = buckets
+            .exemplars
+            .get_or_init(|| Mutex::new(vec![None; buckets.bounds.len() + 1].into()));
+        let bucket = buckets.find(micros(exemplar.duration));
+        if let Some(kept) = lock(all).get_mut(bucket) {
+            *kept = Some(exemplar);
+        }
+    }
+
+    /// The last one of each bucket, or none at all.
+    pub(crate) fn exemplars(&self) -> Vec<Option<Exemplar>> {
+        let all = self.0.exemplars.get();
+        all.map_or_else(Vec::new, |all| lock(all).to_vec())
     }
 
     pub(crate) fn bounds(&self) -> &'static [u64] {
@@ -136,6 +167,22 @@ mod tests {
             histogram.observe(Duration::from_micros(micros));
         }
         assert_eq!(histogram.counts(), [2, 2, 2]);
+    }
+
+    #[test]
+    fn a_bucket_has_the_last_exemplar() {
+        let histogram = Histogram::new(&[100, 200]);
+        assert_eq!(histogram.exemplars(), []);
+        let of = |trace_id, micros| Exemplar {
+            trace_id,
+            duration: Duration::from_micros(micros),
+            at_us: 7,
+        };
+        for exemplar in [of(1, 150), of(2, 900), of(3, 200)] {
+            histogram.exemplify(exemplar);
+        }
+        let expected = [None, Some(of(3, 200)), Some(of(2, 900))];
+        assert_eq!(histogram.exemplars(), expected);
     }
 
     #[test]

@@ -15,5 +15,5 @@ mod shard;
 
 pub use family::Family;
 pub use handle::{Counter, Gauge};
-pub use histogram::{Histogram, LATENCY};
+pub use histogram::{Exemplar, Histogram, LATENCY};
 pub use registry::{Kind, Metric, ReadFamily, Reading, Registry, Series, Source};

@@ -10,7 +10,7 @@ use pronghorn_base::lock;
 
 use crate::family::Family;
 use crate::handle::{Counter, Gauge};
-use crate::histogram::{Histogram, LATENCY};
+use crate::histogram::{Exemplar, Histogram, LATENCY};
 
 /// Where metrics are registered, and read. A clone is the same registry; one made by
 /// [`named`](Self::named) or [`labelled`](Self::labelled) registers in the same one, under names
@@ -85,6 +85,8 @@ pub enum Reading {
         /// One for each bucket, not cumulated.
         counts: Vec<u64>,
         sum: Duration,
+        /// One for each bucket, or none at all.
+        exemplars: Vec<Option<Exemplar>>,
     },
 }
 
@@ -290,6 +292,7 @@ impl Series {
                 bounds: histogram.bounds(),
                 counts: histogram.counts(),
                 sum: histogram.sum(),
+                exemplars: histogram.exemplars(),
             },
         };
         Self {

@@ -193,6 +193,7 @@ fn histogram(series: &Series, Period { start, now }: Period) -> Option<Histogram
         bounds,
         counts,
         sum,
+        ..
     } = &series.reading
     else {
         return None;

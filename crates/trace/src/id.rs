@@ -24,6 +24,12 @@ impl TraceId {
         (id != 0).then_some(Self(id))
     }
 
+    /// It as a number.
+    #[must_use]
+    pub const fn number(self) -> u128 {
+        self.0
+    }
+
     /// Its bytes in the order in which they are written.
     #[must_use]
     pub const fn to_bytes(self) -> [u8; 16] {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pronghorn_testkit::{Server, Site, free_address, time, wait_for};
+use pronghorn_testkit::{Connection, Server, Site, free_address, time, wait_for};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -212,7 +212,11 @@ fn get(server: &Server, target: &str, headers: &str) -> String {
 #[test]
 fn a_trace_goes_from_the_client_through_the_server_to_php() {
     let collector = Collector::start(200);
-    let more = "  compress: false\n  headers: {X-Key: hush}\n  custom_url: /otlp/v1/traces\n";
+    let metrics = free_address();
+    let more = format!(
+        "  compress: false\n  headers: {{X-Key: hush}}\n  custom_url: /otlp/v1/traces\n\
+         metrics: {{address: '{metrics}'}}\n"
+    );
     let server = server(&format!("{}{more}", to(&collector)));
     let headers = format!("traceparent: 00-{TRACE}-{CALLER}-01\r\n");
     let seen = get(&server, "/slow", &headers);
@@ -248,6 +252,18 @@ fn a_trace_goes_from_the_client_through_the_server_to_php() {
         server.logged(&[record, &format!("\"trace_id\":\"{TRACE}\"")]);
     }
     assert!(!server.log().contains("hush"));
+    let mut prometheus = Connection::open(metrics);
+    prometheus.request(
+        "GET",
+        "/metrics",
+        "Accept: application/openmetrics-text\r\n",
+    );
+    let text = prometheus.response().text();
+    let exemplar = format!("# {{trace_id=\"{TRACE}\"}} 1.2");
+    for name in ["request_duration", "route_duration"] {
+        let mut lines = text.lines().filter(|line| line.contains(name));
+        assert!(lines.any(|line| line.contains(&exemplar)), "{text}");
+    }
     server.stop();
 }
 
