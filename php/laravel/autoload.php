@@ -16,5 +16,6 @@ declare(strict_types=1);
     }
 });
 
+require_once __DIR__ . '/../cache/autoload.php';
 require_once __DIR__ . '/../http-foundation/autoload.php';
 require_once __DIR__ . '/../jobs/autoload.php';

@@ -1,11 +1,13 @@
 //! Laravel's queue over the server's jobs.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
 use pronghorn_testkit::{Server, Site, wait_for};
 
 use crate::apps::DATA;
+use crate::ring::extension;
 
 #[test]
 fn jobs_of_laravel_are_kept_by_the_server_and_run_by_its_workers() {
@@ -39,4 +41,45 @@ fn jobs_of_laravel_are_kept_by_the_server_and_run_by_its_workers() {
     assert_eq!(lines, ["fails 1", "fails 2", "one 1"]);
     assert_eq!(server.get("/api/hello/you").text(), r#"{"hello":"you"}"#);
     server.stop();
+}
+
+#[test]
+fn workers_of_laravel_share_cache_and_locks_and_log_into_the_servers() {
+    for transport in ["ring", "relay"] {
+        if transport == "ring" {
+            extension();
+        }
+        let site = Site::new();
+        let config = format!(
+            "version: '3'\nserver: {{command: php {}, env: {{{DATA}: '{}'}}}}\n\
+             http: {{address: 127.0.0.1:0, pool: {{num_workers: 2, transport: {transport}}}}}\n\
+             rpc: {{listen: 'unix://{}'}}\nlogs: {{mode: production, level: info}}\n\
+             kv: {{cache: {{driver: memory, config: {{max_size: 32MB}}}}}}\n",
+            Site::fixture("laravel-cache.php").display(),
+            site.path("data").display(),
+            site.path("rpc.sock").display(),
+        );
+        let server = Server::start(site.config(&config));
+        let mut clients: Vec<_> = (0..2).map(|_| server.connect()).collect();
+        for client in &mut clients {
+            client.request("GET", "/cache/locked", "");
+        }
+        let said: BTreeSet<_> = clients
+            .iter_mut()
+            .map(|client| client.response().text())
+            .collect();
+        assert_eq!(said, ["done".into(), "taken".into()].into());
+        assert_eq!(server.get("/cache/locked").text(), "done");
+        for visit in 1..=20 {
+            let said = server.get("/cache/count").text();
+            assert_eq!(said.split(' ').next(), Some(&*visit.to_string()));
+        }
+        assert_eq!(server.get("/cache/once").text(), "first");
+        assert_eq!(server.steer(&["reset"]).code, Some(0));
+        assert_eq!(server.get("/cache/once").text(), "later");
+        server.get("/cache/log");
+        server.logged(&["\"logger\":\"app\"", "Cart 7 is lost."]);
+        assert!(!server.log().contains("Not this."));
+        server.stop();
+    }
 }

@@ -4,11 +4,20 @@ declare(strict_types=1);
 
 namespace Pronghorn\Laravel;
 
+use Illuminate\Cache\CacheManager;
+use Illuminate\Contracts\Cache\Repository;
+use Illuminate\Contracts\Container\Container;
+use Illuminate\Log\LogManager;
 use Illuminate\Queue\QueueManager;
 use Illuminate\Support\ServiceProvider;
+use Monolog\Handler\PsrHandler;
+use Monolog\Logger;
+use Pronghorn\Laravel\Cache\PronghornStore;
 use Pronghorn\Laravel\Queue\Connector;
+use Pronghorn\Log;
+use Psr\Log\LoggerInterface;
 
-/** The configuration, the connection for queues, and the commands. */
+/** The configuration, the drivers `pronghorn` for queues, caches and logs, and the commands. */
 final class PronghornServiceProvider extends ServiceProvider
 {
     private const CONFIG = __DIR__ . '/../config/pronghorn.php';
@@ -18,6 +27,20 @@ final class PronghornServiceProvider extends ServiceProvider
         $this->mergeConfigFrom(self::CONFIG, 'pronghorn');
         $this->callAfterResolving('queue', static function (QueueManager $queues): void {
             $queues->addConnector('pronghorn', static fn (): Connector => new Connector());
+        });
+        // Laravel binds these functions to its managers, so they are not static.
+        $this->callAfterResolving('cache', static function (CacheManager $caches): void {
+            $caches->extend('pronghorn', fn (Container $app, array $config): Repository => $caches->repository(
+                PronghornStore::of($config + ['prefix' => $app['config']['cache.prefix']]),
+                $config,
+            ));
+        });
+        $this->callAfterResolving('log', static function (LogManager $logs): void {
+            // phpcs:ignore Generic.CodeAnalysis.UnusedFunctionParameter -- it is Laravel that calls
+            $logs->extend('pronghorn', fn (Container $app, array $config): LoggerInterface => new Logger(
+                $config['name'] ?? 'pronghorn',
+                [new PsrHandler(new Log(), $config['level'] ?? 'debug')],
+            ));
         });
     }
 

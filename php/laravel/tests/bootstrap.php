@@ -11,6 +11,8 @@ if (is_file(__DIR__ . '/../vendor/autoload.php')) {
 
 require __DIR__ . '/../autoload.php';
 
+require_once __DIR__ . '/../../cache/tests/Support/ArrayStore.php';
+
 // Distributions put it below a folder of include_path.
 require_once 'Illuminate/autoload.php';
 

@@ -1,0 +1,110 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Laravel\Tests;
+
+use Illuminate\Cache\CacheServiceProvider;
+use Illuminate\Cache\Repository;
+use Illuminate\Config\Repository as Config;
+use Illuminate\Foundation\Application;
+use Illuminate\Log\LogServiceProvider;
+use Monolog\Handler\PsrHandler;
+use Monolog\Logger;
+use PHPUnit\Framework\TestCase;
+use Pronghorn\Cache\Cache;
+use Pronghorn\Cache\Tests\Support\ArrayStore;
+use Pronghorn\Laravel\Cache\PronghornStore;
+use Pronghorn\Laravel\PronghornServiceProvider;
+
+final class CacheTest extends TestCase
+{
+    private ArrayStore $storage;
+    private Repository $cache;
+
+    protected function setUp(): void
+    {
+        $this->storage = new ArrayStore();
+        $this->cache = new Repository(new PronghornStore(fn () => new Cache($this->storage, 'shop:'), 'shop:'));
+    }
+
+    public function testValuesAreKeptUnderThePrefix(): void
+    {
+        $this->cache->put('a', ['x' => 1], 10);
+        $this->cache->forever('b', 2);
+        self::assertSame(['x' => 1], $this->storage->get('shop:a'));
+        self::assertSame(['a' => ['x' => 1], 'b' => 2, 'c' => null], $this->cache->many(['a', 'b', 'c']));
+        self::assertSame(['a' => ['x' => 1], 'c' => 7], $this->cache->many(['a', 'c' => 7]));
+        $this->storage->now = 11;
+        self::assertFalse($this->cache->has('a'));
+        self::assertTrue($this->cache->forget('b'));
+        self::assertFalse($this->cache->forget('b'));
+        $this->cache->putMany(['d' => 1, 'e' => 2], 10);
+        $this->storage->set('other', 1);
+        $this->cache->flush();
+        self::assertNull($this->cache->get('d'));
+        self::assertSame(1, $this->storage->get('other'), 'another prefix');
+    }
+
+    public function testNumbersAndWhatIsThereAlready(): void
+    {
+        self::assertSame(3, $this->cache->increment('n', 3));
+        self::assertSame(2, $this->cache->decrement('n'));
+        self::assertFalse($this->cache->add('n', 9, 10));
+        self::assertTrue($this->cache->add('m', 9, 10));
+        self::assertSame(5, $this->cache->remember('r', 10, fn () => 5));
+        self::assertSame(5, $this->cache->remember('r', 10, fn () => 6));
+        $store = $this->cache->getStore();
+        self::assertTrue($store->touch('m', 100));
+        $this->storage->now = 50;
+        self::assertSame(9, $this->cache->get('m'));
+        self::assertFalse($store->touch('nothing', 100));
+    }
+
+    public function testTagsAreClearedTogether(): void
+    {
+        $this->cache->tags(['people'])->put('ada', 1, 10);
+        $this->cache->tags(['people'])->flush();
+        self::assertNull($this->cache->tags(['people'])->get('ada'));
+    }
+
+    public function testALockIsItsOwners(): void
+    {
+        $mine = $this->cache->lock('import', 10);
+        self::assertTrue($mine->get());
+        self::assertFalse($this->cache->lock('import', 10)->get());
+        self::assertFalse($this->cache->lock('import', 10)->release());
+        self::assertTrue($this->cache->restoreLock('import', $mine->owner())->release());
+        self::assertTrue($this->cache->lock('import', 10)->get(), 'also before its entry has ended');
+        $this->storage->now = 11;
+        self::assertTrue($this->cache->lock('import')->get());
+        self::assertFalse($mine->release());
+        $this->cache->lock('import')->forceRelease();
+        self::assertSame('done', $this->cache->lock('import', 5)->get(fn () => 'done'));
+    }
+
+    public function testTheDriversAreThere(): void
+    {
+        $app = new Application('/nowhere');
+        $app->instance('config', new Config([
+            'cache' => [
+                'default' => 'ours',
+                'prefix' => 'shop',
+                'stores' => ['ours' => ['driver' => 'pronghorn', 'storage' => 'app']],
+            ],
+            'logging' => [
+                'default' => 'ours',
+                'channels' => ['ours' => ['driver' => 'pronghorn', 'level' => 'warning']],
+            ],
+        ]));
+        $app->register(CacheServiceProvider::class);
+        $app->register(LogServiceProvider::class);
+        $app->register(PronghornServiceProvider::class);
+        $store = $app->make('cache')->store()->getStore();
+        self::assertInstanceOf(PronghornStore::class, $store);
+        self::assertSame('shop', $store->getPrefix());
+        $handlers = $app->make('log')->channel()->getHandlers();
+        self::assertInstanceOf(PsrHandler::class, $handlers[0]);
+        self::assertSame(Logger::toMonologLevel('warning'), $handlers[0]->getLevel());
+    }
+}
