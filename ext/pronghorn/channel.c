@@ -16,6 +16,8 @@ ring_t channel;
 
 static channel_interrupted *on_interruption;
 
+static bool has_call;
+
 /* A forked child would speak in its parent's name. */
 static void in_child(void)
 {
@@ -146,6 +148,16 @@ unsigned char *channel_begin(const native_envelope *envelope, size_t context, si
 	return native_write_head(at, envelope, context, body, more);
 }
 
+bool channel_has_call(void)
+{
+	return has_call;
+}
+
+void channel_begun(void)
+{
+	has_call = true;
+}
+
 bool channel_end(const native_envelope *envelope, const unsigned char *at, const char *body, size_t length, bool more)
 {
 	unsigned char *start = ring_room(&channel);
@@ -154,6 +166,11 @@ bool channel_end(const native_envelope *envelope, const unsigned char *at, const
 	if (at_once && length > 0) {
 		memcpy(start + head, body, length);
 		head += length;
+	}
+	if (ends_reply(envelope->kind, more)) {
+		has_call = (envelope->flags & NATIVE_BUSY) != 0;
+	} else if (envelope->kind == NATIVE_FREE) {
+		has_call = false;
 	}
 	ring_put(&channel, head, urgency_of(envelope->kind, at_once && !more));
 	return at_once || channel_put(body, length);

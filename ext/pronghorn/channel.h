@@ -47,6 +47,12 @@ bool channel_put(const char *bytes, size_t length);
 unsigned char *channel_begin(const native_envelope *envelope, size_t context, size_t body, bool more);
 bool channel_end(const native_envelope *envelope, const unsigned char *at, const char *body, size_t length, bool more);
 
+/* Whether a call was begun and the server has not been told that this worker is free again. */
+bool channel_has_call(void);
+
+/* A call was begun. */
+void channel_begun(void);
+
 /* Sends a message that is an envelope and nothing else. */
 bool channel_send(native_envelope envelope);
 

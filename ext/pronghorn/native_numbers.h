@@ -23,6 +23,8 @@
 #define NATIVE_MAX_PAYLOAD 67108864u
 /* The longest context that the server takes: no client would take a head so large. */
 #define NATIVE_MAX_CONTEXT 1048576u
+/* The longest argument of a method that a worker calls: longer ones go by RPC. */
+#define NATIVE_MAX_ARGUMENT 1048576u
 /* No limit, where a time is expected. */
 #define NATIVE_NO_LIMIT 4294967295u
 /* In how many microseconds a worker counts how long it was at work after its reply. */
@@ -44,6 +46,8 @@
 #define NATIVE_PING 0x11u
 /* A piece of a streamed request. */
 #define NATIVE_BODY 0x12u
+/* What a method of the server returned. */
+#define NATIVE_ANSWER 0x13u
 
 /* ---- Kinds of messages to the server ---- */
 
@@ -71,10 +75,19 @@
 #define NATIVE_ROUTE 0x8bu
 /* A record for the log. */
 #define NATIVE_LOG 0x8cu
+/* Calls a method of the server. */
+#define NATIVE_ASK 0x8du
 /* What the application has counted. */
 #define NATIVE_COUNTS 0x8eu
 /* The answer to a ping. */
 #define NATIVE_PONG 0x91u
+
+/* ---- Small numbers of answers ---- */
+
+/* The body is the result, as JSON. */
+#define NATIVE_ANSWER_RESULT 0u
+/* The body is a text: why there is none. */
+#define NATIVE_ANSWER_FAILURE 1u
 
 /* ---- Small numbers of replies to jobs ---- */
 

@@ -27,7 +27,7 @@
 #include "spent.h"
 
 /* Changes whenever a function of ours does. */
-#define PRONGHORN_API 9
+#define PRONGHORN_API 10
 
 #include "pronghorn_arginfo.h"
 
@@ -214,6 +214,7 @@ static bool begin(zval *into, const native_envelope *envelope)
 		return true;
 	}
 	if (ring_claim(&channel, call)) {
+		channel_begun();
 		deadline_begins(call);
 		spent_begins(call, (envelope->flags & NATIVE_TIMED) != 0);
 		return true;
@@ -868,6 +869,113 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_message)
 		end_deadline(&envelope);
 	}
 	RETURN_BOOL(send_message(&envelope, NULL, context, body, more));
+}
+
+ZEND_FUNCTION(Pronghorn_Internal_ring_ask)
+{
+	zend_long number;
+	zend_string *method, *argument;
+
+	ZEND_PARSE_PARAMETERS_START(3, 3)
+		Z_PARAM_LONG(number)
+		Z_PARAM_STR(method)
+		Z_PARAM_STR(argument)
+	ZEND_PARSE_PARAMETERS_END();
+
+	if (!is_attached()) {
+		RETURN_THROWS();
+	}
+	if (!channel_has_call()) {
+		RETURN_FALSE;
+	}
+	const native_envelope envelope = {.kind = NATIVE_ASK, .call = (uint32_t) number};
+	if (!send_message(&envelope, NULL, method, argument, false)) {
+		RETURN_NULL();
+	}
+	RETURN_TRUE;
+}
+
+/* The next frame that is no call, whole or in its beginning; NULL: the server is gone, or an
+ * exception was thrown. What begins with no frame has the length 0. */
+static const unsigned char *wait_for_message(size_t *length, native_envelope *envelope)
+{
+	for (;;) {
+		*length = channel_look(envelope);
+		const size_t there = ring_there(&channel);
+		size_t enough = NATIVE_FRAME_START;
+		if (*length != 0) {
+			if (!native_is_call(envelope->kind)) {
+				return ring_peek(&channel);
+			}
+			/* Once it is taken back, something comes behind it. */
+			enough = there + 1;
+		} else if (there >= NATIVE_FRAME_START) {
+			*length = native_frame_length(ring_peek(&channel));
+			if (*length == 0 || *length > RING_DOWN) {
+				return ring_peek(&channel);
+			}
+			enough = *length;
+		}
+		if (!run_pending() || !wait_for(enough)) {
+			return NULL;
+		}
+	}
+}
+
+/* An answer to that question, or any other frame as its bytes. False: an answer that nobody waits
+ * for any more, or one that needs nobody. */
+static bool read_answer(zval *into, const unsigned char *frame, size_t length, uint32_t number)
+{
+	native_envelope envelope;
+	if (!native_read_envelope(frame, length, &envelope) || envelope.kind != NATIVE_ANSWER) {
+		native_envelope call = {0};
+		return read_frame(into, frame, length, &call);
+	}
+	if (envelope.call != number) {
+		return false;
+	}
+	array_init_size(into, 2);
+	add_next_index_bool(into, envelope.small == NATIVE_ANSWER_RESULT);
+	const size_t head = NATIVE_FRAME + NATIVE_ENVELOPE;
+	add_next_index_stringl(into, (const char *) frame + head, length - head);
+	return true;
+}
+
+ZEND_FUNCTION(Pronghorn_Internal_ring_answer)
+{
+	zend_long number;
+
+	ZEND_PARSE_PARAMETERS_START(1, 1)
+		Z_PARAM_LONG(number)
+	ZEND_PARSE_PARAMETERS_END();
+
+	if (!is_attached()) {
+		RETURN_THROWS();
+	}
+	bool done = false;
+	while (!done) {
+		size_t length;
+		native_envelope envelope;
+		const unsigned char *frame = wait_for_message(&length, &envelope);
+		if (frame == NULL) {
+			RETURN_NULL();
+		}
+		if (length == 0) {
+			/* No frame; enough of it to show. */
+			RETURN_STRINGL((const char *) frame, MIN(ring_there(&channel), 80));
+		}
+		if (length <= RING_DOWN) {
+			done = read_answer(return_value, frame, length, (uint32_t) number);
+			ring_take(&channel, length);
+			continue;
+		}
+		zend_string *whole = read_long_frame(length);
+		if (whole == NULL) {
+			RETURN_NULL();
+		}
+		done = read_answer(return_value, (const unsigned char *) ZSTR_VAL(whole), length, (uint32_t) number);
+		zend_string_release(whole);
+	}
 }
 
 ZEND_FUNCTION(Pronghorn_Internal_ring_write)

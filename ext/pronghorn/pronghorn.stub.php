@@ -98,6 +98,26 @@ namespace Pronghorn\Internal {
     {
     }
 
+    /**
+     * Calls a method of the server, which has to hear of it before the call under way has ended.
+     *
+     * @return bool|null false: no call is under way, so nothing was sent; null: the server is gone
+     */
+    function ring_ask(int $number, string $method, string $argument): ?bool
+    {
+    }
+
+    /**
+     * Waits for the answer to that. Calls that lie before it stay where they are: the server takes
+     * them back.
+     *
+     * @return array|string|null whether it is a result, and the result or why there is none; or the
+     *     bytes of another frame, or of what is no frame; null when the server is gone
+     */
+    function ring_answer(int $number): array|string|null
+    {
+    }
+
     /** Sends these bytes; false when the server is gone. */
     function ring_write(string $bytes): bool
     {

@@ -1,5 +1,5 @@
 /* This is a generated file, edit the .stub.php file instead.
- * Stub hash: d8689d8fcee627a27cd5216924c8d2d69997552a */
+ * Stub hash: b1529d8e0633449909e5f620d943f8315589144f */
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_attach, 0, 8, IS_STRING, 1)
 	ZEND_ARG_TYPE_INFO(0, memory, IS_LONG, 0)
@@ -43,6 +43,16 @@ ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_message,
 	ZEND_ARG_TYPE_INFO(0, context, IS_STRING, 0)
 	ZEND_ARG_TYPE_INFO(0, body, IS_STRING, 0)
 	ZEND_ARG_TYPE_INFO(0, more, _IS_BOOL, 0)
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_ask, 0, 3, _IS_BOOL, 1)
+	ZEND_ARG_TYPE_INFO(0, number, IS_LONG, 0)
+	ZEND_ARG_TYPE_INFO(0, method, IS_STRING, 0)
+	ZEND_ARG_TYPE_INFO(0, argument, IS_STRING, 0)
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_MASK_EX(arginfo_Pronghorn_Internal_ring_answer, 0, 1, MAY_BE_ARRAY|MAY_BE_STRING|MAY_BE_NULL)
+	ZEND_ARG_TYPE_INFO(0, number, IS_LONG, 0)
 ZEND_END_ARG_INFO()
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_write, 0, 1, _IS_BOOL, 0)
@@ -161,6 +171,8 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_serve);
 ZEND_FUNCTION(Pronghorn_Internal_ring_peek);
 ZEND_FUNCTION(Pronghorn_Internal_ring_reply);
 ZEND_FUNCTION(Pronghorn_Internal_ring_message);
+ZEND_FUNCTION(Pronghorn_Internal_ring_ask);
+ZEND_FUNCTION(Pronghorn_Internal_ring_answer);
 ZEND_FUNCTION(Pronghorn_Internal_ring_write);
 ZEND_FUNCTION(Pronghorn_Internal_native_headers);
 ZEND_FUNCTION(Pronghorn_Internal_until_exit);
@@ -191,6 +203,8 @@ static const zend_function_entry ext_functions[] = {
 	ZEND_NS_FALIAS("Pronghorn\\Internal", ring_peek, Pronghorn_Internal_ring_peek, arginfo_Pronghorn_Internal_ring_peek)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", ring_reply, Pronghorn_Internal_ring_reply, arginfo_Pronghorn_Internal_ring_reply)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", ring_message, Pronghorn_Internal_ring_message, arginfo_Pronghorn_Internal_ring_message)
+	ZEND_NS_FALIAS("Pronghorn\\Internal", ring_ask, Pronghorn_Internal_ring_ask, arginfo_Pronghorn_Internal_ring_ask)
+	ZEND_NS_FALIAS("Pronghorn\\Internal", ring_answer, Pronghorn_Internal_ring_answer, arginfo_Pronghorn_Internal_ring_answer)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", ring_write, Pronghorn_Internal_ring_write, arginfo_Pronghorn_Internal_ring_write)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", native_headers, Pronghorn_Internal_native_headers, arginfo_Pronghorn_Internal_native_headers)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", until_exit, Pronghorn_Internal_until_exit, arginfo_Pronghorn_Internal_until_exit)

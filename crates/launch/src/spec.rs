@@ -13,6 +13,7 @@ use crate::output::Output;
 use pronghorn_pool::Home;
 use pronghorn_pool::Spool;
 use pronghorn_pool::Warmup;
+use pronghorn_pool::transport::MethodCaller;
 
 /// What the processes of a pool are started with.
 #[derive(Clone, Debug)]
@@ -34,6 +35,8 @@ pub struct LaunchSpec {
     pub spool: Arc<Spool>,
     /// The threads that serve requests: the connection of each worker lives on one of them.
     pub homes: Vec<Home>,
+    /// Who answers the methods that workers call beside RPC.
+    pub methods: Option<Arc<dyn MethodCaller>>,
     /// Storages that the processes map, with their names. At most 16.
     pub storages: Vec<Storage>,
 }

@@ -3,6 +3,7 @@
 //! - [`Listener`]: a bound socket, TCP or unix.
 //! - [`Server`]: accepts from it and answers calls; [`Rpc`] is the same as a service.
 //! - [`Client`]: the caller's end, for the command line.
+//! - [`WorkerMethods`]: the same methods for workers, who ask over their own connection.
 //!
 //! Which methods there are is none of its business: services add them to
 //! [`Methods`](pronghorn_plugin_api::rpc::Methods). Frames, errors and limits for callers:
@@ -18,9 +19,11 @@ mod reply;
 mod request;
 mod server;
 mod service;
+mod workers;
 
 pub use client::{CallError, Client};
 pub use listener::{ListenError, Listener};
 pub use request::{MAX_METHOD, MAX_PAYLOAD, fuzz_request};
 pub use server::{BYTES_UNDER_WAY, CALLS_PER_CONNECTION, CONNECTIONS, Server};
 pub use service::Rpc;
+pub use workers::WorkerMethods;

@@ -123,6 +123,7 @@ async fn look_at_pools(
         },
         development: false,
         incidents: Incidents::default(),
+        methods: None,
         storages: Vec::new(),
     };
     for (owner, pool) in settings.pools() {

@@ -15,11 +15,13 @@ use pronghorn_plugin_api::{
 };
 use pronghorn_pool::Incidents;
 use pronghorn_process::Spawner;
+use pronghorn_rpc::WorkerMethods;
 use pronghorn_trace::Tracer;
 use pronghorn_workers::{
     IoThreads, PoolHandle, PoolResources, Pools, RelayAddress, ServerSettings, Versions, Watch,
     Watching, WorkerUser, default_io_threads, look_up_user, run_on_init,
 };
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -93,6 +95,8 @@ struct Workers {
     relay: Option<Arc<RelayListener>>,
     /// None where nobody asked for it.
     watches: Vec<Watch>,
+    /// Of methods, by workers.
+    _calls: JoinSet<()>,
     /// Last, for what is above it lives on these threads.
     io: IoThreads,
 }
@@ -293,6 +297,7 @@ impl Server {
             let user = user.map(|(_, user)| user);
             run_on_init(on_init, &self.spawner, folder, &environment, user).await?;
         }
+        let (methods, calls) = WorkerMethods::start(context.rpc.clone());
         let services = self.services.iter();
         let resources = PoolResources {
             user: user.cloned(),
@@ -311,6 +316,7 @@ impl Server {
             },
             development,
             incidents,
+            methods: Some(methods),
             storages: self
                 .services
                 .iter()
@@ -321,6 +327,7 @@ impl Server {
             pools: Pools::new(resources, server, environment),
             relay,
             watches: Vec::new(),
+            _calls: calls,
             io,
         })
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use pronghorn_base::lock;
 use pronghorn_launch::{RelayListener, Storage};
 use pronghorn_metrics::Registry;
+use pronghorn_pool::transport::MethodCaller;
 use pronghorn_pool::{
     Home, Incidents, LaunchError, NotExtended, NotResized, Options, Plan, Pool, RunningPool, Spool,
     Stats, Warmup, WorkerInfo,
@@ -57,6 +58,8 @@ pub struct PoolResources {
     pub development: bool,
     /// Who keeps what went wrong with workers.
     pub incidents: Incidents,
+    /// Who answers the methods that workers call over their own connection.
+    pub methods: Option<Arc<dyn MethodCaller>>,
     /// Storages in shared memory.
     pub storages: Vec<Storage>,
 }

@@ -190,6 +190,7 @@ impl Start<'_> {
             stream_timeout: self.spec.settings.common.stream_timeout,
             spool: self.spec.spool.clone(),
             homes: self.resources.homes.clone(),
+            methods: self.resources.methods.clone(),
             storages: self.storages(),
         }
     }

@@ -512,6 +512,57 @@ fn the_package_pushes_and_waits_for_results() {
     server.stop();
 }
 
+/// Workers that have a call push over its connection: there is no section `rpc`, so no socket. With
+/// many requests at a time some lie ahead of the worker while it waits for an answer.
+#[test]
+fn workers_push_without_a_socket() {
+    for transport in ["relay", "ring"] {
+        let site = Site::new();
+        let ran = site.path("ran");
+        let site = site.config(&format!(
+            "version: '3'\n\
+             server: {{env: {{RAN: '{}'}}}}\n\
+             http:\n  address: 127.0.0.1:0\n  pool: {{num_workers: 1, transport: {transport}, command: php {}}}\n\
+             jobs:\n  pool: {{num_workers: 1, command: php {}}}\n  consume: [mail]\n  \
+             pipelines: {{mail: {{driver: memory}}}}\n",
+            ran.display(),
+            Site::fixture("pushes.php").display(),
+            Site::fixture("jobs.php").display(),
+        ));
+        let server = Server::start(site);
+        assert_eq!(server.get("/one?id=first").text(), "first");
+        assert_eq!(server.get("/batch").text(), "100");
+        assert_eq!(server.get("/stream?id=s").text(), "a piece, s");
+        assert_eq!(server.get("/deferred").text(), "later");
+        assert_eq!(server.get("/list").text(), r#"{"pipelines":["mail"]}"#);
+        let unknown = server.get("/unknown").text();
+        let said = "Pronghorn\\RpcError: rpc_push:\n\tjobs_plugin_push: no such pipeline, requested: nowhere";
+        assert_eq!(unknown, said);
+        let large = server.get("/large").text();
+        assert!(
+            large.starts_with("Pronghorn\\ConnectionLost: No RPC server"),
+            "{large}"
+        );
+        let clients = 8;
+        let requests = 50;
+        std::thread::scope(|scope| {
+            for client in 0..clients {
+                let server = &server;
+                scope.spawn(move || {
+                    let mut connection = server.connect();
+                    for request in 0..requests {
+                        let id = format!("{client}-{request}");
+                        assert_eq!(connection.get(&format!("/one?id={id}")).text(), id);
+                    }
+                });
+            }
+        });
+        wait_until_ran(&server, 1 + 100 + 1 + 1 + clients * requests);
+        assert_eq!(server.workers().len(), 2, "{}", server.log());
+        server.stop();
+    }
+}
+
 #[test]
 fn php_pushes_by_the_package_for_rpc() {
     let (server, mut rpc) = start(1);

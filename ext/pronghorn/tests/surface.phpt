@@ -35,6 +35,8 @@ Pronghorn\Internal\ring_serve(?callable $http, ?callable $raw, callable $failed,
 Pronghorn\Internal\ring_peek(): ?string
 Pronghorn\Internal\ring_reply(int $call, int $status, array $headers, string $body, int $flags, bool $more): bool
 Pronghorn\Internal\ring_message(int $kind, int $call, int $flags, int $small, string $context, string $body, bool $more): bool
+Pronghorn\Internal\ring_ask(int $number, string $method, string $argument): ?bool
+Pronghorn\Internal\ring_answer(int $number): array|string|null
 Pronghorn\Internal\ring_write(string $bytes): bool
 Pronghorn\Internal\native_headers(?string $fields, string $host, int $count): ?array
 Pronghorn\Internal\until_exit(callable $function, mixed ...$arguments): ?array
@@ -46,6 +48,6 @@ Pronghorn\Internal\request_end(): void
 Pronghorn\Internal\request_last(callable $tell): bool
 Pronghorn\Internal\NativeProperties::__construct(array $objects)
 Pronghorn\Internal\NativeProperties::restore(): void
-int(9)
+int(10)
 bool(true)
 Shared memory => not attached

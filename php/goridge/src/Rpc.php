@@ -14,6 +14,9 @@ use Pronghorn\Internal\ProtocolError;
  * opened again without a word; one that is lost while a call is under way is not, because the call
  * may have been carried out. The next call connects anew. A forked child gets a connection of its
  * own.
+ *
+ * A worker of Pronghorn needs no connection while it has a call: without an address, calls go by
+ * the one over which it gets its calls, also where the server has no section `rpc`.
  */
 final class Rpc
 {
@@ -29,14 +32,18 @@ final class Rpc
     private int $pid = 0;
     private int $number = 0;
 
-    private function __construct(private readonly string $address, private readonly float $timeout)
-    {
+    private function __construct(
+        private readonly string $address,
+        private readonly float $timeout,
+        private readonly ?Internal\WorkerChannel $channel,
+    ) {
     }
 
     /**
      * @param ?string $address `tcp://host:port` or `unix:///path`; by default what the server put
      *     into RR_RPC
-     * @param float $timeout seconds that one call may take, above 0
+     * @param float $timeout seconds that one call may take, above 0; in a worker, the deadline of
+     *     the call under way counts
      * @throws ConnectionLost when nobody listens there
      * @throws \ValueError when the time-out makes no sense
      */
@@ -47,8 +54,11 @@ final class Rpc
             $longest = self::LONGEST_TIMEOUT;
             throw new \ValueError("A call's time-out is above 0 and below $longest seconds, this is $given.");
         }
-        $rpc = new self($address ?? (\getenv('RR_RPC') ?: self::ADDRESS), $timeout);
-        $rpc->open();
+        $channel = $address === null ? Internal\WorkerChannel::$current : null;
+        $rpc = new self($address ?? (\getenv('RR_RPC') ?: self::ADDRESS), $timeout, $channel);
+        if ($channel === null) {
+            $rpc->open();
+        }
 
         return $rpc;
     }
@@ -64,6 +74,12 @@ final class Rpc
     public function call(string $method, mixed $argument = null): mixed
     {
         $json = \json_encode($argument, \JSON_THROW_ON_ERROR | \JSON_UNESCAPED_SLASHES | \JSON_PRESERVE_ZERO_FRACTION);
+        $answer = $this->channel?->call($method, $json);
+        if ($answer !== null) {
+            [$isResult, $body] = $answer;
+
+            return $isResult ? \json_decode($body, true, 512, \JSON_THROW_ON_ERROR) : throw new RpcError($body);
+        }
         $this->number = $this->number % 0xFFFFFFFF + 1;
         $options = [$this->number, \strlen($method)];
         if (!$this->isOpen()) {

@@ -14,7 +14,8 @@ abstract class Queue
     public const PIPELINE = 'default';
 
     /**
-     * A connection with the server: its configuration has the sections `jobs` and `rpc`.
+     * A connection with the server: its configuration has the section `jobs`, and `rpc` for scripts
+     * that are no worker.
      *
      * @param ?string $address `tcp://host:port` or `unix:///path`; by default what the server put
      *     into RR_RPC, else `tcp://127.0.0.1:6001`

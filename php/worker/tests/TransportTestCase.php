@@ -10,6 +10,7 @@ use Pronghorn\Call;
 use Pronghorn\ClientGone;
 use Pronghorn\ConnectionLost;
 use Pronghorn\Exception;
+use Pronghorn\Internal\Frames;
 use Pronghorn\Internal\Handler;
 use Pronghorn\Internal\HttpHandler;
 use Pronghorn\Internal\JobHandler;
@@ -25,6 +26,7 @@ use Pronghorn\NotAWorker;
 use Pronghorn\Request;
 use Pronghorn\Response;
 use Pronghorn\StreamBody;
+use Pronghorn\Tests\Support\Codec;
 use Pronghorn\Tests\Support\Message;
 use Pronghorn\Tests\Support\Server;
 use Pronghorn\Tests\Support\StringStream;
@@ -49,6 +51,34 @@ abstract class TransportTestCase extends TestCase
     {
         [$this->transport, $this->server] = $this->connect();
         $this->log = tmpfile();
+    }
+
+    public function testMethodsOfTheServerAreCalledWhileACallIsUnderWay(): void
+    {
+        $answer = fn (int $number, int $small, string $body): string
+            => Codec::frame(pack('CCvV', Native::ANSWER, 0, $small, $number), $body);
+        $this->server->request();
+        $asked = null;
+        $this->serve(function (Request $request) use ($answer, &$asked): string {
+            $number = self::numberOf($this->transport);
+            $this->server->send($answer($number, 9, 'of a question before'));
+            $this->server->send($answer($number + 1, Native::ANSWER_RESULT, '"done"'));
+            $this->server->send($answer($number + 2, Native::ANSWER_FAILURE, 'not today'));
+            $asked = [$this->transport->ask('a.B', '[]'), $this->transport->ask('a.C', '{}')];
+
+            return 'reply';
+        });
+        self::assertSame([[true, '"done"'], [false, 'not today']], $asked);
+        self::assertNull($this->transport->ask('a.B', '[]'), 'it has ended');
+    }
+
+    /** Of its last question. */
+    private static function numberOf(Transport $transport): int
+    {
+        $asked = new \ReflectionProperty(Frames::class, 'asked');
+        $asked->setAccessible(true);
+
+        return $asked->getValue($transport instanceof UntilServed ? $transport->inner : $transport);
     }
 
     public function testAStringIsAReply(): void

@@ -18,10 +18,10 @@ use crate::settings::PipelineSettings;
 pub(crate) fn add(methods: &Methods, pipelines: &Pipelines, schedules: &Schedules) {
     by_clock::add(methods, schedules);
     let methods = methods.service("jobs", pipelines.clone());
-    methods.add("Push", async |pipelines, request: PushRequest| {
+    methods.add_on_any_thread("Push", async |pipelines, request: PushRequest| {
         push(pipelines, request.jobs()).await
     });
-    methods.add("PushBatch", async |pipelines, request: PushBatchRequest| {
+    methods.add_on_any_thread("PushBatch", async |pipelines, request: PushBatchRequest| {
         push(pipelines, request.jobs()).await
     });
     methods.add(

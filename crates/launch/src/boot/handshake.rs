@@ -88,11 +88,12 @@ pub(crate) async fn shake_hands<C: AsyncRead + AsyncWrite + Unpin>(
     listen(channel, text).await
 }
 
-/// The server's half. `native` in it tells our SDK which version to speak; others pass over it.
+/// The server's half. `native` in it tells our SDK which version to speak, `methods` that it may
+/// ask; others pass over both.
 pub(crate) async fn say_pid<W: AsyncWrite + Unpin>(mut channel: W) -> io::Result<()> {
     let mut frame = Vec::with_capacity(64);
     let pid = format!(
-        r#"{{"pid":{},"native":{}}}"#,
+        r#"{{"pid":{},"native":{},"methods":true}}"#,
         std::process::id(),
         native::VERSION
     );

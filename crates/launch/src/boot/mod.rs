@@ -196,6 +196,7 @@ impl CommandLauncher {
             interruptible: connection.deadline_signal.is_some(),
             stream_timeout: self.spec.stream_timeout,
             spool: self.spec.spool.clone(),
+            methods: self.spec.methods.clone(),
         };
         let home = home.runtime.clone();
         let Some(calls) = self.spec.warmup.calls().await else {

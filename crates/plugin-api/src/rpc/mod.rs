@@ -57,7 +57,15 @@ pub struct ServiceMethods<S> {
 #[derive(Clone)]
 pub struct Method {
     begin: Arc<dyn Fn(Encoding, Bytes) -> Calling + Send + Sync>,
-    while_connected: bool,
+    manner: Manner,
+}
+
+/// Where a call is carried out, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    Usual,
+    WhileConnected,
+    AnyThread,
 }
 
 /// A call under way. Polled inside of the server's control thread: a method must not block.
@@ -150,7 +158,23 @@ impl<S: Clone + Send + Sync + 'static> ServiceMethods<S> {
         F: Fn(S, A) -> R + Send + Sync + 'static,
         R: Future<Output = Result<O, Failure>> + Send + 'static,
     {
-        self.insert(name, method, false);
+        self.insert(name, method, Manner::Usual);
+    }
+
+    /// The same for a method whose calls any thread may begin: none of them blocks, nor spawns
+    /// tasks. A worker that calls it over its own connection is answered at once.
+    ///
+    /// # Panics
+    ///
+    /// When there is such a method already.
+    pub fn add_on_any_thread<A, O, F, R>(&self, name: &'static str, method: F)
+    where
+        A: Argument,
+        O: Outcome,
+        F: Fn(S, A) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<O, Failure>> + Send + 'static,
+    {
+        self.insert(name, method, Manner::AnyThread);
     }
 
     /// The same for a method that waits for something on behalf of its caller: a call is dropped
@@ -166,10 +190,10 @@ impl<S: Clone + Send + Sync + 'static> ServiceMethods<S> {
         F: Fn(S, A) -> R + Send + Sync + 'static,
         R: Future<Output = Result<O, Failure>> + Send + 'static,
     {
-        self.insert(name, method, true);
+        self.insert(name, method, Manner::WhileConnected);
     }
 
-    fn insert<A, O, F, R>(&self, name: &'static str, method: F, while_connected: bool)
+    fn insert<A, O, F, R>(&self, name: &'static str, method: F, manner: Manner)
     where
         A: Argument,
         O: Outcome,
@@ -188,10 +212,7 @@ impl<S: Clone + Send + Sync + 'static> ServiceMethods<S> {
                 write(&work.await?)
             }) as Calling
         });
-        let method = Method {
-            begin,
-            while_connected,
-        };
+        let method = Method { begin, manner };
         let mut services = self
             .methods
             .0
@@ -217,7 +238,12 @@ impl Method {
 
     /// Whether a call is to be dropped when its caller leaves.
     pub fn is_while_connected(&self) -> bool {
-        self.while_connected
+        self.manner == Manner::WhileConnected
+    }
+
+    /// Whether any thread may begin a call.
+    pub fn is_for_any_thread(&self) -> bool {
+        self.manner == Manner::AnyThread
     }
 }
 

@@ -7,6 +7,7 @@ use pronghorn_wire::{Codec, DecodeError, Head};
 use std::time::Duration;
 
 use crate::call::{CallError, Payload};
+use crate::content::Content;
 use crate::fence::Fence;
 use crate::pool::{Report, SlotHandle};
 use crate::relay::incoming::{Garbage, Incoming, Item};
@@ -147,6 +148,24 @@ impl Dialect {
             let mut context = Vec::with_capacity(8);
             native::encode_ping(&mut context, number);
             encode_context(out, &context);
+        }
+    }
+
+    /// Whether a frame may be one of those that belong to no call.
+    pub(crate) fn may_be_aside(&self, item: &Item) -> bool {
+        matches!((self, item), (Self::Native, Item::Frame { context, .. })
+            if native::is_aside(context))
+    }
+
+    /// A method that a worker calls, and its argument, which is taken out of the frame.
+    pub(crate) fn question_of(&self, item: &mut Item) -> Option<(native::Question, Bytes)> {
+        match (self, item) {
+            (Self::Native, Item::Frame { context, body, .. }) => {
+                let question = native::question(context)?;
+                let nothing = Content::from(Bytes::new());
+                Some((question, std::mem::replace(body, nothing).into()))
+            }
+            _ => None,
         }
     }
 

@@ -375,6 +375,14 @@ impl Relay {
     async fn write(&mut self, body: &Bytes, call: &Call) -> Result<(), Over> {
         let (mut head, mut body) = (0, body.clone());
         poll_fn(|cx| {
+            if self.poll_answered(cx).is_pending() {
+                return match self.poll_ended(cx) {
+                    Poll::Ready(exit) => Poll::Ready(Err(Over::Ended(exit))),
+                    Poll::Pending => {
+                        (self.timer.poll(cx, call.deadline)).map(|()| Err(Over::Overdue))
+                    }
+                };
+            }
             while head < self.out.len() || !body.is_empty() {
                 let channel = Pin::new(&mut self.channel);
                 let written = if body.is_empty() {

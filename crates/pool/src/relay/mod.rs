@@ -40,14 +40,17 @@ pub(crate) mod inbox;
 pub(crate) mod incoming;
 pub(crate) mod outlet;
 mod prefetch;
+mod questions;
 
 pub use dialect::Dialect;
 pub use prefetch::{Prefetched, Sent};
+pub use questions::{Calling, MethodCaller, Returned};
 
 use channel::Channel;
 use inbox::{Inbox, News, Told};
 use incoming::{Garbage, Incoming, Item};
 use prefetch::{LONGEST_BODY, Prefetch};
+use questions::Asked;
 
 /// Wishes for new workers between two calls. The extension sends one, if any, before it waits for
 /// the next call, and it waits again where one was taken back.
@@ -63,6 +66,8 @@ pub struct Settings {
     /// How long a worker may go on with a reply that nobody reads.
     pub stream_timeout: Duration,
     pub spool: Arc<Spool>,
+    /// Who answers what the worker asks; nobody where workers are not told that they may.
+    pub methods: Option<Arc<dyn MethodCaller>>,
 }
 
 pub struct Relay {
@@ -84,6 +89,8 @@ pub struct Relay {
     wishes: u32,
     /// Interim replies to the call at hand.
     informed: u32,
+    /// A method of the server that the worker waits for.
+    asked: Asked,
     /// When somebody wants to know what PHP does in the call at hand.
     slow_at: Option<Instant>,
     /// Calls that the worker still gets.
@@ -130,6 +137,7 @@ impl Relay {
             calls_left: slot_handle.lifetime(),
             wishes: 0,
             informed: 0,
+            asked: Asked::Nothing,
             slow_at: None,
             slot_handle,
             inbox,
@@ -150,6 +158,9 @@ impl Relay {
 
     /// Sends the calls for later, as long as each can be had whole and needs no waiting.
     fn send_prefetched(&mut self) {
+        if self.asked.sends() {
+            return; // nothing may come between its bytes
+        }
         while let Some((number, call)) = self.prefetch.unsent() {
             let body = match encode(&mut self.out, &self.dialect, &self.settings, call, number) {
                 Ok(Body::Empty) => Bytes::new(),
@@ -168,7 +179,10 @@ impl Relay {
     }
 
     /// Takes what belongs to no call.
-    fn is_aside(&mut self, item: &Item) -> bool {
+    fn is_aside(&mut self, item: &mut Item) -> bool {
+        if !self.dialect.may_be_aside(item) {
+            return false;
+        }
         if let Some(full) = self.dialect.asks_for_renewal(item) {
             self.wishes = self.wishes.saturating_add(1);
             self.slot_handle.asks_for_renewal(full);
@@ -183,12 +197,44 @@ impl Relay {
             self.slot_handle.count_for_application(changes);
             return true;
         }
+        if let Some((question, argument)) = self.dialect.question_of(item)
+            && let Some(methods) = &self.settings.methods
+        {
+            let calling = methods.call(&question.method, argument);
+            // A worker that gave up waiting may ask again before it is answered.
+            if !self.asked.sends() {
+                self.asked = Asked::new(question.number, calling);
+            }
+            // It reads the answer before it begins another call.
+            self.reclaim();
+            return true;
+        }
         let entry = self.dialect.log_entry(item);
         if let Some(entry) = &entry {
             let call = self.under_way.as_ref().map(|of| of.payload.as_ref());
             self.slot_handle.log(call, entry);
         }
         entry.is_some()
+    }
+
+    /// Gets on with the answer to what the worker asked, as far as that is possible now.
+    fn poll_asked(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while !self.asked.is_nothing() {
+            let polled = self.asked.poll(cx, &mut self.channel);
+            let Poll::Ready(written) = polled else {
+                return Poll::Pending;
+            };
+            self.prefetch.wrote(written);
+        }
+        Poll::Ready(())
+    }
+
+    /// Waits until nothing of an answer is left to be written: other bytes must not come between.
+    fn poll_answered(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.asked.sends() {
+            return self.poll_asked(cx);
+        }
+        Poll::Ready(())
     }
 
     /// Once for a place: every worker of the pool would say the same, at every call.
@@ -242,13 +288,17 @@ impl Relay {
             loop {
                 loop {
                     match self.incoming.next() {
-                        Ok(Some(item)) if self.is_aside(&item) => match self.too_many_wishes() {
-                            None => continue,
-                            Some(what) => {
-                                return Poll::Ready(Event::Over(Over::Garbage(what)));
+                        Ok(Some(mut item)) => {
+                            if !self.is_aside(&mut item) {
+                                return Poll::Ready(Event::Item(item));
                             }
-                        },
-                        Ok(Some(item)) => return Poll::Ready(Event::Item(item)),
+                            match self.too_many_wishes() {
+                                None => continue,
+                                Some(what) => {
+                                    return Poll::Ready(Event::Over(Over::Garbage(what)));
+                                }
+                            }
+                        }
                         Ok(None) => {}
                         Err(Garbage(what)) => return Poll::Ready(Event::Over(Over::Garbage(what))),
                     }
@@ -259,6 +309,9 @@ impl Relay {
                         Poll::Ready(Ok(_)) => {}
                         Poll::Pending => break,
                     }
+                }
+                if !self.asked.is_nothing() {
+                    _ = self.poll_asked(cx); // it is looked at again when it can go on
                 }
                 match self.inbox.poll_news(cx, self.under_way.as_ref()) {
                     // What it wrote last is there, even if its event is not.
@@ -311,9 +364,12 @@ impl Relay {
     fn item_here(&mut self) -> Option<Item> {
         loop {
             match self.incoming.next() {
-                Ok(Some(item)) if self.is_aside(&item) => {}
-                Ok(item) => return item,
-                Err(Garbage(_)) => return None,
+                Ok(Some(mut item)) => {
+                    if !self.is_aside(&mut item) {
+                        return Some(item);
+                    }
+                }
+                Ok(None) | Err(Garbage(_)) => return None,
             }
         }
     }
@@ -349,6 +405,9 @@ impl Relay {
     async fn flush(&mut self) {
         let mut written = 0;
         poll_fn(|cx| {
+            if self.poll_answered(cx).is_pending() {
+                return self.poll_ended(cx).map(|_| ());
+            }
             while written < self.out.len() {
                 match Pin::new(&mut self.channel).poll_write(cx, &self.out[written..]) {
                     Poll::Ready(Ok(more)) => {
@@ -389,21 +448,25 @@ impl Peer for Relay {
         loop {
             match self.incoming.next() {
                 Ok(None) => {}
-                Ok(Some(item)) if self.is_aside(&item) => match self.too_many_wishes() {
-                    None => continue,
-                    Some(what) => {
-                        let request = None;
-                        return Err(Report::Garbage { what, request });
+                Ok(Some(mut item)) => {
+                    if self.is_aside(&mut item) {
+                        match self.too_many_wishes() {
+                            None => continue,
+                            Some(what) => {
+                                let request = None;
+                                return Err(Report::Garbage { what, request });
+                            }
+                        }
                     }
-                },
-                Ok(Some(item)) if self.dialect.is_pong(&item) => {
-                    self.inbox.pong();
-                    continue;
+                    if self.dialect.is_pong(&item) {
+                        self.inbox.pong();
+                        continue;
+                    }
+                    match self.dialect.stray(item, &self.slot_handle) {
+                        Ok(()) => continue,
+                        Err(why) => return Err(why),
+                    }
                 }
-                Ok(Some(item)) => match self.dialect.stray(item, &self.slot_handle) {
-                    Ok(()) => continue,
-                    Err(why) => return Err(why),
-                },
                 Err(garbage) => {
                     match self
                         .dialect
@@ -415,6 +478,10 @@ impl Peer for Relay {
                 }
             }
             let told = poll_fn(|cx| {
+                // The next call comes behind all of it.
+                if self.poll_answered(cx).is_pending() {
+                    return self.poll_ended(cx).map(|_| Some(Ok(Told::Ended)));
+                }
                 if let Poll::Ready(told) = self.inbox.poll(cx) {
                     return Poll::Ready(Some(Ok(told)));
                 }

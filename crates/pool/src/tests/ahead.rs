@@ -189,6 +189,7 @@ impl Worker {
             codec: Codec::Native,
             stream_timeout: Duration::from_secs(60),
             spool: Arc::new(Spool::open(std::env::temp_dir(), None).unwrap()),
+            methods: None,
         };
         let (channel, inbox_of) = (channel.unwrap(), inbox.clone());
         let relay = Relay::new(

@@ -13,7 +13,7 @@ use pronghorn_wire::frame::{Flags, Header, MAX_PAYLOAD, OpenFrame, Stream, encod
 use pronghorn_wire::{Codec, DecodeError, Head};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, advance};
 
@@ -32,7 +32,7 @@ use crate::raw::{RawCall, RawError};
 use crate::relay::channel::Channel;
 use crate::relay::connection::Connection;
 use crate::relay::inbox::Inbox;
-use crate::relay::{Dialect, Relay, Settings};
+use crate::relay::{Calling, Dialect, MethodCaller, Relay, Settings};
 use crate::session;
 use crate::spool::Spool;
 use crate::warmup::{Cold, WarmupCall, warm_up};
@@ -209,6 +209,7 @@ impl Stage {
             interruptible,
             stream_timeout: Duration::from_secs(60),
             spool: Arc::new(Spool::open(std::env::temp_dir(), None).unwrap()),
+            methods: Some(Arc::new(Answers)),
         };
         let relay = Relay::new(
             Channel::Unix(ours),
@@ -1406,7 +1407,7 @@ async fn how_long_the_oldest_call_waits_is_known_without_asking() {
 }
 
 async fn ask(worker: &dyn Transport) -> Option<(String, Duration)> {
-    let (asked, answer) = tokio::sync::oneshot::channel();
+    let (asked, answer) = oneshot::channel();
     worker.ask(asked);
     let under_way = answer.await.unwrap()?;
     Some((under_way.payload.describe(), under_way.since.elapsed()))
@@ -1445,6 +1446,60 @@ async fn a_free_worker_says_that_it_hears() {
     stage.goes_on().await;
 }
 
+/// Answers what workers ask: `now` at once, `never` never.
+#[derive(Debug)]
+struct Answers;
+
+impl MethodCaller for Answers {
+    fn call(&self, method: &str, argument: Bytes) -> Calling {
+        match method {
+            "now" => Calling::Done(Ok(argument)),
+            "never" => {
+                let (caller, returned) = oneshot::channel();
+                tokio::runtime::Handle::current().spawn(async move {
+                    let _caller = caller;
+                    std::future::pending::<()>().await;
+                });
+                Calling::Later(returned)
+            }
+            "bug" => Calling::Later(oneshot::channel().1),
+            _ => Calling::Done(Err(format!("no {method}"))),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_worker_asks_is_answered_beside_its_call() {
+    let mut stage = Stage::native().await;
+    let (mut pending, call) = stage.running("/").await;
+    let ask = |number: u32, method: &str, argument: &[u8]| {
+        native(0x8D, 0, 0, number, method.as_bytes(), argument, Stream::END)
+    };
+    // Given up before it was answered.
+    stage.worker.send(&ask(1, "never", b"")).await;
+    let long = vec![b'x'; 1 << 20];
+    for (number, method, argument, small, body) in [
+        (2, "now", &b"[1]"[..], 0, &b"[1]"[..]),
+        (3, "later", b"", 1, b"no later"),
+        (
+            4,
+            "bug",
+            b"",
+            1,
+            b"the method failed by a bug in the server, or the server ends",
+        ),
+        (5, "now", &long, 0, &long),
+    ] {
+        stage.worker.send(&ask(number, method, argument)).await;
+        let frame = stage.worker.frame().await;
+        assert_eq!((frame.kind(), frame.call()), (0x13, number));
+        assert_eq!((frame.context[2], &frame.body[..]), (small, body));
+    }
+    stage.worker.reply(call, b"reply").await;
+    assert_eq!(body(&mut pending).await.unwrap(), "reply");
+    stage.goes_on().await;
+}
+
 /// A worker that the test plays gets calls for these before it is in a pool.
 type Warming = JoinHandle<Result<Relay, Cold>>;
 
@@ -1462,6 +1517,7 @@ fn warming(names: &[&'static str]) -> (Worker, Warming, Arc<Inbox>) {
         interruptible: false,
         stream_timeout: Duration::from_secs(60),
         spool: Arc::new(Spool::open(std::env::temp_dir(), None).unwrap()),
+        methods: None,
     };
     let call = |name: &&'static str| -> Arc<dyn WarmupCall> { TestPayload::new(name) };
     let calls = names.iter().map(call).collect();

@@ -11,11 +11,11 @@ pub mod numbers;
 
 pub use numbers::VERSION;
 use numbers::{
-    BODY_FILE, BODY_STREAM, BUSY, DEVELOPMENT, FORM, IGNORABLE, JOB_DONE, JOB_FAILED, JOB_RETRY,
-    KIND_BODY, KIND_CANCEL, KIND_CHUNK, KIND_COUNTS, KIND_ERROR, KIND_EXTEND, KIND_FREE,
-    KIND_INFORMATIONAL, KIND_JOB, KIND_LOG, KIND_PING, KIND_PONG, KIND_RAW, KIND_REMARK,
-    KIND_RENEW, KIND_REPLY, KIND_REQUEST, KIND_ROUTE, KIND_SCRIPT, KIND_SPENT, KIND_WANT, LEAVING,
-    NO_LIMIT, REST_UNIT_US, TIMED, TLS, WANTS_RESULT,
+    ANSWER_FAILURE, ANSWER_RESULT, BODY_FILE, BODY_STREAM, BUSY, DEVELOPMENT, FORM, IGNORABLE,
+    JOB_DONE, JOB_FAILED, JOB_RETRY, KIND_ANSWER, KIND_ASK, KIND_BODY, KIND_CANCEL, KIND_CHUNK,
+    KIND_COUNTS, KIND_ERROR, KIND_EXTEND, KIND_FREE, KIND_INFORMATIONAL, KIND_JOB, KIND_LOG,
+    KIND_PING, KIND_PONG, KIND_RAW, KIND_REMARK, KIND_RENEW, KIND_REPLY, KIND_REQUEST, KIND_ROUTE,
+    KIND_SCRIPT, KIND_SPENT, KIND_WANT, LEAVING, NO_LIMIT, REST_UNIT_US, TIMED, TLS, WANTS_RESULT,
 };
 
 /// In which a worker tells how long it was at work after its reply.
@@ -188,6 +188,17 @@ pub fn encode_ping(out: &mut Vec<u8>, call: u32) {
 /// *want*.
 pub fn encode_body(out: &mut Vec<u8>, call: u32) {
     put_envelope(out, KIND_BODY, 0, 0, call);
+}
+
+/// Appends the context of an *answer* to the question of this number: the result follows, or why
+/// there is none.
+pub fn encode_answer(out: &mut Vec<u8>, number: u32, is_result: bool) {
+    let small = if is_result {
+        ANSWER_RESULT
+    } else {
+        ANSWER_FAILURE
+    };
+    put_envelope(out, KIND_ANSWER, 0, small, number);
 }
 
 /// What a worker sends.
@@ -364,6 +375,39 @@ pub fn counts(context: &[u8]) -> Option<&[u8]> {
         [KIND_COUNTS, _, 0, 0, _, _, _, _, changes @ ..] => Some(changes),
         _ => None,
     }
+}
+
+/// Whether a context may be of a message that belongs to no call: [`asks_for_renewal`],
+/// [`remark`], [`log_entry`], [`counts`] or [`question`]. All others are for [`decode`].
+pub fn is_aside(context: &[u8]) -> bool {
+    let kind = context.first();
+    kind.is_some_and(|kind| {
+        matches!(
+            *kind,
+            KIND_RENEW | KIND_REMARK | KIND_LOG | KIND_ASK | KIND_COUNTS
+        )
+    })
+}
+
+/// A method of the server that a worker calls; the argument is the body, as JSON.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// The worker's number for it, which the answer repeats.
+    pub number: u32,
+    /// `service.Method`.
+    pub method: String,
+}
+
+/// What a worker asks: `None` where a context is no such message. It comes while the worker has a
+/// call, and [`decode`] refuses it.
+pub fn question(context: &[u8]) -> Option<Question> {
+    let [KIND_ASK, _, 0, 0, a, b, c, d, method @ ..] = context else {
+        return None;
+    };
+    Some(Question {
+        number: u32::from_le_bytes([*a, *b, *c, *d]),
+        method: String::from_utf8_lossy(method).into_owned(),
+    })
 }
 
 /// Reads a context that a worker sent, but for the head of a reply.

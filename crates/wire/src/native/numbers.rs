@@ -50,6 +50,8 @@ numbers! {
         MAX_PAYLOAD: u32 = 64 << 20;
         /// The longest context that the server takes: no client would take a head so large.
         MAX_CONTEXT: u32 = 1 << 20;
+        /// The longest argument of a method that a worker calls: longer ones go by RPC.
+        MAX_ARGUMENT: u32 = 1 << 20;
         /// No limit, where a time is expected.
         NO_LIMIT: u32 = u32::MAX;
         /// In how many microseconds a worker counts how long it was at work after its reply.
@@ -70,6 +72,8 @@ numbers! {
         KIND_PING: u8 = 0x11;
         /// A piece of a streamed request.
         KIND_BODY: u8 = 0x12;
+        /// What a method of the server returned.
+        KIND_ANSWER: u8 = 0x13;
     }
     "Kinds of messages to the server" {
         /// The reply to a call, or the beginning of it.
@@ -96,10 +100,18 @@ numbers! {
         KIND_ROUTE: u8 = 0x8B;
         /// A record for the log.
         KIND_LOG: u8 = 0x8C;
+        /// Calls a method of the server.
+        KIND_ASK: u8 = 0x8D;
         /// What the application has counted.
         KIND_COUNTS: u8 = 0x8E;
         /// The answer to a ping.
         KIND_PONG: u8 = 0x91;
+    }
+    "Small numbers of answers" {
+        /// The body is the result, as JSON.
+        ANSWER_RESULT: u16 = 0;
+        /// The body is a text: why there is none.
+        ANSWER_FAILURE: u16 = 1;
     }
     "Small numbers of replies to jobs" {
         /// It is done.

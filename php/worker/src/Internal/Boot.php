@@ -51,8 +51,9 @@ final class Boot
         $relay = new Relay(new Pipes(...$streams), $announced);
         // A PHP script that this one starts would inherit the pipes and take itself for a worker.
         \putenv(self::PIPES);
-        $relay->announce($kinds);
+        $answers = $relay->announce($kinds);
         $transport = $ring ?? $relay;
+        WorkerChannel::$current = $answers ? new AskedServer($transport, (int) \getmypid()) : null;
         $output = new Output(\fopen('php://stderr', 'w'));
         LastWords::prepare($output);
 

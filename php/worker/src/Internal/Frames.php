@@ -44,6 +44,8 @@ abstract class Frames implements Transport
     protected bool $stopped = false;
     /** The last call whose client left, maybe long answered. */
     protected int $gone = 0;
+    /** The number of the last question. */
+    protected int $asked = 0;
 
     /**
      * Sends one message.
@@ -293,7 +295,10 @@ abstract class Frames implements Transport
         ] + $more, \JSON_THROW_ON_ERROR | \JSON_UNESCAPED_SLASHES));
     }
 
-    /** A frame that is no request. A piece of a body was asked for by a call that is over. */
+    /**
+     * A frame that is no request. A piece of a body, or an answer, was asked for by a call that is
+     * over.
+     */
     protected function handle(Frame $frame): void
     {
         [$kind, $call, $flags] = $this->envelope($frame);
@@ -303,24 +308,24 @@ abstract class Frames implements Transport
             $this->message(Native::PONG, $call);
         } elseif ($kind === Native::CANCEL) {
             $this->gone = $call;
-        } elseif ($kind !== Native::BODY && !($flags & Native::IGNORABLE)) {
+        } elseif ($kind !== Native::BODY && $kind !== Native::ANSWER && !($flags & Native::IGNORABLE)) {
             throw new ProtocolError(\sprintf('a message of kind 0x%02x that makes no sense here', $kind));
         }
     }
 
-    /** @return array{int, int, int} kind, call and flags */
+    /** @return array{int, int, int, int} kind, call, flags and the small number */
     protected function envelope(Frame $frame): array
     {
         if ($frame->flags & Frame::CONTROL) {
-            return [self::CONTROL, 0, 0];
+            return [self::CONTROL, 0, 0, 0];
         }
         $length = \count($frame->options) === 1 ? $frame->options[0] : 0;
         if ($frame->flags !== Frame::NATIVE || $length < Native::ENVELOPE || $length > \strlen($frame->payload)) {
             throw new ProtocolError('a frame that is neither control nor native');
         }
-        ['k' => $kind, 'f' => $flags, 'c' => $call] = \unpack('Ck/Cf/vs/Vc', $frame->payload);
+        ['k' => $kind, 'f' => $flags, 's' => $small, 'c' => $call] = \unpack('Ck/Cf/vs/Vc', $frame->payload);
 
-        return [$kind, $call, $flags];
+        return [$kind, $call, $flags, $small];
     }
 
     private function control(string $payload): void

@@ -32,6 +32,8 @@ final class Native
     public const MAX_PAYLOAD = 67108864;
     /** The longest context that the server takes: no client would take a head so large. */
     public const MAX_CONTEXT = 1048576;
+    /** The longest argument of a method that a worker calls: longer ones go by RPC. */
+    public const MAX_ARGUMENT = 1048576;
     /** No limit, where a time is expected. */
     public const NO_LIMIT = 4294967295;
     /** In how many microseconds a worker counts how long it was at work after its reply. */
@@ -53,6 +55,8 @@ final class Native
     public const PING = 0x11;
     /** A piece of a streamed request. */
     public const BODY = 0x12;
+    /** What a method of the server returned. */
+    public const ANSWER = 0x13;
 
     // Kinds of messages to the server.
 
@@ -80,10 +84,19 @@ final class Native
     public const ROUTE = 0x8b;
     /** A record for the log. */
     public const LOG = 0x8c;
+    /** Calls a method of the server. */
+    public const ASK = 0x8d;
     /** What the application has counted. */
     public const COUNTS = 0x8e;
     /** The answer to a ping. */
     public const PONG = 0x91;
+
+    // Small numbers of answers.
+
+    /** The body is the result, as JSON. */
+    public const ANSWER_RESULT = 0;
+    /** The body is a text: why there is none. */
+    public const ANSWER_FAILURE = 1;
 
     // Small numbers of replies to jobs.
 

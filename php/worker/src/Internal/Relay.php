@@ -22,8 +22,12 @@ final class Relay extends Frames
      */
     private const COPIED = 256 * 1024;
     private const WORD = 0x0214;
+    /** Messages that end a reply if nothing more follows. */
+    private const ENDS = [Native::REPLY => true, Native::CHUNK => true, Native::ERROR => true];
     /** What was read and not yet used; begins with a frame. */
     private string $buffer = '';
+    /** Whether a call is under way. */
+    private bool $hasCall = false;
 
     /** @param array<string, mixed> $announced what is said of this worker besides */
     public function __construct(private readonly Pipes $pipes, private readonly array $announced = [])
@@ -34,14 +38,17 @@ final class Relay extends Frames
      * Announces this worker, and returns when the server has been told.
      *
      * @param non-empty-list<Kind> $kinds of calls it answers
+     * @return bool whether the server answers what a worker asks
      */
-    public function announce(array $kinds): void
+    public function announce(array $kinds): bool
     {
         $hello = \json_decode($this->greeting()->payload, true);
         if (!isset($hello['native'])) {
             throw new ProtocolError('the server does not offer the native codec');
         }
         $this->write(self::announcement($kinds, $this->announced));
+
+        return ($hello['methods'] ?? false) === true;
     }
 
     public function next(): ?Exchange
@@ -60,6 +67,8 @@ final class Relay extends Frames
                 $fixed = $this->heads($bytes);
             }
             if ($fixed !== null) {
+                $this->hasCall = true;
+
                 return $this->exchange($bytes, $fixed);
             }
             $this->handle(Frame::decode($bytes));
@@ -77,6 +86,23 @@ final class Relay extends Frames
         bool $more = false,
     ): void {
         $this->message(Native::REPLY, $call, $flags, $status, self::fields($headers), $body, $more);
+    }
+
+    public function ask(string $method, string $argument): ?array
+    {
+        if (!$this->hasCall) {
+            return null;
+        }
+        $this->asked = $this->asked % 0xFFFFFFFF + 1;
+        $this->message(Native::ASK, $this->asked, 0, 0, $method, $argument);
+        for (;;) {
+            $frame = $this->frame();
+            [$kind, $of, , $small] = $this->envelope($frame);
+            if ($kind === Native::ANSWER && $of === $this->asked) {
+                return [$small === Native::ANSWER_RESULT, \substr($frame->payload, $frame->options[0])];
+            }
+            $this->handle($frame);
+        }
     }
 
     public function cancelled(int $call): bool
@@ -164,6 +190,9 @@ final class Relay extends Frames
         string $body = '',
         bool $more = false,
     ): void {
+        if ($kind === Native::FREE || (!$more && isset(self::ENDS[$kind]))) {
+            $this->hasCall = ($flags & Native::BUSY) !== 0;
+        }
         $length = Native::ENVELOPE + \strlen($context);
         $head = \pack('vV', self::WORD, $length + \strlen($body));
         $sum = \crc32($head);

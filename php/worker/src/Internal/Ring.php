@@ -18,7 +18,7 @@ final class Ring extends Frames
     public const OFFER = 'PRONGHORN_RING';
 
     /** Of the extension, as this package knows it. */
-    private const API = 9;
+    private const API = 10;
     /** Milliseconds after which a worker that waits looks whether the server still lives. */
     private const LOOK_AFTER = 5000;
 
@@ -122,6 +122,23 @@ final class Ring extends Frames
         if (!\Pronghorn\Internal\ring_reply($call, $status, $headers, $body, $flags, $more)) {
             throw self::lost();
         }
+    }
+
+    public function ask(string $method, string $argument): ?array
+    {
+        $number = $this->asked = $this->asked % 0xFFFFFFFF + 1;
+        $sent = \Pronghorn\Internal\ring_ask($number, $method, $argument);
+        if ($sent === false) {
+            return null;
+        }
+        $answer = $sent ? \Pronghorn\Internal\ring_answer($number) : null;
+        while (\is_string($answer)) {
+            Frame::length($answer);
+            $this->handle(Frame::decode($answer));
+            $answer = \Pronghorn\Internal\ring_answer($number);
+        }
+
+        return $answer ?? throw self::lost();
     }
 
     public function cancelled(int $call): bool

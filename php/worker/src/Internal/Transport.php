@@ -85,6 +85,16 @@ interface Transport
      */
     public function body(int $call, int $most): array;
 
+    /**
+     * Calls a method of the server, and waits for what it returns. Only while a call is under way:
+     * until its reply is complete, or until what it has deferred is done.
+     *
+     * @param string $argument as JSON, of at most MAX_ARGUMENT bytes
+     * @return ?array{bool, string} whether there is a result, and the result as JSON or why there
+     *     is none; null when no call is under way
+     */
+    public function ask(string $method, string $argument): ?array;
+
     /** Whether the server said that the client of this call has left. Does not wait. */
     public function cancelled(int $call): bool;
 }

@@ -178,6 +178,9 @@ final class Codec
         if ($kind === Native::ROUTE || $kind === Native::COUNTS) {
             return new Message($kind === Native::ROUTE ? 'route' : 'counts', $call, $flags, body: $rest);
         }
+        if ($kind === Native::ASK) {
+            return new Message('ask', $call, $flags, body: $rest);
+        }
         if ($kind !== Native::LOG) {
             throw new \RuntimeException("a message of kind $kind");
         }

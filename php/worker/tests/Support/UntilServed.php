@@ -19,7 +19,7 @@ final class UntilServed implements Transport
     public ?\Closure $idle = null;
     private int $taken = 0;
 
-    public function __construct(private readonly Transport $inner, private readonly Server $server)
+    public function __construct(public readonly Transport $inner, private readonly Server $server)
     {
     }
 
@@ -104,6 +104,11 @@ final class UntilServed implements Transport
     public function body(int $call, int $most): array
     {
         return $this->inner->body($call, $most);
+    }
+
+    public function ask(string $method, string $argument): ?array
+    {
+        return $this->inner->ask($method, $argument);
     }
 
     public function cancelled(int $call): bool
