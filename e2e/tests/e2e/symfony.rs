@@ -1,6 +1,12 @@
 //! Symfony's runtime component runs an application in workers that keep it.
 
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+
 use pronghorn_testkit::{Server, Site, wait_for};
+
+use crate::ring::extension;
 
 fn start(options: &str) -> Server {
     let site = Site::new();
@@ -76,4 +82,63 @@ fn an_endless_stream_ends_with_its_client() {
     assert_eq!(next.text(), "2 calls, 1 goods");
     assert!(!server.log().contains("data: x"), "{}", server.log());
     server.stop();
+}
+
+#[test]
+fn messenger_cache_and_locks_are_the_servers() {
+    for transport in ["ring", "relay"] {
+        if transport == "ring" {
+            extension();
+        }
+        let site = Site::new();
+        let script = Site::fixture("symfony-services.php");
+        let (ran, data, rpc) = (site.path("ran"), site.path("data"), site.path("rpc.sock"));
+        let config = format!(
+            "version: '3'\nserver: {{command: php {}, env: {{RAN: '{}', DATA: '{}'}}}}\n\
+             http: {{address: 127.0.0.1:0, pool: {{num_workers: 2, transport: {transport}}}}}\n\
+             rpc: {{listen: 'unix://{}'}}\nlogs: {{mode: production, level: info}}\n\
+             kv: {{cache: {{driver: memory, config: {{max_size: 32MB}}}}}}\n\
+             jobs:\n  pool: {{num_workers: 1}}\n  consume: [lines]\n  pipelines: {{lines: {{driver: memory}}}}\n",
+            script.display(),
+            ran.display(),
+            data.display(),
+            rpc.display(),
+        );
+        let server = Server::start(site.config(&config));
+        let sent = Command::new("php")
+            .arg(&script)
+            .arg("send")
+            .env("RR_RPC", format!("unix://{}", rpc.display()))
+            .env("DATA", &data)
+            .env("RAN", &ran)
+            .status();
+        assert!(sent.unwrap().success());
+        assert_eq!(server.get("/send").text(), "sent");
+        let lines = wait_for("messages to be handled", || {
+            let text = fs::read_to_string(&ran).unwrap_or_default();
+            (text.lines().count() == 5).then_some(text)
+        });
+        let mut lines: Vec<_> = lines.lines().collect();
+        lines.sort_unstable();
+        // Symfony's own retry strategy has sent one anew.
+        assert_eq!(lines, ["fails", "fails", "from a request", "later", "one"]);
+        wait_for("the dead letter", || {
+            let dead = server.steer(&["jobs", "dead"]).stdout;
+            dead.contains("on purpose").then_some(())
+        });
+
+        let mut clients: Vec<_> = (0..2).map(|_| server.connect()).collect();
+        for client in &mut clients {
+            client.request("GET", "/locked", "");
+        }
+        let said: BTreeSet<_> = clients
+            .iter_mut()
+            .map(|client| client.response().text())
+            .collect();
+        assert_eq!(said, ["done".into(), "taken".into()].into());
+        for visit in 1..=10 {
+            assert_eq!(server.get("/count").text(), visit.to_string());
+        }
+        server.stop();
+    }
 }

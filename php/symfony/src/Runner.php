@@ -5,8 +5,10 @@ declare(strict_types=1);
 namespace Pronghorn\Symfony;
 
 use Pronghorn\HttpFoundation\Foundation;
+use Pronghorn\Job;
 use Pronghorn\Request as Asked;
 use Pronghorn\Response as Reply;
+use Pronghorn\Symfony\Messenger\JobRunner;
 use Pronghorn\Worker;
 use Symfony\Component\DependencyInjection\ContainerInterface;
 use Symfony\Component\EventDispatcher\EventDispatcherInterface;
@@ -31,6 +33,9 @@ use Symfony\Component\Runtime\RunnerInterface;
  */
 final class Runner implements RunnerInterface
 {
+    /** The service that runs messages of messenger; public, because a worker asks for it. */
+    public const JOBS = 'pronghorn.jobs';
+
     public const NEVER = 'never';
     /** After an exception that the application did not mean as an answer. */
     public const ON_EXCEPTION = 'exception';
@@ -67,9 +72,25 @@ final class Runner implements RunnerInterface
     {
         $this->boot();
         // Symfony 5.4 sets up sessions in PHP once, in the call that uses the first one.
-        (new Worker())->withoutGlobals()->onRequest($this->answer(...))->run();
+        $worker = (new Worker())->withoutGlobals()->onRequest($this->answer(...));
+        if ($this->jobs() !== null) {
+            $worker->onJob(function (Job $job): void {
+                $this->jobs()?->run($job);
+            });
+        }
+        $worker->run();
 
         return 0;
+    }
+
+    /** There is one where the application has the bundle and messenger. */
+    private function jobs(): ?JobRunner
+    {
+        // A kernel that boots anew has another container.
+        $container = $this->kernel instanceof KernelInterface ? $this->kernel->getContainer() : null;
+        $jobs = $container?->get(self::JOBS, ContainerInterface::NULL_ON_INVALID_REFERENCE);
+
+        return $jobs instanceof JobRunner ? $jobs : null;
     }
 
     private function answer(Asked $asked): Reply

@@ -14,3 +14,9 @@ require __DIR__ . '/../autoload.php';
 // Distributions put them below a folder of include_path.
 require_once 'Symfony/Component/HttpKernel/autoload.php';
 require_once 'Symfony/Component/Runtime/autoload.php';
+require_once 'Psr/SimpleCache/autoload.php';
+require_once 'Symfony/Component/Lock/autoload.php';
+require_once 'Symfony/Component/Messenger/autoload.php';
+require_once __DIR__ . '/../../cache/autoload.php';
+require_once __DIR__ . '/../../cache/tests/Support/ArrayStore.php';
+require_once __DIR__ . '/../../jobs/autoload.php';
