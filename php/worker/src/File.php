@@ -27,6 +27,47 @@ final class File
     }
 
     /**
+     * An upload for tests of handlers. Its file is below the folder for temporary files, and is
+     * removed at the end of the process.
+     *
+     * @param string $name as a client would give it
+     * @param int $error one of PHP's `UPLOAD_ERR_` numbers
+     */
+    public static function fake(
+        string $name,
+        string $contents = '',
+        string $type = 'application/octet-stream',
+        int $error = \UPLOAD_ERR_OK,
+    ): self {
+        $path = '';
+        if ($error === \UPLOAD_ERR_OK) {
+            $path = (string) \tempnam(\sys_get_temp_dir(), 'pronghorn-upload-');
+            \file_put_contents($path, $contents);
+            \register_shutdown_function(static fn (): bool => \is_file($path) && \unlink($path));
+        }
+
+        return new self(\basename($name), $name, $type, \strlen($contents), $error, $path);
+    }
+
+    /**
+     * @internal
+     *
+     * @return array<string, string|int> as the server tells of it
+     */
+    public function entry(string $name): array
+    {
+        return [
+            'kind' => 1,
+            'error' => $this->error,
+            'name' => $name,
+            'value' => $this->fullPath,
+            'type' => $this->type,
+            'path' => $this->path,
+            'size' => $this->size,
+        ];
+    }
+
+    /**
      * @internal
      *
      * @param array<string, string|int> $upload the keys of one file in `$_FILES`

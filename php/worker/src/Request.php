@@ -11,6 +11,7 @@ use Pronghorn\Internal\BodyWrapper;
 use Pronghorn\Internal\Cookies;
 use Pronghorn\Internal\Form;
 use Pronghorn\Internal\Frames;
+use Pronghorn\Internal\MadeRequest;
 use Pronghorn\Internal\Native;
 use Pronghorn\Internal\ProtocolError;
 use Pronghorn\Internal\ServerVariables;
@@ -88,6 +89,49 @@ final class Request
             $this->cookies,
             $this->attributes,
         );
+    }
+
+    /**
+     * A request as a client would send it, for tests of handlers; {@see Testing\Client} has a
+     * shorter way. Of `body`, `json` and `form` one is given at most, `files` go with a form.
+     *
+     * @param string $target `/path?query`, or absolute: `https://shop.example/path`
+     * @param array<string, string|list<string>> $headers
+     * @param mixed $json becomes the body, as JSON
+     * @param array<array-key, mixed> $form texts, nested as their names would say
+     * @param array<array-key, File|array<mixed>> $files of {@see File::fake()}, nested in the same way
+     * @param array<string, string> $cookies
+     * @param array<string, string> $attributes as the server's middleware sets them
+     * @throws \ValueError when this can be no request
+     */
+    public static function create(
+        string $method = 'GET',
+        string $target = '/',
+        array $headers = [],
+        string $body = '',
+        mixed $json = null,
+        array $form = [],
+        array $files = [],
+        array $cookies = [],
+        array $attributes = [],
+        string $remoteAddress = '127.0.0.1',
+    ): self {
+        $made = MadeRequest::of($target, $headers, $body, $json, $form, $files, $cookies);
+        $request = clone self::blank();
+        $request->method = $method;
+        $request->uri = "$made->scheme://$made->host$made->path" . ($made->query === '' ? '' : "?$made->query");
+        $request->path = $made->path;
+        $request->queryString = $made->query;
+        $request->protocol = 'HTTP/1.1';
+        $request->remoteAddress = $remoteAddress;
+        $request->host = $made->host;
+        $request->headers = $made->headers;
+        $request->attributes = $attributes;
+        $request->payload = $made->payload;
+        $request->flags = ($made->isForm ? Native::FORM : 0) | ($made->scheme === 'https' ? Native::TLS : 0);
+        $request->startedAt = (int) (\microtime(true) * 1e6);
+
+        return $request;
     }
 
     /**

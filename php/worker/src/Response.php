@@ -5,6 +5,7 @@ declare(strict_types=1);
 namespace Pronghorn;
 
 use Pronghorn\Internal\BadResponse;
+use Pronghorn\Internal\Cookie;
 use Pronghorn\Internal\Events;
 use Pronghorn\Internal\ServedFile;
 use Pronghorn\Internal\WrittenBody;
@@ -30,6 +31,18 @@ final class Response
         if ($status < 200 || $status > 599) {
             throw new BadResponse("A reply cannot have the status $status: 200 to 599 are allowed.");
         }
+    }
+
+    /** @param array<array-key, string|int|list<string|int>> $headers */
+    public static function html(string|\Stringable $html, int $status = 200, array $headers = []): self
+    {
+        return new self($html, $status, $headers + ['Content-Type' => 'text/html; charset=UTF-8']);
+    }
+
+    /** @param array<array-key, string|int|list<string|int>> $headers */
+    public static function text(string|\Stringable $text, int $status = 200, array $headers = []): self
+    {
+        return new self($text, $status, $headers + ['Content-Type' => 'text/plain; charset=UTF-8']);
     }
 
     /**
@@ -102,5 +115,50 @@ final class Response
             // Else nginx in front would keep events back until it has a buffer full of them.
             'X-Accel-Buffering' => 'no',
         ]);
+    }
+
+    /**
+     * The same with this header, in place of those with the name in any case of letters.
+     *
+     * @param string|int|list<string|int> $value
+     */
+    public function withHeader(string $name, string|int|array $value): self
+    {
+        $headers = \array_filter(
+            $this->headers,
+            static fn (int|string $known): bool => \strcasecmp((string) $known, $name) !== 0,
+            \ARRAY_FILTER_USE_KEY,
+        );
+
+        return new self($this->body, $this->status, $headers + [$name => $value]);
+    }
+
+    /**
+     * The same with one more cookie. By default it ends with the browser, scripts do not see it,
+     * and other sites do not send it but by a link.
+     *
+     * @param ?int $maxAge seconds; 0 removes it; null: until the browser ends
+     * @param string $sameSite `Lax`, `Strict` or `None`
+     * @throws Exception when the name, path or domain can't be one
+     */
+    public function withCookie(
+        string $name,
+        string $value,
+        ?int $maxAge = null,
+        string $path = '/',
+        string $domain = '',
+        bool $secure = false,
+        bool $httpOnly = true,
+        string $sameSite = 'Lax',
+    ): self {
+        $cookie = Cookie::write($name, $value, $maxAge, $path, $domain, $secure, $httpOnly, $sameSite);
+        $cookies = [];
+        foreach ($this->headers as $known => $values) {
+            if (\strcasecmp((string) $known, 'Set-Cookie') === 0) {
+                $cookies = \array_merge($cookies, \is_array($values) ? $values : [$values]);
+            }
+        }
+
+        return $this->withHeader('Set-Cookie', [...$cookies, $cookie]);
     }
 }

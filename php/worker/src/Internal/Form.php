@@ -34,6 +34,21 @@ final class Form
         return \strtolower($type) === 'application/x-www-form-urlencoded';
     }
 
+    /** @param list<array<string, string|int>> $entries as the server tells of a form */
+    public static function encode(array $entries): string
+    {
+        $table = '';
+        $strings = '';
+        foreach ($entries as $entry) {
+            $texts = [$entry['name'], $entry['value'], $entry['type'], $entry['path']];
+            $lengths = \array_map('strlen', $texts);
+            $table .= \pack('V6P', $entry['kind'], $entry['error'], ...[...$lengths, $entry['size']]);
+            $strings .= \implode('', $texts);
+        }
+
+        return \pack('V', \count($entries)) . $table . $strings;
+    }
+
     public static function decode(string $bytes): self
     {
         $fields = [];

@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Pronghorn\Tests\Support;
 
+use Pronghorn\Internal\Form;
 use Pronghorn\Internal\Frame;
 use Pronghorn\Internal\Native;
 
@@ -93,25 +94,11 @@ final class Codec
     /** @param list<array<string, mixed>> $entries as in `vectors/native.json` */
     public static function form(array $entries): string
     {
-        $table = '';
-        $strings = '';
-        foreach ($entries as $entry) {
+        return Form::encode(array_map(static function (array $entry): array {
             $entry += ['kind' => 0, 'error' => 0, 'value' => '', 'type' => '', 'path' => ''];
-            $entry += ['size' => strlen($entry['value'])];
-            $table .= pack(
-                'VVVVVVP',
-                $entry['kind'],
-                $entry['error'],
-                strlen($entry['name']),
-                strlen($entry['value']),
-                strlen($entry['type']),
-                strlen($entry['path']),
-                $entry['size'],
-            );
-            $strings .= $entry['name'] . $entry['value'] . $entry['type'] . $entry['path'];
-        }
 
-        return pack('V', count($entries)) . $table . $strings;
+            return $entry + ['size' => strlen($entry['value'])];
+        }, $entries));
     }
 
     public static function frame(string $context, string $body = '', int $stream = 0): string
