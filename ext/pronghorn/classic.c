@@ -209,8 +209,12 @@ static void flush_output(void *context)
 	}
 }
 
+/* The server knows of which call it is. */
 static void log_message(const char *message, int level)
 {
+	if (call != NULL && call_log(call, message)) {
+		return;
+	}
 	const struct iovec parts[] = {{(char *) message, strlen(message)}, {"\n", 1}};
 	ssize_t written = writev(STDERR_FILENO, parts, 2);
 	(void) written;

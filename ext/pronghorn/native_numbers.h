@@ -79,6 +79,8 @@
 #define NATIVE_ASK 0x8du
 /* What the application has counted. */
 #define NATIVE_COUNTS 0x8eu
+/* What PHP writes to its log. */
+#define NATIVE_MESSAGE 0x8fu
 /* The answer to a ping. */
 #define NATIVE_PONG 0x91u
 

@@ -185,7 +185,7 @@ impl PoolHandler {
             Ok(Ok(reply)) if matches!(reply.body, ReplyBody::File(_)) => {
                 Box::pin(self.send_file(&call.request, reply)).await
             }
-            outcome => self.conclude(&call.request, outcome),
+            outcome => self.conclude(&call, outcome),
         };
         if self.server_timing
             && let Some(split) = call.split(call.request.accepted.elapsed())
@@ -260,11 +260,13 @@ impl PoolHandler {
     /// The response that ends a call, but for one whose reply names a file.
     fn conclude(
         &self,
-        request: &Request,
+        call: &HttpCall,
         outcome: Result<Result<Box<Reply>, CallError>, NotTaken>,
     ) -> Response {
+        let request = &call.request;
         match outcome {
             Ok(Ok(reply)) => self.respond(request, *reply),
+            Ok(Err(CallError::Thrown(thrown))) => self.thrown(request, &thrown, call.known.pid()),
             Ok(Err(error)) => self.refuse(request, &error),
             Err(why) => not_taken(request, why),
         }
@@ -354,7 +356,6 @@ impl PoolHandler {
     fn refuse(&self, request: &Request, error: &CallError) -> Response {
         let status = error::status(error, self.internal_error_code);
         match error {
-            CallError::Thrown(thrown) => return self.thrown(request, thrown),
             CallError::Reported(text) => {
                 return self.fail(
                     request,
@@ -371,7 +372,10 @@ impl PoolHandler {
                 response.fields.push("Retry-After", error::RETRY_AFTER);
                 return response;
             }
-            CallError::Deadline | CallError::Worker(_) | CallError::Poisoned => {}
+            CallError::Thrown(_)
+            | CallError::Deadline
+            | CallError::Worker(_)
+            | CallError::Poisoned => {}
         }
         if self.development {
             return for_developer(Response::plain(status, &format!("{error}\n")));
@@ -380,7 +384,7 @@ impl PoolHandler {
     }
 
     /// The handler threw: one record with everything, and a number by which the client can name it.
-    fn thrown(&self, request: &Request, thrown: &Thrown) -> Response {
+    fn thrown(&self, request: &Request, thrown: &Thrown, pid: Option<u32>) -> Response {
         let id = request_id(request);
         tracing::error!(
             target: "http",
@@ -390,6 +394,8 @@ impl PoolHandler {
             method = request.head.method(),
             URI = request.target(),
             request_id = id,
+            pool = self.pool.name(),
+            pid,
             trace = thrown.trace,
             "{}", thrown.message
         );
@@ -582,9 +588,7 @@ impl Payload for HttpCall {
 
     fn begun(&self, by: Taker) {
         self.begun.set(by.hears && self.script.is_none());
-        if self.is_timed {
-            self.known.taken(by);
-        }
+        self.known.taken(by);
     }
 
     fn spent(&self, spent: Spent) {
@@ -608,7 +612,7 @@ impl Payload for HttpCall {
             target: self.request.target(),
             protocol: self.request.protocol().name().to_owned(),
             remote_address: peer.address.to_string(),
-            request_id: self.request.id.as_deref().map(ToOwned::to_owned),
+            request_id: record::known_id(&self.request).map(Into::into),
             route: self.route.get().map(ToString::to_string),
             headers: headers.collect(),
         }))

@@ -20,6 +20,18 @@ pub(crate) struct Reached<'a> {
     pub(crate) read_bytes: u64,
 }
 
+/// A failure of the server or the application is a warning; each level is a place of its own for
+/// `tracing`.
+macro_rules! record {
+    ($of:ident, $($field:tt)*) => {
+        if $of < 500 {
+            tracing::info!(target: "http", $($field)*);
+        } else {
+            tracing::warn!(target: "http", $($field)*);
+        }
+    };
+}
+
 /// Writes the log record of a request that reached PHP, if anybody would see it.
 ///
 /// Message, names and order of the fields are RoadRunner's: Octane reads them. `elapsed` is in
@@ -28,7 +40,11 @@ pub(crate) struct Reached<'a> {
 /// `elapsed` hides in which part of it the time went: the parts stand behind it. With
 /// `details` it has the fields of `http.access_logs`.
 pub(crate) fn write(request: &Request, reached: &Reached<'_>, details: bool, sent: &Sent) {
-    if !tracing::enabled!(target: "http", tracing::Level::INFO) {
+    let is_wanted = match sent.status {
+        ..500 => tracing::enabled!(target: "http", tracing::Level::INFO),
+        _ => tracing::enabled!(target: "http", tracing::Level::WARN),
+    };
+    if !is_wanted {
         return;
     }
     let &Sent {
@@ -63,8 +79,8 @@ pub(crate) fn write(request: &Request, reached: &Reached<'_>, details: bool, sen
     let trace_id = trace_id.as_deref();
     let (method, remote_address) = (request.head.method(), request.peer.address);
     if !details {
-        tracing::info!(
-            target: "http", status, method, URI = target, URL = target, %remote_address, read_bytes, write_bytes,
+        record!(
+            status, status, method, URI = target, URL = target, %remote_address, read_bytes, write_bytes,
             start, elapsed, elapsed_us, read_us, queue_us, php_us, write_us, php_cpu_us, php_blocked_us, pid, worker_call,
             retried, pool, route, request_id, trace_id, "http log"
         );
@@ -72,8 +88,8 @@ pub(crate) fn write(request: &Request, reached: &Reached<'_>, details: bool, sen
     }
     let field = |name| String::from_utf8_lossy(request.head.fields().get(name).unwrap_or_default());
     let query = String::from_utf8_lossy(request.head.query().unwrap_or_default());
-    tracing::info!(
-        target: "http", status, method, URI = target, URL = target, %remote_address, query = &*query,
+    record!(
+        status, status, method, URI = target, URL = target, %remote_address, query = &*query,
         content_len = request.head.body_len().unwrap_or(read_bytes), host = request.head.authority(),
         user_agent = &*field("user-agent"), referer = &*field("referer"), read_bytes, write_bytes,
         start, request_time = start, elapsed, elapsed_us, read_us, queue_us, php_us, write_us, php_cpu_us, php_blocked_us, pid,
@@ -120,10 +136,13 @@ impl Told {
 
 /// The number that the server gave a request, else the client's own if it sent one, else a new one.
 pub(crate) fn request_id(request: &Request) -> Box<str> {
-    match &request.id {
-        Some(id) => id.clone(),
-        None => request_id_in(request, "x-request-id").unwrap_or_else(new_request_id),
-    }
+    known_id(request).unwrap_or_else(new_request_id)
+}
+
+/// The number that a request has by now.
+pub(crate) fn known_id(request: &Request) -> Option<Box<str>> {
+    let given = request.id.clone();
+    given.or_else(|| request_id_in(request, "x-request-id"))
 }
 
 /// The number in this field, if it can be one.

@@ -64,6 +64,11 @@ impl Known {
         self.blocked.store(noted(spent.blocked), Relaxed);
     }
 
+    /// Of the worker that has the call, or had it last.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        Some(self.pid.load(Relaxed)).filter(|pid| *pid != 0)
+    }
+
     fn worker(&self) -> Option<AnsweredBy> {
         let nth = self.nth.load(Relaxed);
         (nth > 0).then(|| AnsweredBy {

@@ -21,7 +21,6 @@ mod worker;
 pub use boot::{CommandLauncher, RelayAddress, RelayListener, Spawn, TransportChoice, Zygotes};
 pub use cgi::ProgramLauncher;
 pub use fastcgi::{Addresses, Current, FastCgiLauncher, Fpm, Peers, Place};
-pub use output::WORKER_OUTPUT;
 pub use php::{
     About, Ini, IniSetting, LackingPhp, Php, Preset, ask_php, classic_command, classic_variables,
     installed_phps, script_of,

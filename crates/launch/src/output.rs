@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use pronghorn_base::lock;
+use pronghorn_pool::{CallDetails, Extent, PhpMessage, Speaker};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::task::JoinSet;
@@ -17,13 +18,11 @@ const TRANSCRIPT: usize = 64 << 10;
 const LONGEST_LINE: usize = 64 << 10;
 /// Lines that a crash report shows.
 const LAST_WORDS: usize = 20;
+/// How long the rest of a message of PHP is waited for: it writes all of it at once.
+const REST_OF_A_MESSAGE: Duration = Duration::from_millis(100);
 /// How long the output of a process is waited for after its end. All it wrote is there already;
 /// whatever else holds the pipe open may write on, and nobody listens.
 const AFTER_THE_END: Duration = Duration::from_millis(100);
-
-/// The name of the events that carry a line of a worker: in logs of mode `raw` they are that line
-/// alone.
-pub const WORKER_OUTPUT: &str = "worker output";
 
 /// The output of one worker. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -38,6 +37,7 @@ struct State {
     /// `None` once the worker is up.
     transcript: Option<String>,
     last_words: VecDeque<String>,
+    reports_fatals: bool,
 }
 
 impl Output {
@@ -47,6 +47,7 @@ impl Output {
             pid,
             transcript: Some(String::new()),
             last_words: VecDeque::with_capacity(LAST_WORDS),
+            reports_fatals: false,
         };
         Self {
             state: Arc::new(Mutex::new(state)),
@@ -57,29 +58,55 @@ impl Output {
         lock(&self.state)
     }
 
-    pub(crate) fn line(&self, line: &str) {
+    /// A line, or all lines of a message of PHP.
+    pub(crate) fn text(&self, text: &str) {
+        self.text_of(text, None);
+    }
+
+    /// What was said of a call, at once.
+    pub(crate) fn texts(&self, said: &[u8], call: Option<&CallDetails>) {
+        let mut message = Message::default();
+        let mut text = |text: &str| self.text_of(text, call);
+        for line in String::from_utf8_lossy(said).lines() {
+            if !line.trim().is_empty() {
+                message.line(line, &mut text);
+            }
+        }
+        message.flush(&mut text);
+    }
+
+    fn text_of(&self, text: &str, call: Option<&CallDetails>) {
         let mut state = self.lock();
         if let Some(transcript) = &mut state.transcript {
             if transcript.len() < TRANSCRIPT {
-                transcript.push_str(line);
+                transcript.push_str(text);
                 transcript.push('\n');
             }
             return;
         }
-        if state.last_words.len() == LAST_WORDS {
-            state.last_words.pop_front();
+        for line in text.lines() {
+            if state.last_words.len() == LAST_WORDS {
+                state.last_words.pop_front();
+            }
+            state.last_words.push_back(line.to_owned());
         }
-        state.last_words.push_back(line.to_owned());
-        state.log(line);
+        state.log(text, call);
+    }
+
+    /// What the worker says of a fatal error, it also reports with the call that it ended.
+    pub(crate) fn reports_fatals(&self) {
+        self.lock().reports_fatals = true;
     }
 
     /// The worker is up: what it printed on its way becomes log records, and what follows too.
     pub(crate) fn up(&self) {
         let mut state = self.lock();
         if let Some(transcript) = state.transcript.take() {
+            let mut message = Message::default();
             for line in transcript.lines() {
-                state.log(line);
+                message.line(line, |text| state.log(text, None));
             }
+            message.flush(&mut |text: &str| state.log(text, None));
         }
     }
 
@@ -93,52 +120,55 @@ impl Output {
 }
 
 impl State {
-    /// Octane reads these records: `logger` server, level info, the line alone as message. What PHP
-    /// itself calls an error or a warning has that level, so that the reason of a 500 is in a log
-    /// of errors too.
-    fn log(&self, line: &str) {
-        let Self { pool, pid, .. } = self;
-        match Severity::of(line) {
-            Severity::Error => {
-                tracing::error!(name: WORKER_OUTPUT, target: "server", pool, pid, "{line}");
-            }
-            Severity::Warning => {
-                tracing::warn!(name: WORKER_OUTPUT, target: "server", pool, pid, "{line}");
-            }
-            Severity::Other => {
-                tracing::info!(name: WORKER_OUTPUT, target: "server", pool, pid, "{line}");
-            }
+    fn log(&self, text: &str, call: Option<&CallDetails>) {
+        let speaker = Speaker {
+            pool: &self.pool,
+            pid: self.pid,
+        };
+        if self.reports_fatals {
+            speaker.log_reported(text);
+        } else {
+            _ = speaker.log(text, call);
         }
     }
 }
 
-/// How bad a line is by its beginning, where PHP names the kind of a message.
-#[derive(Debug, PartialEq, Eq)]
-enum Severity {
-    Error,
-    Warning,
-    Other,
+/// Lines on their way to a record: those of one message of PHP belong together.
+#[derive(Debug, Default)]
+struct Message {
+    text: String,
+    extent: Option<Extent>,
 }
 
-impl Severity {
-    fn of(line: &str) -> Self {
-        let Some(message) = line.strip_prefix("PHP ") else {
-            return Self::Other;
-        };
-        let is = |kinds: &[&str]| {
-            let mut kinds = kinds.iter();
-            kinds.any(|kind| {
-                message
-                    .strip_prefix(kind)
-                    .is_some_and(|rest| rest.starts_with(": "))
-            })
-        };
-        if is(&["Fatal error", "Parse error", "Recoverable fatal error"]) {
-            Self::Error
-        } else if is(&["Warning"]) {
-            Self::Warning
-        } else {
-            Self::Other
+impl Message {
+    /// Takes a line; calls `whole` with each text that is complete.
+    fn line(&mut self, line: &str, mut whole: impl FnMut(&str)) {
+        let begins = PhpMessage::extent(line);
+        match self.extent {
+            None => {}
+            // Of a fatal error, a trace may follow.
+            Some(Extent::Whole) if line == "Stack trace:" => {}
+            Some(Extent::Begun) if begins == Extent::None && self.text.len() < LONGEST_LINE => {}
+            Some(_) => self.flush(&mut whole),
+        }
+        if self.extent.is_none() && begins == Extent::None {
+            return whole(line);
+        }
+        if self.extent.is_some() {
+            self.text.push('\n');
+        }
+        self.text.push_str(line);
+        let extent = PhpMessage::extent(&self.text);
+        self.extent = Some(extent);
+        if extent == Extent::Whole && !PhpMessage::may_go_on(&self.text) {
+            self.flush(&mut whole);
+        }
+    }
+
+    fn flush(&mut self, whole: &mut impl FnMut(&str)) {
+        if self.extent.take().is_some() {
+            whole(&self.text);
+            self.text.clear();
         }
     }
 }
@@ -174,7 +204,19 @@ async fn read_lines(mut pipe: pipe::Receiver, before: Vec<u8>, output: Output) {
     let mut lines = Lines::new(before, output);
     loop {
         lines.take();
-        match pipe.read_buf(lines.room()).await {
+        let rest = lines.waits().then_some(REST_OF_A_MESSAGE);
+        let read = pipe.read_buf(lines.room());
+        let read = match rest {
+            None => read.await,
+            Some(rest) => match tokio::time::timeout(rest, read).await {
+                Ok(read) => read,
+                Err(_) => {
+                    lines.flush();
+                    continue;
+                }
+            },
+        };
+        match read {
             Ok(1..) => {}
             Ok(0) | Err(_) => break,
         }
@@ -186,13 +228,15 @@ async fn read_lines(mut pipe: pipe::Receiver, before: Vec<u8>, output: Output) {
 #[derive(Debug)]
 pub(crate) struct Lines {
     buffer: Vec<u8>,
+    message: Message,
     output: Output,
 }
 
 impl Lines {
-    pub(crate) const fn new(before: Vec<u8>, output: Output) -> Self {
+    pub(crate) fn new(before: Vec<u8>, output: Output) -> Self {
         Self {
             buffer: before,
+            message: Message::default(),
             output,
         }
     }
@@ -208,8 +252,7 @@ impl Lines {
             .or_else(|| (self.buffer.len() >= LONGEST_LINE).then(|| self.buffer.len() - 1))
         {
             let line: Vec<u8> = self.buffer.drain(..=end).collect();
-            self.output
-                .line(String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']));
+            self.line(&line);
         }
         if self.buffer.is_empty() && self.buffer.capacity() > LONGEST_LINE {
             self.buffer = Vec::new();
@@ -221,8 +264,25 @@ impl Lines {
         self.take();
         if !self.buffer.is_empty() {
             let rest = std::mem::take(&mut self.buffer);
-            self.output.line(&String::from_utf8_lossy(&rest));
+            self.line(&rest);
         }
+        self.flush();
+    }
+
+    fn line(&mut self, line: &[u8]) {
+        let line = String::from_utf8_lossy(line);
+        let line = line.trim_end_matches(['\n', '\r']);
+        self.message.line(line, |text| self.output.text(text));
+    }
+
+    /// Whether the rest of a message may follow.
+    const fn waits(&self) -> bool {
+        self.message.extent.is_some()
+    }
+
+    /// Waits no longer for it.
+    fn flush(&mut self) {
+        self.message.flush(&mut |text: &str| self.output.text(text));
     }
 }
 
@@ -230,20 +290,37 @@ impl Lines {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_message_of_php_has_the_level_that_php_gives_it() {
-        for (line, severity) in [
-            ("PHP Fatal error:  Uncaught Error: no", Severity::Error),
-            ("PHP Parse error:  syntax error", Severity::Error),
-            ("PHP Recoverable fatal error:  x", Severity::Error),
-            ("PHP Warning:  Undefined variable", Severity::Warning),
-            ("PHP Notice:  x", Severity::Other),
-            ("PHP Deprecated:  x", Severity::Other),
-            ("PHP Fatal errors are rare", Severity::Other),
-            ("Fatal error: not by PHP's log", Severity::Other),
-            ("", Severity::Other),
-        ] {
-            assert_eq!(Severity::of(line), severity, "{line}");
+    fn texts(lines: &str) -> Vec<String> {
+        let (mut texts, mut message) = (Vec::new(), Message::default());
+        for line in lines.lines() {
+            message.line(line, |text| texts.push(text.to_owned()));
         }
+        message.flush(&mut |text: &str| texts.push(text.to_owned()));
+        texts
+    }
+
+    #[test]
+    fn the_lines_of_a_message_of_php_are_one_text() {
+        let thrown = "PHP Fatal error:  Uncaught Error: no\nway in /a.php:2\nStack trace:\n\
+            #0 {main}\n  thrown in /a.php on line 2";
+        let warning = "PHP Warning:  Undefined variable $a in /a.php on line 2";
+        let fatal = "Fatal error: Out of it in /a.php on line 3";
+        let traced = "PHP Fatal error:  Out of it in /a.php on line 3\nStack trace:\n#0 {main}";
+        for parts in [
+            vec!["one", thrown, "two"],
+            vec![thrown, thrown, warning, warning],
+            vec![fatal, "the application's own"],
+            vec![traced, warning],
+            vec!["PHP Fatal error:  Uncaught Error: cut", warning, "end"],
+        ] {
+            assert_eq!(texts(&parts.join("\n")), parts);
+        }
+    }
+
+    #[test]
+    fn what_never_ends_is_cut() {
+        let endless = format!("PHP Warning:  x\n{}", "y\n".repeat(LONGEST_LINE));
+        let texts = texts(&endless);
+        assert!(texts.iter().all(|text| text.len() <= LONGEST_LINE + 2));
     }
 }

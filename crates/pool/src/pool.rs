@@ -19,10 +19,11 @@ use tokio::time::Instant;
 use crate::call::{
     self, Call, CallError, Payload, Pending, Refused, Stamps, Taker, Terms, Withdraw, WorkerFault,
 };
-pub(crate) use crate::contract::{Order, Report, Transport};
+pub(crate) use crate::contract::{Order, Report, Transport, UnderWay};
 use crate::core::{Admitted, Core, Freed, Next, PrefetchLimits, SlotId, SlotState};
 use crate::incident::{Incident, IncidentKind, Incidents};
 use crate::log;
+use crate::php_message::Speaker;
 use crate::poison::Poison;
 use crate::queue::Ticket;
 use crate::remarks::Remarks;
@@ -772,6 +773,35 @@ impl SlotHandle {
     /// Hands on what the application has counted.
     pub(crate) fn count_for_application(&self, changes: &[u8]) {
         self.shared.metrics.count(self.pool(), changes);
+    }
+
+    /// Makes a record of what PHP writes to its log, during this call or none. Who reads reports
+    /// gets one of a fatal error; what is thrown is for the log alone.
+    pub(crate) fn log_message(&self, call: Option<&UnderWay>, text: &str) {
+        let details = call.and_then(|call| call.payload.details());
+        let speaker = Speaker {
+            pool: self.pool(),
+            pid: self.pid,
+        };
+        let Some(message) = speaker.log(text, details.as_deref()) else {
+            return;
+        };
+        if !message.is_fatal() {
+            return;
+        }
+        let place = message.file.zip(message.line);
+        let place = place.map(|(file, line)| format!(" in {file}:{line}"));
+        self.shared.incidents.tell(|| Incident {
+            kind: IncidentKind::Fatal,
+            pool: self.pool().to_owned(),
+            pid: self.pid,
+            cause: format!("{}{}", message.message(), place.unwrap_or_default()),
+            text: text.to_owned(),
+            request: call.map(|call| call.payload.describe()),
+            details,
+            ran: call.map(|call| call.since.elapsed()),
+            ..Incident::default()
+        });
     }
 
     /// PHP has ended a call, and says that it can't go on.

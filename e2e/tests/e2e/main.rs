@@ -47,6 +47,7 @@ mod own_server;
 mod own_service;
 mod php_extensions;
 mod php_fpm;
+mod php_messages;
 mod proxy_protocol;
 mod reload;
 mod replies;

@@ -133,7 +133,7 @@ pub(crate) async fn listen<R: AsyncRead + Unpin>(
                 Some(output) if incoming.holds_text() => incoming
                     .skip_text()
                     .lines()
-                    .for_each(|line| output.line(line)),
+                    .for_each(|line| output.text(line)),
                 Some(_) | None => return Err(Refusal::Protocol(garbage.0)),
             },
         }

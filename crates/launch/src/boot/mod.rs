@@ -399,6 +399,9 @@ impl CommandLauncher {
                     return Err(BootCause::Protocol(why));
                 }
                 let deadline_signal = answer.signal_of(pid);
+                if !self.php.runs_scripts() {
+                    worker.output.reports_fatals();
+                }
                 if let Some(stdout) = stdout {
                     worker
                         .readers

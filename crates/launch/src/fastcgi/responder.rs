@@ -361,14 +361,11 @@ impl Responder {
         filled
     }
 
-    /// What the worker says to the operator, as the lines that it is.
+    /// What the worker says to the operator: lines, and messages of PHP.
     fn complain(&self, text: &[u8]) {
-        for line in String::from_utf8_lossy(text)
-            .lines()
-            .filter(|line| !line.trim().is_empty())
-        {
-            self.settings.output.line(line);
-        }
+        let payload = self.under_way.as_ref().map(|call| &call.payload);
+        let details = payload.and_then(|payload| payload.details());
+        self.settings.output.texts(text, details.as_deref());
     }
 
     /// What happens next while the worker has a call. `call` is there while its client waits for

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use pronghorn_wire::frame::{Flags, Header, OpenFrame, Stream, encode_plain};
 use pronghorn_wire::native::{self, Message};
 use pronghorn_wire::{Codec, DecodeError, Head};
+use std::borrow::Cow;
 use std::time::Duration;
 
 use crate::call::{CallError, Payload};
@@ -190,6 +191,14 @@ impl Dialect {
     pub(crate) fn log_entry(&self, item: &Item) -> Option<native::LogEntry> {
         match (self, item) {
             (Self::Native, Item::Frame { context, .. }) => native::log_entry(context),
+            _ => None,
+        }
+    }
+
+    /// What PHP would write to its log, at whatever time.
+    pub(crate) fn php_message<'i>(&self, item: &'i Item) -> Option<Cow<'i, str>> {
+        match (self, item) {
+            (Self::Native, Item::Frame { context, .. }) => native::php_message(context),
             _ => None,
         }
     }

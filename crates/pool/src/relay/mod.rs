@@ -209,6 +209,10 @@ impl Relay {
             self.reclaim();
             return true;
         }
+        if let Some(text) = self.dialect.php_message(item) {
+            self.slot_handle.log_message(self.under_way.as_ref(), &text);
+            return true;
+        }
         let entry = self.dialect.log_entry(item);
         if let Some(entry) = &entry {
             let call = self.under_way.as_ref().map(|of| of.payload.as_ref());

@@ -34,6 +34,8 @@ pub(super) struct Standard {
     pub(super) out: Box<dyn Write + Send>,
     pub(super) identity: Identity,
     pub(super) is_terminal: bool,
+    /// It leads to systemd's journal.
+    pub(super) is_journal: bool,
 }
 
 /// Device and inode: one file, whatever its name.
@@ -64,12 +66,22 @@ impl Host {
 impl Standard {
     pub(super) fn of(descriptor: impl AsFd) -> io::Result<Self> {
         let file = File::from(descriptor.as_fd().try_clone_to_owned()?);
+        let identity = identity(&file)?;
         Ok(Self {
-            identity: identity(&file)?,
+            is_journal: journal() == Some(identity),
+            identity,
             is_terminal: file.is_terminal(),
             out: Box::new(Patient(file)),
         })
     }
+}
+
+/// The stream to the journal that systemd has opened for this process, `JOURNAL_STREAM`. What a
+/// parent has opened for itself is another file.
+fn journal() -> Option<Identity> {
+    let stream = env::var("JOURNAL_STREAM").ok()?;
+    let (device, inode) = stream.split_once(':')?;
+    Some((device.parse().ok()?, inode.parse().ok()?))
 }
 
 pub(super) fn identity(file: &File) -> io::Result<Identity> {

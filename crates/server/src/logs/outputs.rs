@@ -8,7 +8,7 @@ use std::thread;
 
 use super::complaints::Complaints;
 use super::file::{self, Rotating};
-use super::format::Format;
+use super::format::{Format, Readers};
 use super::host::{self, Host, Identity};
 use super::output::{Sink, Stream, Writer};
 use super::queue::Queue;
@@ -83,11 +83,12 @@ impl Outputs {
             Place::Stdout => &self.host.stdout,
             Place::Stderr | Place::File { .. } => &self.host.stderr,
         };
-        let format = Format::new(
-            target,
-            self.host.terminal(standard.is_terminal),
-            self.host.octane,
-        );
+        let readers = Readers {
+            terminal: self.host.terminal(standard.is_terminal),
+            octane: self.host.octane,
+            journal: standard.is_journal,
+        };
+        let format = Format::new(target, readers);
         let identity = standard.identity;
         let known = self.outputs.iter().find(|o| o.identity == identity);
         let queue = match known {
@@ -105,11 +106,12 @@ impl Outputs {
     ) -> Result<(Format, Arc<Queue>), LogError> {
         let path = self.host.folder.join(path);
         let file = file::open(&path)?;
-        let format = Format::new(
-            target,
-            self.host.terminal(file.is_terminal()),
-            self.host.octane,
-        );
+        let readers = Readers {
+            terminal: self.host.terminal(file.is_terminal()),
+            octane: self.host.octane,
+            journal: false,
+        };
+        let format = Format::new(target, readers);
         let identity = host::identity(&file)?;
         // Only a file can be replaced; what else has a path stays what it is.
         let rotation = rotation

@@ -1,5 +1,6 @@
 //! The `native` codec, version 1, as `docs/reference/native-codec.md` specifies it.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,8 +15,9 @@ use numbers::{
     ANSWER_FAILURE, ANSWER_RESULT, BODY_FILE, BODY_STREAM, BUSY, DEVELOPMENT, FORM, IGNORABLE,
     JOB_DONE, JOB_FAILED, JOB_RETRY, KIND_ANSWER, KIND_ASK, KIND_BODY, KIND_CANCEL, KIND_CHUNK,
     KIND_COUNTS, KIND_ERROR, KIND_EXTEND, KIND_FREE, KIND_INFORMATIONAL, KIND_JOB, KIND_LOG,
-    KIND_PING, KIND_PONG, KIND_RAW, KIND_REMARK, KIND_RENEW, KIND_REPLY, KIND_REQUEST, KIND_ROUTE,
-    KIND_SCRIPT, KIND_SPENT, KIND_WANT, LEAVING, NO_LIMIT, REST_UNIT_US, TIMED, TLS, WANTS_RESULT,
+    KIND_MESSAGE, KIND_PING, KIND_PONG, KIND_RAW, KIND_REMARK, KIND_RENEW, KIND_REPLY,
+    KIND_REQUEST, KIND_ROUTE, KIND_SCRIPT, KIND_SPENT, KIND_WANT, LEAVING, NO_LIMIT, REST_UNIT_US,
+    TIMED, TLS, WANTS_RESULT,
 };
 
 /// In which a worker tells how long it was at work after its reply.
@@ -377,14 +379,24 @@ pub fn counts(context: &[u8]) -> Option<&[u8]> {
     }
 }
 
+/// What PHP itself wants to be logged: `None` where a context is no such message. It comes at any
+/// time, and [`decode`] passes over it.
+pub fn php_message(context: &[u8]) -> Option<Cow<'_, str>> {
+    match context {
+        [KIND_MESSAGE, _, _, _, _, _, _, _, text @ ..] => Some(String::from_utf8_lossy(text)),
+        _ => None,
+    }
+}
+
 /// Whether a context may be of a message that belongs to no call: [`asks_for_renewal`],
-/// [`remark`], [`log_entry`], [`counts`] or [`question`]. All others are for [`decode`].
+/// [`remark`], [`log_entry`], [`counts`], [`php_message`] or [`question`]. All others are for
+/// [`decode`].
 pub fn is_aside(context: &[u8]) -> bool {
     let kind = context.first();
     kind.is_some_and(|kind| {
         matches!(
             *kind,
-            KIND_RENEW | KIND_REMARK | KIND_LOG | KIND_ASK | KIND_COUNTS
+            KIND_RENEW | KIND_REMARK | KIND_LOG | KIND_ASK | KIND_COUNTS | KIND_MESSAGE
         )
     })
 }

@@ -104,6 +104,8 @@ numbers! {
         KIND_ASK: u8 = 0x8D;
         /// What the application has counted.
         KIND_COUNTS: u8 = 0x8E;
+        /// What PHP writes to its log.
+        KIND_MESSAGE: u8 = 0x8F;
         /// The answer to a ping.
         KIND_PONG: u8 = 0x91;
     }

@@ -451,6 +451,22 @@ fn an_application_names_its_route_and_writes_records() {
 }
 
 #[test]
+fn php_says_what_it_would_write_to_its_log() {
+    let mut context = Vec::new();
+    put_envelope(&mut context, KIND_MESSAGE, IGNORABLE, 0, 7);
+    context.extend_from_slice(b"PHP Warning:  \xff");
+    assert!(is_aside(&context));
+    assert_eq!(
+        php_message(&context).as_deref(),
+        Some("PHP Warning:  \u{fffd}")
+    );
+    for end in 0..8 {
+        assert_eq!(php_message(&context[..end]), None, "cut at {end}");
+    }
+    assert_eq!(decode(&Bytes::from(context)).unwrap(), Message::Ignorable);
+}
+
+#[test]
 fn a_worker_is_asked_what_the_time_is_spent_on() {
     for (timed, flags) in [(false, 0), (true, TIMED)] {
         let mut context = Vec::new();

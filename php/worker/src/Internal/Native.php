@@ -88,6 +88,8 @@ final class Native
     public const ASK = 0x8d;
     /** What the application has counted. */
     public const COUNTS = 0x8e;
+    /** What PHP writes to its log. */
+    public const MESSAGE = 0x8f;
     /** The answer to a ping. */
     public const PONG = 0x91;
 

@@ -168,6 +168,9 @@ final class Codec
         if ($kind === Native::ASK) {
             return new Message('ask', $call, $flags, body: $rest);
         }
+        if ($kind === Native::MESSAGE) {
+            return new Message('message', $call, $flags, body: $rest);
+        }
         if ($kind !== Native::LOG) {
             throw new \RuntimeException("a message of kind $kind");
         }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use pronghorn_config::Era;
-use pronghorn_launch::WORKER_OUTPUT;
+use pronghorn_pool::WORKER_OUTPUT;
 use tracing::Event;
 
 use super::time::{Moment, since_1970};
@@ -48,13 +48,17 @@ pub(super) enum Content<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Format {
     layout: Layout,
+    /// Records begin with `<4>`, or another priority of syslog: the journal takes it for its own.
+    has_priority: bool,
     line_ending: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Layout {
     /// Of RoadRunner 2025.1.
-    Json,
+    Json {
+        octane: bool,
+    },
     /// Of RoadRunner 3.
     Json3,
     Columns,
@@ -78,10 +82,23 @@ pub(super) struct Terminal {
     pub(super) colours: bool,
 }
 
+/// Who reads an output.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Readers {
+    pub(super) terminal: Option<Terminal>,
+    pub(super) octane: bool,
+    pub(super) journal: bool,
+}
+
 impl Format {
     /// Laravel Octane looks for levels in lower case: its records are of one shape whatever the
     /// file is written for.
-    pub(super) fn new(target: &LogTarget, terminal: Option<Terminal>, octane: bool) -> Self {
+    pub(super) fn new(target: &LogTarget, readers: Readers) -> Self {
+        let Readers {
+            terminal,
+            octane,
+            journal,
+        } = readers;
         let own = target.format.as_deref();
         let layout = match (target.encoding, target.mode, terminal) {
             _ if own.is_some_and(|own| !own.is_empty()) => {
@@ -89,7 +106,7 @@ impl Format {
                 Layout::Own(Arc::new(template))
             }
             (Encoding::Json, _, _) if target.era == Era::V3 && !octane => Layout::Json3,
-            (Encoding::Json, _, _) => Layout::Json,
+            (Encoding::Json, _, _) => Layout::Json { octane },
             (Encoding::Console, LogMode::Raw, _) => Layout::Raw {
                 is_bare: target.era == Era::V3,
             },
@@ -100,6 +117,7 @@ impl Format {
         };
         Self {
             layout,
+            has_priority: journal,
             line_ending: target.line_ending.clone(),
         }
     }
@@ -107,8 +125,11 @@ impl Format {
     /// Appends the record, its end included.
     pub(super) fn write(&self, out: &mut String, record: &Record<'_>) {
         let mut left = LONGEST;
+        if self.has_priority {
+            out.push_str(record.level.priority());
+        }
         match &self.layout {
-            Layout::Json => record.json(out, &mut left),
+            Layout::Json { octane } => record.json(out, *octane, &mut left),
             Layout::Json3 => record.json_3(out, &mut left),
             Layout::Columns => record.columns(out, &mut left),
             Layout::Raw { is_bare } => record.raw(out, *is_bare, &mut left),
@@ -124,9 +145,14 @@ impl Format {
 }
 
 impl Record<'_> {
-    fn json(&self, out: &mut String, left: &mut usize) {
+    fn json(&self, out: &mut String, octane: bool, left: &mut usize) {
         out.push_str("{\"level\":\"");
-        out.push_str(self.level.word());
+        let level = match self.level {
+            // It shows a request, whatever became of it, if the record says `info`.
+            Level::Warn if octane && request::is_one(self) => Level::Info,
+            level => level,
+        };
+        out.push_str(level.word());
         out.push_str("\",\"ts\":");
         out.push_str(itoa::Buffer::new().format(since_1970(self.time).as_nanos()));
         out.push_str(",\"logger\":\"");
@@ -248,6 +274,16 @@ impl Level {
             Self::Info => "info",
             Self::Warn => "warn",
             Self::Error => "error",
+        }
+    }
+
+    /// As syslog counts.
+    fn priority(self) -> &'static str {
+        match self {
+            Self::Debug => "<7>",
+            Self::Info => "<6>",
+            Self::Warn => "<4>",
+            Self::Error => "<3>",
         }
     }
 

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::{Duration, SystemTime};
 
-use pronghorn_launch::WORKER_OUTPUT;
+use pronghorn_pool::WORKER_OUTPUT;
 use proptest::prelude::*;
 use serde_json::Value;
 use tracing::{debug, error, info, warn};
@@ -240,12 +240,52 @@ fn people_get_one_short_line_for_a_request() {
          19:26:15 500 GET /a\\u001b\\nb 999.9 ms 1.1 MB\n\
          19:26:15 101 GET /a\\u001b\\nb 61.23 s 5.0 GB\n"
     );
+    let of_php = || {
+        let (queue_us, php_us) = (20_u64, 11_900_u64);
+        info!(
+            target: "http", status = 200_u16, method = "GET", URI = "/", write_bytes = 448_u64,
+            elapsed_us = 12_345_u64, queue_us, php_us, "http log"
+        );
+    };
+    assert_eq!(
+        rig.records("mode: development", of_php),
+        "19:26:15 200 GET / 12.3 ms (PHP 11.9 ms, waited 20 µs) 448 B\n"
+    );
     rig.colours = true;
     let line = rig.records("mode: development", || request(404, 5, 6));
     assert_eq!(
         line,
         "\x1b[2m19:26:15\x1b[0m\x1b[33m 404 \x1b[0mGET /a\\u001b\\nb\x1b[2m 5 µs 6 B\x1b[0m\n"
     );
+}
+
+#[test]
+fn the_journal_gets_a_priority_before_each_record() {
+    let mut rig = Rig::new();
+    rig.is_journal = true;
+    let of_each_level = || {
+        error!(target: "rpc", "e");
+        warn!(target: "rpc", "w");
+        info!(target: "rpc", "i");
+        debug!(target: "rpc", "d");
+    };
+    assert_eq!(
+        rig.records("{mode: raw, level: debug}", of_each_level),
+        "<3>e\n<4>w\n<6>i\n<7>d\n"
+    );
+}
+
+#[test]
+fn octane_shows_a_request_whatever_became_of_it() {
+    let mut rig = Rig::new();
+    let failed = || warn!(target: "http", status = 500_u16, method = "GET", "http log");
+    let begins = |rig: &Rig, with: &str| {
+        let line = rig.records("mode: production", failed);
+        assert!(line.starts_with(with), "{line}");
+    };
+    begins(&rig, r#"{"level":"warn","#);
+    rig.is_octane = true;
+    begins(&rig, r#"{"level":"info","#);
 }
 
 #[test]

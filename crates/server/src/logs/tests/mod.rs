@@ -33,6 +33,8 @@ struct Rig {
     stderr: Text,
     complaints: Text,
     is_terminal: bool,
+    is_journal: bool,
+    is_octane: bool,
     colours: bool,
 }
 
@@ -48,6 +50,8 @@ impl Rig {
             stderr: Text::default(),
             complaints: Text::default(),
             is_terminal: false,
+            is_journal: false,
+            is_octane: false,
             colours: false,
         }
     }
@@ -79,9 +83,10 @@ impl Rig {
             out,
             identity: (0, number),
             is_terminal: self.is_terminal,
+            is_journal: self.is_journal,
         };
         Host {
-            octane: false,
+            octane: self.is_octane,
             folder: PathBuf::new(),
             clock: self.clock(),
             stdout: standard(Box::new(stdout), 1),

@@ -1,0 +1,131 @@
+//! What PHP says of errors and warnings: one record each, in every mode.
+
+use pronghorn_testkit::{Server, Site};
+use serde_json::Value;
+
+use crate::php_fpm::program;
+use crate::ring::extension;
+
+const SCRIPT: &str = r#"<?php
+function deep() { throw new LogicException("no\nway"); }
+match ($_GET['do'] ?? '') {
+    'throw' => deep(),
+    'warn' => print($undefined),
+    'memory' => str_repeat('x', 1 << 30),
+    'parse' => eval('}'),
+    'status' => http_response_code(503),
+};
+"#;
+
+/// The records that are JSON.
+fn records(log: &str) -> Vec<Value> {
+    log.lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect()
+}
+
+/// The records of this level about this request, but for that of the request itself.
+fn of(records: &[Value], level: &str, target: &str) -> Vec<Value> {
+    let mut of = records.to_owned();
+    of.retain(|record| record["level"] == level && record["URI"] == target);
+    of.retain(|record| record["msg"] != "http log");
+    of
+}
+
+/// Asks for each kind of failure, with an ID, and gives what is logged.
+fn failing(server: Server) -> Vec<Value> {
+    for (how, status) in [
+        ("throw", 500),
+        ("warn", 200),
+        ("memory", 500),
+        ("parse", 500),
+        ("status", 503),
+    ] {
+        let mut client = server.connect();
+        let id = format!("X-Request-Id: of-{how}\r\n");
+        client.request("GET", &format!("/?do={how}"), &id);
+        assert_eq!(client.response().status, status, "{how}");
+    }
+    let log = server.stop().stderr;
+    records(&log)
+}
+
+fn check(records: &[Value], script: &str, line: u64) {
+    let thrown = of(records, "error", "/?do=throw");
+    assert_eq!(thrown.len(), 1, "{records:?}");
+    let thrown = &thrown[0];
+    assert_eq!(
+        (&thrown["class"], &thrown["line"], &thrown["method"]),
+        (&"LogicException".into(), &line.into(), &"GET".into())
+    );
+    let text = |name: &str| thrown[name].as_str().unwrap_or_default().to_owned();
+    assert!(text("msg").contains("no\nway"), "{thrown}");
+    assert!(text("file").ends_with(script), "{thrown}");
+    assert!(text("trace").starts_with("#0 "), "{thrown}");
+    assert_eq!(thrown["pool"], "default");
+    assert!(thrown["pid"].as_u64() > Some(0), "{thrown}");
+    assert_eq!(thrown["request_id"], "of-throw");
+    for (how, says) in [("memory", "Allowed memory"), ("parse", "Unmatched '}'")] {
+        let found = of(records, "error", &format!("/?do={how}"));
+        assert_eq!(found.len(), 1, "{how}: {records:?}");
+        assert!(found[0]["msg"].to_string().contains(says), "{found:?}");
+    }
+    let failed = records
+        .iter()
+        .filter(|record| record["msg"] == "http log" && record["status"].as_u64() >= Some(500));
+    assert!(failed.clone().all(|record| record["level"] == "warn"));
+    assert_eq!(failed.count(), 4);
+    let errors = records.iter().filter(|record| record["level"] == "error");
+    assert_eq!(errors.count(), 3, "{records:?}");
+}
+
+const HTTP: &str = "version: '3'\nlogs: {mode: production}\n\
+    http:\n  address: '127.0.0.1:0'\n  request_id: {}\n";
+
+#[test]
+fn of_a_script_a_failure_is_one_record() {
+    let php = format!("php -d extension={}", extension().display());
+    let site = Site::new()
+        .config(&format!(
+            "{HTTP}  pool: {{mode: classic, root: public, php: '{php}', num_workers: 1, ini: {{memory_limit: 32M}}}}\n"
+        ))
+        .file("public/index.php", SCRIPT);
+    let records = failing(Server::start(site));
+    check(&records, "public/index.php", 2);
+    let warned = of(&records, "warn", "/?do=warn");
+    assert_eq!(warned.len(), 1, "{records:?}");
+    assert_eq!(warned[0]["class"], "Warning");
+}
+
+#[test]
+fn of_a_kept_worker_a_failure_is_one_record() {
+    let worker = SCRIPT
+        .replace("<?php", &Site::sdk_worker("").lines().take(2).collect::<Vec<_>>().join("\n"))
+        .replace("match ($_GET['do'] ?? '') {", "Pronghorn\\serve(fn (Pronghorn\\Request $request) => match ($request->query()['do']) {")
+        .replace("print($undefined)", "$undefined . 'x'")
+        .replace("http_response_code(503),\n}", "new Pronghorn\\Response('', 503),\n})");
+    for without in ["", ", transport: relay"] {
+        let site = Site::new()
+            .config(&format!(
+                "server: {{command: php worker.php}}\n{HTTP}  pool: {{num_workers: 1, ini: {{memory_limit: 32M}}{without}}}\n"
+            ))
+            .file("worker.php", &worker);
+        let records = failing(Server::start(site));
+        check(&records, "worker.php", 3);
+        let warned = records.iter().filter(|record| record["class"] == "Warning");
+        assert_eq!(warned.count(), 1, "{records:?}");
+    }
+}
+
+#[test]
+fn of_php_fpm_a_failure_is_one_record() {
+    let fpm = program();
+    let site = Site::new()
+        .file("public/index.php", SCRIPT)
+        .config(&format!(
+            "{HTTP}  pool: {{mode: fastcgi, root: public, num_workers: 1, fastcgi: {{php_fpm: {}}}}}\n",
+            fpm.display()
+        ));
+    let records = failing(Server::start(site));
+    check(&records, "public/index.php", 2);
+}
