@@ -12,6 +12,7 @@
 #include "zend_exceptions.h"
 #include "zend_interfaces.h"
 
+#include "booted.h"
 #include "cache.h"
 #include "channel.h"
 #include "chunks.h"
@@ -27,7 +28,7 @@
 #include "spent.h"
 
 /* Changes whenever a function of ours does. */
-#define PRONGHORN_API 10
+#define PRONGHORN_API 11
 
 #include "pronghorn_arginfo.h"
 
@@ -339,6 +340,20 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_attach)
 		GC_ADDREF(exchange_templates[kind]);
 	}
 	RETURN_NULL();
+}
+
+ZEND_FUNCTION(Pronghorn_Internal_zygote_serve)
+{
+	zend_long control;
+
+	ZEND_PARSE_PARAMETERS_START(1, 1)
+		Z_PARAM_LONG(control)
+	ZEND_PARSE_PARAMETERS_END();
+
+	if (!booted_serve((int) control)) {
+		zend_throw_error(NULL, "This process was not started as a zygote of Pronghorn, or has been one");
+		RETURN_THROWS();
+	}
 }
 
 /* Waits for a call, or another frame. NULL: the server is gone, or an exception was thrown. */
@@ -1145,12 +1160,16 @@ static PHP_MINIT_FUNCTION(pronghorn)
 	requests_startup();
 	cache_startup(register_class_Pronghorn_Cache_SharedMemory(register_class_Pronghorn_Cache_Store()));
 	properties_startup(register_class_Pronghorn_Internal_NativeProperties());
+	if (!classic_is_on()) {
+		booted_startup();
+	}
 	return SUCCESS;
 }
 
 static PHP_RINIT_FUNCTION(pronghorn)
 {
 	find_globals();
+	booted_begin();
 	return SUCCESS;
 }
 

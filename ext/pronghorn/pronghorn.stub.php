@@ -56,6 +56,17 @@ namespace Pronghorn\Internal {
     }
 
     /**
+     * In a process that the server has started as a zygote: forks workers from it, as it is now, as
+     * often as the server wants one. Returns in each worker, which finds its descriptors in the
+     * environment as one that was started does. The zygote ends here.
+     *
+     * @param int $control descriptor of the socket by which the server orders them
+     */
+    function zygote_serve(int $control): void
+    {
+    }
+
+    /**
      * Waits for what the server sends.
      *
      * @return object|string|null an exchange; or the bytes of another frame, or of what is no

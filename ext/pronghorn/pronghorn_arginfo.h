@@ -1,5 +1,5 @@
 /* This is a generated file, edit the .stub.php file instead.
- * Stub hash: b1529d8e0633449909e5f620d943f8315589144f */
+ * Stub hash: 307f5b726a5c67e0ac02fa62840eaf2ccc1e6b67 */
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_attach, 0, 8, IS_STRING, 1)
 	ZEND_ARG_TYPE_INFO(0, memory, IS_LONG, 0)
@@ -10,6 +10,10 @@ ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_attach, 
 	ZEND_ARG_TYPE_INFO(0, look_after, IS_LONG, 0)
 	ZEND_ARG_TYPE_INFO(0, http, IS_OBJECT, 0)
 	ZEND_ARG_TYPE_INFO(0, raw, IS_OBJECT, 0)
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_zygote_serve, 0, 1, IS_VOID, 0)
+	ZEND_ARG_TYPE_INFO(0, control, IS_LONG, 0)
 ZEND_END_ARG_INFO()
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_MASK_EX(arginfo_Pronghorn_Internal_ring_next, 0, 0, MAY_BE_OBJECT|MAY_BE_STRING|MAY_BE_NULL)
@@ -166,6 +170,7 @@ ZEND_END_ARG_INFO()
 
 
 ZEND_FUNCTION(Pronghorn_Internal_ring_attach);
+ZEND_FUNCTION(Pronghorn_Internal_zygote_serve);
 ZEND_FUNCTION(Pronghorn_Internal_ring_next);
 ZEND_FUNCTION(Pronghorn_Internal_ring_serve);
 ZEND_FUNCTION(Pronghorn_Internal_ring_peek);
@@ -198,6 +203,7 @@ ZEND_METHOD(Pronghorn_Cache_SharedMemory, clear);
 
 static const zend_function_entry ext_functions[] = {
 	ZEND_NS_FALIAS("Pronghorn\\Internal", ring_attach, Pronghorn_Internal_ring_attach, arginfo_Pronghorn_Internal_ring_attach)
+	ZEND_NS_FALIAS("Pronghorn\\Internal", zygote_serve, Pronghorn_Internal_zygote_serve, arginfo_Pronghorn_Internal_zygote_serve)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", ring_next, Pronghorn_Internal_ring_next, arginfo_Pronghorn_Internal_ring_next)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", ring_serve, Pronghorn_Internal_ring_serve, arginfo_Pronghorn_Internal_ring_serve)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", ring_peek, Pronghorn_Internal_ring_peek, arginfo_Pronghorn_Internal_ring_peek)

@@ -21,6 +21,8 @@
 #define DESCRIPTORS 7
 /* `fork`, the server's number, and that of the worker's place, with a space before each. */
 #define LONGEST_ORDER 32
+/* What it says first: facts, or why it can't be forked. */
+#define MAX_SAID 1280
 /* A name of a thread, as the kernel keeps it. */
 #define THREAD_NAME 16
 /* For `ps` and `top`, in which a zygote looks like its workers otherwise. */
@@ -88,9 +90,13 @@ static bool say(int control, const char *text)
 	return send(control, text, strlen(text), MSG_NOSIGNAL) >= 0;
 }
 
-static bool introduce(int control)
+static bool introduce(int control, const char *refusal)
 {
-	char name[THREAD_NAME] = "", said[128];
+	char name[THREAD_NAME] = "", said[MAX_SAID];
+	if (refusal != NULL) {
+		snprintf(said, sizeof said, "refuses %s", refusal);
+		return say(control, said);
+	}
 	unsigned threads = count_threads(name);
 	name[strcspn(name, "\n")] = '\0';
 	snprintf(said, sizeof said, "zygote 1 threads %u jit %d %s", threads, has_jit(), name);
@@ -208,14 +214,14 @@ static void become_worker(const int *descriptors, zygote_order *order)
 	renew();
 }
 
-bool zygote_serve(int control, zygote_order *order)
+bool zygote_serve(int control, const char *refusal, zygote_order *order)
 {
 	int descriptors[DESCRIPTORS];
 	fcntl(control, F_SETFD, FD_CLOEXEC);
 	prctl(PR_SET_NAME, NAME);
 	/* What waits to be written would be written by each of them. */
 	fflush(NULL);
-	bool goes_on = introduce(control);
+	bool goes_on = introduce(control, refusal);
 	while (goes_on && take_order(control, descriptors, order)) {
 		char answer[128];
 		pid_t worker = fork_worker();

@@ -18,7 +18,9 @@ mod spec;
 mod warm;
 mod worker;
 
-pub use boot::{CommandLauncher, RelayAddress, RelayListener, Spawn, TransportChoice, Zygotes};
+pub use boot::{
+    Booted, CommandLauncher, RelayAddress, RelayListener, Spawn, TransportChoice, Zygotes,
+};
 pub use cgi::ProgramLauncher;
 pub use fastcgi::{Addresses, Current, FastCgiLauncher, Fpm, Peers, Place};
 pub use php::{

@@ -35,4 +35,4 @@ pub use reap::{adopt_orphans, reap_orphans};
 pub use spawner::{Child, Command, SpawnError, Spawner, Stream};
 pub use usage::{Usage, own_memory, own_memory_of_forked};
 pub use which::which;
-pub use zygote::{Facts, ForkError, Zygote};
+pub use zygote::{Facts, ForkError, Introduction, Zygote};

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use pronghorn_config::{Address, Command, Listen, Size};
 use pronghorn_launch::{
-    Addresses, CommandLauncher, Current, FastCgiLauncher, Fpm, Ini, LaunchSpec, Peers, Php, Place,
-    ProgramLauncher, Spawn, Storage, TransportChoice, Zygotes, classic_command, classic_variables,
-    script_of,
+    Addresses, Booted, CommandLauncher, Current, FastCgiLauncher, Fpm, Ini, LaunchSpec, Peers, Php,
+    Place, ProgramLauncher, Spawn, Storage, TransportChoice, Zygotes, classic_command,
+    classic_variables, script_of,
 };
 use pronghorn_pool::{Fence, Limits, Options, Plan, Warmup};
 use pronghorn_process::{Credentials, cpus, which};
@@ -303,6 +303,10 @@ impl Start<'_> {
                 CodecChoice::Proto => Codec::Proto,
             },
             fence: settings.fence,
+            spawn: match settings.spawn {
+                SpawnChoice::Fork => Spawn::Fork(Zygotes::new(Booted::Application)),
+                SpawnChoice::Auto | SpawnChoice::Exec => Spawn::Exec,
+            },
             ..self.launcher(&settings.kept, settings.transport, &settings.ini)
         }
     }
@@ -312,7 +316,10 @@ impl Start<'_> {
             kind: Kind::Script,
             spawn: match settings.spawn {
                 SpawnChoice::Exec => Spawn::Exec,
-                choice => Spawn::Fork(Zygotes::new(choice == SpawnChoice::Fork)),
+                choice @ (SpawnChoice::Auto | SpawnChoice::Fork) => {
+                    let is_wanted = choice == SpawnChoice::Fork;
+                    Spawn::Fork(Zygotes::new(Booted::Engine { is_wanted }))
+                }
             },
             ..self.launcher(&settings.kept, settings.transport, &settings.ini)
         }

@@ -24,6 +24,7 @@ mod faults;
 mod files;
 mod first_minute;
 mod foreign;
+mod forked;
 mod globals;
 mod guide;
 mod hostile;

@@ -12,6 +12,7 @@ foreach ([
     fn () => ring_reply(1, 200, [], '', 0, false),
     fn () => ring_message(1, 1, 0, 0, '', '', false),
     fn () => ring_write(''),
+    fn () => zygote_serve(3),
 ] as $function) {
     try {
         $function();
@@ -26,3 +27,4 @@ Error: This process is no worker of Pronghorn with shared memory, or was forked 
 Error: This process is no worker of Pronghorn with shared memory, or was forked from one
 Error: This process is no worker of Pronghorn with shared memory, or was forked from one
 Error: This process is no worker of Pronghorn with shared memory, or was forked from one
+Error: This process was not started as a zygote of Pronghorn, or has been one

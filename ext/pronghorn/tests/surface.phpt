@@ -30,6 +30,7 @@ echo $line[0], "\n";
 ?>
 --EXPECT--
 Pronghorn\Internal\ring_attach(int $memory, int $page, int $bell, int $server, int $output, int $look_after, object $http, object $raw): ?string
+Pronghorn\Internal\zygote_serve(int $control): void
 Pronghorn\Internal\ring_next(): object|string|null
 Pronghorn\Internal\ring_serve(?callable $http, ?callable $raw, callable $failed, object $output, object $response): object|array|string|null
 Pronghorn\Internal\ring_peek(): ?string
@@ -48,6 +49,6 @@ Pronghorn\Internal\request_end(): void
 Pronghorn\Internal\request_last(callable $tell): bool
 Pronghorn\Internal\NativeProperties::__construct(array $objects)
 Pronghorn\Internal\NativeProperties::restore(): void
-int(10)
+int(11)
 bool(true)
 Shared memory => not attached

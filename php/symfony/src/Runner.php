@@ -65,7 +65,7 @@ final class Runner implements RunnerInterface
     /** Whether this process is a worker of Pronghorn. */
     public static function hasServer(): bool
     {
-        return \getenv('PRONGHORN_PIPES') !== false;
+        return \getenv('PRONGHORN_PIPES') !== false || \getenv('PRONGHORN_ZYGOTE') !== false;
     }
 
     public function run(): int

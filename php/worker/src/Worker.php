@@ -15,6 +15,7 @@ use Pronghorn\Internal\ProtocolError;
 use Pronghorn\Internal\Psr\Messages;
 use Pronghorn\Internal\RawHandler;
 use Pronghorn\Internal\Requests;
+use Pronghorn\Internal\Zygote;
 use Psr\Http\Server\RequestHandlerInterface;
 
 /** What a worker script answers, and how. */
@@ -24,6 +25,10 @@ final class Worker
     private array $handlers = [];
     /** @var list<callable(): mixed> */
     private array $onStop = [];
+    /** @var list<callable(): mixed> */
+    private array $beforeFork = [];
+    /** @var list<callable(): mixed> */
+    private array $afterFork = [];
     /** @var list<object> */
     private array $factories = [];
 
@@ -80,6 +85,33 @@ final class Worker
     public function onStop(callable $function): static
     {
         $this->onStop[] = $function;
+
+        return $this;
+    }
+
+    /**
+     * With `spawn: fork`: runs once, in the process that has booted the application, before the
+     * first worker is forked from it. It closes what processes must not share, such as connections
+     * to a database.
+     *
+     * @param callable(): mixed $function
+     */
+    public function beforeFork(callable $function): static
+    {
+        $this->beforeFork[] = $function;
+
+        return $this;
+    }
+
+    /**
+     * With `spawn: fork`: runs in each worker before its first call. What it throws ends the
+     * worker.
+     *
+     * @param callable(): mixed $function
+     */
+    public function afterFork(callable $function): static
+    {
+        $this->afterFork[] = $function;
 
         return $this;
     }
@@ -187,9 +219,16 @@ final class Worker
         return $handler;
     }
 
-    /** @param non-empty-list<Kind> $kinds */
+    /**
+     * With `spawn: fork` all that follows is done by the forks.
+     *
+     * @param non-empty-list<Kind> $kinds
+     * @throws NotAWorker
+     */
     private function open(array $kinds, Messages $messages): Loop
     {
+        Zygote::serve($this->beforeFork, $this->afterFork);
+
         return $this->loop = Boot::loop($kinds, $messages);
     }
 

@@ -31,7 +31,7 @@ mod listener;
 mod zygote;
 
 pub use listener::{RelayAddress, RelayListener};
-pub use zygote::{Spawn, Zygotes};
+pub use zygote::{Booted, Spawn, Zygotes};
 
 use handshake::{Announcement, Refusal};
 

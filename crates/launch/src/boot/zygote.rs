@@ -1,5 +1,5 @@
-//! The zygote of a pool: a PHP that has started its engine, and from which each worker is forked.
-//! So they share one OPcache.
+//! The zygote of a pool: a PHP that has started its engine, or has booted an application as well,
+//! and from which each worker is forked. So they share one OPcache, and what was booted.
 //!
 //! Each generation has its own, started with its first worker, since `php.ini` may have changed.
 //! What forbids a fork is found before the first one; then the workers of that generation are
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use pronghorn_base::lock;
-use pronghorn_process::{Child, Command, Exit, Facts, ForkError, Process, Stream, Zygote};
+use pronghorn_process::{Child, Command, Exit, ForkError, Introduction, Process, Stream, Zygote};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -49,11 +49,28 @@ pub enum Spawn {
     Fork(Zygotes),
 }
 
+/// What a zygote has done when it is forked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Booted {
+    /// Started PHP's engine. Somebody may count on it, or it is the choice of a default.
+    Engine { is_wanted: bool },
+    /// Run the pool's command up to its first wait for a call.
+    Application,
+}
+
+impl Booted {
+    const fn is_wanted(self) -> bool {
+        match self {
+            Self::Engine { is_wanted } => is_wanted,
+            Self::Application => true,
+        }
+    }
+}
+
 /// The zygotes of a pool, one for each generation.
 #[derive(Debug)]
 pub struct Zygotes {
-    /// Somebody counts on it.
-    is_wanted: bool,
+    booted: Booted,
     running: tokio::sync::Mutex<Running>,
     /// The next worker begins a new generation.
     is_old: AtomicBool,
@@ -79,10 +96,9 @@ struct Order {
 }
 
 impl Zygotes {
-    /// `is_wanted`: the configuration says so, so that what forbids it is worth a warning.
-    pub fn new(is_wanted: bool) -> Self {
+    pub fn new(booted: Booted) -> Self {
         Self {
-            is_wanted,
+            booted,
             running: tokio::sync::Mutex::default(),
             is_old: AtomicBool::new(false),
             is_forbidden: AtomicBool::new(false),
@@ -190,21 +206,77 @@ impl Zygotes {
             return Ok(Some(current.clone()));
         }
         while running.owners.try_join_next().is_some() {}
-        let (owner, facts) = Owner::start(of).await?;
+        let Some((owner, introduction)) = self.start(of).await? else {
+            return Ok(None);
+        };
         let (orders, inbox) = mpsc::channel(ORDERS);
         let current = (orders, owner.zygote.process.pid());
         // Where nobody orders it ends, as one that is not needed any more.
         running.owners.spawn(owner.run(inbox));
+        if !self.may_be_forked(of, introduction) {
+            return Ok(None);
+        }
+        running.current = Some(current.clone());
+        Ok(Some(current))
+    }
+
+    /// A new one, and what it says of itself. None: workers have to be started in the other way.
+    async fn start(
+        &self,
+        of: &CommandLauncher,
+    ) -> Result<Option<(Owner, Introduction)>, BootError> {
+        if self.booted == Booted::Application && !of.php.has_extension(&of.spec).await {
+            let hint = "`pronghorn extension install` builds it";
+            self.forbid(of, "PHP has no extension `pronghorn`", hint);
+            return Ok(None);
+        }
+        match Owner::start(of).await {
+            // What each worker says at its start tells more; and one of a foreign package, which is
+            // no zygote, serves.
+            Err(BootError {
+                cause: BootCause::Exited(exit),
+                ..
+            }) if self.booted == Booted::Application => {
+                let why = format!("the process to fork has ended ({exit}) instead of waiting");
+                self.forbid(
+                    of,
+                    &why,
+                    "its script is to use the package pronghorn/worker",
+                );
+                Ok(None)
+            }
+            started => Ok(Some(started?)),
+        }
+    }
+
+    /// Says what speaks against it.
+    fn may_be_forked(&self, of: &CommandLauncher, introduction: Introduction) -> bool {
+        let facts = match introduction {
+            Introduction::Ready(facts) => facts,
+            Introduction::Refuses(why) => {
+                let why =
+                    format!("the booted application holds open what processes can't share: {why}");
+                self.forbid(
+                    of,
+                    &why,
+                    "close it in `Worker::beforeFork()`, or open it later",
+                );
+                return false;
+            }
+        };
         if facts.threads > 1 {
+            let when = match self.booted {
+                Booted::Engine { .. } => "as soon as it has started",
+                Booted::Application => "when the application has booted",
+            };
             let why = format!(
-                "PHP has {} threads as soon as it has started, one of them `{}`, and a forked \
-                 process would have one",
+                "PHP has {} threads {when}, one of them `{}`, and a forked process would have one",
                 facts.threads, facts.thread
             );
             self.forbid(of, &why, "an extension starts them");
-            return Ok(None);
+            return false;
         }
-        if facts.has_jit && !self.is_wanted {
+        if facts.has_jit && !self.booted.is_wanted() {
             let hint = "`ini: {opcache.jit: disable}` for a shared OPcache, `spawn: exec` if this \
                         is meant";
             self.forbid(
@@ -212,7 +284,7 @@ impl Zygotes {
                 "OPcache's JIT is on, which is not safe in a cache that processes share",
                 hint,
             );
-            return Ok(None);
+            return false;
         }
         if facts.has_jit {
             tracing::warn!(
@@ -221,8 +293,7 @@ impl Zygotes {
                  a cache that processes share: `ini: {{opcache.jit: disable}}`"
             );
         }
-        running.current = Some(current.clone());
-        Ok(Some(current))
+        true
     }
 
     /// Once for each generation.
@@ -231,13 +302,16 @@ impl Zygotes {
             return;
         }
         let pool = &of.spec.pool;
-        let what = "each worker starts PHP anew and has an OPcache of its own";
+        let what = match self.booted {
+            Booted::Engine { .. } => "each worker starts PHP anew and has an OPcache of its own",
+            Booted::Application => "each worker boots the application itself",
+        };
         let hint = if hint.is_empty() {
             String::new()
         } else {
             format!(" ({hint})")
         };
-        if self.is_wanted {
+        if self.booted.is_wanted() {
             tracing::warn!(
                 target: "server", pool,
                 "{what}, in spite of `spawn: fork`: {why}{hint}"
@@ -262,23 +336,25 @@ async fn bring_up(
     link: &Zygote,
     output: [Option<OwnedFd>; 2],
     limit: Duration,
-) -> Result<Facts, BootCause> {
+) -> Result<Introduction, BootCause> {
     for pipe in output.into_iter().flatten() {
         let read = zygote.readers.read(pipe, zygote.output.clone());
         read.map_err(BootCause::System)?;
     }
-    let facts = tokio::select! {
+    let introduction = tokio::select! {
         biased;
         exit = zygote.end() => return Err(BootCause::Exited(exit)),
-        facts = link.facts() => facts,
+        introduction = link.introduction() => introduction,
         () = sleep(limit) => return Err(BootCause::NotForked(NotForked::TimedOut(limit))),
     };
-    match facts {
+    match introduction {
         Err(ForkError::Closed) => match timeout(LAST_MOMENT, zygote.end()).await {
             Ok(exit) => Err(BootCause::Exited(exit)),
             Err(_) => Err(BootCause::NotForked(NotForked::Failed(ForkError::Closed))),
         },
-        facts => facts.map_err(|error| BootCause::NotForked(NotForked::Failed(error))),
+        introduction => {
+            introduction.map_err(|error| BootCause::NotForked(NotForked::Failed(error)))
+        }
     }
 }
 
@@ -301,20 +377,20 @@ enum Over {
 }
 
 impl Owner {
-    async fn start(of: &CommandLauncher) -> Result<(Self, Facts), BootError> {
+    async fn start(of: &CommandLauncher) -> Result<(Self, Introduction), BootError> {
         let system = |error| of.spec.failed(BootCause::System(error), None);
         let (link, theirs) = Zygote::pair().map_err(system)?;
         let child = of.spec.spawner.spawn(command_line(of, theirs).await).await;
         let child = child.map_err(|error| of.spec.failed(BootCause::Spawn(error), None))?;
         let mut zygote = RunningWorker::new(&of.spec.pool, child.process);
-        let facts = bring_up(
+        let introduction = bring_up(
             &mut zygote,
             &link,
             [child.stdout, child.stderr],
             of.spec.boot_timeout,
         );
-        let facts = match facts.await {
-            Ok(facts) => facts,
+        let introduction = match introduction.await {
+            Ok(introduction) => introduction,
             Err(cause) => {
                 if zygote.exit.is_none() {
                     zygote.process.kill_group();
@@ -330,7 +406,7 @@ impl Owner {
             link,
             patience: of.spec.boot_timeout,
         };
-        Ok((owner, facts))
+        Ok((owner, introduction))
     }
 
     async fn run(mut self, mut orders: mpsc::Receiver<Order>) {
@@ -421,7 +497,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn three_crashes_in_a_minute_are_too_many() {
-        let zygotes = Zygotes::new(true);
+        let zygotes = Zygotes::new(Booted::Engine { is_wanted: true });
         let crash = Exit::Signal(11);
         assert!(!zygotes.died(crash) && !zygotes.died(crash));
         tokio::time::advance(WITHIN).await;

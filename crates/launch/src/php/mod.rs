@@ -95,6 +95,11 @@ impl Php {
         self.found(of).await.about.as_deref()
     }
 
+    /// Whether its workers have the extension, as far as is known.
+    pub(crate) async fn has_extension(&self, of: &LaunchSpec) -> bool {
+        self.found(of).await.has_extension
+    }
+
     /// Whether its workers run scripts.
     pub(crate) fn runs_scripts(&self) -> bool {
         self.scripts

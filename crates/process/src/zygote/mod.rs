@@ -17,6 +17,8 @@ use crate::reap;
 
 /// What is shown of an answer that makes no sense.
 const SHOWN: usize = 100;
+/// What is kept of the reason of one that refuses: it names files and addresses.
+const REFUSAL: usize = 1200;
 
 /// This process's end of the socket to a zygote. Closed, the zygote ends.
 #[derive(Debug)]
@@ -31,6 +33,14 @@ pub struct Facts {
     pub thread: String,
     /// OPcache's JIT is on.
     pub has_jit: bool,
+}
+
+/// The first thing that a zygote says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Introduction {
+    Ready(Facts),
+    /// It must not be forked, and why: the application's words.
+    Refuses(String),
 }
 
 /// Why there is no new process.
@@ -69,9 +79,14 @@ impl Zygote {
     }
 
     /// The first thing that it says. Cancel safe.
-    pub async fn facts(&self) -> Result<Facts, ForkError> {
+    pub async fn introduction(&self) -> Result<Introduction, ForkError> {
         let said = self.receive().await?;
-        Facts::parse(&said).ok_or_else(|| ForkError::nonsense(&said))
+        if let Some(why) = said.strip_prefix("refuses ") {
+            let why = why.chars().filter(|c| !c.is_control()).take(REFUSAL);
+            return Ok(Introduction::Refuses(why.collect()));
+        }
+        let facts = Facts::parse(&said).ok_or_else(|| ForkError::nonsense(&said))?;
+        Ok(Introduction::Ready(facts))
     }
 
     /// Has it fork a process which gets these descriptors, in an order that it knows, and calls

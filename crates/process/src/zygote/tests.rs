@@ -128,21 +128,28 @@ async fn one_that_has_closed_its_end_answers_nothing() {
     let (ours, theirs) = Link::pair().unwrap();
     let zygote = Zygote(ours.watch().unwrap());
     drop(theirs);
-    assert!(matches!(zygote.facts().await, Err(ForkError::Closed)));
+    assert!(matches!(
+        zygote.introduction().await,
+        Err(ForkError::Closed)
+    ));
     assert!(zygote.fork(3, &[]).await.is_err());
 }
 
 #[tokio::test]
 async fn it_says_what_forbids_a_fork() {
     let (zygote, _theirs) = saying("zygote 1 threads 2 jit 1 grpc timer");
-    let facts = zygote.facts().await.unwrap();
     assert_eq!(
-        facts,
-        Facts {
+        zygote.introduction().await.unwrap(),
+        Introduction::Ready(Facts {
             threads: 2,
             thread: "grpc timer".into(),
             has_jit: true
-        }
+        })
+    );
+    let (zygote, _theirs) = saying("refuses a \u{1b}[2Jpipe");
+    assert_eq!(
+        zygote.introduction().await.unwrap(),
+        Introduction::Refuses("a [2Jpipe".into())
     );
     for wrong in [
         "",

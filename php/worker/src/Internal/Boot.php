@@ -18,7 +18,7 @@ final class Boot
     /** @throws NotAWorker */
     public static function expectServer(): void
     {
-        if (\getenv(self::PIPES) === false) {
+        if (\getenv(self::PIPES) === false && !Zygote::isOne()) {
             // As one would type it.
             $script = \get_included_files()[0] ?? 'worker.php';
             $folder = \getcwd() . '/';

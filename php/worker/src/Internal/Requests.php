@@ -34,7 +34,7 @@ final class Requests
         return match (true) {
             !\extension_loaded('pronghorn') => 'this PHP has no extension `pronghorn`',
             !self::areWanted() => 'the pool has `globals: false`, or the script asks for it by withoutGlobals()',
-            \getenv(Ring::OFFER) === false => 'the pool has `transport: relay`',
+            \getenv(Ring::OFFER) === false && !Zygote::isOne() => 'the pool has `transport: relay`',
             default => null,
         };
     }

@@ -57,39 +57,38 @@ pub(super) fn read_php(t: &mut Table<'_>, mode: Mode) -> Option<Command> {
 }
 
 pub(super) fn read_spawn(t: &mut Table<'_>, mode: Mode) -> SpawnChoice {
-    let spawn = t
-        .key(
-            "spawn",
-            "How workers come to be. `fork`: from one PHP that has started its engine, so that they share one OPcache; in `mode: classic`. `exec`: each is a start of its command. `auto`: `fork` in `mode: classic` if OPcache's JIT is off, else `exec`.",
-        )
-        .ours()
-        .default(SpawnChoice::Auto);
-    if spawn == SpawnChoice::Fork && mode != Mode::Classic {
-        t.error(
-            "spawn",
-            "is `fork`, which is for scripts in `mode: classic`, and this pool is in another",
-            "remove it: workers of this pool are started one by one",
-        );
+    t.key(
+        "spawn",
+        "How workers come to be. `fork`: from one process, so that they share one OPcache: in `mode: classic` from a PHP that has started its engine; in `mode: worker` from one that has booted the application up to its first wait for a call, with the extension and our PHP package. `exec`: each is a start of its command. `auto`: `fork` in `mode: classic` if OPcache's JIT is off, else `exec`.",
+    )
+    .ours()
+    .no_effect(mode.ignores(&[Mode::FastCgi]))
+    .refused(mode.without_kept())
+    .default(SpawnChoice::Auto)
+}
+
+/// Keys that do not go together with forks.
+pub(super) fn check_spawn(t: &mut Table<'_>, spawn: SpawnChoice, ini: &Ini) {
+    if spawn == SpawnChoice::Exec || !ini.wants_jit() {
+        return;
     }
-    spawn
+    let (message, hint) = match spawn {
+        SpawnChoice::Fork => (
+            "switches on OPcache's JIT, which is known to crash in a cache that processes share, and `spawn` is `fork`",
+            "remove one of the two",
+        ),
+        SpawnChoice::Auto | SpawnChoice::Exec => (
+            "switches on OPcache's JIT, so workers share no OPcache: each starts PHP anew",
+            "`spawn: exec` says that this is meant",
+        ),
+    };
+    t.warn("ini", message, hint);
 }
 
 impl ClassicSettings {
     /// Keys that do not go together.
     pub(super) fn check(&self, t: &mut Table<'_>) {
-        if self.spawn != SpawnChoice::Exec && self.ini.wants_jit() {
-            let (message, hint) = match self.spawn {
-                SpawnChoice::Fork => (
-                    "switches on OPcache's JIT, which is known to crash in a cache that processes share, and `spawn` is `fork`",
-                    "remove one of the two",
-                ),
-                SpawnChoice::Auto | SpawnChoice::Exec => (
-                    "switches on OPcache's JIT, so workers share no OPcache: each starts PHP anew",
-                    "`spawn: exec` says that this is meant",
-                ),
-            };
-            t.warn("ini", message, hint);
-        }
+        check_spawn(t, self.spawn, &self.ini);
         if self.transport == TransportChoice::Relay {
             let message =
                 "is `relay`, and scripts in `mode: classic` get their calls in shared memory only";

@@ -161,6 +161,23 @@ pub struct WorkerSettings {
     pub fence: Fence,
     /// Whether each call is a request of PHP's own.
     pub globals: bool,
+    /// [`SpawnChoice::Auto`] starts each by itself.
+    pub spawn: SpawnChoice,
+}
+
+impl WorkerSettings {
+    /// Keys that do not go together.
+    fn check(&self, t: &mut Table<'_>) {
+        if self.spawn != SpawnChoice::Fork {
+            return;
+        }
+        classic::check_spawn(t, self.spawn, &self.ini);
+        if self.transport == TransportChoice::Relay {
+            let message = "is `fork`, and forked workers get their calls in shared memory only, \
+                           but `transport` is `relay`";
+            t.error("spawn", message, "remove one of the two");
+        }
+    }
 }
 
 impl PoolSettings {
@@ -238,7 +255,6 @@ struct RunnerKeys {
     /// Of all modes but [`Mode::Worker`].
     site: Option<SiteSettings>,
     php: Option<Command>,
-    spawn: SpawnChoice,
     clear_env: bool,
     fastcgi: FastCgiKeys,
 }
@@ -264,7 +280,6 @@ impl RunnerKeys {
             mode,
             site: scripts::read(t, mode),
             php: classic::read_php(t, mode),
-            spawn: classic::read_spawn(t, mode),
             clear_env: scripts::read_clear_env(t, mode),
             fastcgi: fastcgi::read(t, mode),
         }
@@ -276,7 +291,6 @@ impl RunnerKeys {
             mode: Mode::Worker,
             site: None,
             php: None,
-            spawn: SpawnChoice::Auto,
             clear_env: true,
             fastcgi: FastCgiKeys::default(),
         }
@@ -306,6 +320,7 @@ fn read(t: &mut Table<'_>, calls: Calls) -> HttpPoolSettings {
     let of_runner = of_runner.unwrap_or_else(RunnerKeys::of_worker_script);
     let mode = of_runner.mode;
     let command = read_command(t, mode);
+    let spawn = classic::read_spawn(t, mode);
     let num_workers = scaling::num_workers(t);
     let scaling = scaling::scaling(t, num_workers);
     let (max_queue_size, queue_timeout) = read_queue(t);
@@ -393,7 +408,6 @@ fn read(t: &mut Table<'_>, calls: Calls) -> HttpPoolSettings {
     let limits = t.section_with("supervisor", "Limits per worker.", |t| {
         Limits::read(t, mode)
     });
-    t.not_yet("fork", "workers forked from a booted one");
     let common = CommonSettings {
         num_workers: scaling.map_or(num_workers, |scaling| scaling.min),
         scaling,
@@ -417,7 +431,7 @@ fn read(t: &mut Table<'_>, calls: Calls) -> HttpPoolSettings {
         idle_ttl: limits.idle_ttl,
         max_worker_memory: limits.max_worker_memory,
     };
-    let runner = of_runner.runner(t, kept, command, worker);
+    let runner = of_runner.runner(t, kept, command, spawn, worker);
     HttpPoolSettings {
         workers: PoolSettings { common, runner },
         warmup: warmup.unwrap_or_default(),
@@ -608,13 +622,13 @@ impl RunnerKeys {
         t: &mut Table<'_>,
         kept: KeptSettings,
         command: Option<Command>,
+        spawn: SpawnChoice,
         worker: WorkerKeys,
     ) -> Runner {
         let Self {
             mode,
             site,
             php,
-            spawn,
             clear_env,
             fastcgi,
         } = self;
@@ -653,16 +667,21 @@ impl RunnerKeys {
                 Runner::FastCgi(settings)
             }
             (Mode::Cgi, Some(site)) => Runner::Cgi(CgiSettings { site, clear_env }),
-            (Mode::Worker, _) | (_, None) => Runner::Worker(WorkerSettings {
-                kept,
-                command,
-                transport,
-                spin,
-                ini,
-                codec,
-                fence,
-                globals,
-            }),
+            (Mode::Worker, _) | (_, None) => {
+                let settings = WorkerSettings {
+                    kept,
+                    command,
+                    transport,
+                    spin,
+                    ini,
+                    codec,
+                    fence,
+                    globals,
+                    spawn,
+                };
+                settings.check(t);
+                Runner::Worker(settings)
+            }
         }
     }
 }

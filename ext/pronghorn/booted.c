@@ -1,0 +1,177 @@
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "booted.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "php.h"
+#include "SAPI.h"
+#include "zend_gc.h"
+#if PHP_VERSION_ID >= 80200
+#include "ext/random/php_random.h"
+#else
+#include "ext/standard/basic_functions.h"
+#include "ext/standard/php_lcg.h"
+#include "ext/standard/php_random.h"
+#endif
+
+#include "held.h"
+#include "zygote.h"
+
+#if defined(ZTS) && defined(COMPILE_DL_PRONGHORN)
+ZEND_TSRMLS_CACHE_EXTERN()
+#endif
+
+/* By which descriptor the server orders workers; set by it in a zygote alone. */
+#define ZYGOTE "PRONGHORN_ZYGOTE"
+#define PIPES "PRONGHORN_PIPES"
+#define RING "PRONGHORN_RING"
+/* A duplicate of stdout or stderr more than these stays that of the zygote. */
+#define COPIES 32
+/* Of what an application may hold open, so much is told. */
+#define REFUSAL 1024
+
+static bool is_one;
+static int (*deactivate_before)(void);
+
+void booted_startup(void)
+{
+	is_one = getenv(ZYGOTE) != NULL;
+	if (is_one) {
+		held_startup();
+	}
+}
+
+void booted_begin(void)
+{
+	const char *control = getenv(ZYGOTE);
+	if (is_one && control != NULL) {
+		fcntl(atoi(control), F_SETFD, FD_CLOEXEC);
+		held_begin();
+	}
+}
+
+/* ---- What stdout and stderr are also known as ---- */
+
+typedef struct {
+	int descriptor, of;
+} copy_t;
+
+/* Those that the application has made, such as `php://stderr`. */
+static size_t find_copies(copy_t *copies)
+{
+	const int most = (int) MIN(sysconf(_SC_OPEN_MAX), 4096);
+	size_t count = 0;
+	for (int of = STDOUT_FILENO; of <= STDERR_FILENO; of++) {
+		struct stat standard, other;
+		if (fstat(of, &standard) != 0 || !S_ISFIFO(standard.st_mode)) {
+			continue;
+		}
+		for (int descriptor = STDERR_FILENO + 1; descriptor < most && count < COPIES; descriptor++) {
+			if (fstat(descriptor, &other) == 0 && other.st_dev == standard.st_dev && other.st_ino == standard.st_ino) {
+				copies[count++] = (copy_t) {.descriptor = descriptor, .of = of};
+			}
+		}
+	}
+	return count;
+}
+
+static void renew_copies(const copy_t *copies, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		const int flags = fcntl(copies[i].descriptor, F_GETFD);
+		dup3(copies[i].of, copies[i].descriptor, flags > 0 && (flags & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0);
+	}
+}
+
+/* ---- Forks ---- */
+
+/* What workers share should be as little as can be, and no worker should collect it once more. */
+static void freeze(void)
+{
+	zend_gc_collect_cycles();
+	zend_mm_gc(zend_mm_get_heap());
+	fflush(NULL);
+}
+
+/* Each worker draws random numbers of its own, whatever the boot has drawn. */
+static void renew_random(void)
+{
+#if PHP_VERSION_ID >= 80200
+	RANDOM_G(mt19937_seeded) = false;
+	RANDOM_G(combined_lcg_seeded) = false;
+#else
+	BG(mt_rand_is_seeded) = false;
+	/* Its seed is PHP's own: each worker begins elsewhere. */
+	uint16_t skipped = (uint16_t) getpid();
+	php_random_bytes_silent(&skipped, sizeof skipped);
+	while (skipped-- > 0) {
+		php_combined_lcg();
+	}
+#endif
+}
+
+/* The end of a request of a worker is the end of its process. The end of PHP's modules, of which
+ * nobody has anything, costs several milliseconds, and copies memory that was shared until then. */
+static int leave(void)
+{
+	if (deactivate_before != NULL) {
+		deactivate_before();
+	}
+	fflush(NULL);
+	_exit(EG(exit_status));
+}
+
+/* As a process finds them that was started for this. */
+static void name_descriptors(const call_offer *offer)
+{
+	char numbers[64];
+	snprintf(numbers, sizeof numbers, "%d,%d", offer->pipes[0], offer->pipes[1]);
+	setenv(PIPES, numbers, 1);
+	snprintf(numbers, sizeof numbers, "%d,%d,%d", offer->box[0], offer->box[1], offer->box[2]);
+	setenv(RING, numbers, 1);
+	unsetenv(ZYGOTE);
+}
+
+/* The server speaks when it has taken over this process as its child. */
+static bool wait_for_server(const zygote_order *order)
+{
+	struct pollfd spoken = {.fd = order->offer.pipes[0], .events = POLLIN};
+	while (poll(&spoken, 1, -1) < 0 && errno == EINTR) {
+	}
+	return zygote_is_adopted(order);
+}
+
+bool booted_serve(int control)
+{
+	char refusal[REFUSAL];
+	copy_t copies[COPIES];
+	zygote_order order = {0};
+	if (!is_one) {
+		return false;
+	}
+	is_one = false;
+	held_end();
+	freeze();
+	const size_t count = find_copies(copies);
+	if (!zygote_serve(control, held_any(refusal, sizeof refusal) ? refusal : NULL, &order)) {
+		/* What the application has registered for its end is the workers'. */
+		_exit(0);
+	}
+	renew_copies(copies, count);
+	renew_random();
+	name_descriptors(&order.offer);
+	deactivate_before = sapi_module.deactivate;
+	sapi_module.deactivate = leave;
+	if (!wait_for_server(&order)) {
+		_exit(1);
+	}
+	return true;
+}

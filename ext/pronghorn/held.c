@@ -1,0 +1,265 @@
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "held.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "php.h"
+
+/* Descriptors that are told apart. Who opened one with a greater number is not said. */
+#define MOST 1024
+/* What is in the way and not told by name is counted. */
+#define TOLD 5
+
+/* What a descriptor was when the application began. */
+static struct {
+	dev_t device;
+	ino_t number;
+} known[MOST];
+/* The call that has opened one. */
+static struct {
+	char function[96];
+	char file[224];
+	uint32_t line;
+} opened[MOST];
+static int lowest_before;
+static bool is_watching;
+static void (*called_before)(zend_execute_data *frame, zval *result);
+
+/* ---- Who opens what ---- */
+
+/* The lowest number that is free: what is opened next gets it. */
+static int lowest_free(void)
+{
+	int lowest = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+	if (lowest >= 0) {
+		close(lowest);
+	}
+	return lowest;
+}
+
+static void note(int descriptor, const zend_execute_data *frame)
+{
+	const zend_function *function = frame->func;
+	const zend_string *name = function->common.function_name;
+	const zend_class_entry *class = function->common.scope;
+	snprintf(
+		opened[descriptor].function, sizeof opened[descriptor].function, "%s%s%s",
+		class == NULL ? "" : ZSTR_VAL(class->name), class == NULL ? "" : "::", name == NULL ? "" : ZSTR_VAL(name)
+	);
+	while (frame != NULL && (frame->func == NULL || !ZEND_USER_CODE(frame->func->type))) {
+		frame = frame->prev_execute_data;
+	}
+	opened[descriptor].file[0] = '\0';
+	if (frame != NULL) {
+		snprintf(opened[descriptor].file, sizeof opened[descriptor].file, "%s", ZSTR_VAL(frame->func->op_array.filename));
+		opened[descriptor].line = frame->opline->lineno;
+	}
+}
+
+/* Calls a function of PHP itself. Two system calls tell whether it has opened something. */
+static void call_and_look(zend_execute_data *frame, zval *result)
+{
+	if (called_before != NULL) {
+		called_before(frame, result);
+	} else {
+		execute_internal(frame, result);
+	}
+	const int lowest = lowest_free();
+	if (EXPECTED(lowest == lowest_before) || lowest < 0) {
+		return;
+	}
+	for (int descriptor = lowest_before; descriptor < MIN(lowest, MOST); descriptor++) {
+		if (opened[descriptor].function[0] == '\0') {
+			note(descriptor, frame);
+		}
+	}
+	if (lowest < MOST) {
+		opened[lowest].function[0] = '\0';
+	}
+	lowest_before = lowest;
+}
+
+void held_startup(void)
+{
+	is_watching = true;
+	called_before = zend_execute_internal;
+	zend_execute_internal = call_and_look;
+}
+
+void held_end(void)
+{
+	if (is_watching && zend_execute_internal == call_and_look) {
+		zend_execute_internal = called_before;
+	}
+	is_watching = false;
+}
+
+/* ---- What is open ---- */
+
+/* Calls it with the number of each open descriptor. False: nobody can tell. */
+static bool each_open(void (*use)(int descriptor, void *with), void *with)
+{
+	DIR *all = opendir("/proc/self/fd");
+	if (all == NULL) {
+		return false;
+	}
+	const struct dirent *one;
+	while ((one = readdir(all)) != NULL) {
+		if (one->d_name[0] != '.' && atoi(one->d_name) != dirfd(all)) {
+			use(atoi(one->d_name), with);
+		}
+	}
+	closedir(all);
+	return true;
+}
+
+static void know(int descriptor, void *with)
+{
+	struct stat what;
+	if (descriptor < MOST && fstat(descriptor, &what) == 0) {
+		known[descriptor].device = what.st_dev;
+		known[descriptor].number = what.st_ino;
+	}
+}
+
+void held_begin(void)
+{
+	if (is_watching) {
+		each_open(know, NULL);
+		lowest_before = lowest_free();
+	}
+}
+
+static bool is_same(int descriptor, const struct stat *what)
+{
+	return descriptor < MOST && known[descriptor].number != 0 && known[descriptor].device == what->st_dev
+		&& known[descriptor].number == what->st_ino;
+}
+
+/* A duplicate of what the process was started with, such as `php://stderr`. */
+static bool is_standard(const struct stat *what)
+{
+	return is_same(STDIN_FILENO, what) || is_same(STDOUT_FILENO, what) || is_same(STDERR_FILENO, what);
+}
+
+typedef struct {
+	char *text;
+	size_t room, length;
+	unsigned count;
+} told;
+
+static void add(told *to, const char *format, ...) ZEND_ATTRIBUTE_FORMAT(printf, 2, 3);
+static void add(told *to, const char *format, ...)
+{
+	va_list values;
+	va_start(values, format);
+	const int length = vsnprintf(to->text + to->length, to->room - to->length, format, values);
+	va_end(values);
+	to->length = MIN(to->room - 1, to->length + (size_t) MAX(length, 0));
+}
+
+static void describe_socket(int descriptor, told *to)
+{
+	union {
+		struct sockaddr any;
+		struct sockaddr_in four;
+		struct sockaddr_in6 six;
+		struct sockaddr_un local;
+		char room[sizeof(struct sockaddr_storage) + 1];
+	} peer = {0};
+	socklen_t length = sizeof(struct sockaddr_storage);
+	char address[INET6_ADDRSTRLEN] = "";
+	if (getpeername(descriptor, &peer.any, &length) != 0) {
+		add(to, "a socket");
+	} else if (peer.any.sa_family == AF_INET && inet_ntop(AF_INET, &peer.four.sin_addr, address, sizeof address) != NULL) {
+		add(to, "a connection to %s:%u", address, ntohs(peer.four.sin_port));
+	} else if (peer.any.sa_family == AF_INET6 && inet_ntop(AF_INET6, &peer.six.sin6_addr, address, sizeof address) != NULL) {
+		add(to, "a connection to [%s]:%u", address, ntohs(peer.six.sin6_port));
+	} else if (peer.any.sa_family == AF_UNIX && peer.local.sun_path[0] != '\0') {
+		add(to, "a connection to %s", peer.local.sun_path);
+	} else {
+		add(to, "a connection");
+	}
+}
+
+static bool is_sqlite(int descriptor)
+{
+	static const char begin[] = "SQLite format 3";
+	char start[sizeof begin];
+	return pread(descriptor, start, sizeof start, 0) == sizeof start && memcmp(start, begin, sizeof begin) == 0;
+}
+
+/* Whether two processes can go on with it: what is written at the end of a file whoever writes, and
+ * devices. */
+static bool may_be_shared(int descriptor, const struct stat *what)
+{
+	if (S_ISREG(what->st_mode)) {
+		const int flags = fcntl(descriptor, F_GETFL);
+		return flags >= 0 && (flags & O_ACCMODE) == O_WRONLY && (flags & O_APPEND) != 0;
+	}
+	return S_ISCHR(what->st_mode);
+}
+
+static void describe(int descriptor, const struct stat *what, told *to)
+{
+	char path[PATH_MAX], link[64];
+	snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
+	const ssize_t length = readlink(link, path, sizeof path - 1);
+	path[MAX(length, 0)] = '\0';
+	if (S_ISSOCK(what->st_mode)) {
+		describe_socket(descriptor, to);
+	} else if (S_ISFIFO(what->st_mode)) {
+		add(to, "a pipe");
+	} else if (S_ISREG(what->st_mode)) {
+		add(to, "%s `%s`", is_sqlite(descriptor) ? "the SQLite database" : "the file", path);
+	} else {
+		add(to, "`%s`", path);
+	}
+	if (descriptor < MOST && opened[descriptor].function[0] != '\0') {
+		add(to, ", opened by %s()", opened[descriptor].function);
+		if (opened[descriptor].file[0] != '\0') {
+			add(to, " in %s:%u", opened[descriptor].file, opened[descriptor].line);
+		}
+	}
+}
+
+static void look_at(int descriptor, void *with)
+{
+	told *to = with;
+	struct stat what;
+	if (fstat(descriptor, &what) != 0 || is_same(descriptor, &what) || is_standard(&what) || may_be_shared(descriptor, &what)) {
+		return;
+	}
+	to->count++;
+	if (to->count <= TOLD) {
+		add(to, to->count == 1 ? "" : "; ");
+		describe(descriptor, &what, to);
+	}
+}
+
+bool held_any(char *text, size_t room)
+{
+	told all = {.text = text, .room = room};
+	text[0] = '\0';
+	if (!each_open(look_at, &all)) {
+		add(&all, "/proc is not there, which tells what is open");
+		return true;
+	}
+	if (all.count > TOLD) {
+		add(&all, "; and %u more", all.count - TOLD);
+	}
+	return all.count > 0;
+}

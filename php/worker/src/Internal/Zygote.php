@@ -1,0 +1,60 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Internal;
+
+use Pronghorn\NotAWorker;
+
+/**
+ * A process that boots the application once, and from which the workers of its pool are forked
+ * (`spawn: fork`).
+ */
+final class Zygote
+{
+    /** The descriptor by which the server orders workers. It sets this in a zygote alone. */
+    private const CONTROL = 'PRONGHORN_ZYGOTE';
+    /**
+     * What a worker needs for its first call: loaded before the fork, they are compiled once and
+     * their memory is shared.
+     */
+    private const CLASSES = [
+        Ring::class, Relay::class, Pipes::class, Frame::class, Native::class, Loop::class, Output::class,
+        LastWords::class, HttpExchange::class, RawExchange::class, JobExchange::class, Requests::class,
+        Leftovers::class, Superglobals::class, Failure::class, Sender::class, Variables::class,
+        \Pronghorn\Call::class, \Pronghorn\Response::class,
+    ];
+
+    public static function isOne(): bool
+    {
+        return \getenv(self::CONTROL) !== false;
+    }
+
+    /**
+     * In a zygote: forks workers, and returns in each of them; the zygote ends there. Elsewhere it
+     * does nothing.
+     *
+     * @param list<callable(): mixed> $before run before the first fork
+     * @param list<callable(): mixed> $after run in each worker
+     * @throws NotAWorker
+     */
+    public static function serve(array $before, array $after): void
+    {
+        if (!self::isOne()) {
+            return;
+        }
+        if (!\function_exists('Pronghorn\Internal\zygote_serve') || \Pronghorn\Internal\EXTENSION_API !== Ring::API) {
+            throw new NotAWorker(
+                '`spawn: fork` takes the extension `pronghorn` of the same release as the package pronghorn/worker.'
+            );
+        }
+        foreach ($before as $function) {
+            $function();
+        }
+        \array_map('class_exists', self::CLASSES);
+        \Pronghorn\Internal\zygote_serve((int) \getenv(self::CONTROL));
+        foreach ($after as $function) {
+            $function();
+        }
+    }
+}
