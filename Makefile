@@ -24,7 +24,7 @@ run: build ## Serve examples/hello on 127.0.0.1:8080
 	$(BINARY) serve -c examples/hello/pronghorn.yaml
 
 test: ## Run every test
-	@scripts/need build php extension tests apps brokers h2spec
+	@scripts/need build php extension tests apps brokers nsq h2spec
 	scripts/php-extensions
 	TESTS=1 scripts/build-extension
 	TESTS=valgrind scripts/build-extension
@@ -41,9 +41,9 @@ test: ## Run every test
 	phpunit -c php/worker/phpunit.xml.dist
 	PHP_INI_SCAN_DIR=:$(TARGET)/extension/ini phpunit -c php/worker/phpunit.xml.dist
 
-test-brokers: ## Run the tests with brokers that take minutes: RabbitMQ
-	@scripts/need build amqp
-	cargo test -p pronghorn-jobs --lib -- --ignored
+test-brokers: ## Run the tests with every broker of jobs: RabbitMQ, NATS, Redis, beanstalkd, nsqd
+	@scripts/need build brokers nsq
+	cargo test -p pronghorn-jobs --lib -- drivers
 
 lint: ## Check formatting and dependencies, and run the linters
 	@scripts/need build lint

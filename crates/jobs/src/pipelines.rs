@@ -263,6 +263,7 @@ impl Pipelines {
                 Arc::new(drivers::beanstalk(name, tube, wake.clone()))
             }
             DriverSettings::Nats(nats) => Arc::new(drivers::nats(name, nats, wake.clone())),
+            DriverSettings::Nsq(nsq) => Arc::new(drivers::nsq(name, nsq, wake.clone())),
         };
         Ok(Pipeline {
             name: name.to_owned(),

@@ -6,13 +6,14 @@ use std::time::Duration;
 use pronghorn_config::{Choice, Era, Section as _, Size, Table};
 use pronghorn_workers::settings::PoolSettings;
 
-use crate::brokers::{amqp, is_tube, nats};
+use crate::brokers::{amqp, is_tube, nats, nsq};
 use crate::clock::{self, ScheduleSettings};
 use crate::rules::Rules;
 
 pub use crate::brokers::{
     AmqpExchange, AmqpPipeline, AmqpQueue, AmqpServer, BeanstalkPipeline, BeanstalkServer,
-    BrokerAddress, BrokerTls, Brokers, NatsPipeline, NatsServer, RedisPipeline,
+    BrokerAddress, BrokerTls, Brokers, NatsPipeline, NatsServer, NsqPipeline, NsqServer,
+    RedisPipeline,
 };
 
 /// As RoadRunner's; lower goes first.
@@ -92,6 +93,7 @@ pub enum DriverSettings {
     Amqp(AmqpPipeline),
     Beanstalk(BeanstalkPipeline),
     Nats(NatsPipeline),
+    Nsq(NsqPipeline),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,6 +138,7 @@ impl DriverSettings {
             Self::Amqp(_) => "amqp",
             Self::Beanstalk(_) => "beanstalk",
             Self::Nats(_) => "nats",
+            Self::Nsq(_) => "nsq",
         }
     }
 
@@ -167,10 +170,10 @@ impl DriverSettings {
                 })
             }
             DriverChoice::Nats => Self::Nats(NatsPipeline::declared(map, &brokers.nats)?),
-            DriverChoice::GooglePubSub
-            | DriverChoice::Kafka
-            | DriverChoice::Nsq
-            | DriverChoice::Sqs => return Ok(None),
+            DriverChoice::Nsq => Self::Nsq(NsqPipeline::declared(map, &brokers.nsq, name)?),
+            DriverChoice::GooglePubSub | DriverChoice::Kafka | DriverChoice::Sqs => {
+                return Ok(None);
+            }
         }))
     }
 }
@@ -186,6 +189,7 @@ impl DriverChoice {
                 | Self::Amqp
                 | Self::Beanstalk
                 | Self::Nats
+                | Self::Nsq
         )
     }
 }
@@ -226,7 +230,7 @@ impl PipelineSettings {
         let driver = known.and_then(declared).transpose()?;
         let Some(driver) = driver else {
             return Err(format!(
-                "no such driver, pipeline name: {name}; there are `memory`, `embedded`, `boltdb`, `redis`, `amqp`, `beanstalk` and `nats`"
+                "no such driver, pipeline name: {name}; there are `memory`, `embedded`, `boltdb`, `redis`, `amqp`, `beanstalk`, `nats` and `nsq`"
             ));
         };
         let priority = match map.get("priority").map(|text| text.trim()) {
@@ -482,6 +486,10 @@ fn read_pipeline(t: &mut Table<'_>, brokers: &Brokers) -> Option<PipelineSetting
         let of_nats = t.keys_where(choice == DriverChoice::Nats, message, "remove it", |t| {
             nats::read(t, &brokers.nats)
         });
+        let message = "is of pipelines with `driver: nsq`";
+        let of_nsq = t.keys_where(choice == DriverChoice::Nsq, message, "remove it", |t| {
+            nsq::read(t, &brokers.nsq, &name)
+        });
         t.no_effect("tube_priority", "each job has a priority of its own");
         t.no_effect("reserve_timeout", "the server asks again by itself");
         let driver = match choice {
@@ -492,6 +500,7 @@ fn read_pipeline(t: &mut Table<'_>, brokers: &Brokers) -> Option<PipelineSetting
             DriverChoice::Redis => of_redis.map(DriverSettings::Redis),
             DriverChoice::Amqp => of_amqp.map(DriverSettings::Amqp),
             DriverChoice::Nats => of_nats.map(DriverSettings::Nats),
+            DriverChoice::Nsq => of_nsq.map(DriverSettings::Nsq),
             DriverChoice::Beanstalk => tube.map(|tube| {
                 DriverSettings::Beanstalk(BeanstalkPipeline {
                     server: brokers.beanstalk.clone(),
@@ -556,7 +565,7 @@ mod tests {
             ),
             (
                 &[("name", "n"), ("driver", "kafka")],
-                "no such driver, pipeline name: n; there are `memory`, `embedded`, `boltdb`, `redis`, `amqp`, `beanstalk` and `nats`",
+                "no such driver, pipeline name: n; there are `memory`, `embedded`, `boltdb`, `redis`, `amqp`, `beanstalk`, `nats` and `nsq`",
             ),
             (
                 &[("name", "n"), ("driver", "memory"), ("priority", "high")],

@@ -3,6 +3,7 @@
 
 pub(crate) mod amqp;
 pub(crate) mod nats;
+pub(crate) mod nsq;
 mod tls;
 
 use std::fmt;
@@ -12,6 +13,7 @@ use pronghorn_config::Table;
 
 pub use amqp::{AmqpExchange, AmqpPipeline, AmqpQueue, AmqpServer};
 pub use nats::{NatsPipeline, NatsServer};
+pub use nsq::{NsqPipeline, NsqServer};
 pub use tls::BrokerTls;
 
 const REDIS: &str = "redis://127.0.0.1:6379";
@@ -33,6 +35,7 @@ pub struct Brokers {
     pub amqp: Vec<(String, AmqpServer)>,
     pub beanstalk: BeanstalkServer,
     pub nats: NatsServer,
+    pub nsq: NsqServer,
 }
 
 impl Brokers {
@@ -53,6 +56,7 @@ impl Brokers {
             amqp: amqp::servers(t),
             beanstalk,
             nats: nats::server(t),
+            nsq: nsq::server(t),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Where the jobs of pipelines are: what a pipeline asks of such a place, and each of them.
 //!
 //! - `memory` and `embedded`: this server's own.
-//! - `redis`, `amqp`, `beanstalk`, `nats`: what brokers keep, by what `broker` does for all of
-//!   them.
+//! - `redis`, `amqp`, `beanstalk`, `nats`, `nsq`: what brokers keep, by what `broker` does for all
+//!   of them.
 //! - `ready`: the order of jobs that could run now.
 
 mod amqp;
@@ -11,6 +11,7 @@ mod broker;
 mod embedded;
 mod memory;
 mod nats;
+mod nsq;
 mod ready;
 mod redis;
 
@@ -32,6 +33,7 @@ use crate::job::{Headers, Job};
 pub(crate) use self::amqp::open as amqp;
 pub(crate) use self::beanstalk::open as beanstalk;
 pub(crate) use self::nats::open as nats;
+pub(crate) use self::nsq::open as nsq;
 pub(crate) use self::redis::open as redis;
 pub use embedded::Embedded;
 pub(crate) use embedded::{decode_job, encode_job};

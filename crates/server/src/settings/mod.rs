@@ -249,7 +249,6 @@ fn not_yet(t: &mut Table<'_>) {
     let kv: Vec<String> = t.names_in("kv");
     t.not_yet("boltdb", "message queues and caches");
     t.not_yet("kafka", "message queues");
-    t.not_yet("nsq", "message queues");
     t.not_yet("sqs", "message queues");
     t.not_yet("google_pub_sub", "message queues");
     t.not_yet("redis", "caches");

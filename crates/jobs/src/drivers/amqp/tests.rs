@@ -1,15 +1,13 @@
-//! Against a real RabbitMQ. It takes many seconds to start, so one does for all.
+//! Against a real RabbitMQ. It takes seconds to start, so one does for all.
+
+use pronghorn_config::{Input, Severity, load};
 
 use super::*;
 use crate::brokers::tests::brokers;
 use crate::drivers::Driver;
 use crate::drivers::conformance::{self, Ability, Subject, conforms};
-use crate::drivers::testing::Engine;
-use crate::settings::BrokerAddress;
-
-fn start() -> Engine {
-    Engine::rabbitmq()
-}
+use crate::drivers::testing::{Certificates, Engine, free_port};
+use crate::settings::{BrokerAddress, Brokers, DriverSettings, JobsSettings};
 
 fn pipeline(engine: &Engine, queue: &str, user: &str) -> AmqpPipeline {
     let url = format!("amqp://{user}@127.0.0.1:{}/", engine.port());
@@ -24,6 +22,97 @@ fn pipeline(engine: &Engine, queue: &str, user: &str) -> AmqpPipeline {
     settings
 }
 
+/// What a file says of its pipeline.
+fn configured(text: &str, port: u16) -> AmqpPipeline {
+    let address = format!("amqp://guest:guest@127.0.0.1:{port}/");
+    let loaded = load(&Input::from_text("p.yaml", text.replace("ADDR", &address)));
+    let resolved = loaded.resolve_with(Severity::Error, |t| {
+        let brokers = Brokers::read(t);
+        t.section_with("jobs", "", |t| JobsSettings::read(t, brokers))
+    });
+    match &resolved.settings().pipelines[0].1.driver {
+        DriverSettings::Amqp(pipeline) => pipeline.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The same pipeline, as RoadRunner 2025.1 and as RoadRunner 3 would have it.
+const SHAPES: [&str; 2] = [
+    "
+version: '3'
+amqp: {addr: 'ADDR'}
+jobs:
+  pipelines:
+    p:
+      driver: amqp
+      config:
+        queue: shapes
+        exchange: things
+        exchange_type: topic
+        exchange_durable: true
+        exchange_auto_delete: true
+        routing_key: a.b
+        durable: true
+        queue_auto_delete: true
+        delete_queue_on_stop: true
+        consumer_id: me
+        queue_headers: {x-max-length: 1000}
+",
+    "
+version: '3'
+compat: 3
+amqp: {main: {addr: 'ADDR'}}
+jobs:
+  pipelines:
+    p:
+      driver: amqp
+      config:
+        connection: main
+        exchange: {name: things, type: topic, durable: true, auto_delete: true}
+        queue:
+          name: shapes
+          routing_key: a.b
+          durable: true
+          auto_delete: true
+          delete_on_stop: true
+          consumer_id: me
+          headers: {x-max-length: 1000}
+",
+];
+
+/// What one has pushed, the other one gets: both declare the same.
+async fn both_shapes_are_one_queue(engine: &Engine) {
+    let [flat, nested] = SHAPES.map(|text| configured(text, engine.port()));
+    assert_eq!(flat, nested);
+    let pushing = open("p", &flat, Wake::default());
+    pushing.push(vec![Job::default()]).await.unwrap();
+    let consuming = conformance::subject(Ability::OURS, move |wake| open("p", &nested, wake));
+    consuming.driver.resume();
+    consuming.ack_next().await;
+}
+
+/// RabbitMQ asks for a certificate at another port.
+async fn certificates_are_shown_and_looked_at(tls: u16, certificates: &Certificates) {
+    let mut settings = configured(SHAPES[0], tls);
+    let url = format!("amqps://guest:guest@127.0.0.1:{tls}/");
+    settings.server.address = BrokerAddress::new(url);
+    settings.server.tls = certificates.client(true);
+    let known = open("p", &settings, Wake::default());
+    known.push(vec![Job::default()]).await.unwrap();
+
+    settings.server.tls = certificates.client(false);
+    let unknown = open("p", &settings, Wake::default());
+    conformance::unhealthy(&unknown, " is away: ").await;
+
+    settings.server.tls.root_ca = None;
+    let distrustful = open("p", &settings, Wake::default());
+    conformance::unhealthy(&distrustful, "UnknownIssuer").await;
+
+    settings.server.tls.root_ca = Some("/nowhere/ca.pem".into());
+    let without = open("p", &settings, Wake::default());
+    conformance::unhealthy(&without, "`/nowhere/ca.pem` can't be read").await;
+}
+
 fn subject(engine: &Engine, queue: &'static str) -> Subject {
     let settings = pipeline(engine, queue, "guest:guest");
     let ability = Ability {
@@ -33,18 +122,22 @@ fn subject(engine: &Engine, queue: &'static str) -> Subject {
         counts_delayed: false,
         longest_delay: LONGEST_DELAY,
         most_delays: 20,
+        // Each one more than ever before is a new consumer.
+        most_reserved: 50,
         ..Ability::OURS
     };
     conformance::subject(ability, move |wake| open("p", &settings, wake))
 }
 
 #[tokio::test]
-#[ignore = "`make test-brokers` runs it: RabbitMQ takes minutes"]
 async fn amqp_conforms_and_survives_a_restart_and_refuses() {
-    let mut engine = start();
+    let (tls, certificates) = (free_port(), Certificates::new());
+    let mut engine = Engine::rabbitmq(tls, &certificates);
     conforms(|name| Box::pin(std::future::ready(subject(&engine, name)))).await;
     let kept = subject(&engine, "q");
     conformance::survives_a_restart(&mut engine, kept).await;
+    both_shapes_are_one_queue(&engine).await;
+    certificates_are_shown_and_looked_at(tls, &certificates).await;
 
     let wrong = pipeline(&engine, "q", "guest:wrong");
     let driver = open("p", &wrong, Wake::default());

@@ -4,7 +4,7 @@ use super::*;
 use crate::brokers::tests::brokers;
 use crate::drivers::Driver;
 use crate::drivers::conformance::{self, Ability, Subject, conforms};
-use crate::drivers::testing::Engine;
+use crate::drivers::testing::{Certificates, Engine};
 use crate::settings::BrokerAddress;
 
 fn start(settings: &str) -> Engine {
@@ -196,4 +196,28 @@ fn each_subject_is_a_part_of_a_name() {
     assert_eq!(escaped("orders.mail_1"), "orders--mail_1");
     assert_eq!(escaped("a-b.c"), "a-2db--c");
     assert_eq!(escaped("ä"), "-c3-a4");
+}
+
+#[tokio::test]
+async fn nats_knows_this_server_by_its_certificate() {
+    let certificates = Certificates::new();
+    let file = |name| certificates.path(name).display().to_string();
+    let engine = start(&format!(
+        "tls {{cert_file: {:?}, key_file: {:?}, ca_file: {:?}, verify: true}}",
+        file("server.pem"),
+        file("server.key"),
+        file("ca.pem"),
+    ));
+    let mut settings = pipeline(&engine, "q", "");
+    let url = format!("tls://127.0.0.1:{}", engine.port());
+    settings.server.address = BrokerAddress::new(url);
+    settings.server.tls = certificates.client(true);
+    let known = open("p", &settings, Wake::default());
+    known.push(vec![Job::default()]).await.unwrap();
+    settings.server.tls = certificates.client(false);
+    let unknown = open("p", &settings, Wake::default());
+    conformance::unhealthy(&unknown, " is away: ").await;
+    settings.server.tls.root_ca = None;
+    let distrustful = open("p", &settings, Wake::default());
+    conformance::unhealthy(&distrustful, "UnknownIssuer").await;
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::drivers::Driver;
 use crate::drivers::conformance::{self, Ability, Subject, conforms};
-use crate::drivers::testing::Engine;
+use crate::drivers::testing::{Certificates, Engine, free_port};
 use crate::settings::BrokerAddress;
 
 fn start() -> Engine {
@@ -62,4 +62,34 @@ async fn a_redis_that_refuses_is_named_and_its_password_is_not() {
     assert!(!said.contains("wrong@"), "{said}");
     let right = open("p", &pipeline(&engine, "q", ":right@"), Wake::default());
     right.push(vec![Job::default()]).await.unwrap();
+}
+
+#[tokio::test]
+async fn redis_knows_this_server_by_its_certificate() {
+    let (tls, certificates) = (free_port().to_string(), Certificates::new());
+    let file = |name| certificates.path(name).display().to_string();
+    let [cert, key, ca] = ["server.pem", "server.key", "ca.pem"].map(file);
+    let engine = start_with(&[
+        "--tls-port",
+        &tls,
+        "--tls-cert-file",
+        &cert,
+        "--tls-key-file",
+        &key,
+        "--tls-ca-cert-file",
+        &ca,
+        "--tls-auth-clients",
+        "yes",
+    ]);
+    let mut settings = pipeline(&engine, "q", "");
+    settings.address = BrokerAddress::new(format!("rediss://127.0.0.1:{tls}"));
+    settings.tls = certificates.client(true);
+    let known = open("p", &settings, Wake::default());
+    known.push(vec![Job::default()]).await.unwrap();
+    settings.tls = certificates.client(false);
+    let unknown = open("p", &settings, Wake::default());
+    conformance::unhealthy(&unknown, " is away: ").await;
+    settings.tls.root_ca = None;
+    let distrustful = open("p", &settings, Wake::default());
+    conformance::unhealthy(&distrustful, "UnknownIssuer").await;
 }
