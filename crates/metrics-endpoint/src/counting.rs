@@ -1,15 +1,19 @@
 //! What workers have counted themselves: sums of many changes, a message for each call at most.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
 use pronghorn_base::LogThrottle;
 use pronghorn_metrics::Registry;
-use tokio::sync::mpsc::{Receiver, channel, error::TrySendError};
+use tokio::sync::mpsc::{Receiver, channel};
 use tokio::task::JoinSet;
 
 use crate::counted::Counted;
 use crate::declared::{Collectors, Refused};
 
-/// Messages that wait until they are added up.
+/// Messages that wait until they are added up, and their bytes.
 const MOST_WAITING: usize = 4096;
+const MOST_BYTES: usize = 8 << 20;
 /// Bytes of one, twice of what the package sends.
 const LONGEST: usize = 64 << 10;
 
@@ -28,23 +32,29 @@ impl Collectors {
             "application_metrics_dropped_total",
             "Messages of workers about metrics that found the queue full.",
         );
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let added_up = waiting.clone();
         metrics.count_by(move |pool, changes| {
-            let batch = Batch {
+            let bytes = changes.len();
+            let fits = waiting.fetch_add(bytes, Relaxed) + bytes <= MOST_BYTES;
+            let batch = || Batch {
                 pool: pool.to_owned(),
                 changes: changes.to_vec(),
             };
-            if let Err(TrySendError::Full(_)) = queue.try_send(batch) {
-                dropped.increment();
-                if let Some(messages) = throttle.should_log() {
-                    tracing::warn!(
-                        target: "metrics", messages, pool,
-                        "metrics of the application are lost: they come faster than they are added up"
-                    );
-                }
+            if fits && queue.try_send(batch()).is_ok() {
+                return;
+            }
+            waiting.fetch_sub(bytes, Relaxed);
+            dropped.increment();
+            if let Some(messages) = throttle.should_log() {
+                tracing::warn!(
+                    target: "metrics", messages, pool,
+                    "metrics of the application are lost: they come faster than they are added up"
+                );
             }
         });
         let mut task = JoinSet::new();
-        task.spawn(add_up(self.clone(), batches));
+        task.spawn(add_up(self.clone(), batches, added_up));
         task
     }
 
@@ -64,7 +74,7 @@ impl Collectors {
     }
 }
 
-async fn add_up(collectors: Collectors, mut batches: Receiver<Batch>) {
+async fn add_up(collectors: Collectors, mut batches: Receiver<Batch>, waiting: Arc<AtomicUsize>) {
     let throttle = LogThrottle::default();
     while let Some(Batch { pool, changes }) = batches.recv().await {
         let tell = |why: &dyn std::fmt::Display| {
@@ -75,6 +85,7 @@ async fn add_up(collectors: Collectors, mut batches: Receiver<Batch>) {
         if let Err(why) = collectors.add_batch(&changes, |why| tell(&why)) {
             tell(&why);
         }
+        waiting.fetch_sub(changes.len(), Relaxed);
     }
 }
 
@@ -95,6 +106,22 @@ mod tests {
         let text = Format::Prometheus.write(&collectors.families());
         let lines = text.lines().filter(|line| !line.starts_with("# TYPE"));
         (lines.collect::<Vec<_>>().join("\n"), refused)
+    }
+
+    #[tokio::test]
+    async fn what_waits_is_bounded() {
+        let (collectors, metrics) = (Collectors::default(), Registry::default());
+        let _task = collectors.count_for(&metrics);
+        let dropped = metrics.counter("application_metrics_dropped_total", "");
+        let batch = vec![b' '; MOST_BYTES / 4];
+        (0..6).for_each(|_| metrics.count("default", &batch));
+        assert_eq!(dropped.get(), 2);
+        let counted = br#"[{"name":"a","help":"","labels":{},"type":"counter","add":1}]"#;
+        // It goes on when there is room again.
+        while collectors.families().is_empty() {
+            metrics.count("default", counted);
+            tokio::task::yield_now().await;
+        }
     }
 
     #[test]
