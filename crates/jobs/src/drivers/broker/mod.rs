@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use self::backoff::Backoff;
 use self::state::{Entry, State};
-use crate::drivers::{Delivery, Driver, DriverError, Fate, Settlement, Stat, Ticket, Wake};
+use crate::drivers::{Delivery, Driver, DriverError, Fate, Part, Settlement, Stat, Ticket, Wake};
 use crate::job::Job;
 
 /// A broker that has not accepted a connection by then is away.
@@ -97,6 +97,16 @@ pub(crate) trait Link: Send + Sync + 'static {
 
     fn stat(&self) -> impl Future<Output = Result<Counts, BrokerError>> + Send;
 
+    /// As that of [`Driver`]. Jobs that come, go or change their place while somebody goes from
+    /// part to part may be in two of them, or in none when they were pushed meanwhile.
+    fn list(
+        &self,
+        _after: Option<ListedTo>,
+    ) -> impl Future<Output = Result<(Vec<Job>, Option<ListedTo>), BrokerError>> + Send {
+        let why = "it does not show its jobs".to_owned();
+        std::future::ready(Err(BrokerError::Refused(why)))
+    }
+
     /// The last call: all jobs are settled or given back.
     fn close(&self) -> impl Future<Output = ()> + Send;
 }
@@ -111,6 +121,33 @@ pub(crate) enum Step {
     Back(Arc<Job>),
     /// It is done, and this one is pushed in its place.
     Again(Job),
+}
+
+/// How far jobs were listed: first those that wait for their time, then the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ListedTo {
+    Delayed(u64),
+    /// Two numbers, as the entries of Redis have them.
+    Waiting(u64, u64),
+}
+
+impl ListedTo {
+    fn write(&self) -> Vec<u8> {
+        match self {
+            Self::Delayed(number) => format!("d{number}").into_bytes(),
+            Self::Waiting(one, two) => format!("w{one}-{two}").into_bytes(),
+        }
+    }
+
+    /// What a caller says may be anything.
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(bytes).ok()?;
+        if let Some(number) = text.strip_prefix('d') {
+            return number.parse().ok().map(Self::Delayed);
+        }
+        let (one, two) = text.strip_prefix('w')?.split_once('-')?;
+        Some(Self::Waiting(one.parse().ok()?, two.parse().ok()?))
+    }
 }
 
 /// How many jobs a broker has of a pipeline.
@@ -530,6 +567,21 @@ impl<B: Broker> Driver for Brokered<B> {
         })
     }
 
+    fn list(&self, after: Option<Vec<u8>>) -> BoxFuture<'_, Result<Part, DriverError>> {
+        Box::pin(async move {
+            let unknown = || DriverError::Unavailable("`after` is of no part of a list".to_owned());
+            let after = match after {
+                Some(after) => Some(ListedTo::read(&after).ok_or_else(unknown)?),
+                None => None,
+            };
+            let up = self.core.up().await;
+            let listed = up.link.list(after).await;
+            let (jobs, next) = listed.map_err(|error| self.core.failed(&up, error))?;
+            let next = next.as_ref().map(ListedTo::write);
+            Ok(Part { jobs, next })
+        })
+    }
+
     fn health(&self) -> Result<(), String> {
         let title = self.core.broker.title();
         match &*lock(&self.core.health) {
@@ -546,5 +598,30 @@ impl<B: Broker> Driver for Brokered<B> {
         Box::pin(async move {
             _ = closed.wait_for(|closed| *closed).await;
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_in_a_list_is_read_as_it_was_written() {
+        for place in [ListedTo::Delayed(u64::MAX), ListedTo::Waiting(5, 0)] {
+            assert_eq!(ListedTo::read(&place.write()), Some(place));
+        }
+        for wrong in [
+            &b""[..],
+            b"d",
+            b"d-1",
+            b"w",
+            b"w5",
+            b"w5-",
+            b"x5-1",
+            b"w5-1 DEL",
+            b"\xff",
+        ] {
+            assert_eq!(ListedTo::read(wrong), None);
+        }
     }
 }

@@ -32,8 +32,12 @@ pub(super) fn write(job: &Job, pipeline: &str, due: Option<u64>) -> (HeaderMap, 
 
 /// A job, and when it is due if it waits.
 pub(super) fn read(message: &Message) -> (Job, Option<u64>) {
-    item::read(&message.payload, || {
-        let headers = message.headers.iter().flat_map(HeaderMap::iter);
+    read_parts(&message.payload, message.headers.as_ref())
+}
+
+pub(super) fn read_parts(payload: &Bytes, headers: Option<&HeaderMap>) -> (Job, Option<u64>) {
+    item::read(payload, || {
+        let headers = headers.into_iter().flat_map(HeaderMap::iter);
         let headers = headers.map(|(name, values)| {
             let values = values.iter().map(|value| value.as_str().to_owned());
             (name.to_string(), values.collect())

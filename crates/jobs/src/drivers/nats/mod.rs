@@ -16,7 +16,7 @@ use async_nats::connection::State;
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer, pull};
 use async_nats::jetstream::context::{PublishAckFuture, PublishError, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
-use async_nats::jetstream::stream::{Config, RetentionPolicy, Stream};
+use async_nats::jetstream::stream::{Config, RawMessageErrorKind, RetentionPolicy, Stream};
 use async_nats::jetstream::{self, AckKind, Context, ContextBuilder};
 use async_nats::{Client, ConnectOptions, ServerAddr, Subject};
 use futures_util::TryStreamExt;
@@ -26,8 +26,10 @@ use pronghorn_base::{lock, millis};
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
-use crate::drivers::Wake;
-use crate::drivers::broker::{Broker, BrokerError, Brokered, Counts, FETCH_WAIT, Link, Step};
+use crate::drivers::broker::{
+    Broker, BrokerError, Brokered, Counts, FETCH_WAIT, Link, ListedTo, Step,
+};
+use crate::drivers::{MOST_BYTES_IN_PART, MOST_IN_PART, Wake};
 use crate::job::{Job, LONGEST_DELAY, now_ms};
 use crate::settings::{BrokerTls, NatsPipeline};
 
@@ -476,6 +478,33 @@ impl Link for NatsLink {
         })
     }
 
+    /// Where jobs that are done stay, nobody can tell them from the others.
+    async fn list(
+        &self,
+        after: Option<ListedTo>,
+    ) -> Result<(Vec<Job>, Option<ListedTo>), BrokerError> {
+        if !self.settings.delete_after_ack {
+            return Err(BrokerError::Refused(
+                "it shows its jobs only with `delete_after_ack: true`".to_owned(),
+            ));
+        }
+        match after.unwrap_or(ListedTo::Delayed(0)) {
+            ListedTo::Delayed(last) => {
+                let Delayed {
+                    stream, subject, ..
+                } = &self.delayed;
+                let (jobs, last) = listed(stream, subject, last).await?;
+                let next = last.map_or(ListedTo::Waiting(0, 0), ListedTo::Delayed);
+                Ok((jobs, Some(next)))
+            }
+            ListedTo::Waiting(last, _) => {
+                let listed = listed(&self.stream, &self.settings.subject, last);
+                let (jobs, last) = listed.await?;
+                Ok((jobs, last.map(|last| ListedTo::Waiting(last, 0))))
+            }
+        }
+    }
+
     async fn close(&self) {
         if self.settings.delete_stream_on_stop {
             for stream in [&self.stream, &self.delayed.stream] {
@@ -486,6 +515,35 @@ impl Link for NatsLink {
         }
         _ = self.client.drain().await;
     }
+}
+
+/// The jobs behind a place in a stream, and the place of the last one; none when there are no more.
+async fn listed(
+    stream: &Stream,
+    subject: &str,
+    last: u64,
+) -> Result<(Vec<Job>, Option<u64>), BrokerError> {
+    let (mut jobs, mut bytes, mut last) = (Vec::new(), 0, last);
+    while jobs.len() < MOST_IN_PART && bytes < MOST_BYTES_IN_PART {
+        let asked = stream
+            .raw_message_builder()
+            .sequence(last.saturating_add(1));
+        let message = match asked.next_by_subject(subject).send().await {
+            Ok(message) => message,
+            Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => break,
+            Err(error) => return Err(lost(error)),
+        };
+        last = message.sequence;
+        bytes += message.payload.len();
+        let (job, due) = message::read_parts(&message.payload, Some(&message.headers));
+        let left = due.unwrap_or_default().saturating_sub(now_ms());
+        jobs.push(Job {
+            delay: Duration::from_millis(left),
+            ..job
+        });
+    }
+    let next = (!jobs.is_empty()).then_some(last);
+    Ok((jobs, next))
 }
 
 fn place(message: &jetstream::Message) -> Result<Place, BrokerError> {

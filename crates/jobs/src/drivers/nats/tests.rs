@@ -221,3 +221,23 @@ async fn nats_knows_this_server_by_its_certificate() {
     let distrustful = open("p", &settings, Wake::default());
     conformance::unhealthy(&distrustful, "UnknownIssuer").await;
 }
+
+#[tokio::test]
+async fn all_jobs_in_nats_are_listed_where_those_that_are_done_leave() {
+    let engine = start("");
+    conformance::lists_all(subject(&engine, "q")).await;
+    let mut kept = pipeline(&engine, "kept", "");
+    kept.delete_after_ack = false;
+    let driver = open("p", &kept, Wake::default());
+    let refused = driver.list(None).await.unwrap_err().to_string();
+    assert!(
+        refused.ends_with("only with `delete_after_ack: true`"),
+        "{refused}"
+    );
+    let refused = driver
+        .list(Some(b"x".to_vec()))
+        .await
+        .unwrap_err()
+        .to_string();
+    assert_eq!(refused, "`after` is of no part of a list");
+}

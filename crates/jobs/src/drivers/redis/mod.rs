@@ -22,9 +22,9 @@ use tokio::sync::{Mutex, Notify};
 use tokio::time::{Instant, timeout};
 
 use crate::drivers::broker::{
-    Broker, BrokerError, Brokered, Counts, FETCH_WAIT, Link, Step, read_file,
+    Broker, BrokerError, Brokered, Counts, FETCH_WAIT, Link, ListedTo, Step, read_file,
 };
-use crate::drivers::{Wake, decode_job, encode_job};
+use crate::drivers::{MOST_BYTES_IN_PART, MOST_IN_PART, Wake, decode_job, encode_job};
 use crate::job::{Job, LONGEST_DELAY};
 use crate::settings::{BrokerTls, RedisPipeline};
 
@@ -193,6 +193,17 @@ impl RedisLink {
         jobs
     }
 
+    /// A number and a job each.
+    async fn listed(
+        &self,
+        script: &str,
+        after: String,
+    ) -> Result<Vec<(String, Vec<u8>)>, BrokerError> {
+        let mut command = self.script(script);
+        command.arg(after).arg(MOST_IN_PART).arg(MOST_BYTES_IN_PART);
+        self.ask(&command).await
+    }
+
     /// What servers have left that do not live any more.
     async fn claim(&self, most: usize) -> Result<Vec<(Job, String)>, BrokerError> {
         let mut command = redis::cmd("XAUTOCLAIM");
@@ -319,6 +330,37 @@ impl Link for RedisLink {
             delayed,
             out: Some(out),
         })
+    }
+
+    /// Delayed jobs from the last one on: those that become ready meanwhile are at the other end.
+    async fn list(
+        &self,
+        after: Option<ListedTo>,
+    ) -> Result<(Vec<Job>, Option<ListedTo>), BrokerError> {
+        let number = |text: &str| text.parse().unwrap_or_default();
+        match after.unwrap_or(ListedTo::Delayed(0)) {
+            ListedTo::Delayed(passed) => {
+                let listed = self
+                    .listed(scripts::LIST_DELAYED, passed.to_string())
+                    .await?;
+                let next = match listed.len() {
+                    0 => ListedTo::Waiting(0, 0),
+                    count => ListedTo::Delayed(passed.saturating_add(count as u64)),
+                };
+                let jobs = listed.into_iter().map(|(left, job)| Job {
+                    delay: Duration::from_millis(number(&left)),
+                    ..decode_job(&job)
+                });
+                Ok((jobs.collect(), Some(next)))
+            }
+            ListedTo::Waiting(one, two) => {
+                let listed = self.listed(scripts::LIST, format!("{one}-{two}")).await?;
+                let next = listed.last().and_then(|(last, _)| last.split_once('-'));
+                let next = next.map(|(one, two)| ListedTo::Waiting(number(one), number(two)));
+                let jobs = listed.iter().map(|(_, job)| decode_job(job));
+                Ok((jobs.collect(), next))
+            }
+        }
     }
 
     async fn close(&self) {

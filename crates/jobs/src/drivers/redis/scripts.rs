@@ -91,3 +91,43 @@ if #own == 0 then
     redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], ARGV[2])
 end
 ";
+
+/// Then the number of an entry, how many there may be and about how many bytes. Answers, for
+/// entries behind that one, number and job in turn; a job that is not ours is empty.
+pub(super) const LIST: &str = "
+local listed, size = {}, 0
+for _, entry in ipairs(redis.call('XRANGE', KEYS[1], '(' .. ARGV[3], '+', 'COUNT', ARGV[4])) do
+    local job = ''
+    for i = 1, #entry[2], 2 do
+        if entry[2][i] == 'job' then
+            job = entry[2][i + 1]
+        end
+    end
+    listed[#listed + 1] = entry[1]
+    listed[#listed + 1] = job
+    size = size + #job
+    if size >= tonumber(ARGV[5]) then
+        break
+    end
+end
+return listed
+";
+
+/// Then how many to pass over, how many there may be and about how many bytes. Answers, from the
+/// latest to the earliest, in how many milliseconds a job is due and the job, in turn.
+pub(super) const LIST_DELAYED: &str = "
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local listed, size = {}, 0
+local last = tonumber(ARGV[3]) + tonumber(ARGV[4]) - 1
+local members = redis.call('ZREVRANGE', KEYS[2], ARGV[3], last, 'WITHSCORES')
+for i = 1, #members, 2 do
+    listed[#listed + 1] = string.format('%.0f', math.max(0, tonumber(members[i + 1]) - now))
+    listed[#listed + 1] = string.sub(members[i], 17)
+    size = size + #members[i]
+    if size >= tonumber(ARGV[5]) then
+        break
+    end
+end
+return listed
+";

@@ -93,3 +93,9 @@ async fn redis_knows_this_server_by_its_certificate() {
     let distrustful = open("p", &settings, Wake::default());
     conformance::unhealthy(&distrustful, "UnknownIssuer").await;
 }
+
+#[tokio::test]
+async fn all_jobs_in_redis_are_listed() {
+    let engine = start();
+    conformance::lists_all(subject(&engine, "q")).await;
+}
