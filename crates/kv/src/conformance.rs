@@ -6,11 +6,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use pronghorn_cache::Cache;
 use pronghorn_store::LazyStore;
+use pronghorn_testkit::Engine;
+use tokio::time::{Instant, sleep};
 
 use crate::driver::{Driver, DriverError, Entry, Item};
 use crate::embedded::{self, Embedded};
+use crate::memcached::{Memcached, MemcachedAddress};
 use crate::memory::Memory;
 use crate::moment::Moment;
+use crate::redis::Redis;
 
 const NOW: Moment = Moment::from_millis(1_795_667_400_000);
 
@@ -39,10 +43,10 @@ fn item(name: &str, value: &str, ends: Option<Moment>) -> Item {
 /// The values of these keys at `now`; `-` for one that is not there.
 async fn values(driver: &dyn Driver, all: &[&str], now: Moment) -> Vec<String> {
     let found = driver.get(keys(all), now).await.expect("it answers");
-    let text = |entry: Option<Entry>| {
-        entry.map_or_else(
+    let text = |value: Option<Bytes>| {
+        value.map_or_else(
             || "-".to_owned(),
-            |entry| String::from_utf8(entry.value.to_vec()).expect("text"),
+            |value| String::from_utf8(value.to_vec()).expect("text"),
         )
     };
     found.into_iter().map(text).collect()
@@ -149,27 +153,56 @@ async fn gives_ends(driver: &dyn Driver) {
     driver.clear().await.expect("empty");
 }
 
-async fn takes_any_bytes(driver: &dyn Driver) {
-    let all: Bytes = (0..=255_u8).collect();
-    let long = Bytes::from(vec![b'k'; crate::messages::LONGEST_KEY]);
+async fn takes_any_bytes(driver: &dyn Driver, longest_key: usize) {
+    let low: Bytes = (0..=127_u8).collect();
+    let high: Bytes = (128..=255_u8).collect();
+    let long = Bytes::from(vec![b'k'; longest_key]);
     let large = Bytes::from(vec![7; 512 << 10]);
-    let items = vec![(all.clone(), Bytes::new()), (long.clone(), large.clone())];
+    let items = vec![
+        (low.clone(), Bytes::new()),
+        (long.clone(), large.clone()),
+        (high.clone(), low.clone()),
+    ];
     let item = |(key, value)| Item {
         key,
         entry: Entry { value, ends: None },
     };
     let kept = driver.set(items.into_iter().map(item).collect(), NOW).await;
     kept.expect("kept");
-    let found = driver.get(vec![all, long], NOW).await.expect("it answers");
-    let found: Vec<Bytes> = found.into_iter().flatten().map(|it| it.value).collect();
-    assert_eq!(found, [Bytes::new(), large]);
+    let asked = vec![low.clone(), long, high.clone()];
+    let found = driver.get(asked, NOW).await.expect("it answers");
+    let found: Vec<Bytes> = found.into_iter().flatten().collect();
+    assert!(
+        found == [Bytes::new(), large, low.clone()],
+        "not all is as it was"
+    );
+    driver.delete(vec![low.clone()]).await.expect("gone");
+    let has = driver.has(vec![low, high], NOW).await;
+    assert_eq!(has, Ok(vec![false, true]));
     driver.clear().await.expect("empty");
 }
 
+/// More than are on their way at a time.
+async fn takes_many_at_once(driver: &dyn Driver) {
+    let names: Vec<String> = (0..1000).map(|number| format!("many:{number}")).collect();
+    let items = names.iter().map(|name| item(name, name, None)).collect();
+    driver.set(items, NOW).await.expect("kept");
+    let names: Vec<&str> = names.iter().map(|name| &**name).collect();
+    assert_eq!(values(driver, &names, NOW).await, names);
+    driver.delete(keys(&names)).await.expect("gone");
+    let has = driver.has(keys(&names), NOW).await;
+    assert_eq!(has, Ok(vec![false; 1000]));
+}
+
 async fn conforms(driver: &dyn Driver) {
+    conforms_with(driver, crate::messages::LONGEST_KEY).await;
+}
+
+async fn conforms_with(driver: &dyn Driver, longest_key: usize) {
     keeps_and_forgets(driver).await;
     gives_ends(driver).await;
-    takes_any_bytes(driver).await;
+    takes_any_bytes(driver, longest_key).await;
+    takes_many_at_once(driver).await;
     assert_eq!(driver.health(), Ok(()));
 }
 
@@ -211,9 +244,9 @@ async fn an_entry_in_memory_ends_by_a_clock_that_nobody_sets() {
         .set(vec![item("a", "1", Some(soon))], NOW)
         .await
         .expect("kept");
-    let until = tokio::time::Instant::now() + Duration::from_secs(5);
+    let until = Instant::now() + Duration::from_secs(5);
     while values(&driver, &["a"], NOW).await != ["-"] {
-        assert!(tokio::time::Instant::now() < until, "it never ends");
+        assert!(Instant::now() < until, "it never ends");
     }
 }
 
@@ -282,4 +315,389 @@ async fn a_full_storage_refuses_and_still_deletes() {
     let kept = driver.set(vec![item("b", &"x".repeat(150_000), None)], NOW);
     kept.await.expect("there is room again");
     store.close().await;
+}
+
+/// Until a server of a test has started.
+async fn until_up(driver: &dyn Driver) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while let Err(wrong) = driver.probe().expect("it is a server").await {
+        assert!(Instant::now() < until, "{wrong}");
+        sleep(Duration::from_millis(20)).await;
+    }
+    driver.clear().await.expect("it is up");
+}
+
+/// Away it says so within its deadline; back it answers again.
+async fn goes_and_comes(driver: &dyn Driver, engine: &mut Engine, title: &str) {
+    driver
+        .set(vec![item("a", "1", None)], NOW)
+        .await
+        .expect("kept");
+    engine.stop();
+    let began = Instant::now();
+    let refused = driver.get(keys(&["a"]), NOW).await;
+    assert!(began.elapsed() < Duration::from_secs(5));
+    let Err(DriverError::Unavailable(said)) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(
+        said.starts_with(&format!("{title} does not answer: ")),
+        "{said}"
+    );
+    // A connection that was open before it went is no health either.
+    _ = driver.probe().expect("it is a server").await;
+    assert!(driver.health().is_err_and(|it| it.starts_with(title)));
+    engine.restart();
+    until_up(driver).await;
+    driver
+        .set(vec![item("a", "2", None)], NOW)
+        .await
+        .expect("kept");
+    assert_eq!(values(driver, &["a"], NOW).await, ["2"]);
+    assert_eq!(driver.health(), Ok(()));
+}
+
+mod in_memcached {
+    use super::*;
+
+    /// What is sent in base64.
+    const LONGEST_KEY: usize = 250;
+
+    fn start() -> Engine {
+        Engine::start("memcached", |port| {
+            let port = port.to_string();
+            let fixed = ["-l", "127.0.0.1", "-U", "0", "-u", "nobody", "-p", &port];
+            fixed.iter().map(|text| (*text).to_owned()).collect()
+        })
+    }
+
+    fn driver(engines: &[&Engine]) -> Memcached {
+        let address = |engine: &&Engine| {
+            let text = format!("127.0.0.1:{}", engine.port());
+            MemcachedAddress::parse(&text).expect("it is one")
+        };
+        let addresses = engines.iter().map(address).collect();
+        Memcached::new(addresses, Duration::from_secs(1))
+    }
+
+    #[tokio::test]
+    async fn memcached_conforms() {
+        let engine = start();
+        let driver = driver(&[&engine]);
+        until_up(&driver).await;
+        conforms_with(&driver, LONGEST_KEY).await;
+        let long = driver.get(vec![Bytes::from(vec![b'k'; 251])], NOW).await;
+        assert_eq!(long, Err(DriverError::LongKey { length: 251 }));
+    }
+
+    #[tokio::test]
+    async fn several_memcacheds_are_one_storage() {
+        let (one, other) = (start(), start());
+        let driver = driver(&[&one, &other]);
+        until_up(&driver).await;
+        conforms_with(&driver, LONGEST_KEY).await;
+        // What RoadRunner's client makes of these names.
+        let items = vec![item("d", "1", None), item("price", "2", None)];
+        driver.set(items, NOW).await.expect("kept");
+        let first = self::driver(&[&one]);
+        let second = self::driver(&[&other]);
+        assert_eq!(values(&first, &["d", "price"], NOW).await, ["1", "-"]);
+        assert_eq!(values(&second, &["d", "price"], NOW).await, ["-", "2"]);
+    }
+
+    #[tokio::test]
+    async fn a_memcached_that_goes_and_comes_is_found_again() {
+        let mut engine = start();
+        let driver = driver(&[&engine]);
+        until_up(&driver).await;
+        let title = format!("the memcached at 127.0.0.1:{}", engine.port());
+        goes_and_comes(&driver, &mut engine, &title).await;
+    }
+
+    #[tokio::test]
+    async fn a_value_that_it_does_not_take_is_refused_and_the_next_one_kept() {
+        let engine = start();
+        let driver = driver(&[&engine]);
+        until_up(&driver).await;
+        let large = "x".repeat(2 << 20);
+        let refused = driver.set(vec![item("a", &large, None)], NOW).await;
+        let Err(DriverError::Unavailable(said)) = refused else {
+            panic!("{refused:?}");
+        };
+        assert!(said.contains("object too large for cache"), "{said}");
+        driver
+            .set(vec![item("a", "1", None)], NOW)
+            .await
+            .expect("kept");
+        assert_eq!(values(&driver, &["a"], NOW).await, ["1"]);
+        assert_eq!(driver.health(), Ok(()), "it does answer");
+    }
+}
+
+mod in_redis {
+    use std::path::Path;
+    use std::process::{Command, Stdio};
+
+    use pronghorn_redis::{RedisAddress, RedisSettings, RedisTls};
+
+    use super::*;
+
+    fn start(more: &[&str]) -> Engine {
+        Engine::start("redis-server", |port| {
+            let port = port.to_string();
+            let fixed = ["--bind", "127.0.0.1", "--save", "", "--port", &port];
+            let all = fixed.iter().chain(more);
+            all.map(|text| (*text).to_owned()).collect()
+        })
+    }
+
+    fn settings(engines: &[&Engine]) -> RedisSettings {
+        let address = |engine: &&Engine| RedisAddress::Tcp("127.0.0.1".to_owned(), engine.port());
+        RedisSettings {
+            addresses: engines.iter().map(address).collect(),
+            master_name: None,
+            user: None,
+            password: None,
+            sentinel_user: None,
+            sentinel_password: None,
+            database: 0,
+            tls: None,
+            dial_timeout: Duration::from_secs(2),
+            read_timeout: Duration::from_secs(2),
+        }
+    }
+
+    fn driver(settings: RedisSettings) -> Redis {
+        Redis::new(settings, String::new())
+    }
+
+    fn cli(engine: &Engine, arguments: &[&str]) -> String {
+        let port = engine.port().to_string();
+        let answer = Command::new("redis-cli")
+            .args(["-p", &port])
+            .args(arguments)
+            .output()
+            .expect("redis-cli is there");
+        String::from_utf8_lossy(&answer.stdout).trim().to_owned()
+    }
+
+    #[tokio::test]
+    async fn redis_conforms() {
+        let engine = start(&[]);
+        let driver = driver(settings(&[&engine]));
+        until_up(&driver).await;
+        conforms(&driver).await;
+        driver
+            .set(vec![item("user:1", "x", None)], NOW)
+            .await
+            .expect("kept");
+        assert_eq!(cli(&engine, &["get", "user:1"]), "x", "RoadRunner finds it");
+    }
+
+    #[tokio::test]
+    async fn a_prefix_keeps_storages_apart() {
+        let engine = start(&[]);
+        let one = Redis::new(settings(&[&engine]), "a*:".to_owned());
+        let other = Redis::new(settings(&[&engine]), "ab:".to_owned());
+        until_up(&one).await;
+        other
+            .set(vec![item("x", "other", None)], NOW)
+            .await
+            .expect("kept");
+        conforms(&one).await;
+        assert_eq!(values(&other, &["x"], NOW).await, ["other"]);
+        assert_eq!(cli(&engine, &["keys", "*"]), "ab:x");
+    }
+
+    #[tokio::test]
+    async fn a_redis_that_goes_and_comes_is_found_again() {
+        let mut engine = start(&[]);
+        let driver = driver(settings(&[&engine]));
+        until_up(&driver).await;
+        let title = format!("the Redis at 127.0.0.1:{}", engine.port());
+        goes_and_comes(&driver, &mut engine, &title).await;
+    }
+
+    #[tokio::test]
+    async fn a_redis_that_is_stopped_is_given_up_in_time() {
+        let engine = start(&[]);
+        let driver = driver(settings(&[&engine]));
+        until_up(&driver).await;
+        let pid = cli(&engine, &["info", "server"]);
+        let pid = pid
+            .lines()
+            .find_map(|line| line.strip_prefix("process_id:"));
+        let pid = pid.expect("it says so").trim().to_owned();
+        let signal = |name: &str| {
+            let sent = Command::new("kill").args([name, &pid]).status();
+            assert!(sent.is_ok_and(|it| it.success()));
+        };
+        signal("-STOP");
+        let began = Instant::now();
+        let refused = driver.get(keys(&["a"]), NOW).await;
+        signal("-CONT");
+        assert!(began.elapsed() < Duration::from_secs(10));
+        let Err(DriverError::Unavailable(said)) = refused else {
+            panic!("{refused:?}");
+        };
+        assert!(
+            said.ends_with("does not answer: no answer within 2s"),
+            "{said}"
+        );
+        until_up(&driver).await;
+    }
+
+    #[tokio::test]
+    async fn a_password_that_is_wrong_is_refused_and_not_shown() {
+        let engine = start(&["--requirepass", "right"]);
+        let with = |password: &str| {
+            driver(RedisSettings {
+                password: Some(password.to_owned()),
+                ..settings(&[&engine])
+            })
+        };
+        until_up(&with("right")).await;
+        let wrong = with("wrong-one");
+        let refused = wrong.get(keys(&["a"]), NOW).await;
+        let Err(DriverError::Unavailable(said)) = refused else {
+            panic!("{refused:?}");
+        };
+        assert!(said.contains("Password authentication failed"), "{said}");
+        assert!(!format!("{said} {wrong:?}").contains("wrong-one"), "{said}");
+    }
+
+    #[tokio::test]
+    async fn a_cluster_is_one_storage() {
+        let mode = ["--cluster-enabled", "yes"];
+        let nodes = [start(&mode), start(&mode), start(&mode)];
+        let slots = [(0, 5460), (5461, 10922), (10923, 16383)];
+        for (node, (from, to)) in nodes.iter().zip(slots) {
+            let until = Instant::now() + Duration::from_secs(20);
+            let range = [&*from.to_string(), &*to.to_string()];
+            while cli(node, &["cluster", "addslotsrange", range[0], range[1]]) != "OK" {
+                assert!(Instant::now() < until, "a node does not start");
+                sleep(Duration::from_millis(20)).await;
+            }
+            let first = nodes[0].port().to_string();
+            cli(node, &["cluster", "meet", "127.0.0.1", &first]);
+        }
+        let all: Vec<&Engine> = nodes.iter().collect();
+        let cluster = Redis::new(settings(&all), String::new());
+        until_up(&cluster).await;
+        let until = Instant::now() + Duration::from_secs(20);
+        while !nodes
+            .iter()
+            .all(|it| cli(it, &["cluster", "info"]).contains("cluster_state:ok"))
+        {
+            assert!(Instant::now() < until, "the cluster does not come up");
+            sleep(Duration::from_millis(20)).await;
+        }
+        conforms(&cluster).await;
+        let part = Redis::new(settings(&all), "part:".to_owned());
+        let names: Vec<String> = (0..30).map(|number| number.to_string()).collect();
+        let items = || names.iter().map(|name| item(name, "1", None)).collect();
+        part.set(items(), NOW).await.expect("kept");
+        cluster.set(items(), NOW).await.expect("kept");
+        part.clear().await.expect("empty");
+        let names: Vec<&str> = names.iter().map(|name| &**name).collect();
+        assert_eq!(part.has(keys(&names), NOW).await, Ok(vec![false; 30]));
+        assert_eq!(cluster.has(keys(&names), NOW).await, Ok(vec![true; 30]));
+        cluster.clear().await.expect("empty");
+        assert_eq!(cluster.has(keys(&names), NOW).await, Ok(vec![false; 30]));
+    }
+
+    #[tokio::test]
+    async fn sentinels_name_the_master() {
+        let master = start(&[]);
+        let port = master.port();
+        // It keeps what it learns in a file that has to be there.
+        let sentinel = Engine::start("sh", |own| {
+            let options = format!("--port {own} --bind 127.0.0.1");
+            let watched = format!("--sentinel monitor main 127.0.0.1 {port} 1");
+            let script = format!(
+                "touch sentinel.conf && exec redis-server sentinel.conf --sentinel {options} {watched}"
+            );
+            vec!["-c".to_owned(), script]
+        });
+        let driver = driver(RedisSettings {
+            master_name: Some("main".to_owned()),
+            ..settings(&[&sentinel])
+        });
+        until_up(&driver).await;
+        conforms(&driver).await;
+        driver
+            .set(vec![item("a", "1", None)], NOW)
+            .await
+            .expect("kept");
+        assert_eq!(cli(&master, &["get", "a"]), "1");
+    }
+
+    fn openssl(folder: &Path, arguments: &str) {
+        let made = Command::new("openssl")
+            .args(arguments.split(' '))
+            .current_dir(folder)
+            .stderr(Stdio::null())
+            .status();
+        assert!(made.is_ok_and(|it| it.success()), "openssl {arguments}");
+    }
+
+    #[tokio::test]
+    async fn tls_is_spoken_with_who_is_trusted() {
+        let folder = Folder::new("tls");
+        std::fs::create_dir_all(&folder.0).expect("a folder");
+        let names = "-subj /CN=localhost -addext subjectAltName=IP:127.0.0.1";
+        let ca =
+            "req -x509 -newkey rsa:2048 -nodes -days 2 -keyout ca.key -out ca.pem -subj /CN=ca";
+        openssl(&folder.0, ca);
+        let ask = "req -newkey rsa:2048 -nodes -keyout key.pem -out request.pem";
+        openssl(&folder.0, &format!("{ask} {names}"));
+        let sign = "x509 -req -in request.pem -CA ca.pem -CAkey ca.key -days 2 -out cert.pem -copy_extensions copy";
+        openssl(&folder.0, sign);
+        let file = |name: &str| folder.0.join(name).to_string_lossy().into_owned();
+        let (cert, key, ca) = (file("cert.pem"), file("key.pem"), file("ca.pem"));
+        let engine = Engine::start("redis-server", |port| {
+            let port = port.to_string();
+            let all = [
+                "--port",
+                "0",
+                "--tls-port",
+                &port,
+                "--bind",
+                "127.0.0.1",
+                "--save",
+                "",
+                "--tls-cert-file",
+                &cert,
+                "--tls-key-file",
+                &key,
+                "--tls-ca-cert-file",
+                &ca,
+            ];
+            all.iter().map(|text| (*text).to_owned()).collect()
+        });
+        let with = |tls: RedisTls| {
+            driver(RedisSettings {
+                tls: Some(tls),
+                ..settings(&[&engine])
+            })
+        };
+        let root_ca = Some(folder.0.join("ca.pem"));
+        let identity = Some((folder.0.join("cert.pem"), folder.0.join("key.pem")));
+        let right = with(RedisTls {
+            root_ca: root_ca.clone(),
+            identity,
+        });
+        until_up(&right).await;
+        conforms(&right).await;
+        let nobody = with(RedisTls {
+            root_ca,
+            identity: None,
+        });
+        assert!(
+            nobody.has(keys(&["a"]), NOW).await.is_err(),
+            "it asks for a certificate"
+        );
+        let untrusted = with(RedisTls::default());
+        assert!(untrusted.has(keys(&["a"]), NOW).await.is_err());
+    }
 }

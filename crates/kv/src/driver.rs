@@ -13,8 +13,8 @@ use crate::moment::Moment;
 /// `now` comes with each call. An entry is over from its end on: nobody is shown it, whether it is
 /// removed yet or not.
 pub trait Driver: Send + Sync + 'static {
-    /// The entries of these keys, each at the place of its key; None for one that is not there.
-    fn get(&self, keys: Vec<Bytes>, now: Moment) -> Answer<'_, Vec<Option<Entry>>>;
+    /// The values of these keys, each at the place of its key; None for one that is not there.
+    fn get(&self, keys: Vec<Bytes>, now: Moment) -> Answer<'_, Vec<Option<Bytes>>>;
 
     /// Which of these keys are there.
     fn has(&self, keys: Vec<Bytes>, now: Moment) -> Answer<'_, Vec<bool>>;
@@ -36,6 +36,11 @@ pub trait Driver: Send + Sync + 'static {
 
     /// The memory that PHP maps too, where the entries are there.
     fn shared(&self) -> Option<&Cache> {
+        None
+    }
+
+    /// Asks whether it answers, where it is a server of its own.
+    fn probe(&self) -> Option<Answer<'_, ()>> {
         None
     }
 
@@ -70,6 +75,9 @@ pub enum DriverError {
         "a value with its key is longer than the {most} bytes that this storage takes; a larger `max_size` takes more"
     )]
     TooLong { most: usize },
+    /// The caller's. Nothing was done.
+    #[error("a key of {length} bytes is too long for memcached: use a hash of it")]
+    LongKey { length: usize },
     /// The engine's: it does not answer, or says that it can't. It may have been done.
     #[error("{0}")]
     Unavailable(String),

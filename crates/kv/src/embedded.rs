@@ -237,8 +237,8 @@ impl From<StoreError> for DriverError {
 }
 
 impl Driver for Embedded {
-    fn get(&self, keys: Vec<Bytes>, now: Moment) -> Answer<'_, Vec<Option<Entry>>> {
-        Box::pin(self.look(keys, now, |entry| entry))
+    fn get(&self, keys: Vec<Bytes>, now: Moment) -> Answer<'_, Vec<Option<Bytes>>> {
+        Box::pin(self.look(keys, now, |entry| entry.value))
     }
 
     fn has(&self, keys: Vec<Bytes>, now: Moment) -> Answer<'_, Vec<bool>> {

@@ -1,11 +1,12 @@
 //! Keys and values that PHP processes share, over RPC: `kv.MGet` and its companions, as
 //! RoadRunner's packages call them.
 //!
-//! - [`Driver`]: where a storage keeps its entries. `memory` and `embedded` are here; all pass one
-//!   suite of tests (`conformance`).
+//! - [`Driver`]: where a storage keeps its entries. `memory`, `embedded`, `redis` and `memcached`;
+//!   all pass one suite of tests (`conformance`).
 //! - `storages`: which there are, and what holds for all of them.
 //! - `methods` and `messages`: RPC. What each method does: `docs/reference/rpc.md`.
 //! - `shared`: `cache.Get` and its companions, for PHP that has not mapped a storage in memory.
+//! - `watch`: whether servers of their own answer.
 //! - `moment`: times as RFC 3339 writes them.
 //! - [`KvService`]: all of it, as a service.
 
@@ -13,16 +14,20 @@
 
 mod driver;
 mod embedded;
+mod memcached;
 mod memory;
 mod messages;
 mod methods;
 mod moment;
+mod redis;
 mod service;
 pub mod settings;
 mod shared;
 mod storages;
+mod watch;
 
 pub use driver::{Driver, DriverError, Entry, Item};
+pub use memcached::MemcachedAddress;
 pub use moment::Moment;
 pub use service::KvService;
 

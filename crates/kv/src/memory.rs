@@ -6,7 +6,7 @@ use bytes::Bytes;
 use pronghorn_cache::layout::{BYTES, FALSE, FLOAT, IGBINARY, INTEGER, NULL, SERIALIZED, TRUE};
 use pronghorn_cache::{Cache, NewEntry, Refused};
 
-use crate::driver::{Answer, Driver, DriverError, Entry, Item};
+use crate::driver::{Answer, Driver, DriverError, Item};
 use crate::moment::Moment;
 
 /// One storage in shared memory. Its clock is not the calendar's: a clock that is set makes no
@@ -82,12 +82,8 @@ fn value(entry: pronghorn_cache::Entry) -> Bytes {
 }
 
 impl Driver for Memory {
-    fn get(&self, keys: Vec<Bytes>, now: Moment) -> Answer<'_, Vec<Option<Entry>>> {
-        let found = self.look(&keys, |entry| Entry {
-            ends: end(&entry, now),
-            value: value(entry),
-        });
-        Box::pin(ready(Ok(found)))
+    fn get(&self, keys: Vec<Bytes>, _: Moment) -> Answer<'_, Vec<Option<Bytes>>> {
+        Box::pin(ready(Ok(self.look(&keys, value))))
     }
 
     fn has(&self, keys: Vec<Bytes>, _: Moment) -> Answer<'_, Vec<bool>> {

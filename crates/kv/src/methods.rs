@@ -55,8 +55,8 @@ async fn get(storages: Storages, request: Request) -> Result<Response, Failure> 
     let found = driver.get(keys.clone(), Moment::now()).await;
     let found = found.map_err(|error| failed(NAME, error))?;
     let there = keys.into_iter().zip(found);
-    Ok(answer(there.filter_map(|(key, entry)| {
-        Some(WireItem::with_value(key, entry?.value))
+    Ok(answer(there.filter_map(|(key, value)| {
+        Some(WireItem::with_value(key, value?))
     })))
 }
 

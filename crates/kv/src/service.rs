@@ -16,11 +16,14 @@ use tokio::time::Instant;
 
 use crate::driver::Driver;
 use crate::embedded::{self, Embedded};
+use crate::memcached::Memcached;
 use crate::memory::Memory;
 use crate::methods;
-use crate::settings::{DriverSettings, KvSettings};
+use crate::redis::Redis;
+use crate::settings::{DriverSettings, KvSettings, RedisStorage};
 use crate::shared;
 use crate::storages::Storages;
+use crate::watch::watch;
 
 /// Storages before their start. They stop behind the services that have workers.
 #[derive(Debug, Default)]
@@ -35,6 +38,7 @@ struct AtWork {
     /// Where entries are kept that outlive the server, if a storage needs it.
     store: Option<LazyStore>,
     _sweeper: JoinSet<()>,
+    _watch: JoinSet<()>,
 }
 
 impl KvService {
@@ -48,6 +52,12 @@ impl KvService {
 impl Service for KvService {
     fn serves(&self) -> bool {
         false
+    }
+
+    /// Storages in memory are always there.
+    fn is_watched(&self) -> bool {
+        let mut storages = self.settings.storages.iter();
+        storages.any(|(_, driver)| !matches!(driver, DriverSettings::Memory { .. }))
     }
 
     fn start(
@@ -114,6 +124,13 @@ async fn start(settings: KvSettings, context: &Context) -> Result<AtWork, StartE
                 Arc::new(Memory::new(cache))
             }
             DriverSettings::Embedded => Arc::new(Embedded::new(name, context.store.clone())),
+            DriverSettings::Redis(storage) => {
+                let RedisStorage { server, prefix } = &**storage;
+                Arc::new(Redis::new(server.clone(), prefix.clone()))
+            }
+            DriverSettings::Memcached { addresses, timeout } => {
+                Arc::new(Memcached::new(addresses.clone(), *timeout))
+            }
         };
         drivers.push((name.clone(), driver));
     }
@@ -122,14 +139,16 @@ async fn start(settings: KvSettings, context: &Context) -> Result<AtWork, StartE
         methods::add(&context.rpc, &storages);
         shared::add(&context.rpc, &storages);
     }
-    context
-        .readiness
-        .answer_with(move || storages.health().map_err(|why| NotReady(why.into())));
+    let watch = watch(&storages);
+    // A server whose cache is away is not to be restarted for it.
+    let ready = move || storages.health().map_err(|why| NotReady(why.into()));
+    context.readiness.answer_apart(ready, || Ok(()));
     Ok(AtWork {
         settings,
         shared: files,
         store,
         _sweeper: sweeper.unwrap_or_default(),
+        _watch: watch,
     })
 }
 

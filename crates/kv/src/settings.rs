@@ -1,6 +1,11 @@
 //! The keys of `kv`, typed.
 
+use std::time::Duration;
+
 use pronghorn_config::{Choice, Size, Table};
+use pronghorn_redis::RedisSettings;
+
+use crate::memcached::MemcachedAddress;
 
 /// Of one storage in memory. Most applications keep less, and most machines have it to spare.
 const MAX_SIZE: Size = Size::megabytes(128);
@@ -16,6 +21,14 @@ const MOST_STORAGES: usize = 1000;
 /// Each worker has a descriptor for each.
 const MOST_IN_MEMORY: usize = 16;
 
+const MEMCACHED: &str = "127.0.0.1:11211";
+const MOST_SERVERS: usize = 256;
+/// memcached answers in less than a millisecond. A cache that takes longer than this is worse than
+/// none.
+const TIMEOUT: Duration = Duration::from_secs(1);
+const TIMEOUTS: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(10)..=Duration::from_secs(60);
+
 /// A storage's name is part of each key in the store.
 const LONGEST_NAME: usize = 255;
 
@@ -26,12 +39,26 @@ pub struct KvSettings {
 }
 
 /// Where a storage's entries are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DriverSettings {
     /// In memory, so many bytes.
-    Memory { max_size: u64 },
+    Memory {
+        max_size: u64,
+    },
     /// In the server's store.
     Embedded,
+    Redis(Box<RedisStorage>),
+    Memcached {
+        addresses: Vec<MemcachedAddress>,
+        timeout: Duration,
+    },
+}
+
+/// Which Redis, and what a storage's keys begin with there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedisStorage {
+    pub server: RedisSettings,
+    pub prefix: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,12 +89,17 @@ fn is_name(name: &str) -> bool {
 impl KvSettings {
     /// Reads the section, a map of storages by name.
     pub fn read(t: &mut Table<'_>) -> Self {
-        let storages = t.sections_with(
+        let written = t.sections_with(
             "kv",
             "Storages of keys and values, by name. Without this section there are none.",
             "A storage.",
             read_storage,
         );
+        let storages = written.into_iter().map(|(name, storage)| {
+            let elsewhere = elsewhere(t, &name, &storage);
+            (name, elsewhere.unwrap_or(storage.settings))
+        });
+        let storages: Vec<_> = storages.collect();
         for (name, _) in &storages {
             if !is_name(name) && name != "<name>" {
                 t.error("kv", WRONG_NAME, "give it a shorter name");
@@ -78,9 +110,8 @@ impl KvSettings {
             let message = format!("has {written} storages; accepted: at most {MOST_STORAGES}");
             t.error("kv", &message, "remove some of them");
         }
-        let in_memory = |(_, it): &&(_, Option<DriverSettings>)| {
-            matches!(it, Some(DriverSettings::Memory { .. }))
-        };
+        let in_memory =
+            |(_, it): &&(_, DriverSettings)| matches!(it, DriverSettings::Memory { .. });
         let in_memory = storages.iter().filter(in_memory).count();
         if in_memory > MOST_IN_MEMORY {
             let message = format!(
@@ -92,40 +123,61 @@ impl KvSettings {
                 "use one for several purposes, with prefixes",
             );
         }
-        let there = storages.into_iter();
-        Self {
-            storages: there.filter_map(|(name, it)| Some((name, it?))).collect(),
-        }
+        Self { storages }
     }
 }
 
-/// None, with a warning, for a driver that is not there yet.
-fn read_storage(t: &mut Table<'_>) -> Option<DriverSettings> {
+struct Storage {
+    choice: DriverChoice,
+    has_config: bool,
+    settings: DriverSettings,
+}
+
+/// As in RoadRunner, a storage without a `config` has it in a section of its own name at the top.
+fn elsewhere(t: &mut Table<'_>, name: &str, storage: &Storage) -> Option<DriverSettings> {
+    let is_server = matches!(
+        storage.choice,
+        DriverChoice::Redis | DriverChoice::Memcached
+    );
+    let written = t.names_in(name);
+    let has_address = written.iter().any(|key| key == "addr" || key == "addrs");
+    if storage.has_config || !is_server || !has_address || t.is_known(name) {
+        return None;
+    }
+    let sentence = "Settings of the storage of this name.";
+    Some(t.section_with(name, sentence, |t| read_config(t, storage.choice)))
+}
+
+fn read_storage(t: &mut Table<'_>) -> Storage {
     let choice = t
         .key(
             "driver",
-            "Where the entries are: `memory` until the server stops, `embedded` in its own store. \
-             RoadRunner's `boltdb` is taken for `embedded`.",
+            "Where the entries are: `memory` until the server stops, `embedded` in its own store, \
+             `redis` and `memcached` in servers of these. RoadRunner's `boltdb` is taken for `embedded`.",
         )
         .default(DriverChoice::Memory);
-    match choice {
-        DriverChoice::Memory | DriverChoice::Embedded => {}
-        DriverChoice::Boltdb => t.warn(
+    if choice == DriverChoice::Boltdb {
+        t.warn(
             "driver",
             "is taken for `embedded`, which does not read files of BoltDB",
             "the cache begins empty; write `driver: embedded`",
-        ),
-        DriverChoice::Redis | DriverChoice::Memcached => {
-            t.not_yet("config", "caches in Redis and Memcached");
-            let message = "is not there yet: the storage is not there either";
-            t.warn("driver", message, "for now use `memory` or `embedded`");
-            return None;
-        }
+        );
     }
-    let max_size = t.section_with("config", "Settings of the driver.", |t| {
-        let message = "is of storages with `driver: memory`";
-        let in_memory = choice == DriverChoice::Memory;
-        let max_size = t.keys_where(in_memory, message, "remove it", |t| {
+    let has_config = t.is_written("config");
+    let settings = t.section_with("config", "Settings of the driver.", |t| {
+        read_config(t, choice)
+    });
+    Storage {
+        choice,
+        has_config,
+        settings,
+    }
+}
+
+fn read_config(t: &mut Table<'_>, choice: DriverChoice) -> DriverSettings {
+    let of = |wanted| choice == wanted;
+    let message = "is of storages with `driver: memory`";
+    let max_size = t.keys_where(of(DriverChoice::Memory), message, "remove it", |t| {
             t.key(
                 "max_size",
                 "How much memory the entries may take; what was not read for the longest time goes first. It is \
@@ -135,17 +187,75 @@ fn read_storage(t: &mut Table<'_>) -> Option<DriverSettings> {
                 .range(LEAST_SIZE..=MOST_SIZE)
                 .default(MAX_SIZE)
         });
-        t.no_effect(
-            "interval",
-            "an entry is over in time, whenever it is removed",
-        );
-        t.no_effect("file", "entries are in the server's own store");
-        t.no_effect("bucket", "each storage has its own part of the store");
-        t.no_effect("permissions", "the store is for its owner alone");
-        max_size.unwrap_or(MAX_SIZE).bytes()
-    });
-    Some(match choice {
-        DriverChoice::Memory => DriverSettings::Memory { max_size },
+    let message = "is of storages with `driver: redis`";
+    let redis = t.keys_where(of(DriverChoice::Redis), message, "remove it", |t| {
+            Box::new(RedisStorage {
+                server: RedisSettings::read(t),
+                prefix: t
+                    .key(
+                        "prefix",
+                        "Before all keys. With it, `Clear` removes these keys; without, all of the database.",
+                    )
+                    .ours()
+                    .optional()
+                    .unwrap_or_default(),
+            })
+        });
+    let message = "is of storages with `driver: memcached`";
+    let memcached = t.keys_where(
+        of(DriverChoice::Memcached),
+        message,
+        "remove it",
+        read_memcached,
+    );
+    t.no_effect(
+        "interval",
+        "an entry is over in time, whenever it is removed",
+    );
+    t.no_effect("file", "entries are in the server's own store");
+    t.no_effect("bucket", "each storage has its own part of the store");
+    t.no_effect("permissions", "the store is for its owner alone");
+    match (choice, redis, memcached) {
+        (DriverChoice::Redis, Some(redis), _) => DriverSettings::Redis(redis),
+        (DriverChoice::Memcached, _, Some(memcached)) => memcached,
+        (DriverChoice::Memory, ..) => DriverSettings::Memory {
+            max_size: max_size.unwrap_or(MAX_SIZE).bytes(),
+        },
         _ => DriverSettings::Embedded,
-    })
+    }
+}
+
+fn read_memcached(t: &mut Table<'_>) -> DriverSettings {
+    let written: Vec<String> = t
+        .key(
+            "addr",
+            "The servers. A key is in one of them, the same as for RoadRunner.",
+        )
+        .default(vec![MEMCACHED.to_owned()]);
+    let addresses: Vec<_> = written
+        .iter()
+        .filter_map(|text| {
+            let address = MemcachedAddress::parse(text);
+            if address.is_none() {
+                let message =
+                    format!("is `{text}`; accepted: a host with its port, or the path of a socket");
+                t.error("addr", &message, &format!("for example `{MEMCACHED}`"));
+            }
+            address
+        })
+        .collect();
+    if written.is_empty() || written.len() > MOST_SERVERS {
+        let message = format!(
+            "has {} servers; accepted: 1 to {MOST_SERVERS}",
+            written.len()
+        );
+        t.error("addr", &message, "write another number of them");
+    }
+    let timeout = t
+        .key("timeout", "What a command may take, with its answer.")
+        .ours()
+        .zero_is_default()
+        .range(TIMEOUTS)
+        .default(TIMEOUT);
+    DriverSettings::Memcached { addresses, timeout }
 }

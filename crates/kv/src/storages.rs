@@ -21,6 +21,10 @@ impl Storages {
         self.0.get(&folded(name)).cloned()
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Arc<dyn Driver>)> {
+        self.0.iter().map(|(name, driver)| (&**name, driver))
+    }
+
     /// What is wrong with the first one that would not answer.
     pub(crate) fn health(&self) -> Result<(), String> {
         self.0.iter().try_for_each(|(name, driver)| {

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::queues::Queues;
 use crate::readiness::{NotReady, Readiness};
 
-/// All services that have workers. Clones are the same one.
+/// All services that health checks ask after. Clones are the same one.
 #[derive(Clone, Debug, Default)]
 pub struct Health {
     services: Arc<OnceLock<Vec<(&'static str, Readiness)>>>,
@@ -49,7 +49,7 @@ impl Health {
         self.leaving.is_cancelled()
     }
 
-    /// The services that have workers.
+    /// The services that are asked after.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.services
             .get()
@@ -58,7 +58,7 @@ impl Health {
             .map(|(name, _)| *name)
     }
 
-    /// None when there is no such service, or it has no workers.
+    /// None when there is no such service, or nobody asks after it.
     pub fn ask(&self, question: Question, name: &str) -> Option<Result<(), NotReady>> {
         let services = self.services.get()?;
         let (_, readiness) = services.iter().find(|(known, _)| *known == name)?;

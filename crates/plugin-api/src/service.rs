@@ -34,10 +34,14 @@ pub type StartError = Box<dyn Error + Send + Sync>;
 /// workers, which workers call from their first line on and until their last, then those that have
 /// workers.
 pub trait Service: Any + fmt::Debug + Send {
-    /// Its pools of PHP workers. Services that have some can be reset, health checks ask after
-    /// them, and they start last.
+    /// Its pools of PHP workers. Services that have some can be reset, and they start last.
     fn pools(&self) -> Vec<ConfiguredPool<'_>> {
         Vec::new()
+    }
+
+    /// Whether health checks ask after it.
+    fn is_watched(&self) -> bool {
+        !self.pools().is_empty()
     }
 
     /// Whether a server has something to do with this service alone.

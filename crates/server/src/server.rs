@@ -193,14 +193,17 @@ impl Server {
             let all = development.then(|| (None, Watching::for_development()));
             Vec::from_iter(all)
         });
-        let (with_workers, others): (Vec<_>, Vec<_>) = settings
-            .services
-            .into_iter()
-            .map(|(name, service)| (name, service, Readiness::default()))
-            .partition(|(_, service, _)| !service.pools().is_empty());
-        let watched = with_workers.iter();
+        let services = settings.services.into_iter();
+        let services = services.map(|(name, service)| (name, service, Readiness::default()));
+        let services: Vec<_> = services.collect();
+        let watched = services
+            .iter()
+            .filter(|(_, service, _)| service.is_watched());
         let watched = watched.map(|(name, _, readiness)| (*name, readiness.clone()));
         self.health.watch(watched.collect());
+        let (with_workers, others): (Vec<_>, Vec<_>) = services
+            .into_iter()
+            .partition(|(_, service, _)| !service.pools().is_empty());
         let state = state::folder(settings.state_dir, &folder, &environment);
         let store = state::store(state.clone());
         let reports = incidents::Writer::new(reports::folder_in(&state), settings.reports);

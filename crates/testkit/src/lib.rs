@@ -15,11 +15,13 @@
 )]
 
 mod client;
+mod engine;
 mod load;
 mod server;
 mod site;
 
 pub use client::{Connection, Response};
+pub use engine::Engine;
 pub use load::Load;
 pub use server::{Ended, Server, binary, built};
 pub use site::Site;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use pronghorn_testkit::{Server, Site, wait_for};
+use pronghorn_testkit::{Engine, Server, Site, wait_for};
 use pronghorn_wire::frame::Flags;
 
-use crate::control::Rpc;
+use crate::control::{Rpc, probe};
 
 fn start(storages: &str) -> (Server, Rpc) {
     let site = Site::with_worker("app.php");
@@ -174,6 +174,40 @@ fn entries_end_in_time_and_embedded_ones_outlive_the_server() {
     let there = |storage| request(storage, &[(b"l", b"", "")]);
     assert_eq!(call(&mut rpc, "kv.Has", &there("kept")), r"\n\x03\n\x01l");
     assert_eq!(call(&mut rpc, "kv.Has", &there("fast")), "");
+    drop(rpc);
+    server.stop();
+}
+
+#[test]
+fn a_redis_that_goes_is_told_and_found_again() {
+    let mut redis = Engine::start("redis-server", |port| {
+        let port = port.to_string();
+        let all = ["--bind", "127.0.0.1", "--save", "", "--port", &port];
+        all.iter().map(|text| (*text).to_owned()).collect()
+    });
+    let address = format!("127.0.0.1:{}", redis.port());
+    let (server, mut rpc) = start(&format!(
+        "far: {{driver: redis, config: {{addrs: ['{address}']}}}}}}\nstatus: {{address: '127.0.0.1:0'"
+    ));
+    wait_for("the server to be ready", || {
+        (probe(&server, "/ready").status == 200).then_some(())
+    });
+    let entry = request("far", &[(b"k", b"v", "")]);
+    assert_eq!(call(&mut rpc, "kv.Set", &entry), "");
+    let asked = request("far", &[(b"k", b"", "")]);
+    assert_eq!(call(&mut rpc, "kv.MGet", &asked), r"\n\x06\n\x01k\x12\x01v");
+
+    redis.stop();
+    let said = call(&mut rpc, "kv.MGet", &asked);
+    let expected = format!("error: rpc_mget: the Redis at {address} does not answer: ");
+    assert!(said.starts_with(&expected), "{said}");
+    server.logged(&["the storage is away"]);
+    assert_eq!(probe(&server, "/ready").status, 503);
+
+    redis.restart();
+    server.logged(&["the storage is back"]);
+    assert_eq!(probe(&server, "/ready").status, 200);
+    assert_eq!(call(&mut rpc, "kv.Set", &entry), "");
     drop(rpc);
     server.stop();
 }

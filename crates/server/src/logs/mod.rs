@@ -39,9 +39,9 @@ use subscriber::{Channel, Channels, Router, SERVER};
 
 /// The targets of our own records. What has another one is a stranger's, unless `logs.channels`
 /// names it.
-pub const CHANNELS: [&str; 14] = [
-    "app", "http", ACCESS, SERVER, "pool", "rpc", "lock", "jobs", "store", "metrics", "status",
-    "config", "otel", "spans",
+pub const CHANNELS: [&str; 15] = [
+    "app", "http", ACCESS, SERVER, "pool", "rpc", "lock", "kv", "jobs", "store", "metrics",
+    "status", "config", "otel", "spans",
 ];
 
 /// Of `http.access_log`: each record is a line that is finished.

@@ -251,13 +251,13 @@ fn not_yet(t: &mut Table<'_>) {
     t.not_yet("kafka", "message queues");
     t.not_yet("sqs", "message queues");
     t.not_yet("google_pub_sub", "message queues");
-    t.not_yet("redis", "caches");
-    t.not_yet("memcached", "caches");
-    t.not_yet("memory", "caches");
-    for name in kv {
-        // A cache may keep its settings in a section of its own name at the top.
-        if !t.is_known(&name) {
-            t.not_yet(&name, "caches");
+    const OF_STORAGES: &str = "a storage of this name with `driver: redis` or `memcached` reads it where it \
+                               has no `config`";
+    // A cache may keep its settings in a section of its own name at the top.
+    let storages = kv.iter().map(String::as_str);
+    for name in ["redis", "memcached", "memory"].into_iter().chain(storages) {
+        if !t.is_known(name) {
+            t.no_effect(name, OF_STORAGES);
         }
     }
     t.no_effect("websockets", "RoadRunner removed it");

@@ -14,7 +14,7 @@ use crate::trusted_proxies::HaProxy;
 
 pub(crate) use pronghorn_e2e::rpc::{Rpc, listening};
 
-fn probe(server: &Server, target: &str) -> Response {
+pub(crate) fn probe(server: &Server, target: &str) -> Response {
     let address: SocketAddr = listening(server, "status").parse().expect("an address");
     Connection::open(address).get(target)
 }

@@ -1,0 +1,17 @@
+//! A Redis as RoadRunner's sections describe it: one server, the master that sentinels name, or a
+//! cluster.
+//!
+//! - [`RedisSettings`]: the keys.
+//! - [`Redis`]: a connection that is opened when a command needs it, and anew after it was lost.
+//!
+//! Knows no service: what is kept under which key is theirs.
+
+#![forbid(unsafe_code)]
+
+mod connection;
+mod settings;
+
+pub use connection::{Redis, RedisFailure};
+/// What commands are written with, and what their answers are read into.
+pub use redis::{Cmd, FromRedisValue, Value, cmd};
+pub use settings::{RedisAddress, RedisSettings, RedisTls};

@@ -1,0 +1,283 @@
+//! The keys of a Redis, typed. They are RoadRunner's.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pronghorn_config::Table;
+
+const ADDRESS: &str = "127.0.0.1:6379";
+
+/// As RoadRunner's.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
+/// As RoadRunner's. A Redis answers in less than a millisecond; one that takes longer is as good as
+/// away.
+const READ_TIMEOUT: Duration = Duration::from_secs(3);
+const TIMEOUTS: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(10)..=Duration::from_secs(60);
+
+/// More nodes than a cluster needs to be found.
+const MOST_ADDRESSES: usize = 64;
+
+/// Redis itself has 16 unless it is told otherwise.
+const LAST_DATABASE: u32 = 65_535;
+
+const POOLED: &str = "one connection carries all commands";
+const RETRIED: &str = "a connection that was lost is opened again by the next command";
+const ON_MASTERS: &str = "masters are asked, which have what was written last";
+
+/// Where a Redis is.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RedisSettings {
+    /// One server; those of a cluster where there are several; sentinels where there is a
+    /// `master_name`.
+    pub addresses: Vec<RedisAddress>,
+    pub master_name: Option<String>,
+    pub user: Option<String>,
+    pub password: Option<String>,
+    pub sentinel_user: Option<String>,
+    pub sentinel_password: Option<String>,
+    pub database: u32,
+    pub tls: Option<RedisTls>,
+    pub dial_timeout: Duration,
+    pub read_timeout: Duration,
+}
+
+/// Where one server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RedisAddress {
+    Tcp(String, u16),
+    Unix(PathBuf),
+}
+
+/// What is trusted, and who this server is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RedisTls {
+    /// PEM; the system's when not written.
+    pub root_ca: Option<PathBuf>,
+    /// Certificate and key, in PEM.
+    pub identity: Option<(PathBuf, PathBuf)>,
+}
+
+impl RedisSettings {
+    /// Reads a section.
+    pub fn read(t: &mut Table<'_>) -> Self {
+        let written: Vec<String> = t
+            .key(
+                "addrs",
+                "Its address; those of several nodes for a cluster, or those of sentinels with `master_name`.",
+            )
+            .default(vec![ADDRESS.to_owned()]);
+        let mut addresses = Vec::with_capacity(written.len());
+        for text in &written {
+            match RedisAddress::parse(text) {
+                Some(address) => addresses.push(address),
+                None => {
+                    let message = format!(
+                        "is `{text}`; accepted: a host with its port, or the path of a socket"
+                    );
+                    t.error("addrs", &message, &format!("for example `{ADDRESS}`"));
+                }
+            }
+        }
+        if written.is_empty() || written.len() > MOST_ADDRESSES {
+            let message = format!(
+                "has {} addresses; accepted: 1 to {MOST_ADDRESSES}",
+                written.len()
+            );
+            t.error("addrs", &message, "write some nodes; they name the others");
+        }
+        let settings = Self {
+            addresses,
+            master_name: t
+                .key(
+                    "master_name",
+                    "What sentinels call the master; with it, `addrs` are those of sentinels.",
+                )
+                .optional(),
+            user: t
+                .key("username", "Who asks, where Redis has users.")
+                .optional(),
+            password: t.key("password", "The password.").secret().optional(),
+            sentinel_user: t
+                .key("sentinel_username", "Who asks the sentinels.")
+                .optional(),
+            sentinel_password: t
+                .key("sentinel_password", "The password of the sentinels.")
+                .secret()
+                .optional(),
+            database: t
+                .key("db", "The number of the database; a cluster has only 0.")
+                .range(0..=LAST_DATABASE)
+                .default(0),
+            tls: t.optional_section_with(
+                "tls",
+                "Encryption. Without this section there is none.",
+                RedisTls::read,
+            ),
+            dial_timeout: t
+                .key("dial_timeout", "What a connection may take.")
+                .zero_is_default()
+                .range(TIMEOUTS)
+                .default(DIAL_TIMEOUT),
+            read_timeout: t
+                .key("read_timeout", "What a command may take, with its answer.")
+                .zero_is_default()
+                .range(TIMEOUTS)
+                .default(READ_TIMEOUT),
+        };
+        t.no_effect(
+            "write_timeout",
+            "`read_timeout` holds for the whole of a command",
+        );
+        for key in [
+            "pool_size",
+            "min_idle_conns",
+            "max_conn_age",
+            "pool_timeout",
+            "idle_timeout",
+            "idle_check_freq",
+        ] {
+            t.no_effect(key, POOLED);
+        }
+        for key in ["max_retries", "min_retry_backoff", "max_retry_backoff"] {
+            t.no_effect(key, RETRIED);
+        }
+        for key in ["route_by_latency", "route_randomly", "read_only"] {
+            t.no_effect(key, ON_MASTERS);
+        }
+        settings.check(t);
+        settings
+    }
+
+    fn check(&self, t: &mut Table<'_>) {
+        if self.is_cluster() && self.database != 0 {
+            let message = "is of one Redis, and `addrs` has those of a cluster";
+            t.error("db", message, "remove it, or write one address");
+        }
+        let is_socket = |address: &RedisAddress| matches!(address, RedisAddress::Unix(_));
+        let has_sockets = self.addresses.iter().any(is_socket);
+        if has_sockets && (self.addresses.len() > 1 || self.master_name.is_some()) {
+            let message = "has the path of a socket among several, or of a sentinel";
+            t.error("addrs", message, "write hosts with their ports");
+        }
+    }
+
+    pub(crate) fn is_cluster(&self) -> bool {
+        self.master_name.is_none() && self.addresses.len() > 1
+    }
+
+    /// As people call it in records and errors, without what says who asks.
+    pub fn title(&self) -> String {
+        let all: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
+        let all = all.join(", ");
+        match &self.master_name {
+            Some(master) => format!("the Redis `{master}` of the sentinels at {all}"),
+            None if self.is_cluster() => format!("the Redis cluster at {all}"),
+            None => format!("the Redis at {all}"),
+        }
+    }
+}
+
+impl RedisTls {
+    fn read(t: &mut Table<'_>) -> Self {
+        let root_ca = t
+            .key(
+                "root_ca",
+                "A file with the certificates to trust, in PEM; those of the system when not written.",
+            )
+            .is_path()
+            .optional();
+        let cert: Option<PathBuf> = t
+            .key(
+                "cert",
+                "A file with the certificate of this server, in PEM.",
+            )
+            .is_path()
+            .optional();
+        let key: Option<PathBuf> = t
+            .key("key", "A file with its key, in PEM.")
+            .is_path()
+            .optional();
+        let identity = match (cert, key) {
+            (Some(cert), Some(key)) => Some((cert, key)),
+            (None, None) => None,
+            (cert, _) => {
+                let missing = if cert.is_some() { "key" } else { "cert" };
+                t.error(
+                    missing,
+                    "is missing: `cert` and `key` belong together",
+                    "write both",
+                );
+                None
+            }
+        };
+        Self { root_ca, identity }
+    }
+}
+
+impl RedisAddress {
+    /// `host:port`, `[::1]:6379`, `/run/redis.sock`, the same behind `unix://`.
+    fn parse(text: &str) -> Option<Self> {
+        let text = text.strip_prefix("unix://").unwrap_or(text);
+        if text.starts_with('/') {
+            return Some(Self::Unix(text.into()));
+        }
+        let (host, port) = text.rsplit_once(':')?;
+        let host = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'))
+            .unwrap_or(host);
+        let is_host = !host.is_empty() && !host.contains(['/', '@', ' ']);
+        let port = port.parse().ok().filter(|port| *port != 0)?;
+        is_host.then(|| Self::Tcp(host.to_owned(), port))
+    }
+}
+
+impl fmt::Display for RedisAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// Without what says who asks.
+impl fmt::Debug for RedisSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.title())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_a_host_with_its_port_or_a_socket() {
+        for (text, shown) in [
+            ("127.0.0.1:6379", "127.0.0.1:6379"),
+            ("[::1]:6380", "[::1]:6380"),
+            ("cache:1", "cache:1"),
+            ("/run/redis.sock", "/run/redis.sock"),
+            ("unix:///run/redis.sock", "/run/redis.sock"),
+        ] {
+            let address = RedisAddress::parse(text).map(|it| it.to_string());
+            assert_eq!(address.as_deref(), Some(shown), "{text}");
+        }
+        for text in [
+            "",
+            "cache",
+            "cache:",
+            ":6379",
+            "cache:0",
+            "cache:70000",
+            "redis://h:1",
+            "u@h:1",
+        ] {
+            assert_eq!(RedisAddress::parse(text), None, "{text}");
+        }
+    }
+}
