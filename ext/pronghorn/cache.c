@@ -10,8 +10,6 @@
 #include "zend_exceptions.h"
 #include "zend_smart_str.h"
 
-#include "cache_segment.h"
-
 /* What the server hands over: a line for each storage, a descriptor, `=` and the name. */
 #define OFFER "PRONGHORN_CACHE"
 /* The server has no more. */
@@ -81,6 +79,19 @@ void cache_startup(zend_class_entry *shared)
 	/* Programs that this one starts have other descriptors of these numbers. */
 	unsetenv(OFFER);
 	pthread_atfork(NULL, NULL, cache_forked);
+}
+
+const cache_segment *cache_find(const char *name)
+{
+	if (name == NULL) {
+		return mapped == 1 ? &storages[0].segment : NULL;
+	}
+	for (unsigned i = 0; i < mapped; i++) {
+		if (strcasecmp(storages[i].name, name) == 0) {
+			return &storages[i].segment;
+		}
+	}
+	return NULL;
 }
 
 /* ---- Values ---- */
@@ -245,18 +256,23 @@ static void *allocate_string(void *context, size_t length)
 	return ZSTR_VAL(*value);
 }
 
+bool cache_fetch(const cache_segment *segment, const char *key, size_t length, cache_head *head, zend_string **value)
+{
+	*value = NULL;
+	const bool is_there = cache_read(segment, key, length, head, allocate_string, value);
+	if (!is_there && *value != NULL) {
+		zend_string_release(*value);
+		*value = NULL;
+	}
+	return is_there;
+}
+
 /* False: it is not there. */
 static bool fetch(const cache_segment *segment, const char *key, size_t length, zval *into)
 {
 	cache_head head;
-	zend_string *value = NULL;
-	if (!cache_read(segment, key, length, &head, allocate_string, &value)) {
-		if (value != NULL) {
-			zend_string_release(value);
-		}
-		return false;
-	}
-	return unpack(into, head.kind, value);
+	zend_string *value;
+	return cache_fetch(segment, key, length, &head, &value) && unpack(into, head.kind, value);
 }
 
 /* ---- Arguments ---- */
@@ -315,14 +331,12 @@ ZEND_METHOD(Pronghorn_Cache_SharedMemory, open)
 		Z_PARAM_STRING(name, length)
 	ZEND_PARSE_PARAMETERS_END();
 
-	for (unsigned i = 0; i < mapped; i++) {
-		if (strcasecmp(storages[i].name, name) == 0) {
-			object_init_ex(return_value, class_entry);
-			of_object(Z_OBJ_P(return_value))->segment = &storages[i].segment;
-			return;
-		}
+	const cache_segment *segment = cache_find(name);
+	if (segment == NULL) {
+		RETURN_NULL();
 	}
-	RETURN_NULL();
+	object_init_ex(return_value, class_entry);
+	of_object(Z_OBJ_P(return_value))->segment = segment;
 }
 
 ZEND_METHOD(Pronghorn_Cache_SharedMemory, get)

@@ -815,7 +815,8 @@ static cache_outcome change(const cache_segment *segment, const void *key, size_
 		if (there.is_there) {
 			give_head(&head, &there.head);
 		}
-		const bool may = entry == NULL ? there.is_there : condition == NULL || condition(context, there.is_there ? &head : NULL, there.value, entry);
+		const bool may = (entry != NULL || there.is_there)
+			&& (condition == NULL || condition(context, there.is_there ? &head : NULL, there.value, entry));
 		if (!may) {
 			outcome = CACHE_DIFFERS;
 			break;
@@ -862,7 +863,12 @@ cache_outcome cache_put(const cache_segment *segment, cache_entry *entry, cache_
 
 bool cache_delete(const cache_segment *segment, const void *key, size_t length)
 {
-	return change(segment, key, length, NULL, NULL, NULL) == CACHE_DONE;
+	return cache_delete_if(segment, key, length, NULL, NULL);
+}
+
+bool cache_delete_if(const cache_segment *segment, const void *key, size_t length, cache_condition *condition, void *context)
+{
+	return change(segment, key, length, NULL, condition, context) == CACHE_DONE;
 }
 
 size_t cache_clear(const cache_segment *segment, const void *prefix, size_t length)

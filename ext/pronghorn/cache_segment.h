@@ -86,6 +86,9 @@ cache_outcome cache_put(const cache_segment *segment, cache_entry *entry, cache_
 /* Whether it was there. */
 bool cache_delete(const cache_segment *segment, const void *key, size_t length);
 
+/* Whether it was there, and was removed because the condition holds. */
+bool cache_delete_if(const cache_segment *segment, const void *key, size_t length, cache_condition *condition, void *context);
+
 /* Removes all entries whose key begins so; how many. */
 size_t cache_clear(const cache_segment *segment, const void *prefix, size_t length);
 

@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "php.h"
+#include "php_ini.h"
 #include "php_output.h"
 #include "ext/standard/info.h"
 #include "zend_exceptions.h"
@@ -21,10 +22,12 @@
 #include "exit.h"
 #include "leftovers.h"
 #include "opcache.h"
+#include "pending.h"
 #include "properties.h"
 #include "release.h"
 #include "reply.h"
 #include "requests.h"
+#include "sessions.h"
 #include "spent.h"
 
 /* Changes whenever a function of ours does. */
@@ -104,9 +107,7 @@ static bool is_attached(void)
 	return true;
 }
 
-/* Runs what a signal has made pending, as the engine does between two lines. False: an exception
- * was thrown. */
-static bool run_pending(void)
+bool run_pending(void)
 {
 #if PHP_VERSION_ID >= 80200
 	bool pending = zend_atomic_bool_exchange_ex(&EG(vm_interrupt), false);
@@ -1148,6 +1149,11 @@ static void find_globals(void)
 #endif
 }
 
+PHP_INI_BEGIN()
+	/* Seconds; 0 is for ever, as files have it. A page that waits for longer is of no use any more. */
+	PHP_INI_ENTRY("pronghorn.session_lock_timeout", "30", PHP_INI_ALL, NULL)
+PHP_INI_END()
+
 static PHP_MINIT_FUNCTION(pronghorn)
 {
 	find_globals();
@@ -1158,11 +1164,19 @@ static PHP_MINIT_FUNCTION(pronghorn)
 	exit_startup();
 	leftovers_startup();
 	requests_startup();
+	REGISTER_INI_ENTRIES();
+	sessions_startup();
 	cache_startup(register_class_Pronghorn_Cache_SharedMemory(register_class_Pronghorn_Cache_Store()));
 	properties_startup(register_class_Pronghorn_Internal_NativeProperties());
 	if (!classic_is_on()) {
 		booted_startup();
 	}
+	return SUCCESS;
+}
+
+static PHP_MSHUTDOWN_FUNCTION(pronghorn)
+{
+	UNREGISTER_INI_ENTRIES();
 	return SUCCESS;
 }
 
@@ -1196,6 +1210,7 @@ static PHP_MINFO_FUNCTION(pronghorn)
 	php_info_print_table_row(2, "Pronghorn", PRONGHORN_VERSION);
 	php_info_print_table_row(2, "Shared memory", channel.map != NULL ? "attached" : "not attached");
 	php_info_print_table_end();
+	DISPLAY_INI_ENTRIES();
 }
 
 /* What is watched has to be there first. */
@@ -1213,7 +1228,7 @@ zend_module_entry pronghorn_module_entry = {
 	"pronghorn",
 	ext_functions,
 	PHP_MINIT(pronghorn),
-	NULL,
+	PHP_MSHUTDOWN(pronghorn),
 	PHP_RINIT(pronghorn),
 	PHP_RSHUTDOWN(pronghorn),
 	PHP_MINFO(pronghorn),

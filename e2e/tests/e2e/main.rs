@@ -58,6 +58,7 @@ mod routes;
 mod script_security;
 mod secure;
 mod sendfile;
+mod sessions;
 mod start;
 #[path = "../extensions/started.rs"]
 mod started;

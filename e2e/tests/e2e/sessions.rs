@@ -1,0 +1,190 @@
+//! Sessions in a storage that workers have mapped: `session.save_handler = pronghorn`.
+
+use std::time::Duration;
+
+use pronghorn_testkit::{Connection, Response, Server, Site, time, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::control::Rpc;
+use crate::ring::extension;
+
+/// Counts in the session of the client's cookie. `/slow` has it open until the file `go` is there.
+const INDEX: &str = r#"<?php
+    chdir(dirname(__DIR__));
+    set_error_handler(function (int $level, string $text): bool { echo "[$text]"; return true; });
+    $path = strtok($_SERVER['REQUEST_URI'], '?');
+    if (!session_start($path === '/read' ? ['read_and_close' => true] : [])) {
+        echo 'no session';
+        return;
+    }
+    $_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1;
+    if ($path === '/slow') {
+        file_put_contents('held', getmypid());
+        while (!file_exists('go')) { usleep(1000); clearstatcache(); }
+    }
+    echo $_SESSION['n'];
+"#;
+
+/// The settings of a pool for each way to run PHP.
+fn pools() -> [String; 3] {
+    extension();
+    let classic = "mode: classic, root: public";
+    [
+        "transport: ring".to_owned(),
+        classic.to_owned(),
+        format!("{classic}, spawn: exec"),
+    ]
+}
+
+fn site(pool: &str, ini: &str, kv: &str) -> Site {
+    let worker = Site::sdk_worker("").replace(
+        "function (Pronghorn\\Request $request): mixed {\n\n}",
+        "fn () => require 'public/index.php'",
+    );
+    let ini = format!(
+        "session.save_handler: pronghorn, session.save_path: files/, session.use_strict_mode: '0', {ini}"
+    );
+    Site::new()
+        .file("worker.php", &worker)
+        .file("public/index.php", INDEX)
+        .file("files/.keep", "")
+        .config(&format!(
+            "version: '3'\nserver: {{command: php worker.php}}\n\
+             http: {{address: 127.0.0.1:0, pool: {{num_workers: 2, {pool}, ini: {{{ini}}}}}}}\n\
+             rpc: {{listen: 'tcp://127.0.0.1:0'}}\nlogs: {{level: debug}}\nkv: {{{kv}}}\n"
+        ))
+}
+
+const STORAGES: &str =
+    "sessions: {driver: memory, config: {max_size: 8MB}}, other: {driver: memory}";
+
+fn start(pool: &str, ini: &str) -> Server {
+    Server::start(site(pool, ini, STORAGES))
+}
+
+fn ask(server: &Server, method: &str, target: &str) -> Connection {
+    let mut connection = server.connect();
+    connection.request(method, target, "Cookie: PHPSESSID=abc\r\n");
+    connection
+}
+
+fn get(server: &Server, target: &str) -> Response {
+    ask(server, "GET", target).response()
+}
+
+/// A request that has the session open, and its worker. It is not tried on another one.
+fn hold(server: &Server) -> (Connection, u32) {
+    let connection = ask(server, "POST", "/slow?secret");
+    let held = server.site().path("held");
+    let worker = wait_for("the session to be held", || {
+        std::fs::read_to_string(&held).ok()?.parse().ok()
+    });
+    (connection, worker)
+}
+
+fn let_go(server: &Server) {
+    std::fs::write(server.site().path("go"), "").expect("a file");
+}
+
+#[test]
+fn workers_of_all_kinds_have_one_session_that_outlives_them() {
+    for pool in pools() {
+        let mut server = start(&pool, "");
+        let first = server.get("/");
+        let cookie = first.header("set-cookie").expect("PHP sets it").to_owned();
+        assert!(cookie.starts_with("PHPSESSID="), "{cookie}");
+        let cookie = cookie.split(';').next().expect("its value").to_owned();
+        let again = |server: &Server| {
+            let mut connection = server.connect();
+            connection.request("GET", "/", &format!("Cookie: {cookie}\r\n"));
+            connection.response().text()
+        };
+        for number in 2..=5 {
+            assert_eq!(again(&server), number.to_string(), "{pool}");
+        }
+        assert_eq!(get(&server, "/").text(), "1", "{pool}: another client");
+        let mut rpc = Rpc::connect(&server);
+        assert_eq!(rpc.call("resetter.Reset", "\"http\""), "true");
+        drop(rpc);
+        assert_eq!(again(&server), "6", "{pool}: after a reset");
+        server.upgrade();
+        assert_eq!(again(&server), "7", "{pool}: after an upgrade");
+        let files = std::fs::read_dir(server.site().path("files")).expect("a folder");
+        assert_eq!(files.count(), 1, "{pool}: no file is made");
+        server.stop();
+    }
+}
+
+#[test]
+fn a_second_request_of_a_session_waits_and_the_log_says_for_whom() {
+    for pool in pools() {
+        let server = start(&pool, "");
+        let (mut first, worker) = hold(&server);
+        let mut second = ask(&server, "GET", "/second");
+        let waits = format!(
+            "GET /second waits for the lock of its session, which process {worker} has for "
+        );
+        let line = server.logged(&[&waits]);
+        assert!(line.contains(" s: POST /slow"), "{line}");
+        assert!(!line.contains("secret") && !line.contains("abc"), "{line}");
+        let_go(&server);
+        assert_eq!(first.response().text(), "1", "{pool}");
+        assert_eq!(second.response().text(), "2", "{pool}");
+        server.stop();
+    }
+}
+
+#[test]
+fn who_only_reads_waits_for_nobody_and_who_waits_too_long_is_told() {
+    for pool in pools() {
+        let server = start(&pool, "pronghorn.session_lock_timeout: '0.3'");
+        assert_eq!(get(&server, "/").text(), "1", "{pool}");
+        let (mut first, worker) = hold(&server);
+        assert_eq!(
+            get(&server, "/read").text(),
+            "2",
+            "{pool}: it is 1 and not kept"
+        );
+        let refused = get(&server, "/second").text();
+        let expected = format!(
+            "[session_start(): The session is locked by process {worker} (POST /slow) for "
+        );
+        assert!(refused.starts_with(&expected), "{pool}: {refused}");
+        assert!(refused.ends_with("no session"), "{pool}: {refused}");
+        let_go(&server);
+        assert_eq!(first.response().text(), "2", "{pool}");
+        server.stop();
+    }
+}
+
+#[test]
+fn the_session_of_a_killed_worker_is_free_at_once() {
+    for pool in pools() {
+        let server = start(&pool, "");
+        let (_first, worker) = hold(&server);
+        let mut second = ask(&server, "GET", "/second");
+        let worker = Pid::from_raw(i32::try_from(worker).expect("a pid")).expect("a pid");
+        kill_process(worker, Signal::KILL).expect("it runs");
+        let (response, took) = time(|| second.response());
+        assert_eq!(response.text(), "1", "{pool}: it had kept nothing");
+        assert!(took < Duration::from_secs(10), "{pool}");
+        server.stop();
+    }
+}
+
+#[test]
+fn a_pool_that_sees_no_storage_says_so() {
+    let server = start("transport: ring, storages: []", "");
+    let said = get(&server, "/").text();
+    let expected = "[session_start(): This process has mapped no storage named sessions and not exactly one other: ";
+    assert!(said.starts_with(expected), "{said}");
+    server.stop();
+    // PHP's own words where the extension is not.
+    let body = "@session_start(); return error_get_last()['message'] ?? 'it has started';";
+    let site = site("transport: relay", "", STORAGES).file("worker.php", &Site::sdk_worker(body));
+    let server = Server::start(site);
+    let said = get(&server, "/").text();
+    let expected = "session_start(): Cannot find session save handler \"pronghorn\"";
+    assert!(said.starts_with(expected), "{said}");
+    server.stop();
+}
