@@ -207,13 +207,17 @@ impl Segment {
             .unwrap_or(usize::MAX)
             .min(self.shape.blocks);
         figures.used = (self.shape.block(0) + used * self.shape.block_size) as u64;
-        for bucket in 0..self.shape.buckets {
-            for slot in 1..=SLOTS {
-                let word = self.slot(bucket, slot as u64).load(Relaxed);
-                figures.entries += u64::from(self.is_current(word));
-            }
-        }
         figures
+    }
+
+    /// How many there are. It looks at the whole index.
+    pub(crate) fn entries(&self) -> u64 {
+        let slots = (0..self.shape.buckets)
+            .flat_map(|bucket| (1..=SLOTS as u64).map(move |slot| (bucket, slot)));
+        let is_there = |(bucket, slot): &(usize, u64)| {
+            self.is_current(self.slot(*bucket, *slot).load(Relaxed))
+        };
+        slots.filter(is_there).count() as u64
     }
 
     fn bucket_of(&self, hash: u64) -> usize {
@@ -523,8 +527,6 @@ impl Segment {
 /// What is in a segment, and what was done with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Those that are over and not removed yet among them.
-    pub entries: u64,
     /// Bytes that were taken of the machine.
     pub used: u64,
     /// Bytes that may be taken.

@@ -156,6 +156,8 @@ pub(crate) enum Command {
     },
     /// Show the schedules of jobs; run, pause or resume one, over RPC
     Schedules(Schedules),
+    /// Show the storages of `kv`, and act on their entries, over RPC
+    Cache(Cache),
     /// Print the completion script of a shell
     Completion { shell: Shell },
     /// Print the version
@@ -197,6 +199,36 @@ pub(crate) struct Schedules {
     /// Print JSON, for programs
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// The storages of `kv`.
+#[derive(Debug, Args)]
+pub(crate) struct Cache {
+    #[command(subcommand)]
+    pub(crate) command: Option<CacheCommand>,
+    /// Print JSON, for programs
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What there is to do with entries.
+#[derive(Debug, Subcommand)]
+pub(crate) enum CacheCommand {
+    /// Print the value of a key, as it is kept
+    Get { storage: String, key: String },
+    /// Delete keys
+    Delete {
+        storage: String,
+        #[arg(required = true)]
+        keys: Vec<String>,
+    },
+    /// Delete all entries of a storage
+    Clear {
+        storage: String,
+        /// Only those whose keys begin so, of a storage in memory
+        #[arg(long)]
+        prefix: Option<String>,
+    },
 }
 
 /// What there is to do with a schedule.

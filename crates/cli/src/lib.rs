@@ -81,6 +81,7 @@ pub fn run_services(services: Services) -> ExitCode {
         Command::Extension { command } => extension::run(command),
         Command::Completion { shell } => completion::print(name, *shell),
         Command::Jobs(jobs) => steer::jobs(name, &arguments, jobs),
+        Command::Cache(cache) => steer::cache(name, &arguments, cache),
         Command::Schedules(schedules) => steer::schedules(name, &arguments, schedules),
         Command::Version => arguments::print_version(name, &arguments.globals.overrides),
     }

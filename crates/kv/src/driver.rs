@@ -13,6 +13,9 @@ use crate::moment::Moment;
 /// `now` comes with each call. An entry is over from its end on: nobody is shown it, whether it is
 /// removed yet or not.
 pub trait Driver: Send + Sync + 'static {
+    /// As the configuration names it.
+    fn name(&self) -> &'static str;
+
     /// The values of these keys, each at the place of its key; None for one that is not there.
     fn get(&self, keys: Vec<Bytes>, now: Moment) -> Answer<'_, Vec<Option<Bytes>>>;
 

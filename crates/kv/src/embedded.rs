@@ -237,6 +237,10 @@ impl From<StoreError> for DriverError {
 }
 
 impl Driver for Embedded {
+    fn name(&self) -> &'static str {
+        "embedded"
+    }
+
     fn get(&self, keys: Vec<Bytes>, now: Moment) -> Answer<'_, Vec<Option<Bytes>>> {
         Box::pin(self.look(keys, now, |entry| entry.value))
     }

@@ -5,6 +5,7 @@
 //!   all pass one suite of tests (`conformance`).
 //! - `storages`: which there are, and what holds for all of them.
 //! - `methods` and `messages`: RPC. What each method does: `docs/reference/rpc.md`.
+//! - `metrics`: what is counted. `limits`: whether the machine has the memory.
 //! - `shared`: `cache.Get` and its companions, for PHP that has not mapped a storage in memory.
 //! - `watch`: whether servers of their own answer.
 //! - `moment`: times as RFC 3339 writes them.
@@ -14,10 +15,12 @@
 
 mod driver;
 mod embedded;
+mod limits;
 mod memcached;
 mod memory;
 mod messages;
 mod methods;
+mod metrics;
 mod moment;
 mod redis;
 mod service;

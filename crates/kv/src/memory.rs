@@ -82,6 +82,10 @@ fn value(entry: pronghorn_cache::Entry) -> Bytes {
 }
 
 impl Driver for Memory {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
     fn get(&self, keys: Vec<Bytes>, _: Moment) -> Answer<'_, Vec<Option<Bytes>>> {
         Box::pin(ready(Ok(self.look(&keys, value))))
     }

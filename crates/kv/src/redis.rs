@@ -90,6 +90,10 @@ fn milliseconds(end: Moment, now: Moment) -> i64 {
 }
 
 impl Driver for Redis {
+    fn name(&self) -> &'static str {
+        "redis"
+    }
+
     fn get(&self, keys: Vec<Bytes>, _: Moment) -> Answer<'_, Vec<Option<Bytes>>> {
         Box::pin(async move {
             let commands = keys.iter().map(|key| self.command("GET", key)).collect();

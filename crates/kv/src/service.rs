@@ -2,12 +2,13 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 
 use pronghorn_cache::Cache;
-use pronghorn_config::Table;
+use pronghorn_config::{Severity, Size, Table};
 use pronghorn_plugin_api::{
-    BoxFuture, Context, NotReady, Reload, Running, Service, StartError, Stopped,
+    BoxFuture, Context, Finding, NotReady, Reload, Running, Service, StartError, Stopped,
 };
 use pronghorn_store::{LazyStore, OpenError};
 use thiserror::Error;
@@ -16,9 +17,11 @@ use tokio::time::Instant;
 
 use crate::driver::Driver;
 use crate::embedded::{self, Embedded};
+use crate::limits;
 use crate::memcached::Memcached;
 use crate::memory::Memory;
 use crate::methods;
+use crate::metrics;
 use crate::redis::Redis;
 use crate::settings::{DriverSettings, KvSettings, RedisStorage};
 use crate::shared;
@@ -58,6 +61,33 @@ impl Service for KvService {
     fn is_watched(&self) -> bool {
         let mut storages = self.settings.storages.iter();
         storages.any(|(_, driver)| !matches!(driver, DriverSettings::Memory { .. }))
+    }
+
+    fn look(&self, _: &Path) -> Vec<Finding> {
+        let Some(allowed) = limits::memory() else {
+            return Vec::new();
+        };
+        let sizes = self
+            .settings
+            .storages
+            .iter()
+            .map(|(_, driver)| match driver {
+                DriverSettings::Memory { max_size } => *max_size,
+                _ => 0,
+            });
+        let wanted: u64 = sizes.fold(0, u64::saturating_add);
+        let too_much = (wanted > allowed).then(|| Finding {
+            severity: Severity::Warning,
+            key: "kv".to_owned(),
+            message: format!(
+                "has storages in memory of {} together, and this machine or its container allows {}",
+                Size::megabytes(wanted >> 20),
+                Size::megabytes(allowed >> 20)
+            ),
+            hint: "make `max_size` smaller: a process that takes more than is there is killed"
+                .to_owned(),
+        });
+        too_much.into_iter().collect()
     }
 
     fn start(
@@ -139,6 +169,7 @@ async fn start(settings: KvSettings, context: &Context) -> Result<AtWork, StartE
         methods::add(&context.rpc, &storages);
         shared::add(&context.rpc, &storages);
     }
+    metrics::add(&context.metrics, &storages);
     let watch = watch(&storages);
     // A server whose cache is away is not to be restarted for it.
     let ready = move || storages.health().map_err(|why| NotReady(why.into()));

@@ -50,11 +50,46 @@ struct Item {
     value: Binary,
 }
 
+/// All storages, for `pronghorn cache`.
+#[derive(Debug, Serialize)]
+struct Listed {
+    storages: Vec<About>,
+}
+
+#[derive(Debug, Serialize)]
+struct About {
+    storage: String,
+    driver: &'static str,
+    /// Why it would not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wrong: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<InMemory>,
+}
+
+#[derive(Debug, Serialize)]
+struct InMemory {
+    entries: u64,
+    /// Bytes that were taken of the machine, and those that may be.
+    used: u64,
+    size: u64,
+    hits: u64,
+    misses: u64,
+    writes: u64,
+    evictions: u64,
+}
+
+impl Outcome for Listed {}
 impl Argument for Request {}
 impl Outcome for Response {}
 
 pub(crate) fn add(methods: &Methods, storages: &Storages) {
     let methods = methods.service("cache", storages.clone());
+    methods.add("Storages", async |storages: Storages, _: Request| {
+        // The count of entries is a look at all of an index.
+        let listed = tokio::task::spawn_blocking(move || list(&storages)).await;
+        listed.map_err(|_| failed("the server is stopping"))
+    });
     methods.add("Get", async |storages, request: Request| {
         with(&storages, &request, get)
     });
@@ -98,6 +133,29 @@ pub(crate) fn add(methods: &Methods, storages: &Storages) {
             })
         })
     });
+}
+
+fn list(storages: &Storages) -> Listed {
+    let about = |(name, driver): (&str, &Arc<dyn Driver>)| About {
+        storage: name.to_owned(),
+        driver: driver.name(),
+        wrong: driver.health().err(),
+        memory: driver.shared().map(|cache| {
+            let figures = cache.figures();
+            InMemory {
+                entries: cache.entries(),
+                used: figures.used,
+                size: figures.size,
+                hits: figures.hits,
+                misses: figures.misses,
+                writes: figures.writes,
+                evictions: figures.evictions,
+            }
+        }),
+    };
+    Listed {
+        storages: storages.iter().map(about).collect(),
+    }
 }
 
 fn with(

@@ -184,6 +184,18 @@ impl Registry {
         self.insert(name, help, Kind::Gauge, Source::Computed(Arc::new(value)));
     }
 
+    /// A counter that somebody else keeps, and that is looked up when it is read. Its name ends in
+    /// `_total`.
+    pub fn counted(
+        &self,
+        name: &str,
+        help: &'static str,
+        value: impl Fn() -> f64 + Send + Sync + 'static,
+    ) {
+        let source = Source::Computed(Arc::new(value));
+        self.insert(name, help, Kind::Counter, source);
+    }
+
     /// Series that these labels tell apart, `limit` at most; see [`Family`].
     pub fn family<M: Metric, const N: usize>(
         &self,

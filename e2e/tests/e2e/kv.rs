@@ -8,10 +8,14 @@ use pronghorn_wire::frame::Flags;
 use crate::control::{Rpc, probe};
 
 fn start(storages: &str) -> (Server, Rpc) {
+    start_at("tcp://127.0.0.1:0", storages)
+}
+
+fn start_at(rpc: &str, storages: &str) -> (Server, Rpc) {
     let site = Site::with_worker("app.php");
     let config = std::fs::read_to_string(site.path(".rr.yaml")).expect("it is there");
     let server = Server::start(site.config(&format!(
-        "{config}rpc: {{listen: 'tcp://127.0.0.1:0'}}\nstate_dir: state\nkv: {{{storages}}}\n"
+        "{config}rpc: {{listen: '{rpc}'}}\nstate_dir: state\nkv: {{{storages}}}\n"
     )));
     let rpc = Rpc::connect(&server);
     (server, rpc)
@@ -208,6 +212,55 @@ fn a_redis_that_goes_is_told_and_found_again() {
     server.logged(&["the storage is back"]);
     assert_eq!(probe(&server, "/ready").status, 200);
     assert_eq!(call(&mut rpc, "kv.Set", &entry), "");
+    drop(rpc);
+    server.stop();
+}
+
+#[test]
+fn the_command_line_shows_storages_and_acts_on_entries() {
+    let (server, mut rpc) = start_at(
+        "unix://rpc.sock",
+        "fast: {driver: memory, config: {max_size: 8MB}}, kept: {driver: embedded}}\nmetrics: {address: '127.0.0.1:0'",
+    );
+    for storage in ["fast", "kept"] {
+        let set = request(
+            storage,
+            &[(b"a:1", b"one", ""), (b"a:2", b"two", ""), (b"b", b"", "")],
+        );
+        assert_eq!(call(&mut rpc, "kv.Set", &set), "");
+        server
+            .steer(&["cache", "get", storage, "a:1"])
+            .assert_said(&["one"]);
+        server
+            .steer(&["cache", "get", storage, "no"])
+            .assert_refused(&[&format!("the storage `{storage}` has no key `no`")]);
+    }
+    let shown = server.steer(&["cache"]);
+    shown.assert_said(&[
+        "STORAGE", "fast", "memory", "3", "kept", "embedded", "ready",
+    ]);
+    let json = server.steer(&["cache", "--json"]);
+    json.assert_said(&[
+        "\"entries\": 3",
+        "\"hits\": 1",
+        "\"misses\": 1",
+        "\"writes\": 3",
+    ]);
+
+    server.steer(&["cache", "clear", "fast", "--prefix", "a:"]);
+    let all = request("fast", &[(b"a:1", b"", ""), (b"b", b"", "")]);
+    assert_eq!(call(&mut rpc, "kv.Has", &all), r"\n\x03\n\x01b");
+    server
+        .steer(&["cache", "clear", "kept", "--prefix", "a:"])
+        .assert_refused(&["the storage kept is not in memory"]);
+    server.steer(&["cache", "delete", "kept", "a:1", "b"]);
+    let all = request("kept", &[(b"a:1", b"", ""), (b"a:2", b"", "")]);
+    assert_eq!(call(&mut rpc, "kv.Has", &all), r"\n\x05\n\x03a:2");
+    server.steer(&["cache", "clear", "kept"]);
+    assert_eq!(call(&mut rpc, "kv.Has", &all), "");
+    server
+        .steer(&["cache", "get", "nope", "a"])
+        .assert_refused(&["no such storage: nope"]);
     drop(rpc);
     server.stop();
 }

@@ -1,6 +1,7 @@
 //! Commands for a server that runs: `reset`, `stop`, `workers`, `status`, `jobs`.
 
 mod boxes;
+mod cache;
 mod find;
 mod jobs;
 mod live;
@@ -21,7 +22,7 @@ use pronghorn_config::Endpoint;
 use pronghorn_control::{Client, Place};
 use tokio::runtime::Builder;
 
-use crate::arguments::{Arguments, Jobs, Name, Schedules};
+use crate::arguments::{Arguments, Cache, Jobs, Name, Schedules};
 use crate::exit::{Exit, failed, misused};
 
 pub(crate) use find::place_of;
@@ -81,6 +82,11 @@ pub(crate) fn status(name: Name, arguments: &Arguments) -> Exit {
 /// Pipelines of jobs, as RoadRunner's flags have it.
 pub(crate) fn jobs(name: Name, arguments: &Arguments, jobs: &Jobs) -> Exit {
     run(name, arguments, async |task| jobs::run(task, jobs).await)
+}
+
+/// Storages of keys and values.
+pub(crate) fn cache(name: Name, arguments: &Arguments, cache: &Cache) -> Exit {
+    run(name, arguments, async |task| cache::run(task, cache).await)
 }
 
 /// Schedules of jobs.

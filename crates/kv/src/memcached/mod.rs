@@ -250,6 +250,10 @@ fn end(reply: &Reply, now: Moment) -> Option<Option<Moment>> {
 }
 
 impl Driver for Memcached {
+    fn name(&self) -> &'static str {
+        "memcached"
+    }
+
     fn get(&self, keys: Vec<Bytes>, _: Moment) -> Answer<'_, Vec<Option<Bytes>>> {
         Box::pin(async move {
             let replies = self.ask_for(&keys, "mg", " v").await?;

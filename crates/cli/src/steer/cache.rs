@@ -1,0 +1,158 @@
+//! `cache`: storages of keys and values.
+
+use std::io::{Write, stdout};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::text::{bytes, columns, line};
+use super::{Task, over_rpc};
+use crate::arguments::{Cache, CacheCommand};
+use crate::exit::{Exit, say};
+
+#[derive(Serialize, Deserialize)]
+struct List {
+    storages: Vec<Storage>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Storage {
+    storage: String,
+    driver: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    wrong: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    memory: Option<InMemory>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct InMemory {
+    entries: u64,
+    used: u64,
+    size: u64,
+    hits: u64,
+    misses: u64,
+    writes: u64,
+    evictions: u64,
+}
+
+#[derive(Deserialize)]
+struct Found {
+    #[serde(default)]
+    items: Vec<Item>,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    #[serde(default)]
+    value: String,
+}
+
+pub(super) async fn run(task: &Task<'_>, cache: &Cache) -> Result<Exit, String> {
+    let mut client = task.rpc_client().await?;
+    let item = |key: &String| json!({"key": key});
+    let (method, argument) = match &cache.command {
+        None => {
+            let list: List = over_rpc::ask(&mut client, "cache.Storages", &json!({}))
+                .await
+                .map_err(without_section)?;
+            if cache.json {
+                let text =
+                    serde_json::to_string_pretty(&list).map_err(|error| error.to_string())?;
+                say(&format!("{text}\n"));
+            } else {
+                say(&table(&list));
+            }
+            return Ok(Exit::Done);
+        }
+        Some(CacheCommand::Get { storage, key }) => {
+            let argument = json!({"storage": storage, "items": [item(key)]});
+            let found: Found = over_rpc::ask(&mut client, "kv.MGet", &argument)
+                .await
+                .map_err(without_section)?;
+            return print(storage, key, found.items.first());
+        }
+        Some(CacheCommand::Delete { storage, keys }) => {
+            let items: Vec<Value> = keys.iter().map(item).collect();
+            ("kv.Delete", json!({"storage": storage, "items": items}))
+        }
+        Some(CacheCommand::Clear {
+            storage,
+            prefix: None,
+        }) => ("kv.Clear", json!({"storage": storage})),
+        Some(CacheCommand::Clear {
+            storage,
+            prefix: Some(prefix),
+        }) => {
+            let argument = json!({"storage": storage, "key": STANDARD.encode(prefix)});
+            ("cache.Clear", argument)
+        }
+    };
+    let _done: Value = over_rpc::ask(&mut client, method, &argument)
+        .await
+        .map_err(without_section)?;
+    Ok(Exit::Done)
+}
+
+fn without_section(error: String) -> String {
+    if error.contains("can't find method") {
+        return "this server has no storages: its configuration has no section `kv`".to_owned();
+    }
+    error
+}
+
+/// As it is kept, and nothing behind it.
+fn print(storage: &str, key: &str, item: Option<&Item>) -> Result<Exit, String> {
+    let Some(item) = item else {
+        return Err(format!("the storage `{storage}` has no key `{key}`"));
+    };
+    let value = STANDARD.decode(&item.value);
+    let value = value.map_err(|error| format!("kv.MGet answered oddly: {error}"))?;
+    let written = stdout().write_all(&value).and_then(|()| stdout().flush());
+    written.map_err(|error| format!("the value can't be written: {error}"))?;
+    Ok(Exit::Done)
+}
+
+fn table(list: &List) -> String {
+    let cells: Vec<_> = list.storages.iter().map(Storage::cells).collect();
+    columns(
+        [
+            "STORAGE",
+            "DRIVER",
+            "ENTRIES",
+            "MEMORY",
+            "HITS",
+            "MISSES",
+            "WRITES",
+            "EVICTIONS",
+            "STATE",
+        ],
+        &cells,
+    )
+}
+
+impl Storage {
+    fn cells(&self) -> [String; 9] {
+        let of = |read: &dyn Fn(&InMemory) -> String| {
+            let shown = self.memory.as_ref().map(read);
+            shown.unwrap_or_else(|| "-".to_owned())
+        };
+        let state = self
+            .wrong
+            .as_deref()
+            .map_or_else(|| "ready".to_owned(), line);
+        [
+            line(&self.storage),
+            line(&self.driver),
+            of(&|it| it.entries.to_string()),
+            of(&|it| format!("{} of {}", bytes(it.used), bytes(it.size))),
+            of(&|it| it.hits.to_string()),
+            of(&|it| it.misses.to_string()),
+            of(&|it| it.writes.to_string()),
+            of(&|it| it.evictions.to_string()),
+            state,
+        ]
+    }
+}

@@ -1,0 +1,85 @@
+//! Whether the storages in memory fit into what this machine, or its container, has.
+
+use std::fs;
+use std::path::Path;
+
+/// Bytes that this process may take: of the machine, and of the groups that it is in.
+pub(crate) fn memory() -> Option<u64> {
+    let machine = fs::read_to_string("/proc/meminfo").ok();
+    let machine = machine.and_then(|text| of_machine(&text));
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let groups = of_groups(Path::new("/sys/fs/cgroup"), &own);
+    machine.into_iter().chain(groups).min()
+}
+
+fn of_machine(meminfo: &str) -> Option<u64> {
+    let line = meminfo
+        .lines()
+        .find_map(|it| it.strip_prefix("MemTotal:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kilobytes.checked_mul(1024)
+}
+
+/// Of the group and all above it; the old kind of groups is below a folder of its own.
+fn of_groups(root: &Path, own: &str) -> Option<u64> {
+    let limits = own.lines().filter_map(|line| {
+        let mut parts = line.splitn(3, ':');
+        let (_, kinds, path) = (parts.next()?, parts.next()?, parts.next()?);
+        let path = path.trim_start_matches('/');
+        match kinds {
+            "" => lowest(root, path, "memory.max"),
+            _ if kinds.split(',').any(|kind| kind == "memory") => {
+                lowest(&root.join("memory"), path, "memory.limit_in_bytes")
+            }
+            _ => None,
+        }
+    });
+    limits.min()
+}
+
+fn lowest(root: &Path, path: &str, name: &str) -> Option<u64> {
+    let own = root.join(path);
+    let folders = own
+        .ancestors()
+        .take_while(|folder| folder.starts_with(root));
+    let limits = folders.filter_map(|folder| {
+        let text = fs::read_to_string(folder.join(name)).ok()?;
+        // `max` is none.
+        text.trim().parse().ok()
+    });
+    limits.min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_limit_of_a_group_and_those_above_it_counts() {
+        let root = std::env::temp_dir().join(format!("pronghorn-groups-{}", std::process::id()));
+        fs::create_dir_all(root.join("a/b")).expect("a folder");
+        let write = |name: &str, text: &str| fs::write(root.join(name), text).expect("a file");
+        write("a/memory.max", "1000\n");
+        write("a/b/memory.max", "max\n");
+        assert_eq!(of_groups(&root, "0::/a/b\n"), Some(1000));
+        write("a/b/memory.max", "500\n");
+        assert_eq!(of_groups(&root, "0::/a/b\n"), Some(500));
+        assert_eq!(of_groups(&root, "0::/\n"), None);
+        fs::create_dir_all(root.join("memory/c")).expect("a folder");
+        write("memory/c/memory.limit_in_bytes", "700\n");
+        assert_eq!(
+            of_groups(&root, "3:cpu:/c\n2:memory:/c\n0::/x\n"),
+            Some(700)
+        );
+        fs::remove_dir_all(root).expect("it is there");
+    }
+
+    #[test]
+    fn a_machine_says_what_it_has() {
+        assert_eq!(
+            of_machine("MemTotal:  16 kB\nMemFree: 1 kB\n"),
+            Some(16_384)
+        );
+        assert!(memory().is_some_and(|bytes| bytes > 1 << 20));
+    }
+}
